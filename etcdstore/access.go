@@ -13,8 +13,25 @@ import (
 	"time"
 
 	"croft"
+	"croft/etcdstore/etcdserver"
 	"croft/internal/pemfile"
 )
+
+// Config says where etcd is and how long to wait for it.
+type Config struct {
+	Endpoints   []string           // required, such as http://127.0.0.1:2379, or Embedded
+	Embedded    *etcdserver.Server // a server in this process, closed after the store
+	DialTimeout time.Duration      // for the first answer; 3 s by default, 10 s with a login
+	Access                         // credentials for the endpoints
+	// Mint allows Open to begin an installation if etcd holds none. Only long-running processes do; a command
+	// reports that it found nothing.
+	Mint bool
+	// SessionTTL is how long after this process's death its unfinished requests are left alone; 30 s by
+	// default, whole seconds.
+	SessionTTL time.Duration
+
+	keepalive time.Duration // keepaliveTime by default; tests set it
+}
 
 // Access holds our credentials for etcd and the authorities that we trust. The zero value suits a server
 // without authentication, or one whose certificate is signed by a system authority.

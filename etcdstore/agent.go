@@ -136,7 +136,7 @@ func (s *Store) Forget(ctx context.Context, o croft.Order) error {
 
 // removeRecord removes everything of an instance except order and observation.
 func (s *Store) removeRecord(inst croft.Instance) []clientv3.Op {
-	return append(s.keys.leaveGroups(inst),
+	return append(s.keys.groups().leave(inst),
 		clientv3.OpDelete(s.keys.instance(inst.ID)),
 		clientv3.OpDelete(s.keys.userData(inst.ID)),
 		clientv3.OpDelete(s.keys.name(inst.Project, inst.Name)),

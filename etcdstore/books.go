@@ -15,7 +15,7 @@ import (
 func (s *Store) Evidence(ctx context.Context) (audit.Evidence, error) {
 	prefixes := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
 		s.keys.allAlive(), s.keys.allDrained(), s.keys.allTwins(), s.keys.sessions(), s.keys.names(),
-		s.keys.allUserData(), s.keys.groups()}
+		s.keys.allUserData(), s.keys.groups().all()}
 	var ops []clientv3.Op
 	for _, prefix := range prefixes {
 		options := []clientv3.OpOption{clientv3.WithPrefix()}
@@ -46,7 +46,7 @@ func (s *Store) Evidence(ctx context.Context) (audit.Evidence, error) {
 	}
 	groups := got.Responses[10].GetResponseRange().Kvs
 	for i, m := range membersOf(groups) {
-		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), s.keys.groups()), "/")
+		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), s.keys.groups().all()), "/")
 		b.Members = append(b.Members, audit.Member{Member: m, Project: croft.Project(project),
 			Revision: groups[i].ModRevision})
 	}

@@ -12,7 +12,7 @@ import (
 
 // Members implements schedule.View.
 func (s *Store) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
-	got, err := s.etcd.Get(ctx, s.keys.group(project, group), clientv3.WithPrefix())
+	got, err := s.etcd.Get(ctx, s.keys.groups().group(project, group), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "read the members of group %s", group)
 	}
@@ -36,15 +36,15 @@ func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
 }
 
 // admitted returns the comparisons that enforce croft.Affinity.Admit for an instance on its host: ranges of the
-// groups' keys must be empty. So concurrent joins conflict only where a rule excludes one of them.
-func (k keys) admitted(inst croft.Instance) []clientv3.Cmp {
+// all' keys must be empty. So concurrent joins conflict only where a rule excludes one of them.
+func (k groupKeys) admitted(inst croft.Instance) []clientv3.Cmp {
 	var compares []clientv3.Cmp
 	empty := func(from, to string) {
 		compares = append(compares, absent(from).WithRange(to))
 	}
 	for _, a := range inst.Spec.Affinities {
-		group, same, here := k.group(inst.Project, a.Group), k.groupRule(inst.Project, a),
-			k.groupHost(inst.Project, a, inst.Host)
+		group, same, here := k.group(inst.Project, a.Group), k.rule(inst.Project, a),
+			k.host(inst.Project, a, inst.Host)
 		if a.Rule == croft.Together {
 			same = here // no member with another rule, and none on another host
 		}
@@ -58,7 +58,7 @@ func (k keys) admitted(inst croft.Instance) []clientv3.Cmp {
 }
 
 // memberKeys returns the keys that make an instance a member of its groups, on its host.
-func (k keys) memberKeys(inst croft.Instance) []string {
+func (k groupKeys) memberKeys(inst croft.Instance) []string {
 	var all []string
 	for _, a := range inst.Spec.Affinities {
 		if inst.Host != "" {
@@ -69,8 +69,8 @@ func (k keys) memberKeys(inst croft.Instance) []string {
 	return all
 }
 
-// joinGroups makes an instance a member of its groups on its host.
-func (k keys) joinGroups(inst croft.Instance) []clientv3.Op {
+// join makes an instance a member of its groups on its host.
+func (k groupKeys) join(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, key := range k.memberKeys(inst) {
 		ops = append(ops, clientv3.OpPut(key, inst.Name))
@@ -78,8 +78,8 @@ func (k keys) joinGroups(inst croft.Instance) []clientv3.Op {
 	return ops
 }
 
-// leaveGroups ends the memberships of an instance.
-func (k keys) leaveGroups(inst croft.Instance) []clientv3.Op {
+// leave ends the memberships of an instance.
+func (k groupKeys) leave(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, key := range k.memberKeys(inst) {
 		ops = append(ops, clientv3.OpDelete(key))
@@ -87,8 +87,8 @@ func (k keys) leaveGroups(inst croft.Instance) []clientv3.Op {
 	return ops
 }
 
-// getGroups reads the members of an instance's groups, one range for each.
-func (k keys) getGroups(inst croft.Instance) []clientv3.Op {
+// get reads the members of an instance's groups, one range for each.
+func (k groupKeys) get(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, a := range inst.Spec.Affinities {
 		ops = append(ops, clientv3.OpGet(k.group(inst.Project, a.Group), clientv3.WithPrefix()))

@@ -69,9 +69,9 @@ func (s *Store) ForgetHost(ctx context.Context, host croft.HostID) error {
 		clientv3.OpDelete(s.keys.twins(host), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.keys.drained(host)),
 		clientv3.OpDelete(s.keys.seen(host)),
-		clientv3.OpDelete(s.keys.join(host)),
-		clientv3.OpDelete(s.keys.formerJoin(host)),
-		clientv3.OpDelete(s.keys.joined(host)),
+		clientv3.OpDelete(s.keys.trust().join(host)),
+		clientv3.OpDelete(s.keys.trust().formerJoin(host)),
+		clientv3.OpDelete(s.keys.trust().joined(host)),
 		clientv3.OpDelete(s.keys.host(host)),
 	).Commit()
 	return s.wrapped(err, "remove the host's record")
@@ -101,7 +101,8 @@ func (s *Store) Drop(ctx context.Context, d audit.Difference) error {
 		if d.Affinity == nil {
 			return croft.Errorf(croft.Invalid, "a membership of no group")
 		}
-		key := s.keys.member(d.Project, croft.Member{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance})
+		member := croft.Member{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance}
+		key := s.keys.groups().member(d.Project, member)
 		_, err := s.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
 		return s.wrapped(err, "remove a membership")
 	case audit.LostUserData:
@@ -131,7 +132,7 @@ func (s *Store) PutName(ctx context.Context, inst croft.Instance) error {
 // PutMember implements audit.Records.
 func (s *Store) PutMember(ctx context.Context, inst croft.Instance) error {
 	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).
-		Then(s.keys.joinGroups(inst)...).Commit()
+		Then(s.keys.groups().join(inst)...).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
 	}
@@ -173,7 +174,7 @@ func (s *Store) Relocate(ctx context.Context, inst croft.Instance, tombstone, or
 	if err != nil {
 		return inst, err
 	}
-	ops := append(more, append(s.keys.leaveGroups(inst), s.keys.joinGroups(next)...)...)
+	ops := append(more, append(s.keys.groups().leave(inst), s.keys.groups().join(next)...)...)
 	done, err := s.etcd.Txn(ctx).
 		If(
 			unchanged(s.keys.instance(inst.ID), inst.Revision),

@@ -21,13 +21,13 @@ func (s *Trust) PutInvitation(ctx context.Context, i trust.Invitation, life time
 	}
 	i.Created = time.Now().UTC().Truncate(time.Second)
 	i.Expires = i.Created.Add(life)
-	_, err = s.etcd.Put(ctx, s.keys.invitation(i.Name), encode(i), clientv3.WithLease(lease.ID))
+	_, err = s.etcd.Put(ctx, s.keys.trust().invitation(i.Name), encode(i), clientv3.WithLease(lease.ID))
 	return s.wrapped(err, "write an invitation")
 }
 
 // Invitation implements trust.Registry.
 func (s *Trust) Invitation(ctx context.Context, name string) (i trust.Invitation, err error) {
-	got, err := s.etcd.Get(ctx, s.keys.invitation(name))
+	got, err := s.etcd.Get(ctx, s.keys.trust().invitation(name))
 	if err != nil {
 		return i, s.wrap(err, "read an invitation")
 	}
@@ -41,7 +41,7 @@ func (s *Trust) Invitation(ctx context.Context, name string) (i trust.Invitation
 
 // Invitations lists the valid invitations, soonest expiry first.
 func (s *Trust) Invitations(ctx context.Context) ([]trust.Invitation, error) {
-	got, err := s.etcd.Get(ctx, s.keys.invitations(), clientv3.WithPrefix())
+	got, err := s.etcd.Get(ctx, s.keys.trust().invitations(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "list the invitations")
 	}
@@ -75,7 +75,7 @@ func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it",
 			len(all), name)
 	}
-	_, err = s.etcd.Delete(ctx, s.keys.invitation(all[0].Name)) // its lease has no key any more and expires
+	_, err = s.etcd.Delete(ctx, s.keys.trust().invitation(all[0].Name)) // its lease has no key any more and expires
 	return all[0], s.wrapped(err, "revoke a token")
 }
 

@@ -88,33 +88,13 @@ func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 
 // Group keys are built so that key ranges answer what a rule asks: members on this host, members on others,
 // members by another rule.
-func (k keys) groups() string { return k.prefix + "groups/" }
-func (k keys) group(p croft.Project, group string) string {
-	return k.groups() + string(p) + "/" + group + "/"
-}
-func (k keys) groupRule(p croft.Project, a croft.Affinity) string {
-	return k.group(p, a.Group) + string(a.Rule) + "/"
-}
-func (k keys) groupHost(p croft.Project, a croft.Affinity, h croft.HostID) string {
-	return k.groupRule(p, a) + string(h) + "/"
-}
-func (k keys) member(p croft.Project, m croft.Member) string {
-	return k.groupHost(p, m.Affinity, m.Host) + string(m.Instance)
-}
+func (k keys) groups() groupKeys { return groupKeys(k) }
 
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
 
-func (k keys) invitations() string           { return k.prefix + "invitations/" }
-func (k keys) invitation(name string) string { return k.invitations() + name }
+func (k keys) trust() trustKeys { return trustKeys(k) }
 
-func (k keys) authority() string                { return k.prefix + "authority" }
-func (k keys) joins() string                    { return k.prefix + "joins/" }
-func (k keys) join(h croft.HostID) string       { return k.joins() + string(h) }
-func (k keys) formerJoins() string              { return k.prefix + "control/" }
-func (k keys) formerJoin(h croft.HostID) string { return k.formerJoins() + string(h) }
-func (k keys) allJoined() string                { return k.prefix + "joined/" }
-func (k keys) joined(h croft.HostID) string     { return k.allJoined() + string(h) }
 func (k keys) members() string                  { return k.prefix + "members/" }
 func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h) }
 
@@ -124,17 +104,52 @@ func (k keys) placementEntry(kind ledger.Kind, id string) string {
 	return k.placement() + string(kind) + "/" + id
 }
 
-func (k keys) pools() string           { return k.prefix + "pools/" }
-func (k keys) poolHead() string        { return k.pools() + "head" }
-func (k keys) poolLeader() string      { return k.pools() + "leader" }
-func (k keys) poolRecords() string     { return k.pools() + "pools/" }
-func (k keys) poolResources() string   { return k.pools() + "resources/" }
-func (k keys) tickets() string         { return k.pools() + "tickets/" }
-func (k keys) pool(n pool.Name) string { return k.poolRecords() + string(n) }
-func (k keys) poolResource(id pool.ResourceID) string {
-	return fmt.Sprintf("%s%016d", k.poolResources(), id)
+func (k keys) pools() poolKeys { return poolKeys(k.prefix + "pools/") }
+
+// poolKeys are the keys of the managers of pools.
+type poolKeys string
+
+func (k poolKeys) head() string                   { return string(k) + "head" }
+func (k poolKeys) leader() string                 { return string(k) + "leader" }
+func (k poolKeys) records() string                { return string(k) + "pools/" }
+func (k poolKeys) resources() string              { return string(k) + "resources/" }
+func (k poolKeys) tickets() string                { return string(k) + "tickets/" }
+func (k poolKeys) record(n pool.Name) string      { return k.records() + string(n) }
+func (k poolKeys) ticket(id pool.TicketID) string { return fmt.Sprintf("%s%016d", k.tickets(), id) }
+func (k poolKeys) resource(id pool.ResourceID) string {
+	return fmt.Sprintf("%s%016d", k.resources(), id)
 }
-func (k keys) ticket(id pool.TicketID) string { return fmt.Sprintf("%s%016d", k.tickets(), id) }
+
+// trustKeys are the keys of who is trusted, and of hosts that join.
+type trustKeys keys
+
+func (k trustKeys) invitations() string           { return k.prefix + "invitations/" }
+func (k trustKeys) invitation(name string) string { return k.invitations() + name }
+
+func (k trustKeys) authority() string                { return k.prefix + "authority" }
+func (k trustKeys) joins() string                    { return k.prefix + "joins/" }
+func (k trustKeys) join(h croft.HostID) string       { return k.joins() + string(h) }
+func (k trustKeys) formerJoins() string              { return k.prefix + "control/" }
+func (k trustKeys) formerJoin(h croft.HostID) string { return k.formerJoins() + string(h) }
+func (k trustKeys) allJoined() string                { return k.prefix + "joined/" }
+func (k trustKeys) joined(h croft.HostID) string     { return k.allJoined() + string(h) }
+
+// groupKeys are the keys of groups and their members.
+type groupKeys keys
+
+func (k groupKeys) all() string { return k.prefix + "groups/" }
+func (k groupKeys) group(p croft.Project, group string) string {
+	return k.all() + string(p) + "/" + group + "/"
+}
+func (k groupKeys) rule(p croft.Project, a croft.Affinity) string {
+	return k.group(p, a.Group) + string(a.Rule) + "/"
+}
+func (k groupKeys) host(p croft.Project, a croft.Affinity, h croft.HostID) string {
+	return k.rule(p, a) + string(h) + "/"
+}
+func (k groupKeys) member(p croft.Project, m croft.Member) string {
+	return k.host(p, m.Affinity, m.Host) + string(m.Instance)
+}
 
 // last returns the ID at the end of a key, after the last slash.
 func last(key []byte) string {

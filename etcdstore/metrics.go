@@ -39,9 +39,6 @@ func newMetrics() *metrics {
 	return m
 }
 
-// Collector returns the store's metrics.
-func (s *conn) Collector() prometheus.Collector { return s.metrics }
-
 // measure starts to measure a request; the returned function ends it.
 func (m *metrics) measure(ctx context.Context, operation string) (context.Context, func(error)) {
 	begun := time.Now()

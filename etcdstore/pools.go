@@ -32,7 +32,7 @@ func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 			return s.wrapped(err, "become the server that acts for the pools")
 		}
 		if lease == 0 {
-			s.awaitFree(ctx, s.keys.poolLeader(), revision+1)
+			s.awaitFree(ctx, s.keys.pools().leader(), revision+1)
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 // takeLead creates the leader's key. It returns the revision of its creation, or, without a lease, a revision
 // from which to watch the present leader's key.
 func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
-	key := s.keys.poolLeader()
+	key := s.keys.pools().leader()
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil {
 		return 0, 0, err
@@ -112,7 +112,7 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 // awaitLoss returns when the leader's key is no longer the one created at the revision. The end of the lease is
 // noticed elsewhere; the key may also be removed by others.
 func (s *Pools) awaitLoss(ctx context.Context, revision int64) {
-	key := s.keys.poolLeader()
+	key := s.keys.pools().leader()
 	for from := revision + 1; ctx.Err() == nil; {
 		s.awaitFree(ctx, key, from)
 		got, err := s.etcd.Get(ctx, key)
@@ -148,7 +148,7 @@ func (s *conn) awaitFree(ctx context.Context, key string, from int64) {
 
 // WatchLeader implements pool.Store.
 func (s *Pools) WatchLeader(ctx context.Context, changed func(*pool.Server)) error {
-	return s.follow(ctx, s.keys.poolLeader(),
+	return s.follow(ctx, s.keys.pools().leader(),
 		func() { changed(nil) },
 		func(kv *mvccpb.KeyValue, present bool) {
 			var server pool.Server
@@ -169,9 +169,9 @@ type poolTerm struct {
 
 // Load implements pool.Term: all pages are read at the revision of the first.
 func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
-	k := t.store.keys
+	k := t.store.keys.pools()
 	revision := int64(0)
-	head, err := t.store.etcd.Get(ctx, k.poolHead())
+	head, err := t.store.etcd.Get(ctx, k.head())
 	if err != nil {
 		return from, t.store.wrap(err, "read the pools")
 	}
@@ -181,10 +181,10 @@ func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
 			return from, err
 		}
 	}
-	if from.Pools, err = readAll[pool.Record](ctx, t.store, k.poolRecords(), revision); err != nil {
+	if from.Pools, err = readAll[pool.Record](ctx, t.store, k.records(), revision); err != nil {
 		return from, err
 	}
-	if from.Resources, err = readAll[pool.Resource](ctx, t.store, k.poolResources(), revision); err != nil {
+	if from.Resources, err = readAll[pool.Resource](ctx, t.store, k.resources(), revision); err != nil {
 		return from, err
 	}
 	from.Tickets, err = readAll[pool.Ticket](ctx, t.store, k.tickets(), revision)
@@ -242,20 +242,20 @@ func (t *poolTerm) Commit(ctx context.Context, b pool.Batch) error {
 
 // operations returns the operations of a batch, in the order required by pool.Batch.
 func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
-	k := t.store.keys
+	k := t.store.keys.pools()
 	put := func(key string, v any) { ops = append(ops, clientv3.OpPut(key, encode(v))) }
 	if b.Head != nil {
-		put(k.poolHead(), b.Head)
+		put(k.head(), b.Head)
 	}
 	for _, p := range b.Pools {
-		put(k.pool(p.Settings.Name), p)
+		put(k.record(p.Settings.Name), p)
 	}
 	ended, open := b.TicketsByEnd()
 	for _, ticket := range ended {
 		put(k.ticket(ticket.ID), ticket)
 	}
 	for _, r := range b.Resources {
-		put(k.poolResource(r.ID), r)
+		put(k.resource(r.ID), r)
 	}
 	for _, ticket := range open {
 		put(k.ticket(ticket.ID), ticket)
@@ -264,10 +264,10 @@ func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
 		ops = append(ops, clientv3.OpDelete(k.ticket(id)))
 	}
 	for _, id := range b.GoneResources {
-		ops = append(ops, clientv3.OpDelete(k.poolResource(id)))
+		ops = append(ops, clientv3.OpDelete(k.resource(id)))
 	}
 	for _, name := range b.GonePools {
-		ops = append(ops, clientv3.OpDelete(k.pool(name)))
+		ops = append(ops, clientv3.OpDelete(k.record(name)))
 	}
 	return ops
 }
@@ -277,7 +277,7 @@ func (t *poolTerm) write(ctx context.Context, ops []clientv3.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	mine := clientv3.Compare(clientv3.CreateRevision(t.store.keys.poolLeader()), "=", t.revision)
+	mine := clientv3.Compare(clientv3.CreateRevision(t.store.keys.pools().leader()), "=", t.revision)
 	done, err := t.store.etcd.Txn(ctx).If(mine).Then(ops...).Commit()
 	if err != nil {
 		return t.store.wrap(err, "write the state of the pools")

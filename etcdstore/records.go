@@ -74,14 +74,14 @@ func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) 
 		}
 	}
 	done, err := s.etcd.Txn(ctx).
-		If(append(s.keys.admitted(next),
+		If(append(s.keys.groups().admitted(next),
 			unchanged(record, inst.Revision),
 			exists(s.keys.session(inst.Session)),
 			exists(s.keys.alive(o.Host)),
 			absent(s.keys.drained(o.Host)),
 			absent(s.keys.order(o.Host, inst.ID)),
 		)...).
-		Then(append(append(more, s.keys.joinGroups(next)...),
+		Then(append(append(more, s.keys.groups().join(next)...),
 			clientv3.OpPut(record, encode(stored)),
 			clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)),
 		)...).
@@ -90,7 +90,7 @@ func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) 
 			clientv3.OpGet(s.keys.alive(o.Host)),
 			clientv3.OpGet(s.keys.drained(o.Host)),
 			clientv3.OpGet(s.keys.session(inst.Session)),
-		}, s.keys.getGroups(next)...)...).Commit()
+		}, s.keys.groups().get(next)...)...).Commit()
 	if err != nil {
 		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
 	}

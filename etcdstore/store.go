@@ -6,35 +6,12 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"croft"
-	"croft/etcdstore/etcdserver"
 )
-
-// Config says where etcd is and how long to wait for it.
-type Config struct {
-	Endpoints   []string           // required, such as http://127.0.0.1:2379, or Embedded
-	Embedded    *etcdserver.Server // a server in this process, closed after the store
-	DialTimeout time.Duration      // for the first answer; 3 s by default, 10 s with a login
-	Access                         // credentials for the endpoints
-	// Mint allows Open to begin an installation if etcd holds none. Only long-running processes do; a command
-	// reports that it found nothing.
-	Mint bool
-	// SessionTTL is how long after this process's death its unfinished requests are left alone; 30 s by
-	// default, whole seconds.
-	SessionTTL time.Duration
-
-	keepalive time.Duration // keepaliveTime by default; tests set it
-}
 
 // Store is one connection to etcd and the home partition found there, with a type for each room that stores. It
 // must be closed.
@@ -44,28 +21,6 @@ type Store struct {
 	Keys    *Keys
 	Pools   *Pools
 	Trust   *Trust
-}
-
-// conn is the connection and the state shared by the types of a Store.
-type conn struct {
-	etcd      *clientv3.Client
-	endpoints string
-	user      string // the user that we logged in as, if any
-	keys      keys
-	partition croft.PartitionID
-	minor     atomic.Int64 // of the stored schema, as far as known
-
-	sessionTTL time.Duration
-	metrics    *metrics
-	conns      *connections
-	watches    atomic.Int64       // number of long-lived watches
-	endLook    context.CancelFunc // ends the search for hung members
-
-	mu         sync.Mutex
-	session    string // see sessionKey
-	sessionID  clientv3.LeaseID
-	sessionEnd context.CancelFunc // ends its keepalive, so that it expires
-	work       sync.WaitGroup
 }
 
 // Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not
@@ -102,34 +57,4 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { s.pokeWatches(looking) })
 	}
 	return &Store{conn: s, Cluster: &Cluster{s}, Keys: &Keys{s}, Pools: &Pools{s}, Trust: &Trust{s}}, nil
-}
-
-// Partition returns the key below which everything of this installation is stored.
-func (s *conn) Partition() croft.PartitionID { return s.partition }
-
-// Close closes the connection and ends the session, so that its unfinished requests are undone by the next
-// sweep. Watches end with their contexts, not here.
-func (s *conn) Close() error {
-	s.endSession()
-	s.endLook()
-	err := s.etcd.Close()
-	s.work.Wait()
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("close etcd: %w", err)
-	}
-	return nil
-}
-
-func encode(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("etcdstore: encode %T: %v", v, err)) // our own plain structs: cannot happen
-	}
-	return string(b)
-}
-
-func exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
-func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
-func unchanged(key string, revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
 }

@@ -24,13 +24,13 @@ var _ trust.Servers = (*Trust)(nil)
 
 // PutAuthority implements trust.Publisher.
 func (s *Trust) PutAuthority(ctx context.Context, trusted []byte) error {
-	_, err := s.etcd.Put(ctx, s.keys.authority(), string(trusted))
+	_, err := s.etcd.Put(ctx, s.keys.trust().authority(), string(trusted))
 	return s.wrapped(err, "write whom to trust")
 }
 
 // Authority returns the authority of hosts to trust, in PEM. NotFound: the cloud has none.
 func (s *Trust) Authority(ctx context.Context) ([]byte, error) {
-	got, err := s.etcd.Get(ctx, s.keys.authority())
+	got, err := s.etcd.Get(ctx, s.keys.trust().authority())
 	if err != nil {
 		return nil, s.wrap(err, "read whom to trust")
 	}
@@ -54,7 +54,7 @@ type storedJoinServer struct {
 // PutJoinServer stores where hosts join and agents are served on a host; without addresses it removes the
 // record.
 func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.JoinServer) error {
-	key, former := s.keys.join(host), s.keys.formerJoin(host)
+	key, former := s.keys.trust().join(host), s.keys.trust().formerJoin(host)
 	if len(j.Addresses)+len(j.Agents) == 0 {
 		_, err := s.etcd.Txn(ctx).Then(clientv3.OpDelete(key), clientv3.OpDelete(former)).Commit()
 		return s.wrapped(err, "remove where hosts join")
@@ -69,8 +69,8 @@ func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.Jo
 // keys that it knows.
 func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 	got, err := s.etcd.Txn(ctx).Then(
-		clientv3.OpGet(s.keys.joins(), clientv3.WithPrefix()),
-		clientv3.OpGet(s.keys.formerJoins(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.trust().joins(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.keys.trust().formerJoins(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
 		return nil, s.wrap(err, "read where hosts join")
@@ -114,7 +114,7 @@ func (s *Trust) Admit(ctx context.Context, host croft.HostID, known bool, certif
 		compares = append(compares, absent(s.keys.host(host)))
 	}
 	value := encode(trust.Joined{Since: time.Now().UTC().Truncate(time.Second), Certificates: certificates})
-	done, err := s.etcd.Txn(ctx).If(compares...).Then(clientv3.OpPut(s.keys.joined(host), value)).Commit()
+	done, err := s.etcd.Txn(ctx).If(compares...).Then(clientv3.OpPut(s.keys.trust().joined(host), value)).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "there is a host %s already", host)
 	}
@@ -133,7 +133,7 @@ func (s *Trust) Renewed(ctx context.Context, host croft.HostID, authority string
 
 // renewed is one attempt. Conflict: the record changed in the meantime.
 func (s *Trust) renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
-	key := s.keys.joined(host)
+	key := s.keys.trust().joined(host)
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil {
 		return s.wrap(err, "read when a host joined")
@@ -165,7 +165,7 @@ func errForgotten(host croft.HostID) error {
 // Joined implements trust.Hosts.
 func (s *Trust) Joined(ctx context.Context, host croft.HostID) (trust.Joined, error) {
 	var j trust.Joined
-	got, err := s.etcd.Get(ctx, s.keys.joined(host))
+	got, err := s.etcd.Get(ctx, s.keys.trust().joined(host))
 	if err != nil {
 		return j, s.wrap(err, "read when a host joined")
 	}
@@ -177,7 +177,7 @@ func (s *Trust) Joined(ctx context.Context, host croft.HostID) (trust.Joined, er
 
 // AllJoined implements trust.RotationStore.
 func (s *Trust) AllJoined(ctx context.Context) (map[croft.HostID]trust.Joined, error) {
-	got, err := s.etcd.Get(ctx, s.keys.allJoined(), clientv3.WithPrefix())
+	got, err := s.etcd.Get(ctx, s.keys.trust().allJoined(), clientv3.WithPrefix())
 	if err != nil {
 		return nil, s.wrap(err, "read when hosts joined")
 	}

@@ -89,8 +89,8 @@ func TestUserDataIsStoredOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if each := (raw.written(t) - before) / lifecycles; each > 80<<10 {
-		t.Errorf("a lifecycle with 64 KiB of user-data writes %d bytes, want at most 80 KiB", each)
+	if each := (raw.written(t) - before) / lifecycles; each > 96<<10 { // leases and other small records add to it
+		t.Errorf("a lifecycle with 64 KiB of user-data writes %d bytes, want at most 96 KiB", each)
 	}
 	if keys := raw.keys(t, "userdata/"); len(keys) > 1 { // the fixture's
 		t.Errorf("user-data is left of instances that are gone: %s", keys)

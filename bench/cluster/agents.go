@@ -19,6 +19,9 @@ import (
 	"croft/placementclient"
 )
 
+// runAgents is the first argument with which the benchmark starts itself to run agents.
+const runAgents = "agents"
+
 // agents are the simulated hosts of one process.
 type agents struct {
 	first, hosts, shared int

@@ -44,13 +44,6 @@ func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Cli
 // seconds on a busy machine.
 const loginTime = 10 * time.Second
 
-// keepaliveTime is how long a connection may be silent before gRPC pings the server, 10 s at least, and
-// keepaliveTimeout bounds the answer. With several members, leaveHung is faster.
-const (
-	keepaliveTime    = 10 * time.Second
-	keepaliveTimeout = 5 * time.Second
-)
-
 // dial makes the client. With a user it waits for the answer to the login, otherwise for none.
 func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {

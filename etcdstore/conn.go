@@ -1,0 +1,71 @@
+package etcdstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// conn is the connection and the state shared by the types of a Store.
+type conn struct {
+	etcd      *clientv3.Client
+	endpoints string
+	user      string // the user that we logged in as, if any
+	keys      keys
+	partition croft.PartitionID
+	minor     atomic.Int64 // of the stored schema, as far as known
+
+	sessionTTL time.Duration
+	metrics    *metrics
+	conns      *connections
+	watches    atomic.Int64       // number of long-lived watches
+	endLook    context.CancelFunc // ends the search for hung members
+
+	mu         sync.Mutex
+	session    string // see sessionKey
+	sessionID  clientv3.LeaseID
+	sessionEnd context.CancelFunc // ends its keepalive, so that it expires
+	work       sync.WaitGroup
+}
+
+// Partition returns the key below which everything of this installation is stored.
+func (s *conn) Partition() croft.PartitionID { return s.partition }
+
+// Close closes the connection and ends the session, so that its unfinished requests are undone by the next
+// sweep. Watches end with their contexts, not here.
+func (s *conn) Close() error {
+	s.endSession()
+	s.endLook()
+	err := s.etcd.Close()
+	s.work.Wait()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close etcd: %w", err)
+	}
+	return nil
+}
+
+// Collector returns the store's metrics.
+func (s *conn) Collector() prometheus.Collector { return s.metrics }
+
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("etcdstore: encode %T: %v", v, err)) // our own plain structs: cannot happen
+	}
+	return string(b)
+}
+
+func exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
+func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+func unchanged(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}

@@ -1,0 +1,78 @@
+package etcdstore
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// leaveHung closes connections to hung members until ctx ends, so that requests and watches switch to another
+// member. It closes none if no other member answers, since that would gain nothing.
+func (s *conn) leaveHung(ctx context.Context) {
+	tick := time.NewTicker(hungLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		endpoints := s.etcd.Endpoints()
+		suspects := s.conns.silent()
+		if len(suspects) == 0 || len(endpoints) < 2 {
+			continue
+		}
+		answering, silent := s.statuses(ctx, endpoints)
+		hung := map[string]bool{}
+		for _, endpoint := range silent {
+			hung[address(endpoint)] = len(answering) > 0
+		}
+		for conn, since := range suspects {
+			if !hung[conn.address] {
+				conn.excuse(since)
+			} else if conn.owes().Equal(since) && ctx.Err() == nil {
+				s.metrics.hung.Inc()
+				_ = conn.Close()
+			}
+		}
+	}
+}
+
+// address returns the address that dial receives for an endpoint.
+func address(endpoint string) string {
+	if _, after, ok := strings.Cut(endpoint, "://"); ok && !strings.HasPrefix(endpoint, "unix") {
+		return after
+	}
+	return endpoint
+}
+
+// pokeWatches sends something to the member that serves the watches, repeatedly until ctx ends.
+func (s *conn) pokeWatches(ctx context.Context) {
+	tick := time.NewTicker(watchPoke)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if s.watches.Load() > 0 && len(s.etcd.Endpoints()) > 1 {
+			s.pokeWatch(ctx)
+		}
+	}
+}
+
+// pokeWatch starts another watch, which uses the same stream as the others.
+func (s *conn) pokeWatch(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), watchPoke)
+	defer cancel()
+	<-s.etcd.Watch(ctx, homeKey, clientv3.WithCreatedNotify())
+}
+
+// watching registers a long-lived watch until the returned function is called.
+func (s *conn) watching() (end func()) {
+	s.watches.Add(1)
+	return func() { s.watches.Add(-1) }
+}
