@@ -21,7 +21,7 @@ import (
 
 func noProgress(string, int, int) {}
 
-// exported is what a store's state looks like when exported, without its revision.
+// exported returns a store's state as exported, without its revision.
 func exported(t *testing.T, store ledger.Store) string {
 	t.Helper()
 	state, err := (&ledger.Archive{Store: store}).Read(t.Context(), noProgress)
@@ -78,7 +78,7 @@ func TestWhatIsImportedIsExportedAlike(t *testing.T) {
 	}
 }
 
-// cut fails once a number of transactions is through.
+// cut is a store that fails after a number of transactions.
 type cut struct {
 	ledger.Store
 	left int
@@ -92,7 +92,7 @@ func (c *cut) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, error) 
 	return c.Store.Commit(ctx, t)
 }
 
-// small takes so few writes in one transaction.
+// small is a store with a low limit of writes per transaction.
 type small struct {
 	ledger.Store
 	limit int
@@ -125,7 +125,7 @@ func TestAnInterruptedImportIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
-// nothingLeftToClaim wants that, while consumers are missing, no inventory is there.
+// nothingLeftToClaim checks that no inventory exists while consumers are missing.
 func nothingLeftToClaim(t *testing.T, store ledger.Store, want *transfer.State) {
 	t.Helper()
 	have, err := (&ledger.Archive{Store: store}).Read(t.Context(), noProgress)
@@ -143,7 +143,7 @@ func nothingLeftToClaim(t *testing.T, store ledger.Store, want *transfer.State) 
 	}
 }
 
-// meanwhile does something before the first transaction.
+// meanwhile is a store that calls a function before the first transaction.
 type meanwhile struct {
 	ledger.Store
 	do sync.Once
@@ -158,7 +158,7 @@ func (m *meanwhile) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 
 func TestARivalsChangeIsNotOverwritten(t *testing.T) {
 	want := transfertest.Sample(3, 3)
-	want.Classes, want.Traits = nil, nil // so that providers are the first to be written
+	want.Classes, want.Traits = nil, nil // so that providers are written first
 	for i := range want.Providers {
 		want.Providers[i].Traits = nil
 		delete(want.Providers[i].Inventories, "CUSTOM_FPGA")
@@ -202,8 +202,7 @@ func TestWhatNoTransactionHoldsIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	differ(t, "after the refusal", before, exported(t, store))
 }
 
-// TestImportBesideClaimsIsNeverOver has clients claim all the time from servers on the
-// etcd that is imported into.
+// TestImportBesideClaimsIsNeverOver imports into an etcd while clients claim from servers on it.
 func TestImportBesideClaimsIsNeverOver(t *testing.T) {
 	want := transfertest.Sample(5, 12)
 	store := etcdtest.Start(t)
@@ -236,8 +235,7 @@ func TestImportBesideClaimsIsNeverOver(t *testing.T) {
 	notOver(t, store.Placement(0), want)
 }
 
-// notOver wants that nobody but the imported consumers has anything of a provider
-// that these fill.
+// notOver checks that only imported consumers hold anything of a provider that they fill.
 func notOver(t *testing.T, store ledger.Store, want *transfer.State) {
 	t.Helper()
 	have, err := (&ledger.Archive{Store: store}).Read(t.Context(), noProgress)

@@ -18,10 +18,9 @@ import (
 	"croft/placement"
 )
 
-// BenchmarkClaimBesideEtcd makes, in turns and for one client, a claim and a bare
-// transaction of as many bytes, on one etcd that syncs to the disk. It prints how many
-// claims there are in the time of a transaction. Both go over a connection of loopback, HTTP
-// and gRPC.
+// BenchmarkClaimBesideEtcd makes, in turns and for one client, a claim and a bare transaction of the same size, on one
+// etcd that syncs to the disk. It prints how many claims fit in the time of a transaction. Both use a loopback
+// connection, HTTP and gRPC.
 func BenchmarkClaimBesideEtcd(b *testing.B) {
 	etcd, err := etcdserver.Start(b.Context(), etcdserver.Config{Dir: b.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {

@@ -49,7 +49,7 @@ func (d *directory) change(do func()) {
 
 const ownProject = "41a81583b5004b3ca66296f48c1e55cd"
 
-// guarded runs a server that asks a directory, in a bubble of its own time.
+// guarded runs a server that validates tokens at a directory, in a bubble with fake time.
 func guarded(t *testing.T, test func(t *testing.T, d *directory, send func(method, path,
 	token string) *httptest.ResponseRecorder)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,13 +165,13 @@ func TestTokensAreRememberedForAWhile(t *testing.T) {
 		get("soon", 200, 2)
 		d.change(func() { delete(d.tokens, "admin of a project"); d.away = true })
 		time.Sleep(9 * time.Second)
-		get("admin of a project", 200, 2) // revoked, and remembered
+		get("admin of a project", 200, 2) // revoked, but cached
 		get("soon", 200, 2)
 		time.Sleep(2 * time.Second)
-		get("soon", 503, 3) // it is over with the token, not with the memory of it
+		get("soon", 503, 3) // the token expired, not the cached answer
 		d.change(func() { d.away = false })
 		get("soon", 401, 4)
-		get("soon", 401, 4) // that it is none is remembered too
+		get("soon", 401, 4) // the refusal is cached too
 		time.Sleep(time.Minute)
 		get("admin of a project", 401, 5)
 	})

@@ -25,8 +25,8 @@ func TestPrefersMinimal(t *testing.T) {
 	}
 }
 
-// loaded runs a server and creates providers with inventories of VCPU, MEMORY_MB and DISK_GB. Each has a parent, the
-// first of all, if nested is set.
+// loaded runs a server and creates providers with inventories of VCPU, MEMORY_MB and DISK_GB. If nested is set, the
+// first one is the parent of the others.
 func loaded(tb testing.TB, providers int, nested bool) *Server {
 	tb.Helper()
 	s, err := New(Config{Store: etcdtest.Embedded(tb).Placement(etcdserver.TxnOps)})
@@ -72,7 +72,7 @@ func loaded(tb testing.TB, providers int, nested bool) *Server {
 
 func hostID(i int) string { return fmt.Sprintf("c0f7c0f7-0000-4000-8000-%012x", i) }
 
-// A minimal answer says where to take what, how much there is of it, and in which tree that is.
+// A minimal answer lists the allocations, the capacity and usage of their providers, and the root of each tree.
 func TestMinimalAnswer(t *testing.T) {
 	s := loaded(t, 2, true)
 	r := httptest.NewRequest("GET", "/allocation_candidates?resources=VCPU:4,DISK_GB:1&in_tree="+hostID(1)+"&limit=2",
@@ -93,7 +93,7 @@ func TestMinimalAnswer(t *testing.T) {
 	}
 }
 
-// encodedAnswer is the answer that candidateAnswer writes, through encoding/json.
+// encodedAnswer encodes the answer of candidateAnswer through encoding/json.
 func encodedAnswer(a *candidateAnswer, found []ledger.Candidate) []byte {
 	type summary struct {
 		Resources map[string]map[string]int64 `json:"resources"`
@@ -153,7 +153,7 @@ func withCandidates(tb testing.TB, s *Server, limit int, use func(*candidateAnsw
 	}
 }
 
-// TestWrittenCandidatesAreEncodedOnes keeps the two writers of BenchmarkCandidateAnswer alike.
+// TestWrittenCandidatesAreEncodedOnes checks that the two writers of BenchmarkCandidateAnswer agree.
 func TestWrittenCandidatesAreEncodedOnes(t *testing.T) {
 	withCandidates(t, loaded(t, 3, true), 0, func(a *candidateAnswer, found []ledger.Candidate) {
 		var written, encoded any
@@ -169,8 +169,8 @@ func TestWrittenCandidatesAreEncodedOnes(t *testing.T) {
 	})
 }
 
-// BenchmarkCandidateAnswer compares writing the list of candidates with encoding it: the one answer that schedulers ask
-// for all the time, and the longest one.
+// BenchmarkCandidateAnswer compares writing the list of candidates with encoding it. It is the longest answer, and the
+// one that schedulers request all the time.
 func BenchmarkCandidateAnswer(b *testing.B) {
 	s := loaded(b, 256, false)
 	for _, limit := range []int{32, 256} {

@@ -14,7 +14,7 @@ import (
 	"croft/placement"
 )
 
-// The objects that requests are fuzzed around.
+// Objects in the fuzzed requests.
 const (
 	rackID     = "11111111-1111-4111-8111-111111111111"
 	hostID     = "22222222-2222-4222-8222-222222222222"
@@ -23,7 +23,7 @@ const (
 	groupID    = "55555555-5555-4555-8555-555555555555"
 )
 
-// world has a tree of two providers, one that shares its disk with them, and a consumer.
+// world has a tree of two providers, a provider that shares its disk with them, and a consumer.
 var world = [][3]string{
 	{"PUT", "/traits/CUSTOM_BLUE"},
 	{"PUT", "/resource_classes/CUSTOM_SLOT"},
@@ -49,7 +49,7 @@ var world = [][3]string{
 		`": {"resources": {"DISK_GB": 5}}}`)},
 }
 
-// target is a server whose answers are judged.
+// target is a server whose answers are checked.
 type target struct {
 	f     *testing.F
 	full  *memory // the world
@@ -89,7 +89,7 @@ func (t *target) begin() {
 	t.serve = server.Handler()
 }
 
-// send has a request read from text, as net/http does it; nil where it is none.
+// send makes net/http parse a request from text; nil: the text is not a request.
 func (t *target) send(method, uri, version, contentType, accept, token, body string) *httptest.ResponseRecorder {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, uri)
@@ -109,7 +109,7 @@ func (t *target) send(method, uri, version, contentType, accept, token, body str
 	return w
 }
 
-// judge sends a request and fails where the answer is one that may not be given.
+// judge sends a request and fails if the answer is not a permitted one.
 func (t *target) judge(test *testing.T, method, uri, version, contentType, accept, token, body string) {
 	before := t.store.now()
 	w := t.send(method, uri, version, contentType, accept, token, body)
@@ -120,7 +120,7 @@ func (t *target) judge(test *testing.T, method, uri, version, contentType, accep
 		if w.Code > 299 || method == http.MethodGet || method == http.MethodHead {
 			test.Errorf("answered %d, but changed something: %s", w.Code, w.Body)
 		}
-		t.begin() // so that the next one finds the same world
+		t.begin() // the next request must find the same world
 	}
 	if w.Code >= 500 {
 		test.Errorf("answered %d: %s", w.Code, w.Body)
@@ -150,7 +150,7 @@ func (t *target) judge(test *testing.T, method, uri, version, contentType, accep
 	}
 }
 
-// microversion is one of those that exist, and some that do not.
+// microversion returns versions that exist, and some that do not.
 func microversion(n uint8) string { return fmt.Sprintf("placement 1.%d", n%42) }
 
 var queried = []string{"/allocation_candidates", "/resource_providers", "/usages", "/traits", "/resource_classes",
@@ -187,7 +187,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// bodied are the requests that have a body.
+// bodied lists the requests with a body.
 var bodied = [][2]string{
 	{"POST", "/resource_providers"}, {"PUT", "/resource_providers/" + hostID}, {"PUT",
 		"/resource_providers/" + hostID + "/inventories"},

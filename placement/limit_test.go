@@ -15,9 +15,8 @@ import (
 	"croft/placement"
 )
 
-// A request may concern as many consumers as one transaction of etcd can hold, and one
-// with more is refused before anything is written. One entry is the host's generation,
-// two are the store's own.
+// A request may concern as many consumers as one transaction of etcd can hold; one with more is refused before anything
+// is written. One entry is the host's generation, two belong to the store.
 func TestRequestsBeyondTheTransactionLimit(t *testing.T) {
 	for _, limit := range []int{etcdstore.DefaultTxnOps, etcdserver.TxnOps} {
 		t.Run(fmt.Sprintf("%d operations", limit), func(t *testing.T) {
@@ -53,7 +52,7 @@ func TestRequestsBeyondTheTransactionLimit(t *testing.T) {
 	}
 }
 
-// claimsOf is the body of a request in which so many consumers claim 1 VCPU each.
+// claimsOf returns a body in which the given number of consumers claim 1 VCPU each.
 func claimsOf(host string, consumers int) string {
 	var b strings.Builder
 	claim := claimOf(fmt.Sprintf(`{%q: {"resources": {"VCPU": 1}}}`, host))

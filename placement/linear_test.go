@@ -24,13 +24,13 @@ import (
 type member struct {
 	t       *testing.T
 	config  placement.Config
-	etcd    *wire.Wire // its way to etcd
-	http    *wire.Wire // its clients' way to it
+	etcd    *wire.Wire // connection to etcd
+	http    *wire.Wire // connection from clients
 	handler atomic.Pointer[http.Handler]
 	stop    func()
 }
 
-// join starts one more server on an etcd. It ends with the test.
+// join starts another server on an etcd. It ends with the test.
 func join(t *testing.T, server *etcdserver.Server, c placement.Config) *member {
 	t.Helper()
 	m := &member{t: t, etcd: wire.New(t, strings.TrimPrefix(server.Endpoint(), "http://"))}
@@ -59,7 +59,7 @@ func join(t *testing.T, server *etcdserver.Server, c placement.Config) *member {
 
 func (m *member) url() string { return "http://" + m.http.Address() }
 
-// start runs the server, with nothing in its memory.
+// start runs the server with an empty memory.
 func (m *member) start() {
 	m.t.Helper()
 	server, err := placement.New(m.config)
@@ -82,8 +82,7 @@ func (m *member) start() {
 	}
 }
 
-// soak is how long checks with random faults go on; as short as shows something
-// where CROFT_SOAK does not say.
+// soak is the duration of checks with random faults: CROFT_SOAK, or the shortest that is useful.
 func soak(t *testing.T) time.Duration {
 	text := os.Getenv("CROFT_SOAK")
 	if text == "" {
@@ -96,8 +95,8 @@ func soak(t *testing.T) time.Duration {
 	return d
 }
 
-// Three servers on one etcd lose their clients, etcd and their lives while 64 clients
-// claim, move, give back and read. Whatever they answered has to fit one after the other.
+// Three servers on one etcd lose their clients, their etcd and their processes while 64 clients claim, move, release
+// and read. All answers must be consistent with one sequential order.
 func TestServersBehaveLikeOne(t *testing.T) {
 	end := time.Now().Add(soak(t))
 	for again := true; again; again = time.Now().Before(end) {
@@ -148,9 +147,9 @@ func breakThings(check *placementcheck.Check, members []*member, r *rand.Rand) {
 			check.Await(50)
 			m.start()
 			m.http.Mend()
-		case 1: // clients do not get their answers
+		case 1: // clients lose their answers
 			m.http.Drop()
-		case 2: // etcd does not get the requests, or we not its answers
+		case 2: // requests to etcd, or its answers, are lost
 			m.etcd.Cut()
 			check.Await(50)
 			m.etcd.Mend()
@@ -162,7 +161,7 @@ func breakThings(check *placementcheck.Check, members []*member, r *rand.Rand) {
 	}
 }
 
-// awaitReady returns when the server serves again.
+// awaitReady returns once the server serves again.
 func (m *member) awaitReady() {
 	for {
 		r := httptest.NewRecorder()

@@ -17,7 +17,7 @@ import (
 	"croft/placement"
 )
 
-// dump is all that a server tells of its state, by path.
+// dump returns everything a server reports of its state, by path.
 func (a api) dump() map[string]string {
 	a.t.Helper()
 	out := map[string]string{}
@@ -67,7 +67,7 @@ func (a api) until(want int, method, path, body string) string {
 	return ""
 }
 
-// fill gives a server some of everything.
+// fill creates some objects of every kind.
 func (a api) fill() {
 	a.must("PUT", "/traits/CUSTOM_BLUE", "")
 	a.must("PUT", "/resource_classes/CUSTOM_SLOT", "")
@@ -82,8 +82,8 @@ func (a api) fill() {
 	}
 }
 
-// The way to etcd breaks: all is answered 503 from the moment that this is noticed,
-// which no request and no beat has to find out, until it is mended.
+// The connection to etcd breaks: all requests are answered 503 from the moment that this is noticed, which takes no
+// request or beat, until the connection is restored.
 func TestLostEtcdIs503UntilItReturns(t *testing.T) {
 	m := join(t, etcdtest.Server(t), placement.Config{Beat: time.Hour})
 	a := newAPI(t, m.url())
@@ -117,7 +117,7 @@ func TestLostEtcdIs503UntilItReturns(t *testing.T) {
 	}
 }
 
-// A write that is under way when the way to etcd breaks is answered at once too.
+// A write in flight when the connection to etcd breaks is answered at once too.
 func TestWriteUnderWayWhenEtcdIsLost(t *testing.T) {
 	m := join(t, etcdtest.Server(t), placement.Config{Beat: time.Hour})
 	a := newAPI(t, m.url())
@@ -136,14 +136,14 @@ func TestWriteUnderWayWhenEtcdIsLost(t *testing.T) {
 	work.Wait()
 	m.etcd.Flow()
 	m.etcd.Mend()
-	// Ready may still be what it was before the watch noticed the break.
+	// Ready may be outdated until the watch notices the break.
 	out := a.until(http.StatusOK, "GET", "/resource_providers/"+host+"/usages", "")
 	if !strings.Contains(out, `"VCPU": 0`) && !strings.Contains(out, `"VCPU": 1`) {
 		t.Errorf("used by a claim of 1: %s", out)
 	}
 }
 
-// Etcd that keeps the connection but says nothing is lost too, after a while.
+// An etcd that keeps the connection but is silent is considered lost too, after a while.
 func TestSilentEtcd(t *testing.T) {
 	m := join(t, etcdtest.Server(t), placement.Config{Beat: 10 * time.Millisecond, Patience: time.Second})
 	a := newAPI(t, m.url())
@@ -161,8 +161,8 @@ func TestSilentEtcd(t *testing.T) {
 	}
 }
 
-// A server that was cut off misses revisions which etcd has forgotten when it returns:
-// it reads everything again, and has what the others have.
+// A server that was cut off misses revisions that etcd has compacted when it returns: it loads everything again, and
+// has the same state as the others.
 func TestCompactionWhileAServerIsBehind(t *testing.T) {
 	etcd := etcdtest.Server(t)
 	behind, ahead := join(t, etcd, placement.Config{Beat: time.Hour}), join(t, etcd, placement.Config{})
@@ -182,13 +182,13 @@ func TestCompactionWhileAServerIsBehind(t *testing.T) {
 	if diff := cmp.Diff(b.dump(), a.dump()); diff != "" {
 		t.Errorf("the servers differ: %s", diff)
 	}
-	b.fill() // and it follows again
+	b.fill() // it follows again
 	if diff := cmp.Diff(b.dump(), newAPI(t, behind.url()).dumpConsistent(t)); diff != "" {
 		t.Errorf("the servers differ later: %s", diff)
 	}
 }
 
-// dumpConsistent is a dump after a read that waits for what other servers stored.
+// dumpConsistent returns a dump after a read that waits for writes through other servers.
 func (a api) dumpConsistent(t *testing.T) map[string]string {
 	t.Helper()
 	a.must("GET", "/allocations/"+uuid.NewString(), "")
@@ -217,7 +217,7 @@ func TestSlowEtcd(t *testing.T) {
 	}
 }
 
-// A server that is told to stop does the writes that are under way, and answers them.
+// A server that is stopped completes and answers the writes in flight.
 func TestStopAnswersWritesUnderWay(t *testing.T) {
 	m := join(t, etcdtest.Server(t), placement.Config{})
 	a := newAPI(t, m.url())
@@ -236,7 +236,7 @@ func TestStopAnswersWritesUnderWay(t *testing.T) {
 	m.etcd.Flow()
 	work.Wait()
 	m.stop = func() {}
-	// The claim may have been too late for the batch, but what is said is true.
+	// The claim may have missed the batch, but the answer must be true.
 	status := <-answers
 	m.start()
 	want := map[int][]int{http.StatusNoContent: {1}, http.StatusServiceUnavailable: {0}}

@@ -8,7 +8,7 @@ import (
 	"croft/placement/ledger"
 )
 
-// memory is a Store that forgets, for tests of what has nothing to do with etcd.
+// memory is a Store without persistence, for tests that do not concern etcd.
 type memory struct {
 	mu       sync.Mutex
 	revision int64
@@ -23,7 +23,7 @@ func newMemory() *memory {
 	return &memory{revision: 1, entries: map[ledger.Key]ledger.Entry{}, grown: make(chan struct{})}
 }
 
-// copy returns a store that begins with what m has.
+// copy returns a store with the contents of m.
 func (m *memory) copy() *memory {
 	out := newMemory()
 	m.mu.Lock()

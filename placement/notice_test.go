@@ -15,8 +15,7 @@ import (
 	"croft/placement/ledger"
 )
 
-// TestConsumersOfOneRequestAreSummed asks for more than there is, by consumers of which
-// each alone would fit.
+// TestConsumersOfOneRequestAreSummed requests more than there is, for consumers that would each fit alone.
 func TestConsumersOfOneRequestAreSummed(t *testing.T) {
 	h := handle(t)
 	host, one, two := uuid.NewString(), uuid.NewString(), uuid.NewString()
@@ -34,7 +33,7 @@ func TestConsumersOfOneRequestAreSummed(t *testing.T) {
 	send(t, h, "POST", "/allocations", claims("5", "3"), 204)
 }
 
-// lateWatch is a store whose watch tells nothing until it may.
+// lateWatch is a store whose watch reports nothing until released.
 type lateWatch struct {
 	*memory
 	may chan struct{}
@@ -51,8 +50,8 @@ func (l *lateWatch) Watch(ctx context.Context, after int64, changed func(int64, 
 	})
 }
 
-// TestWriteIsAnsweredWhenTheServerKnowsIt writes to a server whose watch is late: once
-// with nothing before that the watch has to tell, and once with something.
+// TestWriteIsAnsweredWhenTheServerKnowsIt writes to a server whose watch is late: once with no earlier change for the
+// watch to report, and once with one.
 func TestWriteIsAnsweredWhenTheServerKnowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lateWatch{newMemory(), make(chan struct{})}
@@ -80,7 +79,7 @@ func TestWriteIsAnsweredWhenTheServerKnowsIt(t *testing.T) {
 		if code := call("GET", "/traits/CUSTOM_ONE"); code != http.StatusNoContent {
 			t.Errorf("what was answered to be written is answered %d", code)
 		}
-		// Another server writes what ours does not know.
+		// Another server writes something that ours does not know yet.
 		if _, err := store.Commit(ctx, ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: ledger.KindTrait,
 			ID: "CUSTOM_OTHER"}, Value: []byte(`{"created": 1}`)}}}); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func (g *generator) provider() call {
 			id = fmt.Sprintf(`, "uuid": %q`, p)
 		}
 		if id == "" {
-			// an id of the server's making cannot be compared
+			// server-generated IDs cannot be compared
 			return call{method: "GET", path: "/resource_providers/" + p}
 		}
 		return call{method: "POST", path: "/resource_providers", body: `{"name": ` + name + id + parent + `}`}
@@ -78,7 +78,7 @@ func (g *generator) memberOf() string {
 	return one(g, []string{a, "in:" + a + "," + b, "!" + a, "!in:" + a + "," + b, a})
 }
 
-// parameters is a query string in its order.
+// parameters is an ordered query string.
 type parameters []string
 
 func (p *parameters) add(key, value string) {
@@ -170,7 +170,7 @@ func (g *generator) candidateGroup(p *parameters, s string, minor int) {
 	}
 }
 
-// amounts asks for what the provider has, mostly.
+// amounts usually requests what the provider has.
 func (g *generator) amounts(provider string) string {
 	classes := g.some(g.offered(provider), 3)
 	if len(classes) == 0 || g.chance(8) {
@@ -199,7 +199,7 @@ func (g *generator) owner() string {
 	return fmt.Sprintf(`"project_id": %q, "user_id": %q`, one(g, []string{"p1", "p2"}), one(g, []string{"u1", "u2"}))
 }
 
-// claimBody is what PUT /allocations/{uuid} takes at a microversion.
+// claimBody generates a body of PUT /allocations/{uuid} for a microversion.
 func (g *generator) claimBody(minor int, consumer string) string {
 	if minor < 12 {
 		p := g.anyProvider()
@@ -380,7 +380,7 @@ func (g *generator) reshaperCall() call {
 			`}`}
 }
 
-// odd asks for what there is not.
+// odd requests something that does not exist.
 func (g *generator) odd() call {
 	return call{method: one(g, []string{"GET", "PUT", "POST", "DELETE"}), path: one(g, []string{"/", "/nothing",
 		"/resource_providers/", "/resource_providers/a/b",

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// difference says in what two answers to a call differ.
+// difference describes the difference between two answers to a call.
 func difference(c call, theirs, ours reply) string {
 	if theirs.status != ours.status {
 		return fmt.Sprintf("status %d, not %d", ours.status, theirs.status)
@@ -28,7 +28,7 @@ func difference(c call, theirs, ours reply) string {
 	}
 	if c.method == http.MethodPut && strings.HasPrefix(c.path, "/resource_providers/") &&
 		strings.Count(c.path, "/") == 2 {
-		theirs.header.Del("Last-Modified") // the time of the change before this one, or none: it says nothing
+		theirs.header.Del("Last-Modified") // the time of the previous change, or none: meaningless
 		ours.header.Del("Last-Modified")
 	}
 	if a, b := theirs.header.Get("Last-Modified") != "", ours.header.Get("Last-Modified") != ""; a != b {
@@ -50,8 +50,8 @@ func path(location string) string {
 
 var requestID = regexp.MustCompile(`req-[0-9a-f-]{36}`)
 
-// normal is a body without what may differ: the request's ID, the order of keys, and
-// that of lists without a meaning of their own.
+// normal returns a body without permitted differences: the request's ID, the order of keys, and the order of lists in
+// which it has no meaning.
 func normal(c call, body string) string {
 	body = requestID.ReplaceAllString(body, "req-ID")
 	d := json.NewDecoder(strings.NewReader(body))
@@ -70,7 +70,7 @@ func normal(c call, body string) string {
 	return out.String()
 }
 
-// unordered are the keys whose lists come in any order from the original.
+// unordered are the keys whose lists the original returns in any order.
 var unordered = map[string]bool{"resource_classes": true, "traits": true, "aggregates": true,
 	"allocation_requests": true, "mappings": true, "allocations": true}
 
@@ -93,7 +93,7 @@ func normalize(key string, v any) any {
 		}
 	case json.Number:
 		if f, err := v.Float64(); err == nil {
-			return f // 2 and 2.0 are one
+			return f // 2 and 2.0 are equal
 		}
 	case string:
 		if key == "detail" {
@@ -111,15 +111,15 @@ func text(v any) string {
 	return string(b)
 }
 
-// Lists in texts that the original makes of sets.
+// Lists in texts that the original builds from sets.
 var sets = regexp.MustCompile(
 	`(No such trait |bad group\(s\) - |same_subtree.: |resource provider '|Inventory for '|in root_required: )([^.]*)`)
 
-// Of several traits that do not exist the original names any one.
+// If several traits do not exist, the original names any one of them.
 var unknownTrait = regexp.MustCompile(`No such trait\(s\): [^.]*`)
 
-// Of a schema that a request breaks, the original shows the text, and the whole value. Ours shows where in both, and
-// shows values as JSON: the sentence is compared with its plain values, and the rule with its place in the schema.
+// If a request violates a schema, the original shows the text of the schema and the whole value. Ours shows the place
+// in both, and values as JSON: compare the sentence with its plain values, and the rule with its place in the schema.
 var (
 	failedRule = regexp.MustCompile(`(?s)(Failed validating '[a-zA-Z]+' in schema.*?)(:\s{4,}|\s+On instance).*`)
 	shownValue = regexp.MustCompile(
@@ -129,7 +129,7 @@ var (
 )
 
 func normalDetail(s string) string {
-	s = strings.ReplaceAll(s, `"`, "'") // Python quotes "it's" so
+	s = strings.ReplaceAll(s, `"`, "'") // Python quotes "it's" like this
 	s = malformed.ReplaceAllString(s, "Malformed JSON: in the words of the parser")
 	s = failedRule.ReplaceAllString(s, "$1")
 	s = shownValue.ReplaceAllStringFunc(s, func(m string) string {
@@ -147,7 +147,7 @@ func normalDetail(s string) string {
 	})
 }
 
-// explain gives the reason for a difference that is known and meant to be.
+// explain returns the reason for a known, intended difference.
 func explain(c call, theirs, ours reply) string {
 	for _, e := range explanations {
 		if e.is(c, theirs, ours) {
@@ -157,7 +157,7 @@ func explain(c call, theirs, ours reply) string {
 	return ""
 }
 
-// explanations lists how ours is meant to differ.
+// explanations lists the intended differences.
 var explanations = []struct {
 	reason string
 	is     func(c call, theirs, ours reply) bool
@@ -186,8 +186,8 @@ var explanations = []struct {
 	}},
 }
 
-// loneLenders tells whether ours has all candidates of theirs, and in those it has
-// besides only sharing providers serve the group without suffix.
+// loneLenders reports whether ours has all candidates of theirs, and in each additional one only sharing providers
+// serve the group without suffix.
 func loneLenders(theirs, ours string) bool {
 	type candidates struct {
 		Requests []struct {
@@ -231,7 +231,7 @@ func anyMap(m map[string][]string) map[string]any {
 	return out
 }
 
-// classTwice tells whether a candidate request asks for a class in several groups.
+// classTwice reports whether a candidate request asks for a class in several groups.
 func classTwice(c call) bool {
 	u, err := url.Parse(c.path)
 	if err != nil {
@@ -259,7 +259,7 @@ func classTwice(c call) bool {
 
 var limitParam = regexp.MustCompile(`[?&]limit=[0-9]+`)
 
-// checkLimit asks ours for candidates with a limit: as many as there are, no others.
+// checkLimit requests candidates from ours with a limit: it must return that many, and no others.
 func (d *duel) checkLimit(t *testing.T, c call, all reply) {
 	t.Helper()
 	requests := func(body string) map[string]bool {
@@ -282,7 +282,7 @@ func (d *duel) checkLimit(t *testing.T, c call, all reply) {
 	limited.path += "&limit=2"
 	ours := d.send(t, d.ours, limited)
 	if ours.status != http.StatusOK {
-		return // a version without limit
+		return // the version has no limit parameter
 	}
 	whole, some := requests(all.body), requests(ours.body)
 	if len(some) != min(2, len(whole)) {
@@ -295,7 +295,7 @@ func (d *duel) checkLimit(t *testing.T, c call, all reply) {
 	}
 }
 
-// sweep empties both servers, each by what it has itself.
+// sweep empties both servers, each based on its own answers.
 func (d *duel) sweep(t *testing.T) {
 	t.Helper()
 	for _, base := range []string{d.theirs, d.ours} {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// generator makes requests about a small world, so that they meet.
+// generator makes requests about a small world, so that they affect each other.
 type generator struct {
 	*rand.Rand
 	providers  []string
@@ -60,7 +60,7 @@ func (g *generator) freshConsumers() {
 
 func one[T any](g *generator, list []T) T { return list[g.IntN(len(list))] }
 
-// chance is true n times of a hundred.
+// chance is true with a probability of n percent.
 func (g *generator) chance(n int) bool { return g.IntN(100) < n }
 
 func latest(method, path, body string) call {
@@ -71,7 +71,7 @@ func latest(method, path, body string) call {
 	return c
 }
 
-// populate makes trees of providers with inventories, traits and aggregates.
+// populate creates trees of providers with inventories, traits and aggregates.
 func (g *generator) populate() []call {
 	var out []call
 	for _, name := range append(slices.Clone(g.classes), g.traits...) {
@@ -116,7 +116,7 @@ func (g *generator) populate() []call {
 	return out
 }
 
-// list is a JSON list of up to n different ones.
+// list returns a JSON list of up to n distinct elements.
 func (g *generator) list(from []string, n int) string {
 	b, _ := json.Marshal(g.some(from, n))
 	return string(b)
@@ -155,7 +155,7 @@ func (g *generator) inventory() string {
 	return strings.Join(fields, ", ")
 }
 
-// next makes a request; ask reads from our server what is so now.
+// next makes a request; ask reads the current state from our server.
 func (g *generator) next(ask func(call) reply) call {
 	g.ask = ask
 	kinds := []struct {
@@ -181,7 +181,7 @@ func (g *generator) next(ask func(call) reply) call {
 	return g.dress(c)
 }
 
-// dress gives a call its headers, now and then odd ones.
+// dress adds headers to a call, sometimes odd ones.
 func (g *generator) dress(c call) call {
 	if c.version == "" {
 		c.version = "placement 1." + strconv.Itoa(g.minor())
@@ -191,7 +191,7 @@ func (g *generator) dress(c call) call {
 		c.contentType = "application/json"
 	}
 	if c.body != "" && g.chance(9) {
-		// A provider without a UUID gets one of the server's making, which differs.
+		// A provider without a UUID gets one from the server, which differs.
 		if spoilt := g.spoil(c.body); c.path != "/resource_providers" || strings.Contains(spoilt, `"uuid"`) {
 			c.body = spoilt
 		}
@@ -217,7 +217,7 @@ func (g *generator) dress(c call) call {
 	return c
 }
 
-// minor prefers the newest and the edges.
+// minor prefers the newest version and those with changes.
 func (g *generator) minor() int {
 	if g.chance(45) {
 		return 39 - g.IntN(3)
@@ -313,7 +313,7 @@ func (g *generator) spoilObject(o object) any {
 		switch {
 		case i != at:
 		case how == 0:
-			continue // left out
+			continue // omitted
 		case how == 1:
 			m.name = one(g, []string{"unknown", "lower case", "", "ß", m.name + "x", "a'b"})
 		default:
@@ -349,7 +349,7 @@ func render(v any) string {
 	return string(b)
 }
 
-// anyProvider is mostly one that exists.
+// anyProvider usually exists.
 func (g *generator) anyProvider() string {
 	if g.chance(3) {
 		return one(g, []string{"abc", strings.ToUpper(g.providers[0]), strings.ReplaceAll(g.providers[1], "-", ""),
@@ -372,7 +372,7 @@ func (g *generator) anyTrait() string {
 	return one(g, g.traits)
 }
 
-// generation is a provider's, now and then a wrong one.
+// generation returns a provider's generation, sometimes a wrong one.
 func (g *generator) generation(provider string) int {
 	var v struct{ Generation int }
 	r := g.ask(latest("GET", "/resource_providers/"+url.PathEscape(provider), ""))
@@ -385,7 +385,7 @@ func (g *generator) generation(provider string) int {
 	return v.Generation
 }
 
-// consumerGeneration is a consumer's as JSON: null where it has none.
+// consumerGeneration returns a consumer's generation as JSON, null if it has none.
 func (g *generator) consumerGeneration(consumer string) string {
 	var v struct {
 		Generation *int `json:"consumer_generation"`
@@ -401,7 +401,7 @@ func (g *generator) consumerGeneration(consumer string) string {
 	return strconv.Itoa(*v.Generation)
 }
 
-// offered are the classes that a provider has inventory of.
+// offered returns the classes in a provider's inventory.
 func (g *generator) offered(provider string) []string {
 	var v struct{ Inventories map[string]any }
 	r := g.ask(latest("GET", "/resource_providers/"+url.PathEscape(provider)+"/inventories", ""))

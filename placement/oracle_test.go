@@ -23,8 +23,8 @@ var (
 	oracleWorkers = flag.Int("oracle.workers", 2, "sequences compared at once, each with an original of its own")
 )
 
-// TestAnswersAsTheOriginal sends random sequences of valid and invalid requests to
-// OpenStack's Placement and to ours, and compares what they answer.
+// TestAnswersAsTheOriginal sends random sequences of valid and invalid requests to OpenStack's Placement and to ours,
+// and compares the answers.
 func TestAnswersAsTheOriginal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes; left out by -short")
@@ -68,7 +68,7 @@ func TestAnswersAsTheOriginal(t *testing.T) {
 	}
 }
 
-// area is the kind of object that a call is about.
+// area returns the kind of object that a call concerns.
 func area(c call) string {
 	parts := strings.Split(strings.Split(c.path, "?")[0], "/")
 	if len(parts) > 3 {
@@ -77,7 +77,7 @@ func area(c call) string {
 	return c.method + " " + parts[1]
 }
 
-// outcome is what came of it; of candidates, also whether there are any.
+// outcome summarizes an answer; for candidates, it includes whether there are any.
 func outcome(r reply) string {
 	s := fmt.Sprint(r.status)
 	if strings.HasPrefix(r.body, `{"allocation_requests": [`) {
@@ -88,7 +88,7 @@ func outcome(r reply) string {
 
 func newHTTPClient(t *testing.T) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // uwsgi closes connections without a word
+	transport.DisableKeepAlives = true // uwsgi closes connections without notice
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
 		[]*http.Request) error {
@@ -99,7 +99,7 @@ func newHTTPClient(t *testing.T) *http.Client {
 // call is a request to send to both.
 type call struct {
 	method, path string
-	version      string // of the microversion header; empty: none
+	version      string // value of the microversion header; empty: no header
 	token        string
 	accept       string
 	contentType  string
@@ -114,7 +114,7 @@ func (c call) String() string {
 	return s + " " + c.body
 }
 
-// reply is what a server answered.
+// reply is a server's answer.
 type reply struct {
 	status int
 	header http.Header
@@ -129,18 +129,17 @@ type duel struct {
 	explained    map[string]int
 	seen         map[string]int // areas of the API and outcomes
 	log          []string       // of the sequence
-	differs      bool           // the sequence has met a difference; what follows from it says nothing
+	differs      bool           // the states differ; later differences mean nothing
 	differences  int
 }
 
-// late tells whether the time that the test has is all but over: on a slow machine
-// fewer requests are compared.
+// late reports whether the test's time is nearly over: a slow machine compares fewer requests.
 func late(t *testing.T) bool {
 	deadline, ok := t.Deadline()
 	return ok && time.Until(deadline) < time.Minute
 }
 
-// maxDifferences ends the test.
+// maxDifferences is the number of differences that ends the test.
 const maxDifferences = 10
 
 func (d *duel) send(t *testing.T, base string, c call) reply {
@@ -170,8 +169,8 @@ func (d *duel) send(t *testing.T, base string, c call) reply {
 	return reply{resp.StatusCode, resp.Header, strings.ReplaceAll(string(body), base, "http://server")}
 }
 
-// both sends a call to both servers and fails the test where they differ without a
-// known reason. It returns our answer, and whether the answers were the same.
+// both sends a call to both servers and fails the test if they differ without a known reason. It returns our answer,
+// and whether the answers were equal.
 func (d *duel) both(t *testing.T, c call) (reply, bool) {
 	t.Helper()
 	theirs, ours := d.send(t, d.theirs, c), d.send(t, d.ours, c)
@@ -184,7 +183,7 @@ func (d *duel) both(t *testing.T, c call) (reply, bool) {
 	}
 	if reason := explain(c, theirs, ours); reason != "" {
 		d.explained[reason]++
-		d.differs = d.differs || ours.status < 300 || theirs.status < 300 // so do the states now
+		d.differs = d.differs || ours.status < 300 || theirs.status < 300 // then the states differ now
 		return ours, false
 	}
 	if d.differs {
@@ -201,8 +200,8 @@ var oracleHistory = flag.Int("oracle.history", 12, "requests to show before one 
 
 func last(list []string, n int) []string { return list[max(0, len(list)-n-1) : len(list)-1] }
 
-// leavesConsumer tells whether the original remembers a consumer after a call that
-// gave it nothing: a claim on a provider that does not exist, or an empty one.
+// leavesConsumer reports whether the original remembers a consumer after a call that gave it nothing: a claim on a
+// provider that does not exist, or an empty one.
 func leavesConsumer(c call, ours reply) bool {
 	return (strings.HasPrefix(c.path, "/allocations") || strings.HasPrefix(c.path, "/reshaper")) &&
 		(strings.Contains(ours.body, "that does not exist") || strings.Contains(c.body, `"allocations": {}`))

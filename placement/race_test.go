@@ -15,7 +15,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// api speaks to one or several servers, one after the other.
+// api sends requests to one server, or to several in turns.
 type api struct {
 	t       testing.TB
 	servers []string
@@ -56,7 +56,7 @@ func (a api) do(method, path, body string) (int, string) {
 	return resp.StatusCode, string(out)
 }
 
-// must is do for what has to succeed.
+// must is do for requests that must succeed.
 func (a api) must(method, path, body string) string {
 	a.t.Helper()
 	status, out := a.do(method, path, body)
@@ -66,7 +66,7 @@ func (a api) must(method, path, body string) string {
 	return out
 }
 
-// host makes a provider and returns its UUID.
+// host creates a provider and returns its UUID.
 func (a api) host(inventories string) string {
 	a.t.Helper()
 	id := uuid.NewString()
@@ -76,7 +76,7 @@ func (a api) host(inventories string) string {
 	return id
 }
 
-// claimOf is the body of a claim for a consumer that has nothing yet.
+// claimOf returns the body of a claim for a new consumer.
 func claimOf(allocations string) string {
 	return `{"allocations": ` + allocations +
 		`, "project_id": "p", "user_id": "u", "consumer_generation": null, "consumer_type": "INSTANCE"}`
@@ -123,8 +123,8 @@ func TestClaimsNeverExceedInventory(t *testing.T) {
 	}
 }
 
-// hammer claims from many clients at once and wants exactly so many granted, the
-// others refused for lack of capacity.
+// hammer claims from many clients at once. Exactly the given number must be granted, and the others refused for lack of
+// capacity.
 func (a api) hammer(t *testing.T, claims, clients, granted int, allocations func(n int) string) {
 	t.Helper()
 	var work sync.WaitGroup
@@ -151,8 +151,8 @@ func (a api) hammer(t *testing.T, claims, clients, granted int, allocations func
 	}
 }
 
-// Whoever gives back and claims at once through several servers sees what was given
-// back: a claim may only be refused while there really is nothing left.
+// A client that releases and claims at once through several servers sees what was released: a claim may be refused only
+// while there really is nothing left.
 func TestReleaseIsSeenByTheNextClaim(t *testing.T) {
 	server := etcdtest.Server(t)
 	a := newAPI(t, serveOn(t, etcdtest.Open(t, server)), serveOn(t, etcdtest.Open(t, server)))

@@ -15,13 +15,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve runs a server on an etcd of its own and returns its address.
+// serve runs a server on a new etcd and returns its address.
 func serve(t testing.TB) string {
 	t.Helper()
 	return serveOn(t, etcdtest.Start(t))
 }
 
-// serveOn runs one more server on a store. It ends with the test.
+// serveOn runs another server on a store. It ends with the test.
 func serveOn(t testing.TB, store *etcdstore.Store) string {
 	t.Helper()
 	return serveWith(t, placement.Config{Store: store.Placement(etcdserver.TxnOps)})

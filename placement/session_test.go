@@ -16,8 +16,7 @@ import (
 	"croft/placement/ledger"
 )
 
-// troubled is a store that can fall silent, break off its watches, and be replaced by
-// an older copy of itself.
+// troubled is a store that can become silent, break its watches, and be replaced by an older copy of itself.
 type troubled struct {
 	current atomic.Pointer[memory]
 	silent  atomic.Bool
@@ -48,7 +47,7 @@ func (s *troubled) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, er
 	return s.current.Load().Commit(ctx, t)
 }
 
-// inTrouble runs a server on a troubled store in a bubble of its own time.
+// inTrouble runs a server on a troubled store in a bubble with fake time.
 func inTrouble(t *testing.T, test func(t *testing.T, s *troubled, server *placement.Server, send func(method, path,
 	body string) int)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +64,7 @@ func inTrouble(t *testing.T, test func(t *testing.T, s *troubled, server *placem
 		if err := server.WaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // until it watches, which begins after it is ready
+		synctest.Wait() // its watch begins after it is ready
 		test(t, s, server, func(method, path, body string) int {
 			r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 			r.Header.Set("X-Auth-Token", "admin")
@@ -85,7 +84,7 @@ func inTrouble(t *testing.T, test func(t *testing.T, s *troubled, server *placem
 func TestSilentStoreIsLostAfterPatience(t *testing.T) {
 	inTrouble(t, func(t *testing.T, s *troubled, server *placement.Server, send func(method, path, body string) int) {
 		s.silent.Store(true)
-		time.Sleep(time.Second + 2900*time.Millisecond) // a beat, and not quite all the patience
+		time.Sleep(time.Second + 2900*time.Millisecond) // a beat, and not quite the whole patience
 		synctest.Wait()
 		if err := server.Ready(); err != nil {
 			t.Errorf("lost too early: %v", err)
@@ -122,7 +121,7 @@ func TestReadsWaitForASilentStoreNoLongerThanPatience(t *testing.T) {
 	})
 }
 
-// Where the store has been restored from a backup, what the server knew is no more.
+// After the store was restored from a backup, the server's old state is gone.
 func TestStoreThatIsRestored(t *testing.T) {
 	inTrouble(t, func(t *testing.T, s *troubled, _ *placement.Server, send func(method, path, body string) int) {
 		if code := send("PUT", "/traits/CUSTOM_KEPT", ""); code != http.StatusCreated {

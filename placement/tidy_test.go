@@ -20,7 +20,7 @@ const (
 	oneHost  = `{"uuid": "` + tidyHost + `", "name": "host"}`
 )
 
-// there tells which of the names exist.
+// there returns the names that exist.
 func there(send func(method, path, body string) int, paths ...string) (found []string) {
 	for _, path := range paths {
 		if send("GET", path, "") < 300 {
@@ -62,11 +62,11 @@ func TestNamesThatNobodyUsesGo(t *testing.T) {
 		}
 		time.Sleep(24*time.Hour - time.Minute)
 		wantLeft("in the first day", all...)
-		traits(2, `"CUSTOM_USED", "CUSTOM_LATE", "CUSTOM_LEFT"`) // just before it would go
+		traits(2, `"CUSTOM_USED", "CUSTOM_LATE", "CUSTOM_LEFT"`) // just before removal
 		traits(3, `"CUSTOM_USED", "CUSTOM_LATE"`)
 		time.Sleep(5 * time.Minute)
 		wantLeft("after a day", all[0], all[2], all[3], all[4], all[6], all[7])
-		time.Sleep(15 * time.Minute) // what was left then is unused for long enough
+		time.Sleep(15 * time.Minute) // what was left then has been unused for long enough
 		wantLeft("later", all[0], all[2], all[4], all[6], all[7])
 		traits(4, "")
 		want(204, "DELETE", "/resource_providers/"+tidyHost+"/inventories", "")
@@ -75,7 +75,7 @@ func TestNamesThatNobodyUsesGo(t *testing.T) {
 	})
 }
 
-// Another server has a provider take a name while this one is about to remove it.
+// Another server gives a provider a trait that this one is about to remove.
 func TestANameThatIsTakenMeanwhileStays(t *testing.T) {
 	inTrouble(t, func(t *testing.T, s *troubled, _ *placement.Server, send func(method, path, body string) int) {
 		send("POST", "/resource_providers", oneHost)
@@ -91,7 +91,7 @@ func TestANameThatIsTakenMeanwhileStays(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- second.Run(ctx) }()
 		time.Sleep(24*time.Hour - time.Second)
-		// The first server no longer hears what the second does, until it has decided.
+		// The first server sees no change by the second before it has decided.
 		(*s.breaks.Load())(errors.New("cut"))
 		r := httptest.NewRequestWithContext(ctx, "PUT", "/resource_providers/"+tidyHost+"/traits",
 			strings.NewReader(`{"resource_provider_generation": 0, "traits": ["CUSTOM_FREE"]}`))
@@ -127,7 +127,7 @@ func TestNoMoreCustomNamesThanThereMayBe(t *testing.T) {
 				t.Errorf("%d %s were made, then %d", made, kind, code)
 			}
 		}
-		time.Sleep(time.Hour) // so many, that those unused go sooner
+		time.Sleep(time.Hour) // with this many, unused ones are removed sooner
 		if code := send("PUT", "/traits/CUSTOM_AGAIN", ""); code != http.StatusCreated {
 			t.Errorf("an hour later: %d", code)
 		}

@@ -16,7 +16,7 @@ import (
 	"croft/placement"
 )
 
-// handle runs a server on a store of its own and returns what answers its requests.
+// handle runs a server on a new store and returns its handler.
 func handle(tb testing.TB) http.Handler {
 	server, err := placement.New(placement.Config{Store: etcdtest.Embedded(tb).Placement(etcdserver.TxnOps)})
 	if err != nil {
@@ -37,7 +37,7 @@ func handle(tb testing.TB) http.Handler {
 	return server.Handler()
 }
 
-// send has a handler answer a request without a connection between.
+// send calls a handler without a connection.
 func send(tb testing.TB, h http.Handler, method, path, body string, want int) {
 	r := httptest.NewRequestWithContext(tb.Context(), method, path, bytes.NewReader([]byte(body)))
 	r.Header["X-Auth-Token"] = []string{"admin"}
@@ -50,7 +50,7 @@ func send(tb testing.TB, h http.Handler, method, path, body string, want int) {
 	}
 }
 
-// register makes a host known as an agent does.
+// register registers a host as an agent does.
 func register(tb testing.TB, h http.Handler, id string) {
 	send(tb, h, "POST", "/resource_providers", fmt.Sprintf(`{"uuid": %q, "name": "host-%s"}`, id, id), 200)
 	send(tb, h, "PUT", "/resource_providers/"+id+"/inventories", `{"resource_provider_generation": 0, "inventories": {
@@ -101,7 +101,7 @@ func BenchmarkRegisterAtOnce(b *testing.B) {
 	}
 }
 
-// each runs do b.N times in all, in so many goroutines.
+// each runs do b.N times in total, in the given number of goroutines.
 func each(b *testing.B, clients int, do func(n int)) {
 	b.ReportAllocs()
 	b.ResetTimer()

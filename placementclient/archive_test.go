@@ -23,7 +23,7 @@ import (
 
 func noProgress(string, int, int) {}
 
-// archive is a place that is reached through the API.
+// archive returns the Archive at an endpoint.
 func archive(t *testing.T, endpoint string) *placementclient.Archive {
 	t.Helper()
 	client, err := placementclient.New(placementclient.Config{Endpoint: endpoint})
@@ -43,7 +43,7 @@ func readAll(t *testing.T, from transfer.Source) *transfer.State {
 	return state
 }
 
-// carry imports, and once more, which has to change nothing.
+// carry imports twice; the second import must change nothing.
 func carry(t *testing.T, state *transfer.State, to transfer.Target) {
 	t.Helper()
 	if _, err := transfer.Import(t.Context(), state, to, false, noProgress); err != nil {
@@ -55,7 +55,7 @@ func carry(t *testing.T, state *transfer.State, to transfer.Target) {
 	}
 }
 
-// wantSame compares what was carried, as files. What a server counts by itself is left out.
+// wantSame compares states as files, without the servers' own counters.
 func wantSame(t *testing.T, what string, want, got *transfer.State) {
 	t.Helper()
 	a, b := lines(t, transfertest.WithoutGenerations(want)), lines(t, transfertest.WithoutGenerations(got))
@@ -92,8 +92,7 @@ func TestArchiveOfOurServer(t *testing.T) {
 	wantSame(t, "from server to server", want, readAll(t, other))
 }
 
-// TestOverToUsAndBack goes the way of those who change from OpenStack's Placement to
-// ours, and of those who change their mind.
+// TestOverToUsAndBack migrates from OpenStack's Placement to ours and back.
 func TestOverToUsAndBack(t *testing.T) {
 	want := transfertest.Sample(2, 16)
 	original := archive(t, placementoracle.Start(t))
@@ -110,7 +109,7 @@ func TestOverToUsAndBack(t *testing.T) {
 	wantSame(t, "back into OpenStack's", first, readAll(t, back))
 }
 
-// failing lets so many requests through that write, and answers 500 to the others.
+// failing passes the given number of writes, and answers 500 to later ones.
 func failing(t *testing.T, endpoint string, writes int) string {
 	t.Helper()
 	target, err := url.Parse(endpoint)
@@ -128,7 +127,7 @@ func failing(t *testing.T, endpoint string, writes int) string {
 			over := writes < 0
 			mu.Unlock()
 			if over {
-				w.WriteHeader(http.StatusTeapot) // not tried again
+				w.WriteHeader(http.StatusTeapot) // not retried
 				return
 			}
 		}
@@ -191,8 +190,7 @@ func TestMergeAddsAndChanges(t *testing.T) {
 	}
 }
 
-// TestReadIsOfOneMoment moves a claim between two providers all the time: whatever
-// moment is read, it is on one of them.
+// TestReadIsOfOneMoment moves a claim between two providers all the time: in every read, it is on exactly one of them.
 func TestReadIsOfOneMoment(t *testing.T) {
 	endpoint := serve(t)
 	to := archive(t, endpoint)
@@ -208,7 +206,7 @@ func TestReadIsOfOneMoment(t *testing.T) {
 	if err := busy.move(t); err != nil {
 		t.Fatal(err)
 	}
-	// Each read of the list is followed by a move, for a while: the reader has to notice.
+	// For a while a move follows each read of the list: the reader must notice.
 	proxied := hooked(t, endpoint, func(r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/inventories") && busy.moves < 12 {
 			if err := busy.move(t); err != nil {
@@ -228,7 +226,7 @@ func TestReadIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// mover has a consumer that is on one host after the other.
+// mover moves a consumer from host to host.
 type mover struct {
 	archive *placementclient.Archive
 	hosts   []croft.HostID
@@ -250,7 +248,7 @@ func (m *mover) move(t *testing.T) error {
 		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{m.at(): {croft.VCPU: 1}}})
 }
 
-// hooked is a server in front of another that calls before, one request at a time.
+// hooked is a proxy that calls before for each request, one at a time.
 func hooked(t *testing.T, endpoint string, before func(*http.Request)) string {
 	t.Helper()
 	target, err := url.Parse(endpoint)

@@ -10,7 +10,7 @@ import (
 	"croft"
 )
 
-// byReflection is what encoding/json makes of an answer.
+// byReflection decodes an answer through encoding/json.
 func byReflection(text []byte) ([]croft.Candidate, error) {
 	var body struct {
 		Requests []struct {
@@ -61,7 +61,7 @@ var answers = map[string]string{
 	"no summary": `{"allocation_requests": [{"allocations": {"a": {"resources": {"VCPU": 1}}}}, {"allocations": {"b": {}}}]}`,
 }
 
-// What is decoded by hand is what encoding/json decodes, and a text that was cut off is an error.
+// The decoder agrees with encoding/json, and a truncated text is an error.
 func TestCandidatesAreDecodedAsByReflection(t *testing.T) {
 	for name, text := range answers {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func FuzzCandidatesAreDecodedAsByReflection(f *testing.F) {
 		}
 		want, err := byReflection([]byte(text))
 		if err != nil {
-			return // what is skipped, or null, is not looked at
+			return // skipped values and nulls are not checked
 		}
 		if again, _ := json.Marshal(want); len(again) > 0 && len(want) != len(got.list()) {
 			t.Errorf("%d candidates instead of %d in %s", len(got.list()), len(want), text)

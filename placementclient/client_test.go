@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve runs our own server on an etcd of its own and returns its address.
+// serve runs our own server on a new etcd and returns its address.
 func serve(t *testing.T) string {
 	t.Helper()
 	return serveOn(t, etcdtest.Start(t).Placement(0))
@@ -59,11 +59,11 @@ func TestContractOfOurServer(t *testing.T) {
 }
 
 func TestContractOfOpenStack(t *testing.T) {
-	// SQLite locks its whole file: writers at once get errors that say nothing about us.
+	// SQLite locks its whole file: concurrent writers get errors unrelated to the client.
 	placementtest.Run(t, placementoracle.Start(t), placementtest.Options{Serial: true})
 }
 
-// answering is a server that gives the answers one after the other, then the last again.
+// answering is a server that gives the answers in order, then repeats the last one.
 func answering(t *testing.T, answers ...func(http.ResponseWriter, *http.Request)) (*placementclient.Client,
 	*atomic.Int64) {
 	t.Helper()
@@ -171,7 +171,7 @@ func TestServerTooOld(t *testing.T) {
 	}
 }
 
-// counter counts the requests that it sends.
+// counter counts the requests sent through it.
 type counter struct{ atomic.Int64 }
 
 func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -199,7 +199,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Whatever happens to Placement meanwhile, who asks it learns that it may succeed later.
+// When Placement fails, callers learn that a retry may succeed.
 func TestAPlacementThatDies(t *testing.T) {
 	for name, address := range badserver.All(t, false) {
 		client, err := placementclient.New(placementclient.Config{Endpoint: "http://" + address, Attempts: 2, Pause: 1})

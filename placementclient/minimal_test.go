@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// between passes requests on to a server through change, and keeps the last answer.
+// between forwards requests to a server, modified by change, and keeps the last answer.
 func between(t *testing.T, address string, change func(*http.Request)) (through string, last *string) {
 	t.Helper()
 	last = new(string)
@@ -45,7 +45,7 @@ func between(t *testing.T, address string, change func(*http.Request)) (through 
 	return web.URL, last
 }
 
-// Whether a server knows that preference or not, the candidates are the same.
+// The candidates are the same whether or not a server knows that preference.
 func TestCandidatesAreReadWithoutWhatNobodyUses(t *testing.T) {
 	server := serve(t)
 	address, short := between(t, server, func(*http.Request) {})

@@ -8,8 +8,8 @@ import (
 	"croft"
 )
 
-// TestAClaimThatIsSentIsAnswered has its caller leave while the server writes it: a claim that is given back before it
-// is written would stay.
+// TestAClaimThatIsSentIsAnswered cancels the caller while the server writes the claim: a claim released before it is
+// written would remain.
 func TestAClaimThatIsSentIsAnswered(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	client, _ := answering(t, func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"croft/placementclient/placementtest"
 )
 
-// before passes requests on to a server, and counts those that it does not refuse itself.
+// before forwards requests to a server unless refuse handles them, and counts those forwarded.
 func before(t testing.TB, address string, refuse func(*http.Request) bool) (string, *atomic.Int64) {
 	t.Helper()
 	to, err := url.Parse(address)
@@ -36,7 +36,7 @@ func before(t testing.TB, address string, refuse func(*http.Request) bool) (stri
 	return web.URL, &n
 }
 
-// TestContractOfAServerWithoutOurRequests is that of croft's before, and of others.
+// TestContractOfAServerWithoutOurRequests tests older versions of croft's server, and others.
 func TestContractOfAServerWithoutOurRequests(t *testing.T) {
 	address, _ := before(t, serve(t), func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/croft/") })
 	placementtest.Run(t, address, placementtest.Options{})
@@ -48,7 +48,7 @@ func TestOurServerIsAskedOnceForAllProvidersAndForEachThatIsMade(t *testing.T) {
 	const hosts = 5
 	for range hosts {
 		id := croft.NewHostID()
-		for range 2 { // the second changes nothing
+		for range 2 { // the second call changes nothing
 			if err := client.EnsureProvider(t.Context(), croft.Provider{
 				ID: id, Name: "host-" + string(id), Traits: []croft.Trait{"CUSTOM_NEW", "HW_CPU_X86_AVX2",
 					"NOT_KNOWN_HERE"},

@@ -8,7 +8,7 @@ import (
 	"croft/schedule"
 )
 
-// A host without a record is as silent as one without an agent.
+// A host without a record is treated like one without an agent.
 func TestForceDestroysWhatHasNoHost(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
@@ -24,7 +24,7 @@ func TestForceDestroysWhatHasNoHost(t *testing.T) {
 	c.nothingLeft(t)
 }
 
-// unwritten is a store that writes no orders.
+// unwritten is a store that fails to write orders.
 type unwritten struct{ schedule.Records }
 
 func (unwritten) Reorder(_ context.Context, inst croft.Instance, _ croft.Order) (croft.Instance, error) {
@@ -46,7 +46,7 @@ func TestAChangeThatCannotBeWrittenFails(t *testing.T) {
 	}
 }
 
-// An instance whose order was lost gets one.
+// An instance whose order was lost gets a new one.
 func TestStartOrdersWhatHasNoOrder(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
@@ -85,7 +85,7 @@ func TestAChangeIsTriedEightTimes(t *testing.T) {
 	}
 }
 
-// A state that no repetition changes is not asked for again.
+// A state that no retry can change is not read again.
 func TestAChangeOfWhatIsBeingScheduledIsRefusedAtOnce(t *testing.T) {
 	c, finds := newCloud(t, 1), 0
 	underWay(t, c, "web")

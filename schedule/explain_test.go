@@ -9,7 +9,7 @@ import (
 	"croft"
 )
 
-// provider offers 4 cores, 4096 MiB and 100 GiB, changed by what is said.
+// provider offers 4 cores, 4096 MiB and 100 GiB, modified by the arguments.
 func provider(name string, change ...func(*croft.Provider)) croft.Provider {
 	inv := func(total int64) croft.Inventory {
 		return croft.Inventory{Total: total, MinUnit: 1, MaxUnit: total, StepSize: 1, AllocationRatio: 1}

@@ -1,6 +1,6 @@
 package schedule
 
-// InFlight counts the choices and the readings that the scheduler remembers.
+// InFlight returns the number of choices and readings that the scheduler holds.
 func (s *Scheduler) InFlight() int {
 	s.inFlight.mu.Lock()
 	defer s.inFlight.mu.Unlock()

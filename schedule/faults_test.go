@@ -20,7 +20,7 @@ import (
 
 var errPlanned = croft.Errorf(croft.Unavailable, "planned")
 
-// faulty is a store some of whose methods are replaced.
+// faulty is a store with some methods replaced.
 type faulty struct {
 	schedule.Records
 	schedule.View
@@ -102,7 +102,7 @@ func (f faulty) WatchInstance(ctx context.Context, id croft.InstanceID, changed 
 	return f.View.WatchInstance(ctx, id, changed)
 }
 
-// The claim stays unless the fence has shown that the record is still the request's own.
+// The claim stays unless the fence has shown that the record still belongs to the request.
 func TestAFailedOrderKeepsTheClaimUnlessTheFenceHolds(t *testing.T) {
 	lost := func(inst croft.Instance, _ croft.Order) (croft.Instance, error) { return inst, errPlanned }
 	for name, fence := range map[string]func(croft.Instance) (croft.Instance, error){
@@ -132,7 +132,7 @@ func TestAFailedOrderKeepsTheClaimUnlessTheFenceHolds(t *testing.T) {
 	}
 }
 
-// An order that is refused for another reason than the host ends the request.
+// An order refused for a reason other than the host ends the request.
 func TestAnOrderThatIsRefusedForGoodEndsTheRequest(t *testing.T) {
 	c, tries := newCloud(t, 1, 1), 0
 	c.fail(faulty{assign: func(inst croft.Instance, _ croft.Order) (croft.Instance, error) {
@@ -252,7 +252,7 @@ func TestARefusalThatCannotBeExplainedSaysSo(t *testing.T) {
 	}
 }
 
-// Explain reads the hosts of all candidates, not only of the first ones.
+// Explain reads the hosts of all candidates, not only the first ones.
 func TestExplainListsAllHosts(t *testing.T) {
 	c := newCloud(t, slices.Repeat([]int64{1}, 20)...)
 	e, err := c.Explain(t.Context(), request(t, "web"))
@@ -266,14 +266,14 @@ func TestExplainListsAllHosts(t *testing.T) {
 	}
 }
 
-// A host that a group makes less welcome has a rank of its own.
+// A host that a group's rule prefers less has a different rank.
 func TestExplainRanksByGroups(t *testing.T) {
 	c := newCloud(t, 3, 3, 3)
 	c.hostNames(t, croft.ApartSoft, "a")
 	r := member(t, "b", croft.ApartSoft)
 	r.Policy = &schedule.Policy{Sample: 256, Order: func(all []croft.Candidate) []croft.Candidate {
 		for i := range all {
-			all[i].Summaries = nil // so that all leave the same free
+			all[i].Summaries = nil // so that all leave the same fraction free
 		}
 		return all
 	}}
@@ -290,7 +290,7 @@ func TestExplainRanksByGroups(t *testing.T) {
 	}
 }
 
-// A candidate that another request takes after this one has read its usages counts.
+// A candidate taken by another request after this one has read its usages is added to them.
 func TestWhatOthersTakeAfterTheReadingCounts(t *testing.T) {
 	c := newCloud(t, 4, 4)
 	spread := func(name string) schedule.Request {
@@ -316,7 +316,7 @@ func TestWhatOthersTakeAfterTheReadingCounts(t *testing.T) {
 	}
 }
 
-// A claim that is part of the usages does not count a second time until its order is written.
+// A claim that is part of the usages is not added again until its order is written.
 func TestAClaimCountsOnce(t *testing.T) {
 	c := newCloud(t, 20, 8)
 	spread := func(name string) schedule.Request {
@@ -334,7 +334,7 @@ func TestAClaimCountsOnce(t *testing.T) {
 		second = d.Host.Name
 		return inst, err
 	}})
-	// 19 of 20 against 7 of 8 stay free; then 18 of 20, or 17 if the first one counted twice
+	// 19 of 20 against 7 of 8 stay free; then 18 of 20, or 17 if the first one was added twice
 	d, err := c.Request(t.Context(), spread("first"))
 	if err != nil || d.Host.Name != "host1" || second != "host1" {
 		t.Fatalf("%v: the first went to %s, the second to %s", err, d.Host.Name, second)

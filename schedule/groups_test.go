@@ -21,7 +21,7 @@ func member(t *testing.T, name string, rule croft.AffinityRule) schedule.Request
 	return r
 }
 
-// hostNames asks for members one after the other and tells where they went.
+// hostNames requests members one after the other and returns their hosts.
 func (c *cloud) hostNames(t *testing.T, rule croft.AffinityRule, names ...string) string {
 	t.Helper()
 	var hosts []string
@@ -90,13 +90,13 @@ func TestAGroupGoesByOneRule(t *testing.T) {
 	}
 }
 
-// A rival joins the group after the request has chosen: the order is refused, the
-// claim given back, and the rule asked again.
+// A rival joins the group after the request has chosen: the order is refused, the claim released, and the rule checked
+// again.
 func TestARivalJoinsTheGroup(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		rule  croft.AffinityRule
-		rival string // the only host that it finds
+		rival string // the only host with candidates for it
 		want  string
 	}{
 		{"apart, on the host that was chosen", croft.Apart, "host1", "host2"},
@@ -151,7 +151,7 @@ func TestRequestRefusesWhatIsNoGroup(t *testing.T) {
 	}
 }
 
-// groups are so many.
+// groups returns n groups.
 func groups(n int) (all []croft.Affinity) {
 	for i := range n {
 		all = append(all, croft.Affinity{Group: fmt.Sprint("g", i), Rule: croft.ApartSoft})
@@ -167,7 +167,7 @@ func TestAnInstanceIsInSixteenGroups(t *testing.T) {
 	}
 }
 
-// The members of one group do not count for another.
+// Members of one group are not counted for another.
 func TestGroupsAreCountedSeparately(t *testing.T) {
 	c := newCloud(t, 3, 3)
 	c.store.SetAlive(c.hosts[0], -1)
@@ -186,8 +186,8 @@ func TestGroupsAreCountedSeparately(t *testing.T) {
 	}
 }
 
-// Requests that have all read the same usages spread as if they had come one after
-// the other, since their scheduler counts what each has chosen.
+// Concurrent requests that have all read the same usages spread as if they were sequential, since their scheduler
+// tracks each choice.
 func TestRequestsAtOnceCountEachOther(t *testing.T) {
 	const n = 6
 	c := newCloud(t, 4, 4, 4)
@@ -215,8 +215,8 @@ func TestRequestsAtOnceCountEachOther(t *testing.T) {
 	}
 }
 
-// A hundred requests that find no room read all providers twice at most: the second
-// time for those who asked while the first was going on.
+// A hundred requests that find no room read all providers at most twice: the second time for those that asked during
+// the first read.
 func TestThoseWhoAskWhyAtOnceShareTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t, 0, 0)

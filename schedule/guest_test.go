@@ -20,7 +20,7 @@ func TestCheckGuest(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		spec croft.Spec
-		want string // in the error; empty where it is right
+		want string // in the error; empty: the spec is valid
 	}{
 		{"nothing is right", croft.Spec{}, ""},
 		{"all of it", croft.Spec{Metadata: "config-drive", IMDS: "off",
@@ -56,7 +56,7 @@ func TestCheckGuest(t *testing.T) {
 	}
 }
 
-// What was seen of an older order does not count.
+// Observations of an older order are ignored.
 func TestGoals(t *testing.T) {
 	off := func(generation int64, ended croft.End) *croft.Status {
 		return &croft.Status{Instance: croft.Instance{Name: "web", State: croft.StateScheduled, Generation: 2},

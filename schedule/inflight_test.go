@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// first chooses by what a policy sees, and tells which host that was.
+// first chooses by the usages that a policy sees, and returns the chosen host.
 func (u *inFlight) first(r *reading, inst croft.Instance, candidates ...croft.Candidate) (*choice, croft.HostID) {
 	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate {
 		return Spread.Order(c)
@@ -17,7 +17,7 @@ func (u *inFlight) first(r *reading, inst croft.Instance, candidates ...croft.Ca
 }
 
 func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
-	// a is a little emptier than b, until somebody takes 100 MEMORY_MB of it
+	// a is a little emptier than b, until a request takes 100 MEMORY_MB of it
 	a, b := candidate("a", 80, 1000, 0), candidate("b", 80, 1000, 50)
 	u := newInFlight()
 	r1, r2, r3 := u.read(), u.read(), u.read()
@@ -29,7 +29,7 @@ func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
 		t.Errorf("the second, which read the same, went to %s as well", host)
 	}
 	u.claimed(first)
-	late := u.read() // by now the usages have the first; b's does not count more than before
+	late := u.read() // the usages now include the first; b's is not added twice
 	u.end(first, true)
 	if used, _ := u.since(late, ""); used["a"] != nil || used["b"][croft.MemoryMB] != 100 {
 		t.Errorf("who reads late is told of %v again", used)
@@ -73,7 +73,7 @@ func TestChoicesCarryTheirGroups(t *testing.T) {
 	if _, members := u.since(r, "q"); len(members) != 0 {
 		t.Errorf("another project sees %+v", members)
 	}
-	// claimed, it is part of the usages of who reads later; its group has it once it is ordered
+	// once claimed, it is part of the usages of later readers; its group has it once it is ordered
 	ch, _ := u.first(u.read(), inst, candidate("b", 80, 1000, 0))
 	u.claimed(ch)
 	between := u.read()
@@ -89,7 +89,7 @@ func TestChoicesCarryTheirGroups(t *testing.T) {
 	}
 }
 
-// With no reader left an ordered choice is forgotten at once.
+// Without readers an ordered choice is removed at once.
 func TestAnOrderedChoiceWithoutReadersIsForgotten(t *testing.T) {
 	u := newInFlight()
 	r := u.read()
@@ -101,7 +101,7 @@ func TestAnOrderedChoiceWithoutReadersIsForgotten(t *testing.T) {
 	}
 }
 
-// Who asked while a read was failing reads again.
+// A caller that asked during a failing read reads again.
 func TestAReadThatFailedIsNotShared(t *testing.T) {
 	s := newSharedRead[int]()
 	begun, fail := make(chan struct{}), make(chan struct{})

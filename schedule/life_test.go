@@ -13,7 +13,7 @@ import (
 	"croft/schedule"
 )
 
-// scheduled is an instance on the cloud's first host.
+// scheduled creates an instance on the cloud's first host.
 func scheduled(t *testing.T, c *cloud, name string) croft.Instance {
 	t.Helper()
 	d, err := c.Request(t.Context(), request(t, name))
@@ -32,8 +32,8 @@ func (c *cloud) wanted(t *testing.T, inst croft.Instance) (croft.Want, int64) {
 	return o.Want, o.Generation
 }
 
-// TestRebootAndRebuildOutlastLaterOrders: what is to be done anew is in every later
-// order too, so that an agent which missed the first one still does it.
+// TestRebootAndRebuildOutlastLaterOrders: every later order repeats the request to reboot or rebuild, so that an agent
+// which missed the first one still performs it.
 func TestRebootAndRebuildOutlastLaterOrders(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
@@ -79,7 +79,7 @@ func TestStopAndStart(t *testing.T) {
 		generation int64
 	}{
 		{c.Stop, "web", croft.WantStopped, 2},
-		{c.Stop, "web", croft.WantStopped, 2}, // wanted already: no new order
+		{c.Stop, "web", croft.WantStopped, 2}, // already wanted: no new order
 		{c.Start, string(inst.ID), croft.WantRunning, 3},
 	} {
 		got, err := step.do(t.Context(), croft.DefaultProject, step.by)
@@ -121,7 +121,7 @@ func TestDestroy(t *testing.T) {
 	t.Run("writes a tombstone and keeps the claim for the agent to free", func(t *testing.T) {
 		c := newCloud(t, 1)
 		inst := scheduled(t, c, "web")
-		for range 2 { // the second time is no error
+		for range 2 { // repeating it is no error
 			d, err := c.Destroy(t.Context(), croft.DefaultProject, "web", false)
 			if err != nil || d.Gone {
 				t.Fatalf("got %+v, %v", d, err)
@@ -196,7 +196,7 @@ func TestDestroyWithForce(t *testing.T) {
 	})
 }
 
-// contended changes a record behind the scheduler's back before its first writes.
+// contended changes a record concurrently, before the scheduler's first writes.
 type contended struct {
 	schedule.Records
 	times  int
@@ -253,8 +253,7 @@ func (c *cloud) observe(t *testing.T, o croft.Observation) {
 	}
 }
 
-// A guest that its restart policy left off is to run by the order there is; so it takes
-// another one.
+// A guest that its restart policy left off is already wanted running, so it needs a new order.
 func TestStartBootsWhatEnded(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
@@ -381,7 +380,7 @@ func TestWaitTellsProgress(t *testing.T) {
 	})
 }
 
-// restarting is a store that is away at first: so many watches find nothing.
+// restarting is a store that is unavailable for a number of watches.
 type restarting struct {
 	schedule.View
 	away int

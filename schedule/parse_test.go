@@ -164,7 +164,7 @@ func TestLooksLikeQuery(t *testing.T) {
 	}
 }
 
-// Whatever is accepted means the same once it has been encoded and read again.
+// Every accepted query means the same after Encode and ParseQuery.
 func FuzzParseQuery(f *testing.F) {
 	for _, seed := range []string{
 		small, "VCPU:1,MEMORY_MB:256,DISK_GB:1",

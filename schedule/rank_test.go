@@ -7,8 +7,7 @@ import (
 	"croft"
 )
 
-// candidate is one that takes 1 VCPU and 100 MEMORY_MB of a host with these
-// capacities and nothing used but what is said.
+// candidate takes 1 VCPU and 100 MEMORY_MB of a host with these capacities, of which only usedMemory is used.
 func candidate(host croft.HostID, vcpu, memory, usedMemory int64) croft.Candidate {
 	return croft.Candidate{
 		Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1, croft.MemoryMB: 100}},
@@ -59,7 +58,7 @@ func TestSpread(t *testing.T) {
 
 func TestSpreadBreaksTiesByChance(t *testing.T) {
 	first := map[croft.HostID]bool{}
-	for range 1000 { // that one of two never comes first has a chance of 1 in 2^999
+	for range 1000 { // one of two never comes first with a probability of 1 in 2^999
 		first[order(Spread.Order([]croft.Candidate{candidate("a", 8, 1000, 0), candidate("b", 8, 1000, 0)}))[0]] = true
 	}
 	if len(first) != 2 {
@@ -74,7 +73,7 @@ func TestHostOfIsTheProviderOfCores(t *testing.T) {
 	if got := hostOf(c); got != "host" {
 		t.Errorf("got %s", got)
 	}
-	// of several in an order that does not depend on the map's
+	// in an order that does not depend on the map's
 	for range 50 {
 		c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{"numa1": {croft.VCPU: 1},
 			"numa0": {croft.VCPU: 1}, "disk": {croft.DiskGB: 1}, "numa2": {croft.VCPU: 2}}}
@@ -87,7 +86,7 @@ func TestHostOfIsTheProviderOfCores(t *testing.T) {
 	}
 }
 
-// A request that has no candidate with a host has none to prefer.
+// Candidates without a host are not ranked.
 func TestAProviderOfNothingIsNotJudged(t *testing.T) {
 	c := candidate("a", 0, 1000, 0)
 	if got := freeAfter(c); got >= 0 {

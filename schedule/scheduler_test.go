@@ -30,7 +30,7 @@ type cloud struct {
 	hosts     []croft.HostID
 }
 
-// newCloud has one live host for each number of places.
+// newCloud creates one live host for each number of places.
 func newCloud(t *testing.T, places ...int64) *cloud {
 	t.Helper()
 	c := &cloud{store: scheduletest.NewMemory()}
@@ -76,7 +76,7 @@ func request(t *testing.T, name string) schedule.Request {
 	return schedule.Request{Name: name, Query: q, Image: "file:///image"}
 }
 
-// instances are the names of all records.
+// instances returns the names of all records.
 func (c *cloud) instances(t *testing.T) []string {
 	t.Helper()
 	all, err := c.store.List(context.WithoutCancel(t.Context()), "")
@@ -91,7 +91,7 @@ func (c *cloud) instances(t *testing.T) []string {
 	return names
 }
 
-// nothingLeft fails where a record or a claim is.
+// nothingLeft fails if there is a record or a claim.
 func (c *cloud) nothingLeft(t *testing.T) {
 	t.Helper()
 	if records, claims := c.instances(t), c.placement.Claimed(); len(records)+len(claims) > 0 {
@@ -297,7 +297,7 @@ func TestRequestKeepsTheRecordOfAClaimItCannotGiveBack(t *testing.T) {
 	}
 }
 
-// lossy loses the answers of transactions that were done.
+// lossy loses the answers of successful transactions.
 type lossy struct {
 	schedule.Records
 	after func()
@@ -358,7 +358,7 @@ func TestRequestTriesABusyHostAgain(t *testing.T) {
 		if _, err := c.Request(t.Context(), request(t, "web")); err != nil {
 			t.Fatal(err)
 		}
-		// two waits around 20 and 40 ms, by half at most
+		// two waits, around 20 and 40 ms, with a jitter of a half
 		if waited := time.Since(begun); waited < 30*time.Millisecond || waited > 90*time.Millisecond {
 			t.Errorf("waited %s", waited)
 		}

@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// child is a provider below h, with what the changes give it.
+// child is a provider below h, modified by the arguments.
 func child(name string, change ...func(*croft.Provider)) croft.Provider {
 	p := croft.Provider{ID: croft.HostID(name), Root: "h", Name: name, Used: croft.Resources{},
 		Inventories: map[croft.ResourceClass]croft.Inventory{}}
@@ -88,7 +88,7 @@ func TestExplainTrees(t *testing.T) {
 	}
 }
 
-// A pool that an agent has registered, or that is below another provider, is part of a host.
+// A pool that is registered by an agent, or is below another provider, is part of a host.
 func TestWhatSharesMayBeAHost(t *testing.T) {
 	pool := func(id croft.HostID, root croft.HostID) croft.Provider {
 		return croft.Provider{ID: id, Root: root, Name: string(id), Traits: []croft.Trait{sharing},

@@ -10,7 +10,7 @@ import (
 	"croft/schedule"
 )
 
-// hindered does something before a record is discarded, and fails that where it returns an error.
+// hindered calls a function before a record is discarded, and fails the discard if that returns an error.
 type hindered struct {
 	schedule.Records
 	before func(croft.Instance) error
@@ -23,7 +23,7 @@ func (r hindered) Discard(ctx context.Context, inst croft.Instance) error {
 	return r.Records.Discard(ctx, inst)
 }
 
-// underWay is a request without an order yet, and its claim.
+// underWay creates a request without an order yet, and its claim.
 func underWay(t *testing.T, c *cloud, name string) croft.Instance {
 	t.Helper()
 	inst, err := c.store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject,
@@ -41,7 +41,7 @@ func underWay(t *testing.T, c *cloud, name string) croft.Instance {
 	return inst
 }
 
-// While the record stands its scheduler may write the order, which must not be one without a claim.
+// While the record exists, its scheduler may write the order, which must have a claim.
 func TestARequestThatIsDestroyedKeepsItsClaimWhileItsRecordStands(t *testing.T) {
 	t.Run("and gives it back after that", func(t *testing.T) {
 		c := newCloud(t, 1)
@@ -97,14 +97,14 @@ func TestARequestThatIsDestroyedKeepsItsClaimWhileItsRecordStands(t *testing.T) 
 	})
 }
 
-// refused has an order refused, for sure or perhaps not.
+// refused refuses orders, with or without certainty.
 type refused struct{ schedule.Records }
 
 func (refused) Assign(_ context.Context, inst croft.Instance, _ croft.Order) (croft.Instance, error) {
 	return inst, croft.Errorf(croft.Unavailable, "planned")
 }
 
-// Where the next host is tried although the claim on the first could not be given back, that one leaks.
+// If the next host is tried although the claim on the first could not be released, that claim leaks.
 func TestAnOrderThatFailsKeepsTheRecordOfAClaimItCannotGiveBack(t *testing.T) {
 	c := newCloud(t, 1, 1)
 	c.Records = refused{c.store}

@@ -44,7 +44,7 @@ func TestWaitEndsWhereTheWatchFailsForGood(t *testing.T) {
 	}
 }
 
-// At its end the wait looks once more: a host that fell silent does not wake the watch.
+// The wait checks once more at its end: a host that falls silent does not wake the watch.
 func TestWaitLooksOnceMoreAtItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		st   func(croft.Instance) (croft.Status, error)

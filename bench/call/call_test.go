@@ -1,6 +1,5 @@
-// Package call measures one request on an idle cloud of one host: the time of the
-// whole process that schedule is, of its start alone, and from the order to the host
-// that acts on it. The cloud is croft up, with simulated guests.
+// Package call measures one request on an idle cloud of one host: the time of the whole schedule process, of its start
+// alone, and from the order until the host acts on it. The cloud is croft up, with simulated guests.
 package call
 
 import (
@@ -24,7 +23,7 @@ import (
 
 const query = "VCPU:1,MEMORY_MB:64,DISK_GB:1"
 
-// cloud is a croft up.
+// cloud is a running croft up.
 type cloud struct {
 	*testing.B
 	program string
@@ -55,7 +54,7 @@ func newCloud(b *testing.B) *cloud {
 	return c
 }
 
-// address is one that nobody listens at.
+// address returns an unused address.
 func address(b *testing.B) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -113,10 +112,9 @@ func (c *cloud) run(args ...string) []byte {
 	return out
 }
 
-// BenchmarkRequest reports medians: call-ms from the start of `schedule QUERY` to its
-// end, start-ms of a process that only prints its version, and order-ms from when the
-// scheduler sets out to write the order to when the agent, having read it, has the
-// (simulated) image for it: more than the way of the order alone.
+// BenchmarkRequest reports medians: call-ms from the start of `schedule QUERY` to its end, start-ms of a process that
+// only prints its version, and order-ms from when the scheduler begins to write the order until the agent has read it
+// and has the (simulated) image: more than the transfer of the order alone.
 func BenchmarkRequest(b *testing.B) {
 	c := newCloud(b)
 	c.run("schedule", query, "--name", "first", "--wait")
@@ -136,13 +134,13 @@ func BenchmarkRequest(b *testing.B) {
 		starts = append(starts, time.Since(begun))
 		b.StartTimer()
 	}
-	b.ReportMetric(0, "ns/op") // medians say more
+	b.ReportMetric(0, "ns/op") // medians are more informative
 	b.ReportMetric(median(calls), "call-ms")
 	b.ReportMetric(median(starts), "start-ms")
 	b.ReportMetric(median(orders), "order-ms")
 }
 
-// order is how long the newest order of an instance took to its agent.
+// order returns the delay of an instance's newest order to its agent.
 func (c *cloud) order(name string) time.Duration {
 	c.Helper()
 	var st croft.Status
@@ -156,7 +154,7 @@ func (c *cloud) order(name string) time.Duration {
 	return at[croft.EventImage].Sub(at[croft.EventClaimed])
 }
 
-// median in milliseconds.
+// median is in milliseconds.
 func median(all []time.Duration) float64 {
 	slices.Sort(all)
 	return float64(all[len(all)/2]) / float64(time.Millisecond)

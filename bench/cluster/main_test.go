@@ -16,7 +16,7 @@ import (
 	"croft"
 )
 
-// TestMain runs the agents of a benchmark where a benchmark of these tests starts them.
+// TestMain runs the agents of a benchmark when a benchmark of these tests starts them.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == runAgents {
 		main()
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// croftBinary builds the program to measure.
+// croftBinary builds the program under measurement.
 func croftBinary(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "croft")
@@ -36,7 +36,7 @@ func croftBinary(t *testing.T) string {
 	return program
 }
 
-// bench runs a benchmark, which leaves nothing behind.
+// bench runs a benchmark, which must leave nothing behind.
 func bench(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

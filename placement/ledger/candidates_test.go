@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// cloud creates providers: one per line, below the line that is indented by two blanks less, as in
-// "  numa0 VCPU:4 +HW_NUMA_ROOT @agg1".
+// cloud creates providers, one per line, below the last line with two spaces less indentation, as in "  numa0 VCPU:4
+// +HW_NUMA_ROOT @agg1".
 func cloud(t *testing.T, text string) *replay {
 	t.Helper()
 	m := newReplay(t)
@@ -59,12 +59,12 @@ func describe(id string, words []string) func(*Tx) error {
 	}
 }
 
-// uuidOf makes a UUID of a short name in hexadecimal digits.
+// uuidOf converts a short name of hexadecimal digits to a UUID.
 func uuidOf(name string) string {
 	return fmt.Sprintf("00000000-0000-0000-0000-%012s", name)
 }
 
-// parse reads a candidate request in the form that it has as a query string. It knows valid ones alone.
+// parse reads a candidate request from a valid query string.
 func parse(params string) *CandidateRequest {
 	req := &CandidateRequest{Nested: true}
 	for param := range strings.SplitSeq(params, "&") {
@@ -125,7 +125,7 @@ func addTraits(t *TraitTest, value string) {
 	}
 }
 
-// ask runs a candidate request and returns what it finds, each candidate as "provider=CLASS:n,... provider=...".
+// ask runs a candidate request and returns each candidate as "provider=CLASS:n,... provider=...".
 func (m *replay) ask(params string) ([]string, error) {
 	found, err := m.Candidates(m.t.Context(), parse(params))
 	if err != nil {

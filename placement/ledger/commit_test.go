@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// commitStore is a store with the transactions of a replay. Its watch is what a test makes of it.
+// commitStore is a store with the transactions of a replay. Tests control its watch.
 type commitStore struct {
 	*replay
 	limit  int
@@ -44,7 +44,7 @@ func (s *commitStore) Commit(_ context.Context, t Txn) (Outcome, error) {
 	return out, nil
 }
 
-// newCommitter makes a committer whose store has the provider a with 2 VCPU, and memory what the store has.
+// newCommitter creates a committer whose store and memory have the provider a with 2 VCPU.
 func newCommitter(t *testing.T) (*committer, *commitStore) {
 	s := &commitStore{replay: newReplay(t), limit: 100}
 	s.do(create("a", ""), offers("a", "VCPU", 2))
@@ -53,7 +53,7 @@ func newCommitter(t *testing.T) (*committer, *commitStore) {
 	return c, s
 }
 
-// copy returns a state that is as that of a replay, and changes on its own.
+// copy returns an independent copy of a replay's state.
 func (m *replay) copy() *State {
 	m.t.Helper()
 	fresh := newState(time.Unix(1000, 0))
@@ -74,7 +74,7 @@ func asked(t *testing.T, decide ...func(*Tx) error) (list []*request) {
 	return list
 }
 
-// answers returns the answers that requests have got; an answer that is missing is missing too.
+// answers returns the answers received so far; a missing answer is an error.
 func answers(list []*request) (got []error) {
 	for _, r := range list {
 		select {
@@ -110,7 +110,7 @@ func TestARefusalIsConfirmedByTheStore(t *testing.T) {
 	c, s := newCommitter(t)
 	asks := 0
 	s.before = func(txn Txn) error {
-		if asks++; asks == 1 { // another ledger was faster: there is room now
+		if asks++; asks == 1 { // another ledger was faster, and made room
 			s.do(offers("a", "VCPU", 9))
 			c.memory.write(func(*State) *State { return s.copy() })
 		}
@@ -228,7 +228,7 @@ func TestAPanicIsTheAnswerToOneRequest(t *testing.T) {
 	}
 }
 
-// What others stored before is not in memory yet, so the watch has to report it before the answer.
+// A change stored earlier by another ledger is not in memory yet, so the watch has to report it before the answer.
 func TestAnAnswerWaitsForWhatWasStoredBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newCommitter(t)

@@ -28,7 +28,7 @@ func (w *world) tell(t *testing.T, entries ...Entry) {
 	}
 }
 
-// provider makes up what a provider has: of much a little, of little nothing mostly.
+// provider generates the data of a provider: common things often, rare things seldom.
 func (w *world) provider(p *ProviderData) {
 	p.Inventories, p.Traits, p.Aggregates = nil, nil, nil
 	for i, class := range []string{"VCPU", "VGPU", "FPGA"} {
@@ -76,7 +76,7 @@ func (w *world) entry(p *ProviderData) Entry {
 	return Entry{Key: Key{KindProvider, p.UUID}, Value: encodeProvider(p, w.st), Created: p.Created}
 }
 
-// request makes up what few can satisfy, or many.
+// request generates a request that few or many providers satisfy.
 func (w *world) request() CandidateRequest {
 	aggregate := func() string { return fmt.Sprintf(worldAggregate, w.IntN(20)) }
 	req := CandidateRequest{Nested: true, Groups: []RequestGroup{{Resources: []NamedAmount{{"VCPU", 1}}}}}
@@ -135,7 +135,7 @@ func TestASearchByIndexFindsWhatOneTreeAfterTheOtherDoes(t *testing.T) {
 	}
 }
 
-// ask returns the keys of what is found, in order.
+// ask returns the keys of the candidates, in order.
 func (w *world) ask(t *testing.T, req CandidateRequest) []string {
 	found, err := w.st.Candidates(t.Context(), &req)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// hostEntries are the entries of n hosts that are all alike, as the store gives them.
+// hostEntries returns the store's entries of n equal hosts.
 func hostEntries(n int) []Entry {
 	st := newState(time.Unix(0, 0))
 	var entries []Entry
@@ -46,7 +46,7 @@ func stateOf(tb testing.TB, entries []Entry) *State {
 	return st
 }
 
-// maxProvider is how many bytes a provider may take.
+// maxProvider bounds the bytes per provider.
 const maxProvider = 1000
 
 func TestAProviderTakesLittleMemory(t *testing.T) {
@@ -62,11 +62,11 @@ func TestAProviderTakesLittleMemory(t *testing.T) {
 	runtime.KeepAlive(entries)
 }
 
-// live is the memory in use, in bytes.
+// live returns the memory in use, in bytes.
 func live() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first one only finalized
+	runtime.GC() // frees what the first one finalized
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }

@@ -19,7 +19,7 @@ func newReplay(t *testing.T) *replay {
 		modified: map[Key]int64{}}
 }
 
-// commit does a transaction if its comparisons hold.
+// commit applies a transaction if its comparisons hold.
 func (m *replay) commit(txn Txn) bool {
 	m.t.Helper()
 	for _, c := range txn.If {
@@ -65,7 +65,7 @@ func (m *replay) decide(requests ...func(*Tx) error) (Txn, []error) {
 	return batch.txn(), errs
 }
 
-// do commits requests one after the other, all of which have to succeed.
+// do commits requests one after the other; all must succeed.
 func (m *replay) do(requests ...func(*Tx) error) {
 	m.t.Helper()
 	for i, r := range requests {
@@ -122,8 +122,7 @@ func reparents(id, parent string) func(*Tx) error {
 	}
 }
 
-// Two transactions that are decided on the same state: the second must lose wherever
-// both together would be wrong.
+// Two transactions are decided on the same state: the second must fail wherever both together would be wrong.
 func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 	for name, test := range map[string]struct {
 		before        []func(*Tx) error
@@ -216,8 +215,8 @@ func TestRequestsOfOneBatchSeeEachOther(t *testing.T) {
 	}
 }
 
-// A request that fails because of what it read makes the transaction ask that it
-// was so: an answer out of a stale memory is not given.
+// A request that fails because of what it read makes the transaction compare it too, so no answer is based on stale
+// memory.
 func TestFailuresAreComparedToo(t *testing.T) {
 	m := newReplay(t)
 	m.do(create("a", ""), offers("a", "VCPU", 1), takes("x", "a", "VCPU", 1))
@@ -267,7 +266,7 @@ func TestSnapshotEqualsHistory(t *testing.T) {
 	}
 }
 
-// value writes an entry anew, as it is stored.
+// value encodes an entry anew, in its stored form.
 func (m *replay) value(k Key) []byte {
 	switch k.Kind {
 	case KindProvider:

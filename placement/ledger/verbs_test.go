@@ -10,7 +10,7 @@ import (
 	"croft"
 )
 
-// spec is an inventory of which claims take 2, 4 or 6 at once.
+// spec is an inventory that can be claimed in units of 2, 4 or 6.
 func spec(class string, total int64) InventorySpec {
 	return InventorySpec{class, Inventory{Total: total, MinUnit: 2, MaxUnit: 6, StepSize: 2, Ratio: 1}}
 }
@@ -60,7 +60,7 @@ func reshape(provider string, generation int64, specs []InventorySpec, all ...Cl
 	}
 }
 
-// summary says all that a state has, in the order of creation.
+// summary formats the whole state, in the order of creation.
 func (m *replay) summary() string {
 	var out []string
 	for _, p := range m.all {
@@ -388,7 +388,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// refusal is the code of a refusal, or its kind.
+// refusal returns the code of a refusal, or its kind.
 func refusal(err error) string {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Code != "" {
 		return refused.Code

@@ -25,7 +25,7 @@ func offer(total int64) croft.Inventory {
 	return croft.Inventory{Total: total, MinUnit: 1, MaxUnit: total, StepSize: 1, AllocationRatio: 1.5}
 }
 
-// sample is a state with everything in it.
+// sample is a state that uses every field.
 func sample() *transfer.State {
 	return &transfer.State{
 		Revision: 7,
@@ -60,7 +60,7 @@ const wantFile = `{"kind":"placement","version":1,"revision":7}
 {"kind":"end"}
 `
 
-// TestTheDocumentedFileIsOne takes the example from the page for users.
+// TestTheDocumentedFileIsOne reads the example in the user documentation.
 func TestTheDocumentedFileIsOne(t *testing.T) {
 	page, err := os.ReadFile("../../docs/placement.md")
 	if err != nil {
@@ -107,7 +107,7 @@ func TestEncodeTellsWhatTheWriterTells(t *testing.T) {
 	}
 }
 
-// change gives the sample file with one line changed: from becomes to.
+// change returns the sample file with from replaced by to in one line.
 func change(from, to string) string {
 	if strings.Count(wantFile, from) == 0 {
 		panic("no " + from)

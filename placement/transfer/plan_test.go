@@ -11,7 +11,7 @@ import (
 	"croft/placement/transfer"
 )
 
-// target is a place that knows the standard names and has what with makes of the sample.
+// target knows the standard names and holds the sample as modified by with.
 func target(with func(*transfer.State)) *transfer.State {
 	s := sample()
 	s.StandardClasses = []croft.ResourceClass{croft.VCPU, croft.MemoryMB, croft.DiskGB}
@@ -22,7 +22,7 @@ func target(with func(*transfer.State)) *transfer.State {
 
 func empty(s *transfer.State) { s.Classes, s.Traits, s.Providers, s.Consumers = nil, nil, nil, nil }
 
-// told says in a line what is planned.
+// told formats a plan in one line.
 func told(c *transfer.Changes) string {
 	var parts []string
 	for _, x := range c.Classes {
@@ -144,7 +144,7 @@ func TestPlan(t *testing.T) {
 
 func TestPlanPutsParentsFirst(t *testing.T) {
 	want := sample()
-	names := "dcbaxy" // d is below c is below b is below a; x and y stand alone
+	names := "dcbaxy" // d is below c, which is below b, which is below a; x and y are roots
 	want.Providers, want.Consumers = nil, nil
 	id := func(name byte) croft.HostID {
 		return croft.HostID(strings.ReplaceAll(string(host), "2222-", "2"+fmt.Sprintf("%x", name)+"2-"))

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// write makes clouds.yaml and, unless secure is empty, secure.yaml, and has them read.
+// write creates clouds.yaml and, unless secure is empty, secure.yaml, and points the environment at them.
 func write(t *testing.T, public, secure string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func write(t *testing.T, public, secure string) {
 	t.Setenv("OS_CLIENT_CONFIG_FILE", filepath.Join(dir, "clouds.yaml"))
 }
 
-// clean takes away what the environment of the test may say.
+// clean removes the variables of the environment that matter here.
 func clean(t *testing.T) {
 	t.Helper()
 	for _, v := range os.Environ() {

@@ -54,7 +54,7 @@ func guarded(t *testing.T) string {
 	return guardedBy(t, "prod")
 }
 
-// guardedBy runs our own Placement, which asks a cloud's Keystone about every request.
+// guardedBy runs our own Placement, which validates every token at a cloud's Keystone.
 func guardedBy(t *testing.T, cloud string) string {
 	t.Helper()
 	login := load(t, cloud)
@@ -82,7 +82,7 @@ func guardedBy(t *testing.T, cloud string) string {
 	return web.URL
 }
 
-// dial makes a client that logs in to a cloud.
+// dial creates a client that logs in to a cloud.
 func dial(t *testing.T, cloud, endpoint string) *placementclient.Client {
 	t.Helper()
 	login := load(t, cloud)
@@ -95,7 +95,7 @@ func dial(t *testing.T, cloud, endpoint string) *placementclient.Client {
 	return client
 }
 
-// ask sends one request that reads.
+// ask sends one read request.
 func ask(t *testing.T, client *placementclient.Client) error {
 	t.Helper()
 	_, err := client.Candidates(t.Context(), "resources=VCPU:1", 1)
@@ -169,7 +169,7 @@ func TestTokensAreRenewedByOneForAll(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				// A body has to be sent again with the new token.
+				// The body must be sent again with the new token.
 				if err := client.Claim(t.Context(), croft.NewInstanceID(), "p",
 					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 9}}}); !errors.Is(
 					err, croft.NoCapacity) {
@@ -178,7 +178,7 @@ func TestTokensAreRenewedByOneForAll(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// One for the client, one for the server, which asks as the same user.
+		// One for the client, one for the server, which logs in as the same user.
 		if after, _ := k.Counts(); after-before != 2 {
 			t.Errorf("%d logins after all tokens were revoked, want 2", after-before)
 		}
@@ -235,7 +235,7 @@ func TestRenewalThatFails(t *testing.T) {
 	}
 	k.Forget()
 	k.Revoke()
-	// The server cannot log in either, and says so: it is not the client's fault.
+	// The server cannot log in either, and reports that the client is not at fault.
 	if err := ask(t, client); !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(),
 		"tokens cannot be checked") {
 		t.Errorf("got %v, want unavailable", err)

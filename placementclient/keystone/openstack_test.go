@@ -20,7 +20,7 @@ import (
 	"croft/placementclient/placementtest"
 )
 
-// openStack makes the clouds of a real OpenStack those of the test: admin and demo.
+// openStack uses the clouds of a real OpenStack: admin and demo.
 func openStack(t *testing.T) {
 	t.Helper()
 	file := os.Getenv("CROFT_TEST_CLOUDS")
@@ -31,7 +31,7 @@ func openStack(t *testing.T) {
 	t.Setenv("OS_CLIENT_CONFIG_FILE", file)
 }
 
-// session is a login whose connection the test can look into.
+// session is a login with an accessible connection.
 type session struct {
 	*keystone.Cloud
 	provider *gophercloud.ProviderClient
@@ -42,7 +42,7 @@ func (s *session) Authenticate(ctx context.Context, p *gophercloud.ProviderClien
 	return s.Cloud.Authenticate(ctx, p)
 }
 
-// enter logs in and makes a client of the Placement at endpoint.
+// enter logs in and creates a client of the Placement at endpoint.
 func enter(t *testing.T, cloud, endpoint string) (*placementclient.Client, *session) {
 	t.Helper()
 	s := &session{Cloud: load(t, cloud)}
@@ -57,7 +57,7 @@ func enter(t *testing.T, cloud, endpoint string) (*placementclient.Client, *sess
 	return client, s
 }
 
-// keystoneDo sends a request to Keystone and returns what it answers.
+// keystoneDo sends a request to Keystone and decodes the answer.
 func (s *session) keystoneDo(t *testing.T, method, path string, body, out any) {
 	t.Helper()
 	options := &gophercloud.RequestOpts{JSONResponse: out, OkCodes: []int{200, 201, 204}}
@@ -72,7 +72,7 @@ func (s *session) keystoneDo(t *testing.T, method, path string, body, out any) {
 	_ = resp.Body.Close()
 }
 
-// revoke ends the session's token as its owner can.
+// revoke revokes the session's token, as its owner may.
 func (s *session) revoke(t *testing.T) {
 	t.Helper()
 	_, err := s.provider.Request(t.Context(), http.MethodDelete, s.provider.IdentityBase+"v3/auth/tokens",
@@ -83,7 +83,7 @@ func (s *session) revoke(t *testing.T) {
 	}
 }
 
-// onOpenStack runs a server of ours whose Keystone is the real one.
+// onOpenStack runs our server with the real Keystone.
 func onOpenStack(t *testing.T) string {
 	t.Helper()
 	return guardedBy(t, "admin")
@@ -111,7 +111,7 @@ func TestOpenStackTokenThatIsRevokedIsRenewed(t *testing.T) {
 		t.Error("the token is the old one")
 	}
 	theirs, s := enter(t, "admin", "")
-	s.provider.SetToken("gAAAAABmade-up") // theirs remembers a token for five minutes, so a revoked one will not do
+	s.provider.SetToken("gAAAAABmade-up") // theirs caches tokens for five minutes, so a revoked one would not do
 	if err := ask(t, theirs); err != nil {
 		t.Errorf("with a token that is none, of OpenStack's Placement: %v", err)
 	}
@@ -148,8 +148,7 @@ func TestOpenStackApplicationCredential(t *testing.T) {
 	}
 }
 
-// TestRolesCountAsInOpenStack asks both with the same tokens: what they answer differs in
-// nothing but the ID of the request.
+// TestRolesCountAsInOpenStack sends both the same tokens: their answers may differ only in the ID of the request.
 func TestRolesCountAsInOpenStack(t *testing.T) {
 	openStack(t)
 	_, admin := enter(t, "admin", "")
@@ -179,7 +178,7 @@ func TestRolesCountAsInOpenStack(t *testing.T) {
 	}
 }
 
-// login logs in without asking Placement anything.
+// login logs in without a request to Placement.
 func login(t *testing.T, cloud string) *session {
 	t.Helper()
 	s := &session{Cloud: load(t, cloud)}
@@ -191,7 +190,7 @@ func login(t *testing.T, cloud string) *session {
 	return s
 }
 
-// systemReader makes a user who has the role reader for the system, and logs in as such.
+// systemReader creates a user with the system role reader, and logs in as that user.
 func systemReader(t *testing.T, admin *session) *session {
 	t.Helper()
 	name, password := "croft-"+uuid.NewString(), uuid.NewString()
@@ -212,7 +211,7 @@ func systemReader(t *testing.T, admin *session) *session {
 	return login(t, "watcher")
 }
 
-// request tells what is answered, but for the ID of the request.
+// request returns the answer without the ID of the request.
 func request(t *testing.T, method, url, token string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(nil))

@@ -15,7 +15,7 @@ import (
 	"croft"
 )
 
-// serveAgent runs an SSH agent with these keys, given by their comments.
+// serveAgent runs an SSH agent with these keys, identified by their comments.
 func serveAgent(t *testing.T, comments ...string) {
 	t.Helper()
 	ring := agent.NewKeyring()
@@ -42,7 +42,7 @@ func serveAgent(t *testing.T, comments ...string) {
 			}
 			work.Go(func() {
 				defer c.Close()
-				_ = agent.ServeAgent(ring, c) // ends with the client's end
+				_ = agent.ServeAgent(ring, c) // ends when the client does
 			})
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"croft/bench/cluster/load"
 )
 
-// run makes requests that take answer to be answered and as long again to run.
+// run makes requests that take answer to be answered, and as long again to run.
 func run(t *testing.T, c load.Config, answer func(n int) time.Duration, fails func(n int) error) *load.Run {
 	t.Helper()
 	var r *load.Run
@@ -39,7 +39,7 @@ func TestARateIsKeptAndDelaysCountFromWhenARequestWasDue(t *testing.T) {
 		ms := time.Millisecond
 		r := run(t, load.Config{Rate: 100, AtOnce: 1, For: time.Second, Grace: time.Minute}, func(n int) time.Duration {
 			if n == 10 {
-				return 95 * ms // nine others come due meanwhile
+				return 95 * ms // nine others become due meanwhile
 			}
 			return ms
 		}, nil)
@@ -50,7 +50,7 @@ func TestARateIsKeptAndDelaysCountFromWhenARequestWasDue(t *testing.T) {
 		if got.Answer.P50 != 1 || got.Answer.Max != 95 || got.Running.Max != 190 {
 			t.Errorf("got %+v", got)
 		}
-		if got.Answer.P99 != 86 { // the next one, due 10 ms later, was made when that was over
+		if got.Answer.P99 != 86 { // the next one, due 10 ms later, was made after that
 			t.Errorf("the 99th of 100 took %v ms", got.Answer.P99)
 		}
 	})

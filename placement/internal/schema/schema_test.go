@@ -124,7 +124,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Converting an integer takes time that grows with the square of its length: a whole body of digits took a minute.
+// Integers are bounded since conversion time grows with the square of their length: a whole body of digits took a
+// minute.
 func TestIntegersHaveBoundedLength(t *testing.T) {
 	for _, text := range []string{strings.Repeat("9", 4300), "-" + strings.Repeat("9", 4300)} {
 		if v, err := Decode([]byte(text)); err != nil || v.tree != json.Number(text) {
@@ -172,7 +173,7 @@ func TestMembersKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// FuzzValidate asks that whatever is decoded is validated, and what is valid can be read.
+// FuzzValidate checks that every decoded value can be validated, and every valid one read.
 func FuzzValidate(f *testing.F) {
 	for _, s := range []string{`{"name": "x", "total": 1e2}`, `[NaN, -Infinity]`, `"\ud800"`, "1e999", "{",
 		`{"a":1,"a":2}`,
