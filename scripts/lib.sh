@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts beside this file share; sourced, never run.
+# Shared by the scripts in this directory; sourced, never run.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # The same flags everywhere, so that build, vet and staticcheck compile every
