@@ -65,6 +65,12 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
+	prefix := "/croft/" + string(store.Partition()) + "/pools/"
+	watching, end := context.WithCancel(t.Context())
+	defer end()
+	// It begins before the writes: the history of a server that tests share may be compacted at any time.
+	answers := etcd.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	<-answers
 	large := strings.Repeat("x", 700<<10) // no two in one transaction
 	if err := store.Pools.Lead(t.Context(), pool.Server{Name: "one"}, func(ctx context.Context, term pool.Term) error {
 		if err := term.Commit(ctx, pool.Batch{
@@ -92,11 +98,8 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	prefix := "/croft/" + string(store.Partition()) + "/pools/"
-	watching, end := context.WithCancel(t.Context())
-	defer end()
 	var order []string // the keys of each transaction
-	for answer := range etcd.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithRev(1)) {
+	for answer := range answers {
 		if err := answer.Err(); err != nil {
 			t.Fatal(err)
 		}
