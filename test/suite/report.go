@@ -43,6 +43,7 @@ func (f failure) String() string { return f.pkg + " " + f.name }
 type pkg struct {
 	text  strings.Builder // output of no particular test
 	sign  string          // the first sign of a fault in the output of any test
+	race  string          // the head of a report of the race detector that has not ended yet
 	tests map[string]*test
 	order []*test
 }
@@ -164,22 +165,32 @@ func (t *test) good() bool { return t.result == "pass" || t.result == "skip" }
 // signs are what go test, the runtime and goleak print when a test program is at fault, however busy the machine
 // is.
 var signs = []string{
-	"DATA RACE", "race detected", "panic:", "fatal error:", "test timed out", "unexpected goroutines", "goleak:",
+	"race detected", "panic:", "fatal error:", "test timed out", "unexpected goroutines", "goleak:",
 	"[build failed]", "[setup failed]", "\nsignal:", "\nexit status 2", // scripts indent theirs
 }
 
-// look records the first sign of such a fault.
+// look records the first sign of such a fault. A data race is one unless its report, which a test may have copied from
+// the log of a process, names other modules' code alone: then the test that failed by it is judged as any other.
 func (p *pkg) look(output string) {
 	for _, sign := range signs {
 		if p.sign == "" && strings.Contains("\n"+output, sign) {
 			p.sign = strings.TrimSpace(output)
 		}
 	}
+	switch {
+	case strings.Contains(output, "DATA RACE"):
+		p.race = cmp.Or(p.race, strings.TrimSpace(output))
+	case p.race != "" && strings.Contains(output, "croft/"):
+		p.sign = cmp.Or(p.sign, p.race)
+	case strings.Contains(output, "=================="):
+		p.race = ""
+	}
 }
 
 // judge sorts the failures of a package.
 func (s *stream) judge(path string, p *pkg) {
 	var failures []failure
+	p.sign = cmp.Or(p.sign, p.race) // its report was cut off
 	for _, t := range p.order {
 		if t.good() {
 			continue

@@ -50,6 +50,23 @@ func TestJudgement(t *testing.T) {
 {"Action":"fail","Package":"a","Test":"TestBad"}
 {"Action":"fail","Package":"a"}
 `, nil, []string{"a: WARNING: DATA RACE"}},
+		{"so is one of ours in the log of a process", `
+{"Action":"output","Package":"a","Test":"TestBad","Output":"    ==================\n"}
+{"Action":"output","Package":"a","Test":"TestBad","Output":"    WARNING: DATA RACE\n"}
+{"Action":"output","Package":"a","Test":"TestBad","Output":"          croft/pool.(*Manager).run()\n"}
+{"Action":"output","Package":"a","Test":"TestBad","Output":"    ==================\n"}
+{"Action":"fail","Package":"a","Test":"TestBad"}
+{"Action":"fail","Package":"a"}
+`, nil, []string{"a: WARNING: DATA RACE"}},
+		{"one between functions of another module alone is not ours", `
+{"Action":"output","Package":"a","Test":"TestBad","Output":"    ==================\n"}
+{"Action":"output","Package":"a","Test":"TestBad","Output":"    WARNING: DATA RACE\n"}
+{"Action":"output","Package":"a","Test":"TestBad","Output":"      go.etcd.io/etcd/server/v3@v3.7.3/etcdserver/server.go:2406\n"}
+{"Action":"output","Package":"a","Test":"TestBad","Output":"    ==================\n"}
+{"Action":"output","Package":"a","Test":"TestBad","Output":"    croft/pool: said later\n"}
+{"Action":"fail","Package":"a","Test":"TestBad"}
+{"Action":"fail","Package":"a"}
+`, []failure{{"a", "TestBad"}}, nil},
 		{"so is a panic", `
 {"Action":"output","Package":"a","Test":"TestBad","Output":"panic: no [recovered]\n"}
 {"Action":"fail","Package":"a","Test":"TestBad"}
