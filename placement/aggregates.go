@@ -45,18 +45,15 @@ func (h aggregates) show(q *request) (*response, error) {
 	})
 }
 
-// readAggregates reads the body of PUT. generation is nil up to 1.18.
-func (q *request) readAggregates() (aggregates []string, generation *int64, err error) {
+// readAggregates reads the body of PUT. The generation is nil up to 1.18.
+func (q *request) readAggregates() ([]string, *int64, error) {
 	if q.version < 19 {
-		err = q.read(putAggregates1, &aggregates)
-		return aggregates, nil, err
+		body, err := q.read(putAggregates1)
+		return body.Texts(), nil, err
 	}
-	var body struct {
-		Aggregates []string       `json:"aggregates"`
-		Generation schema.Integer `json:"resource_provider_generation"`
-	}
-	err = q.read(putAggregates19, &body)
-	return body.Aggregates, (*int64)(&body.Generation), err
+	body, err := q.read(putAggregates19)
+	n := generation(body)
+	return body.Get("aggregates").Texts(), &n, err
 }
 
 // set serves PUT /resource_providers/{uuid}/aggregates.

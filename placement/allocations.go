@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 
 	"croft/placement/internal/schema"
@@ -72,90 +71,44 @@ var (
 // incomplete is the project and user of allocations that name none.
 const incomplete = "00000000-0000-0000-0000-000000000000"
 
-// amounts holds amounts by class.
-type amounts = schema.Members[schema.Integer]
-
-// claimRequest is the claim of one consumer in a request.
-type claimRequest struct {
-	Allocations allocationsRequest `json:"allocations"`
-	Project     string             `json:"project_id"`
-	User        string             `json:"user_id"`
-	Generation  *schema.Integer    `json:"consumer_generation"`
-	Type        string             `json:"consumer_type"`
-}
-
-// allocationsRequest holds amounts by provider.
-type allocationsRequest struct{ schema.Members[amounts] }
-
-// UnmarshalJSON implements json.Unmarshaler. It reads an object, or the list used up to 1.11, where the last entry for
-// a provider wins.
-func (a *allocationsRequest) UnmarshalJSON(text []byte) error {
-	if text[0] == '[' {
-		return a.unmarshalList(text)
+// readClaim reads the claim of one consumer from a valid body.
+func readClaim(consumer string, body schema.Value) ledger.ClaimRequest {
+	claim := ledger.ClaimRequest{Consumer: consumer, Project: incomplete, User: incomplete,
+		Type: body.Get("consumer_type").Text()}
+	if project := body.Get("project_id").Text(); project != "" {
+		claim.Project, claim.User = project, body.Get("user_id").Text()
 	}
-	var object schema.Members[struct {
-		Resources amounts `json:"resources"`
-	}]
-	if err := json.Unmarshal(text, &object); err != nil {
-		return err
+	if generation := body.Get("consumer_generation"); !generation.Null() {
+		n := generation.Integer(0)
+		claim.Generation = &n
 	}
-	for _, m := range object {
-		a.Members = append(a.Members, schema.Member[amounts]{Name: m.Name, Value: m.Value.Resources})
-	}
-	return nil
-}
-
-func (a *allocationsRequest) unmarshalList(text []byte) error {
-	var list []struct {
-		Provider struct {
-			UUID string `json:"uuid"`
-		} `json:"resource_provider"`
-		Resources amounts `json:"resources"`
-	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return err
-	}
-	at := map[string]int{}
-	for _, e := range list {
-		member := schema.Member[amounts]{Name: e.Provider.UUID, Value: e.Resources}
-		if i, repeated := at[member.Name]; repeated {
-			a.Members[i] = member
-			continue
-		}
-		at[member.Name] = len(a.Members)
-		a.Members = append(a.Members, member)
-	}
-	return nil
-}
-
-// claim converts the request to the ledger's form.
-func (c *claimRequest) claim(consumer string) ledger.ClaimRequest {
-	claim := ledger.ClaimRequest{Consumer: consumer, Project: incomplete, User: incomplete, Type: c.Type,
-		Generation: (*int64)(c.Generation)}
-	if c.Project != "" {
-		claim.Project, claim.User = c.Project, c.User
-	}
-	for _, provider := range c.Allocations.Members {
-		for _, a := range provider.Value {
+	for _, provider := range providersIn(body.Get("allocations")) {
+		for _, amount := range provider.Get("resources").Parts() {
 			claim.Demands = append(claim.Demands, ledger.Demand{Provider: provider.Name,
-				NamedAmount: ledger.NamedAmount{Class: a.Name, N: int64(a.Value)}})
+				NamedAmount: ledger.NamedAmount{Class: amount.Name, N: amount.Integer(0)}})
 		}
 	}
 	return claim
 }
 
-// claimRequests holds claims by consumer.
-type claimRequests schema.Members[claimRequest]
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *claimRequests) UnmarshalJSON(text []byte) error {
-	return (*schema.Members[claimRequest])(c).UnmarshalJSON(text)
+// providersIn returns the members of an object of allocations. Up to 1.11 it is a list, where the last entry for a
+// provider wins.
+func providersIn(allocations schema.Value) []schema.Part {
+	var named []schema.Part
+	for _, p := range allocations.Parts() {
+		if !p.Has("resource_provider") {
+			return allocations.Parts()
+		}
+		named = append(named, schema.Part{Name: p.Get("resource_provider").Get("uuid").Text(), Value: p.Value})
+	}
+	return schema.LastOfEach(named)
 }
 
-func (c claimRequests) claims() []ledger.ClaimRequest {
+// readClaims reads claims by consumer.
+func readClaims(body schema.Value) []ledger.ClaimRequest {
 	var claims []ledger.ClaimRequest
-	for i := range c {
-		claims = append(claims, c[i].Value.claim(c[i].Name))
+	for _, c := range body.Parts() {
+		claims = append(claims, readClaim(c.Name, c.Value))
 	}
 	return claims
 }
@@ -174,27 +127,27 @@ func (h allocations) set(q *request) (*response, error) {
 	if !ok {
 		return nil, badRequest("Malformed consumer_uuid: %s", q.path[0])
 	}
-	var body claimRequest
-	if err := q.read(pick(q.version, putAllocations), &body); err != nil {
+	body, err := q.read(pick(q.version, putAllocations))
+	if err != nil {
 		return nil, err
 	}
 	rules := q.version.claimRules(func(reason string) error {
 		return badRequest("Unable to allocate inventory for consumer %s: %s", consumer, reason)
 	})
-	claim := body.claim(consumer)
+	claim := readClaim(consumer, body)
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Claim(rules, claim) })
 }
 
 // manage serves POST /allocations.
 func (h allocations) manage(q *request) (*response, error) {
-	var body claimRequests
-	if err := q.read(pick(q.version, postAllocations), &body); err != nil {
+	body, err := q.read(pick(q.version, postAllocations))
+	if err != nil {
 		return nil, err
 	}
 	rules := q.version.claimRules(func(reason string) error {
 		return badRequest("Unable to allocate inventory %s", reason)
 	})
-	claims := body.claims()
+	claims := readClaims(body)
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Claim(rules, claims...) })
 }
 

@@ -13,14 +13,14 @@ import (
 var classSchema = schema.Must(`{"type": "object", "properties": {"name": {"type": "string",
 	"pattern": "^CUSTOM_[A-Z0-9_]+$", "maxLength": 255}}, "required": ["name"], "additionalProperties": false}`)
 
-// classBody is a class in requests and answers.
-type classBody struct {
+// classAnswer is a class in an answer.
+type classAnswer struct {
 	Name  string `json:"name"`
 	Links []link `json:"links"`
 }
 
-func classOf(name string) classBody {
-	return classBody{name, []link{{"self", "/resource_classes/" + name}}}
+func classOf(name string) classAnswer {
+	return classAnswer{name, []link{{"self", "/resource_classes/" + name}}}
 }
 
 // classes handles /resource_classes.
@@ -29,14 +29,14 @@ type classes struct{ ledger *ledger.Ledger }
 // list serves GET /resource_classes.
 func (h classes) list(q *request) (*response, error) {
 	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
-		var list []classBody
+		var list []classAnswer
 		var modified int64
 		for c := range st.Classes().All() {
 			list = append(list, classOf(c.Name))
 			modified = max(modified, c.Created)
 		}
 		return struct {
-			Classes []classBody `json:"resource_classes"`
+			Classes []classAnswer `json:"resource_classes"`
 		}{list}, modified, nil
 	})
 }
@@ -54,16 +54,17 @@ func (h classes) show(q *request) (*response, error) {
 
 // create serves POST /resource_classes.
 func (h classes) create(q *request) (*response, error) {
-	var body classBody
-	if err := q.read(classSchema, &body); err != nil {
+	body, err := q.read(classSchema)
+	if err != nil {
 		return nil, err
 	}
-	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.CreateClass(body.Name) })
+	name := body.Get("name").Text()
+	err = h.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.CreateClass(name) })
 	if err != nil {
 		return nil, err
 	}
 	resp := &response{status: http.StatusCreated}
-	q.location(resp, "/resource_classes/"+body.Name)
+	q.location(resp, "/resource_classes/"+name)
 	return resp, nil
 }
 
@@ -94,15 +95,16 @@ func (h classes) rename(q *request) (*response, error) {
 	if err := q.wantJSON(); err != nil {
 		return nil, err
 	}
-	var body classBody
-	if err := q.read(classSchema, &body); err != nil {
-		return nil, err
-	}
-	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.RenameClass(q.path[0], body.Name) })
+	body, err := q.read(classSchema)
 	if err != nil {
 		return nil, err
 	}
-	return &response{status: http.StatusOK, contentType: "application/json", body: encode(classOf(body.Name))}, nil
+	name := body.Get("name").Text()
+	err = h.ledger.Change(q.r.Context(), func(t *ledger.Tx) error { return t.RenameClass(q.path[0], name) })
+	if err != nil {
+		return nil, err
+	}
+	return &response{status: http.StatusOK, contentType: "application/json", body: encode(classOf(name))}, nil
 }
 
 // delete serves DELETE /resource_classes/{name}.

@@ -19,11 +19,12 @@ const (
 		"min_unit": {"type": "integer", "maximum": 2147483647, "minimum": 1},
 		"max_unit": {"type": "integer", "maximum": 2147483647, "minimum": 1},
 		"step_size": {"type": "integer", "maximum": 2147483647, "minimum": 1},
-		"allocation_ratio": {"type": "number", "maximum": 3.40282e+38}`
+		"allocation_ratio": {"type": "number", "minimum": -1.7976931348623157e308, "maximum": 3.40282e+38}`
 	classPattern       = `^[A-Z0-9_]+$`
 	putInventoriesText = `{"type": "object", "properties": {"resource_provider_generation": {"type": "integer"},
 		"inventories": {"type": "object", "patternProperties": {"` + classPattern + `": {"type": "object",
-			"properties": {` + inventoryProperties + `}, "required": ["total"], "additionalProperties": false}}}},
+			"properties": {` + inventoryProperties + `}, "required": ["total"], "additionalProperties": false}},
+			"additionalProperties": {"type": "object"}}},
 		"required": ["resource_provider_generation", "inventories"], "additionalProperties": false}`
 )
 
@@ -39,53 +40,25 @@ var (
 // exhausted reports whether reserved may equal total.
 func (v version) exhausted() bool { return v >= 26 }
 
-// inventoryRequest is an inventory in a request. Absent fields take their defaults.
-type inventoryRequest struct {
-	Generation schema.Integer `json:"resource_provider_generation"`
-	Class      string         `json:"resource_class"`
-	Total      schema.Integer `json:"total"`
-	Reserved   schema.Integer `json:"reserved"`
-	MinUnit    schema.Integer `json:"min_unit"`
-	MaxUnit    schema.Integer `json:"max_unit"`
-	StepSize   schema.Integer `json:"step_size"`
-	Ratio      float64        `json:"allocation_ratio"`
+// readInventory reads the inventory of a class. Absent fields take their defaults.
+func readInventory(class string, v schema.Value) ledger.InventorySpec {
+	return ledger.InventorySpec{Name: class, Inventory: ledger.Inventory{
+		Total: v.Get("total").Integer(0), Reserved: v.Get("reserved").Integer(0),
+		MinUnit: v.Get("min_unit").Integer(1), MaxUnit: v.Get("max_unit").Integer(math.MaxInt32),
+		StepSize: v.Get("step_size").Integer(1), Ratio: v.Get("allocation_ratio").Float(1)}}
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (i *inventoryRequest) UnmarshalJSON(text []byte) error {
-	type plain inventoryRequest
-	*i = inventoryRequest{MinUnit: 1, MaxUnit: math.MaxInt32, StepSize: 1, Ratio: 1}
-	return json.Unmarshal(text, (*plain)(i))
-}
-
-// spec returns the inventory for a class.
-func (i *inventoryRequest) spec(class string) ledger.InventorySpec {
-	return ledger.InventorySpec{Name: class, Inventory: ledger.Inventory{Total: int64(i.Total),
-		Reserved: int64(i.Reserved),
-		MinUnit:  int64(i.MinUnit), MaxUnit: int64(i.MaxUnit), StepSize: int64(i.StepSize), Ratio: i.Ratio}}
-}
-
-// inventoryRequests holds inventories by class.
-type inventoryRequests schema.Members[inventoryRequest]
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (i *inventoryRequests) UnmarshalJSON(text []byte) error {
-	return (*schema.Members[inventoryRequest])(i).UnmarshalJSON(text)
-}
-
-func (i inventoryRequests) specs() []ledger.InventorySpec {
+// readInventories reads the inventories by class in a body.
+func readInventories(body schema.Value) []ledger.InventorySpec {
 	var list []ledger.InventorySpec
-	for _, m := range i {
-		list = append(list, m.Value.spec(m.Name))
+	for _, i := range body.Get("inventories").Parts() {
+		list = append(list, readInventory(i.Name, i.Value))
 	}
 	return list
 }
 
-// inventoriesRequest replaces all inventories of a provider.
-type inventoriesRequest struct {
-	Generation  schema.Integer    `json:"resource_provider_generation"`
-	Inventories inventoryRequests `json:"inventories"`
-}
+// generation returns the generation of a provider in a body; 0: none is given.
+func generation(body schema.Value) int64 { return body.Get("resource_provider_generation").Integer(0) }
 
 // inventoryAnswer is an inventory in an answer.
 type inventoryAnswer struct {
@@ -208,11 +181,11 @@ func (h inventories) show(q *request) (*response, error) {
 // create serves POST /resource_providers/{uuid}/inventories.
 func (h inventories) create(q *request) (*response, error) {
 	uuid := q.path[0]
-	var body inventoryRequest
-	if err := q.readFor(h.ledger, uuid, postInventory, &body); err != nil {
+	body, err := q.readFor(h.ledger, uuid, postInventory)
+	if err != nil {
 		return nil, err
 	}
-	spec := body.spec(body.Class)
+	spec := readInventory(body.Get("resource_class").Text(), body)
 	if err := ledger.CheckCapacity(uuid, q.version.exhausted(), spec); err != nil {
 		return nil, badRequest("Unable to create inventory for resource provider %s: %v", uuid, err)
 	}
@@ -224,20 +197,20 @@ func (h inventories) create(q *request) (*response, error) {
 		return nil, err
 	}
 	resp.status = http.StatusCreated
-	q.location(resp, "/resource_providers/"+uuid+"/inventories/"+body.Class)
+	q.location(resp, "/resource_providers/"+uuid+"/inventories/"+spec.Name)
 	return resp, nil
 }
 
 // set serves PUT /resource_providers/{uuid}/inventories.
 func (h inventories) set(q *request) (*response, error) {
 	uuid := q.path[0]
-	var body inventoriesRequest
-	if err := q.readFor(h.ledger, uuid, putInventories, &body); err != nil {
+	body, err := q.readFor(h.ledger, uuid, putInventories)
+	if err != nil {
 		return nil, err
 	}
 	var answer inventoriesAnswer
 	return answer.dated(q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
-		p, err := t.SetInventories(uuid, int64(body.Generation), q.version.exhausted(), body.Inventories.specs())
+		p, err := t.SetInventories(uuid, generation(body), q.version.exhausted(), readInventories(body))
 		answer = inventoriesOf(&p, t)
 		return answer, p.Changed(), err
 	}))
@@ -251,13 +224,13 @@ func (h inventories) deleteAll(q *request) (*response, error) {
 // update serves PUT /resource_providers/{uuid}/inventories/{resource_class}.
 func (h inventories) update(q *request) (*response, error) {
 	uuid := q.path[0]
-	var body inventoryRequest
-	if err := q.readFor(h.ledger, uuid, putInventory, &body); err != nil {
+	body, err := q.readFor(h.ledger, uuid, putInventory)
+	if err != nil {
 		return nil, err
 	}
-	spec := body.spec(q.path[1])
+	spec := readInventory(q.path[1], body)
 	return q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
-		p, err := t.UpdateInventory(uuid, int64(body.Generation), q.version.exhausted(), spec)
+		p, err := t.UpdateInventory(uuid, generation(body), q.version.exhausted(), spec)
 		return oneInventory{inventoryOf(&spec.Inventory), p.Generation}, p.Changed(), err
 	})
 }

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -13,8 +12,10 @@ import (
 // Microversions of /resource_providers: 1.1, 1.6 and 1.11 add links, 1.14 parents and in_tree, 1.15 headers, 1.20 a
 // body in the answer to POST, 1.37 moves between parents. For the filters see filters.go.
 
+const parentProperty = "parent_provider_uuid"
+
 // parentSchema is what 1.14 adds to the bodies' schemas.
-const parentSchema = `, "parent_provider_uuid": {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}`
+const parentSchema = `, "` + parentProperty + `": {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}`
 
 func providerSchema(more string) *schema.Schema {
 	return schema.Must(`{"type": "object", "properties": {"name": {"type": "string", "maxLength": 200}` + more +
@@ -27,25 +28,6 @@ var (
 	postProvider = []versioned{{14, providerSchema(uuidProperty + parentSchema)}, {0, providerSchema(uuidProperty)}}
 	putProvider  = []versioned{{14, providerSchema(parentSchema)}, {0, providerSchema("")}}
 )
-
-// optional is a string or null, and whether it was present at all.
-type optional struct {
-	given bool
-	value string
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (o *optional) UnmarshalJSON(text []byte) error {
-	o.given = true
-	return json.Unmarshal(text, &o.value)
-}
-
-// providerRequest is the body of POST and PUT.
-type providerRequest struct {
-	UUID   string   `json:"uuid"`
-	Name   string   `json:"name"`
-	Parent optional `json:"parent_provider_uuid"`
-}
 
 // link points to a related object.
 type link struct {
@@ -92,16 +74,16 @@ type providers struct{ ledger *ledger.Ledger }
 
 // create serves POST /resource_providers.
 func (h providers) create(q *request) (*response, error) {
-	var body providerRequest
-	if err := q.read(pick(q.version, postProvider), &body); err != nil {
+	body, err := q.read(pick(q.version, postProvider))
+	if err != nil {
 		return nil, err
 	}
-	id, given := schema.UUID(body.UUID)
+	id, given := schema.UUID(body.Get("uuid").Text())
 	if !given {
 		id = uuid.NewString()
 	}
 	resp, err := q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
-		p, root, err := t.CreateProvider(id, body.Name, body.Parent.value)
+		p, root, err := t.CreateProvider(id, body.Get("name").Text(), body.Get(parentProperty).Text())
 		return q.provider(&p, root), p.Created, err
 	})
 	switch {
@@ -128,12 +110,12 @@ func (h providers) show(q *request) (*response, error) {
 // update serves PUT /resource_providers/{uuid}.
 func (h providers) update(q *request) (*response, error) {
 	id := q.path[0]
-	var body providerRequest
-	if err := q.readFor(h.ledger, id, pick(q.version, putProvider), &body); err != nil {
+	body, err := q.readFor(h.ledger, id, pick(q.version, putProvider))
+	if err != nil {
 		return nil, err
 	}
-	change := ledger.ProviderChange{Name: body.Name, Reparent: body.Parent.given, Parent: body.Parent.value,
-		Freely: q.version >= 37}
+	change := ledger.ProviderChange{Name: body.Get("name").Text(), Reparent: body.Has(parentProperty),
+		Parent: body.Get(parentProperty).Text(), Freely: q.version >= 37}
 	return q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
 		p, root, err := t.UpdateProvider(id, change)
 		return q.provider(&p, root), p.Changed(), err

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
@@ -53,35 +52,33 @@ func (q *request) wantJSON() error {
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 16 << 20
 
-// read reads the body, validates it and decodes it into a value.
-func (q *request) read(want *schema.Schema, into any) error {
+// read reads the body and validates it.
+func (q *request) read(want *schema.Schema) (schema.Value, error) {
 	body, err := io.ReadAll(io.LimitReader(q.r.Body, maxBody+1))
 	if err != nil {
-		return badRequest("The body could not be read: %v", err)
+		return schema.Value{}, badRequest("The body could not be read: %v", err)
 	}
 	if len(body) > maxBody {
-		return &apiError{status: 413, detail: fmt.Sprintf("The body is longer than %d bytes.", maxBody)}
+		return schema.Value{}, &apiError{status: 413,
+			detail: fmt.Sprintf("The body is longer than %d bytes.", maxBody)}
 	}
 	v, err := schema.Decode(body)
 	if err != nil {
-		return badRequest("Malformed JSON: %v", err)
+		return v, badRequest("Malformed JSON: %v", err)
 	}
 	if err := want.Validate(v); err != nil {
-		return badRequest("JSON does not validate: %v", err)
+		return v, badRequest("JSON does not validate: %v", err)
 	}
-	if err := json.Unmarshal(body, into); err != nil { // what the schema does not check
-		return badRequest("JSON does not validate: %v", err)
-	}
-	return nil
+	return v, nil
 }
 
 // readFor reads the body of a request about a provider. Like the original, it does not read it if the provider is
 // missing.
-func (q *request) readFor(l *ledger.Ledger, provider string, want *schema.Schema, into any) error {
+func (q *request) readFor(l *ledger.Ledger, provider string, want *schema.Schema) (schema.Value, error) {
 	if err := l.Exists(q.r.Context(), provider); err != nil {
-		return err
+		return schema.Value{}, err
 	}
-	return q.read(want, into)
+	return q.read(want)
 }
 
 // contentType returns the media type of the body, without parameters.

@@ -23,18 +23,15 @@ type reshaper struct{ ledger *ledger.Ledger }
 
 // reshape serves POST /reshaper: inventories and allocations change together or not at all.
 func (h reshaper) reshape(q *request) (*response, error) {
-	var body struct {
-		Inventories schema.Members[inventoriesRequest] `json:"inventories"`
-		Allocations claimRequests                      `json:"allocations"`
-	}
-	if err := q.read(pick(q.version, reshaperSchemas), &body); err != nil {
+	body, err := q.read(pick(q.version, reshaperSchemas))
+	if err != nil {
 		return nil, err
 	}
 	var providers []ledger.Reshaped
-	for _, m := range body.Inventories {
-		providers = append(providers, ledger.Reshaped{Provider: m.Name, Generation: int64(m.Value.Generation),
-			Inventories: m.Value.Inventories.specs()})
+	for _, p := range body.Get("inventories").Parts() {
+		providers = append(providers, ledger.Reshaped{Provider: p.Name, Generation: generation(p.Value),
+			Inventories: readInventories(p.Value)})
 	}
-	rules, claims := q.version.claimRules(nil), body.Allocations.claims()
+	rules, claims := q.version.claimRules(nil), readClaims(body.Get("allocations"))
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Reshape(rules, providers, claims) })
 }

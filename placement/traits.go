@@ -162,15 +162,12 @@ func (h providerTraits) show(q *request) (*response, error) {
 
 // set serves PUT /resource_providers/{uuid}/traits.
 func (h providerTraits) set(q *request) (*response, error) {
-	var body struct {
-		Traits     []string       `json:"traits"`
-		Generation schema.Integer `json:"resource_provider_generation"`
-	}
-	if err := q.read(putTraits, &body); err != nil {
+	body, err := q.read(putTraits)
+	if err != nil {
 		return nil, err
 	}
 	return q.update(h.ledger, func(t *ledger.Tx) (any, int64, error) {
-		p, err := t.SetTraits(q.path[0], int64(body.Generation), body.Traits)
+		p, err := t.SetTraits(q.path[0], generation(body), body.Get("traits").Texts())
 		return traitsOf(&p, t), p.Changed(), err
 	})
 }

@@ -14,7 +14,8 @@ import (
 var putWhole = schema.Must(`{"type": "object", "properties": {
 	"name": {"type": "string", "minLength": 1, "maxLength": 200},
 	"inventories": {"type": "object", "patternProperties": {"` + classPattern + `": {"type": "object",
-		"properties": {` + inventoryProperties + `}, "required": ["total"], "additionalProperties": false}}},
+		"properties": {` + inventoryProperties + `}, "required": ["total"], "additionalProperties": false}},
+		"additionalProperties": false},
 	"traits": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}},
 	"aggregates": ` + aggregateList + `},
 	"required": ["name", "inventories", "traits", "aggregates"], "additionalProperties": false}`)
@@ -60,22 +61,17 @@ func (h wholeProviders) put(q *request) (*response, error) {
 	if !valid {
 		return nil, badRequest("'%s' is not a UUID", q.path[0])
 	}
-	var body struct {
-		Name        string            `json:"name"`
-		Inventories inventoryRequests `json:"inventories"`
-		Traits      []string          `json:"traits"`
-		Aggregates  []string          `json:"aggregates"`
-	}
-	if err := q.read(putWhole, &body); err != nil {
+	body, err := q.read(putWhole)
+	if err != nil {
 		return nil, err
 	}
-	want := ledger.ProviderSpec{Name: body.Name, Inventories: body.Inventories.specs(), Traits: body.Traits,
-		Aggregates: body.Aggregates}
+	want := ledger.ProviderSpec{Name: body.Get("name").Text(), Inventories: readInventories(body),
+		Traits: body.Get("traits").Texts(), Aggregates: body.Get("aggregates").Texts()}
 	if err := ledger.CheckCapacity(uuid, q.version.exhausted(), want.Inventories...); err != nil {
 		return nil, badRequest("Unable to update inventory for resource provider %s: %v", uuid, err)
 	}
 	var done ledger.Brought
-	err := h.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
+	err = h.ledger.Change(q.r.Context(), func(t *ledger.Tx) (err error) {
 		done, err = t.BringProvider(uuid, want)
 		return err
 	})

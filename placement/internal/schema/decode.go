@@ -2,9 +2,9 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,76 +13,179 @@ import (
 // maxDigits bounds integers, as the original's parser does: conversion time grows with the square of the length.
 const maxDigits = 4300
 
-// Value is a JSON value to validate.
-type Value struct {
-	// tree is nil, bool, int64, float64, json.Number (an integer beyond 64 bits), string, []any or map[string]any.
-	tree any
-	text []byte // nil: the value was not parsed from a text
-}
-
-// Object returns the value of an object whose members are strings.
-func Object(members map[string]string) Value {
-	tree := make(map[string]any, len(members))
-	for name, value := range members {
-		tree[name] = value
-	}
-	return Value{tree: tree}
-}
-
-// Decode reads one JSON value. If an object repeats a key, the last value wins.
+// Decode reads one JSON value. If an object repeats a key, the last value takes the place of the first.
 func Decode(text []byte) (Value, error) {
-	tree, err := decode(text)
-	return Value{tree, text}, err
-}
-
-func decode(text []byte) (any, error) {
 	if !utf8.Valid(text) {
-		return nil, fmt.Errorf("the text is not UTF-8")
+		return Value{}, fmt.Errorf("the text is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, syntaxError(text, err)
+	if !json.Valid(text) {
+		return Value{}, malformed(text)
 	}
-	if rest := bytes.TrimLeft(text[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return nil, fmt.Errorf("%s after the value", show(string(rest[:1])))
+	d := decoder{text: text}
+	v := d.value()
+	v.text = text
+	if d.refused {
+		return v, refusedNumber(v.tree)
 	}
-	return convert(v)
+	return v, nil
 }
 
-// syntaxError words an error of encoding/json, including a text that ends too early, for which it has no words.
-func syntaxError(text []byte, err error) error {
-	if len(bytes.TrimSpace(text)) == 0 {
+// malformed says why a text is not one JSON value. encoding/json has no words for a text that ends too early.
+func malformed(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	err := d.Decode(new(json.RawMessage))
+	switch {
+	case len(bytes.TrimSpace(text)) == 0:
 		return fmt.Errorf("the text is empty")
-	}
-	if err.Error() == "unexpected EOF" {
+	case err == nil:
+		rest := bytes.TrimLeft(text[d.InputOffset():], " \t\r\n")
+		return fmt.Errorf("%s after the value", show(string(rest[:1])))
+	case err.Error() == "unexpected EOF":
 		return fmt.Errorf("the text ends too early")
 	}
 	return err
 }
 
-// convert replaces the numbers of a decoded value, see Value.tree.
-func convert(v any) (_ any, err error) {
-	switch v := v.(type) {
-	case json.Number:
-		return convertNumber(string(v))
-	case []any:
-		for i := range v {
-			if v[i], err = convert(v[i]); err != nil {
-				return nil, err
-			}
-		}
-	case map[string]any:
-		for key := range v {
-			if v[key], err = convert(v[key]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return v, nil
+// decoder reads a valid JSON text.
+type decoder struct {
+	text    []byte
+	at      int
+	refused bool // a number was left unconverted
 }
 
+// value reads the next value, and the white space before it.
+func (d *decoder) value() Value {
+	switch d.next() {
+	case '{':
+		return d.object()
+	case '[':
+		return d.list()
+	case '"':
+		return Value{tree: d.string()}
+	case 't':
+		d.at += len("true")
+		return Value{tree: true}
+	case 'f':
+		d.at += len("false")
+		return Value{tree: false}
+	case 'n':
+		d.at += len("null")
+		return Value{}
+	}
+	return Value{tree: d.number()}
+}
+
+// next returns the next byte that is not white space, and moves to it.
+func (d *decoder) next() byte {
+	for {
+		switch c := d.text[d.at]; c {
+		case ' ', '\t', '\r', '\n':
+			d.at++
+		default:
+			return c
+		}
+	}
+}
+
+// more moves into a list or object, or past a comma, and reports whether there is an element; if not, it moves behind
+// the end.
+func (d *decoder) more(end byte) bool {
+	c := d.next()
+	d.at++
+	if c != ',' && c != end { // the opening bracket
+		c = d.next()
+		if c != end {
+			return true
+		}
+		d.at++
+	}
+	return c == ','
+}
+
+func (d *decoder) object() Value {
+	tree := map[string]any{}
+	var parts []Part
+	for d.more('}') {
+		d.next()
+		p := Part{Name: d.string()}
+		d.next()
+		d.at++ // the colon
+		p.Value = d.value()
+		tree[p.Name] = p.tree
+		parts = append(parts, p)
+	}
+	if len(tree) < len(parts) {
+		parts = LastOfEach(parts)
+	}
+	return Value{tree: tree, parts: parts}
+}
+
+// LastOfEach puts the last part of each name in the place of the first. It changes the list.
+func LastOfEach(parts []Part) []Part {
+	at := map[string]int{}
+	kept := parts[:0]
+	for _, p := range parts {
+		if i, repeated := at[p.Name]; repeated {
+			kept[i] = p
+			continue
+		}
+		at[p.Name] = len(kept)
+		kept = append(kept, p)
+	}
+	return kept
+}
+
+func (d *decoder) list() Value {
+	tree := []any{}
+	var parts []Part
+	for d.more(']') {
+		v := d.value()
+		tree = append(tree, v.tree)
+		if v.parts != nil {
+			parts = append(parts, Part{Value: v})
+		}
+	}
+	return Value{tree: tree, parts: parts}
+}
+
+func (d *decoder) string() string {
+	begin := d.at
+	for d.at++; d.text[d.at] != '"'; d.at++ {
+		if d.text[d.at] == '\\' {
+			return d.escaped(begin)
+		}
+	}
+	d.at++
+	return string(d.text[begin+1 : d.at-1])
+}
+
+// escaped reads a string with escape sequences.
+func (d *decoder) escaped(begin int) (s string) {
+	for ; d.text[d.at] != '"'; d.at++ {
+		if d.text[d.at] == '\\' {
+			d.at++
+		}
+	}
+	d.at++
+	_ = json.Unmarshal(d.text[begin:d.at], &s) // a valid string
+	return s
+}
+
+func (d *decoder) number() any {
+	begin := d.at
+	for d.at < len(d.text) && strings.IndexByte("+-.0123456789Ee", d.text[d.at]) >= 0 {
+		d.at++
+	}
+	text := string(d.text[begin:d.at])
+	n, err := convertNumber(text)
+	if err != nil {
+		d.refused = true // unless the name it has is repeated
+		return json.Number(text)
+	}
+	return n
+}
+
+// convertNumber returns a number as in Value.tree.
 func convertNumber(text string) (any, error) {
 	if strings.ContainsAny(text, ".eE") {
 		f, err := strconv.ParseFloat(text, 64)
@@ -100,66 +203,19 @@ func convertNumber(text string) (any, error) {
 	return json.Number(text), nil
 }
 
-// Integer is an integer of a valid value. As in JSON schemas, 3.0 and 3e0 are integers too. A number beyond 62 bits,
-// more than any amount in use, is stored as the largest or smallest number of 62 bits.
-type Integer int64
-
-// The range of Integer.
-const (
-	maxInteger = 1 << 62
-	minInteger = -maxInteger
-)
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (i *Integer) UnmarshalJSON(text []byte) error {
-	if string(text) == "null" {
-		return nil
-	}
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
-		f, err := strconv.ParseFloat(string(text), 64)
-		if math.Trunc(f) != f || err != nil && !math.IsInf(f, 0) {
-			return fmt.Errorf("%.40s is not of type 'integer'", text)
+// refusedNumber returns the error of a number that was left unconverted.
+func refusedNumber(tree any) (err error) {
+	switch tree := tree.(type) {
+	case json.Number:
+		_, err = convertNumber(string(tree))
+	case []any:
+		for i := 0; i < len(tree) && err == nil; i++ {
+			err = refusedNumber(tree[i])
 		}
-		n = int64(min(max(f, minInteger), maxInteger))
-	}
-	*i = Integer(min(max(n, minInteger), maxInteger))
-	return nil
-}
-
-// Members is a JSON object whose members keep their order. If a name is repeated, the last value takes the place of the
-// first.
-type Members[T any] []Member[T]
-
-// Member is a name and a value of an object.
-type Member[T any] struct {
-	Name  string
-	Value T
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (m *Members[T]) UnmarshalJSON(text []byte) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if token, err := d.Token(); err != nil || token != json.Delim('{') {
-		return fmt.Errorf("%.40s is not of type 'object'", text)
-	}
-	*m = nil
-	at := map[string]int{}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return err
+	case map[string]any:
+		for _, v := range tree {
+			err = cmp.Or(err, refusedNumber(v))
 		}
-		member := Member[T]{Name: token.(string)}
-		if err := d.Decode(&member.Value); err != nil {
-			return err
-		}
-		if i, repeated := at[member.Name]; repeated {
-			(*m)[i] = member
-			continue
-		}
-		at[member.Name] = len(*m)
-		*m = append(*m, member)
 	}
-	return nil
+	return err
 }

@@ -1,11 +1,15 @@
 package schema
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 const provider = `{"type": "object", "properties": {"name": {"type": "string", "maxLength": 5},
@@ -146,34 +150,103 @@ func TestIntegersHaveBoundedLength(t *testing.T) {
 }
 
 func TestIntegerReadsWhatSchemasTakeForOne(t *testing.T) {
-	for text, want := range map[string]Integer{
-		"3": 3, "-3": -3, "3.0": 3, "3e2": 300, "null": 0, "99999999999999999999": maxInteger,
-		"-99999999999999999999": minInteger, "9223372036854775807": maxInteger, strings.Repeat("9", 4300): maxInteger,
+	for text, want := range map[string]int64{
+		"3": 3, "-3": -3, "3.0": 3, "3e2": 300, "null": 7, "99999999999999999999": maxInteger,
+		"-99999999999999999999": minInteger, "9223372036854775807": maxInteger, "-9223372036854775808": minInteger,
+		"1e300": maxInteger, "-1e300": minInteger, strings.Repeat("9", 4300): maxInteger,
 	} {
-		var got Integer
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%.30s: got %d, %v", text, got, err)
+		if v, err := Decode([]byte(text)); err != nil || v.Integer(7) != want {
+			t.Errorf("%.30s: got %d, %v", text, v.Integer(7), err)
 		}
 	}
-	var got Integer
-	if err := json.Unmarshal([]byte("1.5"), &got); err == nil {
-		t.Errorf("1.5 is read as %d", got)
+}
+
+func TestFloatReadsEveryNumber(t *testing.T) {
+	for text, want := range map[string]float64{"3": 3, "-1.5": -1.5, "null": 7, "99999999999999999999": 1e20,
+		"9007199254740993": 9007199254740992} {
+		if v, err := Decode([]byte(text)); err != nil || v.Float(7) != want {
+			t.Errorf("%s: got %g, %v", text, v.Float(7), err)
+		}
 	}
 }
 
-func TestMembersKeepTheirOrder(t *testing.T) {
-	var got Members[int]
-	want := Members[int]{{"b", 3}, {"a", 2}, {"c", 4}}
-	if err := json.Unmarshal([]byte(`{"b": 1, "a": 2, "b": 3, "c": 4}`), &got); err != nil || !reflect.DeepEqual(got,
-		want) {
-		t.Errorf("got %v, %v", got, err)
+func TestPartsKeepTheirOrder(t *testing.T) {
+	v, err := Decode([]byte(` { "b" : 1 , "a":[true, {"x\n": "y"},3, {} ], "b": 3, "\u0063": null, "a": "\"s"} `))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(`[1]`), &got); err == nil {
-		t.Error("a list is read as an object")
+	var got []string
+	for _, p := range v.Parts() {
+		got = append(got, p.Name, p.Text())
+	}
+	if want := []string{"b", "", "a", "\"s", "c", ""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if v.Get("b").Integer(0) != 3 || !v.Get("c").Null() || !v.Has("c") || v.Has("d") || v.Get("b").Null() {
+		t.Error("members are not found by name")
+	}
+	v, err = Decode([]byte(`[1, {"a": 1}, "x", {"b": 2}, []]`))
+	if err != nil || len(v.Parts()) != 2 || v.Parts()[1].Get("b").Integer(0) != 2 {
+		t.Errorf("the objects of a list are %v, %v", v.Parts(), err)
+	}
+	if v, err = Decode([]byte(`["x", "y"]`)); err != nil || !slices.Equal(v.Texts(), []string{"x", "y"}) {
+		t.Errorf("got %q, %v", v.Texts(), err)
 	}
 }
 
-// FuzzValidate checks that every decoded value can be validated, and every valid one read.
+// FuzzDecode compares Decode with encoding/json: both read the same texts, as the same values.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{`{"name": "x", "total": 1e2}`, ` [NaN, -Infinity]`, `"\ud800\"\\"`, "1e999", "{", "", " ", "01",
+		`{"a":1e999,"a":{"b":[]}, "": [{}, -0.5E+3 , true,false,null]}`, `{"a":1}{`, `[1,]`, `{"a":1 "b"}`, "\"\xff\"", `"\x"`,
+		"tru", "truex", "[tr]", "-", "{,}", "[}", `{"a":1]`, strings.Repeat("[", 10_001), strings.Repeat("9", 4301)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		var want any
+		err := d.Decode(&want)
+		if err == nil && len(bytes.TrimLeft(text[d.InputOffset():], " \t\r\n")) > 0 {
+			err = errors.New("more than one value")
+		}
+		if err == nil && !utf8.Valid(text) {
+			err = errors.New("not UTF-8")
+		}
+		if err == nil {
+			want, err = converted(want)
+		}
+		got, failed := Decode(text)
+		if (failed == nil) != (err == nil) {
+			t.Fatalf("%q: got %v, want %v", text, failed, err)
+		}
+		if err == nil && !reflect.DeepEqual(got.tree, want) {
+			t.Errorf("%q: got %#v, want %#v", text, got.tree, want)
+		}
+	})
+}
+
+// converted returns a value of encoding/json with the numbers of Value.tree.
+func converted(v any) (_ any, err error) {
+	switch v := v.(type) {
+	case json.Number:
+		return convertNumber(string(v))
+	case []any:
+		for i := 0; i < len(v) && err == nil; i++ {
+			v[i], err = converted(v[i])
+		}
+		return v, err
+	case map[string]any:
+		for name := range v {
+			if v[name], err = converted(v[name]); err != nil {
+				break
+			}
+		}
+		return v, err
+	}
+	return v, nil
+}
+
+// FuzzValidate checks that every decoded value can be validated.
 func FuzzValidate(f *testing.F) {
 	for _, s := range []string{`{"name": "x", "total": 1e2}`, `[NaN, -Infinity]`, `"\ud800"`, "1e999", "{",
 		`{"a":1,"a":2}`,
@@ -190,14 +263,6 @@ func FuzzValidate(f *testing.F) {
 			if e := err.(*Error); e.Sentence == "" || e.Rule == "" {
 				t.Errorf("%q: %#v", text, e)
 			}
-			return
-		}
-		var body struct {
-			Total Integer          `json:"total"`
-			By    Members[Integer] `json:"by"`
-		}
-		if err := json.Unmarshal(text, &body); err != nil {
-			t.Errorf("%q: %v", text, err)
 		}
 	})
 }
