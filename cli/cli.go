@@ -4,12 +4,18 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 
+	"croft"
 	"croft/cli/admin"
 	"croft/cli/args"
 	"croft/cli/hosts"
@@ -20,6 +26,7 @@ import (
 	"croft/cli/serve"
 	"croft/cli/top"
 	"croft/internal/build"
+	"croft/internal/nearest"
 	"croft/pool/server"
 )
 
@@ -106,4 +113,71 @@ func finished(root *cobra.Command) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(args.FlagError)
 	return root
+}
+
+// completionCommand prints the completion of its root.
+func completionCommand() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish"}
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print a shell's completion",
+		Long: `completion prints a script that completes commands, flags and the names of
+instances. To have it in every new shell:
+
+  bash   schedule completion bash > /etc/bash_completion.d/schedule
+  zsh    schedule completion zsh > "${fpath[1]}/_schedule"
+  fish   schedule completion fish > ~/.config/fish/completions/schedule.fish
+
+croft, compute, mdserver and resalloc's programs have one each of their own.`,
+		Args:      args.Count(1, 1),
+		ValidArgs: shells,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, root := cmd.OutOrStdout(), cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			}
+			return croft.Errorf(croft.Invalid, "no completion for the shell %q, only for bash, zsh and fish%s", args[0],
+				nearest.Hint(args[0], shells))
+		},
+	}
+}
+
+// manCommand writes the manual pages of all commands and programs under other names.
+func (p Program) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the manual pages into a directory",
+		Args:  args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return fmt.Errorf("write manual pages: %w", err)
+			}
+			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + build.Version, Manual: "croft"}
+			roots := []*cobra.Command{cmd.Root()}
+			for _, name := range slices.Sorted(maps.Keys(p.Others)) {
+				roots = append(roots, p.named(name))
+			}
+			for _, root := range roots {
+				root.DisableAutoGenTag = true // makes the pages reproducible
+				escape(root)
+				if err := doc.GenManTree(root, header, args[0]); err != nil {
+					return fmt.Errorf("write the manual pages of %s: %w", root.Name(), err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// escape protects text in angle brackets, such as <host>, which the generator would drop as HTML.
+func escape(cmd *cobra.Command) {
+	cmd.Long = strings.ReplaceAll(cmd.Long, "<", `\<`)
+	for _, sub := range cmd.Commands() {
+		escape(sub)
+	}
 }

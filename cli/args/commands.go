@@ -4,10 +4,15 @@ package args
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"croft"
 	"croft/cloud/direct"
@@ -90,4 +95,68 @@ func strayWait(cmd *cobra.Command, args []string, least int) error {
 		}
 	}
 	return nil
+}
+
+// AllFlags are the flags of a command, its own and inherited.
+func AllFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
+	return func(yield func(*pflag.Flag) bool) {
+		more := true
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && yield(f) })
+	}
+}
+
+// FlagError describes what is wrong with a flag, and proposes a similar one.
+func FlagError(cmd *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return unknownFlag(cmd, missing)
+	}
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		want := map[string]string{
+			"duration": "a duration such as 30s or 5m", "int": "a whole number", "int64": "a whole number",
+			"uint16":  "a port",
+			"float64": "a number", "bool": "true or false",
+		}[wrong.GetFlag().Value.Type()]
+		if want != "" {
+			return croft.Errorf(croft.Invalid, "--%s: want %s, not %q", wrong.GetFlag().Name, want, wrong.GetValue())
+		}
+	}
+	return croft.Errorf(croft.Invalid, "%w; see %s --help", err, cmd.CommandPath())
+}
+
+// unknownFlag is the error for a flag that does not exist: --name, -n, or -name with one dash too few.
+func unknownFlag(cmd *cobra.Command, missing *pflag.NotExistError) error {
+	var flags []string
+	for flag := range AllFlags(cmd) {
+		flags = append(flags, "--"+flag.Name)
+	}
+	given, meant := "--"+missing.GetSpecifiedName(), "--"+missing.GetSpecifiedName()
+	if short := missing.GetSpecifiedShortnames(); short != "" {
+		word, _, _ := strings.Cut(short, "=")
+		given, meant = "-"+word, "--"+word
+	}
+	if hint := nearest.Hint(meant, flags); hint != "" && len(meant) > len("--x") {
+		return croft.Errorf(croft.Invalid, "%s has no flag %s%s", cmd.CommandPath(), given, hint)
+	}
+	return croft.Errorf(croft.Invalid, "%s has no flag %s; see %s --help", cmd.CommandPath(), given, cmd.CommandPath())
+}
+
+// Interrupted is the error of an interrupted command; Text names what continues without it.
+type Interrupted struct{ Text string }
+
+func (i *Interrupted) Error() string { return i.Text }
+
+// Unwrap makes it reported like other interruptions.
+func (*Interrupted) Unwrap() error { return context.Canceled }
+
+// Exited is an exit code independent of the error's kind.
+type Exited struct {
+	Code int
+	Err  error // to be printed; nil: everything has been printed
+}
+
+func (e *Exited) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("ended with exit code %d", e.Code)
 }

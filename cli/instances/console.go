@@ -1,10 +1,17 @@
 package instances
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"sync"
 
+	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"croft"
 	"croft/cli/args"
@@ -70,4 +77,103 @@ func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, *se
 // console copies the guest's output to w, with follow also new output.
 func (c *session) console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
 	return c.Consoles.Log(ctx, st, follow, func(from io.Reader) error { return out.ShowText(w, from) })
+}
+
+// EscapeKey leaves a console: Ctrl-], as in telnet and virsh.
+const EscapeKey = 0x1d
+
+// attach connects the terminal to the console until the escape key, the end of the guest, or the end of ctx.
+func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
+	return c.Consoles.Attach(ctx, st, func(guest io.ReadWriteCloser) error {
+		in := cmd.InOrStdin().(*os.File) // only a file is a terminal
+		before, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
+		}
+		defer func() { _ = term.Restore(int(in.Fd()), before) }()
+		fmt.Fprintf(cmd.ErrOrStderr(), "the console of %s; Ctrl-] leaves\r\n", st.Instance.Name)
+		left, err := converse(ctx, in, cmd.OutOrStdout(), guest)
+		switch {
+		case left || ctx.Err() != nil:
+			fmt.Fprint(cmd.ErrOrStderr(), "\r\n")
+			return nil
+		case err != nil:
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "\r\ninstance %s has closed its console\r\n", st.Instance.Name)
+		return nil
+	})
+}
+
+// converse copies in both directions. left: the escape key ended it.
+func converse(ctx context.Context, in *os.File, out io.Writer, guest io.ReadWriteCloser) (left bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = guest.Close() })
+	defer stop()
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer cancel()
+		left = typeTo(ctx, guest, in)
+	})
+	_, err = io.Copy(out, guest)
+	cancel()
+	work.Wait()
+	if left {
+		err = nil
+	}
+	return left, err
+}
+
+// typeTo sends typed input until the escape key, which it reports, or the end of ctx.
+func typeTo(ctx context.Context, guest io.Writer, in *os.File) (escaped bool) {
+	b := make([]byte, 1024)
+	for ctx.Err() == nil {
+		if !out.Readable(in) {
+			continue
+		}
+		n, err := in.Read(b)
+		typed, _, escaped := bytes.Cut(b[:n], []byte{EscapeKey})
+		if _, failed := guest.Write(typed); failed != nil || escaped || err != nil {
+			return escaped
+		}
+	}
+	return false
+}
+
+// maxConsole bounds the kept console log of a failed instance.
+const maxConsole = 1 << 20
+
+// keepConsole saves the console log of a failed instance, which its removal deletes, and returns where. Empty:
+// there is none, or it cannot be read.
+func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	st, err := c.Instance(ctx, string(inst.ID))
+	if err != nil || st.Host == nil || st.Host.API == "" {
+		return ""
+	}
+	var said tailBuffer
+	if err := c.console(ctx, &said, st, false); err != nil || len(said.text) == 0 {
+		return "" // it never ran, or its host is gone
+	}
+	file := filepath.Join(xdg.StateHome, "croft", "consoles", inst.Name+"-"+string(inst.ID)[:8]+".log")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return ", and its console log cannot be kept: " + err.Error()
+	}
+	if err := os.WriteFile(file, said.text, 0o600); err != nil {
+		return ", and its console log cannot be kept: " + err.Error()
+	}
+	return ", and what it said on its console is in " + file
+}
+
+// tailBuffer keeps the last maxConsole bytes written to it.
+type tailBuffer struct{ text []byte }
+
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if over := len(t.text) - maxConsole; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
 }

@@ -327,3 +327,49 @@ func renderData(format string, all []listData, line bool) (string, error) {
 	}
 	return b.String(), err
 }
+
+// listData is an instance in lists as JSON and YAML. Programs rely on it: keys never change, and new ones may be
+// added.
+type listData struct {
+	Name       string            `json:"name"`
+	State      string            `json:"state"`   // as shown to people
+	Address    string            `json:"address"` // empty: none yet
+	Host       string            `json:"host"`    // its name; empty: none yet
+	HostID     croft.HostID      `json:"host_id"`
+	ID         croft.InstanceID  `json:"id"`
+	Project    croft.Project     `json:"project"`
+	Resources  croft.Resources   `json:"resources"`
+	Image      string            `json:"image"`
+	Tags       map[string]string `json:"tags"`
+	Created    time.Time         `json:"created"`
+	Generation int64             `json:"generation"`
+	Error      string            `json:"error"` // why it failed
+}
+
+func listed(st croft.Status) listData {
+	inst := st.Instance
+	d := listData{
+		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID,
+		Project:   inst.Project,
+		Resources: inst.Spec.Resources, Image: inst.Spec.Image, Tags: inst.Spec.Tags, Created: inst.Created,
+		Generation: inst.Generation,
+	}
+	if d.Tags == nil {
+		d.Tags = map[string]string{}
+	}
+	if st.Host != nil {
+		d.Host = st.Host.Name
+	}
+	if st.Observation != nil {
+		d.Error = st.Observation.Error
+	}
+	return d
+}
+
+func allData(all []croft.Status) []listData {
+	list := make([]listData, len(all))
+	for i, st := range all {
+		list[i] = listed(st)
+	}
+	return list
+}

@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
 
 	"croft"
@@ -254,43 +251,6 @@ func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instan
 		return nil
 	}
 	return printStatuses(cmd, cmp.Or(c.Settings.Output, out.FormatText), all, list)
-}
-
-// maxConsole bounds the kept console log of a failed instance.
-const maxConsole = 1 << 20
-
-// keepConsole saves the console log of a failed instance, which its removal deletes, and returns where. Empty:
-// there is none, or it cannot be read.
-func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
-	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-	defer cancel()
-	st, err := c.Instance(ctx, string(inst.ID))
-	if err != nil || st.Host == nil || st.Host.API == "" {
-		return ""
-	}
-	var said tailBuffer
-	if err := c.console(ctx, &said, st, false); err != nil || len(said.text) == 0 {
-		return "" // it never ran, or its host is gone
-	}
-	file := filepath.Join(xdg.StateHome, "croft", "consoles", inst.Name+"-"+string(inst.ID)[:8]+".log")
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return ", and its console log cannot be kept: " + err.Error()
-	}
-	if err := os.WriteFile(file, said.text, 0o600); err != nil {
-		return ", and its console log cannot be kept: " + err.Error()
-	}
-	return ", and what it said on its console is in " + file
-}
-
-// tailBuffer keeps the last maxConsole bytes written to it.
-type tailBuffer struct{ text []byte }
-
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if over := len(t.text) - maxConsole; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
 }
 
 // removalTimeout bounds the wait for the removal of a failed instance.

@@ -2,10 +2,20 @@ package instances
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
+	"croft"
 	"croft/cli/args"
+	"croft/cli/out"
+	"croft/internal/plain"
+	"croft/schedule"
 )
 
 // session is one command's connection to the cloud, with the operations on instances.
@@ -14,4 +24,262 @@ type session struct{ *args.Client }
 // within is args.With for a session.
 func within(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	return args.With(cmd, func(ctx context.Context, c *args.Client) error { return do(ctx, &session{c}) })
+}
+
+func noAddress(st croft.Status) error {
+	name, state := st.Instance.Name, schedule.Describe(&st)
+	if state == schedule.Unknown {
+		return croft.Errorf(croft.Unavailable,
+			"instance %s has no address: whether it runs cannot be told, since it is on host %s%s", name, st.Host.Name,
+			silence(*st.Host))
+	}
+	if o := st.Observation; o != nil && o.State == croft.StateFailed {
+		return fmt.Errorf("instance %s has no address: it failed: %s", name, o.Error)
+	}
+	if state == string(croft.StateStopped) {
+		return fmt.Errorf("instance %s has no address: it is stopped; `schedule start %s` boots it", name, name)
+	}
+	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", name, state)
+}
+
+// silence is a clause with the time since when a host is silent; empty: the host is alive.
+func silence(h croft.Host) string {
+	if h.Alive {
+		return ""
+	}
+	return ", which is silent" + Since(h)
+}
+
+// Address is schedule.Address.
+func Address(st croft.Status) string { return schedule.Address(&st) }
+
+// state is the state of an instance in words, in its color.
+func state(st croft.Status) out.Cell { return StateCell(schedule.Describe(&st)) }
+
+func StateCell(word string) out.Cell {
+	switch croft.State(word) {
+	case croft.StateRunning:
+		return out.Cell{Text: word, Color: out.Green}
+	case croft.StateFailed, schedule.Unknown:
+		return out.Cell{Text: word, Color: out.Red}
+	case croft.StateStopped:
+		return out.Cell{Text: word}
+	}
+	return out.Cell{Text: word, Color: out.Yellow}
+}
+
+// Since returns when a silent host last reported.
+func Since(h croft.Host) string {
+	if h.Seen.IsZero() {
+		return ""
+	}
+	return " since " + h.Seen.Local().Format(time.DateTime)
+}
+
+// wait waits for all instances, many at once, within the time limit of the settings, and shows their progress on
+// stderr. It returns one error for each; nil: it reached the goal.
+func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
+	goal schedule.Goal) []error {
+	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
+	defer cancel()
+	shown := newProgress(cmd.ErrOrStderr(), instances)
+	errs := forEach(len(instances), waitsAtOnce, func(i int) error {
+		err := c.Instances.Wait(ctx, instances[i], goal, func(st croft.Status) { shown.update(i, st) })
+		shown.end(i, err)
+		if errors.Is(err, context.Canceled) {
+			err = &args.Interrupted{Text: fmt.Sprintf(
+				"instance %s: nobody waits for it any longer; what was ordered goes on",
+				instances[i].Name)}
+		}
+		return err
+	})
+	shown.close()
+	return errs
+}
+
+// mostBars is the most instances with their own lines on a terminal.
+const mostBars = 40
+
+// progress shows the progress of instances. Calls for different instances may overlap.
+type progress interface {
+	update(i int, st croft.Status)
+	end(i int, err error)
+	close()
+}
+
+func newProgress(stderr io.Writer, instances []croft.Instance) progress {
+	if out.IsTerminal(stderr) && len(instances) <= mostBars {
+		return newStatusBars(stderr, namesOf(instances))
+	}
+	return &lines{w: stderr, last: make([]string, len(instances)), name: namesOf(instances)}
+}
+
+// statusBars shows instances on a terminal, one per line.
+type statusBars struct {
+	*out.Bars
+	last []croft.State // of the records
+}
+
+func newStatusBars(w io.Writer, names []string) *statusBars {
+	return &statusBars{out.NewBars(w, names, "ordered"), make([]croft.State, len(names))}
+}
+
+func (b *statusBars) update(i int, st croft.Status) {
+	l := b.Line(i)
+	l.Say(stage(st))
+	b.last[i] = st.Instance.State
+	if o := st.Observation; o != nil && o.State == croft.StateFetching {
+		l.Count(o.Progress)
+	} else {
+		l.Count(nil)
+	}
+}
+
+func (b *statusBars) end(i int, err error) {
+	l := b.Line(i)
+	if err != nil {
+		giveUp(l, err)
+	} else if b.last[i] == croft.StateDestroying {
+		l.Say("gone")
+	}
+	l.End()
+}
+
+func (b *statusBars) close() { b.Wait() }
+
+// giveUp ends a line with an error. A wait that timed out is not a failure.
+func giveUp(l *out.Line, err error) {
+	_, failed := errors.AsType[*schedule.Failure](err)
+	if !failed && (errors.Is(err, context.Canceled) || errors.Is(err, croft.Unavailable)) {
+		l.Leave()
+		return
+	}
+	l.Say("failed")
+}
+
+func namesOf(instances []croft.Instance) []string {
+	var all []string
+	for _, inst := range instances {
+		all = append(all, inst.Name)
+	}
+	return all
+}
+
+// lines is the progress for logs: one line for each change of state.
+type lines struct {
+	mu   sync.Mutex
+	w    io.Writer
+	name []string
+	last []string
+}
+
+func (l *lines) update(i int, st croft.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	word := schedule.Describe(&st)
+	if word == string(croft.StateRunning) && st.Observation.CloudInit != nil {
+		word += " " + string(st.Observation.CloudInit.State)
+	}
+	if word != l.last[i] {
+		l.last[i] = word
+		fmt.Fprintf(l.w, "instance %s: %s\n", l.name[i], plain.Line(stage(st)))
+	}
+}
+
+func (l *lines) end(i int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if gone := l.last[i] == string(croft.StateDestroying) || l.last[i] == ""; err == nil && gone {
+		fmt.Fprintf(l.w, "instance %s: gone\n", l.name[i])
+	}
+}
+
+func (*lines) close() {}
+
+// reported describes how the guest's set-up ended, if it has reported.
+func reported(told *croft.CloudInit) string {
+	if told == nil {
+		return ""
+	}
+	return ", set-up " + string(told.State)
+}
+
+// stage is the state of an instance in words.
+func stage(st croft.Status) string {
+	word := schedule.Describe(&st)
+	switch croft.State(word) {
+	case croft.StateFetching:
+		return "fetching the image"
+	case croft.StatePending:
+		return "waiting for other builds on its host"
+	case croft.StateDefining:
+		return "making disk and domain"
+	case croft.StateBooting:
+		return "booting"
+	case croft.StateRunning:
+		if addr := Address(st); addr != "" {
+			return "running at " + addr + reported(st.Observation.CloudInit)
+		}
+	case croft.StateDestroying:
+		return "being removed"
+	}
+	return word
+}
+
+const (
+	// atOnce is the number of in-flight requests of a command.
+	atOnce = 64
+	// waitsAtOnce is the number of instances watched at a time: the others follow when earlier ones have arrived,
+	// or are checked when the time is over.
+	waitsAtOnce = 512
+)
+
+// inOrder calls do for 0 to n-1, at most limit at once, and passes the results in order to each. Once each
+// returns false, or ctx has ended, it starts no more calls, and returns when the running ones have ended and
+// their results were passed on.
+func inOrder[T any](ctx context.Context, n, limit int, do func(i int) T, each func(T) (more bool)) {
+	var underWay []chan T // oldest first
+	more := true
+	for next := 0; ; {
+		for more && ctx.Err() == nil && next < n && len(underWay) < limit {
+			result, i := make(chan T, 1), next
+			go func() { result <- do(i) }()
+			underWay = append(underWay, result)
+			next++
+		}
+		if len(underWay) == 0 {
+			return
+		}
+		if !each(<-underWay[0]) {
+			more = false
+		}
+		underWay = underWay[1:]
+	}
+}
+
+// forEach calls do for 0 to n-1, at most limit at once, and returns their errors.
+func forEach(n, limit int, do func(i int) error) []error {
+	errs := make([]error, n)
+	var work errgroup.Group
+	work.SetLimit(limit)
+	for i := range n {
+		work.Go(func() error {
+			errs[i] = do(i)
+			return nil
+		})
+	}
+	_ = work.Wait() // the errors are in errs
+	return errs
+}
+
+// look reads an instance; on request it first waits until it runs.
+func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
+	st, err := c.Instance(ctx, idOrName)
+	if err != nil || !c.Settings.Wait.Any() {
+		return st, err
+	}
+	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.Settings.Wait.Goal()); errs[0] != nil {
+		return st, errs[0]
+	}
+	return c.Instance(ctx, string(st.Instance.ID))
 }

@@ -1,15 +1,23 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
+	"croft/internal/hostkey"
+	"croft/schedule"
 )
 
 // showCommand shows instances, even those named like a subcommand.
@@ -48,18 +56,6 @@ func show(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// look reads an instance; on request it first waits until it runs.
-func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
-	st, err := c.Instance(ctx, idOrName)
-	if err != nil || !c.Settings.Wait.Any() {
-		return st, err
-	}
-	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.Settings.Wait.Goal()); errs[0] != nil {
-		return st, errs[0]
-	}
-	return c.Instance(ctx, string(st.Instance.ID))
-}
-
 // printAddresses prints one address per instance. An instance without one is an error, so that $(schedule web) is
 // never silently empty.
 func printAddresses(cmd *cobra.Command, all []croft.Status) error {
@@ -72,4 +68,177 @@ func printAddresses(cmd *cobra.Command, all []croft.Status) error {
 		errs = append(errs, noAddress(st))
 	}
 	return errors.Join(errs...)
+}
+
+// printStatuses prints everything about instances in a format other than text.
+func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list bool) error {
+	if out.IsTable(format) || format == out.FormatText {
+		for i, st := range all {
+			if i > 0 {
+				fmt.Fprintln(cmd.OutOrStdout())
+			}
+			t := details(st)
+			t.Color = out.IsColored(cmd.OutOrStdout())
+			if err := t.Print(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	data := Printable(all)
+	if list {
+		return out.PrintData(cmd.OutOrStdout(), format, data)
+	}
+	return out.PrintData(cmd.OutOrStdout(), format, data[0])
+}
+
+// details is everything about an instance, for people.
+func details(st croft.Status) *out.Table {
+	t := &out.Table{}
+	add := func(name, value string) {
+		if value != "" {
+			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
+		}
+	}
+	inst := st.Instance
+	add("instance", string(inst.ID))
+	add("name", inst.Name)
+	add("project", string(inst.Project))
+	t.Row(out.Cell{Text: "state", Color: out.Bold}, state(st))
+	if o := st.Observation; o != nil {
+		add("error", o.Error)
+		if o.Ended != "" {
+			add("ended", fmt.Sprintf("%s; `schedule start %s` boots it", o.Ended, inst.Name))
+		}
+		add("addresses", joined(o.Addresses))
+		add("mac", o.MAC)
+		add("set-up", setUp(o.CloudInit))
+	}
+	if h := st.Host; h != nil {
+		add("host", h.Name+" "+string(h.ID)+silence(*h))
+		add("hypervisor", h.VirtType)
+		add("location", h.Location)
+	}
+	add("resources", inst.Spec.Resources.String())
+	add("image", inst.Spec.Image)
+	for _, key := range inst.Spec.Keys {
+		add("key", shortKey(key))
+	}
+	if n := len(inst.Spec.UserData); n > 0 {
+		add("user-data", fmt.Sprintf("%d bytes", n))
+	}
+	add("restart", string(cmp.Or(inst.Spec.Restart, croft.RestartOnFailure)))
+	add("metadata", string(inst.Spec.Metadata))
+	add("imds", string(inst.Spec.IMDS))
+	for _, key := range slices.Sorted(maps.Keys(inst.Spec.Tags)) {
+		add("tag", key+"="+inst.Spec.Tags[key])
+	}
+	add("generation", fmt.Sprint(inst.Generation))
+	if inst.Spec.Ephemeral {
+		add("ephemeral", "yes")
+	}
+	for _, affinity := range inst.Spec.Affinities {
+		add("group", affinity.String())
+	}
+	add("networks", strings.Join(inst.Spec.Networks, ", "))
+	add("host key", printableSpec(inst.Spec).HostKey)
+	add("created", inst.Created.Format(time.RFC3339))
+	timeline(t, st)
+	return t
+}
+
+// setUp describes how the guest's own set-up ended, if it has reported.
+func setUp(told *croft.CloudInit) string {
+	switch {
+	case told == nil:
+		return ""
+	case told.State == croft.CloudInitFailed:
+		return fmt.Sprintf("failed, says the guest: %s", told.Error)
+	}
+	return string(told.State) + ", says the guest"
+}
+
+func joined(addrs []netip.Addr) string {
+	var texts []string
+	for _, a := range addrs {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// shortKey omits the middle of a key, which nobody reads.
+func shortKey(key string) string {
+	words := strings.Fields(key)
+	for i, word := range words {
+		if len(word) > 40 {
+			words[i] = word[:12] + "..." + word[len(word)-12:]
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// timeline adds to the details when each step of the instance was done, how long it took, and the time since the
+// first.
+func timeline(t *out.Table, st croft.Status) {
+	o := st.Observation
+	if o == nil || len(o.Events) == 0 {
+		return
+	}
+	events := o.Events
+	if told := o.CloudInit; told != nil && !told.At.Before(events[len(events)-1].At) {
+		events = append(events[:len(events):len(events)],
+			croft.Event{Name: croft.EventName("cloud-init " + string(told.State)), At: told.At})
+	}
+	for i, e := range events {
+		text := e.At.Format(time.RFC3339)
+		if i > 0 {
+			text += fmt.Sprintf(" +%s, %s in all", round(e.At.Sub(events[i-1].At)), round(e.At.Sub(events[0].At)))
+		}
+		t.Row(out.Cell{Text: string(e.Name), Color: out.Bold}, out.Cell{Text: text})
+	}
+}
+
+// round shortens a duration for people.
+func round(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}
+
+// Data is everything about an instance: its fields in lists, and the stored records.
+type Data struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Address string `json:"address"`
+	croft.Status
+}
+
+// Printable returns statuses without their secrets, with the fields shown to people.
+func Printable(all []croft.Status) []Data {
+	list := make([]Data, len(all))
+	for i, st := range all {
+		list[i] = Data{st.Instance.Name, schedule.Describe(&st), Address(st), printable(st)}
+	}
+	return list
+}
+
+// printable returns a status without its secrets: the public half of the host key replaces the private one.
+func printable(st croft.Status) croft.Status {
+	st.Instance.Spec = printableSpec(st.Instance.Spec)
+	if st.Order != nil {
+		o := *st.Order
+		o.Spec = printableSpec(o.Spec)
+		st.Order = &o
+	}
+	return st
+}
+
+func printableSpec(s croft.Spec) croft.Spec {
+	public, err := hostkey.Public(s.HostKey)
+	if err != nil {
+		public = "" // missing or invalid: do not show it
+	}
+	s.HostKey = public
+	return s
 }

@@ -3,12 +3,15 @@ package out
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 	"gopkg.in/yaml.v3"
 
@@ -90,3 +93,37 @@ func IsTerminal(w any) bool {
 
 // IsColored reports whether w should get colors (https://no-color.org).
 func IsColored(w any) bool { return IsTerminal(w) && os.Getenv("NO_COLOR") == "" }
+
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// Bytes formats a size for people.
+func Bytes(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("% .1f", decor.SizeB1024(n))
+}
+
+// Readable waits briefly for input. A blocking read of a terminal cannot be interrupted, and this process may
+// have more to do.
+func Readable(in *os.File) bool {
+	const moment = 100 // milliseconds
+	fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, moment)
+	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+}
+
+// ShowText prints the output of a guest or a program: on a terminal only text and colors, so that it cannot
+// control that; elsewhere unchanged.
+func ShowText(w io.Writer, from io.Reader) error {
+	if IsTerminal(w) {
+		return plain.Copy(w, from)
+	}
+	_, err := io.Copy(w, from)
+	return err
+}

@@ -3,10 +3,16 @@
 package serve
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/out"
 	"croft/node"
 )
 
@@ -70,4 +76,19 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 		})
 	}
 	return cmd
+}
+
+// tokenFrom reads the token given to --join: - is a line of the input, @FILE a file.
+func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
+	if given != "-" {
+		return args.TokenInFile("--join", given, "on the input with --join -")
+	}
+	if out.IsTerminal(stdin) {
+		fmt.Fprint(words, "the token: ")
+	}
+	line, err := bufio.NewReader(io.LimitReader(stdin, 1<<16)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	return line, nil
 }

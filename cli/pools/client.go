@@ -6,12 +6,38 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
+	"croft/cli/out"
 	"croft/pool/api"
 )
+
+// addFlags defines the flags of commands that call a manager of pools.
+func addFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
+	flags.String("server", "", "`URLs` of the managers of pools, with commas (pool.endpoints)")
+	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
+	complete := cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("output", complete) // the flag is defined above
+}
+
+// ask reads the settings and calls do with a client of a manager of pools.
+func ask(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, output string) error) error {
+	s, err := args.LoadSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	c, err := s.Pool.Client()
+	if err != nil {
+		return err
+	}
+	defer c.CloseIdle()
+	return do(cmd.Context(), c, s.Output)
+}
 
 func completePoolNames(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
@@ -69,4 +95,40 @@ func complete(cmd *cobra.Command, given []string, prefix string,
 		return err
 	})
 	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+func stateCell(r api.Resource) out.Cell {
+	switch {
+	case r.State == "UP" && r.Ticket != 0:
+		return out.Cell{Text: "taken", Color: out.Green}
+	case r.State == "UP" && r.Failures > 0:
+		return out.Cell{Text: "failing", Color: out.Red}
+	case r.State == "UP":
+		return out.Cell{Text: "ready", Color: out.Green}
+	case r.State == "ENDED":
+		return out.Cell{Text: "ended"}
+	}
+	return out.Cell{Text: strings.ToLower(r.State), Color: out.Yellow}
+}
+
+// ticketCell is a ticket's state in a word.
+func ticketCell(t api.Ticket) out.Cell {
+	switch {
+	case t.Waiting() && t.Never:
+		return out.Cell{Text: "never", Color: out.Red}
+	case t.Waiting():
+		return out.Cell{Text: "waiting", Color: out.Yellow}
+	case t.Ready():
+		return out.Cell{Text: "ready", Color: out.Green}
+	case t.State == api.TicketFailed:
+		return out.Cell{Text: "failed", Color: out.Red}
+	}
+	return out.Cell{Text: "closed"}
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
 }
