@@ -1,12 +1,20 @@
 package compute
 
 import (
+	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/fsnotify/fsnotify"
 
 	"croft"
 	"croft/internal/connlimit"
@@ -84,4 +92,194 @@ type flushing struct {
 func (f flushing) Write(p []byte) (int, error) {
 	n, err := f.ResponseWriter.Write(p)
 	return n, errors.Join(err, f.control.Flush())
+}
+
+// tail copies a file to w and, with follow, what is appended later, across rotations, until ctx ends or the
+// file's directory is removed.
+func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open the console log: %w", err)
+	}
+	defer func() { _ = f.Close() }() // f is replaced on rotation
+	if !follow {
+		_, err := io.Copy(w, f)
+		return err
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch the console log: %w", err)
+	}
+	defer func() { _ = watcher.Close() }()
+	dir := filepath.Dir(path)
+	// Watch the directory for writes, and its parent for the directory's removal.
+	if err := errors.Join(watcher.Add(dir), watcher.Add(filepath.Dir(dir))); err != nil {
+		return fmt.Errorf("watch the console log: %w", err)
+	}
+	for {
+		if _, err := io.Copy(w, f); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-watcher.Errors:
+			return fmt.Errorf("watch the console log: %w", err)
+		case event := <-watcher.Events:
+			if event.Name == dir && event.Has(fsnotify.Remove) {
+				return nil
+			}
+		}
+		if f, err = reopened(f, path, w); err != nil {
+			return err
+		}
+	}
+}
+
+// reopened returns the file that path names now: f, or after a rotation the new file, once the rest of f is
+// copied.
+func reopened(f *os.File, path string, w io.Writer) (*os.File, error) {
+	now, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return f, nil // between two names, or its directory is being removed
+	}
+	if err != nil {
+		return f, err
+	}
+	was, err := f.Stat()
+	if err != nil || os.SameFile(was, now) {
+		return f, err
+	}
+	if _, err := io.Copy(w, f); err != nil {
+		return f, err
+	}
+	next, err := os.Open(path)
+	if err != nil {
+		return f, err
+	}
+	return next, f.Close()
+}
+
+// ConsoleProtocol is the protocol that an API client upgrades to for a live console: from then on the
+// connection carries the console's bytes both ways.
+const ConsoleProtocol = "croft-console"
+
+// Wait returns when no console is attached. Call it after the server has ended, which does not wait for
+// upgraded connections.
+func (api *API) Wait() { api.attached.Wait() }
+
+// attach connects a client to a guest's console until either ends.
+func (api *API) attach(w http.ResponseWriter, r *http.Request) {
+	id, err := croft.ParseInstanceID(r.PathValue("id"))
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	consoles, ok := api.Agent.Hypervisor.(Consoles)
+	if !ok || r.Header.Get("Upgrade") != ConsoleProtocol {
+		w.Header().Set("Upgrade", ConsoleProtocol)
+		http.Error(w, "a live console wants the protocol "+ConsoleProtocol, http.StatusUpgradeRequired)
+		return
+	}
+	guest, err := consoles.OpenConsole(r.Context(), id)
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	defer func() { _ = guest.Close() }() // the attached client is gone
+	api.attached.Add(1)
+	defer api.attached.Done()
+	client, early, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer func() { _ = client.Close() }()
+	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		ConsoleProtocol); err != nil {
+		return
+	}
+	api.Agent.Log.Info("console attached", "instance", id, "host", api.Agent.Host.ID)
+	err = join(r.Context(), client, early, guest)
+	api.Agent.Log.Info("console left", "instance", id, "host", api.Agent.Host.ID, "err", err)
+}
+
+// join copies both ways until one side or ctx ends, then closes both. typed begins with what the client sent
+// before the protocol changed.
+func join(ctx context.Context, client net.Conn, typed io.Reader, guest io.ReadWriteCloser) error {
+	end := func() { _ = errors.Join(client.Close(), guest.Close()) }
+	stop := context.AfterFunc(ctx, end)
+	defer stop()
+	var work sync.WaitGroup
+	var fromGuest error
+	work.Go(func() {
+		_, fromGuest = io.Copy(client, guest)
+		end()
+	})
+	_, fromClient := io.Copy(guest, typed)
+	end()
+	work.Wait()
+	return errors.Join(ended(fromGuest), ended(fromClient))
+}
+
+// ended returns nil for the errors of a console that ended normally.
+func ended(err error) error {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return err
+}
+
+// PullRequest is the body of POST /v1/images.
+type PullRequest struct {
+	Image string `json:"image"` // as in an order
+}
+
+// Pull is one line of the answer to POST /v1/images: any number of Progress while the image is fetched, then
+// one Image or Error as the last line.
+type Pull struct {
+	Progress *croft.Progress `json:"progress,omitempty"`
+	Image    *Pulled         `json:"image,omitempty"`
+	Error    *PullError      `json:"error,omitempty"`
+}
+
+// Pulled describes an image in the host's cache.
+type Pulled struct {
+	Format      string `json:"format"`
+	VirtualSize int64  `json:"virtual_size"`
+	SHA256      string `json:"sha256"`
+}
+
+// PullError says why the image could not be fetched.
+type PullError struct {
+	Kind    croft.Kind `json:"kind"`
+	Message string     `json:"message"`
+}
+
+// maxPullRequest bounds a request in bytes; its reference may contain one or two long addresses.
+const maxPullRequest = 16 << 10
+
+// pull fetches an image before any instance needs it. It runs while the caller listens, and shares the fetch
+// with instances that need the same image.
+func (api *API) pull(w http.ResponseWriter, r *http.Request) {
+	var ask PullRequest
+	text, err := httpapi.ReadBody(w, r, maxPullRequest, 0)
+	if err == nil {
+		err = httpapi.Decode(text, &ask)
+	}
+	if err != nil || ask.Image == "" {
+		http.Error(w, `the body names no image: send {"image": "https://..."}`, http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("X-Accel-Buffering", "no")
+	lines := json.NewEncoder(flushing{w, http.NewResponseController(w)})
+	say := func(p Pull) { _ = lines.Encode(p) } // a caller that stopped listening ends the request
+	say(Pull{Progress: &croft.Progress{}})
+	img, err := api.Agent.Images.Fetch(r.Context(), ask.Image, func(p croft.Progress) { say(Pull{Progress: &p}) })
+	if err != nil {
+		say(Pull{Error: &PullError{Kind: croft.KindOf(err), Message: err.Error()}})
+		return
+	}
+	say(Pull{Image: &Pulled{Format: img.Format, VirtualSize: img.VirtualSize, SHA256: img.Digest}})
 }

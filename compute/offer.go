@@ -2,11 +2,18 @@ package compute
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"maps"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/shirou/gopsutil/v3/cpu"
+	"github.com/shirou/gopsutil/v3/disk"
+	"github.com/shirou/gopsutil/v3/mem"
 
 	"croft"
 )
@@ -93,3 +100,108 @@ func traits(virtType string, f Facts, more []croft.Trait) []croft.Trait {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
+
+// Facts are the source of the host's inventory.
+type Facts struct {
+	Name       string   // host name
+	Arch       string   // as Go names it: amd64, arm64
+	CPUs       int      // logical
+	CPUFlags   []string // as Linux names them
+	Threads    bool     // more logical CPUs than cores
+	MemoryMiB  int64
+	DiskGiB    int64 // of the file system with the state directory
+	DiskUseGiB int64 // used there by other than croft, rounded up
+}
+
+// ReadFacts reads the facts from the machine. ours is the number of bytes below dir that belong to croft.
+func ReadFacts(ctx context.Context, dir string, ours int64) (Facts, error) {
+	f := Facts{Arch: runtime.GOARCH}
+	var err error
+	if f.Name, err = os.Hostname(); err != nil {
+		return f, fmt.Errorf("read the host's name: %w", err)
+	}
+	if f.CPUs, err = cpu.CountsWithContext(ctx, true); err != nil {
+		return f, fmt.Errorf("count the CPUs: %w", err)
+	}
+	if cores, err := cpu.CountsWithContext(ctx, false); err == nil && cores > 0 {
+		f.Threads = f.CPUs > cores
+	}
+	if info, err := cpu.InfoWithContext(ctx); err == nil && len(info) > 0 {
+		f.CPUFlags = info[0].Flags // no flags, no traits: not worth an error
+	}
+	memory, err := mem.VirtualMemoryWithContext(ctx)
+	if err != nil {
+		return f, fmt.Errorf("read the memory's size: %w", err)
+	}
+	f.MemoryMiB = int64(memory.Total >> 20)
+	usage, err := disk.UsageWithContext(ctx, dir)
+	if err != nil {
+		return f, fmt.Errorf("read the size of the file system of %s: %w", dir, err)
+	}
+	f.DiskGiB = int64(usage.Total >> 30)
+	foreign := int64(usage.Total) - int64(usage.Free) - ours
+	f.DiskUseGiB = max(0, (foreign+1<<30-1)>>30)
+	return f, nil
+}
+
+// flagTraits maps Linux CPU flags (/proc/cpuinfo) on x86 to the standard traits of os-traits.
+var flagTraits = map[string][]croft.Trait{
+	"3dnow":            {"HW_CPU_X86_3DNOW"},
+	"abm":              {"HW_CPU_X86_ABM"},
+	"aes":              {"HW_CPU_X86_AESNI"},
+	"avx":              {"HW_CPU_X86_AVX"},
+	"avx2":             {"HW_CPU_X86_AVX2"},
+	"avx512_bitalg":    {"HW_CPU_X86_AVX512BITALG"},
+	"avx512_vbmi2":     {"HW_CPU_X86_AVX512VBMI2"},
+	"avx512_vnni":      {"HW_CPU_X86_AVX512VNNI"},
+	"avx512_vpopcntdq": {"HW_CPU_X86_AVX512VPOPCNTDQ"},
+	"avx512bw":         {"HW_CPU_X86_AVX512BW"},
+	"avx512cd":         {"HW_CPU_X86_AVX512CD"},
+	"avx512dq":         {"HW_CPU_X86_AVX512DQ"},
+	"avx512er":         {"HW_CPU_X86_AVX512ER"},
+	"avx512f":          {"HW_CPU_X86_AVX512F"},
+	"avx512ifma":       {"HW_CPU_X86_AVX512IFMA"},
+	"avx512pf":         {"HW_CPU_X86_AVX512PF"},
+	"avx512vbmi":       {"HW_CPU_X86_AVX512VBMI"},
+	"avx512vl":         {"HW_CPU_X86_AVX512VL"},
+	"bmi1":             {"HW_CPU_X86_BMI"},
+	"bmi2":             {"HW_CPU_X86_BMI2"},
+	"f16c":             {"HW_CPU_X86_F16C"},
+	"fma":              {"HW_CPU_X86_FMA3"},
+	"fma4":             {"HW_CPU_X86_FMA4"},
+	"gfni":             {"HW_CPU_X86_AVX512GFNI"},
+	"md_clear":         {"HW_CPU_X86_INTEL_MD_CLEAR"},
+	"mmx":              {"HW_CPU_X86_MMX"},
+	"mpx":              {"HW_CPU_X86_MPX"},
+	"pcid":             {"HW_CPU_X86_INTEL_PCID"},
+	"pclmulqdq":        {"HW_CPU_X86_CLMUL"},
+	"pdpe1gb":          {"HW_CPU_X86_PDPE1GB"},
+	"pni":              {"HW_CPU_X86_SSE3"},
+	"rtm":              {"HW_CPU_X86_TSX"},
+	"sha_ni":           {"HW_CPU_X86_SHA"},
+	"sse":              {"HW_CPU_X86_SSE"},
+	"sse2":             {"HW_CPU_X86_SSE2"},
+	"sse4_1":           {"HW_CPU_X86_SSE41"},
+	"sse4_2":           {"HW_CPU_X86_SSE42"},
+	"sse4a":            {"HW_CPU_X86_SSE4A"},
+	"ssse3":            {"HW_CPU_X86_SSSE3"},
+	"stibp":            {"HW_CPU_X86_STIBP"},
+	"svm":              {"HW_CPU_X86_SVM", "HW_CPU_X86_AMD_SVM"},
+	"tbm":              {"HW_CPU_X86_TBM"},
+	"vaes":             {"HW_CPU_X86_AVX512VAES"},
+	"vmx":              {"HW_CPU_X86_VMX", "HW_CPU_X86_INTEL_VMX"},
+	"vpclmulqdq":       {"HW_CPU_X86_AVX512VPCLMULQDQ"},
+	"xop":              {"HW_CPU_X86_XOP"},
+}
+
+// emulated are the traits of the CPU that QEMU 7.2 and later emulate on x86 in software (model max),
+// independent of the host's CPU.
+var emulated = []croft.Trait{
+	"HW_CPU_X86_3DNOW", "HW_CPU_X86_ABM", "HW_CPU_X86_AESNI", "HW_CPU_X86_AVX", "HW_CPU_X86_AVX2",
+	"HW_CPU_X86_BMI", "HW_CPU_X86_BMI2", "HW_CPU_X86_CLMUL", "HW_CPU_X86_F16C", "HW_CPU_X86_FMA3",
+	"HW_CPU_X86_MMX", "HW_CPU_X86_SSE", "HW_CPU_X86_SSE2", "HW_CPU_X86_SSE3", "HW_CPU_X86_SSE41",
+	"HW_CPU_X86_SSE42", "HW_CPU_X86_SSE4A", "HW_CPU_X86_SSSE3",
+}
+
+// KnownCPUFlags lists the CPU flags that have a trait.
+func KnownCPUFlags() []string { return slices.Sorted(maps.Keys(flagTraits)) }

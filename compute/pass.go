@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"croft"
-	"croft/internal/span"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+
+	"croft"
+	"croft/internal/meter"
+	"croft/internal/span"
 )
 
 // startGrace is how long after its start a guest found off is treated as unable to stay up.
@@ -219,4 +220,19 @@ func (p *pass) onItsWay(ctx context.Context) context.Context {
 		p.memory.way = &way{generation: p.want.Generation, span: trace.SpanFromContext(own), end: end}
 	}
 	return trace.ContextWithSpan(ctx, p.memory.way.span)
+}
+
+// errNotArrived is not a failure: the pass is repeated until the former host has nothing left.
+var errNotArrived = errors.New("a host that the instance moved away from still has it")
+
+// outcome returns the metrics' label for how an operation ended. Interrupted operations and those that wait
+// for another host are not failures and are counted separately.
+func outcome(ctx context.Context, err error) string {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "interrupted"
+	case errors.Is(err, errNotArrived):
+		return "waiting"
+	}
+	return meter.Result(err)
 }

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -62,3 +63,27 @@ func Healthy(findings []Result) bool {
 func good(found string) Result     { return Result{Level: OK, Found: found} }
 func warn(found, do string) Result { return Result{Level: Warn, Found: found, Do: do} }
 func fail(found, do string) Result { return Result{Level: Fail, Found: found, Do: do} }
+
+// Config says for which purposes the host is checked.
+type Config struct {
+	StateDir string
+	Libvirt  bool // guests run in libvirt; false: simulated
+	// the guests' libvirt network; empty: only a host bridge is used
+	Network  string
+	Bridge   string                  // the host bridge of the guests; empty: none
+	Named    map[string]NamedNetwork // networks that guests may request by name
+	Spoofing bool                    // guests may send from any address
+	VirtType string                  // auto, kvm or qemu
+	Metadata bool                    // this host serves metadata
+	Arch     string                  // the machine's architecture in Go's notation
+	Ports    []Port                  // ports on which croft listens
+}
+
+// NamedNetwork is a libvirt network or a host bridge.
+type NamedNetwork struct{ Network, Bridge string }
+
+// Port is a listening address of croft and its purpose.
+type Port struct {
+	Use  string // etcd, Placement ...
+	Addr netip.AddrPort
+}

@@ -4,11 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path"
+	"path/filepath"
 	"strings"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 
 	"croft"
 	"croft/image/format"
@@ -129,4 +135,94 @@ func splitSum(line string) (name, hex string) {
 	}
 	hex, name, _ = strings.Cut(line, " ")
 	return strings.TrimPrefix(strings.TrimSpace(name), "*"), hex
+}
+
+// maxKeyring limits the size of a keyring; Debian's with all its developers has some 30 MiB, and those of
+// archives have a few KiB.
+const maxKeyring = 64 << 20
+
+// signedInside returns only the signed text: anybody could have written the text around it.
+func signedInside(keys openpgp.EntityList, keyring string, text []byte) ([]byte, error) {
+	block, _ := clearsign.Decode(text)
+	if block == nil {
+		return nil, croft.Errorf(croft.Invalid, "it bears no signature: name the file that has it with signature=URL")
+	}
+	if _, err := block.VerifySignature(keys, nil); err != nil {
+		return nil, badSignature(keyring, err)
+	}
+	return block.Plaintext, nil
+}
+
+func checkDetached(keys openpgp.EntityList, keyring string, text, signature []byte) error {
+	check := openpgp.CheckDetachedSignature
+	if bytes.HasPrefix(bytes.TrimSpace(signature), []byte("-----BEGIN PGP")) {
+		check = openpgp.CheckArmoredDetachedSignature
+	}
+	if _, err := check(keys, bytes.NewReader(text), bytes.NewReader(signature), nil); err != nil {
+		return badSignature(keyring, err)
+	}
+	return nil
+}
+
+// badSignature says why a signature is rejected, and what to do.
+func badSignature(keyring string, err error) error {
+	switch {
+	case errors.Is(err, pgperrors.ErrUnknownIssuer):
+		return croft.Errorf(croft.Invalid,
+			"it is not signed by a key in %s: name the publisher's keyring, or do not use the image", keyring)
+	case errors.Is(err, pgperrors.ErrKeyExpired) || errors.Is(err, pgperrors.ErrSignatureExpired):
+		return croft.Errorf(croft.Invalid, "its signature has expired by %s: update the package that has the keyring",
+			keyring)
+	}
+	return croft.Errorf(croft.Invalid, "its signature is not right (%w): do not use the image", err)
+}
+
+// keyringDirs are the directories for keyrings, independent of the other readable files of this host.
+var keyringDirs = []string{"/usr/share/keyrings", "/etc/croft/keyrings"}
+
+// readKeyring reads the keys of a file, binary or armored, in one of the directories.
+func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
+	f, fi, err := openIn(dirs, name)
+	if croft.KindOf(err) == croft.NotFound {
+		return nil, croft.Errorf(croft.NotFound, "the keyring %s is not on this host: install %s", name,
+			keyringPackage(name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keyring %s: %w", name, err)
+	}
+	defer f.Close()
+	if fi.Size() > maxKeyring {
+		return nil, croft.Errorf(croft.Invalid, "the keyring %s has %s, too much for one", name,
+			format.Bytes(fi.Size()))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyring))
+	if err != nil {
+		return nil, fmt.Errorf("read the keyring %s: %w", name, err)
+	}
+	read := openpgp.ReadKeyRing
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN PGP")) {
+		read = openpgp.ReadArmoredKeyRing
+	}
+	keys, err := read(bytes.NewReader(text))
+	if err == nil && len(keys) == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil,
+			croft.Errorf(croft.Invalid, "%s is no keyring of OpenPGP that can be read (%w): make one with gpg --export",
+				name, err)
+	}
+	return keys, nil
+}
+
+// keyringPackage returns the package that contains a keyring, as named by Debian and Ubuntu.
+func keyringPackage(name string) string {
+	base := filepath.Base(name)
+	for prefix, pkg := range map[string]string{"debian-archive": "debian-archive-keyring",
+		"ubuntu-": "ubuntu-keyring"} {
+		if strings.HasPrefix(base, prefix) {
+			return "the package " + pkg
+		}
+	}
+	return "the package that has it, or put it there"
 }

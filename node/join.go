@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"croft"
 	"croft/compute"
@@ -171,4 +172,29 @@ func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token
 		return err
 	}
 	return withStateDir(s.StateDir, func(*compute.StateDir) error { return j.Write(s.StateDir) })
+}
+
+// withStateDir calls do while no croft runs in the state directory.
+func withStateDir(path string, do func(*compute.StateDir) error) (err error) {
+	dir, err := compute.OpenStateDir(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	return do(dir)
+}
+
+// RestoreEtcd recreates the etcd of a host from a snapshot, as the only member of the cloud. Invalid: there is no
+// such file. Conflict: the host runs, or has an etcd.
+func RestoreEtcd(stateDir, snapshot string) error {
+	if _, err := os.Stat(snapshot); err != nil {
+		return croft.Errorf(croft.Invalid, "read the snapshot: %w", err)
+	}
+	return withStateDir(stateDir, func(dir *compute.StateDir) error {
+		id, err := dir.HostID()
+		if err == nil {
+			err = etcdserver.Restore(snapshot, EtcdDir(dir.Path), id)
+		}
+		return err
+	})
 }

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
 
 	"croft"
 	"croft/cloud/direct"
@@ -18,6 +22,7 @@ import (
 	"croft/node/settings"
 	"croft/placement"
 	"croft/placement/ledger"
+	"croft/placementclient/keystone"
 	"croft/trust"
 )
 
@@ -139,4 +144,69 @@ func checkToken(address, token string) error {
 			"placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
 	}
 	return nil
+}
+
+const (
+	// smallMemory is enough for the control process of a few thousand hosts, not including the program itself.
+	smallMemory = 120 << 20
+	// smallLive is how much of it may be live. Beyond that, the memory limit would make the garbage collector run
+	// continuously.
+	smallLive = smallMemory * 3 / 4
+)
+
+// LimitMemory keeps the process within smallMemory while that is cheap, until ctx ends: without it the collector
+// would let the heap double, and return memory of the start slowly. GOGC and GOMEMLIMIT in the environment take
+// precedence.
+func LimitMemory(ctx context.Context) error {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		<-ctx.Done()
+		return nil
+	}
+	defer debug.SetMemoryLimit(math.MaxInt64)
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	for {
+		metrics.Read(live)
+		limit := int64(math.MaxInt64)
+		if live[0].Value.Uint64() < smallLive {
+			limit = smallMemory
+		}
+		debug.SetMemoryLimit(limit)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// prepareOwnPlacement checks the settings of our own Placement. If that accepts only tokens of Keystone, this
+// process gets a generated one that nobody else knows.
+func prepareOwnPlacement(s *settings.Settings, r *settings.Reach) error {
+	if s.Placement.Keystone.Only {
+		r.Placement.Token = newToken()
+	}
+	_, err := loadKeystone(s.Placement.Keystone)
+	return err
+}
+
+// loadKeystone reads the cloud; nil: none is configured.
+func loadKeystone(s settings.Keystone) (*keystone.Cloud, error) {
+	if s.Cloud == "" {
+		return nil, nil
+	}
+	cloud, err := keystone.Load(s.Cloud)
+	if err != nil {
+		return nil, fmt.Errorf("placement.keystone.cloud: %w", err)
+	}
+	return cloud, nil
+}
+
+// openKeystone is what our own Placement verifies tokens with; nil: it verifies none.
+func openKeystone(s settings.Keystone) (k *placement.Keystone, end func(), err error) {
+	cloud, err := loadKeystone(s)
+	if cloud == nil {
+		return nil, func() {}, err
+	}
+	tokens := keystone.NewTokens(cloud)
+	return &placement.Keystone{Identity: tokens, URL: cloud.URL(), ReaderProjects: s.ReaderProjects}, tokens.Close, nil
 }

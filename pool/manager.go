@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/meter"
 )
 
 // Config configures a Manager.
@@ -208,3 +209,18 @@ func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 
 // Collector returns the metrics.
 func (m *Manager) Collector() prometheus.Collector { return m.metrics }
+
+// metrics are the counters of a manager.
+type metrics struct {
+	meter.Set
+
+	rounds prometheus.Observer
+}
+
+func newMetrics() *metrics {
+	m := &metrics{}
+	m.rounds = m.Seconds("croft_pool_round_seconds",
+		"Rounds that changed something, from taking what came in to its being written.",
+		meter.Requests).WithLabelValues()
+	return m
+}

@@ -3,14 +3,16 @@ package schedule
 import (
 	"cmp"
 	"context"
-	"croft"
-	"croft/internal/hostkey"
-	"croft/internal/span"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+
+	"croft"
+	"croft/internal/hostkey"
+	"croft/internal/span"
 )
 
 // Request asks for an instance.
@@ -133,4 +135,31 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 func (s *Scheduler) search(r Request, inst croft.Instance) search {
 	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: cmp.Or(r.Policy, s.Policy),
 		dropped: map[croft.HostID]string{}}
+}
+
+// checkNetworks refuses invalid network names. Invalid.
+func checkNetworks(names []string) error {
+	for i, name := range names {
+		if err := croft.CheckNetworkName(name); err != nil {
+			return err
+		}
+		if slices.Contains(names[:i], name) {
+			return croft.Errorf(croft.Invalid, "the network %q is named twice", name)
+		}
+	}
+	return nil
+}
+
+// on returns the query for an instance on these networks, all of which its host must have. It does not change q, which
+// requests may share.
+func (q Query) on(networks []string) Query {
+	required := slices.Clone(q.RootRequired)
+	for _, name := range networks {
+		if name != croft.DefaultNetworks {
+			required = append(required, string(croft.NetworkTrait(name)))
+		}
+	}
+	slices.Sort(required)
+	q.RootRequired = slices.Compact(required)
+	return q
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -74,4 +75,35 @@ func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 // afterwards returns a context for undoing, which must happen even if ctx has ended.
 func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)
+}
+
+// sharedRead performs a slow read, such as of all providers, once for all concurrent callers, as when --count 100 finds
+// no room. No caller gets data that was read before its call.
+type sharedRead[T any] struct {
+	now     atomic.Int64  // logical clock: counts callers and reads
+	reading chan struct{} // a mutex with contexts: full while a caller reads
+	begun   int64         // when the last successful read began
+	last    T
+}
+
+func newSharedRead[T any]() *sharedRead[T] { return &sharedRead[T]{reading: make(chan struct{}, 1)} }
+
+// get reads, or returns what another caller began to read after this call. Callers must not change the result.
+func (s *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
+	asked := s.now.Add(1)
+	select {
+	case s.reading <- struct{}{}:
+	case <-ctx.Done():
+		return last, ctx.Err()
+	}
+	defer func() { <-s.reading }()
+	if s.begun > asked {
+		return s.last, nil
+	}
+	begun := s.now.Add(1)
+	all, err := read(ctx)
+	if err == nil {
+		s.begun, s.last = begun, all
+	}
+	return all, err
 }

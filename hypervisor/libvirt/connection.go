@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"libvirt.org/go/libvirt"
 
 	"croft"
+	"croft/internal/meter"
 	"croft/internal/turns"
 )
 
@@ -209,4 +212,136 @@ func (n *connection) unreachable(err error) error {
 	}
 	return croft.Errorf(croft.Unavailable, "libvirt does not answer at %s: start libvirtd (%w)", n.uri,
 		words(err))
+}
+
+// metrics counts the calls to libvirt.
+type metrics struct {
+	meter.Set
+	calls  *prometheus.HistogramVec
+	opened prometheus.Counter
+}
+
+func newMetrics(slots chan struct{}) *metrics {
+	m := &metrics{}
+	m.calls = m.Seconds("croft_libvirt_call_seconds",
+		"Calls of libvirt, by what was attempted and how it ended; the wait for a free call is part of it.", meter.Work,
+		"call", "result")
+	m.opened = m.Counter("croft_libvirt_connections_opened_total",
+		"Connections to libvirt. More than one of a process were lost.")
+	m.Now("croft_libvirt_calls", "Calls that are inside libvirt, those that it will never come back from included.",
+		func() float64 { return float64(len(slots)) })
+	m.Now("croft_libvirt_calls_limit", "How many calls may be inside libvirt.",
+		func() float64 { return float64(cap(slots)) })
+	return m
+}
+
+// Keep-alives end a connection to an unresponsive libvirtd, and the calls that hang in it, after about 25
+// seconds.
+const (
+	keepAliveSeconds = 5
+	keepAliveMisses  = 4
+)
+
+// session is one reference-counted connection; dropping the last reference closes it.
+type session struct {
+	conn *libvirt.Connect
+	lost chan struct{} // closed when libvirt reports the loss of the connection
+	once sync.Once
+
+	mu        sync.Mutex
+	refs      int
+	lifecycle int // ID of the event registration
+}
+
+// lose makes the next call open another connection. It may run in libvirt's event loop and does not call into
+// libvirt.
+func (s *session) lose() { s.once.Do(func() { close(s.lost) }) }
+
+func (s *session) isLost() bool {
+	select {
+	case <-s.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// hold adds a reference; the caller must know that one is held.
+func (s *session) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refs++
+}
+
+// drop releases a reference. Errors of closing are ignored: the callers have their results.
+func (s *session) drop() {
+	s.mu.Lock()
+	s.refs--
+	last := s.refs == 0
+	s.mu.Unlock()
+	if !last {
+		return
+	}
+	s.lose()
+	_ = s.conn.DomainEventDeregister(s.lifecycle)
+	_ = s.conn.UnregisterCloseCallback()
+	_, _ = s.conn.Close()
+	_ = loop.leave()
+}
+
+// loop is libvirt's event loop, one per process. It runs while it has users; without it neither events nor
+// keep-alives arrive.
+var loop eventLoop
+
+type eventLoop struct {
+	mu         sync.Mutex
+	registered bool
+	users      int
+	stop       *atomic.Bool
+	running    sync.WaitGroup
+}
+
+// join starts the loop for the first user. It must precede opening a connection; its error is the first sign
+// that libvirt is not installed.
+func (l *eventLoop) join() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.registered {
+		quiet()
+		if err := libvirt.EventRegisterDefaultImpl(); err != nil {
+			return err
+		}
+		l.registered = true
+	}
+	l.users++
+	if l.users > 1 {
+		return nil
+	}
+	stop := new(atomic.Bool)
+	l.stop = stop
+	l.running.Go(func() {
+		for !stop.Load() {
+			// An error is a failed poll(2): the next iteration retries.
+			_ = libvirt.EventRunDefaultImpl()
+		}
+	})
+	return nil
+}
+
+// leave ends the loop when its last user leaves.
+func (l *eventLoop) leave() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users--
+	if l.users > 0 {
+		return nil
+	}
+	l.stop.Store(true)
+	// A timer that is due at once interrupts the loop's poll.
+	timer, err := libvirt.EventAddTimeout(0, func(int) {})
+	if err != nil {
+		return fmt.Errorf("end libvirt's event loop: %w", err)
+	}
+	l.running.Wait()
+	return libvirt.EventRemoveTimeout(timer)
 }

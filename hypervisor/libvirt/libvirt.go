@@ -13,11 +13,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
 
 	"croft"
 	"croft/compute"
@@ -193,3 +198,86 @@ func (d *Driver) Version(ctx context.Context) (string, error) {
 func dotted(v uint32) string {
 	return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000)
 }
+
+// readers caches which user a connection's QEMU runs as.
+type readers struct{ known atomic.Pointer[readersOf] }
+
+type readersOf struct {
+	conn *libvirt.Connect
+	virt string
+	text string
+}
+
+// of returns the owner and group, as a libvirt label, of files that many guests read and none may write: this
+// process's user and the group of libvirt's QEMU. Empty: libvirt runs QEMU as its own user.
+func (r *readers) of(c *libvirt.Connect, virt string) (string, error) {
+	if k := r.known.Load(); k != nil && k.conn == c && k.virt == virt {
+		return k.text, nil
+	}
+	capabilities, err := c.GetCapabilities()
+	if err != nil {
+		return "", err
+	}
+	text, err := parseReaders(capabilities, virt, os.Getuid())
+	if err == nil {
+		r.known.Store(&readersOf{conn: c, virt: virt, text: text})
+	}
+	return text, err
+}
+
+func parseReaders(capabilities, virt string, owner int) (string, error) {
+	var caps libvirtxml.Caps
+	if err := caps.Unmarshal(capabilities); err != nil {
+		return "", fmt.Errorf("read the capabilities of libvirt: %w", err)
+	}
+	for _, model := range caps.Host.SecModel {
+		for _, label := range model.Labels {
+			_, group, ok := strings.Cut(label.Value, ":")
+			if model.Name == "dac" && label.Type == virt && ok {
+				return fmt.Sprintf("+%d:%s", owner, group), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// Network returns a network of libvirt, and starts it if it is inactive. A missing default network is
+// defined; any other missing network is NotFound.
+func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
+	return call(ctx, d.conn, task{verb: "start the network", object: strconv.Quote(name)},
+		func(c *libvirt.Connect) (Network, error) {
+			return ensureNetwork(c, name)
+		})
+}
+
+// FindNetwork describes a network of libvirt as Network does, and reports whether it is active. It does not
+// start or define anything. NotFound: libvirt has no such network.
+func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, active bool, err error) {
+	type found struct {
+		network Network
+		active  bool
+	}
+	f, err := call(ctx, d.conn, task{verb: "look at the network", object: strconv.Quote(name)},
+		func(c *libvirt.Connect) (found, error) {
+			var f found
+			n, err := c.LookupNetworkByName(name)
+			if err != nil {
+				return f, err
+			}
+			defer n.Free()
+			if f.active, err = n.IsActive(); err != nil {
+				return f, err
+			}
+			text, err := n.GetXMLDesc(0)
+			if err != nil {
+				return f, err
+			}
+			f.network, err = parseNetwork(text)
+			return f, err
+		})
+	return f.network, f.active, err
+}
+
+// Bridge prepares a host bridge for guests. NotFound: there is none of that name. Invalid: it is not a
+// bridge, or its guests cannot be filtered.
+func (d *Driver) Bridge(name string) error { return d.network.bridge(name) }

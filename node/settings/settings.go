@@ -6,14 +6,17 @@ package settings
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
 	"croft/cloud/direct"
 	"croft/image"
+	"croft/internal/settings"
 	"croft/internal/traces"
 	"croft/placement"
 	poolserver "croft/pool/server"
@@ -257,4 +260,50 @@ func (s *Settings) Level() (slog.Level, error) {
 	var level slog.Level
 	err := level.UnmarshalText([]byte(s.LogLevel))
 	return level, err
+}
+
+// FileName is the name of the settings file of hosts.
+const FileName = "compute.yaml"
+
+// renamed maps setting names of the previous version to their new names; this version still reads both.
+var renamed = map[string]string{"control": "join"}
+
+// Load reads the settings: the environment overrides the file, flags (given, by the paths of settings) override
+// both, and defaults are for what remains. If file is empty, it is searched for. Load returns the name of the
+// file and warnings about former names. Invalid.
+func Load(defaults Settings, file string, given map[string]string) (s Settings, from string, warnings []string,
+	err error) {
+	s, from, err = settings.Load(defaults, settings.Source{
+		Name: FileName, File: file, Flags: given, Former: direct.FormerSettings,
+		Renamed: renamed, Warn: func(words string) { warnings = append(warnings, words) },
+	})
+	if err != nil {
+		return s, from, nil, err
+	}
+	if s.StateDir, err = filepath.Abs(strings.TrimSpace(s.StateDir)); err != nil {
+		return s, from, nil, croft.Errorf(croft.Invalid, "state_dir: %w", err)
+	}
+	return s, from, warnings, nil
+}
+
+// EnvNames lists the environment variables of the settings, including former names.
+func EnvNames() []string { return settings.EnvNames(Defaults(), renamed) }
+
+// checkNetworks refuses networks that no guest could use.
+func (s *Settings) checkNetworks() error {
+	for _, name := range slices.Sorted(maps.Keys(s.Networks)) {
+		if err := croft.CheckNetworkName(name); err != nil {
+			return croft.Errorf(croft.Invalid, "networks: %w", err)
+		}
+		n := s.Networks[name]
+		switch {
+		case name == croft.DefaultNetworks:
+			return croft.Errorf(croft.Invalid,
+				"networks.%s: that name means the networks of the setting network: take another", name)
+		case (n.Network == "") == (n.Bridge == ""):
+			return croft.Errorf(croft.Invalid,
+				"networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -19,7 +20,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"croft"
+	"croft/pool"
 )
 
 // Role is the set of rights of a token.
@@ -249,5 +253,60 @@ func (t *Tokens) read() error {
 		t.byHash[g.Hash] = g
 	}
 	t.seen, t.looked, t.current = info, time.Now(), true
+	return nil
+}
+
+// caller is the sender of a request.
+type caller struct {
+	name  string // of the token; empty: anonymous
+	role  Role   // empty: public read access only
+	quota Quota  // of the token
+}
+
+// may reports whether the caller has the rights of a role.
+func (c caller) may(role Role) bool { return c.role == role || c.role == RoleAdmin }
+
+type callerKey struct{}
+
+// callerOf returns the sender of a request that only authorized.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// DefaultQuota applies to clients without a quota in the file of tokens or the settings.
+var DefaultQuota = Quota{Open: 1000, Rate: 10}
+
+// quotas limits the rate at which clients open tickets.
+type quotas struct {
+	mu   sync.Mutex
+	rate map[string]*rate.Limiter // by the name of the token
+}
+
+// errTooFast has status 429.
+var errTooFast = croft.Errorf(croft.Unavailable, "this token opens tickets too fast; ask again in a moment")
+
+// bound sets the limit of open tickets in an opening, and refuses one that exceeds the sender's rate. standard is
+// for senders without their own quota. Admins have no limits, nor has anyone if the server has no tokens.
+func (q *quotas) bound(c caller, standard Quota, o *pool.Opening) error {
+	if c.may(RoleAdmin) {
+		return nil
+	}
+	of := c.quota.or(standard).or(DefaultQuota)
+	o.MostOpen = of.Open
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.rate[c.name]
+	switch {
+	case l == nil:
+		l = rate.NewLimiter(rate.Limit(of.Rate), of.Open)
+		q.rate[c.name] = l
+	case l.Limit() != rate.Limit(of.Rate) || l.Burst() != of.Open:
+		l.SetLimit(rate.Limit(of.Rate))
+		l.SetBurst(of.Open)
+	}
+	if !l.Allow() {
+		return errTooFast
+	}
 	return nil
 }

@@ -3,11 +3,13 @@
 package vm
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -251,4 +253,125 @@ func (v *Instances) look(ctx context.Context) (func(croft.InstanceID) error, err
 		all[list[i].Instance.ID] = &list[i]
 	}
 	return func(id croft.InstanceID) error { return lost(all[id]) }, nil
+}
+
+// lost returns how a running instance was lost; nil: it was not, or this is unknown. st is nil for an instance
+// without a record. A guest that went off and was restarted by its agent is lost as well: it runs, without its
+// user's state. The events of such a boot include no definition of a domain.
+func lost(st *croft.Status) error {
+	switch {
+	case st == nil:
+		return errors.New("it is gone")
+	case st.Instance.State == croft.StateDestroying:
+		return errors.New("somebody destroyed it")
+	case st.Observation == nil || schedule.Describe(st) == schedule.Unknown:
+		return nil
+	}
+	switch st.Observation.State {
+	case croft.StateStopped:
+		if st.Observation.Ended != "" {
+			return fmt.Errorf("it went off: %s", st.Observation.Ended)
+		}
+		return errors.New("it went off")
+	case croft.StateFailed:
+		return errors.New(cmp.Or(st.Observation.Error, "its host gives no reason"))
+	}
+	has := func(name croft.EventName) bool {
+		return slices.ContainsFunc(st.Observation.Events, func(e croft.Event) bool { return e.Name == name })
+	}
+	if has(croft.EventRunning) && !has(croft.EventDefined) {
+		return errors.New("it went off and was started again")
+	}
+	return nil
+}
+
+// progress follows the start of an instance.
+type progress struct {
+	farther func()
+	step    int          // index of the latest of steps that it reached
+	bytes   int64        // of its image, downloaded so far
+	last    croft.Status // the newest
+	failure error        // reported by its host, which retries
+}
+
+// steps are the states of a starting instance, in order. A guest that restarts repeatedly makes no progress.
+var steps = []croft.State{
+	croft.StatePending, croft.StateFetching, croft.StateDefining, croft.StateBooting, croft.StateRunning,
+}
+
+// see records the state of an instance, and calls farther if it made progress.
+func (f *progress) see(st croft.Status) {
+	f.last = st
+	if st.Observation == nil {
+		return
+	}
+	step, bytes := slices.Index(steps, st.Observation.State), int64(0)
+	if st.Observation.Progress != nil {
+		bytes = st.Observation.Progress.Done
+	}
+	if step > f.step || step == f.step && bytes > f.bytes {
+		f.step, f.bytes = step, bytes
+		f.farther()
+	}
+}
+
+// until returns goal, ignoring failures that the host's agent retries: those of kind Unavailable, such as a late
+// answer of libvirt on a busy host.
+func (f *progress) until(goal schedule.Goal) schedule.Goal {
+	return func(st *croft.Status) (bool, error) {
+		reached, err := goal(st)
+		if _, failed := errors.AsType[*schedule.Failure](err); failed && croft.KindOf(err) == croft.Unavailable {
+			f.failure = err
+			return false, nil
+		}
+		return reached, err
+	}
+}
+
+// explain adds to the error of a wait how far the instance got and what its host reported.
+func (f *progress) explain(ctx context.Context, inst croft.Instance, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case f.failure != nil:
+		return croft.Errorf(croft.Unavailable, "instance %s is %s; what its host tried again and again: %w",
+			inst.Name, schedule.Describe(&f.last), f.failure)
+	}
+	return croft.Errorf(croft.Unavailable, "instance %s is %s", inst.Name,
+		cmp.Or(schedule.Describe(&f.last), "ordered"))
+}
+
+// sshRetry is the pause between attempts to reach an SSH server.
+const sshRetry = 250 * time.Millisecond
+
+// answersSSH waits for the greeting of an SSH server, until ctx ends; then it returns the last error.
+func answersSSH(ctx context.Context, address string) error {
+	for {
+		err := greets(ctx, net.JoinHostPort(address, "22"))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(sshRetry):
+		}
+	}
+}
+
+// greets reads the greeting of an SSH server once.
+func greets(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && !strings.HasPrefix(line, "SSH-") {
+		err = fmt.Errorf("%.40q is no greeting of an SSH server", line)
+	}
+	return err
 }
