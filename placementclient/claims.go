@@ -95,20 +95,20 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Pro
 // settleTime is how long to wait for the answer to a claim after its caller gave up.
 const settleTime = 2 * time.Second
 
-// outlasting returns a context for sending a claim: it ends settleTime after ctx does. A claim abandoned at once could
-// still be written after it was released.
+// outlasting returns a context for sending a claim: it ends settleTime after ctx does, for the same cause, so that a
+// deadline is not taken for an interruption. A claim abandoned at once could still be written after it was released.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
-	sent, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	sent, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(settleTime)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			cancel()
+			cancel(context.Cause(ctx))
 		case <-sent.Done():
 		}
 	})
-	return sent, func() { stop(); cancel() }
+	return sent, func() { stop(); cancel(nil) }
 }
 
 func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {

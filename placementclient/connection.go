@@ -260,7 +260,7 @@ func (c *connection) wrap(ctx context.Context, op string, err error) error {
 	answered, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
 	if !ok {
 		if ctx.Err() != nil {
-			return fmt.Errorf("placement at %s: %s: %w", c.at(), op, ctx.Err())
+			return fmt.Errorf("placement at %s: %s: %w", c.at(), op, context.Cause(ctx))
 		}
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
