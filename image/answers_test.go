@@ -13,19 +13,28 @@ import (
 
 // answers caches QEMU's answers, by the digest of the question, in a file per version of QEMU: one process
 // for each of thousands of images takes minutes, and the same program gives the same answer for the same
-// bytes.
+// bytes. Each run asks for some of the images only, so an answer is kept until forgotten runs have not used it.
 type answers struct {
 	file string // empty: no cache
 
 	mu   sync.Mutex
-	old  map[string]reading // of earlier runs
-	used map[string]reading // of this run, to be kept
+	old  map[string]answer // of earlier runs, and not used yet in this one
+	used map[string]answer // of this run
 }
+
+// answer is a cached reading.
+type answer struct {
+	reading
+	Unused int `json:",omitempty"` // by how many of the latest runs
+}
+
+// forgotten is how many runs with samples of a third hardly leave out the same image.
+const forgotten = 10
 
 // openAnswers reads the answers of earlier runs. make soak ignores them.
 func openAnswers(t *testing.T) *answers {
 	t.Helper()
-	a := &answers{old: map[string]reading{}, used: map[string]reading{}}
+	a := &answers{old: map[string]answer{}, used: map[string]answer{}}
 	version, err := exec.CommandContext(t.Context(), "qemu-img", "--version").Output()
 	dir, noCache := os.UserCacheDir()
 	if err != nil || noCache != nil || os.Getenv("CROFT_SOAK") != "" {
@@ -33,7 +42,7 @@ func openAnswers(t *testing.T) *answers {
 	}
 	a.file = filepath.Join(dir, "croft", "qemu-img-"+sha(version)[:16]+".json")
 	if text, err := os.ReadFile(a.file); err == nil && json.Unmarshal(text, &a.old) != nil {
-		a.old = map[string]reading{} // truncated, or of another format
+		a.old = map[string]answer{} // truncated, or of another format
 	}
 	return a
 }
@@ -60,7 +69,7 @@ func (a *answers) ask(questions ...question) ([]reading, error) {
 	defer a.mu.Unlock()
 	for i, r := range got {
 		all[at[i]] = r
-		a.used[asked[i].digest()] = r
+		a.used[asked[i].digest()] = answer{reading: r}
 	}
 	return all, nil
 }
@@ -69,11 +78,15 @@ func (a *answers) known(q question) (reading, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	digest := q.digest()
-	r, ok := a.old[digest]
-	if ok {
-		a.used[digest] = r
+	known, ok := a.old[digest]
+	if !ok {
+		known, ok = a.used[digest]
 	}
-	return r, ok
+	if ok {
+		delete(a.old, digest)
+		a.used[digest] = answer{reading: known.reading}
+	}
+	return known.reading, ok
 }
 
 func (q question) digest() string {
@@ -83,11 +96,17 @@ func (q question) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// keep stores the answers used in this run. If it fails, the next run asks again.
+// keep stores the answers used in this run, and earlier ones that have not been forgotten. If it fails, the next run
+// asks again.
 func (a *answers) keep(t *testing.T) {
 	t.Helper()
 	if a.file == "" {
 		return
+	}
+	for digest, old := range a.old {
+		if old.Unused++; old.Unused < forgotten {
+			a.used[digest] = old
+		}
 	}
 	text, err := json.Marshal(a.used)
 	if err == nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 	"croft"
 	"croft/audit"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/sample"
 	"croft/schedule"
 )
 
@@ -52,13 +51,7 @@ func TestKilledAtEveryCrossing(t *testing.T) {
 			t.Errorf("the story has only %d crossings of the %s", n, part)
 		}
 	}
-	if os.Getenv("CROFT_SOAK") == "" {
-		first, all := rand.IntN(sampled), crossings
-		crossings = nil
-		for i := first; i < len(all); i += sampled {
-			crossings = append(crossings, all[i])
-		}
-	}
+	crossings = sample.OneIn(t, sampled, crossings)
 	var killing sync.WaitGroup
 	free := make(chan struct{}, 8) // a story mostly waits
 	for _, crossing := range crossings {
