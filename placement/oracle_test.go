@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	oracleRequests = flag.Int("oracle.requests", 2000, "requests to compare with the original; make soak sends more")
+	oracleRequests = flag.Int("oracle.requests", 1000, "requests to compare with the original; make soak sends more")
 	oracleSeed     = flag.Uint64("oracle.seed", 1795209276924578849, "seed of the sequences; 0 takes one from the "+
 		"clock, as make soak does")
 	oracleWorkers = flag.Int("oracle.workers", 2, "sequences compared at once, each with an original of its own")

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// TestBadRequests: each gives one clear sentence and the right exit code, and leaves nothing.
-func TestBadRequests(t *testing.T) {
-	c := sharedCloud(t)
+// badRequests: beside a running instance, each gives one clear sentence and the right exit code. That they leave
+// nothing shows when the instance is destroyed.
+func badRequests(c *cloud, taken string) {
+	t := c.t
 	big := filepath.Join(c.home, "big")
 	c.write(big, strings.Repeat("#", 1<<20))
 	chained := filepath.Join(c.home, "chained.qcow2")
@@ -21,7 +22,6 @@ func TestBadRequests(t *testing.T) {
 	}
 	page := filepath.Join(c.home, "page.html")
 	c.write(page, "<!DOCTYPE html><html><body>Not what you wanted</body></html>\n")
-	keep := c.id(c.must("--name", "taken", "--wait", small, guestImage))
 
 	for _, b := range []struct {
 		name string
@@ -39,8 +39,8 @@ func TestBadRequests(t *testing.T) {
 		{"an unknown image", []string{small, "debian-twelve"}, 3, []string{"debian-twelve"}},
 		{"an unknown flag", []string{"--nmae", "x", small, guestImage}, 2, []string{"--nmae"}},
 		{"a name that is none", []string{"--name", "no_such name", small, guestImage}, 2, []string{"no_such name"}},
-		{"a taken name", []string{"--name", "taken", small, guestImage}, 5, []string{"taken"}},
-		{"a taken UUID", []string{"--uuid", keep, small, guestImage}, 5, []string{keep}},
+		{"a taken name", []string{"--name", "hello", small, guestImage}, 5, []string{"hello"}},
+		{"a taken UUID", []string{"--uuid", taken, small, guestImage}, 5, []string{taken}},
 		{"a UUID that is none", []string{"--uuid", "7", small, guestImage}, 2, []string{"UUID"}},
 		{"user-data of 1 MiB", []string{"--user-data", big, small, guestImage}, 2, []string{"user-data", "64 KiB"}},
 		{"user-data that is not there", []string{"--user-data", "/no/such/file", small, guestImage}, 2,
@@ -64,8 +64,6 @@ func TestBadRequests(t *testing.T) {
 			oneSentence(t, r, b.says)
 		})
 	}
-	c.must("destroy", "--wait", "taken")
-	c.nothingLeft(keep)
 }
 
 // oneSentence requires the words on stderr, and nothing that only a programmer of croft understands.

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -16,30 +13,32 @@ import (
 // small is a request for the smallest useful guest.
 const small = "resources=VCPU:1,MEMORY_MB:128,DISK_GB:1"
 
-// TestOneMachine tests the main path from end to end: claim, order, boot, metadata, address, and a destroy that
-// leaves nothing.
+// TestOneMachine follows one guest through its life, since booting it takes longest: claim, order, boot, metadata,
+// address, and in the end a destroy that leaves nothing.
 func TestOneMachine(t *testing.T) {
 	c := sharedCloud(t)
-	id := c.id(c.must("--name", "hello", "--wait", small, guestImage))
-
-	if st := c.show("hello"); st.Instance.ID != id || st.Observation.State != "running" {
-		t.Errorf("schedule says %+v, want %s running", st, id)
+	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB somebody@somewhere"
+	r := c.schedule("--name", "hello", "--key", key, "--tag", "role=front", "--user-data", c.home+"/script",
+		"--wait=ready", "--timeout", patience.String(), small, guestImage)
+	if r.exit != 0 || !strings.Contains(r.stderr, ", set-up done") {
+		t.Fatalf("schedule --wait=ready: %v", r)
 	}
-	address := c.must(id)
-	if byName := c.must("hello"); byName != address {
-		t.Errorf("its address is %q by name and %q by UUID", byName, address)
+	id := c.id(r.stdout)
+	for _, step := range []struct {
+		name string
+		run  func(c *cloud, id string)
+	}{
+		{"it is as ordered, and answers", isAsOrdered},
+		{"its key and user-data have reached it through its metadata", hasKeyAndUserData},
+		{"bad requests change nothing", badRequests},
+		{"stop and start keep its disk and its address", stopAndStart},
+		{"neither the end of the agent nor its return touches it", survivesTheAgent},
+	} {
+		if !c.step(step.name, func() { step.run(c, id) }) {
+			return // later steps depend on it
+		}
 	}
-	c.mustAnswer(address, "hello", id)
-	if list := c.must("list"); !strings.Contains(list, "hello") || !strings.Contains(list, address) {
-		t.Errorf("schedule list has no hello with %s:\n%s", address, list)
-	}
-	if log := c.must("console", "hello"); !strings.Contains(log, id) {
-		t.Errorf("the console does not say that the guest read its metadata:\n%s", log)
-	}
-	if used := c.usages(); used["VCPU"] != 1 || used["MEMORY_MB"] != 128 || used["DISK_GB"] != 1 {
-		t.Errorf("claimed is %v, want what was asked for", used)
-	}
-
 	c.somethingThere(id)
 	c.must("destroy", "--wait", "hello")
 	c.nothingLeft(id)
@@ -48,58 +47,56 @@ func TestOneMachine(t *testing.T) {
 	}
 }
 
-// TestKeysAndUserData: both reach the guest through its metadata.
-func TestKeysAndUserData(t *testing.T) {
-	c := sharedCloud(t)
-	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
-	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB somebody@somewhere"
-	id := c.id(c.must("--name", "keyed", "--wait", "--key", key, "--user-data", c.home+"/script", small, guestImage))
-
-	c.mustAnswer(c.must("keyed"), "keyed", id)
-	c.waitForConsole("keyed", "the-script-says 42")
-	c.waitForConsole("keyed", "root may log in with 1 key")
-	c.must("destroy", "--wait", id)
-	c.nothingLeft(id)
+// step runs a subtest that uses the cloud, and reports whether it succeeded.
+func (c *cloud) step(name string, run func()) bool {
+	parent := c.t
+	defer func() { c.t = parent }()
+	return parent.Run(name, func(t *testing.T) {
+		c.t = t
+		run()
+	})
 }
 
-func TestTwoRequestsAtOnceBothComeUp(t *testing.T) {
-	c := sharedCloud(t)
-	ids := make([]string, 2)
-	var work sync.WaitGroup
-	for i := range ids {
-		work.Go(func() {
-			r := c.schedule("--name", fmt.Sprintf("twin-%d", i), "--wait", small, guestImage)
-			if r.exit != 0 {
-				t.Errorf("twin-%d: %v", i, r)
-				return
-			}
-			ids[i] = c.id(r.stdout)
-		})
+func isAsOrdered(c *cloud, id string) {
+	if st := c.show("hello"); st.Instance.ID != id || st.Observation.State != "running" {
+		c.t.Errorf("schedule says %+v, want %s running", st, id)
 	}
-	work.Wait()
-	if t.Failed() {
-		return
+	address := c.must(id)
+	if byName := c.must("hello"); byName != address {
+		c.t.Errorf("its address is %q by name and %q by UUID", byName, address)
 	}
-	for i, id := range ids {
-		c.mustAnswer(c.must(id), fmt.Sprintf("twin-%d", i), id)
+	c.mustAnswer(address, "hello", id)
+	if list := c.must("list"); !strings.Contains(list, "hello") || !strings.Contains(list, address) {
+		c.t.Errorf("schedule list has no hello with %s:\n%s", address, list)
 	}
-	c.must(slices.Concat([]string{"destroy", "--wait"}, ids)...)
-	c.nothingLeft(ids...)
+	if log := c.must("console", "hello"); !strings.Contains(log, id) {
+		c.t.Errorf("the console does not say that the guest read its metadata:\n%s", log)
+	}
+	if used := c.usages(); used["VCPU"] != 1 || used["MEMORY_MB"] != 128 || used["DISK_GB"] != 1 {
+		c.t.Errorf("claimed is %v, want what was asked for", used)
+	}
+	c.somethingThere(id)
 }
 
-// TestStopAndStart: both keep the disk and the address.
-func TestStopAndStart(t *testing.T) {
-	c := sharedCloud(t)
-	id := c.id(c.must("--name", "sleeper", "--wait", small, guestImage))
-	c.must("stop", "--wait", "sleeper")
-	if state := c.show("sleeper").Observation.State; state != "stopped" {
-		t.Errorf("after stop it is %s", state)
+func hasKeyAndUserData(c *cloud, _ string) {
+	for _, words := range []string{"metadata: OpenStack tree", "hostname: hello", "the-script-says 42",
+		"root may log in with 1 key"} {
+		c.waitForConsole("hello", words)
 	}
-	c.must("start", "--wait", "sleeper")
-	c.mustAnswer(c.must("sleeper"), "sleeper", id)
+}
+
+func stopAndStart(c *cloud, id string) {
+	address := c.must("hello")
+	c.must("stop", "--wait", "hello")
+	if state := c.show("hello").Observation.State; state != "stopped" {
+		c.t.Errorf("after stop it is %s", state)
+	}
+	c.must("start", "--wait", "hello")
+	if now := c.must("hello"); now != address {
+		c.t.Errorf("its address was %s and is %s", address, now)
+	}
+	c.mustAnswer(address, "hello", id)
 	c.baseIsForReaders(id)
-	c.must("destroy", "--wait", "sleeper")
-	c.nothingLeft(id)
 }
 
 // baseIsForReaders checks that the disk's backing image belongs to the agent and that otherwise only QEMU's group
@@ -120,26 +117,21 @@ func (c *cloud) baseIsForReaders(id string) {
 	}
 }
 
-// TestGuestsSurviveTheAgent: neither a regular stop nor a restart touches them.
-func TestGuestsSurviveTheAgent(t *testing.T) {
-	c := sharedCloud(t)
-	id := c.id(c.must("--name", "survivor", "--wait", small, guestImage))
-	address := c.must("survivor")
-	before := libvirttest.Virsh(t, "domid", "croft-"+id)
+func survivesTheAgent(c *cloud, id string) {
+	address := c.must("hello")
+	before := libvirttest.Virsh(c.t, "domid", "croft-"+id)
 
 	c.signal(syscall.SIGTERM)
 	if list := c.domains(); len(list) != 1 {
-		t.Errorf("domains after the end of croft up: %v", list)
+		c.t.Errorf("domains after the end of croft up: %v", list)
 	}
 	c.start()
 	c.waitForState(id, "running")
-	if after := libvirttest.Virsh(t, "domid", "croft-"+id); after != before {
-		t.Errorf("it was domain %s and is %s: it was started anew", before, after)
+	if after := libvirttest.Virsh(c.t, "domid", "croft-"+id); after != before {
+		c.t.Errorf("it was domain %s and is %s: it was started anew", before, after)
 	}
-	if now := c.must("survivor"); now != address {
-		t.Errorf("its address was %s and is %s", address, now)
+	if now := c.must("hello"); now != address {
+		c.t.Errorf("its address was %s and is %s", address, now)
 	}
-	c.mustAnswer(address, "survivor", id)
-	c.must("destroy", "--wait", "survivor")
-	c.nothingLeft(id)
+	c.mustAnswer(address, "hello", id)
 }

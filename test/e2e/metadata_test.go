@@ -13,7 +13,7 @@ func TestEverySourceOfMetadata(t *testing.T) {
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
 	c.write(c.home+"/broken", "#!/bin/sh\nexit 7\n")
 	var work sync.WaitGroup
-	for name, want := range map[string]string{"server": "metadata: OpenStack tree", "nocloud": "metadata: NoCloud disk",
+	for name, want := range map[string]string{"nocloud": "metadata: NoCloud disk",
 		"config-drive": "metadata: config-2 disk"} {
 		work.Go(func() {
 			r := c.schedule("--name", name, "--metadata", name, "--tag", "role=front", "--user-data", c.home+"/script",
@@ -31,7 +31,7 @@ func TestEverySourceOfMetadata(t *testing.T) {
 		})
 	}
 	work.Go(func() {
-		r := c.schedule("--name", "broken", "--user-data", c.home+"/broken", "--wait=ready", "--timeout",
+		r := c.schedule("--name", "broken", "--metadata", "server", "--user-data", c.home+"/broken", "--wait=ready", "--timeout",
 			patience.String(), small, guestImage)
 		if r.exit != 1 ||
 			!strings.Contains(r.stderr, "its set-up failed: the user-data script ended with exit code 7") {
@@ -41,9 +41,10 @@ func TestEverySourceOfMetadata(t *testing.T) {
 			c.show("broken").Observation.State != "running" {
 			t.Errorf("it is %s\nwant it to run on, with what it told", told)
 		}
+		c.waitForConsole("broken", "metadata: OpenStack tree")
 	})
 	work.Wait()
-	c.must("destroy", "--wait", "server", "nocloud", "config-drive", "broken")
+	c.must("destroy", "--wait", "nocloud", "config-drive", "broken")
 	if list := c.must("list", "-o", "json"); strings.TrimSpace(list) != "[]" {
 		t.Errorf("what is left: %s", list)
 	}

@@ -73,7 +73,7 @@ func run(m interface{ Run() int }, c Config, use func(Made)) (int, error) {
 }
 
 func (m Made) programs(c Config) error {
-	args := []string{"build", "-tags", "libvirt_dlopen", "-o", filepath.Join(m.Binaries, "croft")}
+	args := []string{"build", "-tags", "libvirt_dlopen", "-ldflags=-s -w", "-o", filepath.Join(m.Binaries, "croft")}
 	if c.Race {
 		args = append(args, "-race")
 	}
