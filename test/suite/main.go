@@ -1,6 +1,7 @@
 // Command suite runs several `go test -json` commands side by side and prints what plain go test would print: one line
 // for a package that passes, and the output of the failed tests for a package that fails. At the end it lists the tests
-// that took longest.
+// that took longest, those that tried a sample of their cases, and what each command took. A command of another kind,
+// such as one that looks at the code, may run beside them; if it fails it ends the run.
 //
 // Tests share a machine here, so it also separates "broken" from "too slow beside other work": where at most three
 // tests failed, each by its own judgement, they run again one by one, and the run passes if all of them pass.
@@ -12,6 +13,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,6 +22,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -52,16 +56,27 @@ func split(args []string) (commands [][]string) {
 // run runs the commands to their ends and reports whether all succeeded, or would have on an idle machine.
 func run(ctx context.Context, out io.Writer, commands [][]string, longest int) bool {
 	begun := time.Now()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	report := newReport(out)
 	streams := make([]*stream, len(commands))
 	errs := make([]error, len(commands))
 	var work sync.WaitGroup
 	for i, args := range commands {
 		streams[i] = report.stream()
-		work.Go(func() { errs[i] = follow(ctx, streams[i], args) })
+		work.Go(func() {
+			if errs[i] = follow(ctx, streams[i], args); errs[i] != nil && !isGoTest(args) {
+				end()
+			}
+		})
 	}
 	work.Wait()
 	report.listLongest(longest)
+	report.listSampled()
+	fmt.Fprintf(out, "\nseconds, and seconds of processors without guests:\n")
+	for i, s := range streams {
+		fmt.Fprintf(out, "%7.0f  %7.0f  %s\n", s.took.Seconds(), s.busy.Seconds(), label(commands[i]))
+	}
 	fmt.Fprintf(out, "%s in all\n", time.Since(begun).Round(time.Second))
 	for i, err := range errs {
 		if err != nil {
@@ -72,6 +87,24 @@ func run(ctx context.Context, out io.Writer, commands [][]string, longest int) b
 		}
 	}
 	return retry(ctx, out, commands, streams)
+}
+
+// label names a command by its first package, and by how many more it has.
+func label(command []string) string {
+	if !isGoTest(command) {
+		return strings.Join(command, " ")
+	}
+	packages := slices.DeleteFunc(slices.Clone(command[slices.Index(command, "test")+1:]),
+		func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	if len(packages) < 2 {
+		return strings.Join(packages, "")
+	}
+	return fmt.Sprintf("%s and %d more", packages[0], len(packages)-1)
+}
+
+func isGoTest(command []string) bool {
+	i := slices.Index(command, "go")
+	return i >= 0 && i+1 < len(command) && command[i+1] == "test"
 }
 
 // failedTests reports whether err means that go test ran and tests failed.
@@ -92,9 +125,8 @@ func follow(ctx context.Context, s *stream, args []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	read := s.read(out)
-	if err := cmd.Wait(); err != nil {
-		return err
-	}
-	return read
+	begun, read := time.Now(), s.read(out)
+	err = cmd.Wait()
+	s.took, s.busy = time.Since(begun), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
+	return cmp.Or(err, read)
 }

@@ -22,8 +22,9 @@ type event struct {
 type report struct {
 	out io.Writer
 
-	mu    sync.Mutex
-	ended []test
+	mu      sync.Mutex
+	ended   []test
+	sampled []string // tests that tried some of their cases only
 }
 
 // stream is the output of one go test; another may run other tests of the same package.
@@ -32,6 +33,8 @@ type stream struct {
 	packages map[string]*pkg // in progress
 	failures []failure       // of packages that have ended
 	hard     []string        // failures that a busy machine cannot cause
+	took     time.Duration   // of its command
+	busy     time.Duration   // of processors, by the command and the processes it waited for
 }
 
 // failure names a test that failed by its own check: a test by its top-level name, or a script of TestScripts.
@@ -123,6 +126,9 @@ func (s *stream) ofTest(e event) {
 	case "output":
 		t.text.WriteString(e.Output)
 		p.look(e.Output)
+		if _, what, ok := strings.Cut(e.Output, "sampled: "); ok { // by croft/internal/testing/sample
+			s.sampled = append(s.sampled, t.pkg+" "+t.name+": "+strings.TrimSpace(what))
+		}
 	case "pass", "skip", "fail":
 		t.result = e.Action
 		t.elapsed = time.Duration(e.Elapsed * float64(time.Second))
@@ -229,4 +235,12 @@ func (r *report) listLongest(n int) {
 	for _, t := range r.ended[:n] {
 		fmt.Fprintf(r.out, "%7.1fs  %s  %s\n", own(t).Seconds(), t.pkg, t.name)
 	}
+}
+
+// listSampled prints which tests tried some of their cases only.
+func (r *report) listSampled() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.Sort(r.sampled)
+	list(r.out, "sampled: tried some of their cases", r.sampled)
 }

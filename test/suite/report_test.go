@@ -85,6 +85,39 @@ the 0 longest of 0 tests:
 	}
 }
 
+func TestSamplesAreListed(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	for _, events := range []string{`{"Action":"run","Package":"b","Test":"TestOne"}
+{"Action":"output","Package":"b","Test":"TestOne","Output":"    b_test.go:1: sampled: 1 of 3 cases\n"}
+{"Action":"pass","Package":"b","Test":"TestOne","Elapsed":1.5}`,
+		`{"Action":"output","Package":"a","Test":"TestTwo","Output":"    a_test.go:2: sampled: 2 of 4 cases\n"}`} {
+		if err := r.stream().read(strings.NewReader(events)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.listSampled()
+	if diff := cmp.Diff(`
+sampled: tried some of their cases:
+  a TestTwo: 2 of 4 cases
+  b TestOne: 1 of 3 cases
+`, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCommandsAreNamedByTheirPackages(t *testing.T) {
+	for command, want := range map[string]string{
+		"nice -n 5 go test -json -p=1 croft/a":   "croft/a",
+		"go test -json -p=1 croft/a croft/b ./c": "croft/a and 2 more",
+		"nice -n 5 scripts/check --once":         "nice -n 5 scripts/check --once",
+	} {
+		if got := label(strings.Fields(command)); got != want {
+			t.Errorf("%q is called %q, want %q", command, got, want)
+		}
+	}
+}
+
 func TestCommandsAreCutAtTheDashes(t *testing.T) {
 	got := split([]string{"a", "b", "--", "--", "c"})
 	if diff := cmp.Diff([][]string{{"a", "b"}, {"c"}}, got); diff != "" {

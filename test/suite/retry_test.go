@@ -218,3 +218,13 @@ func TestACommandThatFailsWithoutATestFailsTheRun(t *testing.T) {
 		t.Error("a command that fails for a reason of its own passes for one whose tests failed")
 	}
 }
+
+func TestACommandOfAnotherKindThatFailsEndsTheRun(t *testing.T) {
+	var out bytes.Buffer
+	if run(t.Context(), &out, [][]string{{"sh", "-c", "echo not as gofmt has it; exit 1"}, {"sleep", "3600"}}, 10) {
+		t.Errorf("passed: %s", &out)
+	}
+	if !strings.Contains(out.String(), "not as gofmt has it\n") || strings.Contains(out.String(), "again") {
+		t.Errorf("it says:\n%s", &out)
+	}
+}
