@@ -64,12 +64,12 @@ func (q *request) read(want *schema.Schema) (schema.Value, error) {
 	}
 	v, err := schema.Decode(body)
 	if err != nil {
-		return v, badRequest("Malformed JSON: %v", err)
+		return v.Value, badRequest("Malformed JSON: %v", err)
 	}
 	if err := want.Validate(v); err != nil {
-		return v, badRequest("JSON does not validate: %v", err)
+		return v.Value, badRequest("JSON does not validate: %v", err)
 	}
-	return v, nil
+	return v.Value, nil
 }
 
 // readFor reads the body of a request about a provider. Like the original, it does not read it if the provider is

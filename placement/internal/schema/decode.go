@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,16 +15,15 @@ import (
 const maxDigits = 4300
 
 // Decode reads one JSON value. If an object repeats a key, the last value takes the place of the first.
-func Decode(text []byte) (Value, error) {
+func Decode(text []byte) (Document, error) {
 	if !utf8.Valid(text) {
-		return Value{}, fmt.Errorf("the text is not UTF-8")
+		return Document{}, fmt.Errorf("the text is not UTF-8")
 	}
 	if !json.Valid(text) {
-		return Value{}, malformed(text)
+		return Document{}, malformed(text)
 	}
-	d := decoder{text: text}
-	v := d.value()
-	v.text = text
+	d := decoder{text: text, open: make([]Part, 0, 8)}
+	v := Document{d.value(), text}
 	if d.refused {
 		return v, refusedNumber(v.tree)
 	}
@@ -50,7 +50,8 @@ func malformed(text []byte) error {
 type decoder struct {
 	text    []byte
 	at      int
-	refused bool // a number was left unconverted
+	open    []Part // members of the objects around at
+	refused bool   // a number was left unconverted
 }
 
 // value reads the next value, and the white space before it.
@@ -103,8 +104,7 @@ func (d *decoder) more(end byte) bool {
 }
 
 func (d *decoder) object() Value {
-	tree := map[string]any{}
-	var parts []Part
+	tree, begin := map[string]any{}, len(d.open)
 	for d.more('}') {
 		d.next()
 		p := Part{Name: d.string()}
@@ -112,8 +112,10 @@ func (d *decoder) object() Value {
 		d.at++ // the colon
 		p.Value = d.value()
 		tree[p.Name] = p.tree
-		parts = append(parts, p)
+		d.open = append(d.open, p)
 	}
+	parts := slices.Clone(d.open[begin:])
+	d.open = d.open[:begin]
 	if len(tree) < len(parts) {
 		parts = LastOfEach(parts)
 	}
@@ -141,7 +143,7 @@ func (d *decoder) list() Value {
 	for d.more(']') {
 		v := d.value()
 		tree = append(tree, v.tree)
-		if v.parts != nil {
+		if _, object := v.tree.(map[string]any); object {
 			parts = append(parts, Part{Value: v})
 		}
 	}

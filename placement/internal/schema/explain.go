@@ -68,7 +68,7 @@ func descend(v any, step string) any {
 }
 
 // explain words the most relevant of the validator's errors in v.
-func (s *Schema) explain(v Value, root *jsonschema.ValidationError) error {
+func (s *Schema) explain(v Document, root *jsonschema.ValidationError) error {
 	x := explanation{s, v.tree, positions(v.text)}
 	return mostRelevant(x.errors(root, nil))
 }

@@ -250,7 +250,9 @@ func converted(v any) (_ any, err error) {
 func FuzzValidate(f *testing.F) {
 	for _, s := range []string{`{"name": "x", "total": 1e2}`, `[NaN, -Infinity]`, `"\ud800"`, "1e999", "{",
 		`{"a":1,"a":2}`,
-		`{"name": "x", "by": {"A": 99999999999999999999}}`, `{"name": 1.5e300}`} {
+		`{"name": "x", "by": {"A": 99999999999999999999}}`, `{"name": 1.5e300}`,
+		`{"name": "x", "total": 0}`, `{"name": "x", "total": 1}`, `{"name": "x", "total": 10}`, `{"name": "x", "total": 11}`,
+		`{"name": "x", "total": -1}`, `{"name": "x", "total": 4294967297}`} {
 		f.Add([]byte(s))
 	}
 	s := Must(provider)
@@ -259,7 +261,11 @@ func FuzzValidate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := s.Validate(v); err != nil {
+		err = s.Validate(v)
+		if valid := s.compiled.Validate(v.tree) == nil; (err == nil) != valid {
+			t.Errorf("%q: valid: %t, but got %v", text, valid, err)
+		}
+		if err != nil {
 			if e := err.(*Error); e.Sentence == "" || e.Rule == "" {
 				t.Errorf("%q: %#v", text, e)
 			}

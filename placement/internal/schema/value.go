@@ -12,7 +12,12 @@ type Value struct {
 	// tree is nil, bool, int64, float64, json.Number (an integer beyond 64 bits), string, []any or map[string]any.
 	tree  any
 	parts []Part
-	text  []byte // nil: the value is a part, or was not decoded from a text
+}
+
+// Document is a value to validate.
+type Document struct {
+	Value
+	text []byte // nil: the value was not decoded
 }
 
 // Part is a member of an object, or an object in a list, which has no name.
@@ -21,13 +26,13 @@ type Part struct {
 	Value
 }
 
-// Object returns the value of an object whose members are strings.
-func Object(members map[string]string) Value {
+// Object returns an object whose members are strings.
+func Object(members map[string]string) Document {
 	tree := make(map[string]any, len(members))
 	for name, value := range members {
 		tree[name] = value
 	}
-	return Value{tree: tree}
+	return Document{Value: Value{tree: tree}}
 }
 
 // Parts returns the members of an object in the order of the text, or the objects in a list.
