@@ -221,6 +221,6 @@ func (c *Caretaker) report(d Difference) {
 		c.reported = map[finding]bool{}
 	}
 	c.reported[found] = true
-	c.Log.Warn("not as the books say; `croft audit` tells more", "op", string(d.Kind), "instance", d.Instance,
+	c.Log.Warn("the records differ from what the hosts or Placement have; `croft audit` shows more", "op", string(d.Kind), "instance", d.Instance,
 		"host", d.Host, "reason", d.Cause)
 }

@@ -360,7 +360,7 @@ func TestACaretakerReportsOnceAndCounts(t *testing.T) {
 				t.Errorf("%v unknown hosts", n)
 			}
 		}
-		if n := strings.Count(r.log.String(), "not as the books say"); n != 1 {
+		if n := strings.Count(r.log.String(), "the records differ from what the hosts or Placement have"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, &r.log)
 		}
 		r.looks = []func() (audit.Evidence, error){func() (audit.Evidence, error) {
@@ -401,7 +401,7 @@ func TestMendLeavesAloneWhatMightHarm(t *testing.T) {
 	r := &rounds{}
 	err := r.caretaker().Mend(t.Context(), []audit.Difference{{Kind: audit.LeakedClaim, Instance: "web", Host: "h"},
 		{Kind: audit.LostOrder, Instance: "web", Host: "h"}, {Kind: audit.StrayFiles, Instance: "web", Mendable: true}})
-	if err != nil || len(r.steps) != 0 || strings.Count(r.log.String(), "not as the books say") != 3 {
+	if err != nil || len(r.steps) != 0 || strings.Count(r.log.String(), "the records differ from what the hosts or Placement have") != 3 {
 		t.Errorf("done %q, %v; logged\n%s", r.steps, err, &r.log)
 	}
 }

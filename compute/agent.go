@@ -58,8 +58,8 @@ type Agent struct {
 	builds  chan struct{} // one token per running build
 	metrics *metrics
 
-	seat  atomic.Bool // this is the host's agent; otherwise it does nothing
-	known atomic.Bool // the provider and the host's record are up to date
+	locked atomic.Bool // this agent holds the agent lock of its host; otherwise it does nothing
+	known  atomic.Bool // the provider and the host's record are up to date
 
 	troubles troubles
 
@@ -106,7 +106,7 @@ func New(c Config) (*Agent, error) {
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
-	a.metrics = newMetrics(a.builds, &a.seat, &a.known, a.instances.states, a.caretaker.Collector(),
+	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states, a.caretaker.Collector(),
 		newUsages(c.Hypervisor, a.instances.names))
 	a.workers.Do = a.pass
 	return a, nil
@@ -139,7 +139,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Wait()
 	a.workers.Wait()
 	a.instances.arriveAll()
-	if a.known.Load() && a.seat.Load() {
+	if a.known.Load() && a.locked.Load() {
 		return a.retire(ctx)
 	}
 	return nil

@@ -36,15 +36,15 @@ type memory struct {
 	reported bool      // a domain without order was reported
 	ended    croft.End // how the guest ended, if the order of generation endedAt leaves it off
 	endedAt  int64
-	way      *way // the order in progress, if it belongs to a trace
+	traced   *tracedOrder // the order in progress, if it belongs to a trace
 
 	state  atomic.Value // croft.State: last seen, written or not
 	called atomic.Value // called: its project and name
 }
 
-// way is the span of an order that belongs to a trace, from the first step until the guest is as ordered or
+// tracedOrder is the span of an order that belongs to a trace, from the first step until the guest is as ordered or
 // cannot be for now.
-type way struct {
+type tracedOrder struct {
 	generation int64
 	span       trace.Span
 	end        func(error)
@@ -98,21 +98,21 @@ func (m *memory) endPassing() {
 // expectAddress starts the span of the wait for the address of a guest just started. It belongs to the order,
 // not to one of its steps.
 func (m *memory) expectAddress(ctx context.Context) {
-	if m.way != nil && m.way.address == nil {
-		_, m.way.address = span.Start(trace.ContextWithSpan(ctx, m.way.span), "address")
+	if m.traced != nil && m.traced.address == nil {
+		_, m.traced.address = span.Start(trace.ContextWithSpan(ctx, m.traced.span), "address")
 	}
 }
 
 // arrive ends the order's span with its result.
 func (m *memory) arrive(err error) {
-	if m.way == nil {
+	if m.traced == nil {
 		return
 	}
-	if m.way.address != nil {
-		m.way.address(err)
+	if m.traced.address != nil {
+		m.traced.address(err)
 	}
-	m.way.end(err)
-	m.way = nil
+	m.traced.end(err)
+	m.traced = nil
 }
 
 // instances holds the memories of all instances that concern an agent.

@@ -38,7 +38,7 @@ const (
 )
 
 // newMetrics returns an agent's metrics, including further collectors that belong to it.
-func newMetrics(builds chan struct{}, seat, known *atomic.Bool, states func() map[croft.State]int,
+func newMetrics(builds chan struct{}, locked, known *atomic.Bool, states func() map[croft.State]int,
 	others ...prometheus.Collector) *metrics {
 	m := &metrics{states: states, others: others}
 	m.passes = m.Counters("croft_agent_passes_total",
@@ -63,8 +63,9 @@ func newMetrics(builds chan struct{}, seat, known *atomic.Bool, states func() ma
 	m.Now("croft_agent_builds", "Guests that are being built.", func() float64 { return float64(len(builds)) })
 	m.Now("croft_agent_builds_limit", "How many guests may be built at the same time.",
 		func() float64 { return float64(cap(builds)) })
-	m.Now("croft_agent_seat", "1 where this agent is the host's, 0 where it does nothing.",
-		func() float64 { return truth(seat.Load()) })
+	m.Now("croft_agent_lock_held",
+		"1 where this agent holds the agent lock of its host, 0 where it does nothing.",
+		func() float64 { return truth(locked.Load()) })
 	m.Now("croft_agent_known", "1 once the host's inventory is offered and its record written.",
 		func() float64 { return truth(known.Load()) })
 	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,

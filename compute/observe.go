@@ -142,8 +142,8 @@ func (p *pass) observePassing(ctx context.Context, seen croft.Observation) {
 func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	seen.Host, seen.Instance, seen.Generation = p.agent.Host.ID, p.id, p.want.Generation
 	seen.MAC = p.id.MAC(0).String()
-	told := p.agent.Reports().read(p.id)
-	seen.CloudInit, seen.Password = told.CloudInit, told.Password
+	reported := p.agent.Reports().read(p.id)
+	seen.CloudInit, seen.Password = reported.CloudInit, reported.Password
 	seen.Events = p.memory.events
 	p.memory.state.Store(seen.State)
 	last := p.memory.observed

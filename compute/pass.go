@@ -31,7 +31,7 @@ type pass struct {
 func (a *Agent) pass(ctx context.Context, id croft.InstanceID) {
 	p := &pass{agent: a, id: id, memory: a.instances.remember(id)}
 	defer p.memory.endPassing()
-	if !a.seat.Load() {
+	if !a.locked.Load() {
 		return // the instance is remembered, and woken when this agent gets the host's lock
 	}
 	err := p.run(ctx)
@@ -69,7 +69,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	if p.want != nil {
 		m.ended, m.endedAt = leftOff(p.want, p.have), p.want.Generation
 		if len(steps) > 0 {
-			ctx = p.onItsWay(ctx)
+			ctx = p.withOrderSpan(ctx)
 		}
 	}
 	for _, step := range steps {
@@ -204,12 +204,12 @@ func (p *pass) tearDown(ctx context.Context) error {
 // crashed guest, has no caller waiting.
 const followed = time.Hour
 
-// onItsWay returns ctx with the order's span if the order belongs to a trace.
-func (p *pass) onItsWay(ctx context.Context) context.Context {
-	if p.memory.way != nil && p.memory.way.generation != p.want.Generation {
+// withOrderSpan returns ctx with the order's span if the order belongs to a trace.
+func (p *pass) withOrderSpan(ctx context.Context) context.Context {
+	if p.memory.traced != nil && p.memory.traced.generation != p.want.Generation {
 		p.memory.arrive(nil) // a newer order replaced it
 	}
-	if p.memory.way == nil {
+	if p.memory.traced == nil {
 		ordered, ok := span.Join(ctx, p.want.Trace)
 		if !ok || time.Since(p.want.Issued) > followed {
 			return ctx
@@ -217,9 +217,9 @@ func (p *pass) onItsWay(ctx context.Context) context.Context {
 		own, end := span.Begin(ordered, p.agent.Traces, "carry out",
 			attribute.String("croft.instance", string(p.id)), attribute.String("croft.host", string(p.want.Host)),
 			attribute.String("croft.want", string(p.want.Want)), attribute.Int64("croft.generation", p.want.Generation))
-		p.memory.way = &way{generation: p.want.Generation, span: trace.SpanFromContext(own), end: end}
+		p.memory.traced = &tracedOrder{generation: p.want.Generation, span: trace.SpanFromContext(own), end: end}
 	}
-	return trace.ContextWithSpan(ctx, p.memory.way.span)
+	return trace.ContextWithSpan(ctx, p.memory.traced.span)
 }
 
 // errNotArrived is not a failure: the pass is repeated until the former host has nothing left.

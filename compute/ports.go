@@ -37,10 +37,10 @@ type Registry interface {
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 	// Serve makes me the agent of its host while ctx lives and no agent of another place holds the agent
 	// lock, and makes the host alive once known is closed. It replaces a lost lease, and gives all of that up
-	// when ctx ends. seated is called with nil whenever me becomes the host's agent, which it gives up for a
-	// while if seated returns false; and with the rival when another agent holds the lock, which Serve waits
+	// when ctx ends. acquired is called with nil whenever me becomes the host's agent, which it gives up for a
+	// while if acquired returns false; and with the rival when another agent holds the lock, which Serve waits
 	// for.
-	Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, seated func(rival *croft.Agent) bool) error
+	Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, acquired func(rival *croft.Agent) bool) error
 }
 
 // Records is what the agent reads and removes of its own host's records.

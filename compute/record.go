@@ -123,7 +123,7 @@ const (
 
 // troubles holds the latest reasons why the agent cannot work.
 type troubles struct {
-	seat       atomic.Pointer[string] // why it does nothing
+	lock       atomic.Pointer[string] // why it does nothing
 	known      atomic.Pointer[error]  // why the host is not known yet
 	hypervisor atomic.Pointer[error]  // the result of the last request to the hypervisor
 }

@@ -19,8 +19,8 @@ type Reports struct{ agent *Agent }
 // Reports returns the agent's store of reports.
 func (a *Agent) Reports() Reports { return Reports{a} }
 
-// told is everything that one guest has reported.
-type told struct {
+// guestReport is everything that one guest has reported.
+type guestReport struct {
 	CloudInit *croft.CloudInit `json:"cloud_init,omitempty"`
 	Password  string           `json:"password,omitempty"`
 }
@@ -28,7 +28,7 @@ type told struct {
 // CloudInit stores how the guest's set-up ended, replacing an earlier report. NotFound: the host has no such
 // instance.
 func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error {
-	return r.change(ctx, id, func(t *told) error {
+	return r.change(ctx, id, func(t *guestReport) error {
 		t.CloudInit = &c
 		return nil
 	})
@@ -37,7 +37,7 @@ func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.Clo
 // SetPassword stores a guest's password. NotFound: the host has no such instance. Conflict: it has a password
 // already.
 func (r Reports) SetPassword(ctx context.Context, id croft.InstanceID, password string) error {
-	return r.change(ctx, id, func(t *told) error {
+	return r.change(ctx, id, func(t *guestReport) error {
 		if t.Password != "" {
 			return croft.Errorf(croft.Conflict, "instance %s has a password already", id)
 		}
@@ -52,7 +52,7 @@ func (r Reports) Password(_ context.Context, id croft.InstanceID) (string, error
 }
 
 // change reads, changes and writes a guest's reports, and wakes the agent.
-func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*told) error) error {
+func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*guestReport) error) error {
 	r.agent.reporting.Lock()
 	defer r.agent.reporting.Unlock()
 	t := r.read(id)
@@ -67,26 +67,26 @@ func (r Reports) change(ctx context.Context, id croft.InstanceID, do func(*told)
 }
 
 // read returns the stored reports; empty if they cannot be read, which affects only the guest.
-func (r Reports) read(id croft.InstanceID) (t told) {
+func (r Reports) read(id croft.InstanceID) (t guestReport) {
 	text, err := os.ReadFile(r.file(id))
 	if err != nil || json.Unmarshal(text, &t) != nil {
-		return told{}
+		return guestReport{}
 	}
 	return t
 }
 
 // write replaces the file atomically: after a crash it has the old or the new content.
-func (r Reports) write(id croft.InstanceID, t told) error {
+func (r Reports) write(id croft.InstanceID, t guestReport) error {
 	text, err := json.Marshal(t)
 	if err != nil {
-		return fmt.Errorf("keep what instance %s told: %w", id, err)
+		return fmt.Errorf("keep what instance %s reported: %w", id, err)
 	}
 	err = durable.Write(r.file(id), text, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		return croft.Errorf(croft.NotFound, "instance %s has no files on this host", id)
 	}
 	if err != nil {
-		return croft.Errorf(croft.Unavailable, "keep what instance %s told: %w", id, err)
+		return croft.Errorf(croft.Unavailable, "keep what instance %s reported: %w", id, err)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (r Reports) file(id croft.InstanceID) string {
 
 // Ready returns why the host does not take orders; nil: it takes orders.
 func (a *Agent) Ready(context.Context) error {
-	if why := a.troubles.seat.Load(); why != nil {
+	if why := a.troubles.lock.Load(); why != nil {
 		return errors.New("this agent does nothing: " + *why)
 	}
 	if a.known.Load() {

@@ -66,8 +66,8 @@ func TestAReadThatFailedIsRepeatedSoon(t *testing.T) {
 					Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)},
 					instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 					reporters: mailbox.New[croft.InstanceID]()}
-				a.metrics = newMetrics(a.builds, &a.seat, &a.known, a.instances.states)
-				a.seat.Store(true)
+				a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states)
+				a.locked.Store(true)
 				a.workers.Do = a.pass
 				ctx, cancel := context.WithCancel(t.Context())
 				go delay.Every(ctx, awaitPoll, a.lookAgain)

@@ -14,7 +14,7 @@ import (
 // and, when it is this agent's turn, for what belongs to no host. It acts only on differences found by two
 // sweeps in a row.
 func (a *Agent) sweep(ctx context.Context) {
-	if !a.seat.Load() {
+	if !a.locked.Load() {
 		return
 	}
 	err := a.caretaker.TakeTurn(ctx)

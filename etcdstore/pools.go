@@ -71,10 +71,10 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 	return done.Header.Revision, granted.ID, nil
 }
 
-// succeed removes the key of a server of the same place, which died without removing it.
+// succeed removes the key of a server of the same directory, which died without removing it.
 func (s *Pools) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue) (gone bool, err error) {
 	var there pool.Server
-	if err := s.decode(kv.Key, kv.Value, &there); err != nil || there.Place == "" || there.Place != me.Place {
+	if err := s.decode(kv.Key, kv.Value, &there); err != nil || there.Directory == "" || there.Directory != me.Directory {
 		return false, err
 	}
 	done, err := s.etcd.Txn(ctx).If(unchanged(string(kv.Key),

@@ -35,7 +35,7 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	first, second := etcdtest.Open(t, server), etcdtest.Open(t, server)
 	began, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- first.Pools.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
+		ended <- first.Pools.Lead(t.Context(), pool.Server{Name: "one", Directory: "here"},
 			func(ctx context.Context, _ pool.Term) error {
 				close(began)
 				<-ctx.Done()
@@ -44,7 +44,7 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	}()
 	<-began
 	// The first server keeps its lease alive, so waiting for its expiry would never end.
-	if err := second.Pools.Lead(t.Context(), pool.Server{Name: "one", Place: "here"},
+	if err := second.Pools.Lead(t.Context(), pool.Server{Name: "one", Directory: "here"},
 		func(context.Context, pool.Term) error { return nil }); err != nil {
 		t.Error(err)
 	}

@@ -107,8 +107,8 @@ func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 	return all, nil
 }
 
-// Admit implements trust.Registry.
-func (s *Trust) Admit(ctx context.Context, host croft.HostID, known bool, certificates map[string]trust.Stamp) error {
+// RecordJoin implements trust.Registry.
+func (s *Trust) RecordJoin(ctx context.Context, host croft.HostID, known bool, certificates map[string]trust.Stamp) error {
 	var compares []clientv3.Cmp
 	if !known {
 		compares = append(compares, absent(s.keys.host(host)))

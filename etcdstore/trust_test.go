@@ -27,7 +27,7 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 		t.Errorf("renewed before it joined: %v", err)
 	}
 	for range 2 { // the first answer may be lost
-		if err := store.Trust.Admit(ctx, host, false, map[string]trust.Stamp{"etcd": stamp("a"),
+		if err := store.Trust.RecordJoin(ctx, host, false, map[string]trust.Stamp{"etcd": stamp("a"),
 			"hosts": stamp("b")}); err != nil {
 			t.Fatal(err)
 		}
@@ -43,10 +43,10 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 	if err := store.PutHost(ctx, croft.Host{ID: host, Name: "host1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Trust.Admit(ctx, host, false, nil); croft.KindOf(err) != croft.Conflict {
+	if err := store.Trust.RecordJoin(ctx, host, false, nil); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("somebody else with its ID: %v", err)
 	}
-	if err := store.Trust.Admit(ctx, host, true, nil); err != nil {
+	if err := store.Trust.RecordJoin(ctx, host, true, nil); err != nil {
 		t.Errorf("the host itself, once more: %v", err)
 	}
 	if all := must(store.Trust.AllJoined(ctx))(t); len(all) != 1 {

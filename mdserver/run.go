@@ -56,11 +56,11 @@ func (s *Server) Ready(context.Context) error {
 func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], places placeOf,
 	listen func() (net.Listener, error)) error {
 	log := s.config.Log
-	told := "" // the last logged message
+	logged := "" // the last logged message
 	for {
 		l, err := listen()
 		if err == nil {
-			told = ""
+			logged = ""
 			trouble.Store(nil)
 			log.Info("metadata: serving guests at "+where, "op", "listen")
 			err = s.serve(ctx, l, places)
@@ -72,8 +72,8 @@ func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[
 		if !mends(err) {
 			return err
 		}
-		if err.Error() != told && !errors.Is(err, errNoIPv6) {
-			told = err.Error()
+		if err.Error() != logged && !errors.Is(err, errNoIPv6) {
+			logged = err.Error()
 			log.Warn("metadata: not serving guests, looking again every "+retry.String(), "op", "listen", "err", err)
 		}
 		select {

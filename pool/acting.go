@@ -46,7 +46,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	a.jobs.work.Go(func() { a.endAfter(ctx, stop, cancel) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	told := stop // nil once it was received
+	stopped := stop // nil once it was received
 	for stopping := false; ; {
 		idle := a.jobs.running() == 0
 		next, err := a.round(ctx, stopping)
@@ -57,8 +57,8 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-told:
-			stopping, told = true, nil
+		case <-stopped:
+			stopping, stopped = true, nil
 		case <-a.inbox.signal:
 		case <-timer.C:
 		}
@@ -129,10 +129,10 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 func (a *acting) readFile(now time.Time) {
 	pools, fresh, err := a.file.Load()
 	a.mu.Lock()
-	told := a.fault
+	before := a.fault
 	a.fault = err
 	a.mu.Unlock()
-	if err != nil && (told == nil || told.Error() != err.Error()) {
+	if err != nil && (before == nil || before.Error() != err.Error()) {
 		a.Log.Error("the pools stay as they were: their file is wrong", "err", err)
 	}
 	if fresh || err == nil && !a.ledger.configured {

@@ -40,8 +40,8 @@ func (j *jobs) abort(id ResourceID) {
 
 // opening is one of several starts of a round.
 type opening struct {
-	pool Name
-	told chan struct{} // closed once the ledger may record the result
+	pool     Name
+	recorded chan struct{} // closed once the ledger may record the result
 }
 
 // precedence is how long a finished start waits for those that earlier pools began in the same round: they would
@@ -69,7 +69,7 @@ func precede(ctx context.Context, before []opening) {
 	defer cancel()
 	for _, o := range before {
 		select {
-		case <-o.told:
+		case <-o.recorded:
 		case <-ctx.Done():
 			return
 		}

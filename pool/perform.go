@@ -85,7 +85,7 @@ func (a *acting) start(ctx context.Context, r Resource, s Settings) {
 	a.jobs.mu.Unlock()
 	own, before := a.jobs.alongside(r.Pool)
 	a.begin(ctx, func() func(*Ledger, time.Time) {
-		defer close(own.told)
+		defer close(own.recorded)
 		begun := time.Now()
 		end := a.startOne(one, r, s)
 		end.took = time.Since(begun)

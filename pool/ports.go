@@ -32,10 +32,11 @@ type Term interface {
 
 // Server is a process that can lead.
 type Server struct {
-	Name    string `json:"name"`              // for people
-	Machine string `json:"machine"`           // servers of one machine see each other's processes
-	Place   string `json:"place,omitempty"`   // at most one server runs there at a time; the next takes over
-	Address string `json:"address,omitempty"` // where it listens
+	Name    string `json:"name"`    // for people
+	Machine string `json:"machine"` // servers of one machine see each other's processes
+	// Directory identifies its directory, in which at most one server runs at a time: the next one takes over.
+	Directory string `json:"place,omitempty"`
+	Address   string `json:"address,omitempty"` // where it listens
 }
 
 // Head holds the highest numbers given.

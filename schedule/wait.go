@@ -30,9 +30,9 @@ func Ready(st *croft.Status) (bool, error) {
 	if err != nil || !running || st.Observation.CloudInit == nil {
 		return false, err
 	}
-	if told := st.Observation.CloudInit; told.State == croft.CloudInitFailed {
+	if c := st.Observation.CloudInit; c.State == croft.CloudInitFailed {
 		return false, fmt.Errorf("it runs, and its set-up failed: %s; `schedule console %s` has what the guest said",
-			cmp.Or(told.Error, "the guest gives no reason"), st.Instance.Name)
+			cmp.Or(c.Error, "the guest gives no reason"), st.Instance.Name)
 	}
 	return true, nil
 }

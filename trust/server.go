@@ -224,7 +224,7 @@ func authoritiesFor(strict bool) []pki.Authority {
 
 // admit records that the host joined. Only a token made for an existing host lets a machine join as that host.
 func (s *Server) admit(ctx context.Context, host croft.HostID, known bool, stamps map[string]Stamp) error {
-	err := s.Store.Admit(ctx, host, known, stamps)
+	err := s.Store.RecordJoin(ctx, host, known, stamps)
 	if errors.Is(err, croft.Conflict) {
 		err = croft.Errorf(croft.Conflict,
 			"this cloud has a host %s already: if it is this machine, use a token of `croft token create --host %s`; "+

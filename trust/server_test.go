@@ -28,7 +28,7 @@ func (r *registry) Invitation(_ context.Context, name string) (Invitation, error
 	return r.invited, nil
 }
 
-func (r *registry) Admit(_ context.Context, host croft.HostID, known bool, certificates map[string]Stamp) error {
+func (r *registry) RecordJoin(_ context.Context, host croft.HostID, known bool, certificates map[string]Stamp) error {
 	if _, has := r.joined[host]; has && !known {
 		return croft.Errorf(croft.Conflict, "there is a host %s already", host)
 	}

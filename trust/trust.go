@@ -77,8 +77,8 @@ type Registry interface {
 
 	// Invitation returns the record of a token. NotFound: it expired or was revoked.
 	Invitation(ctx context.Context, name string) (Invitation, error)
-	// Admit records that a host joined. Conflict: the host exists, and known is false.
-	Admit(ctx context.Context, host croft.HostID, known bool, certificates map[string]Stamp) error
+	// RecordJoin records that a host joined. Conflict: the host exists, and known is false.
+	RecordJoin(ctx context.Context, host croft.HostID, known bool, certificates map[string]Stamp) error
 	// Renewed records a new certificate. NotFound: the host did not join or was forgotten.
 	Renewed(ctx context.Context, host croft.HostID, authority string, stamp Stamp) error
 }

@@ -104,7 +104,7 @@ func verdict(report audit.Report, outcomes []string) error {
 	case left < len(outcomes) || !anyMendable(report):
 		return fmt.Errorf("audit: %d of %d differences are left", left, len(outcomes))
 	}
-	return errors.New("audit: not all is as the books say; --fix mends what is safe")
+	return errors.New("audit: the hosts, Placement and the records differ; --fix mends what is safe")
 }
 
 func anyMendable(report audit.Report) bool {

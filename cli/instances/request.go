@@ -276,8 +276,8 @@ func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Re
 // printWhyNot explains why no host was left, if that is the reason: on stdout if data is wanted and there is no
 // other result, else on stderr.
 func (c *session) printWhyNot(cmd *cobra.Command, reason error, some bool) error {
-	why, told := errors.AsType[*schedule.Explanation](reason)
-	if !told {
+	why, explained := errors.AsType[*schedule.Explanation](reason)
+	if !explained {
 		return nil
 	}
 	switch format := c.Settings.Output; {

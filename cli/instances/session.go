@@ -197,11 +197,11 @@ func (l *lines) end(i int, err error) {
 func (*lines) close() {}
 
 // reported describes how the guest's set-up ended, if it has reported.
-func reported(told *croft.CloudInit) string {
-	if told == nil {
+func reported(c *croft.CloudInit) string {
+	if c == nil {
 		return ""
 	}
-	return ", set-up " + string(told.State)
+	return ", set-up " + string(c.State)
 }
 
 // stage is the state of an instance in words.

@@ -148,14 +148,14 @@ func details(st croft.Status) *out.Table {
 }
 
 // setUp describes how the guest's own set-up ended, if it has reported.
-func setUp(told *croft.CloudInit) string {
+func setUp(c *croft.CloudInit) string {
 	switch {
-	case told == nil:
+	case c == nil:
 		return ""
-	case told.State == croft.CloudInitFailed:
-		return fmt.Sprintf("failed, says the guest: %s", told.Error)
+	case c.State == croft.CloudInitFailed:
+		return fmt.Sprintf("failed, says the guest: %s", c.Error)
 	}
-	return string(told.State) + ", says the guest"
+	return string(c.State) + ", says the guest"
 }
 
 func joined(addrs []netip.Addr) string {
@@ -185,9 +185,9 @@ func timeline(t *out.Table, st croft.Status) {
 		return
 	}
 	events := o.Events
-	if told := o.CloudInit; told != nil && !told.At.Before(events[len(events)-1].At) {
+	if c := o.CloudInit; c != nil && !c.At.Before(events[len(events)-1].At) {
 		events = append(events[:len(events):len(events)],
-			croft.Event{Name: croft.EventName("cloud-init " + string(told.State)), At: told.At})
+			croft.Event{Name: croft.EventName("cloud-init " + string(c.State)), At: c.At})
 	}
 	for i, e := range events {
 		text := e.At.Format(time.RFC3339)

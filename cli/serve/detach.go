@@ -76,7 +76,7 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 	}()
 	slow := time.NewTicker(slowStart)
 	defer slow.Stop()
-	told := ""
+	shown := ""
 	for ended := false; !ended; {
 		select {
 		case err := <-said:
@@ -85,8 +85,8 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 			}
 			ended = true
 		case <-slow.C:
-			if line := lastLine(log); line != told {
-				told = line
+			if line := lastLine(log); line != shown {
+				shown = line
 				fmt.Fprintf(cmd.ErrOrStderr(), "croft up is not ready yet; the last line of %s is: %s\n", log, line)
 			}
 		case <-cmd.Context().Done():

@@ -38,34 +38,34 @@ func testPutHost(s *stage) {
 
 // agent is a running agent of the host.
 type agent struct {
-	known func()
-	seats chan *croft.Agent // receives nil: this agent holds the lock
-	end   func()
+	known  func()
+	rivals chan *croft.Agent // receives nil: this agent holds the lock
+	end    func()
 }
 
 // serve starts an agent at a place.
 func (s *stage) serve(place string, may bool) *agent {
 	s.t.Helper()
 	known := make(chan struct{})
-	a := &agent{seats: make(chan *croft.Agent, 100), known: func() { close(known) }}
+	a := &agent{rivals: make(chan *croft.Agent, 100), known: func() { close(known) }}
 	me := croft.Agent{Host: s.Host, Place: place, Name: "name", API: "http://192.0.2.1:1"}
 	a.end = s.background(func(ctx context.Context) {
 		_ = s.Agent.Serve(ctx, me, known, func(rival *croft.Agent) bool {
-			a.seats <- rival
+			a.rivals <- rival
 			return may
 		})
 	})
 	return a
 }
 
-// seated returns the next rival reported to an agent; nil: it holds the lock.
-func (s *stage) seated(a *agent) *croft.Agent {
+// acquired returns the next rival reported to an agent; nil: it holds the lock.
+func (s *stage) acquired(a *agent) *croft.Agent {
 	s.t.Helper()
 	select {
-	case rival := <-a.seats:
+	case rival := <-a.rivals:
 		return rival
 	case <-time.After(patience):
-		s.t.Fatal("the agent is never told who has the seat")
+		s.t.Fatal("the agent is never told who has the agent lock")
 		return nil
 	}
 }
@@ -73,8 +73,8 @@ func (s *stage) seated(a *agent) *croft.Agent {
 func testServe(s *stage) {
 	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
 	a := s.serve("here", true)
-	if rival := s.seated(a); rival != nil {
-		s.t.Fatalf("got rival %v, want the seat", rival)
+	if rival := s.acquired(a); rival != nil {
+		s.t.Fatalf("got rival %v, want the agent lock", rival)
 	}
 	hosts, err := s.Others.Hosts(s.ctx(), s.Host)
 	s.check(err)
@@ -92,7 +92,7 @@ func testServeBroken(s *stage) {
 	a := s.serve("here", true)
 	a.known()
 	s.alive(s.Host, true)
-	s.seated(a)
+	s.acquired(a)
 	s.Break()
 	s.alive(s.Host, true) // still, or again
 	s.Break()
@@ -103,28 +103,28 @@ func testRival(s *stage) {
 	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
 	first := s.serve("here", true)
 	first.known()
-	s.seated(first)
+	s.acquired(first)
 	second := s.serve("there", true)
-	if rival := s.seated(second); rival == nil || rival.Place != "here" {
+	if rival := s.acquired(second); rival == nil || rival.Place != "here" {
 		s.t.Fatalf("got rival %v, want the first agent", rival)
 	}
 	first.end()
-	for s.seated(second) != nil { // the first one may be reported again
+	for s.acquired(second) != nil { // the first one may be reported again
 	}
 	second.known()
 	s.alive(s.Host, true)
 }
 
-func testSeatRefused(s *stage) {
+func testLockRefused(s *stage) {
 	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
 	copied := s.serve("there", false)
 	copied.known()
-	if rival := s.seated(copied); rival != nil {
-		s.t.Fatalf("got rival %v, want the seat", rival)
+	if rival := s.acquired(copied); rival != nil {
+		s.t.Fatalf("got rival %v, want the agent lock", rival)
 	}
 	rightful := s.serve("here", true)
 	rightful.known()
-	for s.seated(rightful) != nil {
+	for s.acquired(rightful) != nil {
 	}
 	s.alive(s.Host, true)
 }

@@ -103,17 +103,17 @@ func (s Settings) Start(ctx context.Context, service string, flush time.Duration
 
 // traceErrors logs the collector's errors when they change.
 type traceErrors struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	told string // the last one logged
+	log    *slog.Logger
+	mu     sync.Mutex
+	logged string // the last one logged
 }
 
 // Handle implements otel.ErrorHandler.
 func (t *traceErrors) Handle(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.told != err.Error() {
-		t.told = err.Error()
+	if t.logged != err.Error() {
+		t.logged = err.Error()
 		t.log.Warn("traces do not reach their collector and are dropped", "err", err)
 	}
 }

@@ -39,7 +39,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 	if err != nil {
 		return nil, err
 	}
-	me.Place = hooks.Place()
+	me.Directory = hooks.Directory()
 	with := pool.Config{
 		Partition: store.Partition(), Store: store.Pools, Hooks: hooks, File: file, Me: me, Log: c.Log,
 		History: c.Settings.Pool.History, Lenient: c.Lenient, Pace: c.Pace, Began: c.Began,

@@ -135,12 +135,12 @@ func printRaw(w io.Writer, t api.Ticket) error {
 // pools. It warns of that.
 func ticketWait(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 	id, _ := api.ParseTicketID(args[0]) // already checked
-	told := false
+	warned := false
 	t, err := c.Wait(ctx, id, api.Waiting{Never: true, Changed: func(t api.Ticket) {
-		if t.Never && !told {
+		if t.Never && !warned {
 			fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: ticket %d waits in vain as the pools are now: %s\n", id,
 				t.WaitsFor)
-			told = true
+			warned = true
 		}
 	}})
 	if err != nil {

@@ -128,7 +128,7 @@ func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do fu
 	defer func() { err = errors.Join(err, hooks.Close()) }()
 	manager, err := pool.New(pool.Config{
 		Partition: store.Partition(), Store: store, Hooks: hooks, File: m.pools, Still: true,
-		Me: pool.Server{Name: fmt.Sprintf("resalloc-maint/%d", os.Getpid()), Machine: "here", Place: hooks.Place()},
+		Me: pool.Server{Name: fmt.Sprintf("resalloc-maint/%d", os.Getpid()), Machine: "here", Directory: hooks.Directory()},
 	})
 	if err != nil {
 		return err

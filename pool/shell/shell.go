@@ -81,8 +81,8 @@ func identityIn(dir string) (string, error) {
 	return name, nil
 }
 
-// Place identifies the directory, which at most one runner has locked.
-func (r *Runner) Place() string { return r.identity }
+// Directory identifies the directory, which at most one runner has locked.
+func (r *Runner) Directory() string { return r.identity }
 
 // Close closes the files. No hook may be running.
 func (r *Runner) Close() error { return r.begun.close() }

@@ -13,10 +13,10 @@ import (
 // serve makes this the host's agent whenever no other is, until ctx ends. Each time it becomes the agent, it
 // announces the host and examines everything. ready is called once, after the host is alive for all readers.
 func (a *Agent) serve(ctx context.Context, ready func()) {
-	known, seated, ended := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
+	known, acquired, ended := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = a.Registry.Serve(ctx, a.me(), known, func(rival *croft.Agent) bool { return a.take(ctx, rival, seated) })
+		_ = a.Registry.Serve(ctx, a.me(), known, func(rival *croft.Agent) bool { return a.take(ctx, rival, acquired) })
 	}()
 	defer func() { <-ended }()
 	var work sync.WaitGroup
@@ -25,7 +25,7 @@ func (a *Agent) serve(ctx context.Context, ready func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-seated:
+		case <-acquired:
 		}
 		a.resync(ctx)
 		if a.announce(ctx) && !a.known.Swap(true) {
@@ -61,7 +61,7 @@ func (a *Agent) me() croft.Agent {
 }
 
 // take notes who is the host's agent, this one or a rival, and returns whether this one may serve.
-func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- struct{}) bool {
+func (a *Agent) take(ctx context.Context, rival *croft.Agent, acquired chan<- struct{}) bool {
 	if rival != nil {
 		a.refuse(fmt.Sprintf(
 			"another agent has this host's UUID and serves it, %s at %s; where this machine or its state directory is a copy, remove host-id from the copy",
@@ -77,20 +77,20 @@ func (a *Agent) take(ctx context.Context, rival *croft.Agent, seated chan<- stru
 		a.refuse(stranger)
 		return false
 	}
-	if !a.seat.Swap(true) || changed { // otherwise only the lease was lost for a while
+	if !a.locked.Swap(true) || changed { // otherwise only the lease was lost for a while
 		select {
-		case seated <- struct{}{}:
+		case acquired <- struct{}{}:
 		default:
 		}
 	}
-	a.troubles.seat.Store(nil)
+	a.troubles.lock.Store(nil)
 	return true
 }
 
 // refuse stops the agent from doing anything, and logs each reason once.
 func (a *Agent) refuse(why string) {
-	a.seat.Store(false)
-	if before := a.troubles.seat.Swap(&why); before == nil || *before != why {
+	a.locked.Store(false)
+	if before := a.troubles.lock.Swap(&why); before == nil || *before != why {
 		a.Log.Error("this agent does nothing", "host", a.Host.ID, "reason", why)
 	}
 }
