@@ -13,10 +13,12 @@ import (
 
 // Config joins an Auditor to the parts that it needs.
 type Config struct {
-	Records Records // required, as the next three
-	Claims  Claims
-	Agents  Agents
-	Fleet   Fleet
+	Records   Records // required, as all that follow
+	Instances Instances
+	Registry  Registry
+	Claims    Claims
+	Agents    Agents
+	Fleet     Fleet
 
 	Pause      time.Duration // between the two looks; 2 s by default
 	AskTimeout time.Duration // how long an agent may take to answer; 10 s by default
@@ -27,7 +29,8 @@ type Auditor struct{ Config }
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Auditor, error) {
-	if c.Records == nil || c.Claims == nil || c.Agents == nil || c.Fleet == nil {
+	if c.Records == nil || c.Instances == nil || c.Registry == nil || c.Claims == nil || c.Agents == nil ||
+		c.Fleet == nil {
 		return nil, croft.Errorf(croft.Invalid, "audit: all interfaces are required")
 	}
 	c.Pause = cmp.Or(c.Pause, 2*time.Second)

@@ -15,7 +15,9 @@ import (
 // office holds a cloud's records in memory, as far as these tests read them. What it lacks is never asked
 // for.
 type office struct {
-	audit.Records // nil, as the next
+	audit.Records // nil, as the next three
+	audit.Instances
+	audit.Registry
 	audit.Fleet
 	looks  func(n int) audit.Evidence // what the n-th look reads
 	looked int
@@ -54,7 +56,8 @@ func (o agents) RemoveFiles(context.Context, croft.Host, croft.InstanceID) error
 
 func (o *office) auditor(t *testing.T) *audit.Auditor {
 	t.Helper()
-	a, err := audit.New(audit.Config{Records: o, Claims: claims{o}, Agents: agents{o}, Fleet: o, Pause: time.Hour})
+	a, err := audit.New(audit.Config{Records: o, Instances: o, Registry: o, Claims: claims{o}, Agents: agents{o},
+		Fleet: o, Pause: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,12 @@ import (
 
 func TestAnAuditorNeedsAllOfItsInterfaces(t *testing.T) {
 	d := one()
-	whole := audit.Config{Records: diaryRecords{diary: d}, Claims: diaryClaims{diary: d}, Agents: diaryAgents{diary: d},
+	whole := audit.Config{Records: diaryRecords{diary: d}, Instances: diaryRecords{diary: d},
+		Registry: diaryRecords{diary: d}, Claims: diaryClaims{diary: d}, Agents: diaryAgents{diary: d},
 		Fleet: diaryFleet{d}}
 	for name, lack := range map[string]func(*audit.Config){
-		"records": func(c *audit.Config) { c.Records = nil }, "claims": func(c *audit.Config) { c.Claims = nil },
+		"records": func(c *audit.Config) { c.Records = nil }, "instances": func(c *audit.Config) { c.Instances = nil },
+		"registry": func(c *audit.Config) { c.Registry = nil }, "claims": func(c *audit.Config) { c.Claims = nil },
 		"agents": func(c *audit.Config) { c.Agents = nil }, "fleet": func(c *audit.Config) { c.Fleet = nil },
 	} {
 		c := whole
@@ -36,6 +38,8 @@ func TestAnAuditorNeedsAllOfItsInterfaces(t *testing.T) {
 // site is a complete cloud for an audit, parts of which can be made to fail.
 type site struct {
 	audit.Records
+	audit.Instances
+	audit.Registry
 	evidence  audit.Evidence
 	unread    error
 	providers []croft.Provider
@@ -68,8 +72,8 @@ func (s *site) RemoveFiles(context.Context, croft.Host, croft.InstanceID) error 
 
 func (s *site) audit(t *testing.T) (audit.Report, error) {
 	t.Helper()
-	a, err := audit.New(audit.Config{Records: s, Claims: siteClaims{site: s}, Agents: s, Fleet: diaryFleet{one()},
-		Pause: time.Nanosecond})
+	a, err := audit.New(audit.Config{Records: s, Instances: s, Registry: s, Claims: siteClaims{site: s}, Agents: s,
+		Fleet: diaryFleet{one()}, Pause: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

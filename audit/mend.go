@@ -19,7 +19,7 @@ func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 	case LeakedClaim:
 		return a.releaseLeaked(ctx, d)
 	case StrayFiles:
-		hosts, err := a.Records.Hosts(ctx, d.Host)
+		hosts, err := a.Registry.Hosts(ctx, d.Host)
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 
 // instance reads the current record of an instance. Conflict: it has changed since the difference was found.
 func (a *Auditor) instance(ctx context.Context, d Difference) (croft.Status, error) {
-	all, err := a.Records.List(ctx, "")
+	all, err := a.Instances.List(ctx, "")
 	if err != nil {
 		return croft.Status{}, err
 	}
@@ -68,7 +68,7 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 // undo ends a request whose scheduler died. The fence comes first, since a suspended scheduler may resume;
 // then the claim, while the record still allows a retry.
 func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
-	now, err := a.Records.Fence(ctx, inst)
+	now, err := a.Instances.Fence(ctx, inst)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
 	if err := a.Claims.Release(ctx, inst.ID); err != nil {
 		return err
 	}
-	return a.Records.Discard(ctx, now)
+	return a.Instances.Discard(ctx, now)
 }
 
 // wanted returns the wanted state that matches the last known state of an instance without an order.

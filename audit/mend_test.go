@@ -52,7 +52,8 @@ func (d *diary) step(words ...string) error {
 
 func (d *diary) auditor(t *testing.T) *audit.Auditor {
 	t.Helper()
-	a, err := audit.New(audit.Config{Records: diaryRecords{diary: d}, Claims: diaryClaims{diary: d},
+	a, err := audit.New(audit.Config{Records: diaryRecords{diary: d}, Instances: diaryRecords{diary: d},
+		Registry: diaryRecords{diary: d}, Claims: diaryClaims{diary: d},
 		Agents: diaryAgents{diary: d}, Fleet: diaryFleet{d}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,15 +11,6 @@ import (
 type Records interface {
 	// Evidence returns everything on record as of one moment.
 	Evidence(ctx context.Context) (Evidence, error)
-	// Hosts returns those of the named hosts that exist.
-	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	// List returns the instances of a project; empty: of all projects.
-	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
-	// Fence rewrites an unchanged record and returns it as stored. No later write that compares it with inst
-	// can succeed. NotFound: it is gone.
-	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-	// Discard removes a record in scheduling, with its name.
-	Discard(ctx context.Context, inst croft.Instance) error
 	// Drop removes an entry without an instance: a name, user-data, a membership, an order or an observation,
 	// unless it changed meanwhile.
 	Drop(ctx context.Context, d Difference) error
@@ -27,6 +18,23 @@ type Records interface {
 	PutName(ctx context.Context, inst croft.Instance) error
 	// PutMember writes an instance's memberships in its groups.
 	PutMember(ctx context.Context, inst croft.Instance) error
+}
+
+// Instances is where the records of instances are.
+type Instances interface {
+	// List returns the instances of a project; empty: of all projects.
+	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+	// Fence rewrites an unchanged record and returns it as stored. No later write that compares it with inst
+	// can succeed. NotFound: it is gone.
+	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+	// Discard removes a record in scheduling, with its name.
+	Discard(ctx context.Context, inst croft.Instance) error
+}
+
+// Registry is where the records of hosts are.
+type Registry interface {
+	// Hosts returns those of the named hosts that exist.
+	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 }
 
 // Claims is the part of the Placement API that an audit needs.
@@ -77,7 +85,7 @@ type Entries interface {
 // Shared is what a caretaker reads and mends of what belongs to no host. Agents behind a gate have no access
 // to it.
 type Shared interface {
-	// Evidence, Fence and Discard are the same as in Records.
+	// Evidence is the same as in Records, Fence and Discard as in Instances.
 	Evidence(ctx context.Context) (Evidence, error)
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	Discard(ctx context.Context, inst croft.Instance) error

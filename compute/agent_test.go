@@ -119,7 +119,7 @@ func newCloudOf(t *testing.T, config sim.Config) *cloud {
 	t.Cleanup(func() { _ = hv.Close() })
 	store := etcdtest.Open(t, server)
 	return &cloud{
-		t: t, server: server, store: store, between: store, hv: hv,
+		t: t, server: server, store: store, between: store.Orders, hv: hv,
 		ledger: &ledger{claims: map[croft.InstanceID]croft.Resources{}},
 		host:   croft.Host{ID: croft.NewHostID(), Name: "h1", VirtType: "sim"},
 		dir:    t.TempDir(), sweep: time.Hour,
@@ -143,8 +143,8 @@ func (c *cloud) launch(ready func()) *compute.Agent {
 			facts),
 		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}},
 		Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
-		Orders:   c.between, Registry: c.store, Records: c.store, Shared: c.store, Inventory: c.ledger,
-		Hypervisor:  c.hv,
+		Orders:   c.between, Registry: c.store.Registry, Records: c.store.Records, Shared: c.store.Turn,
+		Inventory: c.ledger, Hypervisor: c.hv,
 		Images:      c.images,
 		Seeds:       c.seeds,
 		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
@@ -180,13 +180,13 @@ func (c *cloud) requestSpec(name string, spec croft.Spec) croft.Instance {
 		croft.DiskGB: 1}
 	inst := croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,
 		Created: time.Now().UTC(), Spec: spec}
-	inst, err := c.store.Create(c.t.Context(), inst)
+	inst, err := c.store.Instances.Create(c.t.Context(), inst)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.ledger.claim(inst.ID)
 	for {
-		assigned, err := c.store.Assign(c.t.Context(), inst, c.order(inst, croft.WantRunning))
+		assigned, err := c.store.Instances.Assign(c.t.Context(), inst, c.order(inst, croft.WantRunning))
 		if errors.Is(err, croft.Unavailable) {
 			continue // the host is not alive yet
 		}
@@ -206,7 +206,7 @@ func (c *cloud) order(inst croft.Instance, want croft.Want) croft.Order {
 
 func (c *cloud) reorder(inst croft.Instance, want croft.Want) croft.Instance {
 	c.t.Helper()
-	inst, err := c.store.Reorder(c.t.Context(), inst, c.order(inst, want))
+	inst, err := c.store.Instances.Reorder(c.t.Context(), inst, c.order(inst, want))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func (c *cloud) await(inst croft.Instance, want croft.State) *croft.Observation 
 	c.t.Helper()
 	var seen *croft.Observation
 	reached := false
-	err := c.store.WatchInstance(c.t.Context(), inst.ID, func(st *croft.Status) bool {
+	err := c.store.Instances.WatchInstance(c.t.Context(), inst.ID, func(st *croft.Status) bool {
 		if st == nil {
 			reached = want == ""
 			return false
@@ -392,8 +392,9 @@ func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
 	c := newCloud(t)
 	agent := c.start()
 	dead := etcdtest.Open(t, c.server)
-	begun, err := dead.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject,
-		Name: "half"})
+	begun, err := dead.Instances.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(),
+		Project: croft.DefaultProject,
+		Name:    "half"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +411,7 @@ func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
 	if c.ledger.holds(begun.ID) || !c.ledger.holds(living.ID) {
 		t.Error("the sweep took the wrong claim, or none")
 	}
-	if _, err := c.store.Instance(t.Context(), begun.ID); !errors.Is(err, croft.NotFound) {
+	if _, err := c.store.Instances.Instance(t.Context(), begun.ID); !errors.Is(err, croft.NotFound) {
 		t.Errorf("the record of the dead scheduler is still there: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ func (c *cloud) again(inst croft.Instance, change func(*croft.Order)) croft.Inst
 	o := c.order(inst, croft.WantRunning)
 	o.Rebooted, o.Rebuilt = inst.Rebooted, inst.Rebuilt
 	change(&o)
-	inst, err := c.store.Reorder(c.t.Context(), inst, o)
+	inst, err := c.store.Instances.Reorder(c.t.Context(), inst, o)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (u *unheard) Observe(ctx context.Context, o croft.Observation) (err error) 
 
 func TestAFinalFailureIsToldUntilItIsWritten(t *testing.T) {
 	c := newCloud(t)
-	c.between = &unheard{Orders: c.store}
+	c.between = &unheard{Orders: c.store.Orders}
 	c.images.Fault = func(context.Context, string) error { return croft.Errorf(croft.NotFound, "the image is gone") }
 	c.start()
 	if seen := c.await(c.request("web"), croft.StateFailed); seen.ErrorKind != croft.NotFound {

@@ -32,7 +32,7 @@ func (c *cloud) problem(want string) croft.Host {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
 	for {
-		hosts, err := c.store.Hosts(ctx)
+		hosts, err := c.store.Registry.Hosts(ctx)
 		if err != nil {
 			c.t.Fatalf("no host with the problem %q: %v", want, err)
 		}
@@ -101,7 +101,7 @@ func TestAnAgentOfAnotherPlaceServesAHostOnceItIsAccepted(t *testing.T) {
 	if found := c.guests(); len(found) != 1 {
 		t.Fatalf("got %v, want that nothing is done before it is accepted", found)
 	}
-	if err := c.store.Accept(t.Context(), c.host.ID); err != nil {
+	if err := c.store.Registry.Accept(t.Context(), c.host.ID); err != nil {
 		t.Fatal(err)
 	}
 	<-ready
@@ -202,11 +202,11 @@ func TestAForgottenHostTellsThatItIsForgotten(t *testing.T) {
 	c.ledger.mu.Lock()
 	c.ledger.gone = true
 	c.ledger.mu.Unlock()
-	if err := c.store.ForgetHost(t.Context(), c.host.ID); err != nil {
+	if err := c.store.Registry.ForgetHost(t.Context(), c.host.ID); err != nil {
 		t.Fatal(err)
 	}
 	sweep(t, agent)
-	hosts, err := c.store.Hosts(t.Context())
+	hosts, err := c.store.Registry.Hosts(t.Context())
 	if err != nil || len(hosts) != 0 {
 		t.Errorf("got %v, %v; want that a sweep brings no host back", hosts, err)
 	}
@@ -222,14 +222,14 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 	there := c.beside(croft.Host{ID: croft.NewHostID(), Name: "h2", VirtType: "sim"})
 	there.ledger = c.ledger // both use one Placement
 	agent := there.start()
-	inst, err := c.store.SetMoving(t.Context(), inst, there.host.ID)
+	inst, err := c.store.Instances.SetMoving(t.Context(), inst, there.host.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tombstone, order := c.order(inst, croft.WantGone), there.order(inst, croft.WantRunning)
 	order.Generation = tombstone.Generation + 1
 	for moved := inst; ; {
-		if moved, err = c.store.Relocate(t.Context(), inst, tombstone, order); err == nil {
+		if moved, err = c.store.Instances.Relocate(t.Context(), inst, tombstone, order); err == nil {
 			inst = moved
 			break
 		}

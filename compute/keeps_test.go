@@ -23,7 +23,7 @@ func TestAFinalFailureLeavesAGuestThatRuns(t *testing.T) {
 	c.await(inst, croft.StateRunning)
 	file := c.written(inst)
 	c.stop()
-	c.between = forgetful{c.store}
+	c.between = forgetful{c.store.Orders}
 	c.images.Fault = func(context.Context, string) error { return croft.Errorf(croft.NotFound, "the image is gone") }
 	inst = c.again(inst, rebuild)
 	c.start()
@@ -47,7 +47,7 @@ func TestAnInstanceIsNotForgottenBeforeItsClaimIsBack(t *testing.T) {
 	if seen := c.await(inst, croft.StateFailed); seen.Error != errAway.Error() {
 		t.Errorf("while Placement is away: %+v", seen)
 	}
-	if _, err := c.store.Order(t.Context(), c.host.ID, inst.ID); err != nil {
+	if _, err := c.store.Orders.Order(t.Context(), c.host.ID, inst.ID); err != nil {
 		t.Errorf("the tombstone: %v", err)
 	}
 	c.ledger.stuck.Store(false)

@@ -16,7 +16,7 @@ import (
 func (c *cloud) awaitSeen(inst croft.Instance, enough func(*croft.Observation) bool) *croft.Observation {
 	c.t.Helper()
 	var seen *croft.Observation
-	err := c.store.WatchInstance(c.t.Context(), inst.ID, func(st *croft.Status) bool {
+	err := c.store.Instances.WatchInstance(c.t.Context(), inst.ID, func(st *croft.Status) bool {
 		if st == nil {
 			return false
 		}

@@ -120,7 +120,7 @@ func TestWhatNobodyFollowsIsNotRecorded(t *testing.T) {
 			c.trace = order.trace
 			next := c.order(inst, croft.WantStopped)
 			next.Issued = order.issued.UTC()
-			inst, err := c.store.Reorder(t.Context(), inst, next)
+			inst, err := c.store.Instances.Reorder(t.Context(), inst, next)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,8 @@ func TestAServerWithTLSCertificatesAndUsersIsAServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		must(store.Create(t.Context(), newInstance("web-"+string(croft.NewInstanceID()))))(t)
+		etcdtest.Must(store.Instances.Create(t.Context(),
+			etcdtest.NewInstance("web-"+string(croft.NewInstanceID()))))(t)
 		if problems := store.Cluster.Problems(t.Context()); len(problems) > 0 {
 			t.Errorf("problems: %q", problems)
 		}
@@ -180,7 +181,7 @@ func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Access, kind
 			break
 		}
 	}
-	wantKind(t, err, kind)
+	etcdtest.WantKind(t, err, kind)
 	if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("it says %q, want one sentence with %q", err, says)
 	}
@@ -203,7 +204,7 @@ func TestAnEmbeddedServerWhoseFilesDoNotFitDoesNotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.Dir, c.Listen = filepath.Join(t.TempDir(), "etcd"), "127.0.0.1:0"
 			_, err := etcdserver.Start(t.Context(), c)
-			wantKind(t, err, croft.Invalid)
+			etcdtest.WantKind(t, err, croft.Invalid)
 			if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the directory was made: %v", err)
 			}

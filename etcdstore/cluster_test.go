@@ -15,12 +15,13 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 )
 
 // leading returns the index of the leader.
 func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
 	t.Helper()
-	for _, m := range must(store.Cluster.EtcdMembers(t.Context()))(t) {
+	for _, m := range etcdtest.Must(store.Cluster.EtcdMembers(t.Context()))(t) {
 		if m.Role == croft.MemberLeads {
 			return slices.IndexFunc(c.Members, func(o croft.EtcdMember) bool { return o.Host == m.Host })
 		}
@@ -36,14 +37,14 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	c := etcdtest.StartCluster(t, 3)
 	store := c.OpenAll(t)
 	h := croft.Host{ID: croft.NewHostID(), Name: "one"}
-	if err := store.PutHost(t.Context(), h); err != nil {
+	if err := store.Registry.PutHost(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	work.Go(func() { _ = store.StayAlive(ctx, h.ID) })
+	work.Go(func() { _ = store.Registry.StayAlive(ctx, h.ID) })
 	var mu sync.Mutex
 	var served int
 	work.Go(func() {
@@ -57,16 +58,16 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 		return func() bool { mu.Lock(); defer mu.Unlock(); return served == n }
 	}
 	alive := func() bool {
-		hosts, err := store.Hosts(t.Context(), h.ID)
+		hosts, err := store.Registry.Hosts(t.Context(), h.ID)
 		return err == nil && hosts[h.ID].Alive
 	}
-	waitFor(t, "the host is alive", alive)
-	waitFor(t, "three serve", serving(3))
+	patient.Until(t, "the host is alive", alive)
+	patient.Until(t, "three serve", serving(3))
 
 	lost := leading(t, c, store)
 	c.Stop(t, lost)
-	waitFor(t, "another one leads", func() bool {
-		_, err := store.Create(t.Context(), newInstance("web"))
+	patient.Until(t, "another one leads", func() bool {
+		_, err := store.Instances.Create(t.Context(), etcdtest.NewInstance("web"))
 		return err == nil
 	})
 	if !alive() {
@@ -78,19 +79,19 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	}
 	other := (lost + 1) % 3
 	etcd := etcdtest.Client(t, c.Servers[other], etcdstore.Access{})
-	now := must(etcd.Get(t.Context(), "/"))(t)
+	now := etcdtest.Must(etcd.Get(t.Context(), "/"))(t)
 	if _, err := etcd.Compact(t.Context(), now.Header.Revision); err != nil {
 		t.Fatal(err)
 	}
 	revokeAll(t, etcd)
-	waitFor(t, "the host is alive once more", alive)
+	patient.Until(t, "the host is alive once more", alive)
 
 	c.Start(t, lost)
 	if err := c.Open(t, lost).Cluster.PutEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
 		Name: "fourth"}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the watch tells of one more", serving(4))
+	patient.Until(t, "the watch tells of one more", serving(4))
 }
 
 // One full member makes etcd read-only; this is reported, and the suggested remedy works.
@@ -100,19 +101,19 @@ func TestOneMemberThatIsFullIsSaidAndMended(t *testing.T) {
 	c.JoinWith(t, etcdserver.Config{MaxBytes: 2 << 20})
 	store := c.Open(t, 0)
 	etcd := etcdtest.Client(t, c.Servers[0], etcdstore.Access{})
-	waitFor(t, "the third is full", func() bool {
+	patient.Until(t, "the third is full", func() bool {
 		_, err := etcd.Put(t.Context(), "/filler", strings.Repeat("x", 256<<10))
 		return errors.Is(err, rpctypes.ErrNoSpace)
 	})
-	_, err := store.Create(t.Context(), newInstance("web"))
-	wantKind(t, err, croft.Unavailable)
+	_, err := store.Instances.Create(t.Context(), etcdtest.NewInstance("web"))
+	etcdtest.WantKind(t, err, croft.Unavailable)
 	said := strings.Join(store.Cluster.Problems(t.Context()), "\n")
-	wantSays(t, said, "out of space", c.Members[2].Clients[0]+" has filled")
+	etcdtest.WantSays(t, said, "out of space", c.Members[2].Clients[0]+" has filled")
 	if strings.Contains(said, c.Members[1].Clients[0]+" has filled") {
 		t.Errorf("it says %q of a member that has room", said)
 	}
 
-	now := must(etcd.Get(t.Context(), "/filler"))(t)
+	now := etcdtest.Must(etcd.Get(t.Context(), "/filler"))(t)
 	if _, err := etcd.Compact(t.Context(), now.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
@@ -124,5 +125,5 @@ func TestOneMemberThatIsFullIsSaidAndMended(t *testing.T) {
 	if _, err := etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
 		t.Fatal(err)
 	}
-	must(store.Create(t.Context(), newInstance("web")))(t)
+	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 }

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ import (
 	"croft"
 )
 
-// conn is the connection and the state shared by the types of a Store.
+// conn is the connection and the state shared by the types that a Store has for each kind of record.
 type conn struct {
 	etcd      *clientv3.Client
 	endpoints string
@@ -68,4 +69,38 @@ func exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRe
 func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
 func unchanged(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}
+
+// standDown revokes a lease, so that the next round begins with a fresh one.
+func (s *conn) standDown(ctx context.Context, id clientv3.LeaseID) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, _ = s.etcd.Revoke(end, id)
+}
+
+// loadPage is how many keys are read per request: answers of etcd are limited in size.
+const loadPage = 2000
+
+// readAll reads everything below a prefix at one revision; 0: at the present one.
+func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision int64) (all []T, err error) {
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for {
+		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
+			clientv3.WithRev(revision))
+		if err != nil {
+			return nil, s.wrap(err, "%s", what)
+		}
+		revision = cmp.Or(revision, got.Header.Revision)
+		for _, kv := range got.Kvs {
+			var v T
+			if err := s.decode(kv.Key, kv.Value, &v); err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		if !got.More {
+			return all, nil
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+	}
 }

@@ -11,20 +11,20 @@ import (
 	"croft/schedule/scheduletest"
 )
 
+// scheduling has the parts of a store that a scheduler uses.
+func scheduling(s *etcdstore.Store) scheduletest.Store {
+	return scheduletest.Store{Partition: s.Partition(), Records: s.Instances, View: s.Instances, Registry: s.Registry,
+		Groups: s.Groups, Agents: s.Registry, Orders: s.Orders}
+}
+
 func TestStoreKeepsTheContractOfSchedule(t *testing.T) {
 	t.Parallel()
-	scheduletest.TestStore(t, func(t *testing.T) (scheduletest.Store, croft.PartitionID) {
-		store := etcdtest.Start(t)
-		return store, store.Partition()
-	})
+	scheduletest.TestStore(t, func(t *testing.T) scheduletest.Store { return scheduling(etcdtest.Start(t)) })
 }
 
 func TestStoreWithoutAConnectionKeepsTheContractOfSchedule(t *testing.T) {
 	t.Parallel()
-	scheduletest.TestStore(t, func(t *testing.T) (scheduletest.Store, croft.PartitionID) {
-		store := etcdtest.Embedded(t)
-		return store, store.Partition()
-	})
+	scheduletest.TestStore(t, func(t *testing.T) scheduletest.Store { return scheduling(etcdtest.Embedded(t)) })
 }
 
 func TestStoreWithoutAConnectionIsUnavailableOnceItsServerHasEnded(t *testing.T) {
@@ -40,7 +40,7 @@ func TestStoreWithoutAConnectionIsUnavailableOnceItsServerHasEnded(t *testing.T)
 	}
 	server.Close()
 	_, err = store.Placement(0).Commit(t.Context(), ledger.Txn{})
-	wantKind(t, err, croft.Unavailable)
+	etcdtest.WantKind(t, err, croft.Unavailable)
 	if err := store.Close(); err != nil {
 		t.Error(err)
 	}

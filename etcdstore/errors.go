@@ -31,6 +31,14 @@ func (s *conn) wrap(err error, format string, args ...any) error {
 		s.endpoints, what, err)
 }
 
+// wrapped is wrap for an err that may be nil.
+func (s *conn) wrapped(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	return s.wrap(err, "%s", what)
+}
+
 // answered turns an answer of the server into a sentence; nil for errors that need none.
 func (s *conn) answered(err error, what string) error {
 	switch rpctypes.Error(err) {

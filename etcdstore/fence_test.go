@@ -14,14 +14,14 @@ func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
-	f.inst = must(other.Create(t.Context(), newInstance("db")))(t)
+	f.inst = etcdtest.Must(other.Instances.Create(t.Context(), etcdtest.NewInstance("db")))(t)
 	if err := other.Close(); err != nil { // what a suspended process finds when it goes on
 		t.Fatal(err)
 	}
-	_, err := f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
-	wantKind(t, err, croft.Conflict)
-	_, err = f.Order(t.Context(), f.host, f.inst.ID)
-	wantKind(t, err, croft.NotFound)
+	_, err := f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
+	etcdtest.WantKind(t, err, croft.Conflict)
+	_, err = f.Orders.Order(t.Context(), f.host, f.inst.ID)
+	etcdtest.WantKind(t, err, croft.NotFound)
 }
 
 // A command that does not know the outcome of its request must not keep agents from undoing it.
@@ -29,11 +29,14 @@ func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 	f := newFixture(t)
 	for name, unsettled := range map[string]func(*etcdstore.Store, croft.Instance) error{
 		"create": func(s *etcdstore.Store, _ croft.Instance) error {
-			_, err := s.Create(t.Context(), newInstance("late"))
+			_, err := s.Instances.Create(t.Context(), etcdtest.NewInstance("late"))
 			return err
 		},
-		"fence":   func(s *etcdstore.Store, i croft.Instance) error { _, err := s.Fence(t.Context(), i); return err },
-		"discard": func(s *etcdstore.Store, i croft.Instance) error { return s.Discard(t.Context(), i) },
+		"fence": func(s *etcdstore.Store, i croft.Instance) error {
+			_, err := s.Instances.Fence(t.Context(), i)
+			return err
+		},
+		"discard": func(s *etcdstore.Store, i croft.Instance) error { return s.Instances.Discard(t.Context(), i) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			other, err := etcdstore.Open(t.Context(), etcdstore.Config{Embedded: f.server, SessionTTL: time.Second})
@@ -41,15 +44,15 @@ func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = other.Close() })
-			begun := must(other.Create(t.Context(), newInstance("db")))(t)
+			begun := etcdtest.Must(other.Instances.Create(t.Context(), etcdtest.NewInstance("db")))(t)
 			other.LoseAnswer()
-			wantKind(t, unsettled(other, begun), croft.Unavailable)
-			after := must(other.Create(t.Context(), newInstance("after")))(t)
+			etcdtest.WantKind(t, unsettled(other, begun), croft.Unavailable)
+			after := etcdtest.Must(other.Instances.Create(t.Context(), etcdtest.NewInstance("after")))(t)
 			if after.Session == begun.Session {
 				t.Error("the session goes on")
 			}
 			for abandoned := false; !abandoned; {
-				b := must(f.Evidence(t.Context()))(t)
+				b := etcdtest.Must(f.Records.Evidence(t.Context()))(t)
 				_, exists := b.Instances[begun.ID] // otherwise it was done, although its answer was lost
 				abandoned = !exists
 				for _, d := range audit.Compare(b) {
@@ -60,8 +63,8 @@ func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 				}
 				time.Sleep(20 * time.Millisecond)
 			}
-			for _, inst := range must(f.Evidence(t.Context()))(t).Instances {
-				if err := f.Discard(t.Context(), inst); err != nil {
+			for _, inst := range etcdtest.Must(f.Records.Evidence(t.Context()))(t).Instances {
+				if err := f.Instances.Discard(t.Context(), inst); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -72,15 +75,15 @@ func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 func TestAssignWritesNothingOverAnOlderOrder(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)
-	if err := f.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
+	if err := f.Instances.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)
 	}
-	again := newInstance("again")
+	again := etcdtest.NewInstance("again")
 	again.ID = f.inst.ID
-	f.inst = must(f.Create(t.Context(), again))(t)
-	_, err := f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
-	wantKind(t, err, croft.Unavailable)
-	if o := must(f.Order(t.Context(), f.host, f.inst.ID))(t); o.Want != croft.WantGone {
+	f.inst = etcdtest.Must(f.Instances.Create(t.Context(), again))(t)
+	_, err := f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	if o := etcdtest.Must(f.Orders.Order(t.Context(), f.host, f.inst.ID))(t); o.Want != croft.WantGone {
 		t.Errorf("got %+v, want the tombstone", o)
 	}
 }
@@ -88,78 +91,50 @@ func TestAssignWritesNothingOverAnOlderOrder(t *testing.T) {
 func TestForgetLeavesARecordThatHasJustChanged(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)
-	f.inst = must(f.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
-	tombstone := must(f.Order(t.Context(), f.host, f.inst.ID))(t)
+	f.inst = etcdtest.Must(f.Instances.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
+	tombstone := etcdtest.Must(f.Orders.Order(t.Context(), f.host, f.inst.ID))(t)
 	slow := etcdtest.Open(t, f.server)
-	slow.BeforeTxn(func() { must(f.Fence(t.Context(), f.inst))(t) })
-	wantKind(t, slow.Forget(t.Context(), tombstone), croft.Conflict)
-	if _, err := f.Find(t.Context(), f.inst.Project, f.inst.Name); err != nil {
+	slow.BeforeTxn(func() { etcdtest.Must(f.Instances.Fence(t.Context(), f.inst))(t) })
+	etcdtest.WantKind(t, slow.Orders.Forget(t.Context(), tombstone), croft.Conflict)
+	if _, err := f.Instances.Find(t.Context(), f.inst.Project, f.inst.Name); err != nil {
 		t.Error(err)
 	}
-	if err := slow.Forget(t.Context(), tombstone); err != nil {
+	if err := slow.Orders.Forget(t.Context(), tombstone); err != nil {
 		t.Fatal(err)
 	}
 	// An order that appears in between does not belong to this tombstone either.
 	f = scheduled(t)
-	if err := f.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
+	if err := f.Instances.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)
 	}
-	tombstone = must(f.Order(t.Context(), f.host, f.inst.ID))(t)
+	tombstone = etcdtest.Must(f.Orders.Order(t.Context(), f.host, f.inst.ID))(t)
 	slow = etcdtest.Open(t, f.server)
-	again := newInstance("again")
+	again := etcdtest.NewInstance("again")
 	again.ID = f.inst.ID
-	slow.BeforeTxn(func() { must(f.Create(t.Context(), again))(t) })
-	wantKind(t, slow.Forget(t.Context(), tombstone), croft.Conflict)
-	if err := slow.Forget(t.Context(), tombstone); err != nil {
+	slow.BeforeTxn(func() { etcdtest.Must(f.Instances.Create(t.Context(), again))(t) })
+	etcdtest.WantKind(t, slow.Orders.Forget(t.Context(), tombstone), croft.Conflict)
+	if err := slow.Orders.Forget(t.Context(), tombstone); err != nil {
 		t.Fatal(err)
 	}
-	must(f.Find(t.Context(), again.Project, "again"))(t)
+	etcdtest.Must(f.Instances.Find(t.Context(), again.Project, "again"))(t)
 }
 
 func TestForgetLeavesNoObservation(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)
-	if err := f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: f.inst.ID, Generation: 1,
+	if err := f.Orders.Observe(t.Context(), croft.Observation{Host: f.host, Instance: f.inst.ID, Generation: 1,
 		State: croft.StateRunning}); err != nil {
 		t.Fatal(err)
 	}
-	if b := must(f.HostEvidence(t.Context(), f.host))(t); len(b.Observations) != 1 ||
+	if b := etcdtest.Must(f.Records.HostEvidence(t.Context(), f.host))(t); len(b.Observations) != 1 ||
 		b.Observations[0].State != croft.StateRunning {
 		t.Errorf("the books of the host have %+v", b.Observations)
 	}
-	f.inst = must(f.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
-	if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, f.inst.ID))(t)); err != nil {
+	f.inst = etcdtest.Must(f.Instances.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
+	if err := f.Orders.Forget(t.Context(), etcdtest.Must(f.Orders.Order(t.Context(), f.host,
+		f.inst.ID))(t)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Observed(t.Context(), f.host, f.inst.ID)
-	wantKind(t, err, croft.NotFound)
-}
-
-func TestAnInstanceIsNotRelocatedToADrainedHostNorOverATombstone(t *testing.T) {
-	t.Parallel()
-	f := scheduled(t)
-	there := croft.NewHostID()
-	if err := f.PutHost(t.Context(), croft.Host{ID: there, Name: "h2"}); err != nil {
-		t.Fatal(err)
-	}
-	f.live(t, there)
-	tombstone, order := f.order(2, croft.WantGone), f.order(3, croft.WantRunning)
-	order.Host = there
-	if err := f.Drain(t.Context(), there); err != nil {
-		t.Fatal(err)
-	}
-	_, err := f.Relocate(t.Context(), f.inst, tombstone, order)
-	wantKind(t, err, croft.Unavailable)
-	if err := f.Enable(t.Context(), there); err != nil {
-		t.Fatal(err)
-	}
-	moved := must(f.Relocate(t.Context(), f.inst, tombstone, order))(t)
-
-	back, left := f.order(5, croft.WantRunning), f.order(4, croft.WantGone)
-	left.Host = there
-	_, err = f.Relocate(t.Context(), moved, left, back)
-	wantKind(t, err, croft.Unavailable)
-	if o := must(f.Order(t.Context(), f.host, f.inst.ID))(t); o.Want != croft.WantGone || o.Generation != 2 {
-		t.Errorf("got %+v, want the tombstone", o)
-	}
+	_, err := f.Orders.Observed(t.Context(), f.host, f.inst.ID)
+	etcdtest.WantKind(t, err, croft.NotFound)
 }

@@ -8,13 +8,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/schedule"
 )
 
-// Members implements schedule.View.
-func (s *Store) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
-	got, err := s.etcd.Get(ctx, s.keys.groups().group(project, group), clientv3.WithPrefix())
+// Groups reads who belongs to which group. Memberships are written with the orders of their instances.
+type Groups struct{ conn *conn }
+
+var _ schedule.Groups = (*Groups)(nil)
+
+// Members implements schedule.Groups.
+func (s *Groups) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.groups().group(project, group), clientv3.WithPrefix())
 	if err != nil {
-		return nil, s.wrap(err, "read the members of group %s", group)
+		return nil, s.conn.wrap(err, "read the members of group %s", group)
 	}
 	return membersOf(got.Kvs), nil
 }

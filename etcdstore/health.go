@@ -54,7 +54,7 @@ func (s *conn) alarms(ctx context.Context) []error {
 func (s *Cluster) Problems(ctx context.Context) []string {
 	var found []string
 	look, cancel := context.WithTimeout(ctx, checkTime)
-	for _, err := range s.alarms(look) {
+	for _, err := range s.conn.alarms(look) {
 		found = append(found, err.Error())
 	}
 	served, _ := s.Served(look) // if nobody answers, the configured endpoints must do
@@ -64,7 +64,7 @@ func (s *Cluster) Problems(ctx context.Context) []string {
 			"etcd has two members and stops where either is lost: let a third host join with croft up --join - --etcd-member")
 	}
 	endpoints := s.known(served)
-	statuses, silent := s.statuses(ctx, endpoints)
+	statuses, silent := s.conn.statuses(ctx, endpoints)
 	for _, endpoint := range silent {
 		found = append(found,
 			fmt.Sprintf("etcd at %s does not answer within %s: look at that member, its disk and the network to it",
@@ -84,7 +84,7 @@ func (s *Cluster) Problems(ctx context.Context) []string {
 
 // known returns the endpoints of members: configured, and served by these hosts.
 func (s *Cluster) known(served []croft.EtcdMember) []string {
-	all := slices.Clone(s.etcd.Endpoints())
+	all := slices.Clone(s.conn.etcd.Endpoints())
 	for _, m := range served {
 		all = append(all, m.Clients...)
 	}

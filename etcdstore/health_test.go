@@ -20,11 +20,11 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	server := etcdtest.ServerWith(t, etcdserver.Config{MaxBytes: 2 << 20})
 	store := etcdtest.Open(t, server)
 	etcd := etcdtest.Fill(t, server)
-	_, err := store.Create(t.Context(), newInstance("web"))
-	wantKind(t, err, croft.Unavailable)
-	wantSays(t, err.Error(), "out of space", "compact", "defrag", "disarm")
-	wantKind(t, store.Usable(t.Context()), croft.Unavailable)
-	wantSays(t, strings.Join(store.Cluster.Problems(t.Context()), "\n"), "out of space", "has filled")
+	_, err := store.Instances.Create(t.Context(), etcdtest.NewInstance("web"))
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	etcdtest.WantSays(t, err.Error(), "out of space", "compact", "defrag", "disarm")
+	etcdtest.WantKind(t, store.Usable(t.Context()), croft.Unavailable)
+	etcdtest.WantSays(t, strings.Join(store.Cluster.Problems(t.Context()), "\n"), "out of space", "has filled")
 
 	// The remedy named in the message works.
 	now, err := etcd.Get(t.Context(), "/filler")
@@ -46,7 +46,7 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	if problems := store.Cluster.Problems(t.Context()); len(problems) > 0 {
 		t.Errorf("after the cure: %q", problems)
 	}
-	must(store.Create(t.Context(), newInstance("web")))(t)
+	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 }
 
 // A member that accepts connections and never answers is reported, while the other serves.
@@ -69,7 +69,7 @@ func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 	if len(problems) != 1 {
 		t.Fatalf("problems: %q, want one", problems)
 	}
-	wantSays(t, problems[0], silent, "does not answer")
+	etcdtest.WantSays(t, problems[0], silent, "does not answer")
 }
 
 // A scheduler that was suspended past the end of its lease reports it once, and then has another session.
@@ -77,13 +77,13 @@ func TestALostSessionIsToldAndReplaced(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
-	must(store.Create(t.Context(), newInstance("before")))(t)
+	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("before")))(t)
 	revokeAll(t, etcdtest.Client(t, server, etcdstore.Access{}))
-	if _, err := store.Create(t.Context(), newInstance("during")); err != nil {
-		wantKind(t, err, croft.Unavailable)
-		wantSays(t, err.Error(), "lease", "try again")
+	if _, err := store.Instances.Create(t.Context(), etcdtest.NewInstance("during")); err != nil {
+		etcdtest.WantKind(t, err, croft.Unavailable)
+		etcdtest.WantSays(t, err.Error(), "lease", "try again")
 	}
-	must(store.Create(t.Context(), newInstance("after")))(t)
+	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("after")))(t)
 }
 
 // An agent whose lease is revoked takes another, and its host is alive again.
@@ -94,15 +94,15 @@ func TestALostLeaseOfAnAgentIsReplaced(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	alive := func() bool {
-		hosts, err := f.Hosts(ctx, f.host)
+		hosts, err := f.Registry.Hosts(ctx, f.host)
 		return err == nil && hosts[f.host].Alive
 	}
 	if !alive() {
 		t.Fatal("the host is not alive to begin with")
 	}
-	before := must(etcd.Leases(ctx))(t)
+	before := etcdtest.Must(etcd.Leases(ctx))(t)
 	revokeAll(t, etcd)
-	err := f.WatchInstances(ctx, func() {
+	err := f.Instances.WatchInstances(ctx, func() {
 		now, err := etcd.Leases(ctx)
 		if err == nil && len(now.Leases) > 0 && now.Leases[0].ID != before.Leases[0].ID && alive() {
 			cancel()

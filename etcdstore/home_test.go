@@ -26,10 +26,10 @@ func (f *fixture) traced(t *testing.T, by *etcdstore.Store) string {
 	t.Helper()
 	o := f.order(1, croft.WantRunning)
 	o.Trace = parent
-	if _, err := by.Assign(t.Context(), f.inst, o); err != nil {
+	if _, err := by.Instances.Assign(t.Context(), f.inst, o); err != nil {
 		t.Fatal(err)
 	}
-	return must(by.Order(t.Context(), f.host, f.inst.ID))(t).Trace
+	return etcdtest.Must(by.Orders.Order(t.Context(), f.host, f.inst.ID))(t).Trace
 }
 
 func TestAnOrderNamesItsTrace(t *testing.T) {
@@ -79,11 +79,11 @@ func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
 	if err := strange(string(id)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Instance(t.Context(), id); err == nil || !strings.Contains(err.Error(), "of_tomorrow") {
+	if _, err := f.Instances.Instance(t.Context(), id); err == nil || !strings.Contains(err.Error(), "of_tomorrow") {
 		t.Errorf("a field that nobody knows: got %v", err)
 	}
 	putHome(t, f.server, f.Partition(), "1.99") // while the store is open
-	if _, err := f.Instance(t.Context(), id); err != nil {
+	if _, err := f.Instances.Instance(t.Context(), id); err != nil {
 		t.Errorf("a field of a newer minor version: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestAHostSaysWhetherItsAgentKnowsTraces(t *testing.T) {
 	f := newFixture(t)
 	knows := func() bool {
 		t.Helper()
-		hosts := must(f.Hosts(t.Context(), f.host))(t)
+		hosts := etcdtest.Must(f.Registry.Hosts(t.Context(), f.host))(t)
 		if !hosts[f.host].Alive {
 			t.Fatal("the host is not alive")
 		}

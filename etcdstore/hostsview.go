@@ -8,34 +8,34 @@ import (
 	"croft/schedule"
 )
 
-// HostsView is a Store that reads the hosts that accept orders from a copy in memory while it runs, for a
+// HostsView is a Registry that reads the hosts that accept orders from a copy in memory while it runs, for a
 // scheduler with many requests. The copy may be behind. That a host accepts orders is taken from the copy,
 // since Assign compares it; that a host does not is read from etcd, since an outdated copy would go unnoticed.
 type HostsView struct {
-	*Store
-	mirror *Mirror
+	registry *Registry
+	mirror   *Mirror
 }
 
-var _ schedule.View = (*HostsView)(nil)
+var _ schedule.Registry = (*HostsView)(nil)
 
 // NewHostsView returns a view that reads everything from etcd until it runs.
-func (s *Store) NewHostsView() *HostsView {
-	return &HostsView{s, s.mirrorOf(s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained())}
+func (s *conn) NewHostsView() *HostsView {
+	return &HostsView{&Registry{s}, s.mirrorOf(s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained())}
 }
 
 // Run keeps the copy up to date until ctx ends.
 func (v *HostsView) Run(ctx context.Context) error { return v.mirror.Run(ctx, nil) }
 
-// Hosts implements schedule.View.
+// Hosts implements schedule.Registry.
 func (v *HostsView) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	if len(ids) == 0 {
-		return v.Store.Hosts(ctx)
+		return v.registry.Hosts(ctx)
 	}
 	found, others := v.mirror.open(ids)
 	if len(others) == 0 {
 		return found, nil
 	}
-	read, err := v.Store.Hosts(ctx, others...)
+	read, err := v.registry.Hosts(ctx, others...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (v *HostsView) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.H
 func (m *Mirror) open(ids []croft.HostID) (found map[croft.HostID]croft.Host, others []croft.HostID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.store.keys
+	k := m.conn.keys
 	found = make(map[croft.HostID]croft.Host, len(ids))
 	for _, id := range ids {
 		host, known := m.values[k.hosts()][k.host(id)].(croft.Host)

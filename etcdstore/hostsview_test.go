@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
 )
 
 // hostsView is a running view with controls for tests.
@@ -53,7 +54,7 @@ func TestAHostsViewReadsHostsThatTakeOrdersFromMemory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	v := f.viewed(t)
-	want, err := f.Store.Hosts(t.Context(), f.host)
+	want, err := f.Registry.Hosts(t.Context(), f.host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,17 +81,17 @@ func TestAHostsViewThatIsBehind(t *testing.T) {
 	t.Parallel()
 	t.Run("reads hosts that took no orders", func(t *testing.T) {
 		f, other := newFixture(t), croft.NewHostID()
-		if err := f.PutHost(t.Context(), croft.Host{ID: other, Name: "h2"}); err != nil {
+		if err := f.Registry.PutHost(t.Context(), croft.Host{ID: other, Name: "h2"}); err != nil {
 			t.Fatal(err)
 		}
 		v := f.viewed(t)
-		if err := f.Drain(t.Context(), f.host); err != nil {
+		if err := f.Registry.Drain(t.Context(), f.host); err != nil {
 			t.Fatal(err)
 		}
 		v.await("the drain", func() bool { return !v.Has(f.host) })
 		v.stop()
 		f.live(t, other)
-		if err := f.Enable(t.Context(), f.host); err != nil {
+		if err := f.Registry.Enable(t.Context(), f.host); err != nil {
 			t.Fatal(err)
 		}
 		hosts, err := v.Hosts(t.Context(), f.host, other)
@@ -102,13 +103,13 @@ func TestAHostsViewThatIsBehind(t *testing.T) {
 		f := newFixture(t)
 		v := f.viewed(t)
 		v.stop()
-		if err := f.Drain(t.Context(), f.host); err != nil {
+		if err := f.Registry.Drain(t.Context(), f.host); err != nil {
 			t.Fatal(err)
 		}
 		if hosts, err := v.Hosts(t.Context(), f.host); err != nil || hosts[f.host].Drained {
 			t.Fatalf("the view is not behind: %+v, %v", hosts, err)
 		}
-		_, err := v.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
-		wantKind(t, err, croft.Unavailable)
+		_, err := f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
+		etcdtest.WantKind(t, err, croft.Unavailable)
 	})
 }

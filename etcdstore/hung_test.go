@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 	"croft/placement/ledger"
 )
 
@@ -111,7 +112,7 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 		proxies = append(proxies, p)
 		endpoints = append(endpoints, "http://"+p.Addr().String())
 	}
-	store := must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints,
+	store := etcdtest.Must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints,
 		DialTimeout: time.Minute}.WithoutKeepalive()))(t)
 	defer store.Close()
 	direct := c.Open(t, 0)
@@ -121,18 +122,18 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	defer work.Wait()
 	defer cancel()
 	h := croft.Host{ID: croft.NewHostID(), Name: "one"}
-	if err := direct.PutHost(t.Context(), h); err != nil {
+	if err := direct.Registry.PutHost(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
-	work.Go(func() { _ = store.StayAlive(ctx, h.ID) })
+	work.Go(func() { _ = store.Registry.StayAlive(ctx, h.ID) })
 	alive := func() bool {
-		hosts, err := direct.Hosts(t.Context(), h.ID)
+		hosts, err := direct.Registry.Hosts(t.Context(), h.ID)
 		return err == nil && hosts[h.ID].Alive
 	}
-	waitFor(t, "the host is alive", alive)
+	patient.Until(t, "the host is alive", alive)
 	kept := store.Placement(0)
 	seen := make(chan int64, 100)
-	from := must(kept.Load(t.Context()))(t)
+	from := etcdtest.Must(kept.Load(t.Context()))(t)
 	work.Go(func() {
 		_ = kept.Watch(ctx, from.Revision, func(revision int64, _ []ledger.Entry) { seen <- revision })
 	})
@@ -140,7 +141,7 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	for i, p := range proxies {
 		// Only this store's connection is frozen: the members go on, and there is no election.
 		p.freeze()
-		done := must(direct.Placement(0).Commit(t.Context(),
+		done := etcdtest.Must(direct.Placement(0).Commit(t.Context(),
 			ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: "test", ID: "x"}, Value: []byte("{}")}}}))(t)
 		for revision := int64(0); revision < done.Revision; {
 			select {
@@ -150,12 +151,13 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 			}
 		}
 		for range 2 * len(proxies) { // they take turns
-			waitFor(t, "a request is answered", func() bool {
-				_, err := store.Create(t.Context(), newInstance("web-"+string(croft.NewInstanceID())))
+			patient.Until(t, "a request is answered", func() bool {
+				_, err := store.Instances.Create(t.Context(),
+					etcdtest.NewInstance("web-"+string(croft.NewInstanceID())))
 				return err == nil
 			})
 		}
-		waitFor(t, "the host is alive", alive)
+		patient.Until(t, "the host is alive", alive)
 		p.melt()
 	}
 }
@@ -165,12 +167,12 @@ func TestAMemberThatOwesNoAnswerIsKept(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)
 	store := c.OpenAll(t)
-	before := must(store.Cluster.Served(t.Context()))(t)
+	before := etcdtest.Must(store.Cluster.Served(t.Context()))(t)
 	if len(before) != 2 {
 		t.Fatalf("%d serve", len(before))
 	}
 	store.OweAnswers()
-	waitFor(t, "they are excused", func() bool { return store.Owing() == 0 })
+	patient.Until(t, "they are excused", func() bool { return store.Owing() == 0 })
 	if n := store.Hung(); n != 0 {
 		t.Errorf("%g connections were closed", n)
 	}

@@ -15,43 +15,35 @@ import (
 
 // PutInvitation stores an invitation for its lifetime.
 func (s *Trust) PutInvitation(ctx context.Context, i trust.Invitation, life time.Duration) error {
-	lease, err := s.etcd.Grant(ctx, max(1, int64(life/time.Second)))
+	lease, err := s.conn.etcd.Grant(ctx, max(1, int64(life/time.Second)))
 	if err != nil {
-		return s.wrap(err, "make an invitation")
+		return s.conn.wrap(err, "make an invitation")
 	}
 	i.Created = time.Now().UTC().Truncate(time.Second)
 	i.Expires = i.Created.Add(life)
-	_, err = s.etcd.Put(ctx, s.keys.trust().invitation(i.Name), encode(i), clientv3.WithLease(lease.ID))
-	return s.wrapped(err, "write an invitation")
+	_, err = s.conn.etcd.Put(ctx, s.conn.keys.trust().invitation(i.Name), encode(i), clientv3.WithLease(lease.ID))
+	return s.conn.wrapped(err, "write an invitation")
 }
 
 // Invitation implements trust.Registry.
 func (s *Trust) Invitation(ctx context.Context, name string) (i trust.Invitation, err error) {
-	got, err := s.etcd.Get(ctx, s.keys.trust().invitation(name))
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().invitation(name))
 	if err != nil {
-		return i, s.wrap(err, "read an invitation")
+		return i, s.conn.wrap(err, "read an invitation")
 	}
 	if len(got.Kvs) == 0 {
 		return i,
 			croft.Errorf(croft.NotFound,
 				"this token has run out or was revoked: make another with `croft token create`")
 	}
-	return i, s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
+	return i, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
 }
 
 // Invitations lists the valid invitations, soonest expiry first.
 func (s *Trust) Invitations(ctx context.Context) ([]trust.Invitation, error) {
-	got, err := s.etcd.Get(ctx, s.keys.trust().invitations(), clientv3.WithPrefix())
+	all, err := readAll[trust.Invitation](ctx, s.conn, "list the invitations", s.conn.keys.trust().invitations(), 0)
 	if err != nil {
-		return nil, s.wrap(err, "list the invitations")
-	}
-	all := []trust.Invitation{}
-	for _, kv := range got.Kvs {
-		var i trust.Invitation
-		if err := s.decode(kv.Key, kv.Value, &i); err != nil {
-			return nil, err
-		}
-		all = append(all, i)
+		return nil, err
 	}
 	slices.SortFunc(all, func(a, b trust.Invitation) int {
 		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Name, b.Name))
@@ -75,19 +67,7 @@ func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it",
 			len(all), name)
 	}
-	_, err = s.etcd.Delete(ctx, s.keys.trust().invitation(all[0].Name)) // its lease has no key any more and expires
-	return all[0], s.wrapped(err, "revoke a token")
-}
-
-// Advertised lists the client addresses advertised by the members of etcd.
-func (s *Cluster) Advertised(ctx context.Context) ([]string, error) {
-	list, err := s.etcd.MemberList(ctx)
-	if err != nil {
-		return nil, s.wrap(err, "list etcd's members")
-	}
-	var all []string
-	for _, m := range list.Members {
-		all = append(all, m.ClientURLs...)
-	}
-	return all, nil
+	// The lease has no key any more and expires.
+	_, err = s.conn.etcd.Delete(ctx, s.conn.keys.trust().invitation(all[0].Name))
+	return all[0], s.conn.wrapped(err, "revoke a token")
 }

@@ -24,21 +24,21 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 		time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.Trust.Invitation(ctx, "one"))(t); string(got.Sealed) != "sealed" {
+	if got := etcdtest.Must(store.Trust.Invitation(ctx, "one"))(t); string(got.Sealed) != "sealed" {
 		t.Errorf("got %q", got.Sealed)
 	}
 	for _, name := range []string{"two", "", "../authority"} {
 		_, err := store.Trust.Invitation(ctx, name)
-		wantKind(t, err, croft.NotFound)
+		etcdtest.WantKind(t, err, croft.NotFound)
 	}
 	etcd := etcdtest.Client(t, server, etcdstore.Access{})
-	leases := must(etcd.Leases(ctx))(t).Leases
-	if ttl := must(etcd.TimeToLive(ctx, leases[0].ID))(t).GrantedTTL; len(leases) != 1 || ttl != 3600 {
+	leases := etcdtest.Must(etcd.Leases(ctx))(t).Leases
+	if ttl := etcdtest.Must(etcd.TimeToLive(ctx, leases[0].ID))(t).GrantedTTL; len(leases) != 1 || ttl != 3600 {
 		t.Errorf("there are %d leases, of %d s", len(leases), ttl)
 	}
 	revokeAll(t, etcd) // as if they had expired
 	_, err := store.Trust.Invitation(ctx, "one")
-	wantKind(t, err, croft.NotFound)
+	etcdtest.WantKind(t, err, croft.NotFound)
 }
 
 func TestARevokedInvitationIsGone(t *testing.T) {
@@ -52,7 +52,7 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 		}
 	}
 	names := func() (all []string) {
-		for _, i := range must(store.Trust.Invitations(t.Context()))(t) {
+		for _, i := range etcdtest.Must(store.Trust.Invitations(t.Context()))(t) {
 			all = append(all, i.Name+" "+i.Note)
 		}
 		return all
@@ -62,13 +62,13 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 	}
 	for name, kind := range map[string]croft.Kind{"a": croft.Conflict, "c": croft.NotFound, "": croft.NotFound} {
 		_, err := store.Trust.RevokeInvitation(t.Context(), name)
-		wantKind(t, err, kind)
+		etcdtest.WantKind(t, err, kind)
 	}
-	if got := must(store.Trust.RevokeInvitation(t.Context(), "aa2"))(t); got.Note != "for aa2" {
+	if got := etcdtest.Must(store.Trust.RevokeInvitation(t.Context(), "aa2"))(t); got.Note != "for aa2" {
 		t.Errorf("revoked %+v", got)
 	}
 	_, err := store.Trust.Invitation(t.Context(), "aa2")
-	wantKind(t, err, croft.NotFound)
+	etcdtest.WantKind(t, err, croft.NotFound)
 	if got := names(); len(got) != 2 {
 		t.Errorf("left: %q", got)
 	}
@@ -77,7 +77,7 @@ func TestARevokedInvitationIsGone(t *testing.T) {
 func TestMembersTellWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.ServerWith(t, etcdserver.Config{})
-	if got := must(etcdtest.Open(t, server).Cluster.Advertised(t.Context()))(t); !slices.Equal(got,
+	if got := etcdtest.Must(etcdtest.Open(t, server).Cluster.Advertised(t.Context()))(t); !slices.Equal(got,
 		[]string{"http://127.0.0.1:0"}) {
 		t.Errorf("got %q, want what it was told to listen on", got)
 	}

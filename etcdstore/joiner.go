@@ -15,7 +15,7 @@ import (
 
 // joiner joins values read from several prefixes, in any order.
 type joiner struct {
-	store     *conn
+	conn      *conn
 	instances []croft.Instance
 	orders    map[string]croft.Order // by host/instance
 	observed  map[string]croft.Observation
@@ -30,7 +30,7 @@ type joiner struct {
 
 func (s *conn) newJoiner() *joiner {
 	return &joiner{
-		store:    s,
+		conn:     s,
 		orders:   map[string]croft.Order{},
 		observed: map[string]croft.Observation{},
 		hosts:    map[croft.HostID]croft.Host{},
@@ -54,24 +54,24 @@ func (j *joiner) addAll(kvs []*mvccpb.KeyValue) {
 
 // add stores a value according to the prefix of its key.
 func (j *joiner) add(kv *mvccpb.KeyValue) error {
-	key, k := string(kv.Key), j.store.keys
+	key, k := string(kv.Key), j.conn.keys
 	switch {
 	case strings.HasPrefix(key, k.instances()):
-		inst, err := j.store.decodeInstance(kv)
+		inst, err := j.conn.decodeInstance(kv)
 		j.instances = append(j.instances, inst)
 		return err
 	case strings.HasPrefix(key, k.allOrders()):
-		o, err := j.store.decodeOrder(kv)
+		o, err := j.conn.decodeOrder(kv)
 		j.orders[place(o.Host, o.Instance)] = o
 		return err
 	case strings.HasPrefix(key, k.allObserved()):
 		var o croft.Observation
-		err := j.store.decode(kv.Key, kv.Value, &o)
+		err := j.conn.decode(kv.Key, kv.Value, &o)
 		j.observed[place(o.Host, o.Instance)] = o
 		return err
 	case strings.HasPrefix(key, k.hosts()):
 		var h storedHost
-		err := j.store.decode(kv.Key, kv.Value, &h)
+		err := j.conn.decode(kv.Key, kv.Value, &h)
 		h.Host.Token = h.Token
 		j.hosts[h.ID] = h.Host
 		return err
@@ -86,7 +86,7 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 		return err
 	case strings.HasPrefix(key, k.allTwins()):
 		var twin croft.Agent
-		err := j.store.decode(kv.Key, kv.Value, &twin)
+		err := j.conn.decode(kv.Key, kv.Value, &twin)
 		j.twins[twin.Host] = append(j.twins[twin.Host], twin)
 		return err
 	}

@@ -11,21 +11,6 @@ import (
 	"croft"
 )
 
-// storedHost is a host's record as stored: with its token, without fields derived from other keys.
-type storedHost struct {
-	croft.Host
-	Token string `json:"token,omitempty"`
-}
-
-// PutHost implements compute.Registry.
-func (s *Store) PutHost(ctx context.Context, h croft.Host) error {
-	h.Alive, h.Drained, h.Seen = false, false, time.Time{}
-	if _, err := s.etcd.Put(ctx, s.keys.host(h.ID), encode(storedHost{h, h.Token})); err != nil {
-		return s.wrap(err, "write the record of host %s", h.ID)
-	}
-	return nil
-}
-
 // seenEvery is how often an agent records that it is alive, to tell later since when it is not.
 const seenEvery = time.Minute
 
@@ -35,21 +20,21 @@ const offerTime = 5 * time.Second
 
 // StayAlive makes a host alive at once and until ctx ends, and returns only then: Serve for a host without
 // rivals.
-func (s *Store) StayAlive(ctx context.Context, host croft.HostID) error {
+func (s *Registry) StayAlive(ctx context.Context, host croft.HostID) error {
 	known := make(chan struct{})
 	close(known)
 	return s.Serve(ctx, croft.Agent{Host: host}, known, func(*croft.Agent) bool { return true })
 }
 
 // seats lets agents take, hold, offer and leave the seat of their host.
-type seats struct{ *conn }
+type seats struct{ conn *conn }
 
 // Serve implements compute.Registry.
-func (s *Store) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
+func (s *Registry) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
 	seated func(rival *croft.Agent) bool) error {
 	for {
 		id := seats{s.conn}.serveOnce(ctx, me, known, seated)
-		s.metrics.held.Set(0)
+		s.conn.metrics.held.Set(0)
 		if ctx.Err() != nil {
 			seats{s.conn}.leaveSeat(ctx, me.Host, id)
 			return ctx.Err()
@@ -69,14 +54,15 @@ func (s seats) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.Lea
 		return
 	}
 	_ = s.noteSeen(end, host, id)
-	_, _ = s.etcd.Revoke(end, id)
+	_, _ = s.conn.etcd.Revoke(end, id)
 }
 
 // noteSeen stores the time at which the host's agent is alive, if it is and the host was not forgotten. An
 // error costs only accuracy.
 func (s seats) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
-	alive := clientv3.Compare(clientv3.LeaseValue(s.keys.alive(host)), "=", id)
-	_, err := s.etcd.Txn(ctx).If(alive, exists(s.keys.host(host))).Then(clientv3.OpPut(s.keys.seen(host),
+	k := s.conn.keys
+	alive := clientv3.Compare(clientv3.LeaseValue(k.alive(host)), "=", id)
+	_, err := s.conn.etcd.Txn(ctx).If(alive, exists(k.host(host))).Then(clientv3.OpPut(k.seen(host),
 		now())).Commit()
 	return err
 }
@@ -87,13 +73,13 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 // If another agent has the seat, it is on standby until that agent leaves.
 func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
 	seated func(*croft.Agent) bool) clientv3.LeaseID {
-	lease, err := s.etcd.Grant(ctx, leaseTTL)
+	lease, err := s.conn.etcd.Grant(ctx, leaseTTL)
 	if err != nil {
 		return 0
 	}
 	holding, cancel := context.WithCancel(ctx)
 	defer cancel()
-	beats, err := s.etcd.KeepAlive(holding, lease.ID)
+	beats, err := s.conn.etcd.KeepAlive(holding, lease.ID)
 	if err != nil {
 		return lease.ID
 	}
@@ -103,19 +89,19 @@ func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struc
 		return lease.ID
 	case rival != nil:
 		seated(rival)
-		s.awaitSeat(ctx, me.Host, revision)
-		s.standDown(ctx, lease.ID)
+		s.conn.awaitFree(ctx, s.conn.keys.agent(me.Host), revision)
+		s.conn.standDown(ctx, lease.ID)
 		return 0
 	}
 	if !seated(nil) {
 		s.offerSeat(ctx, lease.ID, me)
-		s.standDown(ctx, lease.ID)
+		s.conn.standDown(ctx, lease.ID)
 		return 0
 	}
-	s.metrics.held.Set(1)
+	s.conn.metrics.held.Set(1)
 	s.live(ctx, me.Host, lease.ID, known, beats)
 	if ctx.Err() == nil {
-		s.metrics.lost.Inc()
+		s.conn.metrics.lost.Inc()
 	}
 	return lease.ID
 }
@@ -124,24 +110,24 @@ func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struc
 // records this agent as a twin, and returns the rival and a revision to watch from.
 func (s seats) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
 	revision int64, err error) {
-	key := s.keys.agent(me.Host)
-	got, err := s.etcd.Get(ctx, key)
+	key := s.conn.keys.agent(me.Host)
+	got, err := s.conn.etcd.Get(ctx, key)
 	if err != nil {
 		return nil, 0, err
 	}
 	free := absent(key)
 	if len(got.Kvs) > 0 {
 		var there croft.Agent
-		if err := s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &there); err != nil {
+		if err := s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &there); err != nil {
 			return nil, 0, err
 		}
 		if there.Place != me.Place {
-			_, err = s.etcd.Do(ctx, s.noteTwin(lease, me))
+			_, err = s.conn.etcd.Do(ctx, s.noteTwin(lease, me))
 			return &there, got.Header.Revision + 1, err
 		}
 		free = unchanged(key, got.Kvs[0].ModRevision)
 	}
-	done, err := s.etcd.Txn(ctx).If(free).Then(clientv3.OpPut(key, encode(me), clientv3.WithLease(lease))).Commit()
+	done, err := s.conn.etcd.Txn(ctx).If(free).Then(clientv3.OpPut(key, encode(me), clientv3.WithLease(lease))).Commit()
 	if err == nil && !done.Succeeded {
 		err = errors.New("somebody else was faster")
 	}
@@ -150,14 +136,14 @@ func (s seats) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Ag
 
 // noteTwin records an agent that has the host's UUID and not its seat.
 func (s seats) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
-	note := s.keys.twins(me.Host) + uuid.NewSHA1(uuid.Nil, []byte(me.Place)).String()
+	note := s.conn.keys.twins(me.Host) + uuid.NewSHA1(uuid.Nil, []byte(me.Place)).String()
 	return clientv3.OpPut(note, encode(me), clientv3.WithLease(lease))
 }
 
 // offerSeat leaves the seat for offerTime to an agent that has more right to it.
 func (s seats) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
-	mine := clientv3.Compare(clientv3.LeaseValue(s.keys.agent(me.Host)), "=", lease)
-	if _, err := s.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.keys.agent(me.Host)),
+	mine := clientv3.Compare(clientv3.LeaseValue(s.conn.keys.agent(me.Host)), "=", lease)
+	if _, err := s.conn.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.conn.keys.agent(me.Host)),
 		s.noteTwin(lease, me)).Commit(); err != nil {
 		return // the lease expires
 	}
@@ -165,30 +151,6 @@ func (s seats) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.A
 	case <-ctx.Done():
 	case <-time.After(offerTime):
 	}
-}
-
-// awaitSeat returns when the seat has been left since the revision, or the watch broke.
-func (s seats) awaitSeat(ctx context.Context, host croft.HostID, from int64) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	defer s.watching()()
-	for answer := range s.etcd.Watch(ctx, s.keys.agent(host), clientv3.WithRev(from)) {
-		if answer.Err() != nil {
-			return
-		}
-		for _, event := range answer.Events {
-			if event.Type == clientv3.EventTypeDelete {
-				return
-			}
-		}
-	}
-}
-
-// standDown revokes a lease, so that the next round begins with a fresh one.
-func (s *conn) standDown(ctx context.Context, id clientv3.LeaseID) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	_, _ = s.etcd.Revoke(end, id)
 }
 
 // live stores that the host is alive, and the schema version of its agent, once known is closed. It keeps the
@@ -200,7 +162,7 @@ func (s seats) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID,
 	for {
 		select {
 		case <-known:
-			if _, err := s.etcd.Put(ctx, s.keys.alive(host), now()+" "+schemaOf(schemaMinor),
+			if _, err := s.conn.etcd.Put(ctx, s.conn.keys.alive(host), now()+" "+schemaOf(schemaMinor),
 				clientv3.WithLease(id)); err != nil {
 				return
 			}
@@ -212,36 +174,7 @@ func (s seats) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID,
 			if !alive {
 				return
 			}
-			s.metrics.beat.SetToCurrentTime()
+			s.conn.metrics.beat.SetToCurrentTime()
 		}
 	}
-}
-
-// TakeTurn implements audit.Shared: the turn is a key under a lease that is never renewed.
-func (s *Store) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
-	got, err := s.etcd.Get(ctx, s.keys.turn(), clientv3.WithKeysOnly())
-	if err != nil || len(got.Kvs) > 0 {
-		return false, s.wrapped(err, "look whose turn it is")
-	}
-	lease, err := s.etcd.Grant(ctx, max(1, int64(length/time.Second)))
-	if err != nil {
-		return false, s.wrap(err, "take the turn")
-	}
-	done, err := s.etcd.Txn(ctx).If(absent(s.keys.turn())).
-		Then(clientv3.OpPut(s.keys.turn(), "", clientv3.WithLease(lease.ID))).Commit()
-	if err != nil {
-		return false, s.wrap(err, "take the turn")
-	}
-	if !done.Succeeded {
-		s.standDown(ctx, lease.ID)
-	}
-	return done.Succeeded, nil
-}
-
-// wrapped is wrap for an err that may be nil.
-func (s *conn) wrapped(err error, what string) error {
-	if err == nil {
-		return nil
-	}
-	return s.wrap(err, "%s", what)
 }

@@ -32,7 +32,7 @@ func (s *Cluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluste
 		return err
 	})
 	if err != nil && croft.KindOf(err) == "" {
-		err = s.wrap(err, "join etcd as a member")
+		err = s.conn.wrap(err, "join etcd as a member")
 	}
 	return cluster, err
 }
@@ -63,9 +63,9 @@ func soon(ctx context.Context, passes func(error) bool, do func() error) error {
 }
 
 func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, error) {
-	list, err := s.etcd.MemberList(ctx)
+	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {
-		return "", s.wrap(err, "list etcd's members")
+		return "", s.conn.wrap(err, "list etcd's members")
 	}
 	all := list.Members
 	if err := reachable(all, m); err != nil {
@@ -79,7 +79,7 @@ func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, er
 			return "", err
 		}
 	}
-	added, err := s.etcd.MemberAddAsLearner(ctx, []string{m.Peer})
+	added, err := s.conn.etcd.MemberAddAsLearner(ctx, []string{m.Peer})
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return "", rpctypes.ErrUnhealthy // else its ID would equal that of a member removed in this second
 	}
@@ -91,7 +91,7 @@ func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, er
 
 // removeMember removes a member; no error if it is removed already.
 func (s *Cluster) removeMember(ctx context.Context, id uint64) error {
-	_, err := s.etcd.MemberRemove(ctx, id)
+	_, err := s.conn.etcd.MemberRemove(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return nil
 	}

@@ -22,7 +22,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	roles := func(want ...croft.MemberRole) {
 		t.Helper()
 		got := []croft.MemberRole{}
-		for _, m := range must(first.Cluster.EtcdMembers(t.Context()))(t) {
+		for _, m := range etcdtest.Must(first.Cluster.EtcdMembers(t.Context()))(t) {
 			got = append(got, m.Role)
 		}
 		slices.Sort(got)
@@ -32,20 +32,20 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 		}
 	}
 	roles(croft.MemberLeads)
-	wantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[0].Host), croft.Conflict)
+	etcdtest.WantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[0].Host), croft.Conflict)
 	c.Join(t)
 	c.Join(t)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
 
 	// With one member away, nothing stops, and none of the others may be removed.
-	must(c.Open(t, 1).Create(t.Context(), newInstance("before")))(t)
+	etcdtest.Must(c.Open(t, 1).Instances.Create(t.Context(), etcdtest.NewInstance("before")))(t)
 	c.Stop(t, 2)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberSilent)
-	must(first.Create(t.Context(), newInstance("during")))(t)
+	etcdtest.Must(first.Instances.Create(t.Context(), etcdtest.NewInstance("during")))(t)
 	err := first.Cluster.MayRemoveEtcdMember(t.Context(), c.Members[1].Host)
-	wantKind(t, err, croft.Conflict)
-	wantSays(t, fmt.Sprint(err), "1 of 2 members would answer, and 2 have to", c.Members[2].Clients[0])
-	wantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host), croft.Conflict)
+	etcdtest.WantKind(t, err, croft.Conflict)
+	etcdtest.WantSays(t, fmt.Sprint(err), "1 of 2 members would answer, and 2 have to", c.Members[2].Clients[0])
+	etcdtest.WantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host), croft.Conflict)
 
 	// It returns unchanged, and then one member may be removed; a member that is away may be removed at once.
 	c.Start(t, 2)
@@ -53,23 +53,23 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	if err := first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
 		t.Fatal(err)
 	}
-	wantKind(t, c.Servers[1].Wait(t.Context()), croft.NotFound)
+	etcdtest.WantKind(t, c.Servers[1].Wait(t.Context()), croft.NotFound)
 	roles(croft.MemberLeads, croft.MemberFollows)
-	must(first.Create(t.Context(), newInstance("after")))(t)
+	etcdtest.Must(first.Instances.Create(t.Context(), etcdtest.NewInstance("after")))(t)
 }
 
 // The others elect another leader before they can remove the record of the old one's services.
 func TestTheLeaderIsTakenOut(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)
-	all := must(c.Open(t, 0).Cluster.EtcdMembers(t.Context()))(t)
+	all := etcdtest.Must(c.Open(t, 0).Cluster.EtcdMembers(t.Context()))(t)
 	leader := all[slices.IndexFunc(all, func(m croft.EtcdMember) bool { return m.Role == croft.MemberLeads })]
 	through := slices.IndexFunc(c.Members, func(m croft.EtcdMember) bool { return m.Host == leader.Host })
 	store := c.Open(t, through)
 	if err := store.Cluster.RemoveEtcdMember(t.Context(), leader.Host); err != nil {
 		t.Fatal(err)
 	}
-	left := must(store.Cluster.EtcdMembers(t.Context()))(t)
+	left := etcdtest.Must(store.Cluster.EtcdMembers(t.Context()))(t)
 	if len(left) != 2 || slices.ContainsFunc(left, func(m croft.EtcdMember) bool { return m.Host == leader.Host }) {
 		t.Errorf("left: %+v", left)
 	}
@@ -82,17 +82,17 @@ func TestADeadMemberMakesRoom(t *testing.T) {
 	c.Stop(t, 2)
 	c.Lose(t, 2) // it returns without its data
 	c.Start(t, 2)
-	for _, m := range must(store.Cluster.EtcdMembers(t.Context()))(t) {
+	for _, m := range etcdtest.Must(store.Cluster.EtcdMembers(t.Context()))(t) {
 		if m.Role != croft.MemberLeads && m.Role != croft.MemberFollows {
 			t.Errorf("%s is %s", m.Name, m.Role)
 		}
 	}
-	must(c.Open(t, 2).Create(t.Context(), newInstance("through-the-new-one")))(t)
+	etcdtest.Must(c.Open(t, 2).Instances.Create(t.Context(), etcdtest.NewInstance("through-the-new-one")))(t)
 	c.Stop(t, 1)
 	if err := store.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
 		t.Fatal(err)
 	}
-	if left := must(store.Cluster.EtcdMembers(t.Context()))(t); len(left) != 2 {
+	if left := etcdtest.Must(store.Cluster.EtcdMembers(t.Context()))(t); len(left) != 2 {
 		t.Errorf("left: %+v", left)
 	}
 }
@@ -104,21 +104,21 @@ func TestAJoinThatDiesCostsNothing(t *testing.T) {
 	c := etcdtest.StartCluster(t, 1)
 	store := c.Open(t, 0)
 	m := c.NewMember(t)
-	cluster := must(store.Cluster.AddEtcdMember(t.Context(), m))(t)
-	must(store.Create(t.Context(), newInstance("meanwhile")))(t)
-	all := must(store.Cluster.EtcdMembers(t.Context()))(t)
+	cluster := etcdtest.Must(store.Cluster.AddEtcdMember(t.Context(), m))(t)
+	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("meanwhile")))(t)
+	all := etcdtest.Must(store.Cluster.EtcdMembers(t.Context()))(t)
 	if i := slices.IndexFunc(all, func(o croft.EtcdMember) bool {
 		return o.Host == m.Host
 	}); i < 0 || all[i].Role != croft.MemberLearns {
 		t.Errorf("the members are %+v, want one that learns", all)
 	}
-	if again := must(store.Cluster.AddEtcdMember(t.Context(), m))(t); again != cluster {
+	if again := etcdtest.Must(store.Cluster.AddEtcdMember(t.Context(), m))(t); again != cluster {
 		t.Errorf("the second try got %q, the first %q", again, cluster)
 	}
 	if err := store.Cluster.RemoveEtcdMember(t.Context(), m.Host); err != nil {
 		t.Fatal(err)
 	}
-	if left := must(store.Cluster.EtcdMembers(t.Context()))(t); len(left) != 1 {
+	if left := etcdtest.Must(store.Cluster.EtcdMembers(t.Context()))(t); len(left) != 1 {
 		t.Errorf("left: %+v", left)
 	}
 	if err := store.Cluster.RemoveEtcdMember(t.Context(), m.Host); err != nil {
@@ -132,7 +132,7 @@ func TestJoinsWaitForEachOther(t *testing.T) {
 	c := etcdtest.StartCluster(t, 1)
 	store := c.Open(t, 0)
 	one, two := c.NewMember(t), c.NewMember(t)
-	must(store.Cluster.AddEtcdMember(t.Context(), one))(t)
+	etcdtest.Must(store.Cluster.AddEtcdMember(t.Context(), one))(t)
 	var err error
 	for patience := time.Second; patience < time.Minute; patience *= 2 { // the first answer may be slow
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -142,8 +142,8 @@ func TestJoinsWaitForEachOther(t *testing.T) {
 			break
 		}
 	}
-	wantKind(t, err, croft.Unavailable)
-	wantSays(t, fmt.Sprint(err), "another host joins and has not finished", "croft host list")
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	etcdtest.WantSays(t, fmt.Sprint(err), "another host joins and has not finished", "croft host list")
 }
 
 func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
@@ -152,8 +152,8 @@ func TestAClusterThatNobodyReachesTakesNone(t *testing.T) {
 	store := etcdtest.Open(t, server)
 	_, err := store.Cluster.AddEtcdMember(t.Context(), croft.EtcdMember{Host: croft.NewHostID(),
 		Peer: "http://127.0.0.1:2380"})
-	wantKind(t, err, croft.Invalid)
-	wantSays(t, fmt.Sprint(err), "has no address for other members", "etcd.listen")
+	etcdtest.WantKind(t, err, croft.Invalid)
+	etcdtest.WantSays(t, fmt.Sprint(err), "has no address for other members", "etcd.listen")
 }
 
 // A single server can later get a peer address that others reach.
@@ -165,7 +165,7 @@ func TestAServerGetsAPeerAddressLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(etcdtest.Open(t, alone).Create(t.Context(), newInstance("web")))(t)
+	etcdtest.Must(etcdtest.Open(t, alone).Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 	alone.Close()
 	host, peer := croft.NewHostID(), freeport.For(t, "127.0.0.1")
 	found, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: dir, Listen: "127.0.0.1:0",
@@ -184,7 +184,7 @@ func TestAServerGetsAPeerAddressLater(t *testing.T) {
 		Peer: "http://" + freeport.For(t, "127.0.0.1")}); err != nil {
 		t.Error(err)
 	}
-	if all := must(store.List(t.Context(), ""))(t); len(all) != 1 {
+	if all := etcdtest.Must(store.Instances.List(t.Context(), ""))(t); len(all) != 1 {
 		t.Errorf("instances: %v", all)
 	}
 }

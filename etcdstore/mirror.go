@@ -16,7 +16,7 @@ import (
 // Mirror is a copy of all hosts and instances, kept up to date by watches, for callers that read all of them
 // often. It omits long data that only guests need: user-data, keys, and the specs of orders.
 type Mirror struct {
-	store    *conn
+	conn     *conn
 	prefixes []string // prefixes that it watches
 
 	mu     sync.Mutex
@@ -34,7 +34,7 @@ func (s *conn) NewMirror() *Mirror {
 
 func (s *conn) mirrorOf(prefixes ...string) *Mirror {
 	return &Mirror{
-		store: s, prefixes: prefixes,
+		conn: s, prefixes: prefixes,
 		values: map[string]map[string]any{}, listed: map[string]bool{}, broken: map[string]error{},
 	}
 }
@@ -49,7 +49,7 @@ func (m *Mirror) Run(ctx context.Context, changed func()) error {
 	for _, prefix := range m.prefixes {
 		work.Go(func() {
 			// It returns only when ctx ends.
-			_ = m.store.follow(ctx, prefix, func() { m.begin(prefix); changed() },
+			_ = m.conn.follow(ctx, prefix, func() { m.begin(prefix); changed() },
 				func(kv *mvccpb.KeyValue, present bool) {
 					m.note(prefix, kv, present)
 					changed()
@@ -77,7 +77,7 @@ func (m *Mirror) note(prefix string, kv *mvccpb.KeyValue, present bool) {
 	if !present {
 		return
 	}
-	if value, err := m.store.slim(prefix, kv); err != nil {
+	if value, err := m.conn.slim(prefix, kv); err != nil {
 		m.broken[key] = err
 	} else {
 		m.values[prefix][key] = value
@@ -127,7 +127,7 @@ func (m *Mirror) Look() ([]croft.Host, []croft.Status, error) {
 func (m *Mirror) joined() *joiner {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, j := m.store.keys, m.store.newJoiner()
+	k, j := m.conn.keys, m.conn.newJoiner()
 	for _, err := range m.broken {
 		j.err = err // any one of them
 	}

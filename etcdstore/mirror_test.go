@@ -54,14 +54,14 @@ func TestAMirrorShowsWhatChanges(t *testing.T) {
 	await("the record", func(hosts []croft.Host, all []croft.Status) bool {
 		return len(hosts) == 1 && hosts[0].Alive && len(all) == 1 && all[0].Order == nil
 	})
-	inst, err := f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
+	inst, err := f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
 	if err != nil {
 		t.Fatal(err)
 	}
 	await("the order", func(_ []croft.Host, all []croft.Status) bool {
 		return all[0].Order != nil && all[0].Host != nil && all[0].Instance.State == croft.StateScheduled
 	})
-	if err := f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1,
+	if err := f.Orders.Observe(t.Context(), croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1,
 		State: croft.StateRunning}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,15 +73,15 @@ func TestAMirrorShowsWhatChanges(t *testing.T) {
 		all[0].Order.Spec.Image != "" {
 		t.Errorf("it holds what nobody looks at: %+v, %v", spec, err)
 	}
-	if err := f.Drain(t.Context(), f.host); err != nil {
+	if err := f.Registry.Drain(t.Context(), f.host); err != nil {
 		t.Fatal(err)
 	}
 	await("the drained host", func(hosts []croft.Host, _ []croft.Status) bool { return hosts[0].Drained })
-	o, err := f.Store.Order(t.Context(), f.host, inst.ID)
+	o, err := f.Orders.Order(t.Context(), f.host, inst.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Forget(t.Context(), o); err != nil {
+	if err := f.Orders.Forget(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	await("the end", func(_ []croft.Host, all []croft.Status) bool { return len(all) == 0 })

@@ -24,11 +24,11 @@ func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
 	key := ledger.Key{Kind: ledger.KindTrait, ID: "CUSTOM_X"}
 	txn := ledger.Txn{If: []ledger.Compare{{Key: key}}, Then: []ledger.Write{{Key: key, Value: []byte("{}")}}}
 	store.SendTwice()
-	out := must(p.Commit(t.Context(), txn))(t)
+	out := etcdtest.Must(p.Commit(t.Context(), txn))(t)
 	if !out.Done {
 		t.Error("a transaction that was sent twice counts as refused, although it was done")
 	}
-	if out := must(p.Commit(t.Context(), txn))(t); out.Done {
+	if out := etcdtest.Must(p.Commit(t.Context(), txn))(t); out.Done {
 		t.Error("another one that compares the same is done, although the comparison cannot hold")
 	}
 }
@@ -55,12 +55,13 @@ func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 	woken := make(chan croft.InstanceID, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
-	work.Go(func() { _ = agent.WatchOrders(ctx, f.host, func(id croft.InstanceID) { woken <- id }) })
+	work.Go(func() { _ = agent.Orders.WatchOrders(ctx, f.host, func(id croft.InstanceID) { woken <- id }) })
 	defer func() { cancel(); work.Wait() }()
 	<-began
 	<-woken // the order exists
-	f.inst = must(f.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
-	if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, f.inst.ID))(t)); err != nil {
+	f.inst = etcdtest.Must(f.Instances.Reorder(t.Context(), f.inst, f.order(2, croft.WantGone)))(t)
+	if err := f.Orders.Forget(t.Context(), etcdtest.Must(f.Orders.Order(t.Context(), f.host,
+		f.inst.ID))(t)); err != nil {
 		t.Fatal(err)
 	}
 	close(broken)
@@ -88,7 +89,7 @@ func TestPagesOfPlacementAreOfOneMoment(t *testing.T) {
 		for _, n := range keys {
 			txn.Then = append(txn.Then, ledger.Write{Key: key(n), Value: []byte(value)})
 		}
-		if out := must(p.Commit(t.Context(), txn))(t); !out.Done {
+		if out := etcdtest.Must(p.Commit(t.Context(), txn))(t); !out.Done {
 			t.Fatal("not written")
 		}
 	}
@@ -101,7 +102,7 @@ func TestPagesOfPlacementAreOfOneMoment(t *testing.T) {
 		write("before", keys...)
 	}
 	store.BeforeSecondGet(func() { write("after", 0, last, last+1) })
-	all := must(p.Load(t.Context()))(t)
+	all := etcdtest.Must(p.Load(t.Context()))(t)
 	if len(all.Entries) != last+1 {
 		t.Errorf("%d entries, want the %d of the first page's moment", len(all.Entries), last+1)
 	}

@@ -25,7 +25,7 @@ const DefaultTxnOps = 128
 // Placement stores the state of the embedded Placement below the home partition. Each transaction that writes
 // also writes the head; its revision shows readers up to where there are changes.
 type Placement struct {
-	store *conn
+	conn  *conn
 	limit int
 }
 
@@ -34,7 +34,7 @@ var _ ledger.Store = (*Placement)(nil)
 // Placement returns the store of the Placement API. maxTxnOps is the limit configured in the etcd servers; 0 is
 // DefaultTxnOps.
 func (s *conn) Placement(maxTxnOps int) *Placement {
-	return &Placement{store: s, limit: cmp.Or(maxTxnOps, DefaultTxnOps)}
+	return &Placement{conn: s, limit: cmp.Or(maxTxnOps, DefaultTxnOps)}
 }
 
 // MaxTxnOps probes how many operations the servers allow in one transaction, up to etcdserver.TxnOps, which is
@@ -62,19 +62,16 @@ func (s *conn) MaxTxnOps(ctx context.Context) (int, error) {
 // Limit implements ledger.Store. The head takes a read and a write from the limit.
 func (p *Placement) Limit() int { return p.limit - 2 }
 
-// loadPage is how many keys Load reads per request: answers of etcd are limited in size.
-const loadPage = 2000
-
 // Load implements ledger.Store: all pages are read at the revision of the first.
 func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 	var out ledger.Snapshot
-	prefix := p.store.keys.placement()
+	prefix := p.conn.keys.placement()
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		got, err := p.store.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
+		got, err := p.conn.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
 			clientv3.WithRev(out.Revision))
 		if err != nil {
-			return out, p.store.wrap(err, "read the state of Placement")
+			return out, p.conn.wrap(err, "read the state of Placement")
 		}
 		if out.Revision == 0 {
 			out.Revision = got.Header.Revision
@@ -94,7 +91,7 @@ func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 
 // key splits a key below the prefix into kind and ID; false for the head.
 func (p *Placement) key(key []byte) (ledger.Key, bool) {
-	kind, id, ok := strings.Cut(strings.TrimPrefix(string(key), p.store.keys.placement()), "/")
+	kind, id, ok := strings.Cut(strings.TrimPrefix(string(key), p.conn.keys.placement()), "/")
 	return ledger.Key{Kind: ledger.Kind(kind), ID: id}, ok
 }
 
@@ -104,12 +101,12 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer end(nil) // also ends the watch at the server
-	defer p.store.watching()()
-	work.Go(func() { end(p.store.disconnected(ctx)) })
-	answers := p.store.etcd.Watch(ctx, p.store.keys.placement(), clientv3.WithPrefix(), clientv3.WithRev(after+1))
+	defer p.conn.watching()()
+	work.Go(func() { end(p.conn.disconnected(ctx)) })
+	answers := p.conn.etcd.Watch(ctx, p.conn.keys.placement(), clientv3.WithPrefix(), clientv3.WithRev(after+1))
 	for answer := range answers {
 		if err := answer.Err(); err != nil {
-			return p.store.wrap(err, "watch the state of Placement")
+			return p.conn.wrap(err, "watch the state of Placement")
 		}
 		for events := answer.Events; len(events) > 0; {
 			revision, n := events[0].Kv.ModRevision, 0
@@ -125,15 +122,16 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 			events = events[n:]
 		}
 	}
-	return p.store.wrap(cmp.Or(context.Cause(ctx), clientv3.ErrNoAvailableEndpoints), "watch the state of Placement")
+	return p.conn.wrap(cmp.Or(context.Cause(ctx), clientv3.ErrNoAvailableEndpoints), "watch the state of Placement")
 }
 
 // Commit implements ledger.Store.
 func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, error) {
-	head := p.store.keys.placementHead()
+	k := p.conn.keys
+	head := k.placementHead()
 	compares := make([]clientv3.Cmp, len(t.If))
 	for i, c := range t.If {
-		key := p.store.keys.placementEntry(c.Kind, c.ID)
+		key := k.placementEntry(c.Kind, c.ID)
 		if c.Created {
 			compares[i] = clientv3.Compare(clientv3.CreateRevision(key), "=", c.Revision)
 		} else {
@@ -143,7 +141,7 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 	then := make([]clientv3.Op, 0, len(t.Then)+2)
 	then = append(then, clientv3.OpGet(head))
 	for _, w := range t.Then {
-		key := p.store.keys.placementEntry(w.Kind, w.ID)
+		key := k.placementEntry(w.Kind, w.ID)
 		if w.Delete {
 			then = append(then, clientv3.OpDelete(key))
 		} else {
@@ -154,9 +152,9 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 	if len(t.Then) > 0 {
 		then = append(then, clientv3.OpPut(head, nonce))
 	}
-	got, err := p.store.etcd.Txn(ctx).If(compares...).Then(then...).Else(clientv3.OpGet(head)).Commit()
+	got, err := p.conn.etcd.Txn(ctx).If(compares...).Then(then...).Else(clientv3.OpGet(head)).Commit()
 	if err != nil {
-		return ledger.Outcome{}, p.refusal(p.store.wrap(err, "write the state of Placement"))
+		return ledger.Outcome{}, p.refusal(p.conn.wrap(err, "write the state of Placement"))
 	}
 	out := ledger.Outcome{Done: got.Succeeded}
 	var last []byte

@@ -18,7 +18,7 @@ var (
 )
 
 // Pools stores the state of the pools, and which server acts for them.
-type Pools struct{ *conn }
+type Pools struct{ conn *conn }
 
 // poolLease is how many seconds after the death of the acting server another one may act for the pools.
 const poolLease = 5
@@ -29,10 +29,10 @@ func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 	for {
 		revision, lease, err := s.takeLead(ctx, me)
 		if err != nil {
-			return s.wrapped(err, "become the server that acts for the pools")
+			return s.conn.wrapped(err, "become the server that acts for the pools")
 		}
 		if lease == 0 {
-			s.awaitFree(ctx, s.keys.pools().leader(), revision+1)
+			s.conn.awaitFree(ctx, s.conn.keys.pools().leader(), revision+1)
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -45,8 +45,8 @@ func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 // takeLead creates the leader's key. It returns the revision of its creation, or, without a lease, a revision
 // from which to watch the present leader's key.
 func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
-	key := s.keys.pools().leader()
-	got, err := s.etcd.Get(ctx, key)
+	key := s.conn.keys.pools().leader()
+	got, err := s.conn.etcd.Get(ctx, key)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -55,14 +55,14 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 			return got.Header.Revision, 0, err
 		}
 	}
-	granted, err := s.etcd.Grant(ctx, poolLease)
+	granted, err := s.conn.etcd.Grant(ctx, poolLease)
 	if err != nil {
 		return 0, 0, err
 	}
-	done, err := s.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(me),
+	done, err := s.conn.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(me),
 		clientv3.WithLease(granted.ID))).Commit()
 	if err != nil || !done.Succeeded {
-		s.standDown(ctx, granted.ID)
+		s.conn.standDown(ctx, granted.ID)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -74,10 +74,11 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 // succeed removes the key of a server of the same directory, which died without removing it.
 func (s *Pools) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue) (gone bool, err error) {
 	var there pool.Server
-	if err := s.decode(kv.Key, kv.Value, &there); err != nil || there.Directory == "" || there.Directory != me.Directory {
+	if err := s.conn.decode(kv.Key, kv.Value, &there); err != nil || there.Directory == "" ||
+		there.Directory != me.Directory {
 		return false, err
 	}
-	done, err := s.etcd.Txn(ctx).If(unchanged(string(kv.Key),
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(string(kv.Key),
 		kv.ModRevision)).Then(clientv3.OpDelete(string(kv.Key))).Commit()
 	return err == nil && done.Succeeded, err
 }
@@ -87,10 +88,10 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 	act func(context.Context, pool.Term) error) error {
 	leading, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	beats, err := s.etcd.KeepAlive(leading, lease)
+	beats, err := s.conn.etcd.KeepAlive(leading, lease)
 	if err != nil {
-		s.standDown(ctx, lease)
-		return s.wrapped(err, "stay the server that acts for the pools")
+		s.conn.standDown(ctx, lease)
+		return s.conn.wrapped(err, "stay the server that acts for the pools")
 	}
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -103,8 +104,8 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 		s.awaitLoss(leading, revision)
 		end()
 	})
-	err = act(leading, &poolTerm{store: s.conn, revision: revision})
-	s.standDown(ctx, lease)
+	err = act(leading, &poolTerm{conn: s.conn, revision: revision})
+	s.conn.standDown(ctx, lease)
 	end()
 	return err
 }
@@ -112,10 +113,10 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 // awaitLoss returns when the leader's key is no longer the one created at the revision. The end of the lease is
 // noticed elsewhere; the key may also be removed by others.
 func (s *Pools) awaitLoss(ctx context.Context, revision int64) {
-	key := s.keys.pools().leader()
+	key := s.conn.keys.pools().leader()
 	for from := revision + 1; ctx.Err() == nil; {
-		s.awaitFree(ctx, key, from)
-		got, err := s.etcd.Get(ctx, key)
+		s.conn.awaitFree(ctx, key, from)
+		got, err := s.conn.etcd.Get(ctx, key)
 		if err == nil && (len(got.Kvs) == 0 || got.Kvs[0].CreateRevision != revision) {
 			return
 		}
@@ -129,30 +130,13 @@ func (s *Pools) awaitLoss(ctx context.Context, revision int64) {
 	}
 }
 
-// awaitFree returns when a key has been deleted since the revision, or the watch broke.
-func (s *conn) awaitFree(ctx context.Context, key string, from int64) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	defer s.watching()()
-	for answer := range s.etcd.Watch(ctx, key, clientv3.WithRev(from)) {
-		if answer.Err() != nil {
-			return
-		}
-		for _, event := range answer.Events {
-			if event.Type == clientv3.EventTypeDelete {
-				return
-			}
-		}
-	}
-}
-
 // WatchLeader implements pool.Store.
 func (s *Pools) WatchLeader(ctx context.Context, changed func(*pool.Server)) error {
-	return s.follow(ctx, s.keys.pools().leader(),
+	return s.conn.follow(ctx, s.conn.keys.pools().leader(),
 		func() { changed(nil) },
 		func(kv *mvccpb.KeyValue, present bool) {
 			var server pool.Server
-			if !present || s.decode(kv.Key, kv.Value, &server) != nil {
+			if !present || s.conn.decode(kv.Key, kv.Value, &server) != nil {
 				changed(nil)
 				return
 			}
@@ -162,56 +146,33 @@ func (s *Pools) WatchLeader(ctx context.Context, changed func(*pool.Server)) err
 
 // poolTerm is the term of the leader whose key was created at revision.
 type poolTerm struct {
-	store    *conn
+	conn     *conn
 	revision int64
 	limit    int // on operations in a transaction, once known
 }
 
 // Load implements pool.Term: all pages are read at the revision of the first.
 func (t *poolTerm) Load(ctx context.Context) (from pool.Snapshot, err error) {
-	k := t.store.keys.pools()
-	revision := int64(0)
-	head, err := t.store.etcd.Get(ctx, k.head())
+	k := t.conn.keys.pools()
+	const what = "read the pools"
+	head, err := t.conn.etcd.Get(ctx, k.head())
 	if err != nil {
-		return from, t.store.wrap(err, "read the pools")
+		return from, t.conn.wrap(err, what)
 	}
-	revision = head.Header.Revision
+	revision := head.Header.Revision
 	for _, kv := range head.Kvs {
-		if err := t.store.decode(kv.Key, kv.Value, &from.Head); err != nil {
+		if err := t.conn.decode(kv.Key, kv.Value, &from.Head); err != nil {
 			return from, err
 		}
 	}
-	if from.Pools, err = readAll[pool.Record](ctx, t.store, k.records(), revision); err != nil {
+	if from.Pools, err = readAll[pool.Record](ctx, t.conn, what, k.records(), revision); err != nil {
 		return from, err
 	}
-	if from.Resources, err = readAll[pool.Resource](ctx, t.store, k.resources(), revision); err != nil {
+	if from.Resources, err = readAll[pool.Resource](ctx, t.conn, what, k.resources(), revision); err != nil {
 		return from, err
 	}
-	from.Tickets, err = readAll[pool.Ticket](ctx, t.store, k.tickets(), revision)
+	from.Tickets, err = readAll[pool.Ticket](ctx, t.conn, what, k.tickets(), revision)
 	return from, err
-}
-
-// readAll reads everything below a prefix at one revision.
-func readAll[T any](ctx context.Context, s *conn, prefix string, revision int64) (all []T, err error) {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
-	for {
-		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
-			clientv3.WithRev(revision))
-		if err != nil {
-			return nil, s.wrap(err, "read the pools")
-		}
-		for _, kv := range got.Kvs {
-			var v T
-			if err := s.decode(kv.Key, kv.Value, &v); err != nil {
-				return nil, err
-			}
-			all = append(all, v)
-		}
-		if !got.More {
-			return all, nil
-		}
-		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
-	}
 }
 
 // poolBytes bounds what one transaction writes: etcd's servers accept 1.5 MiB by default.
@@ -220,7 +181,7 @@ const poolBytes = 1 << 20
 // Commit implements pool.Term.
 func (t *poolTerm) Commit(ctx context.Context, b pool.Batch) error {
 	if t.limit == 0 {
-		limit, err := t.store.MaxTxnOps(ctx)
+		limit, err := t.conn.MaxTxnOps(ctx)
 		if err != nil {
 			return err
 		}
@@ -242,7 +203,7 @@ func (t *poolTerm) Commit(ctx context.Context, b pool.Batch) error {
 
 // operations returns the operations of a batch, in the order required by pool.Batch.
 func (t *poolTerm) operations(b pool.Batch) (ops []clientv3.Op) {
-	k := t.store.keys.pools()
+	k := t.conn.keys.pools()
 	put := func(key string, v any) { ops = append(ops, clientv3.OpPut(key, encode(v))) }
 	if b.Head != nil {
 		put(k.head(), b.Head)
@@ -277,10 +238,10 @@ func (t *poolTerm) write(ctx context.Context, ops []clientv3.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	mine := clientv3.Compare(clientv3.CreateRevision(t.store.keys.pools().leader()), "=", t.revision)
-	done, err := t.store.etcd.Txn(ctx).If(mine).Then(ops...).Commit()
+	mine := clientv3.Compare(clientv3.CreateRevision(t.conn.keys.pools().leader()), "=", t.revision)
+	done, err := t.conn.etcd.Txn(ctx).If(mine).Then(ops...).Commit()
 	if err != nil {
-		return t.store.wrap(err, "write the state of the pools")
+		return t.conn.wrap(err, "write the state of the pools")
 	}
 	if !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "write the state of the pools: another server acts for them now")

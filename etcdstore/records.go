@@ -2,194 +2,220 @@ package etcdstore
 
 import (
 	"context"
-	"fmt"
+	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/schedule"
+	"croft/audit"
+	"croft/compute"
 )
+
+// Records reads all records together, and mends differences between them.
+type Records struct{ conn *conn }
 
 var (
-	_ schedule.Records = (*Store)(nil)
-	_ schedule.View    = (*Store)(nil)
+	_ audit.Records   = (*Records)(nil)
+	_ compute.Records = (*Records)(nil)
 )
 
-// Create implements schedule.Records.
-func (s *Store) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	if inst.Spec.Restart != "" && s.minor.Load() < restartMinor {
-		return inst,
-			croft.Errorf(croft.Invalid,
-				"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
-	}
-	if err := inst.Project.Check(); err != nil { // it becomes part of keys
-		return inst, err
-	}
-	session, lease, err := s.sessionKey(ctx)
-	if err != nil {
-		return inst, err
-	}
-	inst.State, inst.Session = croft.StateScheduling, session
-	record, name := s.keys.instance(inst.ID), s.keys.name(inst.Project, inst.Name)
-	done, err := s.etcd.Txn(ctx).
-		If(absent(record), absent(name)).
-		Then(
-			clientv3.OpPut(record, encode(withoutUserData(inst))),
-			userData{s.conn}.putUserData(inst),
-			clientv3.OpPut(name, string(inst.ID)),
-			clientv3.OpPut(s.keys.session(session), "", clientv3.WithLease(lease)),
-		).
-		Else(clientv3.OpGet(name)).Commit()
-	if err != nil {
-		s.forgetLost(err, lease)
-		s.retireSession(session) // the record may be written already, or later
-		return inst, s.wrap(err, "write the record of instance %s", inst.ID)
-	}
-	if !done.Succeeded {
-		if holder := done.Responses[0].GetResponseRange().Kvs; len(holder) > 0 &&
-			string(holder[0].Value) != string(inst.ID) {
-			return inst,
-				croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
-					inst.Name, holder[0].Value)
-		}
-		return inst, croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none",
-			inst.ID)
-	}
-	inst.Revision = done.Header.Revision
-	return inst, nil
+// Instance implements compute.Records.
+func (s *Records) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
+	return (&Instances{s.conn}).Instance(ctx, id)
 }
 
-// Assign implements schedule.Records. The transaction compares the life of the host and of the session. So no
-// order is written for a host that has just gone, nor by a suspended scheduler whose request is being undone by
-// others.
-func (s *Store) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
-	record := s.keys.instance(inst.ID)
-	next := inst
-	next.State, next.Host, next.Generation, next.Session = croft.StateScheduled, o.Host, o.Generation, ""
-	stored, o, more := next, o, []clientv3.Op(nil)
-	if len(inst.Spec.UserData) > 0 {
-		var err error
-		if stored, o, more, err = (userData{s.conn}).keepUserData(ctx, next, o); err != nil {
-			return inst, err
+// Evidence implements audit.Records: everything in one transaction.
+func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
+	k := s.conn.keys
+	prefixes := []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
+		k.allTwins(), k.sessions(), k.names(), k.allUserData(), k.groups().all()}
+	var ops []clientv3.Op
+	for _, prefix := range prefixes {
+		options := []clientv3.OpOption{clientv3.WithPrefix()}
+		if prefix == k.allUserData() {
+			options = append(options, clientv3.WithKeysOnly())
 		}
+		ops = append(ops, clientv3.OpGet(prefix, options...))
 	}
-	done, err := s.etcd.Txn(ctx).
-		If(append(s.keys.groups().admitted(next),
-			unchanged(record, inst.Revision),
-			exists(s.keys.session(inst.Session)),
-			exists(s.keys.alive(o.Host)),
-			absent(s.keys.drained(o.Host)),
-			absent(s.keys.order(o.Host, inst.ID)),
-		)...).
-		Then(append(append(more, s.keys.groups().join(next)...),
-			clientv3.OpPut(record, encode(stored)),
-			clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)),
-		)...).
-		Else(append([]clientv3.Op{
-			clientv3.OpGet(record),
-			clientv3.OpGet(s.keys.alive(o.Host)),
-			clientv3.OpGet(s.keys.drained(o.Host)),
-			clientv3.OpGet(s.keys.session(inst.Session)),
-		}, s.keys.groups().get(next)...)...).Commit()
+	got, err := s.conn.etcd.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
-		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
+		return audit.Evidence{}, s.conn.wrap(err, "read the records")
 	}
-	if !done.Succeeded {
-		return inst, refused(inst, o.Host, done)
+	j := s.conn.newJoiner()
+	for _, r := range got.Responses[:7] {
+		j.addAll(r.GetResponseRange().Kvs)
 	}
-	next.Revision = done.Header.Revision
-	return next, nil
+	b, err := j.evidence()
+	b.Sessions = map[string]bool{}
+	for _, kv := range got.Responses[7].GetResponseRange().Kvs {
+		b.Sessions[last(kv.Key)] = true
+	}
+	for _, kv := range got.Responses[8].GetResponseRange().Kvs {
+		b.Names = append(b.Names, k.nameOf(kv))
+	}
+	for _, kv := range got.Responses[9].GetResponseRange().Kvs {
+		b.UserData = append(b.UserData, audit.UserData{Instance: croft.InstanceID(last(kv.Key)),
+			Revision: kv.ModRevision})
+	}
+	groups := got.Responses[10].GetResponseRange().Kvs
+	for i, m := range membersOf(groups) {
+		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), k.groups().all()), "/")
+		b.Members = append(b.Members, audit.Member{Member: m, Project: croft.Project(project),
+			Revision: groups[i].ModRevision})
+	}
+	return b, err
 }
 
-// refused says which comparison of Assign failed.
-func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
-	record := done.Responses[0].GetResponseRange().Kvs
-	switch {
-	case len(record) == 0 || record[0].ModRevision != inst.Revision:
-		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being scheduled",
-			inst.ID)
-	case done.Responses[3].GetResponseRange().Count == 0:
-		return croft.Errorf(croft.Conflict,
-			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
-	case done.Responses[1].GetResponseRange().Count == 0:
-		return croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
-	case done.Responses[2].GetResponseRange().Count > 0:
-		return croft.Errorf(croft.Unavailable, "host %s is being drained", host)
+func (k keys) nameOf(kv *mvccpb.KeyValue) audit.Name {
+	project, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), k.names()), "/")
+	return audit.Name{Project: croft.Project(project), Name: name, Instance: croft.InstanceID(kv.Value),
+		Revision: kv.ModRevision}
+}
+
+// HostEvidence implements compute.Records.
+func (s *Records) HostEvidence(ctx context.Context, host croft.HostID, more ...croft.InstanceID) (audit.Evidence,
+	error) {
+	k := s.conn.keys
+	got, err := s.conn.etcd.Txn(ctx).Then(
+		clientv3.OpGet(k.orders(host), clientv3.WithPrefix()),
+		clientv3.OpGet(k.observedOn(host), clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return audit.Evidence{}, s.conn.wrap(err, "read the records of host %s", host)
 	}
-	for i, a := range inst.Spec.Affinities {
-		if err := a.Admit(host, membersOf(done.Responses[4+i].GetResponseRange().Kvs)); err != nil {
-			return fmt.Errorf("host %s: %w", host, err)
+	j := s.conn.newJoiner()
+	ids := map[croft.InstanceID]bool{}
+	for _, r := range got.Responses {
+		for _, kv := range r.GetResponseRange().Kvs {
+			ids[croft.InstanceID(last(kv.Key))] = true
+		}
+		j.addAll(r.GetResponseRange().Kvs)
+	}
+	for _, id := range more {
+		ids[id] = true
+	}
+	var records, hosts []string
+	for id := range ids {
+		records = append(records, k.instance(id))
+	}
+	if err := j.addEach(ctx, records); err != nil {
+		return audit.Evidence{}, err
+	}
+	for _, inst := range j.instances {
+		if inst.Host != host && inst.Host != "" {
+			hosts = append(hosts, k.host(inst.Host))
 		}
 	}
-	return croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
+	if err := j.addEach(ctx, append(hosts, k.host(host))); err != nil {
+		return audit.Evidence{}, err
+	}
+	b, err := j.evidence()
+	b.Only = host
+	return b, err
 }
 
-// Fence implements schedule.Records, audit.Records and hosts.Instances: it rewrites an unchanged record as it
-// is. Any write of unknown outcome that compares the previous revision has been done by then, as the result
-// shows, or never will be.
-func (s *Store) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	if inst.Revision == 0 {
-		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
-	}
-	record := s.keys.instance(inst.ID)
-	done, err := s.etcd.Txn(ctx).
-		If(unchanged(record, inst.Revision)).
-		Then(clientv3.OpPut(record, "", clientv3.WithIgnoreValue()), clientv3.OpGet(record)).
-		Else(clientv3.OpGet(record)).Commit()
-	if err != nil {
-		s.retireSession(inst.Session)
-		return inst, s.wrap(err, "settle the record of instance %s", inst.ID)
-	}
-	now := done.Responses[len(done.Responses)-1].GetResponseRange().Kvs
-	if len(now) == 0 {
-		return inst, croft.Errorf(croft.NotFound, "no instance %s", inst.ID)
-	}
-	settled, err := s.decodeInstance(now[0])
-	settled.Spec.UserData = inst.Spec.UserData // it is stored apart, and never changes
-	return settled, err
-}
-
-// Reorder implements schedule.Records.
-func (s *Store) Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
-	record := s.keys.instance(inst.ID)
-	next := inst
-	next.Generation, next.Rebooted, next.Rebuilt = o.Generation, o.Rebooted, o.Rebuilt
-	if o.Want == croft.WantGone {
-		next.State = croft.StateDestroying
-	}
-	stored, o, more, err := userData{s.conn}.keepUserData(ctx, next, o)
-	if err != nil {
-		return inst, err
-	}
-	done, err := s.etcd.Txn(ctx).
-		If(unchanged(record, inst.Revision)).
-		Then(append(more,
-			clientv3.OpPut(record, encode(stored)),
-			clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)),
-		)...).Commit()
-	if err != nil {
-		return inst, s.wrap(err, "write the order of instance %s", inst.ID)
-	}
-	if !done.Succeeded {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
-	}
-	next.Revision = done.Header.Revision
-	return next, nil
-}
-
-// Bury implements schedule.Records: record and name are removed at once, the tombstone stays for the host's
-// return.
-func (s *Store) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
-	ops := s.removeRecord(inst)
-	if o.Host != "" {
-		ops = append(ops, clientv3.OpPut(s.keys.order(o.Host, inst.ID), s.encodeOrder(o)))
-	}
-	done, err := s.etcd.Txn(ctx).If(unchanged(s.keys.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
-	if err != nil {
-		return s.wrap(err, "remove the record of instance %s", inst.ID)
-	}
-	if !done.Succeeded {
-		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+// addEach adds the values of keys to the joiner.
+func (j *joiner) addEach(ctx context.Context, keys []string) error {
+	for len(keys) > 0 {
+		n := min(len(keys), DefaultTxnOps)
+		var ops []clientv3.Op
+		for _, key := range keys[:n] {
+			ops = append(ops, clientv3.OpGet(key))
+		}
+		got, err := j.conn.etcd.Txn(ctx).Then(ops...).Commit()
+		if err != nil {
+			return j.conn.wrap(err, "read the records")
+		}
+		for _, r := range got.Responses {
+			j.addAll(r.GetResponseRange().Kvs)
+		}
+		keys = keys[n:]
 	}
 	return nil
+}
+
+// evidence returns what was added, without the data of Placement and hosts.
+func (j *joiner) evidence() (audit.Evidence, error) {
+	if _, err := j.join(); err != nil {
+		return audit.Evidence{}, err
+	}
+	b := audit.Evidence{
+		Hosts: j.hosts, Instances: map[croft.InstanceID]croft.Instance{},
+		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{}, Contents: map[croft.HostID]audit.Contents{},
+	}
+	for _, inst := range j.instances {
+		b.Instances[inst.ID] = inst
+	}
+	for _, o := range j.orders {
+		b.Orders = append(b.Orders, o)
+	}
+	for _, o := range j.observed {
+		b.Observations = append(b.Observations, o)
+	}
+	return b, nil
+}
+
+// dropOrder removes an order without an instance, and its observation.
+func (s *Records) dropOrder(ctx context.Context, o croft.Order) error {
+	k := s.conn.keys
+	_, err := s.conn.etcd.Txn(ctx).
+		If(unchanged(k.order(o.Host, o.Instance), o.Revision), absent(k.instance(o.Instance))).
+		Then(clientv3.OpDelete(k.order(o.Host, o.Instance)),
+			clientv3.OpDelete(k.observed(o.Host, o.Instance))).
+		Commit()
+	return s.conn.wrapped(err, "remove an order")
+}
+
+// Drop implements audit.Records and compute.Records. Each removal compares its precondition; if that no longer
+// holds, nothing is left to do.
+func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
+	k := s.conn.keys
+	switch d.Kind {
+	case audit.LostName:
+		name := k.name(d.Project, d.Name)
+		_, err := s.conn.etcd.Txn(ctx).If(unchanged(name, d.Revision)).Then(clientv3.OpDelete(name)).Commit()
+		return s.conn.wrapped(err, "remove a name")
+	case audit.LostOrder:
+		return s.dropOrder(ctx, croft.Order{Host: d.Host, Instance: d.Instance, Revision: d.Revision})
+	case audit.LostMember:
+		if d.Affinity == nil {
+			return croft.Errorf(croft.Invalid, "a membership of no group")
+		}
+		member := croft.Member{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance}
+		key := k.groups().member(d.Project, member)
+		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
+		return s.conn.wrapped(err, "remove a membership")
+	case audit.LostUserData:
+		key := k.userData(d.Instance)
+		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision),
+			absent(k.instance(d.Instance))).Then(clientv3.OpDelete(key)).Commit()
+		return s.conn.wrapped(err, "remove an instance's user-data")
+	case audit.LostObservation:
+		_, err := s.conn.etcd.Txn(ctx).If(absent(k.order(d.Host, d.Instance))).
+			Then(clientv3.OpDelete(k.observed(d.Host, d.Instance))).Commit()
+		return s.conn.wrapped(err, "remove an observation")
+	}
+	return croft.Errorf(croft.Invalid, "%s is not mended by removing anything", d.Kind)
+}
+
+// PutName implements audit.Records. Conflict: another instance has the name.
+func (s *Records) PutName(ctx context.Context, inst croft.Instance) error {
+	name := s.conn.keys.name(inst.Project, inst.Name)
+	done, err := s.conn.etcd.Txn(ctx).If(absent(name), exists(s.conn.keys.instance(inst.ID))).
+		Then(clientv3.OpPut(name, string(inst.ID))).Commit()
+	if err == nil && !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "the name %s is taken by another instance", inst.Name)
+	}
+	return s.conn.wrapped(err, "write a name")
+}
+
+// PutMember implements audit.Records.
+func (s *Records) PutMember(ctx context.Context, inst croft.Instance) error {
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).
+		Then(s.conn.keys.groups().join(inst)...).Commit()
+	if err == nil && !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	return s.conn.wrapped(err, "write a membership")
 }

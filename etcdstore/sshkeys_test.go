@@ -17,7 +17,7 @@ func TestKeysAreAProjectsOwn(t *testing.T) {
 	store := etcdtest.Start(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	add := func(project croft.Project, name string) error {
-		return store.Keys.AddKey(t.Context(), schedule.Key{Project: project, Name: name,
+		return store.SSHKeys.AddKey(t.Context(), schedule.Key{Project: project, Name: name,
 			Line:  "ssh-ed25519 AAAA " + name,
 			Added: at})
 	}
@@ -29,26 +29,26 @@ func TestKeysAreAProjectsOwn(t *testing.T) {
 	if err := add("lab", "a"); !errors.Is(err, croft.Conflict) {
 		t.Errorf("a name for the second time: %v", err)
 	}
-	got, err := store.Keys.ListKeys(t.Context(), "lab")
+	got, err := store.SSHKeys.ListKeys(t.Context(), "lab")
 	want := []schedule.Key{{Project: "lab", Name: "a", Line: "ssh-ed25519 AAAA a", Added: at},
 		{Project: "lab", Name: "b", Line: "ssh-ed25519 AAAA b", Added: at}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if lines, err := schedule.FindKeys(t.Context(), store.Keys, "lab", []string{"b", "a"}); err != nil ||
+	if lines, err := schedule.FindKeys(t.Context(), store.SSHKeys, "lab", []string{"b", "a"}); err != nil ||
 		cmp.Diff([]string{want[1].Line, want[0].Line}, lines) != "" {
 		t.Errorf("found %q, %v", lines, err)
 	}
-	if _, err := schedule.FindKeys(t.Context(), store.Keys, "lab", []string{"aa"}); !errors.Is(err, croft.NotFound) {
+	if _, err := schedule.FindKeys(t.Context(), store.SSHKeys, "lab", []string{"aa"}); !errors.Is(err, croft.NotFound) {
 		t.Errorf("a key that is not there: %v", err)
 	}
-	if err := store.Keys.RemoveKey(t.Context(), "lab", "a"); err != nil {
+	if err := store.SSHKeys.RemoveKey(t.Context(), "lab", "a"); err != nil {
 		t.Error(err)
 	}
-	if err := store.Keys.RemoveKey(t.Context(), "lab", "a"); !errors.Is(err, croft.NotFound) {
+	if err := store.SSHKeys.RemoveKey(t.Context(), "lab", "a"); !errors.Is(err, croft.NotFound) {
 		t.Errorf("a removal for the second time: %v", err)
 	}
-	if other, err := store.Keys.ListKeys(t.Context(), "lab-2"); len(other) != 1 || err != nil {
+	if other, err := store.SSHKeys.ListKeys(t.Context(), "lab-2"); len(other) != 1 || err != nil {
 		t.Errorf("another project has %v, %v", other, err)
 	}
 }

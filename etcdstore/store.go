@@ -13,14 +13,20 @@ import (
 	"croft"
 )
 
-// Store is one connection to etcd and the home partition found there, with a type for each room that stores. It
-// must be closed.
+// Store is one connection to etcd and the home partition found there, with a type for each kind of record. It must
+// be closed.
 type Store struct {
 	*conn
-	Cluster *Cluster
-	Keys    *Keys
-	Pools   *Pools
-	Trust   *Trust
+	Cluster   *Cluster
+	Groups    *Groups
+	Instances *Instances
+	Orders    *Orders
+	Pools     *Pools
+	Records   *Records
+	Registry  *Registry
+	SSHKeys   *SSHKeys
+	Trust     *Trust
+	Turn      *Turn
 }
 
 // Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not
@@ -56,5 +62,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { s.leaveHung(looking) })
 		s.work.Go(func() { s.pokeWatches(looking) })
 	}
-	return &Store{conn: s, Cluster: &Cluster{s}, Keys: &Keys{s}, Pools: &Pools{s}, Trust: &Trust{s}}, nil
+	return &Store{conn: s, Cluster: &Cluster{s}, Groups: &Groups{s}, Instances: &Instances{s}, Orders: &Orders{s},
+		Pools: &Pools{s}, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s},
+		Turn: &Turn{s}}, nil
 }

@@ -35,11 +35,11 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	server := etcdtest.Server(t)
 	f := &fixture{Store: etcdtest.Open(t, server), server: server, host: croft.NewHostID()}
-	if err := f.PutHost(t.Context(), croft.Host{ID: f.host, Name: "h1", Token: "secret"}); err != nil {
+	if err := f.Registry.PutHost(t.Context(), croft.Host{ID: f.host, Name: "h1", Token: "secret"}); err != nil {
 		t.Fatal(err)
 	}
 	f.live(t, f.host)
-	f.inst = must(f.Create(t.Context(), newInstance("web")))(t)
+	f.inst = etcdtest.Must(f.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 	return f
 }
 
@@ -50,7 +50,7 @@ func (f *fixture) live(t *testing.T, host croft.HostID) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = f.StayAlive(ctx, host)
+		_ = f.Registry.StayAlive(ctx, host)
 	}()
 	stop = func() { cancel(); <-ended }
 	t.Cleanup(stop)
@@ -62,8 +62,8 @@ func (f *fixture) waitHosts(t *testing.T, until func(map[croft.HostID]croft.Host
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_ = f.WatchInstances(ctx, func() {
-		hosts, err := f.Hosts(ctx)
+	_ = f.Instances.WatchInstances(ctx, func() {
+		hosts, err := f.Registry.Hosts(ctx)
 		if err == nil && until(hosts) {
 			cancel()
 		}
@@ -77,7 +77,7 @@ func TestHomeIsMintedOnceAndOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
 	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()}})
-	wantKind(t, err, croft.NotFound)
+	etcdtest.WantKind(t, err, croft.NotFound)
 	partitions := make(chan croft.PartitionID, 8)
 	for range cap(partitions) {
 		go func() {
@@ -106,7 +106,7 @@ func TestAnUnreachableServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{"http://127.0.0.1:1"},
 		DialTimeout: 100 * time.Millisecond})
-	wantKind(t, err, croft.Unavailable)
+	etcdtest.WantKind(t, err, croft.Unavailable)
 }
 
 func TestAPortInUseIsAConflict(t *testing.T) {
@@ -114,19 +114,19 @@ func TestAPortInUseIsAConflict(t *testing.T) {
 	server := etcdtest.Server(t)
 	_, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(),
 		Listen: server.Endpoint()[len("http://"):]})
-	wantKind(t, err, croft.Conflict)
+	etcdtest.WantKind(t, err, croft.Conflict)
 }
 
 func TestCreateRefusesATakenNameAndATakenID(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	_, err := f.Create(t.Context(), newInstance("web"))
-	wantKind(t, err, croft.Conflict)
-	again := newInstance("other")
+	_, err := f.Instances.Create(t.Context(), etcdtest.NewInstance("web"))
+	etcdtest.WantKind(t, err, croft.Conflict)
+	again := etcdtest.NewInstance("other")
 	again.ID = f.inst.ID
-	_, err = f.Create(t.Context(), again)
-	wantKind(t, err, croft.Conflict)
-	if all := must(f.List(t.Context(), ""))(t); len(all) != 1 {
+	_, err = f.Instances.Create(t.Context(), again)
+	etcdtest.WantKind(t, err, croft.Conflict)
+	if all := etcdtest.Must(f.Instances.List(t.Context(), ""))(t); len(all) != 1 {
 		t.Errorf("got %d instances, want 1: a refused Create wrote something", len(all))
 	}
 }
@@ -136,19 +136,19 @@ func TestAssignComparesRecordAndHost(t *testing.T) {
 	f := newFixture(t)
 	silent := f.order(1, croft.WantRunning)
 	silent.Host = croft.NewHostID()
-	_, err := f.Assign(t.Context(), f.inst, silent)
-	wantKind(t, err, croft.Unavailable)
+	_, err := f.Instances.Assign(t.Context(), f.inst, silent)
+	etcdtest.WantKind(t, err, croft.Unavailable)
 
 	stale := f.inst
 	stale.Revision--
-	_, err = f.Assign(t.Context(), stale, f.order(1, croft.WantRunning))
-	wantKind(t, err, croft.Conflict)
+	_, err = f.Instances.Assign(t.Context(), stale, f.order(1, croft.WantRunning))
+	etcdtest.WantKind(t, err, croft.Conflict)
 
-	got := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	got := etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
 	if got.State != croft.StateScheduled || got.Host != f.host || got.Session != "" {
 		t.Errorf("got %+v, want it scheduled on %s", got, f.host)
 	}
-	st := must(f.Find(t.Context(), croft.DefaultProject, "web"))(t)
+	st := etcdtest.Must(f.Instances.Find(t.Context(), croft.DefaultProject, "web"))(t)
 	if diff := cmp.Diff(got, st.Instance); diff != "" {
 		t.Errorf("what Assign returned is not what is stored:\n%s", diff)
 	}
@@ -160,34 +160,34 @@ func TestAssignComparesRecordAndHost(t *testing.T) {
 func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	inst := etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
 	seen := croft.Observation{Host: f.host, Instance: inst.ID, Generation: 1, State: croft.StateRunning,
 		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
-	if err := f.Observe(t.Context(), seen); err != nil {
+	if err := f.Orders.Observe(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
-	st := must(f.Find(t.Context(), croft.DefaultProject, string(inst.ID)))(t)
+	st := etcdtest.Must(f.Instances.Find(t.Context(), croft.DefaultProject, string(inst.ID)))(t)
 	if diff := cmp.Diff(&seen, st.Observation, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("observation:\n%s", diff)
 	}
-	inst = must(f.Reorder(t.Context(), inst, f.order(2, croft.WantGone)))(t)
+	inst = etcdtest.Must(f.Instances.Reorder(t.Context(), inst, f.order(2, croft.WantGone)))(t)
 	if inst.State != croft.StateDestroying {
 		t.Errorf("got state %s, want destroying", inst.State)
 	}
-	first := must(f.Order(t.Context(), f.host, inst.ID))(t)
+	first := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t)
 	if first.Want != croft.WantGone || first.Generation != 2 {
 		t.Errorf("got order %+v, want the tombstone of generation 2", first)
 	}
 	stale := first
 	stale.Revision--
-	wantKind(t, f.Forget(t.Context(), stale), croft.Conflict)
-	if err := f.Forget(t.Context(), first); err != nil {
+	etcdtest.WantKind(t, f.Orders.Forget(t.Context(), stale), croft.Conflict)
+	if err := f.Orders.Forget(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Find(t.Context(), croft.DefaultProject, "web")
-	wantKind(t, err, croft.NotFound)
-	wantKind(t, f.Observe(t.Context(), seen), croft.Conflict)
-	if _, err := f.Create(t.Context(), newInstance("web")); err != nil {
+	_, err := f.Instances.Find(t.Context(), croft.DefaultProject, "web")
+	etcdtest.WantKind(t, err, croft.NotFound)
+	etcdtest.WantKind(t, f.Orders.Observe(t.Context(), seen), croft.Conflict)
+	if _, err := f.Instances.Create(t.Context(), etcdtest.NewInstance("web")); err != nil {
 		t.Errorf("the name is not free again: %v", err)
 	}
 }
@@ -195,22 +195,22 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 func TestAForcedEndLeavesOnlyTheTombstone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
-	if err := f.Bury(t.Context(), inst, f.order(2, croft.WantGone)); err != nil {
+	inst := etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	if err := f.Instances.Bury(t.Context(), inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)
 	}
-	if all := must(f.List(t.Context(), ""))(t); len(all) != 0 {
+	if all := etcdtest.Must(f.Instances.List(t.Context(), ""))(t); len(all) != 0 {
 		t.Errorf("got %d instances, want none", len(all))
 	}
-	tombstone := must(f.Order(t.Context(), f.host, inst.ID))(t)
+	tombstone := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t)
 	// The same UUID may live again elsewhere before the host returns.
-	again := newInstance("web")
+	again := etcdtest.NewInstance("web")
 	again.ID = inst.ID
-	must(f.Create(t.Context(), again))(t)
-	if err := f.Forget(t.Context(), tombstone); err != nil {
+	etcdtest.Must(f.Instances.Create(t.Context(), again))(t)
+	if err := f.Orders.Forget(t.Context(), tombstone); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Find(t.Context(), croft.DefaultProject, "web"); err != nil {
+	if _, err := f.Instances.Find(t.Context(), croft.DefaultProject, "web"); err != nil {
 		t.Errorf("the tombstone took the new instance's record along: %v", err)
 	}
 }
@@ -219,29 +219,29 @@ func TestARecordIsAbandonedOnceItsSessionIsDead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
-	begun := must(other.Create(t.Context(), newInstance("db")))(t)
-	if found := audit.Compare(must(f.Evidence(t.Context()))(t)); len(found) != 0 {
+	begun := etcdtest.Must(other.Instances.Create(t.Context(), etcdtest.NewInstance("db")))(t)
+	if found := audit.Compare(etcdtest.Must(f.Records.Evidence(t.Context()))(t)); len(found) != 0 {
 		t.Fatalf("got %v, want nothing while the sessions live", found)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	found := audit.Compare(must(f.Evidence(t.Context()))(t))
+	found := audit.Compare(etcdtest.Must(f.Records.Evidence(t.Context()))(t))
 	if len(found) != 1 || found[0].Kind != audit.AbandonedRequest || found[0].Instance != begun.ID {
 		t.Fatalf("got %v, want %s abandoned", found, begun.ID)
 	}
-	if err := f.Discard(t.Context(), begun); err != nil {
+	if err := f.Instances.Discard(t.Context(), begun); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Assign(t.Context(), begun, f.order(1, croft.WantRunning))
-	wantKind(t, err, croft.Conflict)
+	_, err := f.Instances.Assign(t.Context(), begun, f.order(1, croft.WantRunning))
+	etcdtest.WantKind(t, err, croft.Conflict)
 }
 
 func TestAHostThatEndsIsNotAlive(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	second := croft.NewHostID()
-	if err := f.PutHost(t.Context(), croft.Host{ID: second, Name: "h2"}); err != nil {
+	if err := f.Registry.PutHost(t.Context(), croft.Host{ID: second, Name: "h2"}); err != nil {
 		t.Fatal(err)
 	}
 	stop := f.live(t, second)
@@ -254,15 +254,16 @@ func TestAHostThatEndsIsNotAlive(t *testing.T) {
 func TestOrdersAreListedAndFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	inst := etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	woken, ended := make(chan croft.InstanceID), make(chan error)
-	go func() { ended <- f.WatchOrders(ctx, f.host, func(id croft.InstanceID) { woken <- id }) }()
+	go func() { ended <- f.Orders.WatchOrders(ctx, f.host, func(id croft.InstanceID) { woken <- id }) }()
 	for _, change := range []func(){
 		func() {}, // the order that exists
-		func() { inst = must(f.Reorder(t.Context(), inst, f.order(2, croft.WantGone)))(t) },
+		func() { inst = etcdtest.Must(f.Instances.Reorder(t.Context(), inst, f.order(2, croft.WantGone)))(t) },
 		func() {
-			if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, inst.ID))(t)); err != nil {
+			if err := f.Orders.Forget(t.Context(), etcdtest.Must(f.Orders.Order(t.Context(), f.host,
+				inst.ID))(t)); err != nil {
 				t.Error(err)
 			}
 		},
@@ -282,23 +283,24 @@ func TestAnInstanceIsFollowedToItsEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var states []croft.State
-	err := f.WatchInstance(t.Context(), f.inst.ID, func(st *croft.Status) bool {
+	err := f.Instances.WatchInstance(t.Context(), f.inst.ID, func(st *croft.Status) bool {
 		switch {
 		case st == nil:
 			states = append(states, "gone")
 		case st.Observation != nil:
 			states = append(states, st.Observation.State)
-			must(f.Reorder(t.Context(), st.Instance, f.order(2, croft.WantGone)))(t)
-			if err := f.Forget(t.Context(), must(f.Order(t.Context(), f.host, st.Instance.ID))(t)); err != nil {
+			etcdtest.Must(f.Instances.Reorder(t.Context(), st.Instance, f.order(2, croft.WantGone)))(t)
+			if err := f.Orders.Forget(t.Context(), etcdtest.Must(f.Orders.Order(t.Context(), f.host,
+				st.Instance.ID))(t)); err != nil {
 				t.Error(err)
 			}
 		case st.Order != nil:
 			states = append(states, st.Instance.State)
-			_ = f.Observe(t.Context(), croft.Observation{Host: f.host, Instance: st.Instance.ID,
+			_ = f.Orders.Observe(t.Context(), croft.Observation{Host: f.host, Instance: st.Instance.ID,
 				State: croft.StateBooting})
 		default:
 			states = append(states, st.Instance.State)
-			must(f.Assign(t.Context(), st.Instance, f.order(1, croft.WantRunning)))(t)
+			etcdtest.Must(f.Instances.Assign(t.Context(), st.Instance, f.order(1, croft.WantRunning)))(t)
 		}
 		return true
 	})
@@ -309,4 +311,12 @@ func TestAnInstanceIsFollowedToItsEnd(t *testing.T) {
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Errorf("states:\n%s", diff)
 	}
+}
+
+// scheduled returns a fixture whose instance has an order on its host.
+func scheduled(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.inst = etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	return f
 }

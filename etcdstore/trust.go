@@ -16,7 +16,7 @@ import (
 )
 
 // Trust stores the authority that the cloud's hosts trust, and which hosts may join and have joined.
-type Trust struct{ *conn }
+type Trust struct{ conn *conn }
 
 var _ trust.Registry = (*Trust)(nil)
 var _ trust.RotationStore = (*Trust)(nil)
@@ -24,15 +24,15 @@ var _ trust.Servers = (*Trust)(nil)
 
 // PutAuthority implements trust.Publisher.
 func (s *Trust) PutAuthority(ctx context.Context, trusted []byte) error {
-	_, err := s.etcd.Put(ctx, s.keys.trust().authority(), string(trusted))
-	return s.wrapped(err, "write whom to trust")
+	_, err := s.conn.etcd.Put(ctx, s.conn.keys.trust().authority(), string(trusted))
+	return s.conn.wrapped(err, "write whom to trust")
 }
 
 // Authority returns the authority of hosts to trust, in PEM. NotFound: the cloud has none.
 func (s *Trust) Authority(ctx context.Context) ([]byte, error) {
-	got, err := s.etcd.Get(ctx, s.keys.trust().authority())
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().authority())
 	if err != nil {
-		return nil, s.wrap(err, "read whom to trust")
+		return nil, s.conn.wrap(err, "read whom to trust")
 	}
 	if len(got.Kvs) == 0 {
 		return nil,
@@ -54,26 +54,26 @@ type storedJoinServer struct {
 // PutJoinServer stores where hosts join and agents are served on a host; without addresses it removes the
 // record.
 func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.JoinServer) error {
-	key, former := s.keys.trust().join(host), s.keys.trust().formerJoin(host)
+	key, former := s.conn.keys.trust().join(host), s.conn.keys.trust().formerJoin(host)
 	if len(j.Addresses)+len(j.Agents) == 0 {
-		_, err := s.etcd.Txn(ctx).Then(clientv3.OpDelete(key), clientv3.OpDelete(former)).Commit()
-		return s.wrapped(err, "remove where hosts join")
+		_, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpDelete(key), clientv3.OpDelete(former)).Commit()
+		return s.conn.wrapped(err, "remove where hosts join")
 	}
-	_, err := s.etcd.Txn(ctx).Then(
+	_, err := s.conn.etcd.Txn(ctx).Then(
 		clientv3.OpPut(key, encode(storedJoinServer{j, true})), clientv3.OpPut(former, encode(j)),
 	).Commit()
-	return s.wrapped(err, "write where hosts join")
+	return s.conn.wrapped(err, "write where hosts join")
 }
 
 // JoinServers implements trust.Servers. Of a host's two records the newer one is valid: each version writes the
 // keys that it knows.
 func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
-	got, err := s.etcd.Txn(ctx).Then(
-		clientv3.OpGet(s.keys.trust().joins(), clientv3.WithPrefix()),
-		clientv3.OpGet(s.keys.trust().formerJoins(), clientv3.WithPrefix()),
+	got, err := s.conn.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.conn.keys.trust().joins(), clientv3.WithPrefix()),
+		clientv3.OpGet(s.conn.keys.trust().formerJoins(), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
-		return nil, s.wrap(err, "read where hosts join")
+		return nil, s.conn.wrap(err, "read where hosts join")
 	}
 	former := map[string]*mvccpb.KeyValue{} // by host
 	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
@@ -87,7 +87,7 @@ func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 			kv = other
 		}
 		var j storedJoinServer
-		if err := s.decode(kv.Key, kv.Value, &j); err != nil {
+		if err := s.conn.decode(kv.Key, kv.Value, &j); err != nil {
 			return nil, err
 		}
 		if has || !j.Former {
@@ -99,7 +99,7 @@ func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 	var all []trust.JoinServer
 	for _, kv := range newest {
 		var j storedJoinServer
-		if err := s.decode(kv.Key, kv.Value, &j); err != nil {
+		if err := s.conn.decode(kv.Key, kv.Value, &j); err != nil {
 			return nil, err
 		}
 		all = append(all, j.JoinServer)
@@ -111,14 +111,15 @@ func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 func (s *Trust) RecordJoin(ctx context.Context, host croft.HostID, known bool, certificates map[string]trust.Stamp) error {
 	var compares []clientv3.Cmp
 	if !known {
-		compares = append(compares, absent(s.keys.host(host)))
+		compares = append(compares, absent(s.conn.keys.host(host)))
 	}
 	value := encode(trust.Joined{Since: time.Now().UTC().Truncate(time.Second), Certificates: certificates})
-	done, err := s.etcd.Txn(ctx).If(compares...).Then(clientv3.OpPut(s.keys.trust().joined(host), value)).Commit()
+	done, err := s.conn.etcd.Txn(ctx).If(compares...).
+		Then(clientv3.OpPut(s.conn.keys.trust().joined(host), value)).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "there is a host %s already", host)
 	}
-	return s.wrapped(err, "admit a host")
+	return s.conn.wrapped(err, "admit a host")
 }
 
 // Renewed implements trust.Registry.
@@ -133,28 +134,28 @@ func (s *Trust) Renewed(ctx context.Context, host croft.HostID, authority string
 
 // renewed is one attempt. Conflict: the record changed in the meantime.
 func (s *Trust) renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
-	key := s.keys.trust().joined(host)
-	got, err := s.etcd.Get(ctx, key)
+	key := s.conn.keys.trust().joined(host)
+	got, err := s.conn.etcd.Get(ctx, key)
 	if err != nil {
-		return s.wrap(err, "read when a host joined")
+		return s.conn.wrap(err, "read when a host joined")
 	}
 	if len(got.Kvs) == 0 {
 		return errForgotten(host)
 	}
 	var j trust.Joined
-	if err := s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j); err != nil {
+	if err := s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j); err != nil {
 		return err
 	}
 	if j.Certificates == nil {
 		j.Certificates = map[string]trust.Stamp{}
 	}
 	j.Certificates[authority] = stamp
-	done, err := s.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key,
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key,
 		encode(j))).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "host %s renews another certificate at the same time", host)
 	}
-	return s.wrapped(err, "note a renewal")
+	return s.conn.wrapped(err, "note a renewal")
 }
 
 func errForgotten(host croft.HostID) error {
@@ -165,26 +166,26 @@ func errForgotten(host croft.HostID) error {
 // Joined implements trust.Hosts.
 func (s *Trust) Joined(ctx context.Context, host croft.HostID) (trust.Joined, error) {
 	var j trust.Joined
-	got, err := s.etcd.Get(ctx, s.keys.trust().joined(host))
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().joined(host))
 	if err != nil {
-		return j, s.wrap(err, "read when a host joined")
+		return j, s.conn.wrap(err, "read when a host joined")
 	}
 	if len(got.Kvs) == 0 {
 		return j, errForgotten(host)
 	}
-	return j, s.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j)
+	return j, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j)
 }
 
 // AllJoined implements trust.RotationStore.
 func (s *Trust) AllJoined(ctx context.Context) (map[croft.HostID]trust.Joined, error) {
-	got, err := s.etcd.Get(ctx, s.keys.trust().allJoined(), clientv3.WithPrefix())
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().allJoined(), clientv3.WithPrefix())
 	if err != nil {
-		return nil, s.wrap(err, "read when hosts joined")
+		return nil, s.conn.wrap(err, "read when hosts joined")
 	}
 	all := map[croft.HostID]trust.Joined{}
 	for _, kv := range got.Kvs {
 		var j trust.Joined
-		if err := s.decode(kv.Key, kv.Value, &j); err != nil {
+		if err := s.conn.decode(kv.Key, kv.Value, &j); err != nil {
 			return nil, err
 		}
 		all[croft.HostID(last(kv.Key))] = j

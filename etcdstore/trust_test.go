@@ -35,12 +35,12 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 	if err := store.Trust.Renewed(ctx, host, "etcd", stamp("c")); err != nil {
 		t.Fatal(err)
 	}
-	got := must(store.Trust.Joined(ctx, host))(t)
+	got := etcdtest.Must(store.Trust.Joined(ctx, host))(t)
 	want := map[string]trust.Stamp{"etcd": stamp("c"), "hosts": stamp("b")}
 	if diff := cmp.Diff(want, got.Certificates); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if err := store.PutHost(ctx, croft.Host{ID: host, Name: "host1"}); err != nil {
+	if err := store.Registry.PutHost(ctx, croft.Host{ID: host, Name: "host1"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Trust.RecordJoin(ctx, host, false, nil); croft.KindOf(err) != croft.Conflict {
@@ -49,16 +49,16 @@ func TestAHostThatJoinedIsKnownUntilItIsForgotten(t *testing.T) {
 	if err := store.Trust.RecordJoin(ctx, host, true, nil); err != nil {
 		t.Errorf("the host itself, once more: %v", err)
 	}
-	if all := must(store.Trust.AllJoined(ctx))(t); len(all) != 1 {
+	if all := etcdtest.Must(store.Trust.AllJoined(ctx))(t); len(all) != 1 {
 		t.Errorf("joined: %v", all)
 	}
-	if err := store.ForgetHost(ctx, host); err != nil {
+	if err := store.Registry.ForgetHost(ctx, host); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Trust.Renewed(ctx, host, "etcd", stamp("d")); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("renewed after it was forgotten: %v", err)
 	}
-	if all := must(store.Trust.AllJoined(ctx))(t); len(all) != 0 {
+	if all := etcdtest.Must(store.Trust.AllJoined(ctx))(t); len(all) != 0 {
 		t.Errorf("joined: %v", all)
 	}
 }
@@ -73,27 +73,27 @@ func TestWhereHostsJoinAndWhomToTrust(t *testing.T) {
 	if err := store.Trust.PutAuthority(ctx, []byte("PEM")); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.Trust.Authority(ctx))(t); string(got) != "PEM" {
+	if got := etcdtest.Must(store.Trust.Authority(ctx))(t); string(got) != "PEM" {
 		t.Errorf("got %s", got)
 	}
 	want := trust.JoinServer{Addresses: []string{"10.0.0.1:8777"}, Trust: trust.Direct}
 	if err := store.Trust.PutJoinServer(ctx, host, want); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]trust.JoinServer{want}, must(store.Trust.JoinServers(ctx))(t)); diff != "" {
+	if diff := cmp.Diff([]trust.JoinServer{want}, etcdtest.Must(store.Trust.JoinServers(ctx))(t)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if err := store.Trust.PutJoinServer(ctx, host, trust.JoinServer{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(store.Trust.JoinServers(ctx))(t); len(got) != 0 {
+	if got := etcdtest.Must(store.Trust.JoinServers(ctx))(t); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 	gate := trust.JoinServer{Agents: []string{"10.0.0.2:8777"}}
 	if err := store.Trust.PutJoinServer(ctx, host, gate); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]trust.JoinServer{gate}, must(store.Trust.JoinServers(ctx))(t)); diff != "" {
+	if diff := cmp.Diff([]trust.JoinServer{gate}, etcdtest.Must(store.Trust.JoinServers(ctx))(t)); diff != "" {
 		t.Errorf("where nobody joins: -want +got:\n%s", diff)
 	}
 }
@@ -123,7 +123,7 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	want := func(what string, addresses ...string) {
 		t.Helper()
 		var got []string
-		for _, j := range must(store.Trust.JoinServers(ctx))(t) {
+		for _, j := range etcdtest.Must(store.Trust.JoinServers(ctx))(t) {
 			got = append(got, j.Addresses...)
 		}
 		if diff := cmp.Diff(addresses, got); diff != "" {
@@ -137,7 +137,7 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("written by this one over it", "now:1")
-	if got := must(raw.Get(ctx, former))(t); len(got.Kvs) != 1 ||
+	if got := etcdtest.Must(raw.Get(ctx, former))(t); len(got.Kvs) != 1 ||
 		string(got.Kvs[0].Value) != `{"addresses":["now:1"],"trust":"direct"}` {
 		t.Errorf("the version before reads %v", got.Kvs)
 	}
@@ -151,7 +151,7 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	want("removed by the version before")
 	put(joins, "after:1")
 	want("written by the version after", "after:1")
-	if err := store.ForgetHost(ctx, host); err != nil {
+	if err := store.Registry.ForgetHost(ctx, host); err != nil {
 		t.Fatal(err)
 	}
 	want("of a host that was forgotten")

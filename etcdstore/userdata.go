@@ -15,7 +15,7 @@ import (
 // did in that version.
 
 // userData writes and reads user-data.
-type userData struct{ *conn }
+type userData struct{ conn *conn }
 
 // fillUserData adds the value of the user-data key to the spec of a record or an order.
 func fillUserData(spec *croft.Spec, kvs []*mvccpb.KeyValue) {
@@ -28,9 +28,9 @@ func fillUserData(spec *croft.Spec, kvs []*mvccpb.KeyValue) {
 // the same UUID.
 func (s userData) putUserData(inst croft.Instance) clientv3.Op {
 	if len(inst.Spec.UserData) == 0 {
-		return clientv3.OpDelete(s.keys.userData(inst.ID))
+		return clientv3.OpDelete(s.conn.keys.userData(inst.ID))
 	}
-	return clientv3.OpPut(s.keys.userData(inst.ID), string(inst.Spec.UserData))
+	return clientv3.OpPut(s.conn.keys.userData(inst.ID), string(inst.Spec.UserData))
 }
 
 // keepUserData puts an instance's user-data where the agent of its host finds it. It returns record and order
@@ -41,11 +41,11 @@ func (s userData) keepUserData(ctx context.Context, inst croft.Instance, o croft
 		inst.Spec.UserData = nil
 		return inst, o, nil, nil
 	}
-	key := s.keys.userData(inst.ID)
-	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(s.keys.alive(o.Host)),
+	key := s.conn.keys.userData(inst.ID)
+	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(s.conn.keys.alive(o.Host)),
 		clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
 	if err != nil {
-		return inst, o, nil, s.wrap(err, "look for the user-data of instance %s", inst.ID)
+		return inst, o, nil, s.conn.wrap(err, "look for the user-data of instance %s", inst.ID)
 	}
 	life, apart := got.Responses[0].GetResponseRange().Kvs, got.Responses[1].GetResponseRange().Count > 0
 	if len(life) > 0 && !knows(life[0].Value, userDataMinor) {
@@ -65,9 +65,9 @@ func (s userData) keepUserData(ctx context.Context, inst croft.Instance, o croft
 
 // readUserData adds the user-data to a record that was read without it.
 func (s userData) readUserData(ctx context.Context, inst *croft.Instance) error {
-	got, err := s.etcd.Get(ctx, s.keys.userData(inst.ID))
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.userData(inst.ID))
 	if err != nil {
-		return s.wrap(err, "read the user-data of instance %s", inst.ID)
+		return s.conn.wrap(err, "read the user-data of instance %s", inst.ID)
 	}
 	fillUserData(&inst.Spec, got.Kvs)
 	return nil

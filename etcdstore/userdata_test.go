@@ -26,12 +26,12 @@ func (f *fixture) raw(t *testing.T) bare {
 
 func (b bare) put(t *testing.T, key, value string) {
 	t.Helper()
-	must(b.Put(t.Context(), b.prefix+key, value))(t)
+	etcdtest.Must(b.Put(t.Context(), b.prefix+key, value))(t)
 }
 
 func (b bare) get(t *testing.T, key string) []byte {
 	t.Helper()
-	got := must(b.Get(t.Context(), b.prefix+key))(t)
+	got := etcdtest.Must(b.Get(t.Context(), b.prefix+key))(t)
 	if len(got.Kvs) == 0 {
 		t.Fatalf("there is no key %s", key)
 	}
@@ -40,7 +40,8 @@ func (b bare) get(t *testing.T, key string) []byte {
 
 func (b bare) keys(t *testing.T, under string) (keys []string) {
 	t.Helper()
-	for _, kv := range must(b.Get(t.Context(), b.prefix+under, clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t).Kvs {
+	for _, kv := range etcdtest.Must(b.Get(t.Context(), b.prefix+under, clientv3.WithPrefix(),
+		clientv3.WithKeysOnly()))(t).Kvs {
 		keys = append(keys, string(kv.Key))
 	}
 	return keys
@@ -49,7 +50,7 @@ func (b bare) keys(t *testing.T, under string) (keys []string) {
 // written returns the size of all revisions stored by etcd since its start.
 func (b bare) written(t *testing.T) int64 {
 	t.Helper()
-	return must(b.Status(t.Context(), b.Endpoints()[0]))(t).DbSizeInUse
+	return etcdtest.Must(b.Status(t.Context(), b.Endpoints()[0]))(t).DbSizeInUse
 }
 
 // TestUserDataIsStoredOnce follows the size of all revisions through the lifecycles of instances with user-data
@@ -62,30 +63,30 @@ func TestUserDataIsStoredOnce(t *testing.T) {
 	before := raw.written(t)
 	const lifecycles = 20
 	for range lifecycles {
-		inst := newInstance("big")
+		inst := etcdtest.NewInstance("big")
 		inst.Spec.UserData = data
-		inst = must(f.Create(t.Context(), inst))(t)
+		inst = etcdtest.Must(f.Instances.Create(t.Context(), inst))(t)
 		f.inst = inst
-		inst = must(f.Assign(t.Context(), inst, f.order(1, croft.WantRunning)))(t)
-		if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+		inst = etcdtest.Must(f.Instances.Assign(t.Context(), inst, f.order(1, croft.WantRunning)))(t)
+		if o := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
 			t.Fatalf("the agent reads %d bytes of user-data, want %d", len(o.Spec.UserData), len(data))
 		}
-		st := must(f.Find(t.Context(), inst.Project, inst.Name))(t)
+		st := etcdtest.Must(f.Instances.Find(t.Context(), inst.Project, inst.Name))(t)
 		if !bytes.Equal(st.Instance.Spec.UserData, data) || !bytes.Equal(st.Order.Spec.UserData, data) {
 			t.Fatal("who looks at the instance does not see its user-data")
 		}
-		inst = must(f.Reorder(t.Context(), st.Instance, f.order(2, croft.WantStopped)))(t)
-		inst = must(f.Reorder(t.Context(), inst, f.order(3, croft.WantRunning)))(t)
-		if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+		inst = etcdtest.Must(f.Instances.Reorder(t.Context(), st.Instance, f.order(2, croft.WantStopped)))(t)
+		inst = etcdtest.Must(f.Instances.Reorder(t.Context(), inst, f.order(3, croft.WantRunning)))(t)
+		if o := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
 			t.Fatalf("after another order the agent reads %d bytes of user-data, want %d", len(o.Spec.UserData),
 				len(data))
 		}
-		inst = must(f.Reorder(t.Context(), inst, f.order(4, croft.WantGone)))(t)
-		tombstone := must(f.Order(t.Context(), f.host, inst.ID))(t)
+		inst = etcdtest.Must(f.Instances.Reorder(t.Context(), inst, f.order(4, croft.WantGone)))(t)
+		tombstone := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t)
 		if tombstone.Spec.Image != "" || len(tombstone.Spec.UserData) > 0 {
 			t.Fatalf("a tombstone has the spec %+v, want none", tombstone.Spec)
 		}
-		if err := f.Forget(t.Context(), tombstone); err != nil {
+		if err := f.Orders.Forget(t.Context(), tombstone); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,12 +103,12 @@ func TestUserDataOfEveryEndIsRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	raw := f.raw(t)
-	discarded := must(f.Create(t.Context(), newInstance("discarded")))(t)
-	if err := f.Discard(t.Context(), discarded); err != nil {
+	discarded := etcdtest.Must(f.Instances.Create(t.Context(), etcdtest.NewInstance("discarded")))(t)
+	if err := f.Instances.Discard(t.Context(), discarded); err != nil {
 		t.Fatal(err)
 	}
-	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
-	if err := f.Bury(t.Context(), inst, f.order(2, croft.WantGone)); err != nil {
+	inst := etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	if err := f.Instances.Bury(t.Context(), inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)
 	}
 	if keys := raw.keys(t, "userdata/"); len(keys) > 0 {
@@ -123,7 +124,7 @@ func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 	raw := f.raw(t)
 	data := f.inst.Spec.UserData
 	raw.put(t, "alive/"+string(f.host), "2026-01-02T03:04:05Z 1.1")
-	inst := must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	inst := etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
 	for _, key := range []string{"orders/" + string(f.host) + "/" + string(inst.ID), "instances/" + string(inst.ID)} {
 		if !bytes.Contains(raw.get(t, key), []byte(`"user_data":"`)) {
 			t.Errorf("%s has no user-data, which a program of the version before looks for there", key)
@@ -133,12 +134,12 @@ func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 		t.Errorf("there is a key of user-data that nobody of the version before would remove: %s", keys)
 	}
 	raw.put(t, "alive/"+string(f.host), "2026-01-02T03:04:05Z 1.2") // the agent is upgraded
-	if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+	if o := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
 		t.Errorf("after the upgrade the agent reads %q, want %q", o.Spec.UserData, data)
 	}
-	all := must(f.List(t.Context(), ""))(t)
-	inst = must(f.Reorder(t.Context(), all[0].Instance, f.order(2, croft.WantRunning)))(t)
-	if o := must(f.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+	all := etcdtest.Must(f.Instances.List(t.Context(), ""))(t)
+	inst = etcdtest.Must(f.Instances.Reorder(t.Context(), all[0].Instance, f.order(2, croft.WantRunning)))(t)
+	if o := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
 		t.Errorf("after another order the agent reads %q, want %q", o.Spec.UserData, data)
 	}
 	if keys := raw.keys(t, "userdata/"); len(keys) != 1 {
@@ -155,16 +156,16 @@ func TestUserDataMovesWithItsInstance(t *testing.T) {
 			raw := f.raw(t)
 			data := f.inst.Spec.UserData
 			to := croft.NewHostID()
-			if err := f.PutHost(t.Context(), croft.Host{ID: to, Name: "h2"}); err != nil {
+			if err := f.Registry.PutHost(t.Context(), croft.Host{ID: to, Name: "h2"}); err != nil {
 				t.Fatal(err)
 			}
 			raw.put(t, "alive/"+string(to), "2026-01-02T03:04:05Z "+version)
-			must(f.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
-			f.inst = must(f.List(t.Context(), ""))(t)[0].Instance
+			etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+			f.inst = etcdtest.Must(f.Instances.List(t.Context(), ""))(t)[0].Instance
 			order := f.order(3, croft.WantRunning)
 			order.Host, order.MovedFrom = to, f.host
-			must(f.Relocate(t.Context(), f.inst, f.order(2, croft.WantGone), order))(t)
-			if o := must(f.Order(t.Context(), to, f.inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
+			etcdtest.Must(f.Instances.Relocate(t.Context(), f.inst, f.order(2, croft.WantGone), order))(t)
+			if o := etcdtest.Must(f.Orders.Order(t.Context(), to, f.inst.ID))(t); !bytes.Equal(o.Spec.UserData, data) {
 				t.Errorf("the new host's agent reads %q, want %q", o.Spec.UserData, data)
 			}
 			inOrder := bytes.Contains(raw.get(t, "orders/"+string(to)+"/"+string(f.inst.ID)), []byte(`"user_data":"`))
@@ -181,7 +182,7 @@ func TestLostUserDataIsFoundAndRemoved(t *testing.T) {
 	raw := f.raw(t)
 	lost := croft.NewInstanceID()
 	raw.put(t, "userdata/"+string(lost), "left")
-	b := must(f.Evidence(t.Context()))(t)
+	b := etcdtest.Must(f.Records.Evidence(t.Context()))(t)
 	found := audit.Compare(b)
 	i := slices.IndexFunc(found, func(d audit.Difference) bool {
 		return d.Kind == audit.LostUserData && d.Instance == lost
@@ -189,7 +190,7 @@ func TestLostUserDataIsFoundAndRemoved(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("nobody finds user-data without an instance: %+v", found)
 	}
-	if err := f.Drop(t.Context(), found[i]); err != nil {
+	if err := f.Records.Drop(t.Context(), found[i]); err != nil {
 		t.Fatal(err)
 	}
 	if keys := raw.keys(t, "userdata/"); len(keys) != 1 {

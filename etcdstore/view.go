@@ -11,12 +11,12 @@ import (
 )
 
 // Find implements schedule.View.
-func (s *Store) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
+func (s *Instances) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
 	id, err := croft.ParseInstanceID(idOrName)
 	if err != nil {
-		got, err := s.etcd.Get(ctx, s.keys.name(project, idOrName))
+		got, err := s.conn.etcd.Get(ctx, s.conn.keys.name(project, idOrName))
 		if err != nil {
-			return croft.Status{}, s.wrap(err, "look up the name %s", idOrName)
+			return croft.Status{}, s.conn.wrap(err, "look up the name %s", idOrName)
 		}
 		if len(got.Kvs) == 0 {
 			return croft.Status{}, croft.Errorf(croft.NotFound, "no instance is named %s; `schedule list` shows all",
@@ -35,35 +35,36 @@ func (s *Store) Find(ctx context.Context, project croft.Project, idOrName string
 }
 
 // status reads all that is stored about one instance, nil if it has no record, and a revision to watch from.
-func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status, int64, error) {
-	got, err := s.etcd.Get(ctx, s.keys.instance(id))
+func (s *Instances) status(ctx context.Context, id croft.InstanceID) (*croft.Status, int64, error) {
+	k := s.conn.keys
+	got, err := s.conn.etcd.Get(ctx, k.instance(id))
 	if err != nil {
-		return nil, 0, s.wrap(err, "read the record of instance %s", id)
+		return nil, 0, s.conn.wrap(err, "read the record of instance %s", id)
 	}
 	if len(got.Kvs) == 0 {
 		return nil, got.Header.Revision, nil
 	}
-	inst, err := s.decodeInstance(got.Kvs[0])
+	inst, err := s.conn.decodeInstance(got.Kvs[0])
 	if err == nil && inst.Host == "" {
 		err = userData{s.conn}.readUserData(ctx, &inst)
 	}
 	if err != nil || inst.Host == "" {
 		return &croft.Status{Instance: inst}, got.Header.Revision, err
 	}
-	all, err := s.etcd.Txn(ctx).Then(
-		clientv3.OpGet(s.keys.instance(id)),
-		clientv3.OpGet(s.keys.order(inst.Host, id)),
-		clientv3.OpGet(s.keys.observed(inst.Host, id)),
-		clientv3.OpGet(s.keys.host(inst.Host)),
-		clientv3.OpGet(s.keys.alive(inst.Host)),
-		clientv3.OpGet(s.keys.drained(inst.Host)),
-		clientv3.OpGet(s.keys.seen(inst.Host)),
-		clientv3.OpGet(s.keys.userData(id)),
+	all, err := s.conn.etcd.Txn(ctx).Then(
+		clientv3.OpGet(k.instance(id)),
+		clientv3.OpGet(k.order(inst.Host, id)),
+		clientv3.OpGet(k.observed(inst.Host, id)),
+		clientv3.OpGet(k.host(inst.Host)),
+		clientv3.OpGet(k.alive(inst.Host)),
+		clientv3.OpGet(k.drained(inst.Host)),
+		clientv3.OpGet(k.seen(inst.Host)),
+		clientv3.OpGet(k.userData(id)),
 	).Commit()
 	if err != nil {
-		return nil, 0, s.wrap(err, "read instance %s", id)
+		return nil, 0, s.conn.wrap(err, "read instance %s", id)
 	}
-	b := s.newJoiner()
+	b := s.conn.newJoiner()
 	for _, r := range all.Responses {
 		b.addAll(r.GetResponseRange().Kvs)
 	}
@@ -82,17 +83,18 @@ func (s *Store) status(ctx context.Context, id croft.InstanceID) (*croft.Status,
 
 // List implements schedule.View in one transaction, so that the result is consistent. It omits user-data that
 // is stored apart.
-func (s *Store) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
+func (s *Instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
+	k := s.conn.keys
 	var ops []clientv3.Op
-	for _, prefix := range []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
-		s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen()} {
+	for _, prefix := range []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(),
+		k.allAlive(), k.allDrained(), k.allSeen()} {
 		ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	}
-	got, err := s.etcd.Txn(ctx).Then(ops...).Commit()
+	got, err := s.conn.etcd.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
-		return nil, s.wrap(err, "list instances")
+		return nil, s.conn.wrap(err, "list instances")
 	}
-	b := s.newJoiner()
+	b := s.conn.newJoiner()
 	for _, r := range got.Responses {
 		b.addAll(r.GetResponseRange().Kvs)
 	}
@@ -105,7 +107,7 @@ func (s *Store) List(ctx context.Context, project croft.Project) ([]croft.Status
 
 // WatchInstance implements schedule.View. Until the instance has a host only its record can change; then also
 // its order and its observation.
-func (s *Store) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
+func (s *Instances) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	for {
@@ -124,14 +126,14 @@ func (s *Store) WatchInstance(ctx context.Context, id croft.InstanceID, changed 
 
 // await returns once a key that st was read from changed at revision from or later. A broken watch is treated
 // as a change: the caller reads again.
-func (s *Store) await(ctx context.Context, st *croft.Status, from int64) error {
+func (s *Instances) await(ctx context.Context, st *croft.Status, from int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	id := st.Instance.ID
-	record := s.etcd.Watch(ctx, s.keys.instance(id), clientv3.WithRev(from))
+	record := s.conn.etcd.Watch(ctx, s.conn.keys.instance(id), clientv3.WithRev(from))
 	var observed clientv3.WatchChan // a nil channel never fires
 	if st.Instance.Host != "" {
-		observed = s.etcd.Watch(ctx, s.keys.observed(st.Instance.Host, id), clientv3.WithRev(from))
+		observed = s.conn.etcd.Watch(ctx, s.conn.keys.observed(st.Instance.Host, id), clientv3.WithRev(from))
 	}
 	select {
 	case <-record:
@@ -141,13 +143,13 @@ func (s *Store) await(ctx context.Context, st *croft.Status, from int64) error {
 }
 
 // WatchInstances implements schedule.View.
-func (s *Store) WatchInstances(ctx context.Context, changed func()) error {
-	interesting := []string{s.keys.instances(), s.keys.allOrders(), s.keys.allObserved(), s.keys.hosts(),
-		s.keys.allAlive(), s.keys.allDrained()}
+func (s *Instances) WatchInstances(ctx context.Context, changed func()) error {
+	k := s.conn.keys
+	interesting := []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained()}
 	errs := make(chan error, len(interesting))
 	for _, prefix := range interesting {
-		s.work.Go(func() {
-			errs <- s.follow(ctx, prefix, changed, func(*mvccpb.KeyValue, bool) { changed() })
+		s.conn.work.Go(func() {
+			errs <- s.conn.follow(ctx, prefix, changed, func(*mvccpb.KeyValue, bool) { changed() })
 		})
 	}
 	var err error
@@ -156,33 +158,3 @@ func (s *Store) WatchInstances(ctx context.Context, changed func()) error {
 	}
 	return err
 }
-
-// Hosts implements schedule.View.
-func (s *conn) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	var ops []clientv3.Op
-	for _, id := range ids {
-		ops = append(ops, clientv3.OpGet(s.keys.host(id)), clientv3.OpGet(s.keys.alive(id)),
-			clientv3.OpGet(s.keys.drained(id)))
-	}
-	if len(ids) == 0 {
-		for _, prefix := range []string{s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained(), s.keys.allSeen(),
-			s.keys.allTwins()} {
-			ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
-		}
-	}
-	b := s.newJoiner()
-	for part := range slices.Chunk(ops, maxTxnOps) {
-		got, err := s.etcd.Txn(ctx).Then(part...).Commit()
-		if err != nil {
-			return nil, s.wrap(err, "read hosts")
-		}
-		for _, r := range got.Responses {
-			b.addAll(r.GetResponseRange().Kvs)
-		}
-	}
-	_, err := b.join()
-	return b.hosts, err
-}
-
-// maxTxnOps is etcd's default limit on the operations of one transaction.
-const maxTxnOps = 128

@@ -70,3 +70,20 @@ func (s *conn) disconnected(ctx context.Context) error {
 	}
 	return clientv3.ErrNoAvailableEndpoints
 }
+
+// awaitFree returns when a key has been deleted since the revision, or the watch broke.
+func (s *conn) awaitFree(ctx context.Context, key string, from int64) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	defer s.watching()()
+	for answer := range s.etcd.Watch(ctx, key, clientv3.WithRev(from)) {
+		if answer.Err() != nil {
+			return
+		}
+		for _, event := range answer.Events {
+			if event.Type == clientv3.EventTypeDelete {
+				return
+			}
+		}
+	}
+}

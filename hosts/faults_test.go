@@ -15,11 +15,12 @@ import (
 func TestAFleetNeedsAllOfItsConfiguration(t *testing.T) {
 	d, _ := moving()
 	whole := hosts.Config{Partition: "p", Hosts: diaryHosts{diary: d}, Members: &office{},
-		Instances: diaryInstances{diary: d}, Claims: diaryClaims{diary: d}}
+		Instances: diaryInstances{diary: d}, Orders: diaryInstances{diary: d}, Claims: diaryClaims{diary: d}}
 	for name, lack := range map[string]func(*hosts.Config){
 		"partition": func(c *hosts.Config) { c.Partition = "" }, "hosts": func(c *hosts.Config) { c.Hosts = nil },
 		"members":   func(c *hosts.Config) { c.Members = nil },
-		"instances": func(c *hosts.Config) { c.Instances = nil }, "claims": func(c *hosts.Config) { c.Claims = nil },
+		"instances": func(c *hosts.Config) { c.Instances = nil }, "orders": func(c *hosts.Config) { c.Orders = nil },
+		"claims": func(c *hosts.Config) { c.Claims = nil },
 	} {
 		c := whole
 		lack(&c)
@@ -63,7 +64,8 @@ func (w *world) step(words ...string) error {
 func (w *world) fleet(t *testing.T) *hosts.Fleet {
 	t.Helper()
 	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: worldHosts{w}, Members: worldMembers{w},
-		Instances: worldInstances{world: w}, Claims: worldClaims{world: w}, Log: slog.New(slog.DiscardHandler)})
+		Instances: worldInstances{world: w}, Orders: worldInstances{world: w}, Claims: worldClaims{world: w},
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

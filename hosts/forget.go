@@ -72,7 +72,7 @@ func (f *Fleet) nobodyWaitsFor(ctx context.Context, host croft.HostID) error {
 		if !slices.Contains(inst.Former(), host) {
 			continue
 		}
-		remains, err := f.Instances.Remains(ctx, host, inst.ID)
+		remains, err := f.Orders.Remains(ctx, host, inst.ID)
 		if err != nil {
 			return err
 		}

@@ -272,6 +272,7 @@ type Config struct {
 	Hosts     Store             // required, as are all that follow
 	Members   Members
 	Instances Instances
+	Orders    Orders
 	Claims    Claims
 
 	UndoTimeout time.Duration // limit for undoing after a failure; 5 s by default
@@ -283,7 +284,8 @@ type Fleet struct{ Config }
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Fleet, error) {
-	if c.Partition == "" || c.Hosts == nil || c.Members == nil || c.Instances == nil || c.Claims == nil {
+	if c.Partition == "" || c.Hosts == nil || c.Members == nil || c.Instances == nil || c.Orders == nil ||
+		c.Claims == nil {
 		return nil, croft.Errorf(croft.Invalid, "hosts: Partition and all interfaces are required")
 	}
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)

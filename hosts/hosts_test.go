@@ -14,6 +14,7 @@ import (
 // for.
 type office struct {
 	hosts.Instances // nil
+	hosts.Orders    // nil
 	known           []croft.Host
 	broken          error // what Placement answers
 
@@ -71,7 +72,8 @@ func (o claims) RemoveProvider(context.Context, croft.HostID) error             
 
 func (o *office) fleet(t *testing.T) *hosts.Fleet {
 	t.Helper()
-	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: hostOffice{o}, Members: o, Instances: o, Claims: claims{o}})
+	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: hostOffice{o}, Members: o, Instances: o, Orders: o,
+		Claims: claims{o}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,6 @@ type Instances interface {
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
 	// Instance returns a record. NotFound: there is no record.
 	Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error)
-	// Remains reports whether a host that an instance was moved away from may still have something of it.
-	Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error)
 	// Reorder replaces the order of an instance.
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Bury removes the record and leaves the tombstone o.
@@ -54,6 +52,12 @@ type Instances interface {
 	// and order name all hosts that may still have something of it. Unavailable: the new host is silent or
 	// drained.
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
+}
+
+// Orders is where the orders to hosts are.
+type Orders interface {
+	// Remains reports whether a host that an instance was moved away from may still have something of it.
+	Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error)
 }
 
 // Claims is the part of the Placement API that a Fleet needs.

@@ -30,6 +30,7 @@ type (
 		*diary
 	}
 	diaryInstances struct {
+		hosts.Orders // nil
 		hosts.Instances
 		*diary
 	}
@@ -55,7 +56,7 @@ func (d *diary) step(words ...string) error {
 func (d *diary) fleet(t *testing.T) *hosts.Fleet {
 	t.Helper()
 	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: diaryHosts{diary: d}, Members: &office{},
-		Instances: diaryInstances{diary: d}, Claims: diaryClaims{diary: d}})
+		Instances: diaryInstances{diary: d}, Orders: diaryInstances{diary: d}, Claims: diaryClaims{diary: d}})
 	if err != nil {
 		t.Fatal(err)
 	}

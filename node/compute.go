@@ -7,7 +7,6 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/etcdstore"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"
@@ -44,8 +43,8 @@ func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 			return of.ErrOther()
 		}
 		switch store := store.(type) {
-		case *etcdstore.Store:
-			h.following = func(ctx context.Context) error { return h.follow(ctx, store, of) }
+		case etcdCloud:
+			h.following = func(ctx context.Context) error { return h.follow(ctx, store.Store, of) }
 		case *gate.Client:
 			h.following = func(ctx context.Context) error { return h.followGates(ctx, store, of) }
 		}
@@ -65,9 +64,10 @@ func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 // refuse all its requests. NotFound.
 func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
 	switch store := store.(type) {
-	case *etcdstore.Store:
+	case etcdCloud:
 		if own != nil {
-			return (&trust.Admission{Store: store.Trust}).Look(ctx, pki.MemberIdentity(own.Partition, own.Host))
+			return (&trust.Admission{Store: store.Trust, Known: store.Store.Registry}).Look(ctx,
+				pki.MemberIdentity(own.Partition, own.Host))
 		}
 	case *gate.Client:
 		ctx, cancel := context.WithTimeout(ctx, gateAnswers)
@@ -81,7 +81,7 @@ func mayServe(ctx context.Context, own *trust.Credentials, store cloud) error {
 
 // followServers updates where a host with access to etcd renews its certificates.
 func followServers(ctx context.Context, of *trust.Membership, own *trust.Credentials, store cloud) error {
-	if etcd, direct := store.(*etcdstore.Store); direct {
+	if etcd, direct := store.(etcdCloud); direct {
 		return of.FollowServers(ctx, own, etcd.Trust)
 	}
 	return nil

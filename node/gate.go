@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
+	"croft/compute"
+	"croft/etcdstore"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"
@@ -59,5 +62,22 @@ func openCloud(ctx context.Context, r settings.Reach, stateDir string, mint bool
 	if r.Joined.IsStrict() {
 		return OpenGate(r.Joined, stateDir)
 	}
-	return r.Etcd.Open(ctx, mint)
+	store, err := r.Etcd.Open(ctx, mint)
+	if err != nil {
+		return nil, err
+	}
+	return cloudIn(store), nil
+}
+
+// etcdCloud is the cloud of a host that reaches etcd.
+type etcdCloud struct {
+	*etcdstore.Store
+	compute.Orders
+	compute.Registry
+	compute.Records
+	audit.Shared
+}
+
+func cloudIn(store *etcdstore.Store) etcdCloud {
+	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Turn}
 }

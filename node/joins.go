@@ -115,9 +115,9 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 		return nil, err
 	}
 	server, err := gate.NewServer(gate.ServerConfig{
-		Caller: s.admitted.Agent, Orders: store, Registry: store, Records: store, Inventory: claims,
-		Usable: store.Usable,
-		Gates:  func(ctx context.Context) ([]string, error) { return gatesOf(ctx, store) }, Log: s.log,
+		Caller: s.admitted.Agent, Orders: store.Orders, Registry: store.Registry, Records: store.Records,
+		Inventory: claims, Usable: store.Usable,
+		Gates: func(ctx context.Context) ([]string, error) { return gatesOf(ctx, store) }, Log: s.log,
 	})
 	if err != nil {
 		return nil, err
@@ -129,7 +129,8 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 		return nil
 	})
 	caretaker := &audit.Caretaker{
-		Host: s.host, Records: store, Shared: store, Inventory: claims, Every: s.settings.Sweep, Log: s.log,
+		Host: s.host, Records: store.Records, Shared: store.Turn, Inventory: claims, Every: s.settings.Sweep,
+		Log: s.log,
 	}
 	p.Start(ctx, "the caretaker", caretaker.Run)
 	return server, nil

@@ -7,6 +7,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/etcdstore"
 	"croft/internal/userdata"
 	"croft/mdserver"
 )
@@ -121,8 +122,8 @@ type guests struct{ host *host }
 
 // NewGuests returns the guests of a hypervisor for the metadata server, with their orders from store. vendor is
 // added to the set-up of each guest.
-func NewGuests(id croft.HostID, store cloud, hv hypervisor, vendor []byte) mdserver.Guests {
-	return guests{&host{id: id, store: store, hv: hv, vendor: vendor}}
+func NewGuests(id croft.HostID, store *etcdstore.Store, hv hypervisor, vendor []byte) mdserver.Guests {
+	return guests{&host{id: id, store: cloudIn(store), hv: hv, vendor: vendor}}
 }
 
 // bridged is a hypervisor that connects guests to bridges of this host.

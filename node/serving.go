@@ -232,7 +232,7 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 	if err := others.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{}); err != nil {
 		return err
 	}
-	known, err := others.Hosts(ctx, s.host)
+	known, err := others.Registry.Hosts(ctx, s.host)
 	if err == nil && len(known) == 0 {
 		err = croft.Errorf(croft.Conflict,
 			"this host was forgotten, and its etcd with it; join again with a token, or remove %s", s.dir.Path)

@@ -98,7 +98,7 @@ func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p
 
 // admission returns the check that refuses forgotten hosts.
 func admission(own *trust.Credentials, store *etcdstore.Store) *trust.Admission {
-	return &trust.Admission{Self: own.Host, Store: store.Trust, Files: own.HostFiles()}
+	return &trust.Admission{Self: own.Host, Store: store.Trust, Known: store.Registry, Files: own.HostFiles()}
 }
 
 // joinedCredentials returns the certificates of a joined host; nil: it has none.

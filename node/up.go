@@ -120,7 +120,7 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 		return unlessStopped(ctx, err)
 	}
 	self.OfCloud(ctx, p, store)
-	h := &host{settings: s, servers: servers, reach: me.reach, log: log, dir: dir, id: me.host, store: store,
+	h := &host{settings: s, servers: servers, reach: me.reach, log: log, dir: dir, id: me.host, store: cloudIn(store),
 		trust: me.own}
 	h.following = func(ctx context.Context) error { return h.follow(ctx, store, me.of) }
 	if s.Hypervisor == settings.NoHypervisor {
@@ -157,7 +157,8 @@ func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach sett
 		return err
 	}
 	defer claims.Close()
-	caretaker := &audit.Caretaker{Records: store, Shared: store, Inventory: claims, Every: s.Sweep, Log: log}
+	caretaker := &audit.Caretaker{Records: store.Records, Shared: store.Turn, Inventory: claims, Every: s.Sweep,
+		Log: log}
 	p.Self.Counts(caretaker)
 	p.Start(ctx, "the caretaker", caretaker.Run)
 	log.Info("hosts may join; this machine is none")

@@ -24,6 +24,8 @@ var errPlanned = croft.Errorf(croft.Unavailable, "planned")
 type faulty struct {
 	schedule.Records
 	schedule.View
+	schedule.Registry
+	schedule.Groups
 	assign  func(croft.Instance, croft.Order) (croft.Instance, error)
 	fence   func(croft.Instance) (croft.Instance, error)
 	create  func(croft.Instance) (croft.Instance, error)
@@ -36,8 +38,8 @@ type faulty struct {
 
 // fail replaces methods of the cloud's store.
 func (c *cloud) fail(f faulty) {
-	f.Records, f.View = c.store, c.store
-	c.Records, c.View = f, f
+	f.Records, f.View, f.Registry, f.Groups = c.store, c.store, c.store, c.store
+	c.Records, c.View, c.Registry, c.Groups = f, f, f, f
 }
 
 func (f faulty) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
@@ -76,7 +78,7 @@ func (f faulty) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostI
 			return nil, err
 		}
 	}
-	return f.View.Hosts(ctx, ids...)
+	return f.Registry.Hosts(ctx, ids...)
 }
 
 func (f faulty) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
@@ -85,7 +87,7 @@ func (f faulty) Members(ctx context.Context, project croft.Project, group string
 			return nil, err
 		}
 	}
-	return f.View.Members(ctx, project, group)
+	return f.Groups.Members(ctx, project, group)
 }
 
 func (f faulty) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
@@ -437,6 +439,8 @@ func TestNewRequiresEachPart(t *testing.T) {
 		"Partition": func(c *schedule.Config) { c.Partition = "" },
 		"Records":   func(c *schedule.Config) { c.Records = nil },
 		"View":      func(c *schedule.Config) { c.View = nil },
+		"Registry":  func(c *schedule.Config) { c.Registry = nil },
+		"Groups":    func(c *schedule.Config) { c.Groups = nil },
 		"Claims":    func(c *schedule.Config) { c.Claims = nil },
 	} {
 		config := c.Config

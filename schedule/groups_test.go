@@ -115,7 +115,7 @@ func TestARivalJoinsTheGroup(t *testing.T) {
 				rival := member(t, "rival", c.rule)
 				rival.Policy = only
 				other, err := schedule.New(schedule.Config{Partition: cloud.Partition, Records: cloud.store,
-					View: cloud.store, Claims: cloud.placement})
+					View: cloud.store, Registry: cloud.store, Groups: cloud.store, Claims: cloud.placement})
 				if err != nil {
 					return err
 				}

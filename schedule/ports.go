@@ -29,7 +29,7 @@ type Records interface {
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
 }
 
-// View is the scheduler's read access.
+// View is the scheduler's read access to instances.
 type View interface {
 	// Find returns the instance with this ID, or this name in the project. NotFound.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
@@ -41,8 +41,16 @@ type View interface {
 	// WatchInstances calls changed, which carries no data, whenever an instance, an order, an observation or a host
 	// changed, until ctx ends. Calls may overlap.
 	WatchInstances(ctx context.Context, changed func()) error
+}
+
+// Registry is the scheduler's read access to hosts.
+type Registry interface {
 	// Hosts returns the named hosts that exist, or all hosts if none is named, with Alive set.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
+}
+
+// Groups is the scheduler's read access to groups.
+type Groups interface {
 	// Members returns the members of a project's group; none if the group does not exist.
 	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error)
 }

@@ -18,6 +18,8 @@ type Config struct {
 	Partition croft.PartitionID // required: the installation
 	Records   Records           // required
 	View      View              // required
+	Registry  Registry          // required
+	Groups    Groups            // required
 	Claims    Claims            // required
 
 	Policy      *Policy       // for requests without a policy; Spread by default
@@ -38,8 +40,9 @@ type Scheduler struct {
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Scheduler, error) {
-	if c.Partition == "" || c.Records == nil || c.View == nil || c.Claims == nil {
-		return nil, croft.Errorf(croft.Invalid, "schedule: Partition, Records, View and Claims are required")
+	if c.Partition == "" || c.Records == nil || c.View == nil || c.Registry == nil || c.Groups == nil ||
+		c.Claims == nil {
+		return nil, croft.Errorf(croft.Invalid, "schedule: Partition and all interfaces are required")
 	}
 	if c.Policy == nil {
 		c.Policy = Spread

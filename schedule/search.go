@@ -66,7 +66,7 @@ func (s *search) readHosts(ctx context.Context, o *snapshot, candidates []croft.
 	if len(ids) == 0 {
 		return nil
 	}
-	hosts, err := s.View.Hosts(ctx, ids...)
+	hosts, err := s.Registry.Hosts(ctx, ids...)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error)
 func (s *search) readMembers(ctx context.Context, o *snapshot) error {
 	o.members = nil
 	for _, affinity := range s.inst.Spec.Affinities {
-		members, err := s.View.Members(ctx, s.inst.Project, affinity.Group)
+		members, err := s.Groups.Members(ctx, s.inst.Project, affinity.Group)
 		if err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 		return nil, err
 	}
 	hosts, err := s.hosts.get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
-		return s.View.Hosts(ctx)
+		return s.Registry.Hosts(ctx)
 	})
 	if err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 type Admission struct {
 	Self  croft.HostID // this host, which always belongs
 	Store Hosts
+	Known Known
 	Files pki.Files // trusted authorities; without a Dir nobody has certificates
 
 	mu      sync.Mutex
@@ -109,7 +110,7 @@ func (a *Admission) Look(ctx context.Context, id pki.Identity) error {
 	if id.Kind != pki.Member || croft.KindOf(err) != croft.NotFound {
 		return err
 	}
-	known, failed := a.Store.Hosts(ctx, croft.HostID(id.ID))
+	known, failed := a.Known.Hosts(ctx, croft.HostID(id.ID))
 	if failed != nil || len(known) > 0 {
 		return failed
 	}

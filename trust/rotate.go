@@ -17,13 +17,12 @@ import (
 type RotationStore interface {
 	Publisher
 
-	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 	// AllJoined returns the records of all hosts that joined.
 	AllJoined(ctx context.Context) (map[croft.HostID]Joined, error)
 }
 
 // With opens the cloud's store as the host's own operator for the duration of a call.
-type With func(ctx context.Context, do func(context.Context, RotationStore) error) error
+type With func(ctx context.Context, do func(context.Context, RotationStore, Known) error) error
 
 // Rotate creates new authorities, which sign from now on, and publishes them. Conflict: the last rotation is
 // not finished. NotFound: the host has no authority. If only the last step fails, begun is true.
@@ -94,17 +93,17 @@ func (t *Credentials) spread(ctx context.Context, with With) error {
 	if err := t.Ensure(ctx); err != nil {
 		return err
 	}
-	return with(ctx, func(ctx context.Context, store RotationStore) error { return t.Publish(ctx, store) })
+	return with(ctx, func(ctx context.Context, store RotationStore, _ Known) error { return t.Publish(ctx, store) })
 }
 
 // behind names the hosts that have certificates of a former authority.
 func (t *Credentials) behind(ctx context.Context, with With) (names []string, err error) {
-	err = with(ctx, func(ctx context.Context, store RotationStore) error {
+	err = with(ctx, func(ctx context.Context, store RotationStore, known Known) error {
 		joined, err := store.AllJoined(ctx)
 		if err != nil {
 			return err
 		}
-		hosts, err := store.Hosts(ctx)
+		hosts, err := known.Hosts(ctx)
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func newJoinServer(t *testing.T) *joinServer {
 		t.Fatal(err)
 	}
 	s := &joinServer{store: &registry{joined: map[croft.HostID]Joined{}}, credentials: own}
-	admission := &Admission{Self: own.Host, Store: s.store, Files: own.HostFiles()}
+	admission := &Admission{Self: own.Host, Store: s.store, Known: s.store, Files: own.HostFiles()}
 	server := httptest.NewUnstartedServer((&Server{Credentials: own, Store: s.store, Admission: admission,
 		Log: slog.New(slog.DiscardHandler)}).Handler())
 	server.Listener, _ = own.Listener(server.Listener, true)

@@ -83,10 +83,14 @@ type Registry interface {
 	Renewed(ctx context.Context, host croft.HostID, authority string, stamp Stamp) error
 }
 
-// Hosts is what Admission needs from the store.
+// Hosts is where the hosts that joined are.
 type Hosts interface {
 	// Joined returns when a host joined. NotFound: it did not, or it was forgotten.
 	Joined(ctx context.Context, host croft.HostID) (Joined, error)
+}
+
+// Known is where the records of hosts are.
+type Known interface {
 	// Hosts returns the records of these hosts; of all without arguments.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 }

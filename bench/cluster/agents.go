@@ -103,7 +103,7 @@ func (a *agents) agent(n int, store *etcdstore.Store, claims *placementclient.Cl
 		Host: host, Partition: store.Partition(), Provider: compute.Offer{VCPURatio: 1, MemoryRatio: 1,
 			DiskRatio: 1}.Provider(host, store.Partition(), facts),
 		Dir: dir, NICs: []compute.NIC{{Network: "default"}},
-		Orders: store, Registry: store, Records: store, Shared: store, Inventory: claims,
+		Orders: store.Orders, Registry: store.Registry, Records: store.Records, Shared: store.Turn, Inventory: claims,
 		Hypervisor: hv, Images: sim.Images{}, ResyncEvery: a.resync, Log: log,
 	})
 }

@@ -170,7 +170,8 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *r
 		return nil, err
 	}
 	view := store.NewHostsView()
-	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view,
+	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
+		View: store.Instances, Registry: view, Groups: store.Groups,
 		Claims: claims})
 	if err != nil {
 		return nil, err
@@ -206,7 +207,7 @@ func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, w
 	defer watch.Wait()
 	defer cancel()
 	watch.Go(func() {
-		_ = store.WatchObserved(watching, func(o croft.Observation) { // fails only when its context ends
+		_ = store.Orders.WatchObserved(watching, func(o croft.Observation) { // fails only when its context ends
 			if o.State == croft.StateRunning {
 				c.run.Running(o.Instance)
 			}

@@ -123,7 +123,7 @@ func (r run) order(ctx context.Context) ([]time.Duration, error) {
 		return nil, err
 	}
 	defer store.Close()
-	hosts, err := store.Hosts(ctx)
+	hosts, err := store.Registry.Hosts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (r run) order(ctx context.Context) ([]time.Duration, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends when watching does
-		_ = store.WatchObserved(watching, func(o croft.Observation) {
+		_ = store.Orders.WatchObserved(watching, func(o croft.Observation) {
 			if o.State == croft.StateRunning {
 				seen <- o
 			}
@@ -172,7 +172,7 @@ func (r run) order(ctx context.Context) ([]time.Duration, error) {
 func (r run) request(ctx context.Context, store *etcdstore.Store, host croft.HostID,
 	due map[croft.InstanceID]time.Time) (croft.InstanceID, error) {
 	id := croft.NewInstanceID()
-	inst, err := store.Create(ctx, croft.Instance{ID: id, Project: croft.DefaultProject, Name: string(id),
+	inst, err := store.Instances.Create(ctx, croft.Instance{ID: id, Project: croft.DefaultProject, Name: string(id),
 		Created: time.Now().UTC(),
 		Spec: croft.Spec{Image: "/simulated", Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64,
 			croft.DiskGB: 1}}})
@@ -180,9 +180,10 @@ func (r run) request(ctx context.Context, store *etcdstore.Store, host croft.Hos
 		return id, err
 	}
 	due[id] = time.Now()
-	_, err = store.Assign(ctx, inst, croft.Order{Partition: store.Partition(), Host: host, Instance: id, Generation: 1,
-		Want:    croft.WantRunning,
-		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC()})
+	_, err = store.Instances.Assign(ctx, inst, croft.Order{Partition: store.Partition(), Host: host, Instance: id,
+		Generation: 1,
+		Want:       croft.WantRunning,
+		Project:    inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC()})
 	return id, err
 }
 

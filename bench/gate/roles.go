@@ -94,8 +94,8 @@ func (r run) control(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	agents, err := gate.NewServer(gate.ServerConfig{Orders: store, Registry: store, Records: store,
-		Inventory: inventory, Usable: store.Usable, Log: log,
+	agents, err := gate.NewServer(gate.ServerConfig{Orders: store.Orders, Registry: store.Registry,
+		Records: store.Records, Inventory: inventory, Usable: store.Usable, Log: log,
 		Gates: func(context.Context) ([]string, error) { return nil, nil }, // agents here are configured with this gate
 		Caller: func(r *http.Request) (croft.HostID, error) {
 			id, _ := pki.Caller(r)
@@ -199,7 +199,7 @@ func (r run) agent(ctx context.Context, id croft.HostID, name string) (*compute.
 		if err != nil {
 			return nil, err
 		}
-		c.Orders, c.Registry, c.Records, c.Shared = store, store, store, store
+		c.Orders, c.Registry, c.Records, c.Shared = store.Orders, store.Registry, store.Records, store.Turn
 		c.Inventory, c.Partition = claims, store.Partition()
 	}
 	c.Provider = compute.Offer{VCPURatio: 1}.Provider(host, c.Partition,

@@ -205,7 +205,7 @@ of the authority before until then.`,
 		if err != nil {
 			return err
 		}
-		with := func(ctx context.Context, do func(context.Context, trust.RotationStore) error) error {
+		with := func(ctx context.Context, do func(context.Context, trust.RotationStore, trust.Known) error) error {
 			return withCloud(ctx, own.StateDir(), do)
 		}
 		done, said := false, ""
@@ -229,7 +229,8 @@ of the authority before until then.`,
 }
 
 // withCloud calls do with the cloud of a state directory, as the host's own operator.
-func withCloud(ctx context.Context, stateDir string, do func(context.Context, trust.RotationStore) error) (err error) {
+func withCloud(ctx context.Context, stateDir string,
+	do func(context.Context, trust.RotationStore, trust.Known) error) (err error) {
 	s := direct.Defaults()
 	if err := direct.AddLocal(stateDir, &s.Etcd, &s.Placement); err != nil {
 		return err
@@ -241,7 +242,7 @@ func withCloud(ctx context.Context, stateDir string, do func(context.Context, tr
 	defer func() { err = errors.Join(err, store.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	return do(ctx, store.Trust)
+	return do(ctx, store.Trust, store.Registry)
 }
 
 // onHost makes a command that works on a host's files.

@@ -30,26 +30,26 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store,
-		Claims: claims})
+	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
+		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims})
 	if err != nil {
 		return nil, err
 	}
 	a := agents{store}
-	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store, Members: store.Cluster,
-		Instances: store,
-		Claims:    claims})
+	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store.Registry, Members: store.Cluster,
+		Instances: store.Instances, Orders: store.Orders, Claims: claims})
 	if err != nil {
 		return nil, err
 	}
-	auditor, err := audit.New(audit.Config{Records: store, Claims: claims, Agents: a, Fleet: fleet})
+	auditor, err := audit.New(audit.Config{Records: store.Records, Instances: store.Instances, Registry: store.Registry,
+		Claims: claims, Agents: a, Fleet: fleet})
 	if err != nil {
 		return nil, err
 	}
 	h := hostList{store, fleet}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Changes: scheduler,
-		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.Keys, Images: images{a},
+		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys, Images: images{a},
 		Audits: auditor, Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s}, Backups: store,
 		Connection: c,
 	}, nil

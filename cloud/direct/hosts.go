@@ -18,7 +18,7 @@ type hostList struct {
 
 // Records implements cloud.Hosts.
 func (h hostList) Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	return h.store.Hosts(ctx, ids...)
+	return h.store.Registry.Hosts(ctx, ids...)
 }
 
 // List implements cloud.Hosts.

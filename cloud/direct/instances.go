@@ -18,7 +18,7 @@ type requests struct {
 // Prepare implements cloud.Requests. It must not overlap with other calls.
 func (r requests) Prepare(ctx context.Context) (end func()) {
 	view := r.store.NewHostsView()
-	r.View = view
+	r.Registry = view
 	ctx, cancel := context.WithCancel(ctx)
 	var run sync.WaitGroup
 	run.Go(func() { _ = view.Run(ctx) }) // returns only when its context ends

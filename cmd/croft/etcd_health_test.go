@@ -60,7 +60,7 @@ func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 // readyz asks a host's agent whether it accepts orders.
 func (c *testCloud) readyz(t *testing.T, host string) (int, string) {
 	t.Helper()
-	hosts, err := c.Store.Hosts(t.Context(), c.Hosts[host].ID)
+	hosts, err := c.Store.Registry.Hosts(t.Context(), c.Hosts[host].ID)
 	if err != nil {
 		t.Fatal(err)
 	}

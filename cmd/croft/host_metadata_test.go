@@ -25,7 +25,9 @@ func asked(t *testing.T, name string) schedule.Request {
 
 func (c *testCloud) scheduler(t *testing.T) *schedule.Scheduler {
 	t.Helper()
-	s, err := schedule.New(schedule.Config{Partition: c.Store.Partition(), Records: c.Store, View: c.Store,
+	s, err := schedule.New(schedule.Config{Partition: c.Store.Partition(), Records: c.Store.Instances,
+		View: c.Store.Instances, Registry: c.Store.Registry,
+		Groups: c.Store.Groups,
 		Claims: c.Claims})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,7 @@ func (c *testCloud) running(t *testing.T, name string) (croft.Instance, netip.Ad
 	if err := s.Wait(t.Context(), d.Instance, schedule.Running, nil); err != nil {
 		t.Fatal(err)
 	}
-	st, err := c.Store.Find(t.Context(), croft.DefaultProject, name)
+	st, err := c.Store.Instances.Find(t.Context(), croft.DefaultProject, name)
 	if err != nil {
 		t.Fatal(err)
 	}

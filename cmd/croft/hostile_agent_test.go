@@ -27,11 +27,11 @@ func hostileAgent(t *testing.T, c *testCloud, answer http.HandlerFunc) {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	hosts, err := c.Store.Hosts(t.Context())
+	hosts, err := c.Store.Registry.Hosts(t.Context())
 	check(t, err)
 	h := hosts[c.Hosts["host1"].ID]
 	h.API, h.Name = server.URL, "h\x1b[2J\u202e1"
-	check(t, c.Store.PutHost(t.Context(), h))
+	check(t, c.Store.Registry.PutHost(t.Context(), h))
 }
 
 // commandsOfAgents are the commands that print responses of agents.

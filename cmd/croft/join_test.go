@@ -100,8 +100,8 @@ func (c *testCloud) awaitNamed(t *testing.T, name string, alive bool) croft.Host
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
 	found := make(chan croft.HostID, 1)
-	_ = c.Store.WatchInstances(ctx, func() { // called by several goroutines
-		hosts, err := c.Store.Hosts(ctx)
+	_ = c.Store.Instances.WatchInstances(ctx, func() { // called by several goroutines
+		hosts, err := c.Store.Registry.Hosts(ctx)
 		for _, h := range hosts {
 			if err == nil && h.Name == name && h.Alive == alive {
 				select {
@@ -155,7 +155,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	if code, _, said := c.croft(t, "host", "forget", "--force", "joiner"); code != croft.ExitOK {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
-	hosts, err := c.Store.Hosts(t.Context())
+	hosts, err := c.Store.Registry.Hosts(t.Context())
 	if err != nil || len(hosts) != 1 {
 		t.Errorf("hosts: %v, %v; want host1 alone", hosts, err)
 	}

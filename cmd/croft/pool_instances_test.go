@@ -40,13 +40,14 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hooks.Close() })
-	scheduler, err := schedule.New(schedule.Config{Partition: cloud.Store.Partition(), Records: cloud.Store,
-		View: cloud.Store, Claims: cloud.Claims})
+	scheduler, err := schedule.New(schedule.Config{Partition: cloud.Store.Partition(), Records: cloud.Store.Instances,
+		View: cloud.Store.Instances, Registry: cloud.Store.Registry, Groups: cloud.Store.Groups, Claims: cloud.Claims})
 	if err != nil {
 		t.Fatal(err)
 	}
-	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.Store.Keys, ResolveImage: image.ReferenceFor,
-		Image: direct.Defaults().Image})
+	instances, err := vm.New(vm.Config{Scheduler: scheduler, Keys: cloud.Store.SSHKeys,
+		ResolveImage: image.ReferenceFor,
+		Image:        direct.Defaults().Image})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestAPoolOfInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts("two warm ones and none that was used", func(c pool.Counts) bool { return c.Free == 2 && c.Live() == 2 })
-	if _, err := cloud.Store.Find(ctx, "", string(st.Has.Instance)); croft.KindOf(err) != croft.NotFound {
+	if _, err := cloud.Store.Instances.Find(ctx, "", string(st.Has.Instance)); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("the instance that was used: got %v, want that it is gone", err)
 	}
 

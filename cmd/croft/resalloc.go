@@ -38,9 +38,9 @@ var resallocBackend = resalloc.Backend{
 	Open: func(ctx context.Context, r resalloc.Settings, dir string) (resalloc.Store, func() error, error) {
 		store, end, err := manager.Open(ctx, resallocSettings(r, dir), dir)
 		if err != nil {
-			return nil, nil, err
+			return resalloc.Store{}, nil, err
 		}
-		return store.Pools, end, nil
+		return resalloc.Store{Store: store.Pools, Partition: store.Partition()}, end, nil
 	},
 }
 

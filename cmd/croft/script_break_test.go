@@ -48,7 +48,7 @@ func (b breaker) leakClaim(host string) error {
 }
 
 func (b breaker) dropClaim(name string) error {
-	st, err := b.Store.Find(b.ctx, croft.DefaultProject, name)
+	st, err := b.Store.Instances.Find(b.ctx, croft.DefaultProject, name)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (b breaker) loseName(name string) error {
 func (b breaker) dropName(name string) error { return b.delete("names/default/" + name) }
 
 func (b breaker) dropOrder(name string) error {
-	st, err := b.Store.Find(b.ctx, croft.DefaultProject, name)
+	st, err := b.Store.Instances.Find(b.ctx, croft.DefaultProject, name)
 	if err != nil {
 		return err
 	}

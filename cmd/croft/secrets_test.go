@@ -179,7 +179,7 @@ func agentTokens(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	hosts, err := store.Hosts(t.Context())
+	hosts, err := store.Registry.Hosts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

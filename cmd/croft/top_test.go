@@ -66,10 +66,11 @@ func TestTopOfAThousandHostsStaysResponsive(t *testing.T) {
 	writes.SetLimit(32)
 	for i := range 1000 {
 		writes.Go(func() error {
-			return c.Store.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(), Name: fmt.Sprintf("many%04d", i)})
+			return c.Store.Registry.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(),
+				Name: fmt.Sprintf("many%04d", i)})
 		})
 		writes.Go(func() error {
-			_, err := c.Store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(),
+			_, err := c.Store.Instances.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(),
 				Project: croft.DefaultProject, Name: fmt.Sprintf("vm%04d", i), Created: time.Now()})
 			return err
 		})
@@ -89,7 +90,7 @@ func TestTopOfAThousandHostsStaysResponsive(t *testing.T) {
 		t.Errorf("a key is answered after %s", took)
 	}
 	began = time.Now()
-	if err := c.Store.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(), Name: "zzz"}); err != nil {
+	if err := c.Store.Registry.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(), Name: "zzz"}); err != nil {
 		t.Fatal(err)
 	}
 	term.Await(t, "hosts: 1002")

@@ -20,7 +20,7 @@ type Cloud struct {
 }
 
 // Ports is everything that an agent needs from its cloud.
-type Ports interface {
+type Ports struct {
 	compute.Orders
 	compute.Registry
 	compute.Records
@@ -28,22 +28,41 @@ type Ports interface {
 }
 
 // Others are schedulers, operators and other agents.
-type Others interface {
+type Others struct {
+	Instances
+	Orders
+	Registry
+	Claims
+}
+
+// Instances is what schedulers and operators do with instances.
+type Instances interface {
 	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
-	Forget(ctx context.Context, o croft.Order) error
-	ForgetHost(ctx context.Context, host croft.HostID) error
-	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
-	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
+	WatchInstances(ctx context.Context, changed func()) error
+}
 
+// Orders is what the agents of other hosts do with their orders.
+type Orders interface {
+	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
+	Forget(ctx context.Context, o croft.Order) error
+}
+
+// Registry is what operators and agents of other hosts do with hosts.
+type Registry interface {
 	PutHost(ctx context.Context, h croft.Host) error
 	StayAlive(ctx context.Context, host croft.HostID) error
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	WatchInstances(ctx context.Context, changed func()) error
+	ForgetHost(ctx context.Context, host croft.HostID) error
+}
+
+// Claims is what schedulers do in Placement.
+type Claims interface {
+	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
 }
 
 // stage is a cloud under test, with helpers for what happens there.

@@ -78,7 +78,7 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 	kind, access := certified(t)
 	kind = kind.Bounded(bound, bound, time.Hour, time.Hour, func(bool) {})
 	c := etcdtest.StartClusterFor(t, 3, kind, access)
-	store := must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: c.Members[0].Clients, Access: access,
+	store := etcdtest.Must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: c.Members[0].Clients, Access: access,
 		DialTimeout: time.Minute}))(t)
 	defer store.Close()
 	etcd := etcdtest.Client(t, c.Servers[0], access)
@@ -90,7 +90,7 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 		ended.Store(true)
 	}()
 	term := func() uint64 {
-		return must(etcd.Status(patient.Context(t), c.Members[0].Clients[0]))(t).RaftTerm
+		return etcdtest.Must(etcd.Status(patient.Context(t), c.Members[0].Clients[0]))(t).RaftTerm
 	}
 	var made int
 	flood := func() (closed int) { // returns how many of the latest connections to one address it closed
@@ -104,7 +104,8 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 				}
 			}
 			made++
-			must(store.Create(patient.Context(t), newInstance(fmt.Sprintf("web-%d", made))))(t)
+			etcdtest.Must(store.Instances.Create(patient.Context(t), etcdtest.NewInstance(fmt.Sprintf("web-%d",
+				made))))(t)
 		}
 		return closed
 	}
@@ -152,10 +153,10 @@ func TestWhoReadsNoAnswersIsClosed(t *testing.T) {
 		}
 	}))
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(must(os.ReadFile(access.CA))(t))
-	pair := must(tls.LoadX509KeyPair(access.Cert, access.Key))(t)
+	pool.AppendCertsFromPEM(etcdtest.Must(os.ReadFile(access.CA))(t))
+	pair := etcdtest.Must(tls.LoadX509KeyPair(access.Cert, access.Key))(t)
 	own := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
-	conn := must(tls.Dial("tcp", strings.TrimPrefix(server.Endpoint(), "https://"), own))(t)
+	conn := etcdtest.Must(tls.Dial("tcp", strings.TrimPrefix(server.Endpoint(), "https://"), own))(t)
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

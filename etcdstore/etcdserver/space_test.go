@@ -14,6 +14,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 )
 
 // smallDisk returns a directory on its own disk of a size in MiB.
@@ -58,8 +59,8 @@ func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
 	dir := smallDisk(t, "60m")
 	_, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: filepath.Join(dir, "etcd"),
 		Listen: "127.0.0.1:0"})
-	wantKind(t, err, croft.Unavailable)
-	wantSays(t, err.Error(), "MiB are left on the disk of "+dir,
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	etcdtest.WantSays(t, err.Error(), "MiB are left on the disk of "+dir,
 		"it needs 256 MiB to start: make room there, or name another state directory")
 	left, err := os.ReadDir(filepath.Join(dir, "etcd"))
 	if err != nil || len(left) > 0 {
@@ -87,21 +88,21 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 		return store
 	}
 	store := open()
-	web := must(store.Create(t.Context(), newInstance("web")))(t)
+	web := etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 
 	empty := fill(t, dir)
 	var refused error
-	waitFor(t, "it takes no writes", func() bool {
-		_, refused = store.Create(t.Context(), newInstance("name-"+string(croft.NewInstanceID())))
+	patient.Until(t, "it takes no writes", func() bool {
+		_, refused = store.Instances.Create(t.Context(), etcdtest.NewInstance("name-"+string(croft.NewInstanceID())))
 		return refused != nil
 	})
-	wantKind(t, refused, croft.Unavailable)
-	wantSays(t, refused.Error(), "out of space", "make room there, which croft up notices by itself")
-	if got, err := store.Instance(t.Context(), web.ID); err != nil || got.Name != "web" {
+	etcdtest.WantKind(t, refused, croft.Unavailable)
+	etcdtest.WantSays(t, refused.Error(), "out of space", "make room there, which croft up notices by itself")
+	if got, err := store.Instances.Instance(t.Context(), web.ID); err != nil || got.Name != "web" {
 		t.Errorf("it cannot be read: %v, %v", got, err)
 	}
 	for range 200 { // small writes that are still accepted do not end it
-		if _, err := store.Create(t.Context(), newInstance(strings.Repeat("x", 60))); err == nil {
+		if _, err := store.Instances.Create(t.Context(), etcdtest.NewInstance(strings.Repeat("x", 60))); err == nil {
 			t.Fatal("it takes writes in between")
 		}
 	}
@@ -116,8 +117,8 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	end = func() {}
 	full := fill(t, dir) // the space that it released at its end
 	_, err = etcdserver.Start(t.Context(), config)
-	wantKind(t, err, croft.Unavailable)
-	wantSays(t, err.Error(), "0 MiB are left on the disk of "+dir, "it needs 16 MiB to start")
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	etcdtest.WantSays(t, err.Error(), "0 MiB are left on the disk of "+dir, "it needs 16 MiB to start")
 	full()
 	empty()
 	if server, err = etcdserver.Start(t.Context(), config); err != nil {
@@ -126,11 +127,11 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	end = server.Close
 	store = open()
 	defer store.Close()
-	waitFor(t, "it takes writes again", func() bool {
-		_, err = store.Create(t.Context(), newInstance("name-"+string(croft.NewInstanceID())))
+	patient.Until(t, "it takes writes again", func() bool {
+		_, err = store.Instances.Create(t.Context(), etcdtest.NewInstance("name-"+string(croft.NewInstanceID())))
 		return err == nil
 	})
-	if err := store.Discard(t.Context(), web); err != nil {
+	if err := store.Instances.Discard(t.Context(), web); err != nil {
 		t.Error(err)
 	}
 }
@@ -159,14 +160,14 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 		t.Errorf("a start on the full disk: %v", err)
 	}
 	rest()
-	web := must(store.Create(t.Context(), newInstance("web")))(t)
+	web := etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 
 	empty()
 	if err := etcdserver.AwaitSpace(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	c.Start(t, 2)
-	if got := must(c.Open(t, 2).Instance(t.Context(), web.ID))(t); got.Name != "web" {
+	if got := etcdtest.Must(c.Open(t, 2).Instances.Instance(t.Context(), web.ID))(t); got.Name != "web" {
 		t.Errorf("it has %+v", got)
 	}
 }
@@ -178,20 +179,20 @@ func TestAFullDiskOfTwoMembersMakesTheStoreReadOnly(t *testing.T) {
 	dir := smallDisk(t, "400m")
 	c.JoinAt(t, filepath.Join(dir, "etcd"))
 	store := c.Open(t, 0)
-	web := must(store.Create(t.Context(), newInstance("web")))(t)
+	web := etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 	create := func() error {
-		_, err := store.Create(t.Context(), newInstance("name-"+string(croft.NewInstanceID())))
+		_, err := store.Instances.Create(t.Context(), etcdtest.NewInstance("name-"+string(croft.NewInstanceID())))
 		return err
 	}
 
 	empty := fill(t, dir)
-	waitFor(t, "it takes no writes", func() bool { return create() != nil })
+	patient.Until(t, "it takes no writes", func() bool { return create() != nil })
 	if err := create(); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "out of space") {
 		t.Errorf("it refuses with %v", err)
 	}
-	if got := must(store.Instance(t.Context(), web.ID))(t); got.Name != "web" {
+	if got := etcdtest.Must(store.Instances.Instance(t.Context(), web.ID))(t); got.Name != "web" {
 		t.Errorf("it has %+v", got)
 	}
 	empty()
-	waitFor(t, "it takes writes again", func() bool { return create() == nil })
+	patient.Until(t, "it takes writes again", func() bool { return create() == nil })
 }

@@ -33,7 +33,7 @@ func newRunner(s *settings.Settings, store *etcdstore.Store, dir string) (*shell
 }
 
 // newManager joins the manager to its store, its commands and its cloud.
-func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.Store, view schedule.View,
+func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.Store, registry schedule.Registry,
 	hooks *shell.Runner, l net.Listener) (*pool.Manager, error) {
 	me, err := self(&c.Settings, l)
 	if err != nil {
@@ -49,14 +49,14 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		if err != nil {
 			return nil, err
 		}
-		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: view,
-			Claims: claims})
+		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
+			View: store.Instances, Registry: registry, Groups: store.Groups, Claims: claims})
 		if err != nil {
 			return nil, err
 		}
 		defaults := direct.Defaults()
 		with.Instances, err = vm.New(vm.Config{
-			Scheduler: scheduler, Keys: store.Keys, ResolveImage: image.ReferenceFor,
+			Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: image.ReferenceFor,
 			Image: defaults.Image, Project: croft.Project(defaults.Project),
 		})
 		if err != nil {

@@ -25,9 +25,9 @@ type Backend struct {
 type OpenState func(ctx context.Context, dir string) (*compute.StateDir, error)
 
 // Store is where a manager keeps its state.
-type Store interface {
+type Store struct {
 	pool.Store
-	Partition() croft.PartitionID
+	Partition croft.PartitionID
 }
 
 // failed gives an error the exit code 1, whatever its kind.

@@ -121,13 +121,13 @@ func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do fu
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	hooks, err := shell.New(shell.Config{Dir: cmp.Or(s.Logs, filepath.Join(state.Path, "log")),
-		Mark: string(store.Partition())})
+		Mark: string(store.Partition)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, hooks.Close()) }()
 	manager, err := pool.New(pool.Config{
-		Partition: store.Partition(), Store: store, Hooks: hooks, File: m.pools, Still: true,
+		Partition: store.Partition, Store: store.Store, Hooks: hooks, File: m.pools, Still: true,
 		Me: pool.Server{Name: fmt.Sprintf("resalloc-maint/%d", os.Getpid()), Machine: "here", Directory: hooks.Directory()},
 	})
 	if err != nil {

@@ -12,47 +12,78 @@ import (
 )
 
 // Store is a store of schedule, with the operations of agents on it.
-type Store interface {
+type Store struct {
+	Partition croft.PartitionID // of the orders that it accepts
 	schedule.Records
 	schedule.View
+	schedule.Registry
+	schedule.Groups
+	Agents
+	Orders
+}
+
+// Agents is what agents do for their hosts.
+type Agents interface {
 	PutHost(ctx context.Context, h croft.Host) error
 	StayAlive(ctx context.Context, host croft.HostID) error
+}
+
+// Orders is what agents do with their orders.
+type Orders interface {
 	Observe(ctx context.Context, o croft.Observation) error
 	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
 	Forget(ctx context.Context, o croft.Order) error
 }
 
-// TestStore checks that a store keeps the contracts of schedule.Records and schedule.View. open returns a separate
-// empty store for each case, and the partition of the orders that it accepts.
-func TestStore(t *testing.T, open func(*testing.T) (Store, croft.PartitionID)) {
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *cloud)
-	}{
-		{"a record is found by its ID and by its name", testFind},
-		{"an ID and a name are taken once", testTaken},
-		{"a name is free in another project", testProjects},
-		{"an order is written for a live host only", testAssignAlive},
-		{"an order is written for an unchanged record only", testAssignOnce},
-		{"after a fence no order is written for the record as it was", testFence},
-		{"a record that was discarded is gone and its name free", testDiscard},
-		{"a record that moved on is not discarded", testDiscardLate},
-		{"a new order replaces the last", testReorder},
-		{"a buried instance leaves its tombstone alone", testBury},
-		{"a watch tells the present, every change and the end", testWatch},
-		{"a watch ends with its context", testWatchEnds},
-		{"a watch on all instances wakes on each change", testWatchAll},
-		{"instances are listed in the order of their creation", testList},
-		{"hosts are returned with their life", testHosts},
-		{"members that stay apart share no host", testApart},
-		{"members that stay together share one host", testTogether},
-		{"a soft rule bars no host", testSoft},
-		{"a group goes by one rule", testOneRule},
-		{"a membership ends with its instance", testMembershipEnds},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			store, partition := open(t)
-			c.test(t, &cloud{Store: store, t: t, partition: partition, host: croft.NewHostID()})
+// A contract consists of cases by name.
+type contract []struct {
+	name string
+	test func(*testing.T, *cloud)
+}
+
+var records = contract{
+	{"an ID and a name are taken once", testTaken},
+	{"a name is free in another project", testProjects},
+	{"an order is written for a live host only", testAssignAlive},
+	{"an order is written for an unchanged record only", testAssignOnce},
+	{"after a fence no order is written for the record as it was", testFence},
+	{"a record that was discarded is gone and its name free", testDiscard},
+	{"a record that moved on is not discarded", testDiscardLate},
+	{"a new order replaces the last", testReorder},
+	{"a buried instance leaves its tombstone alone", testBury},
+}
+
+var view = contract{
+	{"a record is found by its ID and by its name", testFind},
+	{"a watch tells the present, every change and the end", testWatch},
+	{"a watch ends with its context", testWatchEnds},
+	{"a watch on all instances wakes on each change", testWatchAll},
+	{"instances are listed in the order of their creation", testList},
+}
+
+var registry = contract{
+	{"hosts are returned with their life", testHosts},
+}
+
+var groups = contract{
+	{"members that stay apart share no host", testApart},
+	{"members that stay together share one host", testTogether},
+	{"a soft rule bars no host", testSoft},
+	{"a group goes by one rule", testOneRule},
+	{"a membership ends with its instance", testMembershipEnds},
+}
+
+// TestStore checks that the parts of a store keep their contracts. open returns a separate empty store for each
+// case.
+func TestStore(t *testing.T, open func(*testing.T) Store) {
+	for part, cases := range map[string]contract{"records": records, "view": view, "registry": registry,
+		"groups": groups} {
+		t.Run(part, func(t *testing.T) {
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) {
+					c.test(t, &cloud{Store: open(t), t: t, host: croft.NewHostID()})
+				})
+			}
 		})
 	}
 }
@@ -60,9 +91,8 @@ func TestStore(t *testing.T, open func(*testing.T) (Store, croft.PartitionID)) {
 // cloud is a store under test, with a host that is not alive yet.
 type cloud struct {
 	Store
-	t         *testing.T
-	partition croft.PartitionID
-	host      croft.HostID
+	t    *testing.T
+	host croft.HostID
 }
 
 func (c *cloud) check(err error) {
@@ -98,7 +128,7 @@ func record(name string) croft.Instance {
 
 func (c *cloud) order(inst croft.Instance, want croft.Want) croft.Order {
 	return croft.Order{
-		Partition: c.partition, Host: c.host, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
+		Partition: c.Partition, Host: c.host, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
 		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: created,
 	}
 }

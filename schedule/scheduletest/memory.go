@@ -124,7 +124,7 @@ func (m *Memory) members(project croft.Project, group string) []croft.Member {
 	return all
 }
 
-// Members implements schedule.View.
+// Members implements schedule.Groups.
 func (m *Memory) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -340,7 +340,7 @@ func (m *Memory) WatchInstances(ctx context.Context, changed func()) error {
 	}
 }
 
-// Hosts implements schedule.View.
+// Hosts implements schedule.Registry.
 func (m *Memory) Hosts(_ context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,7 +12,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemoryKeepsTheContract(t *testing.T) {
-	scheduletest.TestStore(t, func(*testing.T) (scheduletest.Store, croft.PartitionID) {
-		return scheduletest.NewMemory(), croft.NewPartitionID()
+	scheduletest.TestStore(t, func(*testing.T) scheduletest.Store {
+		m := scheduletest.NewMemory()
+		return scheduletest.Store{Partition: croft.NewPartitionID(), Records: m, View: m, Registry: m, Groups: m,
+			Agents: m, Orders: m}
 	})
 }

@@ -91,7 +91,8 @@ func (c *cloud) addHost(name string, places int64) {
 		Provider: croft.Provider{ID: id, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(places), croft.MemoryMB: inv(256 * places), croft.DiskGB: inv(places),
 		}},
-		Orders: c.store, Registry: c.store, Records: c.store, Shared: c.store, Inventory: c.claims, Hypervisor: hv,
+		Orders: c.store.Orders, Registry: c.store.Registry, Records: c.store.Records, Shared: c.store.Turn,
+		Inventory: c.claims, Hypervisor: hv,
 		Images: sim.Images{},
 		NICs:   []compute.NIC{{Network: "default"}},
 	})
@@ -107,8 +108,8 @@ func (c *cloud) addHost(name string, places int64) {
 func (c *cloud) awaitLife(id croft.HostID) {
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
-	_ = c.store.WatchInstances(ctx, func() {
-		if hosts, err := c.store.Hosts(ctx, id); err == nil && hosts[id].Alive {
+	_ = c.store.Instances.WatchInstances(ctx, func() {
+		if hosts, err := c.store.Registry.Hosts(ctx, id); err == nil && hosts[id].Alive {
 			cancel()
 		}
 	})
@@ -123,7 +124,9 @@ func (c *cloud) schedulers(n int) []*schedule.Scheduler {
 	all := make([]*schedule.Scheduler, n)
 	for i := range all {
 		store := etcdtest.Open(c.T, c.etcd)
-		s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store, View: store,
+		s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
+			View: store.Instances, Registry: store.Registry,
+			Groups: store.Groups,
 			Claims: c.client()})
 		c.check(err)
 		all[i] = s
@@ -155,7 +158,7 @@ func (c *cloud) wantOnly(instances ...croft.InstanceID) {
 	for _, id := range instances {
 		want[id] = 2 // a record and a claim
 	}
-	all, err := c.store.List(c.Context(), "")
+	all, err := c.store.Instances.List(c.Context(), "")
 	c.check(err)
 	for _, st := range all {
 		want[st.Instance.ID]--

@@ -34,7 +34,7 @@ func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	watch, stop := context.WithCancel(t.Context())
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
-		_ = c.store.WatchInstances(watch, func() { c.checkGroups(watch) })
+		_ = c.store.Instances.WatchInstances(watch, func() { c.checkGroups(watch) })
 	})
 	var work sync.WaitGroup
 	for i, s := range c.schedulers(users) {
@@ -46,7 +46,7 @@ func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	c.checkMembers()
 	stop()
 	watcher.Wait()
-	all, err := c.store.List(t.Context(), "")
+	all, err := c.store.Instances.List(t.Context(), "")
 	c.check(err)
 	for _, st := range all {
 		c.check(destroy(t.Context(), c.schedulers(1)[0], st.Instance))
@@ -90,7 +90,7 @@ func (u *user) play(ctx context.Context, steps int) {
 
 // checkGroups checks all records, as of one moment, against the hard rules.
 func (c *cloud) checkGroups(ctx context.Context) {
-	all, err := c.store.List(ctx, "")
+	all, err := c.store.Instances.List(ctx, "")
 	if err != nil {
 		return // the test is ending
 	}
@@ -111,7 +111,7 @@ func (c *cloud) checkGroups(ctx context.Context) {
 // checkMembers checks that the members match the records. Nothing may change meanwhile.
 func (c *cloud) checkMembers() {
 	c.Helper()
-	all, err := c.store.List(c.Context(), "")
+	all, err := c.store.Instances.List(c.Context(), "")
 	c.check(err)
 	want := map[croft.Member]bool{}
 	for _, st := range all {
@@ -120,7 +120,7 @@ func (c *cloud) checkMembers() {
 			Host: inst.Host}] = true
 	}
 	for _, group := range groups {
-		members, err := c.store.Members(c.Context(), croft.DefaultProject, group.Group)
+		members, err := c.store.Groups.Members(c.Context(), croft.DefaultProject, group.Group)
 		c.check(err)
 		for _, m := range members {
 			if !want[m] {

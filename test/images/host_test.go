@@ -59,7 +59,8 @@ func newHost(t *testing.T, builds int) *host {
 		Host: croft.Host{ID: h.id, Name: "h1", VirtType: "sim"}, Partition: h.store.Partition(),
 		Provider: croft.Provider{ID: h.id, Name: "h1"}, Dir: filepath.Join(h.state, "instances"),
 		NICs:   []compute.NIC{{Network: "default"}},
-		Orders: h.store, Registry: h.store, Records: h.store, Shared: h.store, Inventory: unclaimed{},
+		Orders: h.store.Orders, Registry: h.store.Registry, Records: h.store.Records, Shared: h.store.Turn,
+		Inventory:  unclaimed{},
 		Hypervisor: hv, Images: cache,
 		MaxBuilds: builds, ResyncEvery: time.Hour, SweepEvery: time.Hour, Log: log,
 	})
@@ -82,7 +83,7 @@ func newHost(t *testing.T, builds int) *host {
 // request writes the record and the order of an instance.
 func (h *host) request(name, ref string) croft.Instance {
 	h.t.Helper()
-	inst, err := h.store.Create(h.t.Context(), croft.Instance{
+	inst, err := h.store.Instances.Create(h.t.Context(), croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, Created: time.Now().UTC(),
 		Spec: croft.Spec{Image: ref, Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}},
 	})
@@ -90,7 +91,7 @@ func (h *host) request(name, ref string) croft.Instance {
 		h.t.Fatal(err)
 	}
 	for {
-		assigned, err := h.store.Assign(h.t.Context(), inst, h.order(inst, croft.WantRunning))
+		assigned, err := h.store.Instances.Assign(h.t.Context(), inst, h.order(inst, croft.WantRunning))
 		if errors.Is(err, croft.Unavailable) {
 			continue // the host is not alive yet
 		}
@@ -111,7 +112,7 @@ func (h *host) order(inst croft.Instance, want croft.Want) croft.Order {
 // destroy writes the instance's tombstone and waits until it is gone.
 func (h *host) destroy(inst croft.Instance) {
 	h.t.Helper()
-	if _, err := h.store.Reorder(h.t.Context(), inst, h.order(inst, croft.WantGone)); err != nil {
+	if _, err := h.store.Instances.Reorder(h.t.Context(), inst, h.order(inst, croft.WantGone)); err != nil {
 		h.t.Fatal(err)
 	}
 	h.follow(inst, func(st *croft.Status) bool { return st == nil })
@@ -132,7 +133,7 @@ func (h *host) await(inst croft.Instance, want croft.State) {
 
 func (h *host) follow(inst croft.Instance, until func(*croft.Status) bool) {
 	h.t.Helper()
-	if err := h.store.WatchInstance(h.t.Context(), inst.ID,
+	if err := h.store.Instances.WatchInstance(h.t.Context(), inst.ID,
 		func(st *croft.Status) bool { return !until(st) }); err != nil {
 		h.t.Fatal(err)
 	}

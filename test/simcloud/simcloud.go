@@ -133,7 +133,8 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places),
 		}},
-		Orders: c.Store, Registry: c.Store, Records: c.Store, Shared: c.Store, Inventory: c.Claims,
+		Orders: c.Store.Orders, Registry: c.Store.Registry, Records: c.Store.Records, Shared: c.Store.Turn,
+		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,
 		Images:     sim.Images{Fault: imageFault},
 		NICs:       []compute.NIC{{Network: "default"}},
@@ -169,8 +170,8 @@ func (c *Cloud) StopHost(ctx context.Context, name string) error {
 func (c *Cloud) awaitLife(ctx context.Context, id croft.HostID, want bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := c.Store.WatchInstances(ctx, func() {
-		if hosts, err := c.Store.Hosts(ctx, id); err == nil && hosts[id].Alive == want {
+	err := c.Store.Instances.WatchInstances(ctx, func() {
+		if hosts, err := c.Store.Registry.Hosts(ctx, id); err == nil && hosts[id].Alive == want {
 			cancel()
 		}
 	})
@@ -185,8 +186,8 @@ func (c *Cloud) Report(ctx context.Context, name string, told croft.CloudInit) e
 	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()
 	var done atomic.Bool
-	err := c.Store.WatchInstances(ctx, func() {
-		st, err := c.Store.Find(ctx, croft.DefaultProject, name)
+	err := c.Store.Instances.WatchInstances(ctx, func() {
+		st, err := c.Store.Instances.Find(ctx, croft.DefaultProject, name)
 		if err != nil || st.Observation == nil || st.Observation.State != croft.StateRunning {
 			return
 		}
@@ -227,7 +228,7 @@ func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.Instanc
 	if op != sim.OpStart {
 		return nil
 	}
-	inst, err := c.Store.Instance(ctx, id)
+	inst, err := c.Store.Instances.Instance(ctx, id)
 	if err != nil || !strings.Contains(inst.Spec.Image, "dies") {
 		return err
 	}
@@ -240,7 +241,7 @@ func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.Instanc
 // Left lists what is left of all instances: records, orders, claims, domains.
 func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 	var found []string
-	all, err := c.Store.List(ctx, "")
+	all, err := c.Store.Instances.List(ctx, "")
 	for _, st := range all {
 		found = append(found, "record of "+st.Instance.Name)
 	}

@@ -92,7 +92,7 @@ func (a *actor) noteRequest(ctx context.Context, r schedule.Request, errs []erro
 
 // again destroys, by force, an instance whose host is silent, and requests another one with the same UUID.
 func (a *actor) again(ctx context.Context) {
-	all, err := a.store.List(ctx, "")
+	all, err := a.store.Instances.List(ctx, "")
 	if err != nil {
 		return
 	}
@@ -162,7 +162,7 @@ func (a *actor) disturb() {
 	}
 	if a.rng.IntN(3) == 0 {
 		for _, m := range a.hosts {
-			_ = a.store.Enable(a.t.Context(), m.id)
+			_ = a.store.Registry.Enable(a.t.Context(), m.id)
 		}
 	}
 	m := a.hosts[a.rng.IntN(len(a.hosts))]

@@ -28,7 +28,7 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 			if err := w.operate(0, forget); err != nil && !errors.Is(err, croft.NotFound) {
 				t.Fatalf("repeated after %v: %v", died, err)
 			}
-			hosts, err := w.store.Hosts(t.Context())
+			hosts, err := w.store.Registry.Hosts(t.Context())
 			if err != nil || len(hosts) != 1 {
 				t.Fatalf("got %v, %v; want the other host alone", hosts, err)
 			}

@@ -111,7 +111,7 @@ func (w *world) unmended() []string {
 
 // violations lists the invariants that do not hold at rest.
 func (w *world) violations(ctx context.Context) []string {
-	all, err := w.store.List(ctx, "")
+	all, err := w.store.Instances.List(ctx, "")
 	if err != nil {
 		return []string{fmt.Sprintf("cannot list: %v", err)}
 	}

@@ -32,15 +32,15 @@ func lone(t *testing.T) (*world, croft.HostID) {
 		return w.claims.EnsureProvider(t.Context(), compute.Offer{VCPURatio: 1}.Provider(host, w.store.Partition(),
 			facts)) == nil
 	})
-	if err := w.store.PutHost(t.Context(), host); err != nil {
+	if err := w.store.Registry.PutHost(t.Context(), host); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var work sync.WaitGroup
-	work.Go(func() { _ = w.store.StayAlive(ctx, host.ID) })
+	work.Go(func() { _ = w.store.Registry.StayAlive(ctx, host.ID) })
 	t.Cleanup(func() { stop(); work.Wait() })
 	w.await(t, "the host is alive", func() bool {
-		hosts, err := w.store.Hosts(t.Context(), host.ID)
+		hosts, err := w.store.Registry.Hosts(t.Context(), host.ID)
 		return err == nil && hosts[host.ID].Alive
 	})
 	return w, host.ID
@@ -55,7 +55,7 @@ func (w *world) await(t *testing.T, what string, is func() bool) {
 // claimed fails if an instance is ordered without a claim on its host, or has a claim without an order.
 func (w *world) claimed(t *testing.T, host croft.HostID) {
 	t.Helper()
-	all, err := w.store.List(t.Context(), "")
+	all, err := w.store.Instances.List(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, host := lone(t)
 			dying := w.open()
-			inst, err := dying.Create(t.Context(), croft.Instance{
+			inst, err := dying.Instances.Create(t.Context(), croft.Instance{
 				ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: "vm",
 				Spec: croft.Spec{Resources: query.Total(), Image: simulated},
 			})
@@ -127,26 +127,26 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				_, err := w.store.Assign(t.Context(), inst, croft.Order{
+				_, err := w.store.Instances.Assign(t.Context(), inst, croft.Order{
 					Partition: w.store.Partition(), Host: host, Instance: inst.ID, Generation: 1,
 					Want:    croft.WantRunning,
 					Project: inst.Project, Name: inst.Name, Spec: inst.Spec,
 				})
 				t.Logf("its order: %v", err)
 			})
-			r := &hookedShared{w.store, func() {}, resume}
+			r := &hookedShared{w.store.Turn, func() {}, resume}
 			if when.early {
-				r = &hookedShared{w.store, resume, func() {}}
+				r = &hookedShared{w.store.Turn, resume, func() {}}
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			var work sync.WaitGroup
 			work.Go(func() {
-				_ = (&audit.Caretaker{Records: w.store, Shared: r, Inventory: w.claims, Every: time.Second,
+				_ = (&audit.Caretaker{Records: w.store.Records, Shared: r, Inventory: w.claims, Every: time.Second,
 					Log: slog.New(slog.DiscardHandler)}).Run(ctx)
 			})
 			<-awake
 			w.await(t, "the request is undone, or its order is out", func() bool {
-				now, err := w.store.Instance(t.Context(), inst.ID)
+				now, err := w.store.Instances.Instance(t.Context(), inst.ID)
 				return errors.Is(err, croft.NotFound) || now.State == croft.StateScheduled
 			})
 			stop()
@@ -174,9 +174,10 @@ func (l *lateAssign) Release(ctx context.Context, id croft.InstanceID, on ...cro
 
 func TestAnOrderThatIsWrittenLateHasItsClaim(t *testing.T) {
 	w, host := lone(t)
-	side := &lateAssign{schedulerSide: &schedulerSide{w: w, gate: w.gate(0), Records: w.store, View: w.store,
-		Claims: w.claims}}
-	s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, View: side, Claims: side})
+	side := &lateAssign{schedulerSide: &schedulerSide{w: w, gate: w.gate(0), Records: w.store.Instances,
+		View: w.store.Instances, Registry: w.store.Registry, Groups: w.store.Groups, Claims: w.claims}}
+	s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, View: side, Registry: side,
+		Groups: side, Claims: side})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func (w *world) machineOf(id croft.HostID) *machine {
 // found returns an instance's current status.
 func (w *world) found(t *testing.T, id croft.InstanceID) croft.Status {
 	t.Helper()
-	st, err := w.store.Find(t.Context(), croft.DefaultProject, string(id))
+	st, err := w.store.Instances.Find(t.Context(), croft.DefaultProject, string(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +247,11 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 			w := newWorld(t, 1, 4, 0)
 			inst := w.throwaway(t.Context())
 			store := w.open()
-			side := &heldReclaim{operatorSide: &operatorSide{w: w, gate: w.gate(0), hostBook: store,
-				instanceBook: store,
-				claimBook:    w.claims}}
+			side := &heldReclaim{operatorSide: &operatorSide{w: w, gate: w.gate(0), hostBook: store.Registry,
+				instanceBook: store.Instances, claimBook: w.claims}}
 			side.hold = sync.OnceFunc(func() {
 				if whole { // and moves elsewhere
-					if err := store.Drain(t.Context(), w.found(t, inst.ID).Instance.Moving); err != nil {
+					if err := store.Registry.Drain(t.Context(), w.found(t, inst.ID).Instance.Moving); err != nil {
 						t.Error(err)
 					}
 					w.empty(t, inst.Host)
@@ -259,12 +259,13 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 					return
 				}
 				now := w.found(t, inst.ID).Instance
-				if _, err := store.SetMoving(t.Context(), now, now.Moving); err != nil {
+				if _, err := store.Instances.SetMoving(t.Context(), now, now.Moving); err != nil {
 					t.Error(err)
 				}
 			})
 			o, err := hosts.New(hosts.Config{
-				Partition: store.Partition(), Hosts: side, Members: store.Cluster, Instances: side, Claims: side,
+				Partition: store.Partition(), Hosts: side, Members: store.Cluster, Instances: side,
+				Orders: store.Orders, Claims: side,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -315,7 +316,7 @@ func TestATombstoneLeavesTheClaimOfAReusedUUID(t *testing.T) {
 		}
 		tombstone := croft.Order{Partition: w.store.Partition(), Host: a.id, Instance: inst.ID,
 			Generation: st.Instance.Generation + 1, Want: croft.WantGone}
-		if err := w.store.Bury(t.Context(), st.Instance, tombstone); err != nil {
+		if err := w.store.Instances.Bury(t.Context(), st.Instance, tombstone); err != nil {
 			t.Error(err)
 		}
 		err := w.scheduler(0, func(s *schedule.Scheduler) error {
@@ -340,7 +341,7 @@ func TestATombstoneLeavesTheClaimOfAReusedUUID(t *testing.T) {
 	}
 	<-over
 	w.await(t, "the tombstone is carried out", func() bool {
-		_, err := w.store.Order(t.Context(), a.id, inst.ID)
+		_, err := w.store.Orders.Order(t.Context(), a.id, inst.ID)
 		return errors.Is(err, croft.NotFound)
 	})
 	w.claimed(t, other.id)
@@ -424,7 +425,7 @@ func TestMovesOneAfterTheOtherWaitForEveryHost(t *testing.T) {
 	w.empty(t, second.id)
 	third := w.machineOf(w.found(t, inst.ID).Instance.Host)
 	w.await(t, "the second has nothing of it", func() bool {
-		_, err := w.store.Order(t.Context(), second.id, inst.ID)
+		_, err := w.store.Orders.Order(t.Context(), second.id, inst.ID)
 		return errors.Is(err, croft.NotFound)
 	})
 	looked := func() int { return w.tally.counts()["crossed before hypervisor Get"] }
@@ -449,7 +450,7 @@ func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
 	from.kill()
 	from.expire()
 	w.await(t, "the host is silent", func() bool {
-		hosts, err := w.store.Hosts(t.Context(), from.id)
+		hosts, err := w.store.Registry.Hosts(t.Context(), from.id)
 		return err == nil && !hosts[from.id].Alive
 	})
 	// the other one: it is unchecked

@@ -34,9 +34,12 @@ type operator struct {
 // Interfaces under names that differ from their methods' names.
 type (
 	hostBook     interface{ hosts.Store }
-	instanceBook interface{ hosts.Instances }
-	auditBook    interface{ audit.Records }
-	claimBook    interface{ hosts.Claims }
+	instanceBook interface {
+		hosts.Instances
+		audit.Instances
+	}
+	auditBook interface{ audit.Records }
+	claimBook interface{ hosts.Claims }
 )
 
 func (o *operatorSide) SetMoving(ctx context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
@@ -60,7 +63,7 @@ func (o *operatorSide) Bury(ctx context.Context, i croft.Instance, tombstone cro
 }
 
 func (o *operatorSide) Discard(ctx context.Context, i croft.Instance) error {
-	return o.gate.do("operator Discard", i.ID, func() error { return o.auditBook.Discard(ctx, i) })
+	return o.gate.do("operator Discard", i.ID, func() error { return o.instanceBook.Discard(ctx, i) })
 }
 
 func (o *operatorSide) Drain(ctx context.Context, h croft.HostID) error {
@@ -166,15 +169,15 @@ func (w *world) operate(last int, do func(*operator) error) error {
 	store, g := w.open(), w.gate(last)
 	defer func() { _ = store.Close() }()
 	defer g.late.Wait()
-	side := &operatorSide{w: w, gate: g, hostBook: store, instanceBook: store, auditBook: store,
-		claimBook: w.worseClaims(w.claims)}
+	side := &operatorSide{w: w, gate: g, hostBook: store.Registry, instanceBook: store.Instances,
+		auditBook: store.Records, claimBook: w.worseClaims(w.claims)}
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: side, Members: store.Cluster,
-		Instances: side,
-		Claims:    side})
+		Instances: side, Orders: store.Orders, Claims: side})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	auditor, err := audit.New(audit.Config{Records: side, Claims: side, Agents: machines{w}, Fleet: fleet,
+	auditor, err := audit.New(audit.Config{Records: side, Instances: side, Registry: side, Claims: side,
+		Agents: machines{w}, Fleet: fleet,
 		Pause: 100 * time.Millisecond})
 	if err != nil {
 		w.t.Fatal(err)
@@ -256,7 +259,7 @@ func (a *actor) chase(ctx context.Context, m *machine) {
 	}
 	for _, h := range a.hosts {
 		if h != m {
-			_ = a.store.Enable(ctx, h.id)
+			_ = a.store.Registry.Enable(ctx, h.id)
 		}
 	}
 	var other sync.WaitGroup
@@ -266,7 +269,7 @@ func (a *actor) chase(ctx context.Context, m *machine) {
 	}
 	defer other.Wait()
 	if went := a.drain(ctx, m, true); len(went) > 0 {
-		_ = a.store.Enable(ctx, m.id)
+		_ = a.store.Registry.Enable(ctx, m.id)
 		a.drain(ctx, a.machineOf(went[a.rng.IntN(len(went))]), true)
 		a.linger(ctx)
 	}
@@ -394,7 +397,7 @@ func TestAMoveThatDiesAnywhereCanBeEnded(t *testing.T) {
 					if err := w.operate(0, drain); err != nil {
 						t.Fatal(err)
 					}
-					st, err := w.store.Find(t.Context(), inst.Project, string(inst.ID))
+					st, err := w.store.Instances.Find(t.Context(), inst.Project, string(inst.ID))
 					if err != nil || st.Instance.Host == inst.Host {
 						t.Fatalf("it stays on host %s: %v", st.Instance.Host, err)
 					}

@@ -108,7 +108,7 @@ func tell(t *testing.T, fatal string) *world {
 
 	s.mendNames(ctx)
 	s.operate(ctx, "move", func(o *operator) error {
-		st, err := w.store.Find(ctx, croft.DefaultProject, "vm")
+		st, err := w.store.Instances.Find(ctx, croft.DefaultProject, "vm")
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (s *story) mendNames(ctx context.Context) {
 			string(croft.NewInstanceID())); err != nil {
 			return err
 		}
-		b, err := s.store.Evidence(ctx)
+		b, err := s.store.Records.Evidence(ctx)
 		if err != nil {
 			return err
 		}
@@ -237,14 +237,14 @@ func (s *story) mendNames(ctx context.Context) {
 				return err
 			}
 		}
-		_, err = s.store.Find(ctx, croft.DefaultProject, "vm")
+		_, err = s.store.Instances.Find(ctx, croft.DefaultProject, "vm")
 		return err
 	})
 }
 
 // destroyByForce makes a host silent, and brings it back to find its instance destroyed.
 func (s *story) destroyByForce(ctx context.Context) {
-	st, err := s.store.Find(ctx, croft.DefaultProject, "vm")
+	st, err := s.store.Instances.Find(ctx, croft.DefaultProject, "vm")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func (s *story) destroyByForce(ctx context.Context) {
 
 // forgetHost makes a host die for good with its instance, and return.
 func (s *story) forgetHost(ctx context.Context) {
-	st, err := s.store.Find(ctx, croft.DefaultProject, "vm")
+	st, err := s.store.Instances.Find(ctx, croft.DefaultProject, "vm")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func (s *story) create(ctx context.Context) {
 		inst, err := s.request(ctx, sch, "vm")
 		if errors.Is(err, croft.Conflict) {
 			var st croft.Status
-			if st, err = s.store.Find(ctx, croft.DefaultProject, "vm"); err == nil &&
+			if st, err = s.store.Instances.Find(ctx, croft.DefaultProject, "vm"); err == nil &&
 				st.Instance.State != croft.StateScheduled {
 				err = croft.Errorf(croft.Conflict, "vm is %s", st.Instance.State)
 			}
@@ -322,7 +322,7 @@ func (s *story) awaitSwept(ctx context.Context) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	for {
-		b, err := s.store.Evidence(ctx)
+		b, err := s.store.Records.Evidence(ctx)
 		if err == nil && len(b.Instances) == 0 && len(b.Names) == 0 {
 			return
 		}

@@ -142,6 +142,8 @@ type schedulerSide struct {
 	gate *gate
 	schedule.Records
 	schedule.View
+	schedule.Registry
+	schedule.Groups
 	schedule.Claims
 	session atomic.Value // string: of its latest request
 }
@@ -194,7 +196,7 @@ func (s *schedulerSide) Find(ctx context.Context, p croft.Project, id string) (c
 
 func (s *schedulerSide) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	return through(s.gate, "scheduler Hosts", "", func() (map[croft.HostID]croft.Host, error) {
-		return s.View.Hosts(ctx, ids...)
+		return s.Registry.Hosts(ctx, ids...)
 	})
 }
 

@@ -120,7 +120,7 @@ func (r *worseRequests) Assign(ctx context.Context, inst croft.Instance, o croft
 
 // read reads a record where a fence would write it.
 func (w *world) read(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	now, err := w.store.Instance(ctx, inst.ID)
+	now, err := w.store.Instances.Instance(ctx, inst.ID)
 	now.Spec.UserData = inst.Spec.UserData
 	return now, err
 }
@@ -144,7 +144,7 @@ func (o *worseOrders) Remains(ctx context.Context, h croft.HostID, id croft.Inst
 	if !o.w.without["forgotten former host"] {
 		return o.Orders.Remains(ctx, h, id)
 	}
-	_, err := o.w.store.Order(ctx, h, id)
+	_, err := o.w.store.Orders.Order(ctx, h, id)
 	if croft.KindOf(err) == croft.NotFound {
 		return false, nil
 	}

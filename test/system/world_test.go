@@ -123,10 +123,10 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 // startFront makes agents use a gate, and audits what belongs to no host.
 func (w *world) startFront() {
 	store := w.open()
-	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store, Registry: store,
-		Records: store, Inventory: w.claims, Usable: store.Usable})
+	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store.Orders,
+		Registry: store.Registry, Records: store.Records, Inventory: w.claims, Usable: store.Usable})
 	w.caretaker = w.gate(0)
-	side := &agentSide{gate: w.caretaker, Records: store, Shared: w.worseShared(store),
+	side := &agentSide{gate: w.caretaker, Records: store.Records, Shared: w.worseShared(store.Turn),
 		Inventory: w.worseInventory(w.claims)}
 	caretaker := &audit.Caretaker{Records: side, Shared: side, Inventory: side, Every: 100 * time.Millisecond,
 		Log: slog.New(slog.DiscardHandler)}
@@ -140,8 +140,8 @@ func (w *world) startFront() {
 func (w *world) awaitHosts() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
-	_ = w.store.WatchInstances(ctx, func() {
-		hosts, err := w.store.Hosts(ctx)
+	_ = w.store.Instances.WatchInstances(ctx, func() {
+		hosts, err := w.store.Registry.Hosts(ctx)
 		alive := 0
 		for _, h := range hosts {
 			if h.Alive {
@@ -265,8 +265,9 @@ func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
 	store := w.openAt(m.wire.Address())
 	end = sync.OnceFunc(func() { _ = store.Close() })
 	inventory := w.worseInventory(cmp.Or[compute.Inventory](m.inventory, w.claims))
-	return &agentSide{gate: m.gate, Orders: w.worseOrders(store), Registry: store, Records: store,
-		Shared: w.worseShared(store), Inventory: inventory, hangUp: end}, store.Partition(), end
+	return &agentSide{gate: m.gate, Orders: w.worseOrders(store.Orders), Registry: store.Registry,
+		Records: store.Records,
+		Shared:  w.worseShared(store.Turn), Inventory: inventory, hangUp: end}, store.Partition(), end
 }
 
 // looking marks the context of the test's calls.
@@ -366,9 +367,11 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	store := w.open()
 	defer func() { _ = store.Close() }()
 	defer g.late.Wait()
-	side := &schedulerSide{w: w, gate: g, Records: w.worseRequests(store), View: store, Claims: w.claims}
+	side := &schedulerSide{w: w, gate: g, Records: w.worseRequests(store.Instances), View: store.Instances,
+		Registry: store.Registry, Groups: store.Groups, Claims: w.claims}
 	g.expire = side.expire
-	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side, Claims: side,
+	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side,
+		Registry: side, Groups: side, Claims: side,
 		UndoTimeout: 5 * time.Second, Backoff: time.Millisecond})
 	if err != nil {
 		w.t.Fatal(err)

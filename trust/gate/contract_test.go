@@ -42,12 +42,9 @@ func newCloud(t *testing.T) *cloud {
 }
 
 func (c *cloud) config() gate.ServerConfig {
-	return gate.ServerConfig{Orders: c.Store, Registry: c.Store, Records: c.Store, Inventory: c.Client,
+	return gate.ServerConfig{Orders: c.Orders, Registry: c.Registry, Records: c.Records, Inventory: c.Client,
 		Usable: c.Usable}
 }
-
-// Close does nothing: both end with the test.
-func (c *cloud) Close() error { return nil }
 
 func startPlacement(t *testing.T, store *etcdstore.Store) *placementclient.Client {
 	t.Helper()
@@ -73,19 +70,21 @@ func TestTheGateKeepsTheContractOfCompute(t *testing.T) {
 	c := newCloud(t)
 	computetest.Run(t, func(t *testing.T) computetest.Cloud {
 		host, w := croft.NewHostID(), wire.New(t, c.front.Address)
-		return computetest.Cloud{Partition: c.Partition(), Host: host, Agent: c.front.Client(t, host, w.Address()),
-			Others: c, Break: w.Drop}
+		return computetest.Cloud{Partition: c.Partition(), Host: host,
+			Agent:  ports(c.front.Client(t, host, w.Address())),
+			Others: c.others(), Break: w.Drop}
 	})
 }
 
-// direct is a host that connects to etcd and Placement itself.
-type direct struct {
-	*etcdstore.Store
-	*placementclient.Client
+// ports are those of an agent behind the gate.
+func ports(c *gate.Client) computetest.Ports {
+	return computetest.Ports{Orders: c, Registry: c, Records: c, Inventory: c}
 }
 
-// Close does nothing: both end with the test.
-func (d direct) Close() error { return nil }
+// others are those who reach etcd and Placement.
+func (c *cloud) others() computetest.Others {
+	return computetest.Others{Instances: c.Instances, Orders: c.Orders, Registry: c.Registry, Claims: c.Client}
+}
 
 func TestEtcdAndPlacementKeepTheContractOfCompute(t *testing.T) {
 	c := newCloud(t)
@@ -97,7 +96,8 @@ func TestEtcdAndPlacementKeepTheContractOfCompute(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = store.Close() })
-		return computetest.Cloud{Partition: c.Partition(), Host: croft.NewHostID(), Agent: direct{store, c.Client},
-			Others: c, Break: w.Drop}
+		return computetest.Cloud{Partition: c.Partition(), Host: croft.NewHostID(), Agent: computetest.Ports{
+			Orders: store.Orders, Registry: store.Registry, Records: store.Records, Inventory: c.Client},
+			Others: c.others(), Break: w.Drop}
 	})
 }

@@ -76,16 +76,16 @@ func nameOf(id croft.InstanceID) string { return "name-of-" + string(id) }
 
 // live makes a host with capacity, announced and alive.
 func (h *hostile) live(id croft.HostID) {
-	h.check(h.PutHost(h.t.Context(), croft.Host{ID: id, Name: "host-" + string(id[:8]), Token: secret,
+	h.check(h.Registry.PutHost(h.t.Context(), croft.Host{ID: id, Name: "host-" + string(id[:8]), Token: secret,
 		API: "https://" + secret, Problems: []string{secret}}))
 	h.check(h.EnsureProvider(h.t.Context(), croft.Provider{ID: id, Name: "host-" + string(id),
 		Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: 1000}}}))
 	ctx, cancel := context.WithCancel(h.t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = h.StayAlive(ctx, id) }()
+	go func() { defer close(ended); _ = h.Registry.StayAlive(ctx, id) }()
 	h.t.Cleanup(func() { cancel(); <-ended })
 	for { // until it is alive
-		hosts, err := h.Store.Hosts(h.t.Context(), id)
+		hosts, err := h.Registry.Hosts(h.t.Context(), id)
 		h.check(err)
 		if hosts[id].Alive {
 			return
@@ -94,10 +94,11 @@ func (h *hostile) live(id croft.HostID) {
 }
 
 func (h *hostile) record(id croft.InstanceID) croft.Instance {
-	inst, err := h.Create(h.t.Context(), croft.Instance{ID: id, Project: "p", Name: nameOf(id), Spec: croft.Spec{
-		Resources: croft.Resources{croft.VCPU: 1}, Image: secret, Keys: []string{secret}, UserData: []byte(secret),
-		HostKey: secret, Query: secret,
-	}})
+	inst, err := h.Instances.Create(h.t.Context(), croft.Instance{ID: id, Project: "p", Name: nameOf(id),
+		Spec: croft.Spec{
+			Resources: croft.Resources{croft.VCPU: 1}, Image: secret, Keys: []string{secret}, UserData: []byte(secret),
+			HostKey: secret, Query: secret,
+		}})
 	h.check(err)
 	h.instances = append(h.instances, id)
 	return inst
@@ -117,9 +118,9 @@ func (h *hostile) claim(id croft.InstanceID, on croft.HostID) {
 func (h *hostile) on(host croft.HostID, id croft.InstanceID) croft.Instance {
 	inst := h.record(id)
 	h.claim(inst.ID, host)
-	inst, err := h.Assign(h.t.Context(), inst, order(inst, host, croft.WantRunning))
+	inst, err := h.Instances.Assign(h.t.Context(), inst, order(inst, host, croft.WantRunning))
 	h.check(err)
-	h.check(h.Observe(h.t.Context(), croft.Observation{Host: host, Instance: inst.ID, State: croft.StateRunning,
+	h.check(h.Orders.Observe(h.t.Context(), croft.Observation{Host: host, Instance: inst.ID, State: croft.StateRunning,
 		Error: secret, Password: secret}))
 	return inst
 }
@@ -130,14 +131,14 @@ func (h *hostile) populate() {
 	move := func(inst croft.Instance, from, to croft.HostID) {
 		there := order(inst, to, croft.WantRunning)
 		there.MovedFrom = from
-		_, err := h.Relocate(ctx, inst, order(inst, from, croft.WantGone), there)
+		_, err := h.Instances.Relocate(ctx, inst, order(inst, from, croft.WantGone), there)
 		h.check(err)
 	}
 	for range 1 + h.rng.IntN(2) {
 		for _, host := range []croft.HostID{h.host, h.alice, h.bob} {
 			h.on(host, croft.NewInstanceID())
 			gone := h.on(host, croft.NewInstanceID())
-			_, err := h.Reorder(ctx, gone, order(gone, host, croft.WantGone))
+			_, err := h.Instances.Reorder(ctx, gone, order(gone, host, croft.WantGone))
 			h.check(err)
 			if host == h.host {
 				h.condemned[gone.ID], h.released[gone.ID] = true, true
@@ -155,14 +156,14 @@ func (h *hostile) populate() {
 		}
 		reborn := h.on(h.host, croft.NewInstanceID()) // its tombstone stays on the hostile host
 		h.check(h.Release(ctx, reborn.ID))
-		h.check(h.Bury(ctx, reborn, order(reborn, h.host, croft.WantGone)))
+		h.check(h.Instances.Bury(ctx, reborn, order(reborn, h.host, croft.WantGone)))
 		h.on(h.alice, reborn.ID)
 		buried := h.on(h.alice, croft.NewInstanceID())
-		h.check(h.Bury(ctx, buried, order(buried, h.alice, croft.WantGone)))
+		h.check(h.Instances.Bury(ctx, buried, order(buried, h.alice, croft.WantGone)))
 	}
 	claims, err := h.Claims(ctx, h.host)
 	h.check(err)
-	b, err := h.Store.HostEvidence(ctx, h.host)
+	b, err := h.Records.HostEvidence(ctx, h.host)
 	h.check(err)
 	for id := range claims {
 		h.concerned[id] = true
@@ -194,8 +195,8 @@ func (h *hostile) anyInstance() croft.InstanceID {
 
 // anyRevision returns the stored revision, as if guessed, or another one.
 func (h *hostile) anyRevision(host croft.HostID, id croft.InstanceID) int64 {
-	o, _ := h.Store.Order(h.t.Context(), host, id)
-	inst, _ := h.Store.Instance(h.t.Context(), id)
+	o, _ := h.Orders.Order(h.t.Context(), host, id)
+	inst, _ := h.Instances.Instance(h.t.Context(), id)
 	return pick(h, o.Revision, o.Revision, inst.Revision, 0, int64(h.rng.IntN(1000)))
 }
 

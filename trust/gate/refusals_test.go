@@ -42,7 +42,7 @@ func TestAHostsRecordIsCleaned(t *testing.T) {
 	if err := agent.PutHost(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
-	hosts, err := c.Store.Hosts(t.Context(), id)
+	hosts, err := c.Registry.Hosts(t.Context(), id)
 	if err != nil || strings.ContainsRune(hosts[id].Name, '\x1b') || len(hosts[id].Problems) > 64 {
 		t.Errorf("got %+v, %v", hosts[id], err)
 	}

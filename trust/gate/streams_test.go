@@ -20,7 +20,7 @@ func served(t *testing.T, c *cloud, agent interface {
 	PutHost(context.Context, croft.Host) error
 }, host croft.HostID) {
 	t.Helper()
-	if err := c.PutHost(t.Context(), croft.Host{ID: host, Name: "h"}); err != nil {
+	if err := c.Registry.PutHost(t.Context(), croft.Host{ID: host, Name: "h"}); err != nil {
 		t.Fatal(err)
 	}
 	known, ended := make(chan struct{}), make(chan struct{})
@@ -41,8 +41,8 @@ func (c *cloud) await(t *testing.T, host croft.HostID, want bool) time.Duration 
 	ctx, cancel := context.WithCancel(patient.Context(t))
 	defer cancel()
 	reached := make(chan struct{}, 1)
-	_ = c.WatchInstances(ctx, func() {
-		if hosts, err := c.Store.Hosts(ctx, host); err == nil && hosts[host].Alive == want {
+	_ = c.Instances.WatchInstances(ctx, func() {
+		if hosts, err := c.Registry.Hosts(ctx, host); err == nil && hosts[host].Alive == want {
 			select {
 			case reached <- struct{}{}:
 			default:
@@ -154,7 +154,7 @@ func (s *seats) Serve(ctx context.Context, me croft.Agent, known <-chan struct{}
 func TestAHostIsNotSilentWhileItsCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	c, host := newCloud(t), croft.NewHostID()
-	config, registry := c.config(), &seats{Registry: c.Store}
+	config, registry := c.config(), &seats{Registry: c.Registry}
 	config.Registry = registry
 	front := gatetest.Start(t, c.Partition(), config)
 	served(t, c, front.Client(t, host), host)
@@ -163,8 +163,8 @@ func TestAHostIsNotSilentWhileItsCertificateIsRenewed(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = c.WatchInstances(ctx, func() {
-			hosts, err := c.Store.Hosts(ctx, host)
+		_ = c.Instances.WatchInstances(ctx, func() {
+			hosts, err := c.Registry.Hosts(ctx, host)
 			switch {
 			case err != nil:
 			case hosts[host].Alive:
@@ -209,7 +209,7 @@ func (c *counted) WatchOrders(ctx context.Context, host croft.HostID, wake func(
 func TestAHostThatIsCutOffLeavesNoStream(t *testing.T) {
 	t.Parallel()
 	c, host := newCloud(t), croft.NewHostID()
-	config, orders := c.config(), &counted{Orders: c.Store}
+	config, orders := c.config(), &counted{Orders: c.Orders}
 	config.Orders = orders
 	front := gatetest.Start(t, c.Partition(), config)
 	w := wire.New(t, front.Address)

@@ -15,13 +15,13 @@ import (
 )
 
 // Cluster manages the etcd cluster itself: which hosts serve it, and how members join and leave.
-type Cluster struct{ *conn }
+type Cluster struct{ conn *conn }
 
 // PutEtcdMember stores which shared services a host runs.
 func (s *Cluster) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
 	m.Role = ""
-	_, err := s.etcd.Put(ctx, s.keys.etcdMember(m.Host), encode(m))
-	return s.wrapped(err, "write what this host serves")
+	_, err := s.conn.etcd.Put(ctx, s.conn.keys.etcdMember(m.Host), encode(m))
+	return s.conn.wrapped(err, "write what this host serves")
 }
 
 // EtcdMembers lists the hosts that serve etcd, by name, each with its role; none if no host serves etcd.
@@ -32,9 +32,9 @@ func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	}
 	ask, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	list, err := s.etcd.MemberList(ask)
+	list, err := s.conn.etcd.MemberList(ask)
 	if err != nil {
-		return nil, s.wrap(err, "list etcd's members")
+		return nil, s.conn.wrap(err, "list etcd's members")
 	}
 	roles := s.roles(ctx, list.Members)
 	for i, m := range served {
@@ -48,26 +48,11 @@ func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 
 // Served returns EtcdMembers without the roles.
 func (s *Cluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
-	got, err := s.etcd.Get(ctx, s.keys.members(), clientv3.WithPrefix())
-	if err != nil {
-		return nil, s.wrap(err, "read which hosts serve etcd")
-	}
-	return s.decodeMembers(got.Kvs)
-}
-
-func (s *Cluster) decodeMembers(kvs []*mvccpb.KeyValue) ([]croft.EtcdMember, error) {
-	all := []croft.EtcdMember{}
-	for _, kv := range kvs {
-		var m croft.EtcdMember
-		if err := s.decode(kv.Key, kv.Value, &m); err != nil {
-			return nil, err
-		}
-		all = append(all, m)
-	}
+	all, err := readAll[croft.EtcdMember](ctx, s.conn, "read which hosts serve etcd", s.conn.keys.members(), 0)
 	slices.SortFunc(all, func(a, b croft.EtcdMember) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Host, b.Host))
 	})
-	return all, nil
+	return all, err
 }
 
 // roles asks the members for their roles, all at once.
@@ -76,7 +61,7 @@ func (s *Cluster) roles(ctx context.Context, all []*etcdserverpb.Member) map[uin
 	for _, m := range all {
 		endpoints = append(endpoints, m.ClientURLs...)
 	}
-	statuses, _ := s.statuses(ctx, endpoints)
+	statuses, _ := s.conn.statuses(ctx, endpoints)
 	roles := map[uint64]croft.MemberRole{}
 	for _, m := range all {
 		roles[m.ID] = roleOf(m, statuses)
@@ -105,7 +90,7 @@ func roleOf(m *etcdserverpb.Member, statuses map[string]*clientv3.StatusResponse
 
 // WatchEtcdMembers calls changed with the result of Served whenever it may have changed, until ctx ends.
 func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
-	return s.follow(ctx, s.keys.members(), func() {}, func(*mvccpb.KeyValue, bool) {
+	return s.conn.follow(ctx, s.conn.keys.members(), func() {}, func(*mvccpb.KeyValue, bool) {
 		if all, err := s.Served(ctx); err == nil {
 			changed(all)
 		}
@@ -114,17 +99,17 @@ func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.Etc
 
 // IsEtcdMember tells whether etcd has a host's server as a member. It needs a majority of the members.
 func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
-	list, err := s.etcd.MemberList(ctx)
+	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {
-		return false, s.wrap(err, "list etcd's members")
+		return false, s.conn.wrap(err, "list etcd's members")
 	}
 	return memberOf(list.Members, m) != nil, nil
 }
 
 // SetEndpoints replaces the endpoints of etcd; no effect for a server in this process.
 func (s *Cluster) SetEndpoints(endpoints []string) {
-	if len(endpoints) > 0 && s.etcd.ActiveConnection() != nil {
-		s.etcd.SetEndpoints(endpoints...)
+	if len(endpoints) > 0 && s.conn.etcd.ActiveConnection() != nil {
+		s.conn.etcd.SetEndpoints(endpoints...)
 	}
 }
 
@@ -148,14 +133,14 @@ func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error
 		s.SetEndpoints(l.others) // our connection may be to the member that is removed
 		err := soon(ctx, orLeaderless, func() error { return s.removeMember(ctx, l.member.ID) })
 		if err != nil {
-			return s.wrap(err, "remove the host's member")
+			return s.conn.wrap(err, "remove the host's member")
 		}
 	}
 	err = soon(ctx, orLeaderless, func() error {
-		_, err := s.etcd.Delete(ctx, s.keys.etcdMember(host))
+		_, err := s.conn.etcd.Delete(ctx, s.conn.keys.etcdMember(host))
 		return err
 	})
-	return s.wrapped(err, "remove what the host served")
+	return s.conn.wrapped(err, "remove what the host served")
 }
 
 // leaveTime bounds the election of another leader after the leader was removed.
@@ -171,19 +156,16 @@ type leaving struct {
 
 // leaving examines a host's member. Conflict, as MayRemoveEtcdMember.
 func (s *Cluster) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
-	got, err := s.etcd.Get(ctx, s.keys.etcdMember(host))
-	if err != nil || len(got.Kvs) == 0 {
-		return l, s.wrapped(err, "read what the host serves")
-	}
-	served, err := s.decodeMembers(got.Kvs)
-	if err != nil {
+	served, err := s.Served(ctx)
+	here := slices.IndexFunc(served, func(m croft.EtcdMember) bool { return m.Host == host })
+	if err != nil || here < 0 {
 		return l, err
 	}
-	list, err := s.etcd.MemberList(ctx)
+	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {
-		return l, s.wrap(err, "list etcd's members")
+		return l, s.conn.wrap(err, "list etcd's members")
 	}
-	if l.member = memberOf(list.Members, served[0]); l.member == nil {
+	if l.member = memberOf(list.Members, served[here]); l.member == nil {
 		return l, nil
 	}
 	roles := s.roles(ctx, list.Members)
@@ -216,4 +198,17 @@ func (l *leaving) check() error {
 			answer, l.voices, need, strings.Join(l.silent, ", "))
 	}
 	return nil
+}
+
+// Advertised lists the client addresses advertised by the members of etcd.
+func (s *Cluster) Advertised(ctx context.Context) ([]string, error) {
+	list, err := s.conn.etcd.MemberList(ctx)
+	if err != nil {
+		return nil, s.conn.wrap(err, "list etcd's members")
+	}
+	var all []string
+	for _, m := range list.Members {
+		all = append(all, m.ClientURLs...)
+	}
+	return all, nil
 }

@@ -1,0 +1,122 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// Assign implements schedule.Records. The transaction compares the life of the host and of the session. So no
+// order is written for a host that has just gone, nor by a suspended scheduler whose request is being undone by
+// others.
+func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	k := s.conn.keys
+	record := k.instance(inst.ID)
+	next := inst
+	next.State, next.Host, next.Generation, next.Session = croft.StateScheduled, o.Host, o.Generation, ""
+	stored, o, more := next, o, []clientv3.Op(nil)
+	if len(inst.Spec.UserData) > 0 {
+		var err error
+		if stored, o, more, err = (userData{s.conn}).keepUserData(ctx, next, o); err != nil {
+			return inst, err
+		}
+	}
+	done, err := s.conn.etcd.Txn(ctx).
+		If(append(k.groups().admitted(next),
+			unchanged(record, inst.Revision),
+			exists(k.session(inst.Session)),
+			exists(k.alive(o.Host)),
+			absent(k.drained(o.Host)),
+			absent(k.order(o.Host, inst.ID)),
+		)...).
+		Then(append(append(more, k.groups().join(next)...),
+			clientv3.OpPut(record, encode(stored)),
+			clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o)),
+		)...).
+		Else(append([]clientv3.Op{
+			clientv3.OpGet(record),
+			clientv3.OpGet(k.alive(o.Host)),
+			clientv3.OpGet(k.drained(o.Host)),
+			clientv3.OpGet(k.session(inst.Session)),
+		}, k.groups().get(next)...)...).Commit()
+	if err != nil {
+		return inst, s.conn.wrap(err, "write the order of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, refused(inst, o.Host, done)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// refused says which comparison of Assign failed.
+func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
+	record := done.Responses[0].GetResponseRange().Kvs
+	switch {
+	case len(record) == 0 || record[0].ModRevision != inst.Revision:
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being scheduled",
+			inst.ID)
+	case done.Responses[3].GetResponseRange().Count == 0:
+		return croft.Errorf(croft.Conflict,
+			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
+	case done.Responses[1].GetResponseRange().Count == 0:
+		return croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
+	case done.Responses[2].GetResponseRange().Count > 0:
+		return croft.Errorf(croft.Unavailable, "host %s is being drained", host)
+	}
+	for i, a := range inst.Spec.Affinities {
+		if err := a.Admit(host, membersOf(done.Responses[4+i].GetResponseRange().Kvs)); err != nil {
+			return fmt.Errorf("host %s: %w", host, err)
+		}
+	}
+	return croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
+}
+
+// Reorder implements schedule.Records.
+func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	record := s.conn.keys.instance(inst.ID)
+	next := inst
+	next.Generation, next.Rebooted, next.Rebuilt = o.Generation, o.Rebooted, o.Rebuilt
+	if o.Want == croft.WantGone {
+		next.State = croft.StateDestroying
+	}
+	stored, o, more, err := userData{s.conn}.keepUserData(ctx, next, o)
+	if err != nil {
+		return inst, err
+	}
+	done, err := s.conn.etcd.Txn(ctx).
+		If(unchanged(record, inst.Revision)).
+		Then(append(more,
+			clientv3.OpPut(record, encode(stored)),
+			clientv3.OpPut(s.conn.keys.order(o.Host, inst.ID), s.conn.encodeOrder(o)),
+		)...).Commit()
+	if err != nil {
+		return inst, s.conn.wrap(err, "write the order of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// Bury implements schedule.Records: record and name are removed at once, the tombstone stays for the host's
+// return.
+func (s *Instances) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
+	k := s.conn.keys
+	ops := k.removeRecord(inst)
+	if o.Host != "" {
+		ops = append(ops, clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o)))
+	}
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(k.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
+	if err != nil {
+		return s.conn.wrap(err, "remove the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	return nil
+}

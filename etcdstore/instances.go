@@ -1,0 +1,140 @@
+package etcdstore
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/audit"
+	"croft/hosts"
+	"croft/schedule"
+)
+
+// Instances stores the records of instances, and writes the orders of schedulers and operators together with them.
+type Instances struct{ conn *conn }
+
+var (
+	_ schedule.Records = (*Instances)(nil)
+	_ schedule.View    = (*Instances)(nil)
+	_ hosts.Instances  = (*Instances)(nil)
+	_ audit.Instances  = (*Instances)(nil)
+)
+
+// Create implements schedule.Records.
+func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	k := s.conn.keys
+	if inst.Spec.Restart != "" && s.conn.minor.Load() < restartMinor {
+		return inst,
+			croft.Errorf(croft.Invalid,
+				"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
+	}
+	if err := inst.Project.Check(); err != nil { // it becomes part of keys
+		return inst, err
+	}
+	session, lease, err := s.conn.sessionKey(ctx)
+	if err != nil {
+		return inst, err
+	}
+	inst.State, inst.Session = croft.StateScheduling, session
+	record, name := k.instance(inst.ID), k.name(inst.Project, inst.Name)
+	done, err := s.conn.etcd.Txn(ctx).
+		If(absent(record), absent(name)).
+		Then(
+			clientv3.OpPut(record, encode(withoutUserData(inst))),
+			userData{s.conn}.putUserData(inst),
+			clientv3.OpPut(name, string(inst.ID)),
+			clientv3.OpPut(k.session(session), "", clientv3.WithLease(lease)),
+		).
+		Else(clientv3.OpGet(name)).Commit()
+	if err != nil {
+		s.conn.forgetLost(err, lease)
+		s.conn.retireSession(session) // the record may be written already, or later
+		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		if holder := done.Responses[0].GetResponseRange().Kvs; len(holder) > 0 &&
+			string(holder[0].Value) != string(inst.ID) {
+			return inst,
+				croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
+					inst.Name, holder[0].Value)
+		}
+		return inst, croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none",
+			inst.ID)
+	}
+	inst.Revision = done.Header.Revision
+	return inst, nil
+}
+
+// Instance implements hosts.Instances: the record without user-data, which only the reader
+// of the order gets.
+func (s *Instances) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.instance(id))
+	if err != nil {
+		return croft.Instance{}, s.conn.wrap(err, "read the record of instance %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return croft.Instance{}, croft.Errorf(croft.NotFound, "no instance %s", id)
+	}
+	return s.conn.decodeInstance(got.Kvs[0])
+}
+
+func (s *conn) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
+	var inst croft.Instance
+	err := s.decode(kv.Key, kv.Value, &inst)
+	inst.Revision = kv.ModRevision
+	return inst, err
+}
+
+// Fence implements schedule.Records, audit.Instances and hosts.Instances: it rewrites an unchanged record as it
+// is. Any write of unknown outcome that compares the previous revision has been done by then, as the result
+// shows, or never will be.
+func (s *Instances) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	if inst.Revision == 0 {
+		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
+	}
+	record := s.conn.keys.instance(inst.ID)
+	done, err := s.conn.etcd.Txn(ctx).
+		If(unchanged(record, inst.Revision)).
+		Then(clientv3.OpPut(record, "", clientv3.WithIgnoreValue()), clientv3.OpGet(record)).
+		Else(clientv3.OpGet(record)).Commit()
+	if err != nil {
+		s.conn.retireSession(inst.Session)
+		return inst, s.conn.wrap(err, "settle the record of instance %s", inst.ID)
+	}
+	now := done.Responses[len(done.Responses)-1].GetResponseRange().Kvs
+	if len(now) == 0 {
+		return inst, croft.Errorf(croft.NotFound, "no instance %s", inst.ID)
+	}
+	settled, err := s.conn.decodeInstance(now[0])
+	settled.Spec.UserData = inst.Spec.UserData // it is stored apart, and never changes
+	return settled, err
+}
+
+// Discard implements audit.Instances and schedule.Records.
+func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
+	if inst.State != croft.StateScheduling {
+		return croft.Errorf(croft.Conflict, "instance %s is %s, not scheduling", inst.ID, inst.State)
+	}
+	done, err := s.conn.etcd.Txn(ctx).
+		If(unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).
+		Then(s.conn.keys.removeRecord(inst)...).Commit()
+	if err != nil {
+		s.conn.retireSession(inst.Session)
+		return s.conn.wrap(err, "discard the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s changed while it was being discarded", inst.ID)
+	}
+	return nil
+}
+
+// removeRecord removes everything of an instance except order and observation.
+func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
+	return append(k.groups().leave(inst),
+		clientv3.OpDelete(k.instance(inst.ID)),
+		clientv3.OpDelete(k.userData(inst.ID)),
+		clientv3.OpDelete(k.name(inst.Project, inst.Name)),
+	)
+}

@@ -1,0 +1,153 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/compute"
+	"croft/hosts"
+)
+
+// Orders gives orders to the agents of hosts, and stores what those observed.
+type Orders struct{ conn *conn }
+
+var (
+	_ compute.Orders = (*Orders)(nil)
+	_ hosts.Orders   = (*Orders)(nil)
+)
+
+// WatchOrders implements compute.Orders. It also wakes orders that disappeared while the watch was broken.
+func (s *Orders) WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error {
+	known := map[croft.InstanceID]bool{}
+	return s.conn.follow(ctx, s.conn.keys.orders(host),
+		func() {
+			for id := range known {
+				wake(id)
+			}
+		},
+		func(kv *mvccpb.KeyValue, present bool) {
+			id := croft.InstanceID(last(kv.Key))
+			if present {
+				known[id] = true
+			} else {
+				delete(known, id)
+			}
+			wake(id)
+		})
+}
+
+// Order implements compute.Orders.
+func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
+	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(s.conn.keys.order(host, id)),
+		clientv3.OpGet(s.conn.keys.userData(id))).Commit()
+	if err != nil {
+		return croft.Order{}, s.conn.wrap(err, "read the order of instance %s", id)
+	}
+	found := got.Responses[0].GetResponseRange().Kvs
+	if len(found) == 0 {
+		return croft.Order{}, croft.Errorf(croft.NotFound, "no order for instance %s on host %s", id, host)
+	}
+	o, err := s.conn.decodeOrder(found[0])
+	if err == nil && o.Want != croft.WantGone {
+		fillUserData(&o.Spec, got.Responses[1].GetResponseRange().Kvs)
+	}
+	return o, err
+}
+
+func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
+	var o croft.Order
+	err := s.decode(kv.Key, kv.Value, &o)
+	o.Revision = kv.ModRevision
+	return o, err
+}
+
+// Remains implements compute.Orders. The tombstone of a forgotten host does not count as remaining; it stays
+// for the host's return.
+func (s *Orders) Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error) {
+	got, err := s.conn.etcd.Txn(ctx).Then(
+		clientv3.OpGet(s.conn.keys.order(host, id), clientv3.WithCountOnly()),
+		clientv3.OpGet(s.conn.keys.host(host), clientv3.WithCountOnly()),
+	).Commit()
+	if err != nil {
+		return false, s.conn.wrap(err, "look for what is left of instance %s on host %s", id, host)
+	}
+	return got.Responses[0].GetResponseRange().Count > 0 && got.Responses[1].GetResponseRange().Count > 0, nil
+}
+
+// Observed implements compute.Orders.
+func (s *Orders) Observed(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Observation, error) {
+	var o croft.Observation
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.observed(host, id))
+	if err != nil {
+		return o, s.conn.wrap(err, "read the observation of instance %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return o, croft.Errorf(croft.NotFound, "instance %s was not observed on host %s", id, host)
+	}
+	return o, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &o)
+}
+
+// Observe implements compute.Orders.
+func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
+	done, err := s.conn.etcd.Txn(ctx).
+		If(exists(s.conn.keys.order(o.Host, o.Instance))).
+		Then(clientv3.OpPut(s.conn.keys.observed(o.Host, o.Instance), encode(o))).
+		Commit()
+	if err != nil {
+		return s.conn.wrap(err, "write the observation of instance %s", o.Instance)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s has no order any more", o.Instance)
+	}
+	return nil
+}
+
+// Forget implements compute.Orders. A record that has moved to another host meanwhile, as after a forced
+// destroy, does not belong to this order and stays.
+func (s *Orders) Forget(ctx context.Context, o croft.Order) error {
+	k := s.conn.keys
+	order := k.order(o.Host, o.Instance)
+	compares := []clientv3.Cmp{unchanged(order, o.Revision)}
+	removals := []clientv3.Op{
+		clientv3.OpDelete(order),
+		clientv3.OpDelete(k.observed(o.Host, o.Instance)),
+	}
+	inst, err := (&Instances{s.conn}).Instance(ctx, o.Instance)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		compares = append(compares, absent(k.instance(o.Instance)))
+	case err != nil:
+		return err
+	default:
+		compares = append(compares, unchanged(k.instance(o.Instance), inst.Revision))
+		if inst.Host == o.Host {
+			removals = append(removals, k.removeRecord(inst)...)
+		}
+	}
+	done, err := s.conn.etcd.Txn(ctx).If(compares...).Then(removals...).Commit()
+	if err != nil {
+		return s.conn.wrap(err, "remove the record of instance %s", o.Instance)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "instance %s changed while it was being forgotten", o.Instance)
+	}
+	return nil
+}
+
+// WatchObserved calls seen with every stored observation of all hosts, and with each new one until ctx ends.
+// After a broken connection it may miss some and repeat others.
+func (s *Orders) WatchObserved(ctx context.Context, seen func(croft.Observation)) error {
+	return s.conn.follow(ctx, s.conn.keys.allObserved(), func() {}, func(kv *mvccpb.KeyValue, stored bool) {
+		if !stored {
+			return
+		}
+		var o croft.Observation
+		if s.conn.decode(kv.Key, kv.Value, &o) == nil { // readers of that key itself get the error
+			seen(o)
+		}
+	})
+}

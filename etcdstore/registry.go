@@ -1,0 +1,136 @@
+package etcdstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/compute"
+	"croft/hosts"
+	"croft/schedule"
+	"croft/trust"
+)
+
+// Registry stores the hosts: their records, which of them are alive, and which take no orders.
+type Registry struct{ conn *conn }
+
+var (
+	_ compute.Registry  = (*Registry)(nil)
+	_ hosts.Store       = (*Registry)(nil)
+	_ schedule.Registry = (*Registry)(nil)
+	_ trust.Known       = (*Registry)(nil)
+)
+
+// storedHost is a host's record as stored: with its token, without fields derived from other keys.
+type storedHost struct {
+	croft.Host
+	Token string `json:"token,omitempty"`
+}
+
+// PutHost implements compute.Registry.
+func (s *Registry) PutHost(ctx context.Context, h croft.Host) error {
+	h.Alive, h.Drained, h.Seen = false, false, time.Time{}
+	if _, err := s.conn.etcd.Put(ctx, s.conn.keys.host(h.ID), encode(storedHost{h, h.Token})); err != nil {
+		return s.conn.wrap(err, "write the record of host %s", h.ID)
+	}
+	return nil
+}
+
+// Hosts implements compute.Registry, hosts.Store, schedule.Registry and trust.Known.
+func (s *Registry) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	k := s.conn.keys
+	var ops []clientv3.Op
+	for _, id := range ids {
+		ops = append(ops, clientv3.OpGet(k.host(id)), clientv3.OpGet(k.alive(id)), clientv3.OpGet(k.drained(id)))
+	}
+	if len(ids) == 0 {
+		for _, prefix := range []string{k.hosts(), k.allAlive(), k.allDrained(), k.allSeen(), k.allTwins()} {
+			ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+		}
+	}
+	b := s.conn.newJoiner()
+	for part := range slices.Chunk(ops, DefaultTxnOps) {
+		got, err := s.conn.etcd.Txn(ctx).Then(part...).Commit()
+		if err != nil {
+			return nil, s.conn.wrap(err, "read hosts")
+		}
+		for _, r := range got.Responses {
+			b.addAll(r.GetResponseRange().Kvs)
+		}
+	}
+	_, err := b.join()
+	return b.hosts, err
+}
+
+// Drain implements hosts.Store.
+func (s *Registry) Drain(ctx context.Context, host croft.HostID) error {
+	key := s.conn.keys.drained(host)
+	_, err := s.conn.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key,
+		time.Now().UTC().Format(time.RFC3339))).Commit()
+	return s.conn.wrapped(err, "drain the host")
+}
+
+// Enable implements hosts.Store.
+func (s *Registry) Enable(ctx context.Context, host croft.HostID) error {
+	_, err := s.conn.etcd.Delete(ctx, s.conn.keys.drained(host))
+	return s.conn.wrapped(err, "enable the host")
+}
+
+// Accept implements hosts.Store.
+func (s *Registry) Accept(ctx context.Context, host croft.HostID) error {
+	key := s.conn.keys.host(host)
+	got, err := s.conn.etcd.Get(ctx, key)
+	if err != nil {
+		return s.conn.wrap(err, "read the record of host %s", host)
+	}
+	if len(got.Kvs) == 0 {
+		return croft.Errorf(croft.NotFound, "there is no host %s", host)
+	}
+	var h storedHost
+	if err := s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &h); err != nil {
+		return err
+	}
+	h.Place = ""
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key,
+		encode(h))).Commit()
+	if err == nil && !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "its agent has just come back; look at `croft host list`")
+	}
+	return s.conn.wrapped(err, "accept the host")
+}
+
+// ForgetHost implements hosts.Store. It removes observations and all other data of the host, its record last.
+// Tombstones stay.
+func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
+	k := s.conn.keys
+	records := &Records{s.conn}
+	b, err := records.HostEvidence(ctx, host)
+	if err != nil {
+		return err
+	}
+	for _, o := range b.Orders {
+		if o.Want == croft.WantGone {
+			continue
+		}
+		if inst, exists := b.Instances[o.Instance]; exists && inst.Host == host {
+			return croft.Errorf(croft.Conflict, "instance %s is on the host", inst.Name)
+		}
+		if err := records.dropOrder(ctx, o); err != nil {
+			return err
+		}
+	}
+	_, err = s.conn.etcd.Txn(ctx).Then(
+		clientv3.OpDelete(k.observedOn(host), clientv3.WithPrefix()),
+		clientv3.OpDelete(k.twins(host), clientv3.WithPrefix()),
+		clientv3.OpDelete(k.drained(host)),
+		clientv3.OpDelete(k.seen(host)),
+		clientv3.OpDelete(k.trust().join(host)),
+		clientv3.OpDelete(k.trust().formerJoin(host)),
+		clientv3.OpDelete(k.trust().joined(host)),
+		clientv3.OpDelete(k.host(host)),
+	).Commit()
+	return s.conn.wrapped(err, "remove the host's record")
+}

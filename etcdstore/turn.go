@@ -1,0 +1,53 @@
+package etcdstore
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/audit"
+)
+
+// Turn lets one caretaker at a time look after what belongs to no host.
+type Turn struct{ conn *conn }
+
+var _ audit.Shared = (*Turn)(nil)
+
+// Evidence implements audit.Shared.
+func (s *Turn) Evidence(ctx context.Context) (audit.Evidence, error) {
+	return (&Records{s.conn}).Evidence(ctx)
+}
+
+// Fence implements audit.Shared.
+func (s *Turn) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	return (&Instances{s.conn}).Fence(ctx, inst)
+}
+
+// Discard implements audit.Shared.
+func (s *Turn) Discard(ctx context.Context, inst croft.Instance) error {
+	return (&Instances{s.conn}).Discard(ctx, inst)
+}
+
+// TakeTurn implements audit.Shared: the turn is a key under a lease that is never renewed.
+func (s *Turn) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
+	k := s.conn.keys
+	got, err := s.conn.etcd.Get(ctx, k.turn(), clientv3.WithKeysOnly())
+	if err != nil || len(got.Kvs) > 0 {
+		return false, s.conn.wrapped(err, "look whose turn it is")
+	}
+	lease, err := s.conn.etcd.Grant(ctx, max(1, int64(length/time.Second)))
+	if err != nil {
+		return false, s.conn.wrap(err, "take the turn")
+	}
+	done, err := s.conn.etcd.Txn(ctx).If(absent(k.turn())).
+		Then(clientv3.OpPut(k.turn(), "", clientv3.WithLease(lease.ID))).Commit()
+	if err != nil {
+		return false, s.conn.wrap(err, "take the turn")
+	}
+	if !done.Succeeded {
+		s.conn.standDown(ctx, lease.ID)
+	}
+	return done.Succeeded, nil
+}
