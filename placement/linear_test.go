@@ -108,7 +108,7 @@ func TestServersBehaveLikeOne(t *testing.T) {
 }
 
 func behaveLikeOne(t *testing.T, seed uint64) {
-	t.Logf("seed %d", seed)
+	t.Logf("sampled: seed %d", seed)
 	etcd := etcdtest.Server(t)
 	var members []*member
 	var servers []string

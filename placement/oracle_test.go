@@ -59,7 +59,7 @@ func TestAnswersAsTheOriginal(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d requests compared, seed %d", total, seed)
+	t.Logf("sampled: %d requests, seed %d; make soak sends more", total, seed)
 	for _, what := range slices.Sorted(maps.Keys(seen)) {
 		t.Logf("%6d %s", seen[what], what)
 	}

@@ -113,7 +113,7 @@ func TestKilledPlacement(t *testing.T) {
 }
 
 func checkKilled(t *testing.T, servers []*placementProcess, seed uint64) {
-	t.Logf("seed %d", seed)
+	t.Logf("sampled: seed %d", seed)
 	var urls []string
 	for _, p := range servers {
 		p.await()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -67,9 +66,7 @@ func TestAStartOutlastsWhatItsHostTriesAgain(t *testing.T) {
 		"max_prealloc: 1").Replace(instancePool))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the agent retries every 30 seconds
 	defer cancel()
-	for _, here := m.Leader(); !here && ctx.Err() == nil; _, here = m.Leader() {
-		runtime.Gosched()
-	}
+	patient.Until(t, "the manager acts", func() bool { _, here := m.Leader(); return here })
 	watching, ready := context.WithCancel(ctx)
 	defer ready()
 	err := m.Watch(watching, func() {
@@ -101,9 +98,7 @@ func TestAPoolOfInstances(t *testing.T) {
 	cloud, m := poolOfInstances(t, instancePool)
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
 	defer cancel()
-	for _, here := m.Leader(); !here && ctx.Err() == nil; _, here = m.Leader() {
-		runtime.Gosched()
-	}
+	patient.Until(t, "the manager acts", func() bool { _, here := m.Leader(); return here })
 	await := func(what string, done func() bool) {
 		t.Helper()
 		watching, cancel := context.WithCancel(ctx)

@@ -100,7 +100,7 @@ func (w *world) request() CandidateRequest {
 
 func TestASearchByIndexFindsWhatOneTreeAfterTheOtherDoes(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	t.Logf("sampled: seed %d", seed)
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 0)), st: newState(time.Unix(0, 0)), revision: 1}
 	narrowed, found := 0, 0
 	for range 1500 {

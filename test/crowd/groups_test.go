@@ -26,7 +26,7 @@ var groups = []croft.Affinity{
 func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	const hosts, places, users = 4, 4, 12
 	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	t.Logf("sampled: seed %d", seed)
 	c := newCloud(t)
 	for i := range hosts {
 		c.addHost("host"+string(rune('1'+i)), places)
@@ -39,7 +39,7 @@ func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	var work sync.WaitGroup
 	for i, s := range c.schedulers(users) {
 		u := &user{cloud: c, Scheduler: s, n: i, random: rand.New(rand.NewPCG(seed, uint64(i)))}
-		work.Go(func() { u.play(t.Context(), soaking(30, 300)) })
+		work.Go(func() { u.play(t.Context(), soaking(15, 300)) })
 	}
 	work.Wait()
 	c.checkGroups(t.Context())

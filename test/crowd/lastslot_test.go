@@ -19,7 +19,7 @@ func TestTheLastSlotGoesToOne(t *testing.T) {
 	c := newCloud(t)
 	c.addHost("host1", 1)
 	schedulers := c.schedulers(rivals)
-	for round := range soaking(20, 1000) {
+	for round := range soaking(8, 1000) {
 		if t.Failed() {
 			return
 		}

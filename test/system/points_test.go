@@ -18,7 +18,7 @@ import (
 )
 
 // sampled is how many crossings there are per crossing tried, unless CROFT_SOAK asks for all.
-const sampled = 3
+const sampled = 5
 
 // tellings is how often a story is repeated until a process dies: the crossings depend slightly on timing.
 const tellings = 3
@@ -27,7 +27,7 @@ const tellings = 3
 const byChance = "after scheduler Discard"
 
 // TestKilledAtEveryCrossing finds every crossing between two parts in a long story, then repeats the story once per
-// crossing, with the first process there killed at it. A story takes seconds, so one run tries every third
+// crossing, with the first process there killed at it. A story takes seconds, so one run tries every fifth
 // crossing, from a random one on, and make soak tries all.
 func TestKilledAtEveryCrossing(t *testing.T) {
 	var crossings []string

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	seedFlag = flag.Uint64("seed", 0, "run this seed alone")
-	runsFlag = flag.Int("runs", 3, "how many random runs")
+	runsFlag = flag.Int("runs", 2, "how many random runs; make soak has more")
 )
 
 // regressions are seeds that once showed a bug; docs/track-record.md lists the bugs.
@@ -32,6 +32,7 @@ func TestWholeSystem(t *testing.T) {
 	if *seedFlag != 0 {
 		seeds = []uint64{*seedFlag}
 	}
+	t.Logf("sampled: seeds %d", seeds)
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { run(t, seed) })
 	}
