@@ -221,20 +221,19 @@ func (w *world) gone(name string) {
 	})
 }
 
-// eventually polls until ask returns no error; after patience it fails the test with the last error.
+// eventually polls until ask returns no error; after patience it fails the test with the last error. It asks less and
+// less often, since a command costs as much of the processor as a guest that boots meanwhile.
 func eventually(t *testing.T, what string, ask func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause := 50 * time.Millisecond; ; pause = min(pause*3/2, time.Second) {
 		err := ask(ctx)
 		if err == nil {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			t.Fatalf("%s: waited %v in vain: %v", what, patience, err)
 		}
