@@ -23,12 +23,12 @@ const (
 // users is how many users type commands concurrently.
 const users = 8
 
-// length is how long one test runs: 25 s by default. make soak and make kill-loop set 20 minutes.
+// length is how long one test runs: 15 s by default. make soak and make kill-loop set 20 minutes.
 func length(t *testing.T) time.Duration {
 	if testing.Short() {
 		t.Skip("it takes some minutes")
 	}
-	text := cmp.Or(os.Getenv(durationEnv), "25s")
+	text := cmp.Or(os.Getenv(durationEnv), "15s")
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		t.Fatalf("%s: %v", durationEnv, err)
@@ -75,7 +75,7 @@ func TestKilledMembersLoseAndLeaveNothing(t *testing.T) {
 
 // live lets users and faults act for a while, then checks.
 func (w *world) live() {
-	w.t.Logf("again with: CROFT_KILL=%v CROFT_KILL_SEED=%d go test ./test/kill -run '^%s$'", w.length, w.seed,
+	w.t.Logf("sampled: again with CROFT_KILL=%v CROFT_KILL_SEED=%d go test ./test/kill -run '^%s$'", w.length, w.seed,
 		w.t.Name())
 	w.ledger = w.newLedger()
 	over, cancel := context.WithTimeout(context.Background(), w.length)
