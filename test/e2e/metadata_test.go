@@ -31,8 +31,8 @@ func TestEverySourceOfMetadata(t *testing.T) {
 		})
 	}
 	work.Go(func() {
-		r := c.schedule("--name", "broken", "--metadata", "server", "--user-data", c.home+"/broken", "--wait=ready", "--timeout",
-			patience.String(), small, guestImage)
+		r := c.schedule("--name", "broken", "--metadata", "server", "--user-data", c.home+"/broken", "--wait=ready",
+			"--timeout", patience.String(), small, guestImage)
 		if r.exit != 1 ||
 			!strings.Contains(r.stderr, "its set-up failed: the user-data script ended with exit code 7") {
 			t.Errorf("schedule --wait=ready of a guest whose script fails: %v", r)

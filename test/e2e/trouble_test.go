@@ -92,7 +92,8 @@ func TestDestroyWhileItBoots(t *testing.T) {
 // TestTenRequestsForThreePlaces: three run, seven are refused for lack of capacity and leave nothing.
 func TestTenRequestsForThreePlaces(t *testing.T) {
 	const places = 3
-	c := newCloud(t, "offer: {vcpu_ratio: "+strconv.FormatFloat((places+0.5)/float64(runtime.NumCPU()), 'f', -1, 64)+"}\n")
+	ratio := (places + 0.5) / float64(runtime.NumCPU())
+	c := newCloud(t, "offer: {vcpu_ratio: "+strconv.FormatFloat(ratio, 'f', -1, 64)+"}\n")
 	results := make([]result, 10)
 	var work sync.WaitGroup
 	for i := range results {
@@ -117,7 +118,8 @@ func TestTenRequestsForThreePlaces(t *testing.T) {
 	if used := c.usages(); used["VCPU"] != places {
 		t.Errorf("claimed is %v, want %d machines", used, places)
 	}
-	if names := strings.Count(strings.Join(slices.Collect(maps.Keys(c.store())), "\n"), "/names/"); names != places {
+	keys := strings.Join(slices.Collect(maps.Keys(c.store())), "\n")
+	if names := strings.Count(keys, "/names/"); names != places {
 		t.Errorf("%d names are taken, want %d", names, places)
 	}
 	c.must(slices.Concat([]string{"destroy", "--wait"}, ids)...)
