@@ -102,11 +102,12 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// exits-soon CODE COMMAND... runs the command until it ends with the code.
+// exits-soon CODE COMMAND... runs the command until it ends with the code, less and less often.
 func exitsSoon(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(patient.Longest); ; {
+	pause := 50 * time.Millisecond
+	for deadline := time.Now().Add(patient.Longest); ; pause = min(pause*3/2, time.Second) {
 		err := ts.Exec(args[1], args[2:]...)
 		exit, failed := errors.AsType[*exec.ExitError](err)
 		if err == nil && want == 0 || failed && exit.ExitCode() == want {
@@ -116,7 +117,7 @@ func exitsSoon(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%q ends with %v still, want %d\nstdout: %sstderr: %s", args[1:], err, want,
 				ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 		}
-		<-time.After(50 * time.Millisecond)
+		<-time.After(pause)
 	}
 }
 

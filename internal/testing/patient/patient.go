@@ -14,7 +14,9 @@ const (
 	Longest = 5 * time.Minute
 	// spare is the part of the test binary's time reserved for the failing test's message and clean-up.
 	spare = 30 * time.Second
-	pause = 5 * time.Millisecond
+	// shortestPause and longestPause are the pauses between two looks.
+	shortestPause = 5 * time.Millisecond
+	longestPause  = 200 * time.Millisecond
 )
 
 // Deadline returns the deadline of a wait that starts now.
@@ -35,10 +37,13 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Until polls is, and fails the test at its Deadline.
+// Until polls is, and fails the test at its Deadline. It looks less and less often, since a look may cost as much of the
+// processor as what it waits for.
 func Until(t testing.TB, what string, is func() bool) {
 	t.Helper()
+	pause := shortestPause
 	for end := Deadline(t); !is(); <-time.After(pause) {
+		pause = min(pause*3/2, longestPause)
 		if time.Now().After(end) || t.Context().Err() != nil {
 			t.Fatalf("it never is so that %s", what)
 		}
