@@ -25,20 +25,21 @@ type spacer struct{ text []byte }
 // Write implements io.Writer.
 func (w *spacer) Write(text []byte) (int, error) {
 	w.text = slices.Grow(w.text, len(text)+len(text)/8)
-	quoted, escaped := false, false
-	for _, c := range text {
-		w.text = append(w.text, c)
-		switch {
-		case escaped:
-			escaped = false
-		case quoted && c == '\\':
-			escaped = true
-		case c == '"':
-			quoted = !quoted
-		case !quoted && (c == ',' || c == ':'):
-			w.text = append(w.text, ' ')
+	written := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case ',', ':':
+			w.text = append(append(w.text, text[written:i+1]...), ' ')
+			written = i + 1
 		}
 	}
+	w.text = append(w.text, text[written:]...)
 	return len(text), nil
 }
 

@@ -3,6 +3,7 @@ package placement
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 
@@ -113,15 +114,13 @@ func (l inventoryList) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		name, err := json.Marshal(inv.class)
+		ratio, err := inv.Ratio.MarshalJSON()
 		if err != nil {
 			return nil, err
 		}
-		text, err := json.Marshal(inv.inventoryAnswer)
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(append(b, name...), ':'), text...)
+		b = fmt.Appendf(append(appendString(b, inv.class), ':'), `{"total":%d,"reserved":%d,"min_unit":%d,`+
+			`"max_unit":%d,"step_size":%d,"allocation_ratio":%s}`,
+			inv.Total, inv.Reserved, inv.MinUnit, inv.MaxUnit, inv.StepSize, ratio)
 	}
 	return append(b, '}'), nil
 }
