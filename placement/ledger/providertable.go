@@ -140,7 +140,15 @@ func (t *providerTable) remove(v *providerView) {
 // setInventories replaces a provider's inventories.
 func (t *providerTable) setInventories(v *providerView, list []Inventory) {
 	sortInventories(list)
-	v.Inventories, v.Updated, v.write = list, t.basis.now, true
+	v.Inventories = list
+	t.rewrite(v)
+}
+
+// rewrite writes a provider at its next generation. The entry also has its name and parent, which change without the
+// generation.
+func (t *providerTable) rewrite(v *providerView) {
+	t.basis.unchanged(KindProvider, v.UUID, v.modified)
+	v.Updated, v.write = t.basis.now, true
 	v.bump()
 }
 
@@ -149,8 +157,8 @@ func (t *providerTable) setTraits(v *providerView, ids []ID) {
 	if slices.Equal(ids, v.Traits) {
 		return
 	}
-	v.Traits, v.Updated, v.write = ids, t.basis.now, true
-	v.bump()
+	v.Traits = ids
+	t.rewrite(v)
 }
 
 // use adds n, which may be negative, to what is allocated from a provider. It writes the generation, so that a

@@ -141,6 +141,10 @@ func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 				1), false},
 		"a claim and the end of its provider": {
 			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, remove("a"), takes("x", "a", "VCPU", 1), false},
+		"a new name and an inventory": {
+			[]func(*Tx) error{create("a", "")}, update("a", ProviderChange{Name: "n"}), offers("a", "VCPU", 1), false},
+		"a new parent and a trait": {
+			[]func(*Tx) error{create("a", ""), create("b", "")}, reparents("a", "b"), trait("a", 0, "HW_CPU_X86_AVX"), false},
 		"the end of a provider and a claim of it": {
 			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, takes("x", "a", "VCPU", 1), remove("a"), false},
 		"providers of one name": {nil,
