@@ -78,7 +78,7 @@ func (a Affinity) Admit(host HostID, members []Member) error {
 		case m.Group != a.Group:
 		case m.Rule != a.Rule:
 			return Errorf(Conflict,
-				"group %s goes by the rule %s, as instance %s joined it, and not by %s; name another group, or the same rule",
+				"group %s has the rule %s, as instance %s joined it, not %s; use that rule, or another group",
 				a.Group, m.Affinity, m.Name, a)
 		case a.Rule == Apart && m.Host == host:
 			return Errorf(NoCapacity, "has instance %s of group %s, whose members stay apart", m.Name, a.Group)

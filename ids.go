@@ -31,7 +31,7 @@ var projectForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 func (p Project) Check() error {
 	if !projectForm.MatchString(string(p)) {
 		return Errorf(Invalid,
-			"%.80q is no name of a project: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", string(p))
+			"%.80q is not a project name: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", string(p))
 	}
 	return nil
 }

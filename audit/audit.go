@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // Config joins an Auditor to the parts that it needs.
@@ -62,9 +63,7 @@ func (a *Auditor) Audit(ctx context.Context) (Report, error) {
 	if err != nil || len(first.Differences) == 0 {
 		return first, err
 	}
-	select {
-	case <-time.After(a.Pause):
-	case <-ctx.Done():
+	if delay.For(ctx, a.Pause) != nil {
 		return first, ctx.Err()
 	}
 	second, err := a.look(ctx)

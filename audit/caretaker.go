@@ -49,7 +49,7 @@ func (c *Caretaker) metrics() *careCounts {
 		m.undone = m.Counter("croft_caretaker_requests_undone_total",
 			"Requests that were undone because their scheduler died.")
 		m.differences = m.Gauges("croft_caretaker_differences",
-			"What was wrong with what is no host's own, found twice, when it was this caretaker's turn last.", "kind")
+			"Differences in the shared records, found twice in this caretaker's last turn.", "kind")
 		CountKinds(m.differences, nil)
 		for _, kind := range Kinds {
 			m.mended.WithLabelValues(string(kind)) // else the first would not be an increase
@@ -78,7 +78,7 @@ func (c *Caretaker) Run(ctx context.Context) error {
 	c.Every = cmp.Or(c.Every, time.Minute)
 	delay.Every(ctx, c.Every, func(ctx context.Context) {
 		if err := c.TakeTurn(ctx); err != nil && ctx.Err() == nil {
-			c.Log.Warn("what is no host's own could not be looked after; it is tried again", "host", c.Host, "err", err)
+			c.Log.Warn("the shared records could not be checked; trying again", "host", c.Host, "err", err)
 		}
 	})
 	return ctx.Err()

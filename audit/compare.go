@@ -47,7 +47,7 @@ func Compare(b Evidence) []Difference {
 		// otherwise the order is missing
 		if inst, exists := c.Instances[o.Instance]; !ordered && !(exists && inst.Host == o.Host) {
 			c.add(Difference{Kind: LostObservation, Host: o.Host, Instance: o.Instance, Mendable: true,
-				Cause: "an observation is left of an order that is no more"})
+				Cause: "an observation is left of an order that no longer exists"})
 		}
 	}
 	for host := range b.Claims {
@@ -93,7 +93,7 @@ func (c *comparison) checkNames() map[Name]bool {
 		}
 		c.add(Difference{Kind: LostName, Instance: n.Instance, Project: n.Project, Name: n.Name, Mendable: true,
 			Revision: n.Revision,
-			Cause:    "the name is taken by an instance that is no more, so that nobody can have it"})
+			Cause:    "the name is taken by an instance that no longer exists, so that nobody can have it"})
 	}
 	return found
 }
@@ -103,7 +103,7 @@ func (c *comparison) checkUserData() {
 	for _, u := range c.UserData {
 		if _, exists := c.Instances[u.Instance]; !exists {
 			c.add(Difference{Kind: LostUserData, Instance: u.Instance, Mendable: true, Revision: u.Revision,
-				Cause: "user-data is left of an instance that is no more"})
+				Cause: "user-data is left of an instance that no longer exists"})
 		}
 	}
 }
@@ -212,7 +212,7 @@ func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
 				Difference{Kind: MissingGuest,
 					Cause: fmt.Sprintf("its domain was seen %s and is not there: somebody removed it past croft",
 						o.State),
-					Advice: "its host makes it anew from the image within a minute; what its disk held is with whoever removed it"})
+					Advice: "its host recreates it from the image within a minute; the data on its old disk is not recovered"})
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 	switch {
 	case o.Want == croft.WantGone && (!exists || inst.Host != o.Host || inst.State == croft.StateDestroying):
 		if host.Alive {
-			d.Kind, d.Cause = UndoneOrder, "its host is to remove it and has not done so yet"
+			d.Kind, d.Cause = UndoneOrder, "its host was ordered to remove it and has not done so yet"
 			d.Advice = "the host's log says what is in the way; `croft doctor` there may too"
 			c.add(d)
 		} else if host.ID != "" && exists && slices.Contains(inst.Former(), o.Host) && !c.runs(inst) {
@@ -238,7 +238,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 		}
 	case !exists:
 		d.Kind, d.Cause = LostOrder,
-			"an order is left of an instance that is no more: its record was removed past croft, or etcd was restored from an older copy"
+			"an order is left of an instance that no longer exists: its record was removed past croft, or etcd was restored from an older copy"
 		if d.Mendable = !asked || contents.Guest(o.Instance) == nil; !d.Mendable {
 			d.Cause += "; its guest is there"
 			d.Advice = "nothing is removed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
@@ -247,7 +247,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 	case inst.Host != o.Host && inst.State != croft.StateScheduling:
 		d.Kind, d.Cause = StrayOrder, fmt.Sprintf("host %s has an order about it, while it belongs to host %s",
 			c.name(o.Host), c.name(inst.Host))
-		d.Advice = "destroy it and ask for it anew, or remove the order from etcd, before two hosts run it"
+		d.Advice = "destroy it and request it again, or remove the order from etcd, before two hosts run it"
 		c.add(d)
 	}
 }
@@ -275,7 +275,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
 		default:
 			d := Difference{Kind: LeakedClaim, Host: host, Instance: id, Mendable: c.Contents[host].Guest(id) == nil,
-				Cause: "a claim is left of an instance that is no more, and keeps its room from others: its scheduler died, or it was removed past croft"}
+				Cause: "a claim is left of an instance that no longer exists, and keeps its room from others: its scheduler died, or it was removed past croft"}
 			if !d.Mendable {
 				d.Cause = "a guest that is not on record has a claim"
 				d.Advice = "nothing is freed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
@@ -351,7 +351,7 @@ func (c *comparison) checkMembers() {
 		if err := m.Affinity.Admit(m.Host, groups[key]); err != nil {
 			c.report(inst, Difference{Kind: BrokenRule, Affinity: &m.Affinity,
 				Cause:  fmt.Sprintf("it is where the rule %s does not allow: its host %s", m.Affinity, err),
-				Advice: "destroy it and ask for it anew, or destroy the other: somebody changed the groups past croft"})
+				Advice: "destroy it and request it again, or destroy the other: somebody changed the groups past croft"})
 		}
 		groups[key] = append(groups[key], m.Member)
 	}

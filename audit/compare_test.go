@@ -134,7 +134,7 @@ func TestCompare(t *testing.T) {
 		{"a member that its group does not count can be entered", grouped(), []string{"missing membership+"}},
 		{"a member that is entered elsewhere is entered wrongly", grouped(member(web, h2)),
 			[]string{"lost membership+", "missing membership+"}},
-		{"a member that is no more can go", grouped(member(web, h1), member("ghost", h2)),
+		{"a member that no longer exists can go", grouped(member(web, h1), member("ghost", h2)),
 			[]string{"lost membership+"}},
 		{"a member by another rule than it was made with can go", both(grouped(member(web, h1)),
 			func(b *audit.Evidence) {

@@ -449,7 +449,7 @@ func TestACaretakerLogsATurnThatFails(t *testing.T) {
 		if err := r.caretaker().Run(ctx); !errors.Is(err, context.Canceled) || turns != 3 {
 			t.Errorf("ended with %v after %d turns", err, turns)
 		}
-		if n := strings.Count(r.log.String(), "could not be looked after"); n != 1 {
+		if n := strings.Count(r.log.String(), "the shared records could not be checked"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, &r.log)
 		}
 	})

@@ -59,7 +59,7 @@ func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
 		return owned
 	}
 	a.Log.Info("acting", "instance", id, "host", a.Host.ID, "op", string(OpClean), "reason",
-		"an operator has it removed, since it belongs to nobody")
+		"an operator requested its removal, since no instance owns it")
 	return a.clean(id)
 }
 

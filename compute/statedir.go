@@ -64,7 +64,7 @@ func (d *StateDir) KeepHostID(id croft.HostID) error {
 	case errors.Is(err, croft.NotFound):
 		return durable.Write(filepath.Join(d.Path, "host-id"), []byte(string(id)+"\n"), 0o644)
 	case err == nil && have != id:
-		return croft.Errorf(croft.Conflict, "%s is of host %s, and cannot become that of %s", d.Path, have, id)
+		return croft.Errorf(croft.Conflict, "%s belongs to host %s and cannot be used for host %s", d.Path, have, id)
 	}
 	return err
 }

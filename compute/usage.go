@@ -48,7 +48,7 @@ type usageMetric struct {
 func newUsages(hypervisor Hypervisor, names func() map[croft.InstanceID]called) *usages {
 	u := &usages{hypervisor: hypervisor, names: names}
 	u.read = prometheus.NewDesc("croft_agent_usages_read",
-		"1 where the hypervisor told in time what the guests use, 0 where croft_instance_ metrics are missing for that.", nil, nil)
+		"1 where the hypervisor reported the usage of the guests in time, 0 where croft_instance_ metrics are missing because it did not.", nil, nil)
 	u.info = prometheus.NewDesc("croft_instance_info",
 		"1 for each instance of this host that has an order: what people call it.", []string{"uuid", "project", "name"},
 		nil)

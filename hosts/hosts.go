@@ -110,7 +110,7 @@ func withMembers(all []Host, members []croft.EtcdMember) []Host {
 			all[i].Problems = append(all[i].Problems,
 				"its etcd does not answer: bring it back, or forget the host, before another one is lost")
 		case croft.MemberLearns:
-			all[i].Problems = append(all[i].Problems, "its etcd has no voice yet: it has to catch up with the others")
+			all[i].Problems = append(all[i].Problems, "its etcd does not vote yet: it is catching up with the others")
 		case croft.MemberMissing:
 			if i >= onRecord && !m.Alone {
 				continue // reported already
@@ -137,7 +137,7 @@ func aloneHost(m croft.EtcdMember) Host {
 		m.Role == croft.MemberFollows}}
 	if !m.Alone {
 		h.Alive, h.Problems = false,
-			[]string{"its etcd is on record and the host is not: it joins and has not finished (croft up there goes on), or was forgotten by half (croft host forget it once more)"}
+			[]string{"its etcd is on record and the host is not: it has not finished joining (start croft up there again), or was forgotten in part (run croft host forget again)"}
 	}
 	return h
 }

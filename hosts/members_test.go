@@ -22,7 +22,7 @@ func TestWhatIsSaidOfServersOfEtcd(t *testing.T) {
 		{"one that is missing where its host runs", []Host{alive},
 			croft.EtcdMember{Host: id, Role: croft.MemberMissing}, "let it join again"},
 		{"one that is missing and on no record", nil, croft.EtcdMember{Host: id, Role: croft.MemberMissing},
-			"it joins and has not finished"},
+			"it has not finished joining"},
 		{"one of a machine that is no host", nil, croft.EtcdMember{Host: id, Role: croft.MemberFollows, Alone: true},
 			""},
 		{"one of such a machine that is missing", nil, croft.EtcdMember{Host: id, Role: croft.MemberMissing,

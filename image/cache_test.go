@@ -257,10 +257,10 @@ func TestLocalFilesThatAreNotTaken(t *testing.T) {
 		{"a file that is not there", filepath.Join(dir, "none"), croft.NotFound, "no such file on this host"},
 		{"the small guest before it is built", "/var/lib/croft/guests/no-such-guest.qcow2", croft.NotFound,
 			"run make guest"},
-		{"a directory", dir, croft.Invalid, "no regular file"},
-		{"a FIFO, which would block", fifo, croft.Invalid, "no regular file"},
-		{"a device, which would not end", "/dev/zero", croft.Invalid, "no regular file"},
-		{"a file of the host that is no disk", "/etc/passwd", croft.Invalid, "no disk image"},
+		{"a directory", dir, croft.Invalid, "not a regular file"},
+		{"a FIFO, which would block", fifo, croft.Invalid, "not a regular file"},
+		{"a device, which would not end", "/dev/zero", croft.Invalid, "not a regular file"},
+		{"a file of the host that is no disk", "/etc/passwd", croft.Invalid, "not a disk image"},
 		{"a wrong checksum", disk + "#sha256=" + sum, croft.Invalid, sum},
 		{"a backing file", backed, croft.Invalid, "backing file"},
 	} {
@@ -298,9 +298,9 @@ func TestSpecialFilesAreNotOpened(t *testing.T) {
 		c := newCache(t, func(conf *Config) { conf.AllowFiles = allow })
 		for _, name := range []string{"fifo", "link"} {
 			_, err := c.Fetch(t.Context(), filepath.Join(dir, name), nil)
-			refused(t, c, err, croft.Invalid, "no regular file")
+			refused(t, c, err, croft.Invalid, "not a regular file")
 			_, err = readKeyring(c.copier.allow, filepath.Join(dir, name))
-			refused(t, c, err, croft.Invalid, "no regular file")
+			refused(t, c, err, croft.Invalid, "not a regular file")
 		}
 	}
 	if n, err := unix.Read(watch, make([]byte, 4096)); !errors.Is(err, unix.EAGAIN) {

@@ -171,7 +171,7 @@ func (c Catalog) checkAliases() error {
 			continue
 		}
 		if target, ok := c.entries[e.Alias]; !ok || target.Alias != "" {
-			return croft.Errorf(croft.Invalid, "image %s is an alias of %q, which is no image with a url%s", e.Name,
+			return croft.Errorf(croft.Invalid, "image %s is an alias of %q, which is not an image with a url%s", e.Name,
 				e.Alias, nearest.Hint(e.Alias, c.Names()))
 		}
 	}

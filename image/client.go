@@ -126,7 +126,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 // checkResolved checks the address and port to which a name resolved.
 func checkResolved(name, resolved string) error {
 	if ap, err := netip.ParseAddrPort(resolved); err == nil && ap.Addr().Unmap().IsLinkLocalUnicast() {
-		return croft.Errorf(croft.Invalid, "the name %s leads to the link-local address %s, which names may not", name,
+		return croft.Errorf(croft.Invalid, "the name %s resolves to the link-local address %s, which is not allowed for a name", name,
 			ap.Addr())
 	}
 	return nil
@@ -294,7 +294,7 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil
 		}
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%q is no network such as 10.0.0.0/8, and no address", text)
+			return nil, croft.Errorf(croft.Invalid, "%q is neither a network such as 10.0.0.0/8 nor an address", text)
 		}
 		all = append(all, p.Masked())
 	}

@@ -124,7 +124,7 @@ func (c *Cache) base(ctx context.Context, img compute.Image, name string) error 
 	src, err := os.Open(img.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return croft.Errorf(croft.Unavailable,
-			"the image %s has left the cache since it was fetched: it has to be fetched again", img.Path)
+			"the image %s was removed from the cache since it was fetched: fetch it again", img.Path)
 	}
 	if err != nil {
 		return err

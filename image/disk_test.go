@@ -237,7 +237,7 @@ func TestDiskNeedsRoomAndTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Disk(t.Context(), img, dir, 1)
-	refused(t, nil, err, croft.Unavailable, "has left the cache")
+	refused(t, nil, err, croft.Unavailable, "was removed from the cache")
 	if left := listDir(t, dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/image/format"
+	"croft/internal/delay"
 )
 
 // maxTries limits the attempts of one download that make no progress.
@@ -142,10 +143,8 @@ func (d *download) complete(ctx context.Context) error {
 		}
 		d.c.store.log.Info("a download is taken up again", "op", "fetch", "image", d.ref.Name(), "bytes", d.file.size,
 			"reason", err)
-		select {
-		case <-time.After(d.c.pause * time.Duration(tries+1)):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := delay.For(ctx, d.c.pause*time.Duration(tries+1)); err != nil {
+			return err
 		}
 	}
 }

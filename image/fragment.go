@@ -50,7 +50,7 @@ func (r *Reference) setCheck(key, value string) error {
 	case "sums":
 		return r.setSums(value)
 	}
-	return croft.Errorf(croft.Invalid, "image %s: %q after the # is none of %s%s",
+	return croft.Errorf(croft.Invalid, "image %s: %q after the # is not one of %s%s",
 		r.Name(), key, strings.Join(referenceKeys, ", "), nearest.Hint(key, referenceKeys))
 }
 
@@ -69,7 +69,7 @@ func (r *Reference) setSums(value string) error {
 	}
 	list, ok := r.resolve(value)
 	if !ok {
-		return croft.Errorf(croft.Invalid, "image %s: sums=%s is no http or https address of a list of checksums",
+		return croft.Errorf(croft.Invalid, "image %s: sums=%s is not an http or https address of a list of checksums",
 			r.Name(), value)
 	}
 	r.Sums = list
@@ -87,7 +87,7 @@ func (r *Reference) setSignature(keyring, signature string) error {
 		return croft.Errorf(croft.Invalid,
 			"image %s: signed-by= goes with sums= only, since it is the list of checksums that is signed", r.Name())
 	case !filepath.IsAbs(keyring):
-		return croft.Errorf(croft.Invalid, "image %s: signed-by=%s is no absolute path of a keyring", r.Name(), keyring)
+		return croft.Errorf(croft.Invalid, "image %s: signed-by=%s is not the absolute path of a keyring", r.Name(), keyring)
 	}
 	r.SignedBy = filepath.Clean(keyring)
 	if signature == "" {
@@ -95,7 +95,7 @@ func (r *Reference) setSignature(keyring, signature string) error {
 	}
 	address, ok := r.resolve(signature)
 	if !ok {
-		return croft.Errorf(croft.Invalid, "image %s: signature=%s is no http or https address of a signature",
+		return croft.Errorf(croft.Invalid, "image %s: signature=%s is not an http or https address of a signature",
 			r.Name(), signature)
 	}
 	r.Signature = address

@@ -89,7 +89,7 @@ func TestHostileImagesGetNothing(t *testing.T) {
 		{"a boot record after the magic of LUKS", marked(rawImage(1, 1<<20), map[int]string{0: "LUKS\xba\xbe"}),
 			"encrypted"},
 		{"a boot record in a VDI", marked(rawImage(1, 1<<20), map[int]string{0x40: "\x7f\x10\xda\xbe"}), "VDI"},
-		{"a text that QEMU would take for a blkdebug script", []byte("blkdebug::/etc/passwd\n"), "no disk image"},
+		{"a text that QEMU would take for a blkdebug script", []byte("blkdebug::/etc/passwd\n"), "not a disk image"},
 	} {
 		for _, from := range []string{"a server", "a file"} {
 			t.Run(v.name+", from "+from, func(t *testing.T) {

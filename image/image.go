@@ -88,7 +88,7 @@ func New(c Config) (*Cache, error) {
 		if !filepath.IsAbs(dir) {
 			return nil,
 				croft.Errorf(croft.Invalid,
-					"image cache: files are allowed in directories by their absolute paths, and %q is none", dir)
+					"image cache: allowed directories need absolute paths, and %q is not one", dir)
 		}
 		allow = append(allow, filepath.Clean(dir))
 	}

@@ -74,7 +74,7 @@ func openIn(dirs []string, name string) (*os.File, os.FileInfo, error) {
 	}
 	return nil, nil,
 		croft.Errorf(croft.Invalid,
-			"files of this host are taken from the directories alone that its setting images.allow_files names: put it there, or give a URL")
+			"only files in the directories of the host's setting images.allow_files are used: put it there, or give a URL")
 }
 
 func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
@@ -97,7 +97,7 @@ func openLocal(dir, rel string) (*os.File, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !fi.Mode().IsRegular() {
-		return nil, nil, croft.Errorf(croft.Invalid, "it is no regular file: give the path of an image")
+		return nil, nil, croft.Errorf(croft.Invalid, "it is not a regular file: give the path of an image")
 	}
 	// Reopen the very file that was checked, whatever its name refers to now.
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

@@ -59,7 +59,7 @@ func parseAddress(s string) (Reference, error) {
 	if err != nil {
 		return Reference{},
 			croft.Errorf(croft.Invalid,
-				"image %q is no address that can be read: give an http or https URL or an absolute path", s)
+				"image %q is not a valid address: give an http or https URL or an absolute path", s)
 	}
 	switch u.Scheme {
 	case "http", "https":
@@ -72,7 +72,7 @@ func parseAddress(s string) (Reference, error) {
 		if u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") || u.RawQuery != "" {
 			return Reference{},
 				croft.Errorf(croft.Invalid,
-					"image %q is no file on the host: write file:///ABSOLUTE/PATH, with three slashes", s)
+					"image %q is not a file on the host: write file:///ABSOLUTE/PATH, with three slashes", s)
 		}
 		return Reference{Path: filepath.Clean(u.Path)}, nil
 	case "":

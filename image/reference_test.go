@@ -60,7 +60,7 @@ func TestParseReferenceSaysWhatIsWrong(t *testing.T) {
 		{"a file of another host", "file://elsewhere/x", "three slashes"},
 		{"a file URL with a query", "file:///x?y", "ABSOLUTE/PATH"},
 		{"two fragments", "http://e/x#sha256=a#b", "64 hexadecimal digits"},
-		{"control characters", "http://e/\x01", "no address that can be read"},
+		{"control characters", "http://e/\x01", "not a valid address"},
 		{"a short checksum", "http://e/x#sha256=abc", "64 hexadecimal digits"},
 		{"a checksum of other letters", "http://e/x#sha256=" + strings.Repeat("x", 64), "64 hexadecimal digits"},
 		{"a sha512 under the name of a sha256", "/x#sha256=" + strings.Repeat("a", 128), "64 hexadecimal digits"},
@@ -68,8 +68,8 @@ func TestParseReferenceSaysWhatIsWrong(t *testing.T) {
 		{"several checks", "http://e/x#sha256=" + strings.Repeat("a", 64) + "&sums=S", "not several"},
 		{"a bare fragment", "http://e/x#top", `"top" after the #`},
 		{"a list for a file", "/x#sums=S", "http and https images only"},
-		{"a list in a file", "http://e/x#sums=file:///etc/passwd", "no http or https address"},
-		{"no list", "http://e/x#sums=", "no http or https address"},
+		{"a list in a file", "http://e/x#sums=file:///etc/passwd", "not an http or https address"},
+		{"no list", "http://e/x#sums=", "not an http or https address"},
 		{"bad escapes", "http://e/x#sums=%zz", "cannot be read"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

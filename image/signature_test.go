@@ -138,10 +138,10 @@ func TestFetchVerifiesWhoSignedTheList(t *testing.T) {
 			croft.Invalid, ""},
 		{"the keyring is missing", inside, "", "/usr/share/keyrings/ubuntu-none.gpg", croft.NotFound,
 			"install the package ubuntu-keyring"},
-		{"the keyring is no keyring", inside, "", "/etc/hostname", croft.Invalid, "no keyring"},
+		{"the keyring is no keyring", inside, "", "/etc/hostname", croft.Invalid, "not a readable OpenPGP keyring"},
 		{"the keyring is empty", inside, "", writeFile(t, filepath.Join(t.TempDir(), "empty"), nil), croft.Invalid,
-			"no keyring"},
-		{"the keyring is a device", inside, "", "/dev/zero", croft.Invalid, "no regular file"},
+			"not a readable OpenPGP keyring"},
+		{"the keyring is a device", inside, "", "/dev/zero", croft.Invalid, "not a regular file"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			s, c := newServer(t, content), newCache(t)
@@ -217,10 +217,10 @@ func TestParseReferenceReadsSignatures(t *testing.T) {
 	}
 	for in, words := range map[string]string{
 		image + "&signature=S":                                            "without signed-by",
-		image + "&signed-by=keyring.gpg":                                  "no absolute path",
+		image + "&signed-by=keyring.gpg":                                  "not the absolute path",
 		image + "&signed-by=/k&signed-by=/l":                              "2 times",
 		image + "&sums=OTHER":                                             "2 times",
-		image + "&signed-by=/k&signature=file%3A%2F%2F%2Fs":               "no http or https address",
+		image + "&signed-by=/k&signature=file%3A%2F%2F%2Fs":               "not an http or https address",
 		image + "&singed-by=/k":                                           `did you mean "signed-by"?`,
 		"https://e/x#signed-by=/k":                                        "goes with sums= only",
 		"https://e/x#sha256=" + strings.Repeat("a", 64) + "&signed-by=/k": "goes with sums= only",
@@ -252,7 +252,7 @@ func TestCatalogCarriesSignatures(t *testing.T) {
 	for text, words := range map[string]string{
 		"x: {url: https://e/x.img, signed_by: /k.gpg}":         "goes with sums= only",
 		"x: {url: https://e/x.img, sums: S, signature: S.gpg}": "without signed-by",
-		"x: {url: https://e/x.img, sums: S, signed_by: k.gpg}": "no absolute path",
+		"x: {url: https://e/x.img, sums: S, signed_by: k.gpg}": "not the absolute path",
 		"x: {url: /x, sums: S, signed_by: /k.gpg}":             "sums= goes with http",
 	} {
 		_, err := LoadCatalog([]string{writeFile(t, filepath.Join(t.TempDir(), "images.yaml"), []byte(text))}, nil)

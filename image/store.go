@@ -51,7 +51,7 @@ func (s *store) loadIndex() error {
 	}
 	if err == nil {
 		if err := json.Unmarshal(b, &s.index); err != nil {
-			s.log.Warn("the index of the image cache is damaged and begun anew", "err", err)
+			s.log.Warn("the index of the image cache is damaged and starts empty", "err", err)
 			s.index = index{}
 		}
 	}

@@ -209,7 +209,7 @@ func readKeyring(dirs []string, name string) (openpgp.EntityList, error) {
 	}
 	if err != nil {
 		return nil,
-			croft.Errorf(croft.Invalid, "%s is no keyring of OpenPGP that can be read (%w): make one with gpg --export",
+			croft.Errorf(croft.Invalid, "%s is not a readable OpenPGP keyring (%w): make one with gpg --export",
 				name, err)
 	}
 	return keys, nil

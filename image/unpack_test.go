@@ -114,7 +114,7 @@ func TestFetchRefusesPackedImagesThatAreNotRight(t *testing.T) {
 			{"damaged", flipped(packed(t, tool, disk)), "damaged"},
 			{"followed by other bytes", append(packed(t, tool, disk), "more"...), "damaged"},
 			{"of nothing", packed(t, tool, nil), "empty"},
-			{"of text", packed(t, tool, []byte("hello")), "no disk image"},
+			{"of text", packed(t, tool, []byte("hello")), "not a disk image"},
 			{"packed twice", packed(t, tool, packed(t, tool, disk)), "packed with " + tool},
 			{"with a backing file", packed(t, tool, backed), "backing file"},
 		} {
@@ -172,7 +172,7 @@ func TestFetchDefusesBombs(t *testing.T) {
 		asked := 0
 		c.space.free = func(string) (int64, error) { asked++; return 1 << 40, nil }
 		_, err := c.Fetch(t.Context(), s.ref(), nil)
-		refused(t, c, err, croft.Invalid, "no disk image")
+		refused(t, c, err, croft.Invalid, "not a disk image")
 		if asked > 2 { // once for the download, once at the start of unpacking
 			t.Errorf("unpacked on after its beginning: %d looks at the room", asked)
 		}

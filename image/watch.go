@@ -21,11 +21,11 @@ func statusError(resp *http.Response) error {
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return croft.Errorf(croft.NotFound, "%s: check the address", answer)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return croft.Errorf(croft.Invalid, "%s: it does not give this to everybody", answer)
+		return croft.Errorf(croft.Invalid, "%s: the server requires a login, and images are fetched without one", answer)
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
 		return croft.Errorf(croft.Unavailable, "%s: try again later", answer)
 	}
-	return croft.Errorf(croft.Invalid, "%s, which is no answer to a download", answer)
+	return croft.Errorf(croft.Invalid, "%s, which is not an image", answer)
 }
 
 // errStalled is the reason why a watch ended its request.
@@ -84,7 +84,7 @@ func (w *watch) explain(err error) error {
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return croft.Errorf(croft.Unavailable,
-			"there is no server %s to be found: check the name and this host's network", dns.Name)
+			"no server %s was found: check the name and this host's network", dns.Name)
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF):

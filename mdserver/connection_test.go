@@ -213,7 +213,7 @@ func TestSpoofersFillNoLog(t *testing.T) {
 		}
 		for name, at := range map[string]place{
 			"uses the address of another": {net.HardwareAddr{2, 0, 0, 0, 0, 1}, "tap-two"},
-			"cannot tell whose":           {},
+			"cannot find the instance":    {},
 		} {
 			log.Reset()
 			ctx := withConnection(t.Context(), nil, func(netip.Addr) (place, error) { return at, nil })

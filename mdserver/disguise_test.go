@@ -225,7 +225,7 @@ func TestAGuestThatHangsUpFillsNoLog(t *testing.T) {
 		logged string
 	}{
 		"the guest has gone":      {true, ""},
-		"the answer has not come": {false, "cannot tell whose address this is"},
+		"the answer has not come": {false, "cannot find the instance with this address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder

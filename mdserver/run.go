@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 	"croft/mdserver/linklocal"
 )
 
@@ -76,10 +77,8 @@ func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[
 			logged = err.Error()
 			log.Warn("metadata: not serving guests, looking again every "+retry.String(), "op", "listen", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if delay.For(ctx, retry) != nil {
 			return nil
-		case <-time.After(retry):
 		}
 	}
 }

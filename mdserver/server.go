@@ -242,7 +242,8 @@ func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) 
 		return
 	}
 	if !errors.Is(err, context.Canceled) { // else the caller has gone
-		s.warn(addr, "metadata: cannot tell whose address this is", "op", "lookup", "reason", addr.String(), "err", err)
+		s.warn(addr, "metadata: cannot find the instance with this address", "op", "lookup", "reason", addr.String(),
+			"err", err)
 	}
 	w.Header().Set("Retry-After", "1")
 	refuse(w, http.StatusServiceUnavailable, "the instance with the address "+addr.String()+

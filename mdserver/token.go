@@ -29,7 +29,7 @@ func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 		refuse(w, http.StatusForbidden, "the metadata service is off for this instance")
 		return
 	case r.Header.Get("X-Forwarded-For") != "":
-		refuse(w, http.StatusForbidden, "no tokens for those who forward requests")
+		refuse(w, http.StatusForbidden, "no tokens for forwarded requests")
 		return
 	case err != nil || seconds < 1 || seconds > maxTTL:
 		refuse(w, http.StatusBadRequest, ttlHeader+" must be from 1 to "+strconv.Itoa(maxTTL))

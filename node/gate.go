@@ -9,6 +9,8 @@ import (
 	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/internal/delay"
+
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"
@@ -40,15 +42,13 @@ func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.M
 			client.SetEndpoints(of.GateURLs(gates))
 			h.log.Info("agents are served at", "host", h.id, "endpoints", gates)
 			if err := trust.KeepGates(h.dir.Path, gates); err != nil {
-				h.log.Warn("which hosts serve agents is not kept, and the next start will not know of those that came",
+				h.log.Warn("the list of hosts that serve agents is not stored: the next start will not know the new ones",
 					"host", h.id, "err", err)
 			}
 			last = gates
 		}
-		select {
-		case <-ctx.Done():
+		if delay.For(ctx, gatesEvery) != nil {
 			return nil
-		case <-time.After(gatesEvery):
 		}
 	}
 }

@@ -152,7 +152,7 @@ func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if store.Partition() != token.Partition {
 		return croft.Errorf(croft.Invalid,
-			"etcd at %s holds another cloud than the one that this token is of: make another with `croft token create`",
+			"etcd at %s holds another cloud than this token's: make another token with `croft token create`",
 			token.Endpoints[0])
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)

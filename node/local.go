@@ -46,7 +46,7 @@ func useLocally(stateDir string, r *settings.Reach, own *trust.Credentials) erro
 func writeLocal(stateDir string, r settings.Reach, own *trust.Credentials) error {
 	if !own.Has(pki.Etcd) {
 		if err := os.Remove(direct.LocalFile(stateDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove what was noted for commands: %w", err)
+			return fmt.Errorf("remove the settings stored for commands: %w", err)
 		}
 		return nil
 	}

@@ -27,7 +27,7 @@ func (h *host) follow(ctx context.Context, store *etcdstore.Store, of *trust.Mem
 			claims.SetEndpoints(strings.Split(of.Placement.Endpoint, ","))
 		}
 		if err := errors.Join(of.Write(h.dir.Path), h.noteLocally(of)); err != nil {
-			h.log.Warn("which hosts serve this cloud is not kept, and the next start will not know of those that came",
+			h.log.Warn("the list of hosts that serve this cloud is not stored: the next start will not know the new ones",
 				"host", h.id, "err", err)
 			return
 		}

@@ -54,7 +54,7 @@ func (p *Parts) Start(ctx context.Context, name string, run func(context.Context
 
 func stopped(name string, err error) error {
 	if err == nil {
-		return fmt.Errorf("%s ended by itself", name)
+		return fmt.Errorf("%s ended unexpectedly", name)
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }

@@ -18,6 +18,7 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
+	"croft/internal/delay"
 	"croft/internal/endpoint"
 	"croft/node/settings"
 	"croft/placement"
@@ -171,10 +172,8 @@ func LimitMemory(ctx context.Context) error {
 			limit = smallMemory
 		}
 		debug.SetMemoryLimit(limit)
-		select {
-		case <-ctx.Done():
+		if delay.For(ctx, 2*time.Second) != nil {
 			return nil
-		case <-time.After(2 * time.Second):
 		}
 	}
 }

@@ -161,7 +161,7 @@ func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach sett
 		Log: log}
 	p.Self.Counts(caretaker)
 	p.Start(ctx, "the caretaker", caretaker.Run)
-	log.Info("hosts may join; this machine is none")
+	log.Info("hosts may join; this machine runs no guests")
 	ready()
 	return p.Wait(ctx)
 }

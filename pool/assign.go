@@ -70,7 +70,7 @@ func match(lines []*line, stock []*kind) (all []served) {
 func (r *round) hand(all []served) {
 	for _, s := range all {
 		r.do(Action{Op: OpAssign, Pool: s.resource.Pool, Resource: s.resource.ID, Ticket: s.ID,
-			Reason: "it is the best of those that have " + cmp.Or(strings.Join(s.Tags, ", "), "any tags")})
+			Reason: "it is the best resource with " + cmp.Or(strings.Join(s.Tags, ", "), "any tags")})
 	}
 }
 

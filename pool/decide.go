@@ -151,7 +151,7 @@ func (r *round) whyGo(p *stock, res *Resource) string {
 	case set.ReuseMaxTime > 0 && r.due(res.Sandboxed.Add(set.ReuseMaxTime)):
 		return fmt.Sprintf("it was first used more than %s ago", set.ReuseMaxTime)
 	case r.due(res.Released.Add(set.ReuseTime)):
-		return fmt.Sprintf("nobody of its sandbox wanted it for %s", set.ReuseTime)
+		return fmt.Sprintf("no ticket of its sandbox took it for %s", set.ReuseTime)
 	}
 	return ""
 }
@@ -235,7 +235,7 @@ func (r *round) listOrphans(p *stock) {
 // forgetPool drops a pool that was removed from the file and has no resources left.
 func (r *round) forgetPool(p *stock) {
 	if p.Removed && len(p.resources) == 0 && !r.listing[p.name()] && len(r.orphans[p.name()]) == 0 {
-		r.do(Action{Op: OpForget, Pool: p.name(), Reason: "it is in the file no more, and nothing is left of it"})
+		r.do(Action{Op: OpForget, Pool: p.name(), Reason: "it is no longer in the file, and nothing is left of it"})
 	}
 }
 

@@ -14,7 +14,7 @@ func (id TicketID) String() string   { return strconv.FormatInt(int64(id), 10) }
 func ParseTicketID(text string) (TicketID, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 1 {
-		return 0, croft.Errorf(croft.Invalid, "%q is no number of a ticket: those count from 1", text)
+		return 0, croft.Errorf(croft.Invalid, "%q is not a ticket number: use a whole number from 1", text)
 	}
 	return TicketID(n), nil
 }
@@ -23,7 +23,7 @@ func ParseTicketID(text string) (TicketID, error) {
 func ParseResourceID(text string) (ResourceID, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 1 {
-		return 0, croft.Errorf(croft.Invalid, "%q is no number of a resource: those count from 1", text)
+		return 0, croft.Errorf(croft.Invalid, "%q is not a resource number: use a whole number from 1", text)
 	}
 	return ResourceID(n), nil
 }

@@ -16,7 +16,7 @@ func CheckAffinities(affinities []croft.Affinity) error {
 		case !slices.Contains(croft.AffinityRules, a.Rule):
 			return croft.Errorf(croft.Invalid, "the group %s: there is no rule %q", a.Group, a.Rule)
 		case slices.ContainsFunc(affinities[:i], func(other croft.Affinity) bool { return other.Group == a.Group }):
-			return croft.Errorf(croft.Invalid, "the group %s is named twice, and goes by one rule", a.Group)
+			return croft.Errorf(croft.Invalid, "the group %s is named twice: name it once, with one rule", a.Group)
 		}
 	}
 	if len(affinities) > maxGroups {

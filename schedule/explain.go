@@ -61,12 +61,12 @@ func (q Question) judge(t tree) verdict {
 		v.add(*why)
 	case len(v.misses) > 0:
 	case q.Dropped[t.id()] != "":
-		v.add(miss{requirement: "nobody faster", kind: "raced", text: q.Dropped[t.id()]})
+		v.add(miss{requirement: "not taken meanwhile", kind: "raced", text: q.Dropped[t.id()]})
 	case len(t.all()) > 1 && len(q.Query.Groups) > 1:
 		v.add(miss{requirement: "all groups of the query at once", kind: "together", gap: 1,
 			text: "satisfies each group of the query, and not all at once"})
 	default:
-		v.add(miss{requirement: "nobody faster", kind: "raced", text: "has room by now: ask again"})
+		v.add(miss{requirement: "not taken meanwhile", kind: "raced", text: "has room by now: ask again"})
 	}
 	return v
 }

@@ -249,7 +249,7 @@ func TestARefusalThatCannotBeExplainedSaysSo(t *testing.T) {
 	c.fail(faulty{hosts: func() error { reads++; return errPlanned }})
 	_, err := c.Request(t.Context(), request(t, "web"))
 	wantKind(t, err, croft.NoCapacity)
-	if !strings.Contains(err.Error(), "why cannot be told: planned") || reads != 1 {
+	if !strings.Contains(err.Error(), "the reason cannot be read: planned") || reads != 1 {
 		t.Errorf("got %v after %d reads", err, reads)
 	}
 }

@@ -42,7 +42,7 @@ func CheckGuest(s croft.Spec) error {
 			nearest.Hint(string(s.IMDS), IMDS))
 	}
 	if s.Metadata == croft.MetadataServer && s.IMDS == croft.IMDSOff {
-		return croft.Errorf(croft.Invalid, "imds is off and metadata is to come from the server: nothing would")
+		return croft.Errorf(croft.Invalid, "imds is off, so the server has no metadata: choose another source, or another imds")
 	}
 	if err := checkTags(s.Tags); err != nil {
 		return err
@@ -86,7 +86,7 @@ func CheckName(name string) error {
 		return croft.Errorf(croft.Invalid, "the name %.20q... has %d characters: a host name has at most 63", name,
 			len(name))
 	case !nameForm.MatchString(name):
-		return croft.Errorf(croft.Invalid, "the name %q is no host name: use a to z, 0 to 9 and dashes in between",
+		return croft.Errorf(croft.Invalid, "the name %q is not a host name: use a to z, 0 to 9 and dashes in between",
 			name)
 	}
 	if _, err := croft.ParseInstanceID(name); err == nil {

@@ -37,7 +37,7 @@ func TestCheckGuest(t *testing.T) {
 			"a key has 1 to 128 bytes"},
 		{"a key that cannot be printed", croft.Spec{Tags: map[string]string{"a\n": "x"}}, "a key has 1 to 128 bytes"},
 		{"a tag that is not UTF-8", croft.Spec{Tags: map[string]string{"a": "\xff"}}, "a value has at most 256 bytes"},
-		{"a server that says nothing", croft.Spec{Metadata: "server", IMDS: "off"}, "nothing would"},
+		{"a server that says nothing", croft.Spec{Metadata: "server", IMDS: "off"}, "the server has no metadata"},
 		{"a tag without key", croft.Spec{Tags: map[string]string{"": "x"}}, "a key has 1 to 128 bytes"},
 		{"a tag that cannot be printed", croft.Spec{Tags: map[string]string{"a": "\x1b[31m"}},
 			"a value has at most 256 bytes"},

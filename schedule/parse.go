@@ -71,7 +71,7 @@ func (p *parser) group(suffix string) *RequestGroup {
 func (p *parser) term(term string) error {
 	key, value, found := strings.Cut(term, "=")
 	if !found {
-		return fmt.Errorf("%q is no key=value", term)
+		return fmt.Errorf("%q is not of the form key=value", term)
 	}
 	value, err := url.QueryUnescape(value)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestParseQueryRefuses(t *testing.T) {
 		{"a class twice", "resources=VCPU:1,VCPU:2", "VCPU is said twice"},
 		{"the amounts twice", small + "&" + small, "said twice"},
 		{"a parameter without a value", "resources=", "resources has no value"},
-		{"a term without an equals sign", small + "&required", `"required" is no key=value`},
+		{"a term without an equals sign", small + "&required", `"required" is not of the form key=value`},
 		{"a broken escape", "resources=VCPU%3:1", "broken % escape"},
 		{"no VCPU", "resources=MEMORY_MB:256,DISK_GB:1", "asks for no VCPU"},
 		{"no memory", "resources=VCPU:1,DISK_GB:1",

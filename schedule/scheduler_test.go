@@ -142,7 +142,7 @@ func TestRequestRefusesBeforeItWrites(t *testing.T) {
 		change func(*schedule.Request)
 		want   string
 	}{
-		{"a bad name", func(r *schedule.Request) { r.Name = "Web" }, "no host name"},
+		{"a bad name", func(r *schedule.Request) { r.Name = "Web" }, "not a host name"},
 		{"no image", func(r *schedule.Request) { r.Image = "" }, "no image is named"},
 		{"too much user-data", func(r *schedule.Request) { r.UserData = make([]byte, croft.MaxUserData+1) },
 			"65537 bytes"},
@@ -236,7 +236,7 @@ func TestRequestNothingLeft(t *testing.T) {
 		}, "its agent is not running"},
 		{"even if why cannot be told", nil, func(c *cloud) {
 			c.placement.Fail("Providers", func() error { return errors.New("planned") })
-		}, "why cannot be told: planned"},
+		}, "the reason cannot be read: planned"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cloud := newCloud(t, c.places...)

@@ -197,7 +197,7 @@ func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 func (s *search) noCapacity(ctx context.Context) error {
 	explanation, err := s.explain(ctx, nil)
 	if err != nil {
-		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (why cannot be told: %w)", s.inst.Name,
+		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (the reason cannot be read: %w)", s.inst.Name,
 			s.query.Total(), err)
 	}
 	return croft.Errorf(croft.NoCapacity, "schedule %s: %w", s.inst.Name, explanation)

@@ -143,7 +143,7 @@ func (s *Scheduler) standing(ctx context.Context, inst croft.Instance, goal Goal
 	defer cancel()
 	st, err := s.View.Find(ctx, inst.Project, string(inst.ID))
 	if err != nil {
-		return "where it stands cannot be told: " + err.Error(), false
+		return "its state cannot be read: " + err.Error(), false
 	}
 	if reached, err := goal(&st); reached && err == nil {
 		return "", true

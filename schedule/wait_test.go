@@ -60,7 +60,7 @@ func TestWaitLooksOnceMoreAtItsEnd(t *testing.T) {
 		}, "instance web: waited long enough; it is destroying"},
 		"and finds nothing out": {func(croft.Instance) (croft.Status, error) {
 			return croft.Status{}, errPlanned
-		}, "instance web: waited long enough; where it stands cannot be told: planned"},
+		}, "instance web: waited long enough; its state cannot be read: planned"},
 		"and finds a failure that another goal ignores": {func(inst croft.Instance) (croft.Status, error) {
 			return croft.Status{Instance: inst, Observation: &croft.Observation{State: croft.StateFailed,
 				Error: "no", Generation: inst.Generation}}, nil

@@ -55,7 +55,7 @@ func (a *Admission) stillTrusted(r *http.Request) error {
 	}
 	roots, err := a.Files.Authorities()
 	if err != nil {
-		return croft.Errorf(croft.Unavailable, "whom to trust cannot be told now: %w", err)
+		return croft.Errorf(croft.Unavailable, "the trusted authorities cannot be read now: %w", err)
 	}
 	a.roots, a.rootsAt = roots, time.Now()
 	return pki.StillTrusted(r, a.roots)
@@ -144,7 +144,7 @@ func (a *Admission) Agent(r *http.Request) (croft.HostID, error) {
 	case err != nil:
 		return croft.HostID(id.ID), err
 	case id.Kind != pki.Host:
-		return "", croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of a host is wanted", id.Kind,
+		return "", croft.Errorf(croft.Invalid, "the certificate identifies %s %s, and a host's is required", id.Kind,
 			id.ID)
 	}
 	return croft.HostID(id.ID), nil

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/internal/delay"
 	"croft/trust/pki"
 )
 
@@ -195,13 +196,11 @@ const republishEvery = 10 * time.Minute
 // KeepPublished publishes the authority regularly until ctx ends, since another process may change it.
 func (t *Credentials) KeepPublished(ctx context.Context, store Publisher) error {
 	for {
-		select {
-		case <-ctx.Done():
+		if delay.For(ctx, republishEvery) != nil {
 			return nil
-		case <-time.After(republishEvery):
 		}
 		if err := t.Publish(ctx, store); err != nil && ctx.Err() == nil {
-			t.log.Warn("whom to trust could not be told; trying again", "err", err)
+			t.log.Warn("the trusted authorities could not be sent; trying again", "err", err)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (s *Server) join(r *http.Request, ask joinRequest) (a joinAnswer, err error
 	case err != nil:
 		return a, err
 	case !invitation.Verify(invited.Verifier, s.Credentials.Partition, ask.Signed, ask.Signature):
-		return a, croft.Errorf(croft.Invalid, "who asks does not have the token's secret")
+		return a, croft.Errorf(croft.Invalid, "the request does not have the token's secret")
 	case invited.Host != "" && invited.Host != host:
 		return a,
 			croft.Errorf(croft.Conflict,
@@ -241,7 +241,7 @@ func (s *Server) renew(r *http.Request, ask renewRequest) (pki.Issued, error) {
 	}
 	if id.Kind != pki.Host && id.Kind != pki.Member {
 		return pki.Issued{},
-			croft.Errorf(croft.Invalid, "only certificates of hosts are renewed here: `croft ca` makes those of others")
+			croft.Errorf(croft.Invalid, "only certificates of hosts are renewed here: `croft ca` makes other ones")
 	}
 	authority, err := authorityNamed(string(ask.Authority))
 	if err == nil && id.Kind == pki.Host && !slices.Contains(authoritiesFor(s.Strict), authority) {

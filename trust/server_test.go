@@ -160,7 +160,7 @@ func TestTheJoinServerAnswersWhateverComes(t *testing.T) {
 			joinRequest{order(func(*joinOrder) {}).Signed, []byte("x")}, croft.Invalid,
 			"does not have the token's secret"},
 		{"requests that are none", anybody, "POST", "/v1/join", order(func(*joinOrder) {}), croft.Invalid,
-			"no request for a certificate"},
+			"not a request for a certificate"},
 		{"no requests", anybody, "POST", "/v1/join", order(func(o *joinOrder) { o.Requests = nil }), croft.Invalid,
 			"has to ask for a certificate"},
 		{"a renewal without a certificate", anybody, "POST", "/v1/renew", renewRequest{pki.Hosts, nil}, croft.Invalid,

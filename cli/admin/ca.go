@@ -71,7 +71,7 @@ should be.`,
 			return err
 		}
 		if !slices.Contains(out.Formats, format) {
-			return croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml", format)
+			return croft.Errorf(croft.Invalid, "output %q is not one of text, table, wide, json and yaml", format)
 		}
 		all, err := trust.AllHeld(s.StateDir)
 		if err == nil && len(all) == 0 {
@@ -124,7 +124,7 @@ The certificates are not renewed by themselves: issue --to the same directory ma
 ones for the same operator.`,
 	}, func(cmd *cobra.Command, s settings.Settings, log *slog.Logger) error {
 		if operator == "" || to == "" {
-			return croft.Errorf(croft.Invalid, "say for whom and where to: --operator NAME --to DIRECTORY")
+			return croft.Errorf(croft.Invalid, "name the operator and the directory: --operator NAME --to DIRECTORY")
 		}
 		if err := issueTo(cmd.Context(), s, operator, to); err != nil {
 			return err
@@ -210,7 +210,7 @@ of the authority before until then.`,
 		}
 		done, said := false, ""
 		if finish {
-			said = "the authority before is not trusted any more; start croft up anew on each host that serves etcd, so that " +
+			said = "the previous authority is no longer trusted; restart croft up on each host that serves etcd, so that " +
 				"it knows"
 			done, err = own.FinishRotation(cmd.Context(), force, with)
 		} else {
@@ -237,7 +237,7 @@ func withCloud(ctx context.Context, stateDir string,
 	}
 	store, err := s.Etcd.Open(ctx, false)
 	if err != nil {
-		return fmt.Errorf("the cloud has to run for this: %w", err)
+		return fmt.Errorf("the cloud must be running for this: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)

@@ -35,7 +35,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 				return err
 			}
 			if !slices.Contains(doctorFormats, format) {
-				return croft.Errorf(croft.Invalid, "output %q is none of text, json and yaml", format)
+				return croft.Errorf(croft.Invalid, "output %q is not one of text, json and yaml", format)
 			}
 			s, _, err := args.LoadHostSettings(cmd, flags...)
 			if err != nil {

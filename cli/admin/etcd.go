@@ -36,7 +36,7 @@ func EtcdCommand() *cobra.Command {
 func restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make this host's etcd anew from a snapshot",
+		Short: "Recreate this host's etcd from a snapshot",
 		Long: `restore makes the etcd of this host anew from a snapshot, as the only one of the cloud.
 Before it, end croft on all hosts that serve etcd, and move the directory etcd in the
 state directory out of the way. After it, start croft up here first; hosts that served

@@ -172,7 +172,7 @@ joined with it stay; croft host forget removes one.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if given[0] == "" {
 				return croft.Errorf(croft.Invalid,
-					"the name of a token is empty; `croft token list` shows those that count")
+					"the name of a token is empty; `croft token list` shows the valid ones")
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				i, err := c.Tokens.Revoke(ctx, given[0])

@@ -37,7 +37,7 @@ claims never pause for so long, the command says so and prints nothing.`,
 		Args: args.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
-	dataDir := cmd.Flags().String("data-dir", "", "read the etcd whose data is here; no server may run on it")
+	dataDir := cmd.Flags().String("data-dir", "", "read the etcd data in this directory; no server may be using it")
 	from := cmd.Flags().String("from", "", "read from the Placement API at this URL, or of cloud:NAME")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		s, _, err := args.LoadHostSettings(cmd, flags...)
@@ -63,7 +63,7 @@ func ImportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
 		Use:   "import [FILE|-]",
-		Short: "Bring what was exported, or what another Placement holds, into a Placement",
+		Short: "Import an export, or the content of another Placement",
 		Long: `Bring what was exported, or with --from what another Placement holds, into the
 etcd at --etcd, or below --data-dir while no server runs there; or, with --to,
 through the API into a server, croft's or OpenStack's: at a URL, or as cloud:NAME
@@ -84,10 +84,10 @@ the import runs nobody else should claim from its target.`,
 		Args: args.Count(0, 1),
 	}
 	args.AddHostFlags(cmd, flags...)
-	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd whose data is here; no server may run on it")
+	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd data in this directory; no server may be using it")
 	from := cmd.Flags().String("from", "", "read from the Placement API at this URL, or of cloud:NAME")
 	to := cmd.Flags().String("to", "", "write to the Placement API at this URL, or of cloud:NAME")
-	merge := cmd.Flags().Bool("merge", false, "add to what is there; what is in both becomes as imported")
+	merge := cmd.Flags().Bool("merge", false, "add to the existing content; imported records replace those of the same key")
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
 		s, _, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
@@ -161,7 +161,7 @@ func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target,
 		return err
 	}
 	if done.Empty() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "all of it is there already; nothing was changed")
+		fmt.Fprintln(cmd.ErrOrStderr(), "everything is there already; nothing was changed")
 		return nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(),

@@ -21,11 +21,11 @@ var (
 	EtcdFlag      = HostFlag{"etcd", "etcd.endpoints", "etcd's endpoints, separated by commas"}
 	PlacementFlag = HostFlag{"placement", "placement.endpoint", "the Placement server"}
 	CloudFlag     = HostFlag{"cloud", "placement.cloud",
-		"cloud of clouds.yaml whose Keystone knows us to Placement; env is what OS_* say"}
+		"cloud of clouds.yaml to log in to Placement with; env takes it from OS_*"}
 	TokenFlag  = HostFlag{"token", "placement.token", "`@FILE` with the token of the Placement server's administrator"}
 	AgentFlags = []HostFlag{
 		{"hypervisor", "hypervisor",
-			"libvirt, sim for guests that exist only in memory, or none on a machine that is no host"},
+			"libvirt, sim for guests that exist only in memory, or none on a machine without guests"},
 		{"virt-type", "libvirt.virt_type", "auto, kvm, or qemu for software emulation"},
 		{"network", "network.name", "libvirt network that guests are on"},
 		{"bridge", "network.bridge", "bridge of the host that guests are on too"},

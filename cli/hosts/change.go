@@ -42,7 +42,7 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&move, "move", false, "make ephemeral instances anew on other hosts")
+	cmd.Flags().BoolVar(&move, "move", false, "recreate ephemeral instances on other hosts")
 	return cmd
 }
 

@@ -46,7 +46,7 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the hosts: state, instances, what is claimed of what is offered",
+		Short:   "List the hosts: state, instances, claimed and offered resources",
 		Long: `list shows the hosts by their names: how each is, its part in etcd, how many
 instances it has, what is claimed of what it offers. With -o wide their versions and
 UUIDs too.`,
@@ -157,7 +157,7 @@ func share(h hosts.Host, class croft.ResourceClass) out.Cell {
 func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show UUID|NAME",
-		Short:             "Show all about a host, and what is on it",
+		Short:             "Show everything about a host and its instances",
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {

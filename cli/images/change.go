@@ -64,7 +64,7 @@ Lists and signatures are addresses relative to the image's.`,
 	f.StringVar(&e.SHA512, "sha512", "", "its checksum (`HEX`)")
 	f.StringVar(&e.Sums, "sums", "", "`address` of the publisher's list of checksums")
 	f.StringVar(&e.SignedBy, "signed-by", "", "`keyring` on the hosts, with a key that must have signed the list")
-	f.StringVar(&e.Signature, "signature", "", "`address` of the list's signature, where it has none in itself")
+	f.StringVar(&e.Signature, "signature", "", "`address` of the list's signature, if the list does not contain one")
 	f.StringVar(&e.User, "user", "", "whom to log in as")
 	f.StringVar(&e.Description, "description", "", "what it is, in a few words")
 	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")
@@ -204,7 +204,7 @@ func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
 		return "", "", err
 	}
 	if !slices.Contains(out.Formats, format) {
-		return "", "", croft.Errorf(croft.Invalid, "output %q is none of text, table, wide, json and yaml%s", format,
+		return "", "", croft.Errorf(croft.Invalid, "output %q is not one of text, table, wide, json and yaml%s", format,
 			nearest.Hint(format, out.Formats))
 	}
 	s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag)

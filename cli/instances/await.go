@@ -34,7 +34,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal, ok := goals[what]
 			if !ok {
-				return croft.Errorf(croft.Invalid, "--for %q is none of %s%s", what, strings.Join(words, ", "),
+				return croft.Errorf(croft.Invalid, "--for %q is not one of %s%s", what, strings.Join(words, ", "),
 					nearest.Hint(what, words))
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {

@@ -58,7 +58,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 				return ask.run(cmd, args)
 			}
 			if len(args) > 1 {
-				return croft.Errorf(croft.Invalid, "%q is no query, and only a query has an image after it", args[0])
+				return croft.Errorf(croft.Invalid, "%q is not a query, and only a query may be followed by an image", args[0])
 			}
 			return mistyped(cmd, args[0], show(cmd, args))
 		},

@@ -159,7 +159,7 @@ func (l listing) check() error {
 	} {
 		for _, word := range words.given {
 			if !slices.Contains(words.known, word) {
-				return croft.Errorf(croft.Invalid, "--%s %q is none of %s%s", words.flag, word,
+				return croft.Errorf(croft.Invalid, "--%s %q is not one of %s%s", words.flag, word,
 					strings.Join(words.known, ", "),
 					nearest.Hint(word, words.known))
 			}

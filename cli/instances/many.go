@@ -216,7 +216,7 @@ func brief(errs []error) []error {
 		}
 	}
 	if more > 0 {
-		some = append(some, fmt.Errorf("and so it is with %d more; `schedule list` shows those that are left", more))
+		some = append(some, fmt.Errorf("and the same for %d more; `schedule list` shows those that are left", more))
 	}
 	return some
 }

@@ -45,26 +45,26 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
 	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
 	flags.StringVar(&a.metadata, "metadata", "",
-		"`where` the guest finds what it has to know: auto, server, nocloud or config-drive (auto)")
+		"`source` of the guest's metadata: auto, server, nocloud or config-drive (auto)")
 	flags.StringVar(&a.imds, "imds", "",
 		"whether the metadata server wants a token: optional, required or off (optional)")
-	flags.StringVar(&a.restart, "restart", "", "when a guest that went off by itself is started again: always, "+
-		"on-failure (not where it powered itself off) or never (on-failure)")
+	flags.StringVar(&a.restart, "restart", "", "when to restart a guest that is off without an order: always, "+
+		"on-failure (not if it powered itself off) or never (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
 	flags.StringArrayVar(&a.networks, "network", nil,
 		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
-	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as one that need not last")
-	flags.String("policy", "", "which of the hosts with room: spread, the one with the most left, or pack, the one "+
+	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
+	flags.String("policy", "", "which host with room to take: spread, the one with the most room, or pack, the one "+
 		"with the least (policy)")
 	flags.StringArrayVar(&a.together, string(croft.Together), nil,
 		"run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
 		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
 	flags.BoolVar(&a.explain, "explain", false,
-		"only say which hosts have room, in what order, and what drops the others")
+		"only print which hosts have room, in what order, and what excludes the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
 	flags.BoolVar(&a.allOrNone, "all-or-none", false,
-		"with --count: where not all of them can be had, give back those that could")
+		"with --count: if there is no room for all, give back the others")
 }
 
 // run requests the instances. It validates everything possible before the first request.

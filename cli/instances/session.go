@@ -30,7 +30,7 @@ func noAddress(st croft.Status) error {
 	name, state := st.Instance.Name, schedule.Describe(&st)
 	if state == schedule.Unknown {
 		return croft.Errorf(croft.Unavailable,
-			"instance %s has no address: whether it runs cannot be told, since it is on host %s%s", name, st.Host.Name,
+			"instance %s has no address: whether it runs is unknown, since it is on host %s%s", name, st.Host.Name,
 			silence(*st.Host))
 	}
 	if o := st.Observation; o != nil && o.State == croft.StateFailed {
@@ -88,7 +88,7 @@ func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []crof
 		shown.end(i, err)
 		if errors.Is(err, context.Canceled) {
 			err = &args.Interrupted{Text: fmt.Sprintf(
-				"instance %s: nobody waits for it any longer; what was ordered goes on",
+				"instance %s: stopped waiting for it; its order stays",
 				instances[i].Name)}
 		}
 		return err

@@ -101,7 +101,7 @@ func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, com
 func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
 	if inst.Spec.HostKey == "" {
 		return nil, croft.Errorf(croft.Invalid,
-			"it has no host key that could be verified, since an older croft made it: use ssh itself, or destroy it and ask anew")
+			"it has no host key that could be verified, since an older croft made it: use ssh directly, or destroy it and request another")
 	}
 	public, err := hostkey.Public(inst.Spec.HostKey)
 	if err != nil {
@@ -170,6 +170,6 @@ func (l login) as(ref string) (string, error) {
 			return entry.User, nil
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "the catalog does not say whom to log in as on the image %s: give --user",
+	return "", croft.Errorf(croft.Invalid, "the catalog names no user to log in as on the image %s: give --user",
 		ref)
 }

@@ -34,7 +34,7 @@ are for those who look after it.`,
 		listCommand(), showCommand(),
 		changeCommand("pause", "Have a pool start nothing and hand out nothing", (*api.Client).Pause),
 		changeCommand("resume", "Have a paused or drained pool go on", (*api.Client).Resume),
-		changeCommand("drain", "Pause a pool and have it delete what nobody has", (*api.Client).Drain),
+		changeCommand("drain", "Pause a pool and delete its unused resources", (*api.Client).Drain),
 		resourcesCommand(), resourceCommand(), deleteCommand(), logsCommand(),
 	} {
 		addFlags(sub)

@@ -23,7 +23,7 @@ func resourcesCommand() *cobra.Command {
 		Args:              args.Count(0, 1),
 		ValidArgsFunction: completePoolNames,
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "list those that ended too, as far as they are remembered")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "list recently ended ones too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
 			of := strings.Join(args, "")
@@ -101,7 +101,7 @@ for their end (croft pool resources shows it).`,
 		ValidArgsFunction: completeResources,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
-	cmd.Flags().BoolVar(&unused, "unused", false, "delete all that are up and that nobody has")
+	cmd.Flags().BoolVar(&unused, "unused", false, "delete all that are up and not handed out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if given := len(args) > 0; given == (all || unused) || all && unused {
 			return croft.Errorf(croft.Invalid, "usage: %s", cmd.UseLine())

@@ -58,7 +58,7 @@ it for so long, so that a client that dies keeps nothing.`,
 		Args: args.Count(0, 0),
 	}
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil,
-		"a `word` that the resource has to have; give it several times for several")
+		"a `tag` that the resource must have; repeat for more")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "",
 		"take a resource that was used under this `name` before, or never; none was used under another")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "close the ticket when it is not used for this `duration`")
@@ -66,7 +66,7 @@ it for so long, so that a client that dies keeps nothing.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this `duration`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(o.Tags) == 0 {
-			return croft.Errorf(croft.Invalid, "say with --tag what the resource has to be")
+			return croft.Errorf(croft.Invalid, "name with --tag what the resource must have")
 		}
 		if cmd.Flags().Changed("timeout") && !wait {
 			return croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")

@@ -21,7 +21,7 @@ import (
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke tokens of those who may ask the manager",
+		Short: "Create, list and revoke the tokens of the manager's clients",
 		Long: `A file of tokens says who may ask a manager of pools: a name, a role and the hash of a
 token on each line. A client opens, looks at and closes tickets; an admin looks after
 pools and resources too. croft pool serve --tokens FILE asks for tokens then, and notices

@@ -22,7 +22,7 @@ func Pools(rpc server.RPC) *cobra.Command {
 		{Flag: "address", Setting: "pool.address",
 			Usage: "URL at which other managers on the same etcd reach this one"},
 		{Flag: "tokens", Setting: "pool.tokens",
-			Usage: "file of tokens of those who may ask; croft pool token create makes one"},
+			Usage: "file with the tokens of clients; croft pool token create adds one"},
 		{Flag: "cert", Setting: "pool.cert", Usage: "file of the certificate to serve https:// with"},
 		{Flag: "key", Setting: "pool.key", Usage: "file of its key"},
 		{Flag: "insecure", Setting: "pool.insecure", Usage: "serve without tokens beyond this machine"},

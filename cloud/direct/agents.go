@@ -67,7 +67,7 @@ func (a agents) Contents(ctx context.Context, h croft.Host) (audit.Contents, err
 		return found, err
 	}
 	if err := json.Unmarshal(body, &found); err != nil {
-		return found, croft.Errorf(croft.Unavailable, "ask host %s what it has: %w", h.Name, err)
+		return found, croft.Errorf(croft.Unavailable, "ask host %s for its contents: %w", h.Name, err)
 	}
 	isNone := func(id croft.InstanceID) bool { _, err := croft.ParseInstanceID(string(id)); return err != nil }
 	found.Guests = slices.DeleteFunc(found.Guests, func(g audit.Guest) bool { return isNone(g.Instance) })

@@ -28,7 +28,7 @@ func CheckEnvironment(environment, others []string) error {
 			slices.ContainsFunc(notSettings, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
 			continue
 		}
-		return croft.Errorf(croft.Invalid, "the environment has %s, which is no setting%s", name,
+		return croft.Errorf(croft.Invalid, "the environment has %s, which is not a setting%s", name,
 			nearest.Hint(name, known))
 	}
 	return nil

@@ -80,7 +80,7 @@ func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) 
 	if access.User != "" {
 		access.Password = password
 	} else if s.PasswordFile != "" && err == nil {
-		err = croft.Errorf(croft.Invalid, "etcd.password_file is set and etcd.user is not: say whose password it is")
+		err = croft.Errorf(croft.Invalid, "etcd.password_file is set and etcd.user is not: set both")
 	}
 	return etcdstore.Config{Endpoints: s.Endpoints, Access: access}, err
 }

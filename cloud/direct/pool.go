@@ -28,7 +28,7 @@ func (s PoolSettings) ClientFor(patience time.Duration) (*poolclient.Client, err
 	for _, endpoint := range s.Endpoints {
 		u, err := url.Parse(strings.TrimSpace(endpoint))
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint,
+			return nil, croft.Errorf(croft.Invalid, "%q is not an address of a manager of pools, such as %s", endpoint,
 				poolclient.DefaultEndpoint)
 		}
 		if password, is := u.User.Password(); is {

@@ -72,7 +72,7 @@ func (s *Settings) Validate() error {
 	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints),
 		strings.Split(cmp.Or(s.Placement.Endpoint, DefaultPlacement), ",")...) {
 		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return fmt.Errorf("%q is no address of a server, such as http://127.0.0.1:2379", endpoint)
+			return fmt.Errorf("%q is not an address of a server, such as http://127.0.0.1:2379", endpoint)
 		}
 	}
 	if s.Placement.Cloud != "" && s.Placement.Token != DefaultToken {
@@ -81,11 +81,11 @@ func (s *Settings) Validate() error {
 				"leave one out")
 	}
 	if !slices.Contains(outputs, s.Output) {
-		return fmt.Errorf("output %q is none of text, table, wide, json and yaml%s", s.Output,
+		return fmt.Errorf("output %q is not one of text, table, wide, json and yaml%s", s.Output,
 			nearest.Hint(s.Output, outputs))
 	}
 	if !slices.Contains(Waits, string(s.Wait)) {
-		return fmt.Errorf("wait %q is none of false, true, address and ready%s", s.Wait,
+		return fmt.Errorf("wait %q is not one of false, true, address and ready%s", s.Wait,
 			nearest.Hint(string(s.Wait), Waits))
 	}
 	if _, err := schedule.PolicyNamed(s.Policy); err != nil {
@@ -95,7 +95,7 @@ func (s *Settings) Validate() error {
 		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
 	}
 	if s.Timeout > longestTimeout {
-		return fmt.Errorf("timeout %s is longer than %s, for which nobody waits", s.Timeout, longestTimeout)
+		return fmt.Errorf("timeout %s is longer than %s, the longest that is allowed", s.Timeout, longestTimeout)
 	}
 	if s.Project == "" {
 		return fmt.Errorf("project is empty: leave it out, which means %s, or name one", croft.DefaultProject)

@@ -217,7 +217,7 @@ func TestAHostThatMayNotJoinIsNotChanged(t *testing.T) {
 		code             int
 		says             string
 	}{
-		{"no token at all", "let-me-in", "", croft.ExitUsage, "this is no token to join with"},
+		{"no token at all", "let-me-in", "", croft.ExitUsage, "this is not a join token"},
 		{"half a token", good[:40], "", croft.ExitUsage, "is not whole"},
 		{"a token that was never given, or ran out", never.String(), "", croft.ExitNotFound, "has run out"},
 		{"a token of a cloud that is not there", elsewhere.String(), "", croft.ExitUsage, "holds another cloud"},

@@ -228,7 +228,7 @@ func newMetrics(slots chan struct{}) *metrics {
 		"call", "result")
 	m.opened = m.Counter("croft_libvirt_connections_opened_total",
 		"Connections to libvirt. More than one of a process were lost.")
-	m.Now("croft_libvirt_calls", "Calls that are inside libvirt, those that it will never come back from included.",
+	m.Now("croft_libvirt_calls", "Calls inside libvirt, including those that never return.",
 		func() float64 { return float64(len(slots)) })
 	m.Now("croft_libvirt_calls_limit", "How many calls may be inside libvirt.",
 		func() float64 { return float64(cap(slots)) })

@@ -65,7 +65,7 @@ func terminalOf(text string) (string, error) {
 			}
 		}
 	}
-	return "", croft.Errorf(croft.Conflict, "it does not run, so there is nobody to type to")
+	return "", croft.Errorf(croft.Conflict, "it does not run, so its console takes no input")
 }
 
 // makeRaw passes every byte unchanged: the guest does line editing and echo.

@@ -22,7 +22,7 @@ func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID) (io.Rea
 	case err != nil:
 		return nil, err
 	case g.Power == compute.PowerOff:
-		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so there is nobody to type to", id)
+		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so its console takes no input", id)
 	case g.console != nil:
 		return nil, croft.Errorf(croft.Conflict, "somebody else is attached to the console of instance %s", id)
 	}

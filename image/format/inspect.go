@@ -209,7 +209,7 @@ func RefuseBeginning(head []byte) error {
 
 // errNoDisk rejects a file of unknown content.
 var errNoDisk = croft.Errorf(croft.Invalid,
-	"it is no disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")
+	"it is not a disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")
 
 // Bytes formats a number of bytes for people: 1.5 GiB.
 func Bytes(n int64) string {

@@ -73,7 +73,7 @@ func TestInspectRefusesOtherFormats(t *testing.T) {
 			"encrypt.format=aes,encrypt.key-secret=s"}, "encrypted"},
 		{"a backing file", "qcow2", []string{"-b", base, "-F", "qcow2"}, "backing file \"" + base},
 		{"a data file", "qcow2", []string{"-o", "data_file=" + filepath.Join(t.TempDir(), "data")}, "another file"},
-		{"a raw disk that cannot boot", "raw", nil, "no disk image"},
+		{"a raw disk that cannot boot", "raw", nil, "not a disk image"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := InspectFile(made(t, c.format, "16M", c.options...))
@@ -91,7 +91,7 @@ func TestInspectRefusesWhatIsNoDisk(t *testing.T) {
 		words   string
 	}{
 		{"nothing", nil, "empty"},
-		{"one byte", []byte{'Q'}, "no disk image"},
+		{"one byte", []byte{'Q'}, "not a disk image"},
 		{"gzip", pad("\x1f\x8b\x08"), "gunzip"},
 		{"xz", pad("\xfd7zXZ\x00"), "unxz"},
 		{"zstd", pad("\x28\xb5\x2f\xfd"), "unzstd"},
@@ -105,7 +105,7 @@ func TestInspectRefusesWhatIsNoDisk(t *testing.T) {
 		{"a program", pad("\x7fELF"), "program"},
 		{"an ISO for CDs only", at(0x8001, "CD001"), "CD drive"},
 		{"an Apple disk", at(64<<10-512, "koly"), "DMG"},
-		{"text", pad("hello"), "no disk image"},
+		{"text", pad("hello"), "not a disk image"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := inspectBytes(c.content)
@@ -160,7 +160,7 @@ func TestInspectRefusesDamagedQcow2(t *testing.T) {
 		{"no size", u64(24, 0), "no size"},
 		{"more than 64 TiB", u64(24, 64<<40+512), "64 TiB"},
 		{"a size that turns negative", u64(24, 1<<63), "64 TiB"},
-		{"a size of no whole sectors", u64(24, 1<<30+1), "no whole sectors"},
+		{"a size of no whole sectors", u64(24, 1<<30+1), "not a multiple of the sector size"},
 		{"an L1 table too short for the disk", u32(36, 1), "L1 entries"},
 		{"an L1 table of 32 GiB", u32(36, 1<<32-1), "L1 entries"},
 		{"an L1 table outside", u64(40, 1<<40), "L1 table lies outside"},

@@ -236,7 +236,7 @@ func (h *Qcow2) Acceptable() error {
 	case h.Virtual == 0:
 		return croft.Errorf(croft.Invalid, "its disk has no size: it holds nothing to boot")
 	case h.Virtual%sector != 0: // QEMU drops the remainder
-		return damaged("a disk of %d bytes, which are no whole sectors", h.Virtual)
+		return damaged("a disk of %d bytes, which is not a multiple of the sector size", h.Virtual)
 	case h.Virtual > MaxVirtual:
 		return croft.Errorf(croft.Invalid, "its disk would have more than %s, the most that is allowed",
 			Bytes(MaxVirtual))

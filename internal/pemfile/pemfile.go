@@ -36,7 +36,7 @@ func CheckPair(certSetting, cert, keySetting, key string) error {
 	pair, err := tls.X509KeyPair(certText, keyText)
 	if err != nil {
 		return croft.Errorf(croft.Invalid,
-			"%s %s and %s %s are no pair (%w): name a certificate and the key that it was made for", certSetting, cert,
+			"%s %s and %s %s do not belong together (%w): name a certificate and the key that it was made for", certSetting, cert,
 			keySetting, key, err)
 	}
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) {

@@ -118,7 +118,7 @@ func CheckOwner(file string) error {
 		is, ok := info.Sys().(*syscall.Stat_t)
 		if ok && is.Uid != 0 && int(is.Uid) != os.Geteuid() {
 			return croft.Errorf(croft.Invalid,
-				"%s belongs to another user (%d), and nobody named it: give it with its flag if it is to count, or work in another directory", file, is.Uid)
+				"%s belongs to another user (%d), and was not named: name it with its flag to use it, or work in another directory", file, is.Uid)
 		}
 		if info.Mode().Type() == 0 && info.Mode().Perm()&0o002 != 0 {
 			return croft.Errorf(croft.Invalid, "everybody may write %s: chmod o-w %s", file, file)

@@ -33,7 +33,7 @@ func (s Settings) Check() error { return checkCollector("traces.endpoint", s.End
 func checkCollector(setting, endpoint string) error {
 	if u, err := url.Parse(endpoint); endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" &&
 		u.Scheme != "https") {
-		return croft.Errorf(croft.Invalid, "%s: %q is no address of a collector, such as http://127.0.0.1:4318",
+		return croft.Errorf(croft.Invalid, "%s: %q is not an address of a collector, such as http://127.0.0.1:4318",
 			setting,
 			endpoint)
 	}

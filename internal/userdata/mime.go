@@ -32,7 +32,7 @@ func checkPart(h textproto.MIMEHeader, body io.Reader, depth int) error {
 	kind, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	switch {
 	case err != nil && h.Get("Content-Type") != "":
-		return fmt.Errorf("is MIME with the type %q, which is none: %w", h.Get("Content-Type"), err)
+		return fmt.Errorf("is MIME with the type %q, which is invalid: %w", h.Get("Content-Type"), err)
 	case !strings.HasPrefix(kind, "multipart/"):
 		return checkLeaf(Kind(kind), h.Get("Content-Transfer-Encoding"), body)
 	case depth == maxDepth:

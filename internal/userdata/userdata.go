@@ -102,7 +102,7 @@ func checkText(data []byte) error {
 	switch {
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
 		return errors.New(
-			"begins with a byte order mark, behind which the guest does not see what it is: save it as UTF-8 without")
+			"begins with a byte order mark, which hides its format from the guest: save it as UTF-8 without one")
 	case !utf8.Valid(data), bytes.ContainsRune(data, 0):
 		return errors.New("is neither UTF-8 text nor gzip: encode other data in base64, or compress it")
 	case lettersOf(line) == "cloudconfig" && KindOf(data) != CloudConfig:

@@ -143,12 +143,12 @@ func Certificates(stateDir string) doctor.Result {
 	for _, c := range all {
 		switch c.State {
 		case trust.Expired, trust.NotYetValid:
-			return doctor.Result{Level: doctor.Fail, Found: fmt.Sprintf("%s: that of %s %s, %s", c.File, c.Of,
-				c.State, trust.Expiry(c.Until)),
+			return doctor.Result{Level: doctor.Fail, Found: fmt.Sprintf("%s: the certificate of %s %s, %s", c.File,
+				c.Of, c.State, trust.Expiry(c.Until)),
 				Do: "look at the clock, and start croft up; where it says that a host has to join again: croft token create --host NAME"}
 		case trust.Overdue:
-			return doctor.Result{Level: doctor.Warn, Found: fmt.Sprintf("%s: that of %s is not renewed, and %s",
-				c.File, c.Of, trust.Expiry(c.Until)),
+			return doctor.Result{Level: doctor.Warn, Found: fmt.Sprintf(
+				"%s: the certificate of %s is not renewed, and %s", c.File, c.Of, trust.Expiry(c.Until)),
 				Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it (join.listen)"}
 		}
 		if first.IsZero() || c.Until.Before(first) {

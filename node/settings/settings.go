@@ -209,7 +209,7 @@ func (s *Settings) Validate() error {
 	case s.Offer.VCPURatio <= 0 || s.Offer.MemoryRatio <= 0 || s.Offer.DiskRatio <= 0:
 		return invalid("offer: the ratios must be greater than 0")
 	case s.Offer.ReservedVCPUs < 0 || s.Offer.ReservedMemoryMiB < 0 || s.Offer.ReservedDiskGiB < 0:
-		return invalid("offer: what is reserved cannot be negative")
+		return invalid("offer: reserved amounts cannot be negative")
 	case !slices.Contains([]string{"none", "claims", "all"}, s.Placement.ConsistentReads):
 		return invalid("placement.consistent_reads is %q: use none, claims or all", s.Placement.ConsistentReads)
 	case s.Trust != trust.Direct && s.Trust != trust.Strict:
@@ -237,7 +237,7 @@ func (s *Settings) Validate() error {
 		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
 	}
 	if i := slices.IndexFunc(s.Images.AllowFiles, func(dir string) bool { return !filepath.IsAbs(dir) }); i >= 0 {
-		return invalid("images.allow_files has %q, which is no absolute path of a directory", s.Images.AllowFiles[i])
+		return invalid("images.allow_files has %q, which is not an absolute path of a directory", s.Images.AllowFiles[i])
 	}
 	for _, trait := range s.Offer.Traits {
 		if _, err := schedule.ParseTrait(trait); err != nil {

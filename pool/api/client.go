@@ -64,7 +64,7 @@ func New(c Config) (*Client, error) {
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, croft.Errorf(croft.Invalid, "%q is no address of a manager of pools, such as %s", endpoint,
+			return nil, croft.Errorf(croft.Invalid, "%q is not an address of a manager of pools, such as %s", endpoint,
 				DefaultEndpoint)
 		}
 	}
@@ -193,7 +193,7 @@ func decode(endpoint string, text []byte, result any) error {
 		return nil
 	}
 	if err := json.Unmarshal(text, result); err != nil {
-		return fmt.Errorf("what answers at %s is no manager of pools: %w", endpoint, err)
+		return fmt.Errorf("the server at %s is not a manager of pools: %w", endpoint, err)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func failure(endpoint string, resp *http.Response, text []byte) error {
 		if resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusServiceUnavailable {
 			return croft.Errorf(croft.Unavailable, "what answers at %s says %s", endpoint, resp.Status)
 		}
-		return fmt.Errorf("what answers at %s is no manager of pools: it says %s", endpoint, resp.Status)
+		return fmt.Errorf("the server at %s is not a manager of pools: it says %s", endpoint, resp.Status)
 	}
 	if f.Kind == "" {
 		return errors.New(f.Error)

@@ -51,8 +51,8 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 			"there is no ticket 7"},
 		{"no kind", 401, `{"error":"this server wants a token"}`, "", "this server wants a token"},
 		{"a server that is away behind a proxy", 502, "<html>", croft.Unavailable, "502"},
-		{"no manager at all", 404, "<html>", "", "is no manager of pools"},
-		{"an answer that is none", 200, "<html>", "", "is no manager of pools"},
+		{"no manager at all", 404, "<html>", "", "is not a manager of pools"},
+		{"an answer that is none", 200, "<html>", "", "is not a manager of pools"},
 		{"nobody acts", 503, `{"error":"no server acts","kind":"unavailable"}`, croft.Unavailable, "no server acts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

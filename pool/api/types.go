@@ -64,7 +64,7 @@ func (t *Ticket) Err() error {
 func ParseTicketID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
-		return 0, croft.Errorf(croft.Invalid, "%q is no number of a ticket: those count from 1", text)
+		return 0, croft.Errorf(croft.Invalid, "%q is not a ticket number: use a whole number from 1", text)
 	}
 	return id, nil
 }
@@ -162,7 +162,7 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	}
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || f > maxSeconds || f < -maxSeconds {
-		return fmt.Errorf("%.40s is no number of seconds", text)
+		return fmt.Errorf("%.40s is not a number of seconds", text)
 	}
 	*s = Seconds(f * float64(time.Second))
 	return nil

@@ -77,11 +77,11 @@ func ticketCommand() (*cobra.Command, verb) {
 	cmd := &cobra.Command{Use: "ticket --tag TAG...", Short: "Open a ticket and print its number"}
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if len(o.Tags) == 0 {
-			return croft.Errorf(croft.Invalid, "say with --tag what the resource has to be")
+			return croft.Errorf(croft.Invalid, "name with --tag what the resource must have")
 		}
 		return args.Count(0, 0)(cmd, given)
 	}
-	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `word` that the resource has to have")
+	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `tag` that the resource must have")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "", "take a resource that was used under this `name` before, or never")
 	return cmd, func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 		t, err := c.Open(ctx, o)

@@ -85,7 +85,7 @@ func maintListCommand(b Backend) *cobra.Command {
 			}
 			return err
 		}))
-	cmd.Flags().BoolVar(&up, "up", false, "list those alone that are up")
+	cmd.Flags().BoolVar(&up, "up", false, "list only those in state UP")
 	return cmd
 }
 
@@ -175,7 +175,7 @@ func maintDeleteCommand(b Backend) *cobra.Command {
 		return nil
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
-	cmd.Flags().BoolVar(&unused, "unused", false, "delete all that are up and that nobody has")
+	cmd.Flags().BoolVar(&unused, "unused", false, "delete all that are up and not handed out")
 	return maint(cmd, b, func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 		if len(args) == 0 && !all && !unused {
 			fmt.Fprintln(cmd.ErrOrStderr(), "no resources specified")

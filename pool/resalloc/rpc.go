@@ -51,7 +51,7 @@ func (s rpc) takeTicket(ctx context.Context, params []any) (any, error) {
 		o.Tags = append(o.Tags, text)
 	}
 	if !ok {
-		return nil, errors.New("takeTicket takes a list of tags, and what came is none")
+		return nil, errors.New("takeTicket takes a list of tags, and the argument is not a list")
 	}
 	if params[1] != nil {
 		if o.Sandbox, ok = params[1].(string); !ok {

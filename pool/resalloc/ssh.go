@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/delay"
 )
 
 // sshPatience is the time limit of one login attempt, as in resalloc.
@@ -32,7 +33,7 @@ ten seconds. Exit code 0: that works; 1: it does not.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := base64.StdEncoding.DecodeString(os.Getenv("RESALLOC_RESOURCE_DATA"))
 			if err != nil {
-				return croft.Errorf(croft.Invalid, "RESALLOC_RESOURCE_DATA is no base64: %w", err)
+				return croft.Errorf(croft.Invalid, "RESALLOC_RESOURCE_DATA is not base64: %w", err)
 			}
 			address, found := firstAddress(string(data))
 			if !found {
@@ -79,10 +80,8 @@ unless a user is named, until that works or the time is over. Exit code 0: it wo
 				if err == nil {
 					return nil
 				}
-				select {
-				case <-ctx.Done():
+				if delay.For(ctx, time.Second) != nil {
 					return failed(fmt.Errorf("waited %s: %w", patience, err))
-				case <-time.After(time.Second):
 				}
 			}
 		},

@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/delay"
 	"croft/pool"
 	"croft/pool/api"
 	"croft/pool/server"
@@ -35,10 +36,8 @@ func heldSoon(ctx context.Context, f func() error) error {
 		if !errors.Is(err, croft.Conflict) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if delay.For(ctx, 20*time.Millisecond) != nil {
 			return err
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

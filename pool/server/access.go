@@ -54,7 +54,7 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 		c, unknown := s.who(r)
 		switch {
 		case unknown:
-			refuse(w, http.StatusUnauthorized, "the token is none that this server knows")
+			refuse(w, http.StatusUnauthorized, "this server does not know the token")
 		case c.role == "":
 			refuse(w, http.StatusUnauthorized, "this server wants a token: croft pool token create makes one")
 		case !c.may(role):

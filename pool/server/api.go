@@ -77,11 +77,11 @@ func read(w http.ResponseWriter, r *http.Request, into any) error {
 	}
 	err = json.Unmarshal(text, into)
 	if is, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return croft.Errorf(croft.Invalid, "the request is no document of this API: %s cannot be a JSON %s",
+		return croft.Errorf(croft.Invalid, "the request is not a document of this API: %s cannot be a JSON %s",
 			cmp.Or(is.Field, "it"), is.Value)
 	}
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "the request is no document of this API: %w", err)
+		return croft.Errorf(croft.Invalid, "the request is not a document of this API: %w", err)
 	}
 	return nil
 }

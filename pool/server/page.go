@@ -290,7 +290,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if unknown {
-		o.Refused = "That token is none that this server knows."
+		o.Refused = "This server does not know that token."
 	}
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, o); err != nil {

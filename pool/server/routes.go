@@ -42,7 +42,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if s.Local && r.Host != "" && !isLocal(r.Host) { // browsers always name a host, old clients may not
 			fail(w,
 				croft.Errorf(croft.Invalid,
-					"this server is for its own machine, and %q is no name of that: ask localhost, or give the server tokens", r.Host))
+					"this server answers only its own machine, and %q is not a name of it: use localhost, or give the server tokens", r.Host))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)

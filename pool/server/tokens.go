@@ -82,11 +82,11 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 func NewToken(name string, role Role) (string, Grant, error) {
 	if !tokenName.MatchString(name) {
 		return "", Grant{},
-			croft.Errorf(croft.Invalid, "%q is no name for a token: use up to 64 letters, digits, dots, dashes and @",
+			croft.Errorf(croft.Invalid, "%q is not a token name: use up to 64 letters, digits, dots, dashes and @",
 				name)
 	}
 	if !slices.Contains(Roles, string(role)) {
-		return "", Grant{}, croft.Errorf(croft.Invalid, "%q is no role of a token: use client or admin", role)
+		return "", Grant{}, croft.Errorf(croft.Invalid, "%q is not a token role: use client or admin", role)
 	}
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
@@ -148,9 +148,9 @@ func parseGrant(line string) (Grant, error) {
 	sum, err := hex.DecodeString(hash)
 	switch {
 	case !tokenName.MatchString(g.Name):
-		return g, fmt.Errorf("%q is no name for a token", g.Name)
+		return g, fmt.Errorf("%q is not a token name", g.Name)
 	case !slices.Contains(Roles, string(g.Role)):
-		return g, fmt.Errorf("%q is no role: use client or admin", g.Role)
+		return g, fmt.Errorf("%q is not a role: use client or admin", g.Role)
 	case !prefixed || err != nil || len(sum) != sha256.Size:
 		return g,
 			fmt.Errorf("the third word is sha256: and 64 hexadecimal digits (croft pool token create makes such a line)")
@@ -176,7 +176,7 @@ func (q *Quota) parse(word string) (err error) {
 		err = errors.New("no such word")
 	}
 	if err != nil {
-		return fmt.Errorf("%q is no quota: use open=N or rate=N", word)
+		return fmt.Errorf("%q is not a quota: use open=N or rate=N", word)
 	}
 	return nil
 }

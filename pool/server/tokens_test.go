@@ -28,12 +28,12 @@ func TestFaultsInAFileOfTokens(t *testing.T) {
 	hash := "sha256:" + strings.Repeat("0f", 32)
 	for _, c := range []struct{ name, text, want string }{
 		{"a quota that is none", "a client sha256:" + strings.Repeat("0", 64) + " most=3\n",
-			"tokens:1: \"most=3\" is no quota: use open=N or rate=N"},
+			"tokens:1: \"most=3\" is not a quota: use open=N or rate=N"},
 		{"a negative quota", "a client sha256:" + strings.Repeat("0", 64) + " open=-3\n",
 			"tokens:1: a quota of -3 open tickets"},
 		{"too few words", "a client\n", "tokens:1: a line has three words"},
-		{"a name that is none", "\n-a client " + hash, `tokens:2: "-a" is no name`},
-		{"a role that is none", "a root " + hash, `tokens:1: "root" is no role: use client or admin`},
+		{"a name that is none", "\n-a client " + hash, `tokens:2: "-a" is not a token name`},
+		{"a role that is none", "a root " + hash, `tokens:1: "root" is not a role: use client or admin`},
 		{"a token in place of its hash", "a client cp_abc", "sha256: and 64 hexadecimal digits"},
 		{"half a hash", "a client sha256:0f0f", "sha256: and 64 hexadecimal digits"},
 		{"a name twice", "a client " + hash + "\na admin " + hash, "tokens:2: there is another token named a"},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 	"croft/pool"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
@@ -131,10 +132,8 @@ func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string,
 		if !errors.Is(err, croft.Unavailable) {
 			return inst, err
 		}
-		select {
-		case <-ctx.Done():
+		if delay.For(ctx, orderRetry) != nil {
 			return inst, err
-		case <-time.After(orderRetry):
 		}
 	}
 }
@@ -371,7 +370,7 @@ func greets(ctx context.Context, address string) error {
 	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && !strings.HasPrefix(line, "SSH-") {
-		err = fmt.Errorf("%.40q is no greeting of an SSH server", line)
+		err = fmt.Errorf("%.40q is not a greeting of an SSH server", line)
 	}
 	return err
 }

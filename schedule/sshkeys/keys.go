@@ -74,7 +74,7 @@ func ReadOne(text string) ([]string, error) {
 	}
 	files, err := filepath.Glob(name)
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "keys: %q is no pattern of file names", text)
+		return nil, croft.Errorf(croft.Invalid, "keys: %q is not a pattern of file names", text)
 	}
 	var keys []string
 	for _, file := range files {
@@ -158,7 +158,7 @@ func Parse(line string) (string, error) {
 		return "", croft.Errorf(croft.Invalid, "that is a private key: give the public one, whose file ends in .pub")
 	}
 	if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(line)); err != nil || len(rest) > 0 {
-		return "", croft.Errorf(croft.Invalid, "that is no public SSH key, such as ssh-ed25519 AAAA... name")
+		return "", croft.Errorf(croft.Invalid, "this is not a public SSH key, such as ssh-ed25519 AAAA... name")
 	}
 	return line, nil
 }

@@ -45,13 +45,13 @@ var states = map[croft.State]bool{
 
 func cleanObservation(o *croft.Observation) error {
 	if !states[o.State] {
-		return croft.Errorf(croft.Invalid, "%q is no state of an instance", o.State)
+		return croft.Errorf(croft.Invalid, "%q is not a state of an instance", o.State)
 	}
 	if o.Ended != "" && o.Ended != croft.EndGuest && o.Ended != croft.EndFailure {
-		return croft.Errorf(croft.Invalid, "%q is no end of a guest", string(o.Ended))
+		return croft.Errorf(croft.Invalid, "%q is not an end of a guest", string(o.Ended))
 	}
 	if len(o.Addresses) > mostEntries || len(o.Events) > mostEntries {
-		return croft.Errorf(croft.Invalid, "an observation with so many addresses or events is none")
+		return croft.Errorf(croft.Invalid, "the observation has too many addresses or events")
 	}
 	o.Error, o.MAC, o.Password, o.ErrorKind = clean(o.Error), clean(o.MAC), clean(o.Password),
 		croft.Kind(clean(string(o.ErrorKind)))

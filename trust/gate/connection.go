@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"croft/internal/delay"
 )
 
 // connection carries requests and shows the certificate that was current when it was made. A control process
@@ -104,10 +106,8 @@ func (s *keeper) run(ctx context.Context) error {
 		if heard {
 			wait = firstWait
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait/2 + rand.N(wait)):
+		if err := delay.For(ctx, wait/2+rand.N(wait)); err != nil {
+			return err
 		}
 		wait = min(2*wait, lastWait)
 	}

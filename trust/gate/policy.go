@@ -134,7 +134,7 @@ func (s *Server) forget(ctx context.Context, caller croft.HostID, said orderMess
 	case err != nil:
 		return none{}, err
 	case stored.Want != croft.WantGone:
-		return none{}, refuse("the order of instance %s is no tombstone", said.Instance)
+		return none{}, refuse("the order of instance %s is not a tombstone", said.Instance)
 	}
 	return none{}, s.Orders.Forget(ctx, stored)
 }
@@ -274,7 +274,7 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 		len(p.Name) > 200 {
 		return none{},
 			croft.Errorf(croft.Invalid,
-				"a host with so many classes, traits or aggregates, or with so long a name, is none")
+				"the host has too many classes, traits or aggregates, or too long a name")
 	}
 	names := map[string]bool{}
 	name := func(name string) {
@@ -369,7 +369,7 @@ func (s *Server) usable(ctx context.Context, _ croft.HostID, _ none) (none, erro
 func checkAPI(api string) error {
 	u, err := url.Parse(api)
 	if api != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "https") {
-		return croft.Errorf(croft.Invalid, "%q is no address of an agent's API", api)
+		return croft.Errorf(croft.Invalid, "%q is not an address of an agent's API", api)
 	}
 	return nil
 }

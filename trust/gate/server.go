@@ -162,7 +162,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, caller croft.HostI
 	case errors.Is(err, ErrRefused):
 		f.Kind, f.Error = "", strings.TrimPrefix(f.Error, ErrRefused.Error()+": ")
 		s.allowed.of(caller).complain(func() {
-			s.Log.Warn("a host asked for what is not its own; more of the kind is not told for a minute", "host",
+			s.Log.Warn("a host requested what is not its own; further refusals of this kind are not logged for a minute", "host",
 				caller, "op", clean(r.URL.Path), "err", err, "from", r.RemoteAddr)
 		})
 	case errors.Is(err, errCrowded):

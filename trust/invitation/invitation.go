@@ -91,7 +91,7 @@ func Parse(text string) (Token, error) {
 	if !ours {
 		return t,
 			croft.Errorf(croft.Invalid,
-				"this is no token to join with: it begins with %s and comes from `croft token create`", prefix)
+				"this is not a join token: a join token begins with %s and comes from `croft token create`", prefix)
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(body)
 	if err == nil {

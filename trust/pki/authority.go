@@ -130,7 +130,7 @@ func (ca *CA) Sign(a Authority, id Identity, names []string, csr []byte) (Issued
 		err = request.CheckSignature()
 	}
 	if err != nil {
-		return Issued{}, croft.Errorf(croft.Invalid, "this is no request for a certificate: %w", err)
+		return Issued{}, croft.Errorf(croft.Invalid, "this is not a request for a certificate: %w", err)
 	}
 	if key, ok := request.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
 		return Issued{}, croft.Errorf(croft.Invalid, "a request for a certificate has to be for a key of ECDSA P-256")

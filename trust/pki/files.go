@@ -62,7 +62,7 @@ func (f Files) Identity() (Identity, error) {
 func (f Files) Roots() (*x509.CertPool, error) {
 	text, err := os.ReadFile(f.CA())
 	if err != nil {
-		return nil, fmt.Errorf("read whom to trust: %w", err)
+		return nil, fmt.Errorf("read the trusted authorities: %w", err)
 	}
 	return pool(f.CA(), text)
 }
@@ -71,7 +71,7 @@ func (f Files) Roots() (*x509.CertPool, error) {
 func (f Files) Authorities() ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(f.CA())
 	if err != nil {
-		return nil, fmt.Errorf("read whom to trust: %w", err)
+		return nil, fmt.Errorf("read the trusted authorities: %w", err)
 	}
 	certs, _, err := parsePEM(text)
 	return certs, err
@@ -110,7 +110,7 @@ func Request() (*ecdsa.PrivateKey, []byte, error) {
 func (f Files) Keep(key *ecdsa.PrivateKey, issued Issued) error {
 	certs, _, err := parsePEM(issued.Chain)
 	if err != nil || len(certs) == 0 || !key.PublicKey.Equal(certs[0].PublicKey) {
-		return croft.Errorf(croft.Invalid, "what was issued is no certificate for the key that it was asked for")
+		return croft.Errorf(croft.Invalid, "what was issued is not a certificate for the requested key")
 	}
 	if _, err := pool("what was issued", issued.Trusted); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (f Files) Trust(trusted []byte) error {
 	if have, err := os.ReadFile(f.CA()); err == nil && bytes.Equal(have, trusted) {
 		return nil
 	}
-	if _, err := pool("whom to trust", trusted); err != nil {
+	if _, err := pool("the trusted authorities", trusted); err != nil {
 		return err
 	}
 	return durable.Write(f.CA(), trusted, 0o600)
@@ -144,7 +144,7 @@ func (f Files) Trust(trusted []byte) error {
 func FirstPin(trusted []byte) (string, error) {
 	certs, _, err := parsePEM(trusted)
 	if err != nil || len(certs) == 0 {
-		return "", croft.Errorf(croft.Invalid, "whom to trust cannot be read: %w", err)
+		return "", croft.Errorf(croft.Invalid, "the trusted authorities cannot be read: %w", err)
 	}
 	return Pin(certs[0]), nil
 }

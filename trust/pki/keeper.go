@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // Issuer signs for a Keeper: the CA of this machine, or a join server.
@@ -42,10 +43,8 @@ const (
 func (k Keeper) Run(ctx context.Context) error {
 	wait, failing := time.Duration(0), ""
 	for {
-		select {
-		case <-ctx.Done():
+		if delay.For(ctx, jittered(wait)) != nil {
 			return nil
-		case <-time.After(jittered(wait)):
 		}
 		due, err := k.Ensure(ctx)
 		if err == nil {
@@ -118,7 +117,7 @@ func (k Keeper) look(trusted []byte) (c *x509.Certificate, reason string, err er
 	}
 	signers, _, err := parsePEM(trusted)
 	if err != nil || len(signers) == 0 {
-		return nil, "", croft.Errorf(croft.Invalid, "whom to trust cannot be read: %w", err)
+		return nil, "", croft.Errorf(croft.Invalid, "the trusted authorities cannot be read: %w", err)
 	}
 	now, mine := time.Now(), pair.Leaf
 	local, isLocal := k.Issuer.(own)

@@ -104,7 +104,7 @@ func (i Identity) Validate() error {
 				"an operator cannot be called %q: use up to 63 letters, digits, and . _ - after the first", i.ID)
 		}
 	default:
-		return croft.Errorf(croft.Invalid, "%q is no kind of identity", i.Kind)
+		return croft.Errorf(croft.Invalid, "%q is not a kind of identity", i.Kind)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (i Identity) Validate() error {
 func IdentityOf(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
 		return Identity{},
-			croft.Errorf(croft.Invalid, "a certificate of croft has one URI that says whose it is, and this one has %d",
+			croft.Errorf(croft.Invalid, "a certificate of croft has one URI with its identity, and this one has %d",
 				len(c.URIs))
 	}
 	u := c.URIs[0]
@@ -124,7 +124,7 @@ func IdentityOf(c *x509.Certificate) (Identity, error) {
 		return Identity{}, err
 	}
 	if i.String() != u.String() {
-		return Identity{}, croft.Errorf(croft.Invalid, "%s is no identity in a certificate of croft", u)
+		return Identity{}, croft.Errorf(croft.Invalid, "%s is not an identity in a certificate of croft", u)
 	}
 	return i, nil
 }
@@ -138,7 +138,7 @@ func Kinds(kinds ...Kind) Accept {
 		if slices.Contains(kinds, i.Kind) {
 			return nil
 		}
-		return croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of another kind is wanted: %v",
+		return croft.Errorf(croft.Invalid, "the certificate identifies %s %s, and another kind is required: %v",
 			i.Kind, i.ID, kinds)
 	}
 }
@@ -149,7 +149,7 @@ func HostOnly(id croft.HostID) Accept {
 		if (i.Kind == Host || i.Kind == Member) && i.ID == string(id) {
 			return nil
 		}
-		return croft.Errorf(croft.Invalid, "the certificate is of %s %s, and that of host %s is wanted", i.Kind, i.ID,
+		return croft.Errorf(croft.Invalid, "the certificate identifies %s %s, and one of host %s is required", i.Kind, i.ID,
 			id)
 	}
 }

@@ -56,7 +56,7 @@ func (f Files) Client(p croft.PartitionID, accept Accept) *tls.Config {
 
 // Client returns the TLS configuration of a client without a certificate that trusts these authorities.
 func Client(trusted []byte, p croft.PartitionID, accept Accept) *tls.Config {
-	return verifying(func() (*x509.CertPool, error) { return pool("whom to trust", trusted) }, p, accept)
+	return verifying(func() (*x509.CertPool, error) { return pool("the trusted authorities", trusted) }, p, accept)
 }
 
 // Pinned returns the TLS configuration of a client that knows only the pin of the authority.
@@ -71,7 +71,7 @@ func Pinned(pin string, p croft.PartitionID, accept Accept) *tls.Config {
 			}
 		}
 		return croft.Errorf(croft.Invalid,
-			"who answers has no certificate of the authority that was named: it is not who it should be, or its authority has been replaced since")
+			"the server has no certificate of the given authority: it is the wrong server, or the authority has been replaced since")
 	}
 	return config
 }
@@ -140,7 +140,7 @@ func Explain(who string, err error) error {
 			invalid.Cert.NotBefore.Format(time.DateTime))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return croft.Errorf(croft.Unavailable,
-			"%s has a certificate that ran out on %s: it has to be renewed there, or a clock to be set", who,
+			"the certificate of %s expired on %s: renew it there, or set the clock", who,
 			invalid.Cert.NotAfter.Format(time.DateTime))
 	case errors.As(err, &invalid):
 		return croft.Errorf(croft.Invalid, "%s has a certificate that is not good for this (%w)", who, invalid)

@@ -46,7 +46,7 @@ func TestWhoIsTaken(t *testing.T) {
 			{"one of the other authority", ofEtcd, false, false, "authority that we do not know"},
 			{"one of another cloud", foreign, false, false, "authority that we do not know"},
 			{"one that nobody signed", self, false, false, "authority that we do not know"},
-			{"one that ran out", expired, false, false, "ran out on"},
+			{"one that ran out", expired, false, false, "expired on"},
 		} {
 			// Peers verify the certificate with the trusted authorities of the good one.
 			show := trusting(t, c.shown, good)
@@ -199,10 +199,10 @@ func TestAPinNamesOneAuthority(t *testing.T) {
 		says string
 	}{
 		{"its certificate", issue(t, ca, pki.Hosts, member), ""},
-		{"another authority's, of the same names", issue(t, elsewhere, pki.Hosts, member), "not who it should be"},
+		{"another authority's, of the same names", issue(t, elsewhere, pki.Hosts, member), "it is the wrong server"},
 		{"another's, with the pinned certificate beside it", besides(t, issue(t, elsewhere, pki.Hosts, member), root),
 			"authority that we do not know"},
-		{"a host's", issue(t, ca, pki.Hosts, pki.HostIdentity(partition, host)), "another kind is wanted"},
+		{"a host's", issue(t, ca, pki.Hosts, pki.HostIdentity(partition, host)), "another kind is required"},
 	} {
 		_, _, err := meet(c.f.Server(partition, true, anybody),
 			pki.Pinned(pki.Pin(root), partition, pki.Kinds(pki.Member)))

@@ -287,7 +287,7 @@ func LearnNothingUnfiltered(bridge string) error {
 	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(unix.IFLA_BR_MULTI_BOOLOPT, options)
 	req.AddData(info)
 	if _, err := req.Execute(unix.NETLINK_ROUTE, 0); err != nil {
-		return fmt.Errorf("keep the bridge %s from learning from frames that nobody filters: %w", bridge, err)
+		return fmt.Errorf("keep the bridge %s from learning from unfiltered frames: %w", bridge, err)
 	}
 	return nil
 }
