@@ -2,9 +2,8 @@ package croft
 
 import "strings"
 
-// Affinity makes an instance a member of a group of its project, with the group's rule about sharing hosts. A
-// group exists while it has members, and keeps one rule for that time. An instance is a member from its order
-// to its end.
+// Affinity makes an instance a member of a group of its project, with the group's rule about sharing hosts. A group
+// exists while it has members, and keeps one rule for that time. An instance is a member from its order to its end.
 type Affinity struct {
 	Group string       `json:"group"`
 	Rule  AffinityRule `json:"rule"`

@@ -15,10 +15,9 @@ import (
 	"croft/internal/meter"
 )
 
-// Caretaker audits what belongs to no host: requests of dead schedulers, names and claims without instances.
-// Every agent that sees all records runs one, and they take turns; where agents see only their own records,
-// the process with the gate runs one. It harms no guest and no disk. All fields are required except Host,
-// Shared and Every.
+// Caretaker audits what belongs to no host: requests of dead schedulers, names and claims without instances. Every
+// agent that sees all records runs one, and they take turns; where agents see only their own records, the process with
+// the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared and Every.
 type Caretaker struct {
 	Host      croft.HostID // of the agent that runs it, for the log
 	Records   Entries
@@ -117,8 +116,7 @@ func (c *Caretaker) Sweep(ctx context.Context) error {
 // confirmAfter is the time between two looks; a change in progress takes less.
 const confirmAfter = 5 * time.Second
 
-// look undoes requests whose schedulers died, since an ended session never returns, and returns the other
-// differences.
+// look undoes requests whose schedulers died, since an ended session never returns, and returns the other differences.
 func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	e, err := c.Shared.Evidence(ctx)
 	if err != nil {

@@ -16,8 +16,7 @@ type comparison struct {
 	found  []Difference
 }
 
-// Compare returns every difference, sorted by host. It is pure, and concludes nothing from evidence that was
-// not read.
+// Compare returns every difference, sorted by host. It is pure, and concludes nothing from evidence that was not read.
 func Compare(b Evidence) []Difference {
 	c := &comparison{Evidence: b, orders: map[croft.OrderID]croft.Order{}}
 	for _, o := range b.Orders {

@@ -20,8 +20,7 @@ type Evidence struct {
 	Observations []croft.Observation
 
 	Claims map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
-	// Elsewhere is what instances claim from providers other than hosts, such as shared storage; nil: not
-	// read.
+	// Elsewhere is what instances claim from providers other than hosts, such as shared storage; nil: not read.
 	Elsewhere map[croft.InstanceID]croft.Resources
 	Contents  map[croft.HostID]Contents // of the hosts that were asked
 }

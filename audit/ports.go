@@ -48,9 +48,8 @@ type Claims interface {
 
 // Releaser releases claims.
 type Releaser interface {
-	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim
-	// is on one of them, so that another instance with the same UUID on another host keeps its claim. No
-	// claim is not an error.
+	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim is on one
+	// of them, so that another instance with the same UUID on another host keeps its claim. No claim is not an error.
 	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 }
 
@@ -82,8 +81,7 @@ type Entries interface {
 	Drop(ctx context.Context, d Difference) error
 }
 
-// Shared is what a caretaker reads and mends of what belongs to no host. Agents behind a gate have no access
-// to it.
+// Shared is what a caretaker reads and mends of what belongs to no host. Agents behind a gate have no access to it.
 type Shared interface {
 	// Evidence is the same as in Records, Fence and Discard as in Instances.
 	Evidence(ctx context.Context) (Evidence, error)

@@ -42,8 +42,7 @@ type Other struct {
 	Version string // a template of cobra
 }
 
-// Run runs args, including the program's name, and returns the exit code, once everything that it began has
-// ended.
+// Run runs args, including the program's name, and returns the exit code, once everything that it began has ended.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := p.named(args[0])
 	cmd.SetArgs(args[1:])

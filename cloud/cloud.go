@@ -56,9 +56,8 @@ type Instances interface {
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
 	// Watch calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.
 	Watch(ctx context.Context, changed func()) error
-	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each status
-	// until then. Unavailable: the deadline of ctx passed. *schedule.Failure: the instance will never reach the
-	// goal.
+	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each status until
+	// then. Unavailable: the deadline of ctx passed. *schedule.Failure: the instance will never reach the goal.
 	Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal, progress func(croft.Status)) error
 }
 
@@ -158,8 +157,7 @@ type Tokens interface {
 	Invite(ctx context.Context, i Invitation) (Token, error)
 	// List returns the valid tokens, without their secrets.
 	List(ctx context.Context) ([]Token, error)
-	// Revoke revokes a token, named by its name or a unique prefix of it. NotFound; Conflict: the prefix is
-	// ambiguous.
+	// Revoke revokes a token, named by its name or a unique prefix of it. NotFound; Conflict: the prefix is ambiguous.
 	Revoke(ctx context.Context, name string) (Token, error)
 }
 

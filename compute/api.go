@@ -136,8 +136,7 @@ func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	}
 }
 
-// reopened returns the file that path names now: f, or after a rotation the new file, once the rest of f is
-// copied.
+// reopened returns the file that path names now: f, or after a rotation the new file, once the rest of f is copied.
 func reopened(f *os.File, path string, w io.Writer) (*os.File, error) {
 	now, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {

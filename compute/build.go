@@ -94,8 +94,7 @@ func (p *pass) fetch(ctx context.Context) (img Image, err error) {
 	return img, err
 }
 
-// source returns where the guest finds its metadata. Invalid: this host cannot provide what the order asks
-// for.
+// source returns where the guest finds its metadata. Invalid: this host cannot provide what the order asks for.
 func (p *pass) source() (croft.Metadata, error) {
 	if p.agent.Seeds == nil {
 		return croft.MetadataServer, nil
@@ -126,8 +125,7 @@ func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, er
 	return path, f.Sync()
 }
 
-// nics returns the guest's network interfaces. Invalid: the order names a network that this host does not
-// have.
+// nics returns the guest's network interfaces. Invalid: the order names a network that this host does not have.
 func (p *pass) nics() ([]NIC, error) {
 	var all []NIC
 	for _, name := range p.want.Spec.Networks {

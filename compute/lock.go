@@ -98,9 +98,8 @@ func (a *Agent) refuse(why string) {
 // stranger returns why this agent must not serve the host; empty: it may. changed: the host's record was
 // written by another agent, or is gone.
 //
-// An agent of another place than the last one serves the host only if the host has no orders or an operator
-// accepts it: otherwise it would rebuild guests that still run elsewhere, or report a tombstone as carried
-// out.
+// An agent of another place than the last one serves the host only if the host has no orders or an operator accepts it:
+// otherwise it would rebuild guests that still run elsewhere, or report a tombstone as carried out.
 func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err error) {
 	hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
 	if err != nil {

@@ -51,8 +51,7 @@ type tracedOrder struct {
 	address    func(error) // ends the span of the wait for the guest's address; nil: no such span
 }
 
-// note adds an event that happened just now. A repeated event starts the list anew: the guest is started
-// again.
+// note adds an event that happened just now. A repeated event starts the list anew: the guest is started again.
 func (m *memory) note(name croft.EventName) {
 	if m.noted(name) {
 		m.begin()

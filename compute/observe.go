@@ -198,8 +198,7 @@ func (p *pass) recall(ctx context.Context) error {
 	return nil
 }
 
-// measureArrival measures how long a guest built for its first order took; later orders do not start with a
-// claim.
+// measureArrival measures how long a guest built for its first order took; later orders do not start with a claim.
 func (p *pass) measureArrival() {
 	if p.memory.noted(croft.EventClaimed) && p.memory.noted(croft.EventDefined) {
 		p.agent.metrics.arrival.Observe(max(0, time.Since(p.want.Issued).Seconds()))

@@ -26,9 +26,8 @@ type Offer struct {
 	Traits                                     []croft.Trait // additional ones, such as CUSTOM_SSD
 }
 
-// Provider describes the host to Placement: the inventory of the facts as offered, the traits that guests
-// here can use, and one aggregate for each level of the location, so that member_of can name a site, a row or
-// a rack.
+// Provider describes the host to Placement: the inventory of the facts as offered, the traits that guests here can use,
+// and one aggregate for each level of the location, so that member_of can name a site, a row or a rack.
 func (o Offer) Provider(h croft.Host, partition croft.PartitionID, f Facts) croft.Provider {
 	inventories := map[croft.ResourceClass]croft.Inventory{
 		croft.VCPU:     inventory(int64(f.CPUs), o.ReservedVCPUs, cmp.Or(o.VCPURatio, 4)),

@@ -152,8 +152,7 @@ func (p *pass) release(ctx context.Context) error {
 	return p.agent.Inventory.Release(ctx, p.id, inst.Places()...)
 }
 
-// arrived returns nil once the former hosts have nothing left of the instance, so that it never runs on two
-// hosts.
+// arrived returns nil once the former hosts have nothing left of the instance, so that it never runs on two hosts.
 func (p *pass) arrived(ctx context.Context) error {
 	for _, host := range p.want.Former() {
 		if host == p.agent.Host.ID {

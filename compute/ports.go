@@ -11,9 +11,8 @@ import (
 
 // Orders is where the agent reads its orders and writes its observations.
 type Orders interface {
-	// WatchOrders calls wake for the instance of every existing order of the host, then for every order that
-	// changes or disappears. It lists again after a compaction or a lost connection, and returns only when
-	// ctx ends.
+	// WatchOrders calls wake for the instance of every existing order of the host, then for every order that changes or
+	// disappears. It lists again after a compaction or a lost connection, and returns only when ctx ends.
 	WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error
 	// Order returns the stored order. NotFound: there is no order.
 	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
@@ -35,11 +34,10 @@ type Registry interface {
 	PutHost(ctx context.Context, h croft.Host) error
 	// Hosts returns those of the named hosts that exist.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	// Serve makes me the agent of its host while ctx lives and no agent of another place holds the agent
-	// lock, and makes the host alive once known is closed. It replaces a lost lease, and gives all of that up
-	// when ctx ends. acquired is called with nil whenever me becomes the host's agent, which it gives up for a
-	// while if acquired returns false; and with the rival when another agent holds the lock, which Serve waits
-	// for.
+	// Serve makes me the agent of its host while ctx lives and no agent of another place holds the agent lock, and
+	// makes the host alive once known is closed. It replaces a lost lease, and gives all of that up when ctx ends.
+	// acquired is called with nil whenever me becomes the host's agent, which it gives up for a while if acquired
+	// returns false; and with the rival when another agent holds the lock, which Serve waits for.
 	Serve(ctx context.Context, me croft.Agent, known <-chan struct{}, acquired func(rival *croft.Agent) bool) error
 }
 
@@ -60,9 +58,8 @@ type Inventory interface {
 	EnsureProvider(ctx context.Context, p croft.Provider) error
 	// Claims returns the allocations against a provider, by consumer. NotFound: there is no such provider.
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
-	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim
-	// is on one of them, so that another instance with the same UUID on another host keeps its claim. No
-	// claim is not an error.
+	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim is on one
+	// of them, so that another instance with the same UUID on another host keeps its claim. No claim is not an error.
 	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 }
 
@@ -80,11 +77,9 @@ type Hypervisor interface {
 	Mark(ctx context.Context, id croft.InstanceID, generation int64) error
 	// Start boots a defined domain for its generation. NotFound: it is not defined.
 	Start(ctx context.Context, id croft.InstanceID) error
-	// Stop asks the guest to power off, and cuts the power when ctx ends or the hypervisor's grace period is
-	// over.
+	// Stop asks the guest to power off, and cuts the power when ctx ends or the hypervisor's grace period is over.
 	Stop(ctx context.Context, id croft.InstanceID) error
-	// Remove cuts the power, removes the definition and releases the guest's DHCP leases. A missing domain is
-	// success.
+	// Remove cuts the power, removes the definition and releases the guest's DHCP leases. A missing domain is success.
 	Remove(ctx context.Context, id croft.InstanceID) error
 	// Watch calls wake when a domain's state or addresses changed, or may have. It reconnects, and returns
 	// only when ctx ends.
@@ -110,8 +105,7 @@ type Images interface {
 	Disk(ctx context.Context, img Image, dir string, sizeGB int64) ([]Layer, error)
 }
 
-// Seeds makes metadata disks for guests that read their metadata from one. Nil: the metadata server is the
-// only source.
+// Seeds makes metadata disks for guests that read their metadata from one. Nil: the metadata server is the only source.
 type Seeds interface {
 	// Source returns where the order's instance finds its metadata, never MetadataAuto. Invalid: this host
 	// cannot provide what the order asks for.

@@ -47,8 +47,7 @@ func (a *Agent) introduce(ctx context.Context) error {
 	return a.Registry.PutHost(ctx, me)
 }
 
-// examine looks for problems of the host as a whole, logs each once and keeps it in the host's record while
-// it lasts.
+// examine looks for problems of the host as a whole, logs each once and keeps it in the host's record while it lasts.
 func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
 	strays []audit.Difference) error {
 	shrunk, strange := a.shrunk(claims), strangers(strays)

@@ -25,8 +25,7 @@ type guestReport struct {
 	Password  string           `json:"password,omitempty"`
 }
 
-// CloudInit stores how the guest's set-up ended, replacing an earlier report. NotFound: the host has no such
-// instance.
+// CloudInit stores how the guest's set-up ended, replacing an earlier report. NotFound: the host has no such instance.
 func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.CloudInit) error {
 	return r.change(ctx, id, func(t *guestReport) error {
 		t.CloudInit = &c
@@ -34,8 +33,7 @@ func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.Clo
 	})
 }
 
-// SetPassword stores a guest's password. NotFound: the host has no such instance. Conflict: it has a password
-// already.
+// SetPassword stores a guest's password. NotFound: the host has no such instance. Conflict: it has a password already.
 func (r Reports) SetPassword(ctx context.Context, id croft.InstanceID, password string) error {
 	return r.change(ctx, id, func(t *guestReport) error {
 		if t.Password != "" {

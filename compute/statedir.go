@@ -109,16 +109,14 @@ func ReadHostID(dir string, mint bool) (croft.HostID, error) {
 	return id, durable.Write(path, []byte(string(id)+"\n"), 0o644)
 }
 
-// Modes of the agent's files. QEMU's user must be able to pass through the directories; nobody else needs to
-// list them. Their files belong to root, or to QEMU's user while the guest runs (libvirt's
-// dynamic_ownership).
+// Modes of the agent's files. QEMU's user must be able to pass through the directories; nobody else needs to list them.
+// Their files belong to root, or to QEMU's user while the guest runs (libvirt's dynamic_ownership).
 const (
 	dirMode  fs.FileMode = 0o711
 	seedMode fs.FileMode = 0o600
 )
 
-// seedFile names the metadata disk in an instance's directory. It holds the user-data and the guest's private
-// host key.
+// seedFile names the metadata disk in an instance's directory. It holds the user-data and the guest's private host key.
 const seedFile = "seed.iso"
 
 // tighten removes permissions that an earlier version granted to all users of the host.

@@ -10,9 +10,8 @@ import (
 	"croft/audit"
 )
 
-// sweep compares the records with what exists, mends what harms no guest, and reports the rest: for this host
-// and, when it is this agent's turn, for what belongs to no host. It acts only on differences found by two
-// sweeps in a row.
+// sweep compares the records with what exists, mends what harms no guest, and reports the rest: for this host and, when
+// it is this agent's turn, for what belongs to no host. It acts only on differences found by two sweeps in a row.
 func (a *Agent) sweep(ctx context.Context) {
 	if !a.locked.Load() {
 		return

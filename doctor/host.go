@@ -17,8 +17,7 @@ const (
 	littleDisk   = 10 * gib
 	leastMemory  = gib / 4
 	littleMemory = gib
-	// littleClockError: leases and certificates tolerate more, but people who compare the logs of two hosts
-	// do not.
+	// littleClockError: leases and certificates tolerate more, but people who compare the logs of two hosts do not.
 	littleClockError = time.Second
 )
 

@@ -9,9 +9,8 @@ import (
 	"croft"
 )
 
-// Forget removes a host that is gone for good. Conflict: it is alive, or has instances without force. With
-// force its instances are buried: their claims and names are released, and tombstones wait for the host in
-// case it returns.
+// Forget removes a host that is gone for good. Conflict: it is alive, or has instances without force. With force its
+// instances are buried: their claims and names are released, and tombstones wait for the host in case it returns.
 func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil {

@@ -158,8 +158,7 @@ func shareNames(all []Host) {
 	}
 }
 
-// Find returns the host with this UUID or name, as List does. NotFound. Conflict: several hosts have the
-// name.
+// Find returns the host with this UUID or name, as List does. NotFound. Conflict: several hosts have the name.
 func (f *Fleet) Find(ctx context.Context, idOrName string) (Host, error) {
 	all, noClaims := f.List(ctx)
 	if all == nil {

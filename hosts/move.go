@@ -21,14 +21,12 @@ type Moved struct {
 	Stays    string     // why it stays
 }
 
-// MoveAll moves the ephemeral instances away from a drained host: each is removed there and created anew
-// elsewhere from its image, with the same name, UUID and spec. It returns as soon as that is ordered. Other
-// instances stay.
+// MoveAll moves the ephemeral instances away from a drained host: each is removed there and created anew elsewhere from
+// its image, with the same name, UUID and spec. It returns as soon as that is ordered. Other instances stay.
 //
-// A crash at any point is recoverable: the record names the target before anything is claimed; the claim
-// moves from one host to the other atomically; one transaction then writes both orders, and the new host
-// starts when the old one has nothing left. So any caller of MoveAll, or of an audit's mending, can finish a
-// move that was begun.
+// A crash at any point is recoverable: the record names the target before anything is claimed; the claim moves from one
+// host to the other atomically; one transaction then writes both orders, and the new host starts when the old one has
+// nothing left. So any caller of MoveAll, or of an audit's mending, can finish a move that was begun.
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,

@@ -48,9 +48,8 @@ type Instances interface {
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// SetMoving writes the target of an instance's move; empty: the move is cancelled.
 	SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error)
-	// Relocate assigns the instance to the order's host and writes a tombstone for its former host. Record
-	// and order name all hosts that may still have something of it. Unavailable: the new host is silent or
-	// drained.
+	// Relocate assigns the instance to the order's host and writes a tombstone for its former host. Record and order
+	// name all hosts that may still have something of it. Unavailable: the new host is silent or drained.
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
 }
 
@@ -73,9 +72,8 @@ type Claims interface {
 	// Reclaim atomically replaces an instance's claim by a candidate's. Conflict: the claim differs from
 	// had. NoCapacity: it does not fit. On error nothing has changed.
 	Reclaim(ctx context.Context, had croft.Claim, project croft.Project, c croft.Candidate) error
-	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim
-	// is on one of them, so that another instance with the same UUID on another host keeps its claim. No
-	// claim is not an error.
+	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim is on one
+	// of them, so that another instance with the same UUID on another host keeps its claim. No claim is not an error.
 	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
 	// RemoveProvider removes a provider; none is not an error. Conflict: there are claims on it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error

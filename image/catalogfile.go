@@ -22,8 +22,7 @@ var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // AddToCatalog writes an entry into a catalog file, creating the file if necessary. Everything else in it
 // stays, comments too; the write is atomic. others are further files in which an alias may find its target.
 //
-// Invalid: the entry is unusable, or the file is not a catalog. Conflict: the file has the name, and replace
-// is false.
+// Invalid: the entry is unusable, or the file is not a catalog. Conflict: the file has the name, and replace is false.
 func AddToCatalog(file string, others []string, e Entry, replace bool) error {
 	if !entryName.MatchString(e.Name) {
 		return croft.Errorf(croft.Invalid,

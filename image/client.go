@@ -222,9 +222,8 @@ func (c *client) request(ctx context.Context, address string) (*http.Request, er
 	return req, nil
 }
 
-// zone classifies an address as seen from this host. A redirect may lead to the internet or within the zone
-// of the reference: only the author of the reference, not a server, may choose to fetch from a host's own
-// network.
+// zone classifies an address as seen from this host. A redirect may lead to the internet or within the zone of the
+// reference: only the author of the reference, not a server, may choose to fetch from a host's own network.
 type zone string
 
 const (

@@ -33,8 +33,7 @@ type Contents struct {
 	index  index
 }
 
-// Look lists the cache in dir. It changes nothing, so an agent may run meanwhile. A missing directory is
-// empty.
+// Look lists the cache in dir. It changes nothing, so an agent may run meanwhile. A missing directory is empty.
 func Look(dir string) (Contents, error) {
 	s := &store{dir: filepath.Clean(dir), log: slog.New(slog.DiscardHandler)}
 	files, err := s.files()

@@ -41,22 +41,19 @@ type Config struct {
 	// Dir holds the images, accessible to this process's user only. Only one Cache may use it at a time; the
 	// agent's lock on its state directory ensures that.
 	Dir string
-	// MaxBytes limits the size of one image and the total of all. The least recently used images are evicted
-	// first; images with linked disks, or used in the last ten minutes, stay, so the limit is soft. Zero:
-	// DefaultMaxBytes.
+	// MaxBytes limits the size of one image and the total of all. The least recently used images are evicted first;
+	// images with linked disks, or used in the last ten minutes, stay, so the limit is soft. Zero: DefaultMaxBytes.
 	MaxBytes int64
 	// Stall is the timeout without data from a server. Zero: 30 seconds.
 	Stall time.Duration
-	// Fresh is how long a copy is used without revalidation at the server. Zero: a minute; negative: always
-	// revalidate.
+	// Fresh is how long a copy is used without revalidation at the server. Zero: a minute; negative: always revalidate.
 	Fresh time.Duration
 	// Transport sends the requests. Nil: Go's default transport, with the proxies of the environment, which
 	// refuses names that resolve to link-local addresses and redirects into this host's own networks.
 	Transport http.RoundTripper
 	// AllowRedirects lists networks of this host to which redirects from elsewhere may lead.
 	AllowRedirects []netip.Prefix
-	// AllowFiles lists directories, by their paths on this host, whose files may be images. Nil: all; empty:
-	// none.
+	// AllowFiles lists directories, by their paths on this host, whose files may be images. Nil: all; empty: none.
 	AllowFiles []string
 	// Log receives a line per image that is fetched, evicted, or used although its server does not respond.
 	// Nil: slog.Default().

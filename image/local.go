@@ -69,8 +69,7 @@ func inspectSource(r io.ReaderAt, size int64) error {
 	return err
 }
 
-// copyLocal copies the file, preserving holes, into a new staging file, and checks that it did not change
-// meanwhile.
+// copyLocal copies the file, preserving holes, into a new staging file, and checks that it did not change meanwhile.
 func (c copier) copyLocal(ctx context.Context, p *stagingFile, src *os.File, before stamp, t *transfer) error {
 	if err := p.reset(validator{}, before.Size); err != nil {
 		return fmt.Errorf("write image: %w", noSpace(err, c.store.dir))

@@ -70,8 +70,7 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// copySparse copies to a new, empty file and leaves holes for zeros. It stops when ctx ends or the space runs
-// out.
+// copySparse copies to a new, empty file and leaves holes for zeros. It stops when ctx ends or the space runs out.
 func copySparse(ctx context.Context, dst *os.File, src io.Reader, room *gauge) (int64, error) {
 	var n int64
 	buf := make([]byte, 256<<10)

@@ -31,9 +31,8 @@ func (u unpacker) unpacked(ctx context.Context, d candidate) (candidate, error) 
 	return d, nil
 }
 
-// unpack writes the content of a packed file to a new file. It stops at the cache's size limit, when the disk
-// has no space, and as soon as the beginning shows that the content cannot be a disk. The caller discards the
-// candidate.
+// unpack writes the content of a packed file to a new file. It stops at the cache's size limit, when the disk has no
+// space, and as soon as the beginning shows that the content cannot be a disk. The caller discards the candidate.
 func (u unpacker) unpack(ctx context.Context, p format.Packing, packed candidate) (_ candidate, err error) {
 	d, err := newCandidate(packed.path + ".unpacked" + tempSuffix)
 	if err != nil {

@@ -61,11 +61,10 @@ func connectionOf(ctx context.Context) *connection {
 	return &connection{}
 }
 
-// belongsTo returns nil if the connection's packets come from one of the guest's network cards, at the bridge
-// port where the host has connected that card. A guest may use another's address, and even its MAC, but not
-// its port: it gets NotFound. Unavailable: the kernel does not know the card or its port, so the request is
-// not answered. The place is looked up once per connection, while the kernel, which has just answered the
-// card, must know it.
+// belongsTo returns nil if the connection's packets come from one of the guest's network cards, at the bridge port
+// where the host has connected that card. A guest may use another's address, and even its MAC, but not its port: it
+// gets NotFound. Unavailable: the kernel does not know the card or its port, so the request is not answered. The place
+// is looked up once per connection, while the kernel, which has just answered the card, must know it.
 func (c *connection) belongsTo(addr netip.Addr, g Guest) error {
 	if c.places == nil {
 		return nil

@@ -77,9 +77,8 @@ func ec2Keys(g Guest) []node {
 	return keys
 }
 
-// ec2UserData returns the user's data. This tree has no place for the parts of operators and croft, so
-// cloud-init, which accepts MIME, gets all of them here; other clients, which may support only scripts, get
-// the user's data.
+// ec2UserData returns the user's data. This tree has no place for the parts of operators and croft, so cloud-init,
+// which accepts MIME, gets all of them here; other clients, which may support only scripts, get the user's data.
 func ec2UserData(g Guest, client string) []byte {
 	if !isCloudInit(client) {
 		return g.UserData

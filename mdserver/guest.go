@@ -120,9 +120,8 @@ func (g Guest) size() string {
 // publicKey is a key with its name.
 type publicKey struct{ name, line string }
 
-// publicKeys names the keys by their comments, keyN if there is none, and makes names unique, since clients
-// use them as keys of a map. Other content of an authorized_keys file is left out: blank lines, comments and
-// duplicate keys.
+// publicKeys names the keys by their comments, keyN if there is none, and makes names unique, since clients use them as
+// keys of a map. Other content of an authorized_keys file is left out: blank lines, comments and duplicate keys.
 func (g Guest) publicKeys() []publicKey {
 	var keys []publicKey
 	taken := map[string]bool{}

@@ -19,8 +19,7 @@ const (
 	maxPassword  = 2 << 10 // an RSA key of 8192 bits produces half of it
 )
 
-// takeReport handles a guest's report of how its set-up ended: a form with state, which is done or failed,
-// and error.
+// takeReport handles a guest's report of how its set-up ended: a form with state, which is done or failed, and error.
 func (s *Server) takeReport(w http.ResponseWriter, r *http.Request, g Guest) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxReport)
 	if err := r.ParseForm(); err != nil {

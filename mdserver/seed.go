@@ -84,10 +84,9 @@ func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error 
 	return WriteSeed(w, g)
 }
 
-// WriteSeed writes an ISO 9660 image with the guest's metadata in NoCloud's format: meta-data, user-data,
-// vendor-data and, with several network interfaces, network-config. The names are lower case with a dash, in
-// the plain directory: ISO 9660 leaves such names to agreement, and Linux, cloud-init and busybox accept
-// them.
+// WriteSeed writes an ISO 9660 image with the guest's metadata in NoCloud's format: meta-data, user-data, vendor-data
+// and, with several network interfaces, network-config. The names are lower case with a dash, in the plain directory:
+// ISO 9660 leaves such names to agreement, and Linux, cloud-init and busybox accept them.
 func WriteSeed(w io.Writer, g Guest) error {
 	files, err := seedFiles(g)
 	if err == nil {
@@ -147,8 +146,7 @@ type seedFile struct {
 	body []byte
 }
 
-// seedFiles returns the files of the disk. user-data is present even if empty: without it NoCloud ignores the
-// disk.
+// seedFiles returns the files of the disk. user-data is present even if empty: without it NoCloud ignores the disk.
 func seedFiles(g Guest) ([]seedFile, error) {
 	meta, err := marshal(seedMeta(g))
 	if err != nil {

@@ -230,8 +230,7 @@ func (s *Server) warn(addr netip.Addr, sentence string, args ...any) {
 	}
 }
 
-// refuseGuest answers requests from an address without an owner, or with an unknown one; only the latter is
-// logged.
+// refuseGuest answers requests from an address without an owner, or with an unknown one; only the latter is logged.
 func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) {
 	if errors.Is(err, errSpoofed) {
 		s.metrics.spoofed.Inc()

@@ -19,9 +19,8 @@ const (
 	maxTTL      = 21600 // seconds
 )
 
-// giveToken answers a PUT like version 2 of Amazon's service (IMDSv2). Requests that say they are forwarded
-// get no token, and no answer with a token passes a router: both keep tokens from those whom the guest itself
-// serves.
+// giveToken answers a PUT like version 2 of Amazon's service (IMDSv2). Requests that say they are forwarded get no
+// token, and no answer with a token passes a router: both keep tokens from those whom the guest itself serves.
 func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 	seconds, err := strconv.Atoi(r.Header.Get(ttlHeader))
 	switch {

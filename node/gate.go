@@ -10,7 +10,6 @@ import (
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/delay"
-
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/gate"

@@ -66,8 +66,7 @@ func RunMetadata(ctx context.Context, s settings.Settings, reach settings.Reach,
 		return h.hv.Watch(ctx, func(croft.InstanceID) {})
 	})
 	watch.Start(ctx, "the metadata server on IPv6", func(ctx context.Context) error {
-		return server.RunIPv6(ctx,
-			h.bridge)
+		return server.RunIPv6(ctx, h.bridge)
 	})
 	return server.Run(ctx, h.bridge, mdserver.Address)
 }

@@ -131,8 +131,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// quietHandshakes drops log lines about failed TLS handshakes: the client sees the failure, and anybody may cause
-// one.
+// quietHandshakes drops log lines about failed TLS handshakes: the client sees the failure, and anybody may cause one.
 type quietHandshakes struct{ slog.Handler }
 
 // Handle implements slog.Handler.

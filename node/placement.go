@@ -155,9 +155,8 @@ const (
 	smallLive = smallMemory * 3 / 4
 )
 
-// LimitMemory keeps the process within smallMemory while that is cheap, until ctx ends: without it the collector
-// would let the heap double, and return memory of the start slowly. GOGC and GOMEMLIMIT in the environment take
-// precedence.
+// LimitMemory keeps the process within smallMemory while that is cheap, until ctx ends: without it the collector would
+// let the heap double, and return memory of the start slowly. GOGC and GOMEMLIMIT in the environment take precedence.
 func LimitMemory(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		<-ctx.Done()

@@ -23,8 +23,7 @@ import (
 	"croft/trust/gate"
 )
 
-// Self reports on a process at each address where it serves: whether it is alive, whether it is ready, and its
-// metrics.
+// Self reports on a process at each address where it serves: whether it is alive, whether it is ready, and its metrics.
 type Self struct {
 	Checks  health.Checks
 	metrics *prometheus.Registry

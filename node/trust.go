@@ -89,8 +89,7 @@ func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p
 			return nil, err
 		}
 		p.Start(ctx, "the authority that is told", func(ctx context.Context) error {
-			return own.KeepPublished(ctx,
-				store.Trust)
+			return own.KeepPublished(ctx, store.Trust)
 		})
 	}
 	return own, nil

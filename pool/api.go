@@ -175,9 +175,8 @@ func (l *Ledger) renew(id TicketID, now time.Time) {
 	}
 }
 
-// Wait returns a ticket once it has its resource, was closed, or failed. Meanwhile its lease is renewed.
-// Unavailable: this server lost the lead, or ctx's deadline passed; then the error says what the ticket waits
-// for. NotFound.
+// Wait returns a ticket once it has its resource, was closed, or failed. Meanwhile its lease is renewed. Unavailable:
+// this server lost the lead, or ctx's deadline passed; then the error says what the ticket waits for. NotFound.
 func (m *Manager) Wait(ctx context.Context, id TicketID) (TicketStatus, error) {
 	for {
 		st, changed, err := m.look(id)
@@ -295,8 +294,7 @@ func (m *Manager) Resources(past bool) ([]Resource, error) {
 	return all, nil
 }
 
-// Resource returns the resource with this number or name; if several have the name, the newest. NotFound;
-// Unavailable.
+// Resource returns the resource with this number or name; if several have the name, the newest. NotFound; Unavailable.
 func (m *Manager) Resource(idOrName string) (Resource, error) {
 	a, err := m.current()
 	if err != nil {

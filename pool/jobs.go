@@ -76,6 +76,5 @@ func precede(ctx context.Context, before []opening) {
 	}
 }
 
-// maxDeletes is the limit of concurrent deletions and cleanings; starts are bounded by the pools, livechecks by
-// Decide.
+// maxDeletes is the limit of concurrent deletions and cleanings; starts are bounded by the pools, livechecks by Decide.
 const maxDeletes = 64

@@ -150,8 +150,7 @@ func (l *Ledger) addTicket(t *Ticket) {
 	}
 }
 
-// mend completes a batch that was written in part: a resource names its ticket, but the ticket not yet its
-// resource.
+// mend completes a batch that was written in part: a resource names its ticket, but the ticket not yet its resource.
 func (l *Ledger) mend(now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {

@@ -28,8 +28,7 @@ type Config struct {
 	// History is how many ended tickets, and how many ended resources, are remembered; 10,000 by default. Older
 	// ones are removed, 256 at a time.
 	History int
-	// Grace is how long commands may continue after the manager is stopped, before they are killed; 5 s by
-	// default.
+	// Grace is how long commands may continue after the manager is stopped, before they are killed; 5 s by default.
 	Grace time.Duration
 	// Lenient: unknown settings in the file are ignored, with a warning.
 	Lenient bool

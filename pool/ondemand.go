@@ -87,8 +87,7 @@ func (r *round) demandFor(p *stock) *demand {
 // tickets cannot have.
 func absorbed(pools []*demand, t *Ticket) bool {
 	able := slices.DeleteFunc(slices.Clone(pools), func(p *demand) bool {
-		return !hasAll(p.Settings.AllTags(),
-			t.Tags)
+		return !hasAll(p.Settings.AllTags(), t.Tags)
 	})
 	if i := slices.IndexFunc(able, func(p *demand) bool { return p.used[t.box()] > 0 }); i >= 0 {
 		able[i].used[t.box()]--

@@ -27,10 +27,9 @@ func defaults(name Name) Settings {
 	}
 }
 
-// Parse reads pools.yaml: a mapping of names to settings, in whose order pools start their resources. check
-// validates the blocks of instances; nil refuses them. Every fault is Invalid, and its sentence begins with file
-// and line. unknown gets the faults that are unknown settings of a pool, which are then ignored; nil refuses them
-// too.
+// Parse reads pools.yaml: a mapping of names to settings, in whose order pools start their resources. check validates
+// the blocks of instances; nil refuses them. Every fault is Invalid, and its sentence begins with file and line.
+// unknown gets the faults that are unknown settings of a pool, which are then ignored; nil refuses them too.
 func Parse(file string, text []byte, check func(Instance) error, unknown func(error)) ([]Settings, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node

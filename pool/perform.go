@@ -53,8 +53,7 @@ func (a *acting) perform(ctx context.Context, d Action) {
 	case OpAbort:
 		a.jobs.abort(d.Resource)
 	case OpRelease:
-		a.hookFor(ctx, *r, *p.settingsOf(r), HookRelease, func(l *Ledger, now time.Time,
-			err error) {
+		a.hookFor(ctx, *r, *p.settingsOf(r), HookRelease, func(l *Ledger, now time.Time, err error) {
 			l.released(r.ID, err)
 		})
 	case OpDelete:

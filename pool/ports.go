@@ -15,8 +15,7 @@ type Store interface {
 	// lead, and returns when act has. It publishes me as the leader. Unavailable: the store does not answer, or
 	// the lead was lost.
 	Lead(ctx context.Context, me Server, act func(context.Context, Term) error) error
-	// WatchLeader calls changed with the server that leads, nil for none, now and after every change, until ctx
-	// ends.
+	// WatchLeader calls changed with the server that leads, nil for none, now and after every change, until ctx ends.
 	WatchLeader(ctx context.Context, changed func(*Server)) error
 }
 
@@ -24,9 +23,8 @@ type Store interface {
 type Term interface {
 	// Load reads everything.
 	Load(ctx context.Context) (Snapshot, error)
-	// Commit writes a batch in its order: in one transaction if possible, else in several, each of which leaves a
-	// state from which Load can continue. Committing a batch again changes nothing. Conflict: another server
-	// leads.
+	// Commit writes a batch in its order: in one transaction if possible, else in several, each of which leaves a state
+	// from which Load can continue. Committing a batch again changes nothing. Conflict: another server leads.
 	Commit(ctx context.Context, b Batch) error
 }
 
@@ -53,10 +51,9 @@ type Snapshot struct {
 	Tickets   []Ticket   // by number
 }
 
-// Batch is the changes of one round. If it does not fit one transaction it is written in this order: the numbers,
-// which are reserved before anything has them; pools, before their resources; ended tickets, before their
-// resources are reassigned; resources, which name their ticket before it names them; the other tickets; and
-// removed records.
+// Batch is the changes of one round. If it does not fit one transaction it is written in this order: the numbers, which
+// are reserved before anything has them; pools, before their resources; ended tickets, before their resources are
+// reassigned; resources, which name their ticket before it names them; the other tickets; and removed records.
 type Batch struct {
 	Head      *Head // nil: unchanged
 	Pools     []Record
@@ -120,9 +117,8 @@ const (
 
 // Hooks runs commands.
 type Hooks interface {
-	// Run runs a command to its end and returns the kept output, also with an error, which says how the command
-	// failed. At the limit, or when ctx ends, its whole process group is killed. Unavailable: it was killed at
-	// the limit.
+	// Run runs a command to its end and returns the kept output, also with an error, which says how the command failed.
+	// At the limit, or when ctx ends, its whole process group is killed. Unavailable: it was killed at the limit.
 	Run(ctx context.Context, h Hook) ([]byte, error)
 	// Sweep ends what an earlier server on this machine left running, except hooks of kind HookNew of resources
 	// for which spare is true, whose children may have to outlive them. It returns the output of the other

@@ -33,8 +33,7 @@ func (q queue) remove(t *Ticket) {
 	if in == nil {
 		return
 	}
-	i, found := slices.BinarySearchFunc(in.tickets, t.ID, func(t *Ticket,
-		id TicketID) int {
+	i, found := slices.BinarySearchFunc(in.tickets, t.ID, func(t *Ticket, id TicketID) int {
 		return cmp.Compare(t.ID, id)
 	})
 	switch {

@@ -17,8 +17,7 @@ type State string
 //
 //	STARTING -> UP -> DELETE_REQUEST -> DELETING -> ENDED
 //
-// An UP one is RELEASING while it is cleaned between two tickets. A failed start or deletion leads to
-// DELETE_REQUEST.
+// An UP one is RELEASING while it is cleaned between two tickets. A failed start or deletion leads to DELETE_REQUEST.
 const (
 	Starting      State = "STARTING"
 	Up            State = "UP"

@@ -17,8 +17,7 @@ import (
 	"croft/trust/pki"
 )
 
-// Admission decides which hosts belong to the cloud and were not forgotten. Its answers are at most a second
-// old.
+// Admission decides which hosts belong to the cloud and were not forgotten. Its answers are at most a second old.
 type Admission struct {
 	Self  croft.HostID // this host, which always belongs
 	Store Hosts
@@ -41,9 +40,8 @@ const (
 	renewAtOnce = 20
 )
 
-// stillTrusted refuses a certificate of an authority that was retired since the connection began. Unavailable:
-// a new connection may succeed. A refusal is never based on cached authorities: the handshake may know a newer
-// one.
+// stillTrusted refuses a certificate of an authority that was retired since the connection began. Unavailable: a new
+// connection may succeed. A refusal is never based on cached authorities: the handshake may know a newer one.
 func (a *Admission) stillTrusted(r *http.Request) error {
 	if a.Files.Dir == "" {
 		return nil

@@ -83,8 +83,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 // mistyped proposes a subcommand similar to word, unless an instance's name is.
 func mistyped(cmd *cobra.Command, word string, err error) error {
 	if hint := args.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) &&
-		!strings.Contains(err.Error(),
-			"did you mean") {
+		!strings.Contains(err.Error(), "did you mean") {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err

@@ -328,8 +328,7 @@ func renderData(format string, all []listData, line bool) (string, error) {
 	return b.String(), err
 }
 
-// listData is an instance in lists as JSON and YAML. Programs rely on it: keys never change, and new ones may be
-// added.
+// listData is an instance in lists as JSON and YAML. Programs rely on it: keys never change, and new ones may be added.
 type listData struct {
 	Name       string            `json:"name"`
 	State      string            `json:"state"`   // as shown to people

@@ -63,8 +63,7 @@ func (h *harvest) add(o outcome) bool {
 	return false
 }
 
-// request requests all instances, many at once, prints the outcomes in order, and waits for those that were
-// scheduled.
+// request requests all instances, many at once, prints the outcomes in order, and waits for those that were scheduled.
 func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
 	if wanted.count >= viewFrom {
 		defer c.Requests.Prepare(ctx)()

@@ -63,8 +63,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.explain, "explain", false,
 		"only print which hosts have room, in what order, and what excludes the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
-	flags.BoolVar(&a.allOrNone, "all-or-none", false,
-		"with --count: if there is no room for all, give back the others")
+	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: if there is no room for all, give back the others")
 }
 
 // run requests the instances. It validates everything possible before the first request.

@@ -177,8 +177,7 @@ func shortKey(key string) string {
 	return strings.Join(words, " ")
 }
 
-// timeline adds to the details when each step of the instance was done, how long it took, and the time since the
-// first.
+// timeline adds to the details when each step of the instance was done, how long it took, and the time since the first.
 func timeline(t *out.Table, st croft.Status) {
 	o := st.Observation
 	if o == nil || len(o.Events) == 0 {

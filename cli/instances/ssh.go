@@ -170,6 +170,5 @@ func (l login) as(ref string) (string, error) {
 			return entry.User, nil
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "the catalog names no user to log in as on the image %s: give --user",
-		ref)
+	return "", croft.Errorf(croft.Invalid, "the catalog names no user to log in as on the image %s: give --user", ref)
 }

@@ -43,8 +43,7 @@ func NewStageBar(w io.Writer) *StageBar {
 		mpb.AppendDecorators(
 			decor.Any(func(decor.Statistics) string {
 				return fmt.Sprintf("%d of %d", b.at.Load().done, b.at.Load().total)
-			},
-				decor.WC{W: 16}),
+			}, decor.WC{W: 16}),
 			decor.Elapsed(decor.ET_STYLE_GO, decor.WCSyncSpace),
 		),
 	)

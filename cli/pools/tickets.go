@@ -57,8 +57,7 @@ With --ttl the ticket is closed once nobody asked about it, waited for it or ren
 it for so long, so that a client that dies keeps nothing.`,
 		Args: args.Count(0, 0),
 	}
-	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil,
-		"a `tag` that the resource must have; repeat for more")
+	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `tag` that the resource must have; repeat for more")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "",
 		"take a resource that was used under this `name` before, or never; none was used under another")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "close the ticket when it is not used for this `duration`")

@@ -25,8 +25,7 @@ const readyFD = "CROFT_READY_FD"
 // slowStart is how long a start may take before the last line of its log is shown.
 const slowStart = 5 * time.Second
 
-// startDetached runs the same command in the background and returns once it is ready, or with its final error
-// message.
+// startDetached runs the same command in the background and returns once it is ready, or with its final error message.
 func startDetached(cmd *cobra.Command, s settings.Settings) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -163,8 +163,7 @@ func sortedLines[T any](list []T, columns []column[T], how list, tie func(a, b T
 
 func (s *screen) hosts(v View) (string, []string, []host) {
 	return sortedLines(v.Hosts, hostColumns, s.lists[0], func(a, b host) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	}, s.color)
 }
 

@@ -52,8 +52,7 @@ func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadW
 	return nil
 }
 
-// ask requests the console from the agent of the instance's host. The response may be nil with or without an
-// error.
+// ask requests the console from the agent of the instance's host. The response may be nil with or without an error.
 func (c consoles) ask(ctx context.Context, st croft.Status, verb, method, query string,
 	follow bool) (*http.Response, error) {
 	if st.Host == nil || st.Host.API == "" {

@@ -50,8 +50,7 @@ func EndpointsFromEnv(env func(string) string) []string {
 	return all
 }
 
-// Config returns the configuration of the store: the settings, with etcdctl's variables for what they leave
-// unset.
+// Config returns the configuration of the store: the settings, with etcdctl's variables for what they leave unset.
 func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) {
 	if s.TLS != nil {
 		return etcdstore.Config{Endpoints: s.Endpoints, Access: etcdstore.Access{TLS: s.TLS}}, nil

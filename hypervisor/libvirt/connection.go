@@ -167,8 +167,7 @@ func (n *connection) lostSignal(c *libvirt.Connect) <-chan struct{} {
 	return lost
 }
 
-// close ends the session and waits for a limited time for calls inside libvirt. Later calls return
-// Unavailable.
+// close ends the session and waits for a limited time for calls inside libvirt. Later calls return Unavailable.
 func (n *connection) close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -210,8 +209,7 @@ func (n *connection) unreachable(err error) error {
 		return croft.Errorf(croft.Unavailable,
 			"libvirt at %s refuses this user: run as root or join the group libvirt (%s)", n.uri, e.Message)
 	}
-	return croft.Errorf(croft.Unavailable, "libvirt does not answer at %s: start libvirtd (%w)", n.uri,
-		words(err))
+	return croft.Errorf(croft.Unavailable, "libvirt does not answer at %s: start libvirtd (%w)", n.uri, words(err))
 }
 
 // metrics counts the calls to libvirt.
@@ -235,8 +233,7 @@ func newMetrics(slots chan struct{}) *metrics {
 	return m
 }
 
-// Keep-alives end a connection to an unresponsive libvirtd, and the calls that hang in it, after about 25
-// seconds.
+// Keep-alives end a connection to an unresponsive libvirtd, and the calls that hang in it, after about 25 seconds.
 const (
 	keepAliveSeconds = 5
 	keepAliveMisses  = 4
@@ -253,8 +250,7 @@ type session struct {
 	lifecycle int // ID of the event registration
 }
 
-// lose makes the next call open another connection. It may run in libvirt's event loop and does not call into
-// libvirt.
+// lose makes the next call open another connection. It may run in libvirt's event loop and does not call into libvirt.
 func (s *session) lose() { s.once.Do(func() { close(s.lost) }) }
 
 func (s *session) isLost() bool {

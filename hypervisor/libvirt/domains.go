@@ -26,8 +26,7 @@ func (d *Driver) List(ctx context.Context) ([]compute.Domain, error) {
 	})
 }
 
-// Get returns the domain of an instance; NotFound: no domain with croft's mark; Conflict: the mark is
-// unreadable.
+// Get returns the domain of an instance; NotFound: no domain with croft's mark; Conflict: the mark is unreadable.
 func (d *Driver) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, error) {
 	return call(ctx, d.conn, about("look up", id), func(c *libvirt.Connect) (found compute.Domain, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, k mark) error {

@@ -186,8 +186,7 @@ func (f definition) rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
 	return disk
 }
 
-// seedDisk is a plain read-only disk: guests find the ISO by its label, and need only the driver of their
-// root disk.
+// seedDisk is a plain read-only disk: guests find the ISO by its label, and need only the driver of their root disk.
 func seedDisk(path string) libvirtxml.DomainDisk {
 	return libvirtxml.DomainDisk{
 		Device:       "disk",

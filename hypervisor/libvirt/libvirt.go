@@ -1,5 +1,4 @@
-// Package libvirt runs instances as domains of libvirt's QEMU driver, and is the only package that imports
-// libvirt.
+// Package libvirt runs instances as domains of libvirt's QEMU driver, and is the only package that imports libvirt.
 //
 // It touches only domains that carry croft's mark. Every call is limited by its context and
 // Config.CallTimeout, although libvirt's own calls cannot be cancelled: an unresponsive libvirt costs a
@@ -131,8 +130,7 @@ func (d *Driver) noteChange(dom *libvirt.Domain) {
 	}
 }
 
-// Close ends the connection and waits for a limited time for calls inside libvirt. Later calls return
-// Unavailable.
+// Close ends the connection and waits for a limited time for calls inside libvirt. Later calls return Unavailable.
 func (d *Driver) Close() error { return d.conn.close() }
 
 // Collector returns the driver's metrics.
@@ -174,8 +172,7 @@ func ProbeKVM(ctx context.Context) (usable bool, reason string) {
 	return r.Usable, r.Reason
 }
 
-// KVMDeviceProblem describes what is wrong with the owner and mode of /dev/kvm and how to fix it; empty:
-// nothing.
+// KVMDeviceProblem describes what is wrong with the owner and mode of /dev/kvm and how to fix it; empty: nothing.
 func KVMDeviceProblem() string { return kvm.DeviceProblem() }
 
 // Version returns the versions of libvirt and its QEMU, such as "libvirt 9.0.0, QEMU 7.2.22". It also checks

@@ -11,8 +11,7 @@ import (
 	"croft/compute"
 )
 
-// namespace identifies croft's element in a domain's metadata. It changes when the meaning of the element
-// changes.
+// namespace identifies croft's element in a domain's metadata. It changes when the meaning of the element changes.
 const namespace = "https://croft/1"
 
 // prefix begins the names of croft's domains; the instance ID follows.
@@ -26,8 +25,7 @@ type mark struct {
 	Partition  croft.PartitionID `xml:"partition,attr"`
 	Generation int64             `xml:"generation,attr"`
 	Started    int64             `xml:"started,attr,omitempty"` // as in compute.Domain
-	// Digest is the digest of the definition as croft wrote it; libvirt's rendering of the definition
-	// differs.
+	// Digest is the digest of the definition as croft wrote it; libvirt's rendering of the definition differs.
 	Digest string    `xml:"digest,attr,omitempty"`
 	NICs   []markNIC `xml:"nic"`
 }

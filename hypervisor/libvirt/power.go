@@ -16,8 +16,7 @@ import (
 // pressAgain is the interval of repeated power button presses: a booting guest may miss one.
 const pressAgain = 5 * time.Second
 
-// Start boots a defined domain, or resumes a paused one. It starts the domain's networks if they are
-// inactive.
+// Start boots a defined domain, or resumes a paused one. It starts the domain's networks if they are inactive.
 func (d *Driver) Start(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, d.conn, about("start", id), func(c *libvirt.Connect) error {
 		return with(c, id, func(dom *libvirt.Domain, k mark) error {

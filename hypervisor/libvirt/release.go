@@ -14,8 +14,7 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// releaseLeases releases the DHCP leases of interfaces whose domain is off, so that their addresses are free
-// at once.
+// releaseLeases releases the DHCP leases of interfaces whose domain is off, so that their addresses are free at once.
 func releaseLeases(c *libvirt.Connect, nics []markNIC) error {
 	var errs []error
 	for _, nic := range nics {

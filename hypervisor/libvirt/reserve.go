@@ -21,9 +21,8 @@ type reservations struct {
 	picked map[string]map[string]netip.Addr // assigned addresses, by network and MAC
 }
 
-// pick chooses the address of a MAC on a network for the lifetime of the instance: a stopped instance keeps
-// it. libvirt knows it once it is reserved; until then the driver and the domain's mark keep others from
-// using it.
+// pick chooses the address of a MAC on a network for the lifetime of the instance: a stopped instance keeps it. libvirt
+// knows it once it is reserved; until then the driver and the domain's mark keep others from using it.
 //
 // A previous address, nic.Address, is assigned again or not replaced, because users know the instance by it.
 // On networks whose addresses libvirt does not assign, pick returns the invalid address.
@@ -73,11 +72,10 @@ func (r *reservations) pick(c *libvirt.Connect, nic markNIC) (netip.Addr, error)
 	return addr, nil
 }
 
-// reserve makes a network's DHCP server assign the picked address to the MAC and to no other. For an address
-// without a reservation dnsmasq sends a ping and waits three seconds for an answer before it offers it.
-// libvirt rewrites the network's firewall for each reservation, which takes a third of a second; so the
-// reservation is made while the guest boots, and until then the packet filter drops the guest's DHCP
-// requests.
+// reserve makes a network's DHCP server assign the picked address to the MAC and to no other. For an address without a
+// reservation dnsmasq sends a ping and waits three seconds for an answer before it offers it. libvirt rewrites the
+// network's firewall for each reservation, which takes a third of a second; so the reservation is made while the guest
+// boots, and until then the packet filter drops the guest's DHCP requests.
 //
 // Conflict: another process has taken the address.
 func (r *reservations) reserve(c *libvirt.Connect, nic markNIC) error {

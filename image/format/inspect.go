@@ -151,8 +151,7 @@ func isMarkup(head []byte) bool {
 
 const sector = 512
 
-// inspectRaw accepts files without a format's signature if they can boot, since anything may pass for a raw
-// disk.
+// inspectRaw accepts files without a format's signature if they can boot, since anything may pass for a raw disk.
 func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 	if size > MaxVirtual {
 		return Info{}, croft.Errorf(croft.Invalid, "it has %s, and a disk may have at most %s", Bytes(size),
@@ -228,8 +227,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, units[unit])
 }
 
-// maxWindow limits the memory for unpacking a file: the window of zstd --long, and twice the dictionary of xz
-// -9.
+// maxWindow limits the memory for unpacking a file: the window of zstd --long, and twice the dictionary of xz -9.
 const maxWindow = 128 << 20
 
 // Packing is a compression or archive format of published images. Without open it is only recognized.

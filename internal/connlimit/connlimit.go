@@ -20,8 +20,7 @@ import (
 // Limits are the bounds, and callbacks for metrics, which may be nil.
 type Limits struct {
 	PerSource, Total int
-	// UnprovenOnly exempts proven peers from the count: only unproven connections are then closed to make
-	// room.
+	// UnprovenOnly exempts proven peers from the count: only unproven connections are then closed to make room.
 	UnprovenOnly bool
 	// WriteTime is how long the peer may take to read one write; 0: no limit.
 	WriteTime time.Duration
@@ -311,8 +310,7 @@ func Prove(ctx context.Context) {
 	}
 }
 
-// sourceOf returns a connection's source. Connections without an address share the zero address and its
-// bound.
+// sourceOf returns a connection's source. Connections without an address share the zero address and its bound.
 func sourceOf(c net.Conn, eachAddress bool) netip.Addr {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

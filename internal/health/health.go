@@ -16,8 +16,7 @@ import (
 // Patience is how long the check of one part may take before the part is reported as silent.
 const Patience = 3 * time.Second
 
-// Checks are the conditions for a process to be ready. The zero value is ready. Look may run while checks are
-// added.
+// Checks are the conditions for a process to be ready. The zero value is ready. Look may run while checks are added.
 type Checks struct {
 	// Cheap: checks cost nothing, so each answer to /readyz is current.
 	Cheap bool

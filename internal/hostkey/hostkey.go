@@ -13,8 +13,7 @@ import (
 	"croft"
 )
 
-// New returns a private key: ed25519, in OpenSSH's PEM, which sshd, cloud-init and dropbear's converter can
-// read.
+// New returns a private key: ed25519, in OpenSSH's PEM, which sshd, cloud-init and dropbear's converter can read.
 func New() (string, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

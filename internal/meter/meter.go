@@ -60,8 +60,7 @@ func (s *Set) Now(name, help string, read func() float64) {
 	add(s, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
-// Seconds adds histograms of durations. A Prometheus server with native histograms receives those, others the
-// buckets.
+// Seconds adds histograms of durations. A Prometheus server with native histograms receives those, others the buckets.
 func (s *Set) Seconds(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return add(s, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,

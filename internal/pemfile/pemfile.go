@@ -22,8 +22,7 @@ func Read(setting, path string) ([]byte, error) {
 	return text, nil
 }
 
-// CheckPair returns an error that says what is wrong with a certificate and its key, and names their
-// settings.
+// CheckPair returns an error that says what is wrong with a certificate and its key, and names their settings.
 func CheckPair(certSetting, cert, keySetting, key string) error {
 	certText, err := Read(certSetting, cert)
 	if err != nil {

@@ -42,8 +42,7 @@ func Lines(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// Cut returns Line of at most the first bytes of a text. A character cut in two becomes the replacement
-// character.
+// Cut returns Line of at most the first bytes of a text. A character cut in two becomes the replacement character.
 func Cut(text string, bytes int) string { return Line(text[:min(len(text), bytes)]) }
 
 // Steers reports whether a rune does anything but display.

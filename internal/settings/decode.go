@@ -87,8 +87,7 @@ func keyAt(n *yaml.Node, path string) *yaml.Node {
 
 var lineForm = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
-// SyntaxError returns a YAML parser's error as Invalid, with the line after the file's name, where editors
-// look for it.
+// SyntaxError returns a YAML parser's error as Invalid, with the line after the file's name, where editors look for it.
 func SyntaxError(file string, err error) error {
 	text := err.Error()
 	found := lineForm.FindStringSubmatch(text)
@@ -108,8 +107,7 @@ func placed(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%d: %w", n.Line, fmt.Errorf(format, args...))
 }
 
-// check compares a node with its type, so that an error says which setting is wrong, where, and how it is
-// written.
+// check compares a node with its type, so that an error says which setting is wrong, where, and how it is written.
 func check(n *yaml.Node, t reflect.Type, path string) error {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return placed(n, "%sanchors and aliases are not for settings: write the value out", label(path))

@@ -49,10 +49,9 @@ func SearchPath() []string {
 	return []string{".", filepath.Join(xdg.ConfigHome, "croft"), "/etc/croft"}
 }
 
-// Load returns the defaults as changed by the source, and the file that was read; empty: no file. T is a
-// struct whose fields have yaml tags. A setting in a nested struct has a dotted path; the environment's name
-// for etcd.endpoints is CROFT_ETCD_ENDPOINTS, and an empty variable is unset. Lists of texts are separated by
-// commas in variables and flags.
+// Load returns the defaults as changed by the source, and the file that was read; empty: no file. T is a struct whose
+// fields have yaml tags. A setting in a nested struct has a dotted path; the environment's name for etcd.endpoints is
+// CROFT_ETCD_ENDPOINTS, and an empty variable is unset. Lists of texts are separated by commas in variables and flags.
 //
 // If *T has a method Validate() error, it is called last. Every error is Invalid.
 func Load[T any](defaults T, s Source) (settings T, file string, err error) {

@@ -54,8 +54,7 @@ func Parent(ctx context.Context) string {
 	return carrier["traceparent"]
 }
 
-// Join makes another process's span the parent of spans started with ctx. False: parent is empty or not a
-// traceparent.
+// Join makes another process's span the parent of spans started with ctx. False: parent is empty or not a traceparent.
 func Join(ctx context.Context, parent string) (context.Context, bool) {
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
 	return ctx, trace.SpanContextFromContext(ctx).IsRemote()

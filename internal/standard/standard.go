@@ -15,8 +15,7 @@ var (
 	traitsText string
 )
 
-// Classes returns the names of the resource classes in OpenStack's order. The slice is shared: do not change
-// it.
+// Classes returns the names of the resource classes in OpenStack's order. The slice is shared: do not change it.
 var Classes = sync.OnceValue(func() []string { return strings.Fields(classesText) })
 
 // Traits returns the names of the traits in alphabetical order. The slice is shared: do not change it.

@@ -65,9 +65,8 @@ const (
 	sendTimeout  = 5 * time.Second
 )
 
-// Start records the process's spans if traces are enabled. Spans are queued and sent in the background: if
-// the collector is unreachable or slow they are dropped, and no caller waits. end sends the rest within
-// flush.
+// Start records the process's spans if traces are enabled. Spans are queued and sent in the background: if the
+// collector is unreachable or slow they are dropped, and no caller waits. end sends the rest within flush.
 func (s Settings) Start(ctx context.Context, service string, flush time.Duration,
 	log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
 	if wanted, err := s.wanted(os.Getenv); !wanted || err != nil {

@@ -24,8 +24,7 @@ const maxUnpacked = 1 << 20
 // Kind is what a piece of user-data is to cloud-init: its MIME type.
 type Kind string
 
-// The kinds that croft distinguishes. Plain is everything with an unknown first line; the guest may know
-// more.
+// The kinds that croft distinguishes. Plain is everything with an unknown first line; the guest may know more.
 const (
 	CloudConfig Kind = "text/cloud-config"
 	Script      Kind = "text/x-shellscript"

@@ -19,9 +19,8 @@ import (
 	"croft"
 )
 
-// Listen adds at.Addr() to the interface, if it is missing, and listens there. Closing the listener removes
-// the address iff Listen added it. If the address or the interface disappears otherwise, Accept returns an
-// Unavailable error.
+// Listen adds at.Addr() to the interface, if it is missing, and listens there. Closing the listener removes the address
+// iff Listen added it. If the address or the interface disappears otherwise, Accept returns an Unavailable error.
 //
 // NotFound: there is no such interface. Invalid: the process lacks the permission. An address in use is
 // reported as syscall.EADDRINUSE, of kind Conflict.
@@ -42,8 +41,7 @@ func Listen(ctx context.Context, device string, at netip.AddrPort) (net.Listener
 	return held, nil
 }
 
-// Dialer makes connections that leave through the interface; on the host that listens there, they reach that
-// listener.
+// Dialer makes connections that leave through the interface; on the host that listens there, they reach that listener.
 func Dialer(device string) *net.Dialer { return &net.Dialer{Control: bindTo(device)} }
 
 func bindTo(device string) func(string, string, syscall.RawConn) error {

@@ -1,6 +1,5 @@
-// Package manager runs a manager of pools as a process: it checks the settings, opens the manager's state,
-// connects it to the cloud of this machine, and serves it until its context ends. By then everything that it
-// began has ended.
+// Package manager runs a manager of pools as a process: it checks the settings, opens the manager's state, connects it
+// to the cloud of this machine, and serves it until its context ends. By then everything that it began has ended.
 package manager
 
 import (

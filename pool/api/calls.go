@@ -50,8 +50,7 @@ func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) 
 	}
 }
 
-// Close releases a ticket's resource, or cancels a waiting ticket. Closing twice is no
-// error. NotFound.
+// Close releases a ticket's resource, or cancels a waiting ticket. Closing twice is no error. NotFound.
 func (c *Client) Close(ctx context.Context, id int64) (Ticket, error) {
 	return ask[Ticket](ctx, c, call{method: http.MethodDelete, path: ticketPath(id), patience: c.patience})
 }
@@ -99,8 +98,7 @@ func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
 	return ask[Pool](ctx, c, call{method: http.MethodPost, path: path, patience: c.patience})
 }
 
-// Resources lists resources by number, of one pool if it is named; without all, only resources that have not
-// ended.
+// Resources lists resources by number, of one pool if it is named; without all, only resources that have not ended.
 func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {
 	query := url.Values{"pool": {pool}, "all": {strconv.FormatBool(all)}}
 	return ask[[]Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources", query: query,

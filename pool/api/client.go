@@ -5,9 +5,8 @@
 //	t, err = c.Wait(ctx, t.ID)   // t.Resource.Data is what the pool hands out
 //	t, err = c.Close(ctx, t.ID)
 //
-// Waiting is a long poll: the server answers when the ticket changes. Calls are retried across restarts of a
-// server and the change to another one. The context bounds the retries and, for calls that are answered at once,
-// Config.Patience.
+// Waiting is a long poll: the server answers when the ticket changes. Calls are retried across restarts of a server and
+// the change to another one. The context bounds the retries and, for calls that are answered at once, Config.Patience.
 //
 // Errors have the kinds of package croft.
 package api

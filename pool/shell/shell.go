@@ -215,8 +215,7 @@ func (r *Runner) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map
 // sweepTime is how long killed processes may take to end: only those waiting for a disk take long.
 const sweepTime = 5 * time.Second
 
-// endMarked kills the processes with one of these marks until there are none, even children outside the process
-// group.
+// endMarked kills the processes with one of these marks until there are none, even children outside the process group.
 func endMarked(those func(mark string) bool) error {
 	for deadline := time.Now().Add(sweepTime); ; {
 		alive, err := marked(those)

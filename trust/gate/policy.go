@@ -273,8 +273,7 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 	if len(p.Inventories) > mostClasses || len(p.Traits) > mostTraits || len(p.Aggregates) > mostAggregates ||
 		len(p.Name) > 200 {
 		return none{},
-			croft.Errorf(croft.Invalid,
-				"the host has too many classes, traits or aggregates, or too long a name")
+			croft.Errorf(croft.Invalid, "the host has too many classes, traits or aggregates, or too long a name")
 	}
 	names := map[string]bool{}
 	name := func(name string) {

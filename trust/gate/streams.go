@@ -95,8 +95,7 @@ func (o *session) await() {
 	}
 }
 
-// lines calls each for every line of the client until the stream ends, the client is silent, or each returns
-// false.
+// lines calls each for every line of the client until the stream ends, the client is silent, or each returns false.
 func (o *session) lines(each func(line) bool) {
 	scanner := bufio.NewScanner(o.request.Body)
 	scanner.Buffer(nil, maxLine)

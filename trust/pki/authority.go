@@ -115,9 +115,8 @@ func (ca *CA) Trusted(a Authority) ([]byte, error) {
 	return encode(s.cert, s.old), nil
 }
 
-// Sign issues a certificate for an identity and the key of a request. Everything else in the request is
-// ignored: the caller determines identity, names and addresses. Invalid: the request is malformed, or its key
-// has the wrong type.
+// Sign issues a certificate for an identity and the key of a request. Everything else in the request is ignored: the
+// caller determines identity, names and addresses. Invalid: the request is malformed, or its key has the wrong type.
 func (ca *CA) Sign(a Authority, id Identity, names []string, csr []byte) (Issued, error) {
 	if err := id.Validate(); err != nil {
 		return Issued{}, err

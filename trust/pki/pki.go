@@ -163,9 +163,8 @@ func Caller(r *http.Request) (Identity, bool) {
 	return i, err == nil
 }
 
-// StillTrusted refuses a request whose certificate has expired, or whose authority was retired, since its
-// connection began. Unavailable: the request must be sent again over a new connection, with the current
-// certificate.
+// StillTrusted refuses a request whose certificate has expired, or whose authority was retired, since its connection
+// began. Unavailable: the request must be sent again over a new connection, with the current certificate.
 func StillTrusted(r *http.Request, roots []*x509.Certificate) error {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil

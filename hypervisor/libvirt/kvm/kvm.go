@@ -35,8 +35,7 @@ type Result struct {
 	Reason string `json:"reason"` // one clause, for people: why KVM is or is not usable
 }
 
-// Probe reports whether KVM runs a normal guest here. It returns within a few seconds whatever the kernel
-// does.
+// Probe reports whether KVM runs a normal guest here. It returns within a few seconds whatever the kernel does.
 func Probe(ctx context.Context) Result {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
@@ -105,8 +104,7 @@ func bootKey() (string, error) {
 	return fmt.Sprintf("%s %s %s", bytes.TrimSpace(boot), unix.ByteSliceToString(uts.Release[:]), owner), nil
 }
 
-// virtualizes reports whether /proc/cpuinfo shows vmx or svm, or no flags line at all, as on other
-// architectures.
+// virtualizes reports whether /proc/cpuinfo shows vmx or svm, or no flags line at all, as on other architectures.
 func virtualizes(cpuinfo *bufio.Scanner) bool {
 	cpuinfo.Buffer(nil, 1<<20)
 	for cpuinfo.Scan() {

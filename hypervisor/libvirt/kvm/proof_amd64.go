@@ -166,8 +166,7 @@ func run(ctx context.Context, kvm, vcpu uintptr) (reason uint32, err error) {
 		return 0, fmt.Errorf("its state: %w", err)
 	}
 	defer unix.Munmap(state)
-	// The flag stops the next entry and the signal interrupts the current one: whichever the thread meets
-	// first.
+	// The flag stops the next entry and the signal interrupts the current one: whichever the thread meets first.
 	const immediateExit, exitReason = 1, 8
 	tid := unix.Gettid()
 	interrupted := make(chan struct{})

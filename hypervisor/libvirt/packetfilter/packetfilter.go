@@ -70,8 +70,7 @@ type Rules struct {
 	Kept  []netip.Addr // forbidden to guests at open ports
 }
 
-// Replace installs the rules atomically. Unavailable: nftables rejects them, and the previous rules stay in
-// force.
+// Replace installs the rules atomically. Unavailable: nftables rejects them, and the previous rules stay in force.
 func (t Table) Replace(ctx context.Context, r Rules) error {
 	return nft(ctx, t.script(r), "write the packet filter "+t.Name)
 }
@@ -197,9 +196,8 @@ func set(name, kind string, elements []string) string {
 	return text + "\t}\n"
 }
 
-// rules accept what may pass and drop the rest. A header that is truncated or lies in a later fragment does
-// not match: later fragments pass, but the first fragment, without which they are useless, must show its
-// headers.
+// rules accept what may pass and drop the rest. A header that is truncated or lies in a later fragment does not match:
+// later fragments pass, but the first fragment, without which they are useless, must show its headers.
 //
 // Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest may act as a DHCP server or IPv6 router, or
 // send redirects.
@@ -263,9 +261,8 @@ const rules = `	chain ports {
 // noLinkLocalLearn is the kernel's BR_BOOLOPT_NO_LL_LEARN.
 const noLinkLocalLearn = 1 << 0
 
-// LearnNothingUnfiltered keeps a bridge from learning MAC locations from frames of its own protocols, such as
-// STP. The kernel passes those to no packet filter: with one of them a guest could redirect another guest's
-// traffic to itself.
+// LearnNothingUnfiltered keeps a bridge from learning MAC locations from frames of its own protocols, such as STP. The
+// kernel passes those to no packet filter: with one of them a guest could redirect another guest's traffic to itself.
 //
 // NotFound: there is no such bridge.
 func LearnNothingUnfiltered(bridge string) error {
