@@ -3,7 +3,6 @@ package mutants
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Config says which mutants to try.
@@ -31,6 +33,11 @@ type Config struct {
 	Known   map[string]string // outcomes of an earlier run, by key: killed ones are not tried again
 	Done    func(Mutant, string)
 }
+
+const (
+	sideBySide = 2                      // mistakes tried at once: most tests wait more than they compute
+	quick      = 300 * time.Millisecond // tests that take less look first
+)
 
 // The outcomes of a mutant.
 const (
@@ -48,7 +55,7 @@ type suite struct {
 // A test is one test of a suite.
 type test struct {
 	name    string
-	took    time.Duration
+	took    time.Duration // as it reports itself
 	reaches map[int]bool
 }
 
@@ -72,15 +79,31 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	for _, m := range all {
-		outcome, err := try(ctx, suites, m)
-		if err != nil {
-			return err
+	// The quick tests find most mistakes, so they look at all of them first. What ctx leaves no time for is not
+	// reported.
+	var work errgroup.Group
+	work.SetLimit(sideBySide)
+	var mu sync.Mutex // guards left, and serializes c.Done
+	left := all
+	for _, slow := range []bool{false, true} {
+		these := left
+		left = nil
+		for _, m := range these {
+			work.Go(func() error {
+				outcome := try(ctx, suites, m, slow)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case ctx.Err() != nil:
+				case outcome == Killed || slow:
+					c.Done(m, outcome)
+				default:
+					left = append(left, m)
+				}
+				return nil
+			})
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		c.Done(m, outcome)
+		_ = work.Wait() // the functions return nil
 	}
 	return nil
 }
@@ -189,66 +212,85 @@ func (s *suite) measure(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("list the tests of %s: %w", s.dir, err)
 	}
+	var work errgroup.Group
+	work.SetLimit(sideBySide)
+	var mu sync.Mutex // guards s.tests
 	for line := range strings.Lines(string(out)) {
 		name := strings.TrimSpace(line)
 		if !strings.HasPrefix(name, "Test") {
 			continue
 		}
-		hits := filepath.Join(c.Dir, "hits")
-		_ = os.Remove(hits) // left by the previous test
-		begun := time.Now()
-		said, err := s.run(ctx, []string{name}, 10*time.Minute, "CROFT_MUTANT_HITS="+hits)
-		if ctx.Err() != nil {
+		work.Go(func() error {
+			hits := filepath.Join(c.Dir, "hits of "+name)
+			_ = os.Remove(hits) // of a suite before, which has a test of this name too
+			said, err := s.run(ctx, []string{name}, 10*time.Minute, "CROFT_MUTANT_HITS="+hits)
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				c.Say("%s fails without any mistake, and is left out: %v\n%s", name, err, tail(said))
+				return nil
+			}
+			t := test{name: name, took: reported(said), reaches: map[int]bool{}}
+			text, _ := os.ReadFile(hits)
+			for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
+				id, _ := strconv.Atoi(scan.Text())
+				t.reaches[id] = true
+			}
+			if len(t.reaches) > 0 {
+				s.tests = append(s.tests, t)
+			}
 			return nil
-		}
-		if err != nil {
-			c.Say("%s fails without any mistake, and is left out: %v\n%s", name, err, tail(said))
-			continue
-		}
-		t := test{name: name, took: time.Since(begun), reaches: map[int]bool{}}
-		text, _ := os.ReadFile(hits)
-		for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
-			id, _ := strconv.Atoi(scan.Text())
-			t.reaches[id] = true
-		}
-		if len(t.reaches) > 0 {
-			s.tests = append(s.tests, t)
-		}
+		})
 	}
-	slices.SortFunc(s.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
-	return nil
+	return work.Wait()
+}
+
+var took = regexp.MustCompile(`(?m)^--- PASS: \S+ \(([0-9.]+s)\)`)
+
+// reported returns how long a test took without the start of its process.
+func reported(said []byte) (d time.Duration) {
+	if found := took.FindSubmatch(said); found != nil {
+		d, _ = time.ParseDuration(string(found[1]))
+	}
+	return d
 }
 
 func tail(text []byte) []byte { return text[max(0, len(text)-1500):] }
 
-// try enables one mistake and runs the tests that reach it.
-func try(ctx context.Context, suites []suite, m Mutant) (outcome string, err error) {
+// try enables one mistake and runs the quick or the slow tests that reach it.
+func try(ctx context.Context, suites []suite, m Mutant, slow bool) (outcome string) {
 	outcome = Unreached
 	for _, s := range suites {
 		var names []string
-		limit := 20 * time.Second
+		limit := 10 * time.Second
 		for _, t := range s.tests {
-			if t.reaches[m.ID] {
+			if !t.reaches[m.ID] {
+				continue
+			}
+			outcome = Survived
+			if (t.took >= quick) == slow {
 				names = append(names, t.name)
 				limit += 5 * t.took
 			}
 		}
-		if len(names) == 0 {
+		if len(names) == 0 || ctx.Err() != nil {
 			continue
 		}
-		outcome = Survived
 		if _, err := s.run(ctx, names, limit, fmt.Sprint("CROFT_MUTANT=", m.ID)); err != nil && ctx.Err() == nil {
-			return Killed, nil
+			return Killed
 		}
 	}
-	return outcome, nil
+	return outcome
 }
 
 // run runs some tests of a suite.
 func (s *suite) run(ctx context.Context, names []string, limit time.Duration, env ...string) (said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.binary, "-test.short", "-test.failfast", "-test.count=1", "-test.run",
+	cmd := exec.CommandContext(ctx, s.binary, "-test.v", "-test.short", "-test.failfast", "-test.count=1", "-test.run",
 		"^("+strings.Join(names, "|")+")$")
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), env...)
 	cmd.WaitDelay = time.Second // for processes that it started
