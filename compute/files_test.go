@@ -1,0 +1,151 @@
+package compute
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+)
+
+func TestAnAgentNeedsAllOfItsConfiguration(t *testing.T) {
+	l := &logbook{t: t, dir: t.TempDir()}
+	whole := l.agent().Config
+	a, err := New(whole)
+	if err != nil || cap(a.builds) != 4 || a.ResyncEvery != 30*time.Second || a.SweepEvery != time.Minute ||
+		a.Traces == nil {
+		t.Errorf("got %+v, %v", a, err)
+	}
+	for name, lack := range map[string]func(*Config){
+		"host": func(c *Config) { c.Host.ID = "" }, "partition": func(c *Config) { c.Partition = "" },
+		"dir": func(c *Config) { c.Dir = "" }, "log": func(c *Config) { c.Log = nil },
+		"orders": func(c *Config) { c.Orders = nil }, "registry": func(c *Config) { c.Registry = nil },
+		"records": func(c *Config) { c.Records = nil }, "inventory": func(c *Config) { c.Inventory = nil },
+		"hypervisor": func(c *Config) { c.Hypervisor = nil }, "images": func(c *Config) { c.Images = nil },
+	} {
+		c := whole
+		lack(&c)
+		if _, err := New(c); !errors.Is(err, croft.Invalid) {
+			t.Errorf("without %s: got %v", name, err)
+		}
+	}
+}
+
+func TestModesAreOnlyLimited(t *testing.T) {
+	dir := t.TempDir()
+	id := string(croft.NewInstanceID())
+	for _, c := range []struct {
+		path         string
+		before, want fs.FileMode
+	}{
+		{"", 0o755, 0o711}, {id, 0o777, 0o711}, {id + "/seed.iso", 0o644, 0o600}, {id + "/disk", 0o644, 0o644},
+		{"others", 0o755, 0o755}, {"others/seed.iso", 0o644, 0o644}, {string(croft.NewInstanceID()), 0o700, 0o700},
+	} {
+		path := filepath.Join(dir, c.path)
+		defer func() {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != c.want {
+				t.Errorf("%s: %v, %v, want %o", c.path, info.Mode(), err, c.want)
+			}
+		}()
+		var err error
+		if strings.HasSuffix(path, "seed.iso") || strings.HasSuffix(path, "disk") {
+			err = os.WriteFile(path, nil, c.before)
+		} else {
+			err = os.MkdirAll(path, c.before)
+		}
+		if err := errors.Join(err, os.Chmod(path, c.before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Files and links of the name of an instance are left alone.
+	file, target := filepath.Join(dir, string(croft.NewInstanceID())), filepath.Join(dir, "target")
+	linked := filepath.Join(dir, string(croft.NewInstanceID()))
+	for path, mode := range map[string]fs.FileMode{file: 0o644, target: 0o644} {
+		if err := errors.Join(os.WriteFile(path, nil, mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Mkdir(linked, 0o700), os.Symlink(target, filepath.Join(linked, seedFile))); err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{Config: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}}
+	if err := a.tighten(); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{file, target} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	a.Dir = filepath.Join(dir, "none yet")
+	if err := a.tighten(); err != nil {
+		t.Errorf("before the first instance: %v", err)
+	}
+	a.Dir = file
+	if err := a.tighten(); err == nil {
+		t.Error("what is no directory is one")
+	}
+}
+
+func TestAHostKeepsItsUUID(t *testing.T) {
+	dir, err := OpenStateDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	id := croft.NewHostID()
+	for range 2 {
+		if err := dir.KeepHostID(id); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := dir.KeepHostID(croft.NewHostID()); !errors.Is(err, croft.Conflict) {
+		t.Errorf("another one: %v", err)
+	}
+	if got, err := dir.HostID(); got != id || err != nil {
+		t.Errorf("got %s, %v", got, err)
+	}
+	path := filepath.Join(dir.Path, "host-id")
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"kept": dir.KeepHostID(id), "read": second(dir.HostID())} {
+		if err == nil || croft.KindOf(err) != "" {
+			t.Errorf("an unreadable UUID is %s: %v", name, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestASecretIsMadeOnce(t *testing.T) {
+	dir := &StateDir{Path: t.TempDir()}
+	made := 0
+	mint := func() string { made++; return strings.Repeat("x", made) }
+	for range 2 {
+		if got, err := dir.Secret("token", mint); got != "x" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	path := filepath.Join(dir.Path, "token")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its file: %v, %v", info.Mode(), err)
+	}
+	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := dir.Secret("token", mint); got != "xx" || err != nil {
+		t.Errorf("where the file is empty: %q, %v", got, err)
+	}
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := dir.Secret("token", mint); err == nil || made != 2 {
+		t.Errorf("an unreadable one is %q, after %d were made", got, made)
+	}
+}
