@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"croft"
@@ -35,6 +36,23 @@ func moved(e *audit.Evidence) {
 func observe(state croft.State, host croft.HostID, id croft.InstanceID) func(*audit.Evidence) {
 	return func(e *audit.Evidence) {
 		e.Observations = []croft.Observation{{Host: host, Instance: id, Generation: 1, State: state}}
+	}
+}
+
+func TestDifferencesAreSorted(t *testing.T) {
+	e := &audit.Evidence{
+		Names:    []audit.Name{{Instance: "c"}, {Instance: "b", Name: "2"}, {Instance: "b", Name: "1"}},
+		UserData: []audit.UserData{{Instance: "b"}, {Instance: "a"}},
+		Orders:   []croft.Order{{Host: h2, Instance: "a"}, {Host: h1, Instance: "d"}},
+	}
+	var got []string
+	for _, d := range audit.Compare(*e) {
+		got = append(got, strings.Join([]string{string(d.Host), string(d.Instance), string(d.Kind), d.Name}, "/"))
+	}
+	want := []string{"/a/lost user-data/", "/b/lost name/1", "/b/lost name/2", "/b/lost user-data/", "/c/lost name/",
+		"host-1/d/lost order/", "host-2/a/lost order/"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -94,6 +112,8 @@ func TestCompareMore(t *testing.T) {
 		{"but where that only waits", both(moved, observe(croft.StatePending, h1, web)), []string{"undone tombstone"}},
 		{"or where the host before saw it", both(moved, observe(croft.StateRunning, h2, web)),
 			[]string{"undone tombstone"}},
+		{"or where its host saw another one", both(moved, observe(croft.StateRunning, h1, "ghost")),
+			[]string{"lost observation+", "undone tombstone"}},
 		{"not where it does not come from there", both(moved, with(func(i *croft.Instance) { i.MovedFrom = "" })), nil},
 		{"not for a host that is not on record", both(moved, func(e *audit.Evidence) { delete(e.Hosts, h2) }), nil},
 		{"a lost order on a host that did not answer may go", func(e *audit.Evidence) {

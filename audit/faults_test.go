@@ -43,6 +43,7 @@ type site struct {
 	evidence  audit.Evidence
 	unread    error
 	providers []croft.Provider
+	unlisted  error // the providers cannot be listed
 	claims    func(croft.HostID) (map[croft.InstanceID]croft.Resources, error)
 	contents  func(croft.HostID) (audit.Contents, error)
 }
@@ -58,7 +59,9 @@ func (s *site) Evidence(context.Context) (audit.Evidence, error) {
 	return e, s.unread
 }
 
-func (s siteClaims) Providers(context.Context) ([]croft.Provider, error) { return s.providers, nil }
+func (s siteClaims) Providers(context.Context) ([]croft.Provider, error) {
+	return s.providers, s.unlisted
+}
 
 func (s siteClaims) Claims(_ context.Context, h croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
 	return s.site.claims(h)
@@ -113,9 +116,25 @@ func TestAnAuditAddsUpWhatIsClaimedElsewhere(t *testing.T) {
 	}
 }
 
+func TestAnAuditFindsWrongAmountsElsewhere(t *testing.T) {
+	s := sound()
+	before := s.claims
+	s.claims = func(h croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+		if h == "more" {
+			return map[croft.InstanceID]croft.Resources{web: {croft.DiskGB: 3}}, nil
+		}
+		return before(h)
+	}
+	report, err := s.audit(t)
+	if err != nil || len(report.Differences) != 1 || report.Differences[0].Kind != audit.WrongClaim {
+		t.Errorf("got %+v, %v, want a wrong claim", report.Differences, err)
+	}
+}
+
 func TestAnAuditSaysWhatItCouldNotRead(t *testing.T) {
 	for name, broken := range map[string]func(*site){
-		"the records": func(s *site) { s.unread = errPlanned },
+		"the records":   func(s *site) { s.unread = errPlanned },
+		"the providers": func(s *site) { s.unlisted = errPlanned },
 		"the claims on a host": func(s *site) {
 			before := s.claims
 			s.claims = func(h croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
@@ -330,6 +349,20 @@ func TestACaretakerMendsWhatTwoLooksFind(t *testing.T) {
 	}
 }
 
+func TestASweepEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rounds{looks: []func() (audit.Evidence, error){reads(lostName), reads(lostName)}}
+		keeper := r.caretaker()
+		keeper.Every = time.Minute
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = keeper.Sweep(ctx)
+		if len(r.times) != 1 || len(r.steps) > 0 {
+			t.Errorf("done %q after looks at %v", r.steps, r.times)
+		}
+	})
+}
+
 // A lasting difference is logged once, and counted while it lasts.
 func TestACaretakerReportsOnceAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -449,7 +482,8 @@ func TestACaretakerLogsATurnThatFails(t *testing.T) {
 		if err := r.caretaker().Run(ctx); !errors.Is(err, context.Canceled) || turns != 3 {
 			t.Errorf("ended with %v after %d turns", err, turns)
 		}
-		if n := strings.Count(r.log.String(), "the shared records could not be checked"); n != 1 {
+		if n := strings.Count(r.log.String(), "the shared records could not be checked"); n != 1 ||
+			!strings.Contains(r.log.String(), errPlanned.Error()) {
 			t.Errorf("told %d times:\n%s", n, &r.log)
 		}
 	})

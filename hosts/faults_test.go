@@ -40,6 +40,8 @@ type world struct {
 	members    []croft.EtcdMember
 	steps      []string
 	fails      map[string]error
+	failAt     int               // the step that fails, by its number from 1; 0: none
+	meanwhile  map[string]func() // done by others during a step
 	query      string
 }
 
@@ -58,6 +60,12 @@ type (
 func (w *world) step(words ...string) error {
 	s := strings.Join(words, " ")
 	w.steps = append(w.steps, s)
+	if others := w.meanwhile[s]; others != nil {
+		others()
+	}
+	if len(w.steps) == w.failAt {
+		return errPlanned
+	}
 	return w.fails[s]
 }
 
@@ -123,6 +131,10 @@ func (w worldInstances) Remains(_ context.Context, h croft.HostID, id croft.Inst
 
 func (w worldInstances) Reorder(_ context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
 	return i, w.step("order", string(o.Instance), string(o.Want), "on", string(o.Host))
+}
+
+func (w worldInstances) Bury(_ context.Context, i croft.Instance, _ croft.Order) error {
+	return w.step("bury", string(i.ID))
 }
 
 func (w worldInstances) SetMoving(_ context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
@@ -191,16 +203,16 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 		w.claimed = map[croft.InstanceID]croft.Resources{"ghost": {croft.VCPU: 1}}
 		return w
 	}
-	for i, broken := range append(slices.Clone(steps), "") {
+	for n := range len(steps) + 1 { // 0: nothing fails
 		w := begin()
-		w.fails[broken] = errPlanned
+		w.failAt = n
 		_, err := w.fleet(t).Forget(t.Context(), "one", false)
 		want := steps
-		if broken != "" {
-			want = steps[:slices.Index(steps, broken)+1]
+		if n > 0 {
+			want = steps[:n]
 		}
-		if (err == nil) != (broken == "") || err != nil && !errors.Is(err, errPlanned) || !slices.Equal(w.steps, want) {
-			t.Errorf("step %d, %q, fails: done %q, %v", i, broken, w.steps, err)
+		if (err == nil) != (n == 0) || err != nil && !errors.Is(err, errPlanned) || !slices.Equal(w.steps, want) {
+			t.Errorf("step %d fails: done %q, %v", n, w.steps, err)
 		}
 	}
 	w := begin()
@@ -214,6 +226,79 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 	if _, err := w.fleet(t).Forget(t.Context(), "one", false); err != nil ||
 		slices.Contains(w.steps, "release ghost on a") {
 		t.Errorf("a claim of an instance that is on record: done %q, %v", w.steps, err)
+	}
+}
+
+// Only the host's own instances are buried, those that are being destroyed without another order; an instance that
+// came since the operator looked is not buried without force.
+func TestWhatIsBuriedWithAHost(t *testing.T) {
+	all := []croft.Status{
+		{Instance: croft.Instance{ID: "web", Name: "web", Host: "a"}},
+		{Instance: croft.Instance{ID: "db", Name: "db", Host: "b"}},
+		{Instance: croft.Instance{ID: "job", Name: "job", Host: "a", Moving: "b", State: croft.StateDestroying}},
+	}
+	w := away()
+	w.instances = all
+	if _, err := w.fleet(t).Forget(t.Context(), "one", true); err != nil {
+		t.Error(err)
+	}
+	want := []string{"order web gone on a", "release web on a", "bury web", "release job on a on b", "bury job"}
+	got := slices.DeleteFunc(slices.Clone(w.steps), func(s string) bool {
+		return !strings.HasPrefix(s, "order") && !strings.HasPrefix(s, "release") && !strings.HasPrefix(s, "bury")
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("buried: %q, want %q", got, want)
+	}
+	w = away()
+	w.meanwhile = map[string]func(){"drain a": func() { w.instances = all[:2] }}
+	if _, err := w.fleet(t).Forget(t.Context(), "one", false); !errors.Is(err, croft.Conflict) ||
+		w.steps[len(w.steps)-1] != "list" {
+		t.Errorf("an instance that has just come: %v, done %q", err, w.steps)
+	}
+	w = away()
+	w.meanwhile = map[string]func(){"drain a": func() { w.instances = all[1:2] }}
+	if _, err := w.fleet(t).Forget(t.Context(), "one", false); err != nil {
+		t.Errorf("an instance that has just come to another host: %v, done %q", err, w.steps)
+	}
+}
+
+// The target of an earlier attempt comes first, then the host with most left; hosts that take no orders are left
+// out.
+func TestTheOrderInWhichTargetsAreTried(t *testing.T) {
+	on := func(h croft.HostID, used int64) croft.Candidate {
+		return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{h: {croft.VCPU: 1}},
+			Summaries: map[croft.HostID]croft.Summary{h: {Capacity: croft.Resources{croft.VCPU: 8},
+				Used: croft.Resources{croft.VCPU: used}}}}
+	}
+	for _, c := range []struct {
+		moving croft.HostID
+		want   []string
+	}{
+		{"", []string{"claim on c", "claim on b", "claim on g"}},
+		{"c", []string{"claim on c", "claim on b", "claim on g"}},
+		{"b", []string{"claim on b", "claim on c", "claim on g"}},
+		{"g", []string{"claim on g", "claim on c", "claim on b"}},
+	} {
+		w := away()
+		w.known[0].Alive = true
+		w.known = append(w.known, croft.Host{ID: "g", Name: "six", Alive: true})
+		w.candidates = []croft.Candidate{on("b", 4), on("a", 0), on("d", 0), on("unknown", 0), on("g", 6), on("e", 0),
+			on("c", 2)}
+		for _, claim := range c.want {
+			w.fails[claim] = croft.Errorf(croft.NoCapacity, "planned")
+		}
+		inst := croft.Instance{ID: "web", Name: "web", Host: "a", Moving: c.moving, Spec: croft.Spec{Ephemeral: true,
+			Resources: croft.Resources{croft.VCPU: 1}}}
+		h := hosts.Host{Host: w.known[0], Instances: []croft.Status{{Instance: inst}}}
+		if all, err := w.fleet(t).MoveAll(t.Context(), h); err != nil || all[0].Stays == "" {
+			t.Errorf("moving to %q: %+v, %v", c.moving, all, err)
+		}
+		tried := slices.DeleteFunc(slices.Clone(w.steps), func(s string) bool {
+			return !strings.HasPrefix(s, "claim on") || s == "claim on a"
+		})
+		if !slices.Equal(tried, c.want) {
+			t.Errorf("moving to %q: tried %q, want %q", c.moving, tried, c.want)
+		}
 	}
 }
 

@@ -226,6 +226,16 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 				return croft.Errorf(croft.Conflict, "planned")
 			}
 		}, []string{"read"}, "b"},
+		{"to who ended it", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst.Moving = ""; return croft.Errorf(croft.Conflict, "planned") }
+		}, []string{"read", "moving to ", "claim on a"}, "a"},
+		{"to nobody knows what", func(d *diary) {
+			d.fails[relocate] = func() error { return croft.Errorf(croft.Conflict, "planned") }
+			d.fails["read"] = func() error { return errors.New("nobody can tell") }
+		}, []string{"read"}, "b"},
+		{"to who ended it before its answer was lost", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst.Moving = ""; return errPlanned }
+		}, []string{"fence"}, "b"},
 		{"to who moves it elsewhere", func(d *diary) {
 			d.fails[relocate] = func() error { d.inst.Moving = "c"; return croft.Errorf(croft.Conflict, "planned") }
 		}, []string{"read"}, "b"},
@@ -233,8 +243,15 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d, h := moving()
 			c.begin(d)
-			if _, err := d.fleet(t).MoveAll(t.Context(), h); err != nil && !errors.Is(err, croft.Unavailable) {
+			all, err := d.fleet(t).MoveAll(t.Context(), h)
+			if err != nil && !errors.Is(err, croft.Unavailable) {
 				t.Error(err)
+			}
+			if moved := len(all) == 1 && all[0].To.ID == "b"; moved != (c.name == "whose answer was lost") {
+				t.Errorf("told: %+v", all)
+			}
+			if c.name == "to nobody knows what" && !strings.Contains(all[0].Stays, "nobody can tell") {
+				t.Errorf("told: %+v", all)
 			}
 			d.want(t, append(slices.Clone(begun), c.steps...)...)
 			if d.on != c.on {
