@@ -3,39 +3,29 @@ package etcdstore
 import (
 	"context"
 	"strings"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// leaveHung closes connections to hung members until ctx ends, so that requests and watches switch to another
-// member. It closes none if no other member answers, since that would gain nothing.
-func (s *conn) leaveHung(ctx context.Context) {
-	tick := time.NewTicker(hungLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		endpoints := s.etcd.Endpoints()
-		suspects := s.conns.silent()
-		if len(suspects) == 0 || len(endpoints) < 2 {
-			continue
-		}
-		answering, silent := s.statuses(ctx, endpoints)
-		hung := map[string]bool{}
-		for _, endpoint := range silent {
-			hung[address(endpoint)] = len(answering) > 0
-		}
-		for conn, since := range suspects {
-			if !hung[conn.address] {
-				conn.excuse(since)
-			} else if conn.owes().Equal(since) && ctx.Err() == nil {
-				s.metrics.hung.Inc()
-				_ = conn.Close()
-			}
+// closeHung closes connections to hung members, so that requests and watches switch to another member. It closes
+// none if no other member answers, since that would gain nothing.
+func (s *conn) closeHung(ctx context.Context) {
+	endpoints := s.etcd.Endpoints()
+	suspects := s.conns.silent()
+	if len(suspects) == 0 || len(endpoints) < 2 {
+		return
+	}
+	answering, silent := s.statuses(ctx, endpoints)
+	hung := map[string]bool{}
+	for _, endpoint := range silent {
+		hung[address(endpoint)] = len(answering) > 0
+	}
+	for conn, since := range suspects {
+		if !hung[conn.address] {
+			conn.excuse(since)
+		} else if conn.owes().Equal(since) && ctx.Err() == nil {
+			s.metrics.hung.Inc()
+			_ = conn.Close()
 		}
 	}
 }
@@ -48,24 +38,12 @@ func address(endpoint string) string {
 	return endpoint
 }
 
-// pokeWatches sends something to the member that serves the watches, repeatedly until ctx ends.
+// pokeWatches sends something to the member that serves the watches, if there are any: it starts another watch,
+// which uses the same stream.
 func (s *conn) pokeWatches(ctx context.Context) {
-	tick := time.NewTicker(watchPoke)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if s.watches.Load() > 0 && len(s.etcd.Endpoints()) > 1 {
-			s.pokeWatch(ctx)
-		}
+	if s.watches.Load() == 0 || len(s.etcd.Endpoints()) < 2 {
+		return
 	}
-}
-
-// pokeWatch starts another watch, which uses the same stream as the others.
-func (s *conn) pokeWatch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), watchPoke)
 	defer cancel()
 	<-s.etcd.Watch(ctx, homeKey, clientv3.WithCreatedNotify())

@@ -13,19 +13,19 @@ import (
 
 // A member that hangs, because its process is suspended or the network drops its packets, keeps its connections
 // and never answers. gRPC's keepalive needs up to 15 s to notice: longer than the lease of an agent. These
-// bounds find it within some 5 s.
+// bounds find it within some 5 s; the intervals are up to a tenth longer at random.
 const (
-	hungLook = 500 * time.Millisecond // interval of checks of the connections
+	hungLook = 450 * time.Millisecond // interval of checks of the connections
 	// hungSilence is how long a sent message may stay without any answer. Then the members are asked for their
 	// status, over separate connections.
 	hungSilence = 1500 * time.Millisecond
 	// watchPoke is the interval of messages to the member that serves a watch. Without them a watch without
 	// changes is silent in both directions.
-	watchPoke = 2 * time.Second
+	watchPoke = 1800 * time.Millisecond
 )
 
 // keepaliveTime is how long a connection may be silent before gRPC pings the server, 10 s at least, and
-// keepaliveTimeout bounds the answer. With several members, leaveHung is faster.
+// keepaliveTimeout bounds the answer. With several members, closeHung is faster.
 const (
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 5 * time.Second

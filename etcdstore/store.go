@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/delay"
 )
 
 // Store is one connection to etcd and the home partition found there, with a type for each kind of record. It must
@@ -59,8 +60,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if etcd.ActiveConnection() != nil { // otherwise the server is in this process
 		looking, end := context.WithCancel(context.WithoutCancel(ctx))
 		s.endLook = end
-		s.work.Go(func() { s.leaveHung(looking) })
-		s.work.Go(func() { s.pokeWatches(looking) })
+		s.work.Go(func() { delay.Every(looking, hungLook, s.closeHung) })
+		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
 	return &Store{conn: s, Cluster: &Cluster{s}, Groups: &Groups{s}, Instances: &Instances{s}, Orders: &Orders{s},
 		Pools: &Pools{s}, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s},
