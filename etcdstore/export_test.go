@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// WithoutKeepalive disables gRPC's keepalive, so that only leaveHung finds hung members.
+// WithoutKeepalive disables gRPC's keepalive, so that only closeHung finds hung members.
 func (c Config) WithoutKeepalive() Config {
 	c.keepalive = 24 * time.Hour
 	return c
@@ -130,4 +130,12 @@ func (v *HostsView) RunTelling(ctx context.Context, changed func()) error {
 func (v *HostsView) Has(id croft.HostID) bool {
 	_, others := v.mirror.open([]croft.HostID{id})
 	return len(others) == 0
+}
+
+// MintAgain mints the home as a program does that found none.
+func (s *conn) MintAgain(ctx context.Context) error { return s.mint(ctx) }
+
+// RaiseFrom raises the schema as a program does that read the home at a revision.
+func (s *conn) RaiseFrom(ctx context.Context, revision int64) error {
+	return s.raise(ctx, home{Partition: s.partition, Schema: schemaOf(0)}, revision)
 }

@@ -131,3 +131,31 @@ func TestAnotherMajorVersionIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestAHomeIsMintedOverNoOther(t *testing.T) {
+	t.Parallel()
+	store := etcdtest.Start(t)
+	before := store.Partition()
+	if err := store.MintAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := store.Partition(); got != before {
+		t.Errorf("the partition is %s, was %s", got, before)
+	}
+}
+
+func TestTheSchemaIsRaisedAsItWasReadOnly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	etcd := etcdtest.Client(t, f.server, etcdstore.Access{})
+	putHome(t, f.server, f.Partition(), "1.0")
+	read := etcdtest.Must(etcd.Get(t.Context(), "/croft/home"))(t).Kvs[0].ModRevision
+	putHome(t, f.server, f.Partition(), "1.99") // by another program, in between
+	if err := f.RaiseFrom(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	if got := etcdtest.Must(etcd.Get(t.Context(), "/croft/home"))(t).Kvs[0].Value; !strings.Contains(string(got),
+		`"1.99"`) {
+		t.Errorf("the home is %s, want the newer schema", got)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"croft"
 	"croft/etcdstore/etcdtest"
 )
@@ -109,5 +111,144 @@ func TestAnInstanceIsNotRelocatedToADrainedHostNorOverATombstone(t *testing.T) {
 	if o := etcdtest.Must(f.Orders.Order(t.Context(), f.host,
 		f.inst.ID))(t); o.Want != croft.WantGone || o.Generation != 2 {
 		t.Errorf("got %+v, want the tombstone", o)
+	}
+}
+
+// elsewhere returns a host other than the fixture's, alive with an agent of a schema version.
+func (f *fixture) elsewhere(t *testing.T, version string) croft.HostID {
+	t.Helper()
+	to := croft.NewHostID()
+	if err := f.Registry.PutHost(t.Context(), croft.Host{ID: to, Name: string(to)}); err != nil {
+		t.Fatal(err)
+	}
+	f.raw(t).put(t, "alive/"+string(to), "2026-01-02T03:04:05Z "+version)
+	return to
+}
+
+// moving returns the orders that move the fixture's instance to a host.
+func (f *fixture) moving(to croft.HostID) (tombstone, order croft.Order) {
+	tombstone, order = f.order(f.inst.Generation+1, croft.WantGone), f.order(f.inst.Generation+2, croft.WantRunning)
+	tombstone.Host, order.Host = f.inst.Host, to
+	return tombstone, order
+}
+
+func TestWhatChangesBeforeAnInstanceIsRelocatedKeepsItWhereItIs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(f *fixture, raw bare, to croft.HostID)
+		want   croft.Kind
+	}{
+		{"somebody else writes its record", func(f *fixture, _ bare, _ croft.HostID) {
+			etcdtest.Must(f.Instances.Fence(t.Context(), f.inst))(t)
+		}, croft.Conflict},
+		{"its record goes", func(f *fixture, raw bare, _ croft.HostID) {
+			raw.remove(t, "instances/"+string(f.inst.ID))
+		}, croft.Conflict},
+		{"the agent of the other host dies", func(_ *fixture, raw bare, to croft.HostID) {
+			raw.remove(t, "alive/"+string(to))
+		}, croft.Unavailable},
+		{"the other host is drained", func(_ *fixture, raw bare, to croft.HostID) {
+			raw.put(t, "drained/"+string(to), "")
+		}, croft.Unavailable},
+		{"the other host gets an older order", func(f *fixture, raw bare, to croft.HostID) {
+			raw.put(t, "orders/"+string(to)+"/"+string(f.inst.ID), "{}")
+		}, croft.Unavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := scheduled(t)
+			raw, to := f.raw(t), f.elsewhere(t, "1.2")
+			mover := etcdtest.Open(t, f.server)
+			mover.BeforeTxn(func() { c.change(f, raw, to) })
+			tombstone, order := f.moving(to)
+			_, err := mover.Instances.Relocate(t.Context(), f.inst, tombstone, order)
+			etcdtest.WantKind(t, err, c.want)
+			if o := etcdtest.Must(f.Orders.Order(t.Context(), f.host, f.inst.ID))(t); o.Want != croft.WantRunning {
+				t.Errorf("its host is ordered %s", o.Want)
+			}
+			if inst, err := f.Instances.Instance(t.Context(), f.inst.ID); err == nil && inst.Host != f.host {
+				t.Errorf("its record names the host %s, want %s", inst.Host, f.host)
+			}
+		})
+	}
+}
+
+func TestAMoveTakesTheMembershipsAlong(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	inst := etcdtest.NewInstance("member")
+	a := croft.Affinity{Group: "g", Rule: croft.Apart}
+	inst.Spec.Affinities = []croft.Affinity{a}
+	f.inst = etcdtest.Must(f.Instances.Create(t.Context(), inst))(t)
+	f.inst = etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	to := f.elsewhere(t, "1.2")
+	tombstone, order := f.moving(to)
+	etcdtest.Must(f.Instances.Relocate(t.Context(), f.inst, tombstone, order))(t)
+	got := etcdtest.Must(f.Groups.Members(t.Context(), inst.Project, "g"))(t)
+	want := []croft.Member{{Affinity: a, Host: to, Instance: inst.ID, Name: "member"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Agents of schema 1.1 wait for one former host alone.
+func TestAnAgentOfTheVersionBeforeIsNotGivenMoreFormerHostsThanItKnows(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		version string // of the agent of the next host; empty: it has none
+		removed bool   // the former host has carried out its tombstone
+		want    croft.Kind
+		says    string
+	}{
+		{"a former host has an order still", "1.1", false, croft.Unavailable, "of an older version"},
+		{"the former host has removed the instance", "1.1", true, "", ""},
+		{"the agent knows of several", "1.2", false, "", ""},
+		{"there is no agent", "", false, croft.Unavailable, "is silent"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := scheduled(t)
+			tombstone, order := f.moving(f.elsewhere(t, "1.2"))
+			f.inst = etcdtest.Must(f.Instances.Relocate(t.Context(), f.inst, tombstone, order))(t)
+			if c.removed {
+				tombstone = etcdtest.Must(f.Orders.Order(t.Context(), f.host, f.inst.ID))(t)
+				if err := f.Orders.Forget(t.Context(), tombstone); err != nil {
+					t.Fatal(err)
+				}
+			}
+			to := f.elsewhere(t, c.version)
+			if c.version == "" {
+				f.raw(t).remove(t, "alive/"+string(to))
+			}
+			tombstone, order = f.moving(to)
+			moved, err := f.Instances.Relocate(t.Context(), f.inst, tombstone, order)
+			etcdtest.WantKind(t, err, c.want)
+			if err != nil {
+				etcdtest.WantSays(t, err.Error(), c.says)
+			} else if want := !c.removed; slices.Contains(moved.Former(), f.host) != want {
+				t.Errorf("former hosts are %v; want the first among them: %v", moved.Former(), want)
+			}
+		})
+	}
+}
+
+func TestTheTargetOfAMoveIsWrittenToAnUnchangedRecordOnly(t *testing.T) {
+	t.Parallel()
+	f := scheduled(t)
+	to := croft.NewHostID()
+	late := etcdtest.Open(t, f.server)
+	late.BeforeTxn(func() { f.inst = etcdtest.Must(f.Instances.Fence(t.Context(), f.inst))(t) })
+	_, err := late.Instances.SetMoving(t.Context(), f.inst, to)
+	etcdtest.WantKind(t, err, croft.Conflict)
+	if inst := etcdtest.Must(f.Instances.Instance(t.Context(), f.inst.ID))(t); inst.Moving != "" ||
+		inst.Revision != f.inst.Revision {
+		t.Errorf("got %+v, want it as it was", inst)
+	}
+	_, err = f.Instances.SetMoving(t.Context(), croft.Instance{ID: croft.NewInstanceID()}, to)
+	etcdtest.WantKind(t, err, croft.Conflict) // it was never written
+	set := etcdtest.Must(f.Instances.SetMoving(t.Context(), f.inst, to))(t)
+	if stored := etcdtest.Must(f.Instances.Instance(t.Context(), f.inst.ID))(t); stored.Moving != to ||
+		stored.Revision != set.Revision {
+		t.Errorf("stored is %+v, want the target %s at revision %d", stored, to, set.Revision)
 	}
 }

@@ -74,3 +74,101 @@ func (f *fixture) compare(t *testing.T) (found []audit.Difference) {
 	}
 	return found
 }
+
+func TestDropRemovesWhatIsLostUnlessItChanged(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	raw := f.raw(t)
+	a := croft.Affinity{Group: "g", Rule: croft.Apart}
+	for _, c := range []struct {
+		kind audit.Kind
+		key  func(id string) string // of what is lost
+		also func(id string) string // goes with it, if anything does
+		// belongs: with this key what was lost belongs to an instance, or to an order
+		belongs func(id string) string
+		always  bool // also where it was written anew
+	}{
+		{kind: audit.LostName, key: func(id string) string { return "names/default/" + id }},
+		{kind: audit.LostOrder, key: func(id string) string { return "orders/" + string(f.host) + "/" + id },
+			also:    func(id string) string { return "observed/" + string(f.host) + "/" + id },
+			belongs: func(id string) string { return "instances/" + id }},
+		{kind: audit.LostMember,
+			key: func(id string) string { return "groups/default/g/anti-affinity/" + string(f.host) + "/" + id }},
+		{kind: audit.LostUserData, key: func(id string) string { return "userdata/" + id },
+			belongs: func(id string) string { return "instances/" + id }},
+		{kind: audit.LostObservation, key: func(id string) string { return "observed/" + string(f.host) + "/" + id },
+			belongs: func(id string) string { return "orders/" + string(f.host) + "/" + id }, always: true},
+	} {
+		lose := func(t *testing.T) (audit.Difference, string) {
+			t.Helper()
+			id := croft.NewInstanceID()
+			if c.also != nil {
+				raw.put(t, c.also(string(id)), "{}")
+			}
+			return audit.Difference{Kind: c.kind, Host: f.host, Instance: id, Project: croft.DefaultProject,
+				Name: string(id), Affinity: &a, Revision: raw.put(t, c.key(string(id)), "{}")}, string(id)
+		}
+		drop := func(t *testing.T, d audit.Difference, id string, want bool, before func()) {
+			t.Helper()
+			late := etcdtest.Open(t, f.server)
+			late.BeforeTxn(before)
+			if err := late.Records.Drop(t.Context(), d); err != nil {
+				t.Error(err)
+			}
+			for _, key := range []func(string) string{c.key, c.also} {
+				if key != nil && raw.has(t, key(id)) != want {
+					t.Errorf("%s is there: %v, want %v", key(id), !want, want)
+				}
+			}
+		}
+		t.Run(string(c.kind)+" is removed", func(t *testing.T) {
+			d, id := lose(t)
+			drop(t, d, id, false, func() {})
+		})
+		t.Run(string(c.kind)+" that was written anew", func(t *testing.T) {
+			d, id := lose(t)
+			drop(t, d, id, !c.always, func() { raw.put(t, c.key(id), "{}") })
+		})
+		if c.belongs == nil {
+			continue
+		}
+		t.Run(string(c.kind)+" that is lost no more stays", func(t *testing.T) {
+			d, id := lose(t)
+			drop(t, d, id, true, func() { raw.put(t, c.belongs(id), "{}") })
+			raw.remove(t, c.belongs(id)) // it is no record
+		})
+	}
+}
+
+func TestANameIsWrittenForARecordAloneAndOverNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	raw := f.raw(t)
+	key := "names/default/" + f.inst.Name
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T)
+		want   croft.Kind
+		id     string // what has the name then; empty: nobody
+	}{
+		{"it is free", func(t *testing.T) { raw.remove(t, key) }, "", string(f.inst.ID)},
+		{"another instance has it", func(t *testing.T) { raw.put(t, key, "another") }, croft.Conflict, "another"},
+		{"the instance is gone", func(t *testing.T) {
+			raw.remove(t, key)
+			raw.remove(t, "instances/"+string(f.inst.ID))
+		}, croft.Conflict, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			late := etcdtest.Open(t, f.server)
+			late.BeforeTxn(func() { c.change(t) })
+			etcdtest.WantKind(t, late.Records.PutName(t.Context(), f.inst), c.want)
+			got := ""
+			if raw.has(t, key) {
+				got = string(raw.get(t, key))
+			}
+			if got != c.id {
+				t.Errorf("the name is that of %q, want %q", got, c.id)
+			}
+		})
+	}
+}

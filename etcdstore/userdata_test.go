@@ -24,9 +24,20 @@ func (f *fixture) raw(t *testing.T) bare {
 	return bare{etcdtest.Client(t, f.server, etcdstore.Access{}), "/croft/" + string(f.Partition()) + "/"}
 }
 
-func (b bare) put(t *testing.T, key, value string) {
+// put writes a key and returns its revision.
+func (b bare) put(t *testing.T, key, value string) int64 {
 	t.Helper()
-	etcdtest.Must(b.Put(t.Context(), b.prefix+key, value))(t)
+	return etcdtest.Must(b.Put(t.Context(), b.prefix+key, value))(t).Header.Revision
+}
+
+func (b bare) remove(t *testing.T, key string) {
+	t.Helper()
+	etcdtest.Must(b.Delete(t.Context(), b.prefix+key))(t)
+}
+
+func (b bare) has(t *testing.T, key string) bool {
+	t.Helper()
+	return etcdtest.Must(b.Get(t.Context(), b.prefix+key))(t).Count > 0
 }
 
 func (b bare) get(t *testing.T, key string) []byte {
