@@ -37,8 +37,8 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Until polls is, and fails the test at its Deadline. It looks less and less often, since a look may cost as much of the
-// processor as what it waits for.
+// Until polls is, and fails the test at its Deadline. It looks less and less often, since a look may cost as much of
+// the processor as what it waits for.
 func Until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	pause := shortestPause
