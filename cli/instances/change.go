@@ -49,14 +49,14 @@ claim and its name are free at once.`,
 
 func stopCommand() *cobra.Command {
 	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, cloud.Changes.Stop,
-		"is to stop")
+		"will stop")
 	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
 	return cmd
 }
 
 func startCommand() *cobra.Command {
 	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil,
-		cloud.Changes.Start, "is to run")
+		cloud.Changes.Start, "will run")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
@@ -126,14 +126,14 @@ func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []stri
 }
 
 func rebootCommand() *cobra.Command {
-	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil, cloud.Changes.Reboot, "is to reboot")
+	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil, cloud.Changes.Reboot, "will reboot")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
 
 func rebuildCommand() *cobra.Command {
 	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil, cloud.Changes.Rebuild,
-		"is to be rebuilt: what was on its disk is lost")
+		"will be rebuilt: what was on its disk is lost")
 	cmd.Long = `rebuild gives instances a fresh disk made of their image, and boots them from it.
 They keep their UUID, their name, their host, their claim and their address. What was
 on the disk is lost once the image is there; an image that cannot be had loses nothing.`
