@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"croft/internal/delay"
 )
 
 // startPatience is how long systemd waits for the next notification of a process that is not ready yet. A start
@@ -48,25 +50,23 @@ type supervisor struct {
 
 // beat notifies systemd until ctx ends. A process that is suspended, or no longer runs goroutines, sends nothing.
 func (s *supervisor) beat(ctx context.Context) error {
-	tick := time.NewTicker(s.every)
-	defer tick.Stop()
 	s.tell("STATUS=starts")
-	for {
-		if s.ready.Load() {
-			s.tell(daemon.SdNotifyWatchdog)
-		} else {
-			s.tell(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startPatience.Microseconds()))
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	s.sign(ctx)
+	delay.Every(ctx, s.every, s.sign)
+	return nil
+}
+
+// sign sends one sign of life.
+func (s *supervisor) sign(context.Context) {
+	if s.ready.Load() {
+		s.tell(daemon.SdNotifyWatchdog)
+	} else {
+		s.tell(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startPatience.Microseconds()))
 	}
 }
 
 func (s *supervisor) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		s.log.Warn("systemd is not told", "state", state, "err", err)
+		s.log.Warn("systemd was not notified", "state", state, "err", err)
 	}
 }
