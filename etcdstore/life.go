@@ -14,7 +14,7 @@ import (
 // seenEvery is how often an agent records that it is alive, to tell later since when it is not.
 const seenEvery = time.Minute
 
-// offerTime is how long an agent that may not have the seat leaves it to others before it tries again; shorter
+// offerTime is how long an agent that may not have the lock leaves it to others before it tries again; shorter
 // than a lease.
 const offerTime = 5 * time.Second
 
@@ -26,17 +26,17 @@ func (s *Registry) StayAlive(ctx context.Context, host croft.HostID) error {
 	return s.Serve(ctx, croft.Agent{Host: host}, known, func(*croft.Agent) bool { return true })
 }
 
-// seats lets agents take, hold, offer and leave the seat of their host.
-type seats struct{ conn *conn }
+// agentLocks lets agents take, hold, offer and leave the lock of their host.
+type agentLocks struct{ conn *conn }
 
 // Serve implements compute.Registry.
 func (s *Registry) Serve(ctx context.Context, me croft.Agent, known <-chan struct{},
-	seated func(rival *croft.Agent) bool) error {
+	locked func(rival *croft.Agent) bool) error {
 	for {
-		id := seats{s.conn}.serveOnce(ctx, me, known, seated)
+		id := agentLocks{s.conn}.serveOnce(ctx, me, known, locked)
 		s.conn.metrics.held.Set(0)
 		if ctx.Err() != nil {
-			seats{s.conn}.leaveSeat(ctx, me.Host, id)
+			agentLocks{s.conn}.leave(ctx, me.Host, id)
 			return ctx.Err()
 		}
 		select {
@@ -46,8 +46,8 @@ func (s *Registry) Serve(ctx context.Context, me croft.Agent, known <-chan struc
 	}
 }
 
-// leaveSeat ends the host's life at once; if etcd does not answer, the lease expires.
-func (s seats) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.LeaseID) {
+// leave ends the host's life at once; if etcd does not answer, the lease expires.
+func (s agentLocks) leave(ctx context.Context, host croft.HostID, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if id == 0 {
@@ -59,7 +59,7 @@ func (s seats) leaveSeat(ctx context.Context, host croft.HostID, id clientv3.Lea
 
 // noteSeen stores the time at which the host's agent is alive, if it is and the host was not forgotten. An
 // error costs only accuracy.
-func (s seats) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
+func (s agentLocks) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
 	k := s.conn.keys
 	alive := clientv3.Compare(clientv3.LeaseValue(k.alive(host)), "=", id)
 	_, err := s.conn.etcd.Txn(ctx).If(alive, exists(k.host(host))).Then(clientv3.OpPut(k.seen(host),
@@ -69,10 +69,10 @@ func (s seats) noteSeen(ctx context.Context, host croft.HostID, id clientv3.Leas
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
-// serveOnce takes a lease and, under it, the host's seat, and holds both until the lease is lost or ctx ends.
-// If another agent has the seat, it is on standby until that agent leaves.
-func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
-	seated func(*croft.Agent) bool) clientv3.LeaseID {
+// serveOnce takes a lease and, under it, the host's lock, and holds both until the lease is lost or ctx ends.
+// If another agent has the lock, it is on standby until that agent leaves.
+func (s agentLocks) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
+	locked func(*croft.Agent) bool) clientv3.LeaseID {
 	lease, err := s.conn.etcd.Grant(ctx, leaseTTL)
 	if err != nil {
 		return 0
@@ -83,18 +83,18 @@ func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struc
 	if err != nil {
 		return lease.ID
 	}
-	rival, revision, err := s.takeSeat(ctx, lease.ID, me)
+	rival, revision, err := s.take(ctx, lease.ID, me)
 	switch {
 	case err != nil:
 		return lease.ID
 	case rival != nil:
-		seated(rival)
+		locked(rival)
 		s.conn.awaitFree(ctx, s.conn.keys.agent(me.Host), revision)
 		s.conn.standDown(ctx, lease.ID)
 		return 0
 	}
-	if !seated(nil) {
-		s.offerSeat(ctx, lease.ID, me)
+	if !locked(nil) {
+		s.offer(ctx, lease.ID, me)
 		s.conn.standDown(ctx, lease.ID)
 		return 0
 	}
@@ -106,9 +106,9 @@ func (s seats) serveOnce(ctx context.Context, me croft.Agent, known <-chan struc
 	return lease.ID
 }
 
-// takeSeat takes the host's seat if it is free or held by an agent of the same place. If a rival holds it, it
+// take takes the host's lock if it is free or held by an agent of the same place. If a rival holds it, it
 // records this agent as a twin, and returns the rival and a revision to watch from.
-func (s seats) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
+func (s agentLocks) take(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
 	revision int64, err error) {
 	key := s.conn.keys.agent(me.Host)
 	got, err := s.conn.etcd.Get(ctx, key)
@@ -134,14 +134,14 @@ func (s seats) takeSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Ag
 	return nil, 0, err
 }
 
-// noteTwin records an agent that has the host's UUID and not its seat.
-func (s seats) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
+// noteTwin records an agent that has the host's UUID and not its lock.
+func (s agentLocks) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
 	note := s.conn.keys.twins(me.Host) + uuid.NewSHA1(uuid.Nil, []byte(me.Place)).String()
 	return clientv3.OpPut(note, encode(me), clientv3.WithLease(lease))
 }
 
-// offerSeat leaves the seat for offerTime to an agent that has more right to it.
-func (s seats) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
+// offer leaves the lock for offerTime to an agent that has more right to it.
+func (s agentLocks) offer(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
 	mine := clientv3.Compare(clientv3.LeaseValue(s.conn.keys.agent(me.Host)), "=", lease)
 	if _, err := s.conn.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.conn.keys.agent(me.Host)),
 		s.noteTwin(lease, me)).Commit(); err != nil {
@@ -155,7 +155,7 @@ func (s seats) offerSeat(ctx context.Context, lease clientv3.LeaseID, me croft.A
 
 // live stores that the host is alive, and the schema version of its agent, once known is closed. It keeps the
 // time up to date, and returns when the lease is lost or ctx ends.
-func (s seats) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
+func (s agentLocks) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
 	beats <-chan *clientv3.LeaseKeepAliveResponse) {
 	tick := time.NewTicker(seenEvery)
 	defer tick.Stop()

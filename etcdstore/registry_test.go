@@ -55,29 +55,29 @@ func TestOfAForgottenHostTombstonesStay(t *testing.T) {
 	}
 }
 
-func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
+func TestTheLockOfAHostIsOnePlaces(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	host, known := croft.NewHostID(), make(chan struct{})
-	serve := func(place string) (seats chan *croft.Agent, leave func()) {
+	serve := func(place string) (locks chan *croft.Agent, leave func()) {
 		ctx, cancel := context.WithCancel(t.Context())
-		seats, ended := make(chan *croft.Agent, 8), make(chan struct{})
+		locks, ended := make(chan *croft.Agent, 8), make(chan struct{})
 		store := etcdtest.Open(t, f.server)
 		go func() {
 			defer close(ended)
 			_ = store.Registry.Serve(ctx, croft.Agent{Host: host, Place: place, Name: place}, known,
 				func(rival *croft.Agent) bool {
-					seats <- rival
+					locks <- rival
 					return true
 				})
 		}()
 		leave = func() { cancel(); <-ended }
 		t.Cleanup(leave)
-		return seats, leave
+		return locks, leave
 	}
 	first, leave := serve("one")
 	if rival := <-first; rival != nil {
-		t.Fatalf("got the rival %v, want the seat", rival)
+		t.Fatalf("got the rival %v, want the lock", rival)
 	}
 	second, _ := serve("two")
 	if rival := <-second; rival == nil || rival.Place != "one" {
@@ -85,11 +85,11 @@ func TestTheSeatOfAHostIsOnePlaces(t *testing.T) {
 	}
 	leave()
 	if rival := <-second; rival != nil {
-		t.Errorf("got the rival %v, want the seat that was left", rival)
+		t.Errorf("got the rival %v, want the lock that was left", rival)
 	}
 	again, _ := serve("two") // the successor of a killed process
 	if rival := <-again; rival != nil {
-		t.Errorf("got the rival %v, want the seat of the same place", rival)
+		t.Errorf("got the rival %v, want the lock of the same place", rival)
 	}
 }
 

@@ -108,7 +108,8 @@ func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 }
 
 // RecordJoin implements trust.Registry.
-func (s *Trust) RecordJoin(ctx context.Context, host croft.HostID, known bool, certificates map[string]trust.Stamp) error {
+func (s *Trust) RecordJoin(ctx context.Context, host croft.HostID, known bool,
+	certificates map[string]trust.Stamp) error {
 	var compares []clientv3.Cmp
 	if !known {
 		compares = append(compares, absent(s.conn.keys.host(host)))

@@ -127,7 +127,8 @@ func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do fu
 	defer func() { err = errors.Join(err, hooks.Close()) }()
 	manager, err := pool.New(pool.Config{
 		Partition: store.Partition, Store: store.Store, Hooks: hooks, File: m.pools, Still: true,
-		Me: pool.Server{Name: fmt.Sprintf("resalloc-maint/%d", os.Getpid()), Machine: "here", Directory: hooks.Directory()},
+		Me: pool.Server{Name: fmt.Sprintf("resalloc-maint/%d", os.Getpid()), Machine: "here",
+			Directory: hooks.Directory()},
 	})
 	if err != nil {
 		return err

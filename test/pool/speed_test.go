@@ -58,7 +58,8 @@ func manager(ctx context.Context, dir string, synced bool) (m *pool.Manager, end
 		return nil, nil, err
 	}
 	m, err = pool.New(pool.Config{Partition: store.Partition(), Store: store.Pools, Hooks: hooks,
-		File: filepath.Join(dir, "pools.yaml"), Me: pool.Server{Name: "one", Machine: "here", Directory: hooks.Directory()}})
+		File: filepath.Join(dir, "pools.yaml"),
+		Me:   pool.Server{Name: "one", Machine: "here", Directory: hooks.Directory()}})
 	if err != nil {
 		return nil, nil, err
 	}
