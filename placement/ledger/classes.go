@@ -40,7 +40,7 @@ func (t *Tx) RenameClass(from, to string) error {
 		if !v.exists || v.Inventory(c.id) == nil {
 			continue
 		}
-		p := t.providers.get(uuid)
+		p := t.providers.whole(uuid)
 		p.Inventories = slices.Clone(p.Inventories)
 		p.Inventory(c.id).Class = renamed.id
 		sortInventories(p.Inventories)

@@ -205,7 +205,8 @@ func (m *model) picks(g *RequestGroup, root *Provider) [][]*Provider {
 			return slices.ContainsFunc(q.Aggregates, func(a string) bool { return slices.Contains(p.Aggregates, a) })
 		}
 		sharing := m.traits.Get(sharesTrait) // nil: nobody ever had it
-		if sharing != nil && slices.Contains(p.Traits, sharing.id) && m.root(p) != root && slices.ContainsFunc(own, borrows) {
+		if sharing != nil && slices.Contains(p.Traits, sharing.id) && m.root(p) != root &&
+			slices.ContainsFunc(own, borrows) {
 			lent = append(lent, p)
 		}
 	}
@@ -382,7 +383,8 @@ func TestASearchFindsWhatTheDefinitionsSay(t *testing.T) {
 			}
 			inOrder := m.texts(req, got)
 			if !slices.Equal(slices.Sorted(slices.Values(inOrder)), want) {
-				t.Fatalf("seed %d: %+v: got\n%s\nwant\n%s", seed, req, strings.Join(inOrder, "\n"), strings.Join(want, "\n"))
+				t.Fatalf("seed %d: %+v: got\n%s\nwant\n%s", seed, req, strings.Join(inOrder, "\n"),
+					strings.Join(want, "\n"))
 			}
 			found += len(want)
 			m.checkLimits(t, seed, req, inOrder)

@@ -55,7 +55,7 @@ func (t *providerTable) get(uuid string) *providerView {
 	return v
 }
 
-// whole is get for callers that also rely on name, parent, traits and aggregates.
+// whole is get for callers that also rely on name, parent, traits and aggregates, or that write the entry.
 func (t *providerTable) whole(uuid string) *providerView {
 	v := t.get(uuid)
 	t.basis.unchanged(KindProvider, uuid, t.view(uuid).modified)

@@ -263,8 +263,15 @@ func compareProviders(a, b *Provider) int {
 	return cmp.Or(a.order.compare(b.order), cmp.Compare(a.UUID, b.UUID))
 }
 
-// attachAll attaches providers to their parents, which may be new too.
+// attachAll attaches providers to their parents, which may be new too. First it takes them from their old parents: of
+// two that changed places, the first to be attached would close a loop.
 func (s *State) attachAll(changed []*Provider) {
+	for _, p := range changed {
+		if p.up != nil && p.up != s.providers[p.Parent] {
+			p.up.children = dropProvider(p.up.children, p)
+			p.up = nil
+		}
+	}
 	for _, p := range changed {
 		s.attach(p)
 	}
@@ -281,12 +288,7 @@ func (s *State) attach(p *Provider) {
 		}
 	}
 	if p.up != parent {
-		if p.up != nil {
-			p.up.children = dropProvider(p.up.children, p)
-		}
-		if parent != nil {
-			parent.children = insertProvider(parent.children, p)
-		}
+		parent.children = insertProvider(parent.children, p)
 		p.up = parent
 	}
 	root := p

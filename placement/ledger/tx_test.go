@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -144,7 +145,8 @@ func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 		"a new name and an inventory": {
 			[]func(*Tx) error{create("a", "")}, update("a", ProviderChange{Name: "n"}), offers("a", "VCPU", 1), false},
 		"a new parent and a trait": {
-			[]func(*Tx) error{create("a", ""), create("b", "")}, reparents("a", "b"), trait("a", 0, "HW_CPU_X86_AVX"), false},
+			[]func(*Tx) error{create("a", ""), create("b", "")}, reparents("a", "b"), trait("a", 0, "HW_CPU_X86_AVX"),
+			false},
 		"the end of a provider and a claim of it": {
 			[]func(*Tx) error{create("a", ""), offers("a", "VCPU", 1)}, takes("x", "a", "VCPU", 1), remove("a"), false},
 		"providers of one name": {nil,
@@ -243,6 +245,20 @@ func TestReparentingMovesTheRootOfAllBelow(t *testing.T) {
 	m.do(reparents("b", ""))
 	if c := m.providers["c"]; c.root.UUID != "b" || len(m.roots) != 3 {
 		t.Errorf("root of c is %s, %d roots", c.root.UUID, len(m.roots))
+	}
+}
+
+func TestTwoProvidersChangePlacesInOneTransaction(t *testing.T) {
+	m := newReplay(t)
+	m.do(create("a", ""), create("b", "a"), create("c", "b"))
+	txn, errs := m.decide(reparents("b", ""), reparents("a", "b"))
+	if errs[0] != nil || errs[1] != nil || !m.commit(txn) {
+		t.Fatalf("%v", errs)
+	}
+	a, b, c := m.providers["a"], m.providers["b"], m.providers["c"]
+	if a.up != b || b.up != nil || a.root != b || b.root != b || c.root != b || len(a.children) != 0 ||
+		!slices.Equal(m.roots, []*Provider{b}) || len(b.children) != 2 {
+		t.Errorf("a below %v, b below %v, roots %v", a.up, b.up, m.roots)
 	}
 }
 
