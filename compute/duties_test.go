@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -100,7 +99,9 @@ func TestASweepMendsOnlyWhatItFindsTwiceOnItsOwnHost(t *testing.T) {
 			l, a := alone(t)
 			c.with(l)
 			a.sweep(t.Context())
-			early := slices.DeleteFunc(slices.Clone(l.steps), func(s string) bool { return strings.Contains(s, "smaller") })
+			early := slices.DeleteFunc(slices.Clone(l.steps), func(s string) bool {
+				return strings.Contains(s, "smaller")
+			})
 			if len(early) > 0 || !slices.Contains(l.calls, "evidence "+c.reads) {
 				t.Errorf("the first sweep does %q of %q", early, l.calls)
 			}
@@ -268,7 +269,8 @@ func TestAHostIsOfferedUntilThatSucceeds(t *testing.T) {
 					t.Error("it still says what was wrong")
 				}
 				last := l.steps[len(l.steps)-1]
-				if other := a.Provider.Name != "one"; other != strings.Contains(last, "another host is called one too") {
+				told := strings.Contains(last, "another host is called one too")
+				if other := a.Provider.Name != "one"; other != told {
 					t.Errorf("offered as %s it writes %s", a.Provider.Name, last)
 				}
 			})
@@ -344,8 +346,8 @@ func TestWhoMayServeAHost(t *testing.T) {
 		{"the one that serves it, after it was accepted anew", true, nil, &croft.Host{ID: here}, 3, nil, true, true,
 			false},
 		{"an accepted one", false, nil, &croft.Host{ID: here}, 3, nil, true, true, false},
-		{"one elsewhere, where nothing is ordered", true, nil, &croft.Host{ID: here, Place: "there"}, 0, nil, true, true,
-			false},
+		{"one elsewhere, where nothing is ordered", true, nil, &croft.Host{ID: here, Place: "there"}, 0, nil, true,
+			true, false},
 		{"none elsewhere, where something is", true, nil, &croft.Host{ID: here, Place: "there"}, 1, nil, false, false,
 			true},
 		{"none beside another", true, &croft.Agent{Name: "two"}, &croft.Host{ID: here, Place: me}, 0, nil, false, false,
@@ -469,219 +471,6 @@ func TestAResyncWakesAllThatConcernsTheHost(t *testing.T) {
 		l.fail = failing(errPlanned, "list")
 		if err := a.HypervisorReady(t.Context()); err != nil {
 			t.Errorf("it asks again: %v", err)
-		}
-	})
-}
-
-func TestContentsAreThisInstallations(t *testing.T) {
-	l, a := alone(t)
-	const foreign, files, both = "0d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f", "1d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f",
-		"2d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f"
-	l.others = []Domain{{ID: guest, Partition: home, Generation: 7, Power: PowerPaused},
-		{ID: both, Partition: home, Power: PowerOff}, {ID: foreign, Partition: "q"}}
-	for _, name := range []string{foreign, files, both, "lost+found"} {
-		if err := os.Mkdir(filepath.Join(l.dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(l.dir, "3d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := a.Contents(t.Context())
-	want := fmt.Sprint(audit.Contents{Guests: []audit.Guest{{Instance: guest, Generation: 7, Running: true},
-		{Instance: both}}, Directories: []croft.InstanceID{files, both}})
-	if err != nil || fmt.Sprint(got) != want {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
-	a.Dir = filepath.Join(l.dir, "none yet")
-	if got, err := a.Contents(t.Context()); err != nil || len(got.Directories) > 0 {
-		t.Errorf("before the first instance: %v, %v", got, err)
-	}
-	if said := a.nearlyFull(t.Context()); said != "" {
-		t.Errorf("it says %s", said)
-	}
-	a.Dir = filepath.Join(l.dir, "3d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f")
-	if got, err := a.Contents(t.Context()); err == nil {
-		t.Errorf("what cannot be read: %v", got)
-	}
-	l.fail = failing(errPlanned, "list")
-	if _, err := a.Contents(t.Context()); !errors.Is(err, errPlanned) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestOnlyFilesWithoutAnOwnerAreRemoved(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		with func(*logbook)
-		want error
-	}{
-		{"nobody's", func(*logbook) {}, nil},
-		{"an instance's on record", func(l *logbook) { l.record = &croft.Instance{ID: guest} }, croft.Conflict},
-		{"an order's", func(l *logbook) { l.order = &croft.Order{} }, croft.Conflict},
-		{"a domain's", func(l *logbook) { l.domain = &Domain{} }, croft.Conflict},
-		{"while the record cannot be read", func(l *logbook) { l.fail = failing(errPlanned, "record") }, errPlanned},
-		{"while the order cannot be read", func(l *logbook) { l.fail = failing(errPlanned, "order") }, errPlanned},
-		{"while the domain cannot be read", func(l *logbook) { l.fail = failing(errPlanned, "domain") }, errPlanned},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l, a := alone(t)
-			if err := os.Mkdir(a.dir(guest), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			c.with(l)
-			if err := a.RemoveFiles(t.Context(), guest); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
-			if l.has("") != (c.want != nil) {
-				t.Errorf("the files are there: %v", l.has(""))
-			}
-		})
-	}
-}
-
-// A guest that is off right after its start cannot stay up. Later it is started again.
-func TestAGuestIsNotStartedAgainAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := job{order: run()}.logbook(t)
-		a := l.agent()
-		_ = one(t, a, l)
-		crash := func() { l.domain.Power, l.domain.Crashed = PowerOff, true }
-		crash()
-		time.Sleep(startGrace - time.Second)
-		if got := one(t, a, l); len(got) != 1 || !strings.HasPrefix(got[0], "observe failed since the guest went off") {
-			t.Errorf("done: %q", got)
-		}
-		time.Sleep(time.Second)
-		if got := one(t, a, l); !slices.Equal(got, []string{"start", isRunning}) {
-			t.Errorf("later: %q", got)
-		}
-		// A stop in between makes the next start a new one.
-		l.order.Generation, l.order.Rebooted = 5, 5
-		crash()
-		if got := one(t, a, l); !slices.Equal(got, []string{"stop", "mark 5", "start", isRunning}) {
-			t.Errorf("a reboot: %q", got)
-		}
-	})
-}
-
-// How a guest ended outlives both the hypervisor's memory of it and the agent's.
-func TestHowAGuestEndedIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const told = "observe stopped by the guest powered itself off"
-		l := job{order: run(), domain: poweredOff()}.logbook(t)
-		a := l.agent()
-		if got := one(t, a, l); !slices.Equal(got, []string{told}) {
-			t.Errorf("done: %q", got)
-		}
-		l.domain.Halted = false
-		if got := one(t, a, l); len(got) > 0 {
-			t.Errorf("the next pass does %q", got)
-		}
-		a = l.agent() // another one reads what this one wrote
-		if got := one(t, a, l); !slices.Equal(got, []string{told}) {
-			t.Errorf("the next agent does %q", got)
-		}
-		l.order.Generation = 5
-		if got := one(t, a, l); !slices.Equal(got, []string{"mark 5", "start", isRunning}) {
-			t.Errorf("the next order: %q", got)
-		}
-	})
-}
-
-// What takes long is told while it lasts.
-func TestWhatTakesLongIsToldMeanwhile(t *testing.T) {
-	for _, c := range []struct {
-		order  croft.Order
-		domain *Domain
-		want   []string
-	}{
-		{run(), nil, []string{"observe fetching", "fetch", "disk 9", "observe defining", "define", "start",
-			"observe booting at 192.0.2.7", isRunning}},
-		{bury(), on(), []string{"remove", "observe removing", "release [h]", "forget"}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			l := job{order: c.order, domain: c.domain}.logbook(t)
-			l.slow = 70 * time.Millisecond
-			a := l.agent()
-			if got := one(t, a, l); !slices.Equal(sorted(got), sorted(c.want)) {
-				t.Errorf("done: %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
-func sorted(words []string) []string { return slices.Sorted(slices.Values(words)) }
-
-// An observation is written when it changes, and again when that failed; not when the order is gone.
-func TestAnObservationIsWrittenUntilItIsStored(t *testing.T) {
-	for _, c := range []struct {
-		fails error
-		soon  bool
-	}{{nil, false}, {errPlanned, true}, {croft.Errorf(croft.Conflict, "the order is gone"), false}} {
-		synctest.Test(t, func(t *testing.T) {
-			l := job{order: halt(), domain: off()}.logbook(t)
-			a := l.agent()
-			l.fail = func(call string) error {
-				if call == "observe stopped" {
-					return c.fails
-				}
-				return nil
-			}
-			_ = one(t, a, l)
-			if a.instances.awaited[guest] != c.soon {
-				t.Errorf("%v: looked at again: %v", c.fails, a.instances.awaited)
-			}
-			l.fail = nil
-			if got := one(t, a, l); (len(got) > 0) != (c.fails != nil) || a.instances.awaited[guest] {
-				t.Errorf("%v: the next pass does %q", c.fails, got)
-			}
-		})
-	}
-}
-
-// An interrupted pass says nothing: the next one knows better.
-func TestAnInterruptedPassSaysNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := job{order: run()}.logbook(t)
-		a := l.agent()
-		ctx, cancel := context.WithCancel(t.Context())
-		l.fail = func(call string) error {
-			if call == "define" {
-				cancel()
-				return context.Canceled
-			}
-			return nil
-		}
-		a.pass(ctx, guest)
-		l.want(t, "fetch", "disk 9", "define")
-		if a.instances.awaited[guest] || len(a.builds) > 0 {
-			t.Errorf("looked at again: %v, builds: %d", a.instances.awaited, len(a.builds))
-		}
-	})
-}
-
-// Builds beyond the limit are pending until another has ended, or they are interrupted.
-func TestABuildWaitsForItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := job{order: run()}.logbook(t)
-		a := l.agent()
-		a.builds <- struct{}{}
-		ctx, cancel := context.WithCancel(t.Context())
-		go a.pass(ctx, guest)
-		time.Sleep(time.Second)
-		l.want(t, "observe pending")
-		cancel()
-		synctest.Wait()
-		l.want(t)
-		go a.pass(t.Context(), guest)
-		time.Sleep(time.Second)
-		l.want(t)
-		<-a.builds
-		synctest.Wait()
-		l.want(t, "fetch", "disk 9", "define", "start", isRunning)
-		if len(a.builds) > 0 {
-			t.Error("it keeps its place")
 		}
 	})
 }

@@ -2,8 +2,11 @@ package compute
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 )
 
 func TestAnAgentNeedsAllOfItsConfiguration(t *testing.T) {
@@ -147,5 +151,119 @@ func TestASecretIsMadeOnce(t *testing.T) {
 	}
 	if got, err := dir.Secret("token", mint); err == nil || made != 2 {
 		t.Errorf("an unreadable one is %q, after %d were made", got, made)
+	}
+}
+
+// Files that can be neither seen nor removed are not taken for none.
+func TestFilesThatCannotBeSeenAreNotGone(t *testing.T) {
+	_, a := alone(t)
+	if _, have, err := a.read(t.Context(), guest); err != nil || have.Files {
+		t.Errorf("where there are none: %+v, %v", have, err)
+	}
+	a.Dir = filepath.Join(a.Dir, "file")
+	if err := os.WriteFile(a.Dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.read(t.Context(), guest); err == nil {
+		t.Error("they are seen")
+	}
+	if err := a.clean(guest); err == nil {
+		t.Error("they are removed")
+	}
+}
+
+func TestEveryCallOfTheAPINeedsTheToken(t *testing.T) {
+	_, a := alone(t)
+	ask := func(token, header, method, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		if header != "" {
+			r.Header.Set("Authorization", header)
+		}
+		w := httptest.NewRecorder()
+		(&API{Agent: a, Token: token}).Handler().ServeHTTP(w, r)
+		return w
+	}
+	for _, call := range []string{"GET /v1/instances/x/console", "POST /v1/instances/x/console", "POST /v1/images",
+		"GET /v1/holding", "GET /v1/usages", "DELETE /v1/instances/x/files"} {
+		method, path, _ := strings.Cut(call, " ")
+		for _, c := range [][2]string{{"secret", ""}, {"secret", "Bearer guess"}, {"secret", "secret"}, {"", "Bearer "},
+			{"secret", "Bearer "}} {
+			got := ask(c[0], c[1], method, path)
+			if got.Code != http.StatusUnauthorized || got.Header().Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s with %q, where the token is %q: %d %v", call, c[1], c[0], got.Code, got.Header())
+			}
+		}
+		got := ask("secret", "Bearer secret", method, path)
+		if got.Code == http.StatusUnauthorized || got.Code == http.StatusMethodNotAllowed ||
+			strings.Contains(got.Body.String(), "404 page not found") {
+			t.Errorf("%s with the token: %d %s", call, got.Code, got.Body)
+		}
+	}
+}
+
+func TestContentsAreThisInstallations(t *testing.T) {
+	l, a := alone(t)
+	const foreign, files, both = "0d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f", "1d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f",
+		"2d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f"
+	l.others = []Domain{{ID: guest, Partition: home, Generation: 7, Power: PowerPaused},
+		{ID: both, Partition: home, Power: PowerOff}, {ID: foreign, Partition: "q"}}
+	for _, name := range []string{foreign, files, both, "lost+found"} {
+		if err := os.Mkdir(filepath.Join(l.dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "3d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.Contents(t.Context())
+	want := fmt.Sprint(audit.Contents{Guests: []audit.Guest{{Instance: guest, Generation: 7, Running: true},
+		{Instance: both}}, Directories: []croft.InstanceID{files, both}})
+	if err != nil || fmt.Sprint(got) != want {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	a.Dir = filepath.Join(l.dir, "none yet")
+	if got, err := a.Contents(t.Context()); err != nil || len(got.Directories) > 0 {
+		t.Errorf("before the first instance: %v, %v", got, err)
+	}
+	if said := a.nearlyFull(t.Context()); said != "" {
+		t.Errorf("it says %s", said)
+	}
+	a.Dir = filepath.Join(l.dir, "3d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f")
+	if got, err := a.Contents(t.Context()); err == nil {
+		t.Errorf("what cannot be read: %v", got)
+	}
+	l.fail = failing(errPlanned, "list")
+	if _, err := a.Contents(t.Context()); !errors.Is(err, errPlanned) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOnlyFilesWithoutAnOwnerAreRemoved(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		with func(*logbook)
+		want error
+	}{
+		{"nobody's", func(*logbook) {}, nil},
+		{"an instance's on record", func(l *logbook) { l.record = &croft.Instance{ID: guest} }, croft.Conflict},
+		{"an order's", func(l *logbook) { l.order = &croft.Order{} }, croft.Conflict},
+		{"a domain's", func(l *logbook) { l.domain = &Domain{} }, croft.Conflict},
+		{"while the record cannot be read", func(l *logbook) { l.fail = failing(errPlanned, "record") }, errPlanned},
+		{"while the order cannot be read", func(l *logbook) { l.fail = failing(errPlanned, "order") }, errPlanned},
+		{"while the domain cannot be read", func(l *logbook) { l.fail = failing(errPlanned, "domain") }, errPlanned},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, a := alone(t)
+			if err := os.Mkdir(a.dir(guest), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			c.with(l)
+			if err := a.RemoveFiles(t.Context(), guest); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if l.has("") != (c.want != nil) {
+				t.Errorf("the files are there: %v", l.has(""))
+			}
+		})
 	}
 }
