@@ -85,6 +85,9 @@ func TestCompareMore(t *testing.T) {
 			e.Contents = map[croft.HostID]audit.Contents{h2: {}}
 			e.Claims = map[croft.HostID]map[croft.InstanceID]croft.Resources{h2: {}}
 		}, nil},
+		{"and for them completely", func(e *audit.Evidence) {
+			e.Only, e.Names, e.Orders, e.Observations = h1, nil, nil, nil
+		}, []string{"missing order+"}},
 		{"where hosts were not read, none is unknown", func(e *audit.Evidence) { e.Hosts = nil }, nil},
 		{"an observation of nothing that is on record is lost", func(e *audit.Evidence) {
 			e.Observations = append(e.Observations, croft.Observation{Host: "", Instance: "ghost"})
