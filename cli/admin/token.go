@@ -27,9 +27,7 @@ func TokenCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	// the flag is defined above
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
-		cobra.ShellCompDirectiveNoFileComp))
+	args.CompleteFlag(cmd, "output", out.Formats)
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
 	return cmd
 }

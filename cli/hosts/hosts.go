@@ -36,9 +36,7 @@ func Command() *cobra.Command {
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(), showCommand(), drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
-	// the flag is defined above
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
-		cobra.ShellCompDirectiveNoFileComp))
+	args.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 

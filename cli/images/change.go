@@ -193,9 +193,7 @@ func printPruned(cmd *cobra.Command, format string, removed []image.Held) error 
 func addCacheFlags(cmd *cobra.Command) {
 	args.AddHostFlags(cmd, args.StateDirFlag)
 	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
-	// Fails only for a flag that does not exist or has a completion; this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
-		cobra.ShellCompDirectiveNoFileComp))
+	args.CompleteFlag(cmd, "output", out.Formats)
 }
 
 // cacheOf returns the directory of this host's cache and the format of the output.

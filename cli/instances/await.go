@@ -44,8 +44,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 	}
 	cmd.Flags().StringVar(&what, "for", what, "`state` to wait for: "+strings.Join(words, ", "))
 	cmd.Flags().Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
-	// Fails only for a flag that does not exist or has a completion; this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	args.CompleteFlag(cmd, "for", words)
 	return cmd
 }
 

@@ -70,13 +70,9 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(),
 		logsCommand(),
 		sshCommand(), waitCommand(), rebootCommand(), rebuildCommand(), resizeCommand())
-	// Fails only for a flag that does not exist or has a completion; this one is defined above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
-		cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions(schedule.Restarts,
-		cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(schedule.Policies,
-		cobra.ShellCompDirectiveNoFileComp))
+	args.CompleteFlag(cmd, "output", out.Formats)
+	args.CompleteFlag(cmd, "restart", schedule.Restarts)
+	args.CompleteFlag(cmd, "policy", schedule.Policies)
 	return cmd
 }
 

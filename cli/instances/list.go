@@ -77,11 +77,9 @@ These stay; new ones may come. The state is the word that this list shows.`,
 	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
 	flags.StringArrayVar(&l.tags, "tag", nil,
 		"only those with this tag, `key` or key=value; repeat for those with all of them")
-	// Fails only for a flag that does not exist or has a completion; these are defined above.
-	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(wideColumns,
-		cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(wideColumns, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
+	args.CompleteFlag(cmd, "columns", wideColumns)
+	args.CompleteFlag(cmd, "sort", wideColumns)
+	args.CompleteFlag(cmd, "state", states)
 	return cmd
 }
 

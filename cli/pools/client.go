@@ -21,8 +21,7 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	flags.String("server", "", "`URLs` of the managers of pools, with commas (pool.endpoints)")
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
-	complete := cobra.FixedCompletions(out.Formats, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("output", complete) // the flag is defined above
+	args.CompleteFlag(cmd, "output", out.Formats)
 }
 
 // ask reads the settings and calls do with a client of a manager of pools.

@@ -55,8 +55,7 @@ nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
 		"how many tickets it may have open at `once` (default: the setting pool.quota.open)")
 	cmd.Flags().Float64Var(&quota.Rate, "rate", 0,
 		"how many new tickets a `second` it may open (default: the setting pool.quota.rate)")
-	complete := cobra.FixedCompletions(server.Roles, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("role", complete) // the flag is defined above
+	args.CompleteFlag(cmd, "role", server.Roles)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		token, grant, err := server.NewToken(args[0], server.Role(role))
 		if err = errors.Join(err, quota.Check()); err != nil {

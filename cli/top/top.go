@@ -45,9 +45,7 @@ cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs
 	args.AddCloudFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&once, "once", false, "print the cloud as it is now and end")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show the instances of all projects")
-	// the flag is defined above
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(out.Formats,
-		cobra.ShellCompDirectiveNoFileComp))
+	args.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
