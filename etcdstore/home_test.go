@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"croft"
 	"croft/etcdstore"
@@ -158,4 +159,14 @@ func TestTheSchemaIsRaisedAsItWasReadOnly(t *testing.T) {
 		`"1.99"`) {
 		t.Errorf("the home is %s, want the newer schema", got)
 	}
+}
+
+func TestAnEtcdThatIsFullBeforeItHoldsACloudIsToldAsFull(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.ServerWith(t, etcdserver.Config{MaxBytes: 2 << 20})
+	etcdtest.Fill(t, server)
+	_, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{server.Endpoint()},
+		DialTimeout: 20 * time.Second, Mint: true})
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	etcdtest.WantSays(t, err.Error(), "out of space")
 }
