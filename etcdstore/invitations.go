@@ -62,7 +62,7 @@ func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 	switch {
 	case name == "" || len(all) == 0:
 		return trust.Invitation{}, croft.Errorf(croft.NotFound,
-			"there is no token %q; `croft token list` shows those that count", name)
+			"there is no token %q; `croft token list` shows the valid ones", name)
 	case len(all) > 1:
 		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it",
 			len(all), name)
