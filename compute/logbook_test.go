@@ -53,13 +53,16 @@ type logbook struct {
 	remains []croft.HostID // the former hosts that still have something of the instance
 	slow    time.Duration  // how long each step takes but observations, which hold a mutex
 
-	calls []string // reads and steps
-	steps []string // what changes something
+	words sync.Mutex // held while seen and the lists below change
+	calls []string   // reads and steps
+	steps []string   // what changes something
 }
 
 func (l *logbook) read(words ...any) error {
 	call := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
+	l.words.Lock()
 	l.calls = append(l.calls, call)
+	l.words.Unlock()
 	if l.fail != nil {
 		return l.fail(call)
 	}
@@ -67,7 +70,9 @@ func (l *logbook) read(words ...any) error {
 }
 
 func (l *logbook) step(words ...any) error {
+	l.words.Lock()
 	l.steps = append(l.steps, strings.TrimSuffix(fmt.Sprintln(words...), "\n"))
+	l.words.Unlock()
 	if words[0] != "observe" {
 		time.Sleep(l.slow)
 	}
@@ -193,6 +198,8 @@ func (l logOrders) Observe(_ context.Context, o croft.Observation) error {
 		o.MAC != guest.MAC(0).String() {
 		l.t.Errorf("observed %+v of order %+v", o, l.order)
 	}
+	l.words.Lock()
+	defer l.words.Unlock()
 	l.seen = &o
 	return nil
 }
@@ -205,6 +212,8 @@ func (l logOrders) Forget(context.Context, croft.Order) error {
 	if err := l.step("forget"); err != nil {
 		return err
 	}
+	l.words.Lock()
+	defer l.words.Unlock()
 	l.order, l.seen = nil, nil
 	return nil
 }

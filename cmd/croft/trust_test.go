@@ -271,7 +271,7 @@ func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	s := settings.Defaults()
 	s.StateDir = filepath.Join(t.TempDir(), "state")
 	err = node.Join(t.Context(), s, token.String(), false, &bytes.Buffer{})
-	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "not who it should be") {
+	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "no certificate of the given authority") {
 		t.Errorf("got %v", err)
 	}
 	if asked.Load() != 0 {
