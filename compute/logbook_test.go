@@ -124,9 +124,7 @@ func (l *logbook) agent() *Agent {
 
 type (
 	allOrders      = Orders // types, because the fields would have the names of methods
-	allRecords     = Records
 	allHosts       = Registry
-	allInventory   = Inventory
 	allHypervisors = Hypervisor
 
 	logOrders struct {
@@ -134,7 +132,6 @@ type (
 		*logbook
 	}
 	logRecords struct {
-		allRecords
 		*logbook
 	}
 	logRegistry struct {
@@ -142,7 +139,6 @@ type (
 		*logbook
 	}
 	logInventory struct {
-		allInventory
 		*logbook
 	}
 	logHypervisor struct {
