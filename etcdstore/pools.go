@@ -86,6 +86,8 @@ func (s *Pools) succeed(ctx context.Context, me pool.Server, kv *mvccpb.KeyValue
 // lead runs act while the lease is valid; then another server may act.
 func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64,
 	act func(context.Context, pool.Term) error) error {
+	var work sync.WaitGroup
+	defer work.Wait() // after end, however act ends
 	leading, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	beats, err := s.conn.etcd.KeepAlive(leading, lease)
@@ -93,8 +95,6 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 		s.conn.standDown(ctx, lease)
 		return s.conn.wrapped(err, "stay the server that acts for the pools")
 	}
-	var work sync.WaitGroup
-	defer work.Wait()
 	work.Go(func() {
 		for range beats {
 		}
