@@ -105,6 +105,8 @@ func tagged(tags ...Tag) func(*Resource) { return func(r *Resource) { r.Tags = t
 
 func wants(tags ...string) Ticket { return Ticket{Tags: tags} }
 
+func failed(times int) func(*Resource) { return func(r *Resource) { r.Failures = times } }
+
 func unchecked(r *Resource) { r.Checked = time.Time{} }
 
 // paced sets a pace for livechecks, for a server that has just begun.
@@ -222,6 +224,10 @@ var onDemandCases = []decision{
 	{name: "what nobody waits for any more is deleted, the lowest number first", file: onD,
 		resources: []Resource{up(), up()}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}},
 		want: []string{"condemn 1", "delete 1", "assign 2 for 1"}},
+	{name: "what failed its livechecks is replaced and takes nothing from who waits",
+		file: onD + "  cmd_livecheck: c\n", resources: []Resource{up(failed(3)), up(tagged(Tag{Name: "d"})),
+			up(failed(3))}, tickets: []Ticket{wants("d")},
+		want: []string{"condemn 1", "condemn 3", "delete 1", "delete 3", "assign 2 for 1"}},
 }
 
 var assignCases = []decision{

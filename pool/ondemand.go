@@ -118,12 +118,17 @@ func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
 	return best
 }
 
-// surplus is how many of an on-demand pool's free resources no ticket waits for.
+// surplus is how many of an on-demand pool's free resources no ticket waits for, beside those that go anyway.
 func (r *round) surplus(p *stock) int {
 	if len(p.Settings.OnDemand) == 0 {
 		return 0
 	}
-	free := p.count().Free
+	free := 0
+	for _, res := range p.resources {
+		if res.Free() && r.whyGo(p, res) == "" {
+			free++
+		}
+	}
 	tags := p.Settings.AllTags()
 	for _, l := range r.waiting {
 		if hasAll(tags, l.tags) {
