@@ -76,9 +76,11 @@ const (
 	both = "  cmd_new: n\n  cmd_delete: d\n"
 	// max 4, 2 warm, 1 starting
 	warm = "p:\n" + both + "  tags: [a]\n"
-	off  = "p:\n" + both + "  tags: [a]\n  max_prealloc: 0\n"                                // starts nothing
-	onD  = "p:\n" + both + "  tags: [a]\n  tags_on_demand: [d]\n  max_starting: 2\n"         // on demand
-	onD2 = onD + "q:\n" + both + "  tags: [a]\n  tags_on_demand: [{name: d, priority: 5}]\n" // two of them
+	two  = off + "q:\n" + both + "  tags: [a]\n  max_prealloc: 0\n"                  // and another one
+	off  = "p:\n" + both + "  tags: [a]\n  max_prealloc: 0\n"                        // starts nothing
+	onD  = "p:\n" + both + "  tags: [a]\n  tags_on_demand: [d]\n  max_starting: 2\n" // on demand
+	onQ  = onD + "q:\n" + both + "  tags_on_demand: [{name: d, priority: 5}]\n"      // two of them
+	onD2 = onQ + "  tags: [a]\n"                                                     // with the same tags
 )
 
 func up(change ...func(*Resource)) Resource {
@@ -104,6 +106,10 @@ func in(pool Name) func(*Resource) { return func(r *Resource) { r.Pool = pool } 
 func tagged(tags ...Tag) func(*Resource) { return func(r *Resource) { r.Tags = tags } }
 
 func wants(tags ...string) Ticket { return Ticket{Tags: tags} }
+
+func checked(ago time.Duration) func(*Resource) {
+	return func(r *Resource) { r.Checked = at.Add(-ago) }
+}
 
 func failed(times int) func(*Resource) { return func(r *Resource) { r.Failures = times } }
 
@@ -195,6 +201,27 @@ var startCases = []decision{
 		resources: []Resource{up(func(r *Resource) {
 			r.Checked = time.Time{}
 		})}, change: func(l *Ledger) { l.busy[1] = true }},
+	{name: "the resource that was checked first is checked first again", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(checked(11 * time.Minute)), up(checked(12 * time.Minute)),
+			up(checked(11 * time.Minute))}, want: []string{"livecheck 2", "livecheck 1", "livecheck 3"}},
+	{name: "without the command nothing is checked", file: off, resources: []Resource{up(unchecked)}},
+	{name: "what is being cleaned is not checked", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{{State: Releasing}, {State: Starting}}},
+	{name: "without a pace the first livecheck is made at once", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(unchecked)}, change: func(l *Ledger) { l.began = at }, want: []string{"livecheck 1"}},
+	{name: "resources are handed out before they are checked", file: off + "  cmd_livecheck: c\n",
+		resources: []Resource{up(unchecked)}, tickets: []Ticket{wants("a")},
+		want: []string{"assign 1 for 1", "livecheck 1"}},
+	{name: "what must go goes before others start, and orphans are searched for last", file: warm + "  cmd_list: l\n",
+		resources: []Resource{{State: DeleteRequest, Reason: "why"}},
+		want:      []string{"delete 1", "start p", "list p"}},
+	{name: "without start_delay the last start is no matter, whatever the clock did", file: warm,
+		change: func(l *Ledger) { l.pools["p"].LastStart = at.Add(time.Minute) }, want: []string{"start p"}},
+	{name: "nothing is started beyond max, even for a warm stock", file: warm + "  max: 1\n",
+		resources: []Resource{up(of(1))}, tickets: []Ticket{{Resource: 1}}},
+	{name: "a pool that is in the file no more is not searched for orphans", file: off + "  cmd_list: l\n",
+		resources: []Resource{up(of(1))}, tickets: []Ticket{{Resource: 1}},
+		change: func(l *Ledger) { l.configure(nil, at) }},
 }
 
 var onDemandCases = []decision{
@@ -224,10 +251,49 @@ var onDemandCases = []decision{
 	{name: "what nobody waits for any more is deleted, the lowest number first", file: onD,
 		resources: []Resource{up(), up()}, tickets: []Ticket{{Tags: []string{"a"}, Sandbox: "s"}},
 		want: []string{"condemn 1", "delete 1", "assign 2 for 1"}},
+	{name: "what waits for nothing that the pool has is no reason to keep any", file: onD, resources: []Resource{up()},
+		tickets: []Ticket{wants("x")}, want: []string{"condemn 1", "delete 1"}},
+	{name: "what somebody has is no surplus", file: onD, resources: []Resource{up(of(1)), up()},
+		tickets: []Ticket{{Resource: 1}}, want: []string{"condemn 2", "delete 2"}},
 	{name: "what failed its livechecks is replaced and takes nothing from who waits",
 		file: onD + "  cmd_livecheck: c\n", resources: []Resource{up(failed(3)), up(tagged(Tag{Name: "d"})),
 			up(failed(3))}, tickets: []Ticket{wants("d")},
 		want: []string{"condemn 1", "condemn 3", "delete 1", "delete 3", "assign 2 for 1"}},
+	{name: "what has just failed a livecheck serves nobody", file: onD + "  cmd_livecheck: c\n",
+		resources: []Resource{up(failed(1))}, tickets: []Ticket{wants("d")}, want: []string{"start p"}},
+	{name: "nor does what is to be deleted", file: onD,
+		resources: []Resource{{State: DeleteRequest, NotBefore: at.Add(time.Hour)}}, tickets: []Ticket{wants("d")},
+		want: []string{"start p"}},
+	{name: "nor what its sandbox has used for long enough", file: onD + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Minute, 1, "s"))}, tickets: []Ticket{{Tags: []string{"d"}, Sandbox: "s"}},
+		want: []string{"condemn 1", "delete 1", "start p"}},
+	{name: "nor what somebody has", file: onD, resources: []Resource{up(of(1))},
+		tickets: []Ticket{{Resource: 1}, {Tags: []string{"d"}, Sandbox: "x"}}, want: []string{"start p"}},
+	{name: "who has used something leaves what starts to others", file: onD + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{{State: Starting}, {State: Releasing, Sandbox: "s"}},
+		tickets:   []Ticket{{Tags: []string{"d"}, Sandbox: "s"}, wants("d")}},
+	{name: "each has one of what starts", file: onD, resources: []Resource{{State: Starting}},
+		tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p"}},
+	{name: "and one of what is cleaned", file: onD, resources: []Resource{{State: Releasing, Sandbox: "s"}},
+		tickets: []Ticket{{Tags: []string{"d"}, Sandbox: "s"}, {Tags: []string{"d"}, Sandbox: "s"}},
+		want:    []string{"start p"}},
+	{name: "what starts in a pool without the tags serves nobody", file: onQ + "  max: 1\n  tags: [b]\n",
+		resources: []Resource{{Pool: "q", State: Starting}}, tickets: []Ticket{wants("a", "d")},
+		want: []string{"start p"}},
+	{name: "the pool with the highest priority has no more than may start", file: onD2,
+		tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p", "start q"}},
+	{name: "nor more than its max", file: onD2 + "  max_starting: 2\n  max: 1\n",
+		tickets: []Ticket{wants("d"), wants("d")}, want: []string{"start p", "start q"}},
+	{name: "where that lacks a tag, the next one starts", file: onQ + "  tags: [b]\n",
+		tickets: []Ticket{wants("a", "d")}, want: []string{"start p"}},
+	{name: "of equal pools the first name starts",
+		file:    "z:\n" + both + "  tags_on_demand: [d]\nb:\n" + both + "  tags_on_demand: [d]\n",
+		tickets: []Ticket{wants("d")}, want: []string{"start b"}},
+	{name: "a pool that is in the file no more has no tags on demand", file: onD,
+		resources: []Resource{up(in("r"), tagged(Tag{Name: "a"}, Tag{Name: "d"}))},
+		tickets:   []Ticket{wants("a"), wants("d")}, change: func(l *Ledger) {
+			l.configure([]Settings{{Name: "r", Max: 1}}, at)
+		}, want: []string{"forget p", "assign 1 for 1"}},
 }
 
 var assignCases = []decision{
@@ -268,6 +334,24 @@ var assignCases = []decision{
 		want: []string{"assign 1 for 2"}},
 	{name: "a paused pool hands nothing out", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("a")},
 		change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
+	{name: "of equals in several pools the lowest number wins", file: two, resources: []Resource{up(in("q")), up()},
+		tickets: []Ticket{wants("a")}, want: []string{"assign 1 for 1"}},
+	{name: "and of several the lowest are handed out in turn", file: two,
+		resources: []Resource{up(in("q")), up(), up(in("q")), up()}, tickets: []Ticket{wants("a"), wants("a"), wants()},
+		want: []string{"assign 1 for 1", "assign 2 for 2", "assign 3 for 3"}},
+	{name: "also where other tags differ, the lowest in the later pool", file: two,
+		resources: []Resource{up(in("q"), tagged(Tag{Name: "b"}, Tag{Name: "a"})), up()}, tickets: []Ticket{wants("a")},
+		want: []string{"assign 1 for 1"}},
+	{name: "or in the earlier one", file: two,
+		resources: []Resource{up(), up(in("q"), tagged(Tag{Name: "b"}, Tag{Name: "a"}))}, tickets: []Ticket{wants("a")},
+		want: []string{"assign 1 for 1"}},
+	{name: "a higher priority comes before a lower number", file: two,
+		resources: []Resource{up(in("q")), up(tagged(Tag{"a", 1}))}, tickets: []Ticket{wants("a")},
+		want: []string{"assign 2 for 1"}},
+	{name: "two of one sandbox share what it has used", file: off + "  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "s"))},
+		tickets:   []Ticket{{Tags: []string{"a"}, Sandbox: "s"}, {Tags: []string{"a"}, Sandbox: "s"}},
+		want:      []string{"assign 1 for 1"}},
 }
 
 var endCases = []decision{
@@ -321,6 +405,24 @@ var endCases = []decision{
 			Renewed: at.Add(-time.Minute)}}, want: []string{"expire for 1", "take back 1", "condemn 1", "delete 1"}},
 	{name: "one that was used is not", file: off, resources: []Resource{up(of(1))},
 		tickets: []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-59 * time.Second)}}},
+	{name: "what is to be deleted already is not taken back", file: off,
+		resources: []Resource{{State: DeleteRequest, Ticket: 1, NotBefore: at.Add(time.Hour)}},
+		tickets:   []Ticket{{Resource: 1, State: TicketClosed}}},
+	{name: "what an unknown ticket has is taken back", file: off, resources: []Resource{up(of(9))},
+		want: []string{"take back 1", "condemn 1", "delete 1"}},
+	{name: "without livechecks there are none that failed", file: off, resources: []Resource{up(failed(3))}},
+	{name: "a ticket that ended with a lease does not end again", file: off,
+		tickets: []Ticket{{State: TicketClosed, TTL: time.Minute}, {State: TicketFailed, TTL: time.Minute}}},
+	{name: "a pool is not forgotten while orphans are searched for", file: "q:\n" + both, change: func(l *Ledger) {
+		l.configure(nil, at)
+		l.listing["q"] = true
+	}},
+	{name: "nor while they are deleted", file: "q:\n" + both, change: func(l *Ledger) {
+		l.listed("q", []byte("orphan"), nil)
+		l.configure(nil, at)
+	}},
+	{name: "nor while it has a resource", file: "q:\n" + both, resources: []Resource{{Pool: "q", State: Deleting}},
+		change: func(l *Ledger) { l.configure(nil, at) }},
 }
 
 // Everything that waits for a time returns it, so that no caller needs to poll.
@@ -343,6 +445,12 @@ func TestDecideSaysWhenToLookAgain(t *testing.T) {
 			[]Resource{up()}, nil, paced, 10 * time.Second},
 		{"when the server has been for a period", off + "  cmd_livecheck: c\n  livecheck_period: 30\n",
 			[]Resource{up(unchecked)}, nil, paced, 30 * time.Second},
+		{"when a resource that was checked before the server began is due", off +
+			"  cmd_livecheck: c\n  livecheck_period: 30\n", []Resource{up(checked(10 * time.Second))}, nil, paced,
+			20 * time.Second},
+		{"when the first of several things is due, which is not the first that was looked at", off,
+			[]Resource{{State: DeleteRequest, NotBefore: at.Add(5 * time.Second)}},
+			[]Ticket{{TTL: time.Minute, Renewed: at}}, nil, 5 * time.Second},
 		{"when a lease ends", off, nil, []Ticket{{TTL: time.Minute, Renewed: at.Add(-time.Second)}}, nil,
 			59 * time.Second},
 		{"when a delete is tried again", off, []Resource{{State: DeleteRequest, NotBefore: at.Add(5 * time.Second)}},
