@@ -95,7 +95,8 @@ func TestLimitsOfFiles(t *testing.T) {
 		{"aliases of aliases", "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + doubled("abcdef"),
 			"aliases make more of this than can be read"},
 		{"an instance that the cloud refuses", instances, "f:1: pool p: instance: no such image"},
-		{"an instance without resources", "p:\n  instance: {image: x}\n", "f:2: pool p: instance: resources is required"},
+		{"an instance without resources", "p:\n  instance: {image: x}\n",
+			"f:2: pool p: instance: resources is required"},
 		{"an instance with a command that cleans", instances + "  cmd_release: r\n", "f:1: pool p: instance and cmd_"},
 	} {
 		_, err := Parse("f", []byte(c.text), func(Instance) error { return errors.New("no such image") }, nil)
@@ -109,8 +110,8 @@ func TestLimitsOfFiles(t *testing.T) {
 		}
 	}
 	// Of several merged mappings the first has precedence, and the pool's own settings before them.
-	all, err := Parse("f", []byte("p:\n  <<: [{max: 7, max_starting: 3}, {max: 8, max_prealloc: 5}]\n  max_starting: 2\n"+
-		both), nil, nil)
+	const merges = "p:\n  <<: [{max: 7, max_starting: 3}, {max: 8, max_prealloc: 5}]\n  max_starting: 2\n"
+	all, err := Parse("f", []byte(merges+both), nil, nil)
 	if err != nil || all[0].Max != 7 || all[0].MaxStarting != 2 || all[0].MaxPrealloc != 5 {
 		t.Errorf("got %+v, %v", all, err)
 	}
@@ -182,7 +183,8 @@ func TestLimitsOfTickets(t *testing.T) {
 			t.Errorf("%s: got %v", c.name, err)
 		}
 	}
-	named, err := Opening{Sandbox: "s", Tags: []string{"b", "a", "b"}, Owner: "alice", Key: "k", TTL: time.Hour}.ticket()
+	named, err := Opening{Sandbox: "s", Tags: []string{"b", "a", "b"}, Owner: "alice", Key: "k",
+		TTL: time.Hour}.ticket()
 	if err != nil || named.Sandbox != "s" || named.Private || !slices.Equal(named.Tags, []string{"a", "b"}) ||
 		named.Owner != "alice" || named.Key != "k" || named.TTL != time.Hour {
 		t.Errorf("got %+v, %v", named, err)
