@@ -567,37 +567,6 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhyATicketWaits(t *testing.T) {
-	file := warm + "full:\n" + both + "  tags: [f]\n  max: 1\nnever:\n" + both +
-		"  tags: [n]\n  max_prealloc: 0\nq:\n" + both + "  tags: [x86_64, q]\n"
-	for _, c := range []struct {
-		tags  []string
-		want  string
-		never bool
-	}{
-		{[]string{"f"}, "pool full has as many as it may, 1, of which 1 are taken and 0 are being cleaned or deleted",
-			false},
-		{[]string{"a"}, "pool p is about to start one", false},
-		{[]string{"n"}, "pool never has the tags and never starts anything: its max, max_starting or max_prealloc is 0",
-			true},
-		{[]string{"x86_46"}, `no pool has the tag x86_46; did you mean "x86_64"?`, true},
-		{[]string{"a", "q"}, "no pool has all of the tags a, q", true},
-		{[]string{"q"}, "pool q is paused", false},
-	} {
-		l := ledger(t, file, []Resource{up(in("full"), of(1))}, []Ticket{{Resource: 1}},
-			func(l *Ledger) { l.pools["q"].Mode = Paused })
-		var from Snapshot
-		for _, p := range l.pools {
-			from.Pools = append(from.Pools, p.Record)
-		}
-		from.Resources = []Resource{*l.resources[1]}
-		if got, never := newView(from).why(&Ticket{State: TicketOpen, Tags: c.tags}); got != c.want ||
-			never != c.never {
-			t.Errorf("%v: got %q, %v\nwant %q", c.tags, got, never, c.want)
-		}
-	}
-}
-
 func TestATakeOverEndsWhatNobodyKnows(t *testing.T) {
 	id := croft.NewInstanceID()
 	l := ledger(t, off, []Resource{{State: Starting}, {State: Starting, Instance: id}, {State: Releasing},

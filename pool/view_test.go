@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // What readers see follows every batch, and wakes who waits for it.
@@ -97,5 +98,92 @@ func TestReadersAreWokenByWhatTheyWaitFor(t *testing.T) {
 	if ticket, c := v.ticket(1); !woken(one) || !woken(three) || !woken(changed) || ticket != nil || c != nil ||
 		len(v.waiters) > 0 {
 		t.Errorf("after its end there are %+v and %d who wait", ticket, len(v.waiters))
+	}
+}
+
+func TestWhyATicketWaits(t *testing.T) {
+	const pool = "p:\n" + both + "  tags: [a, x86_64]\n"
+	paused := func(l *Ledger) { l.pools["p"].Mode = Paused }
+	failing := func(l *Ledger) {
+		backingOff("p")(l)
+		l.pools["p"].LastError = "no room"
+	}
+	for _, c := range []struct {
+		name, file string
+		resources  []Resource
+		change     func(*Ledger)
+		tags       []string
+		want       string
+		never      bool
+	}{
+		{"it will start one", pool, nil, nil, []string{"a"}, "pool p is about to start one", false},
+		{"without tags too", pool, nil, nil, nil, "pool p is about to start one", false},
+		{"it starts some", pool + "  max: 2\n", []Resource{{State: Starting}, {State: Starting}}, nil, []string{"a"},
+			"pool p is starting 2", false},
+		{"it is full", pool + "  max: 4\n", []Resource{up(of(1)), {State: Releasing}, {State: Deleting},
+			{State: DeleteRequest}}, nil, []string{"a"},
+			"pool p has as many as it may, 4, of which 1 are taken and 3 are being cleaned or deleted", false},
+		{"it is not full yet", pool + "  max: 2\n", []Resource{up(of(1))}, nil, []string{"a"},
+			"pool p is about to start one", false},
+		{"it is paused", pool, []Resource{{State: Starting}}, paused, []string{"a"}, "pool p is paused", false},
+		{"it fails", pool + "  max: 1\n", []Resource{{State: Deleting}}, failing, []string{"a"},
+			"pool p fails to start anything (no room); it tries again at " +
+				at.Add(time.Minute).Local().Format(time.TimeOnly), false},
+		{"two pools can serve it, in the order of the file", "z:\n" + both + pool, nil, nil, nil,
+			"pool z is about to start one; pool p is about to start one", false},
+		{"its max is 0", pool + "  max: 0\n", nil, nil, []string{"a"}, neverStarts, true},
+		{"its max_starting is 0", pool + "  max_starting: 0\n", nil, nil, []string{"a"}, neverStarts, true},
+		{"its max_prealloc is 0", pool + "  max_prealloc: 0\n", nil, nil, []string{"a"}, neverStarts, true},
+		{"and it has one that is being deleted", pool + "  max: 0\n", []Resource{{State: Deleting}}, nil,
+			[]string{"a"}, neverStarts, true},
+		{"but it has one that is up", pool + "  max: 1\n  max_prealloc: 0\n", []Resource{up(of(1))}, nil,
+			[]string{"a"},
+			"pool p has as many as it may, 1, of which 1 are taken and 0 are being cleaned or deleted", false},
+		{"or starts one", pool + "  max: 0\n", []Resource{{State: Starting}}, nil, nil, "pool p is starting 1", false},
+		{"or cleans one", pool + "  max: 0\n", []Resource{{State: Releasing}}, nil, nil,
+			"pool p has as many as it may, 0, of which 0 are taken and 1 are being cleaned or deleted", false},
+		{"it starts on demand", onD, nil, nil, []string{"a", "d"}, "pool p is about to start one", false},
+		{"it starts for another tag", onD, nil, nil, []string{"a"}, neverStarts, true},
+		{"no pool has the tag", pool, nil, nil, []string{"a", "x86_46"},
+			`no pool has the tag x86_46; did you mean "x86_64"?`, true},
+		{"no pool has all", pool + "q:\n" + both + "  tags: [q]\n", nil, nil, []string{"a", "q"},
+			"no pool has all of the tags a, q", true},
+		{"several never start anything", two, nil, nil, nil, "pool p, q has the tags and never starts anything: " +
+			"its max, max_starting or max_prealloc is 0", true},
+		{"the pool is in the file no more", pool, []Resource{up(of(1))}, func(l *Ledger) { l.configure(nil, at) },
+			[]string{"a"}, "no pool has the tag a", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.change == nil {
+				c.change = func(*Ledger) {}
+			}
+			l := ledger(t, c.file, c.resources, nil, c.change)
+			var from Snapshot
+			for _, p := range l.pools {
+				from.Pools = append(from.Pools, p.Record)
+			}
+			for _, r := range l.resources {
+				from.Resources = append(from.Resources, *r)
+			}
+			v := newView(from)
+			if st := v.status(Ticket{State: TicketOpen, Tags: c.tags}); st.Waits != c.want || st.Never != c.never {
+				t.Errorf("got %q, %v\nwant %q", st.Waits, st.Never, c.want)
+			}
+			if st := v.status(Ticket{State: TicketClosed, Tags: c.tags}); st.Waits != "" || st.Never || st.Has != nil {
+				t.Errorf("an ended one: got %+v", st)
+			}
+		})
+	}
+}
+
+const neverStarts = "pool p has the tags and never starts anything: its max, max_starting or max_prealloc is 0"
+
+func TestATicketIsShownWithWhatItHasOrHad(t *testing.T) {
+	v := newView(Snapshot{Resources: []Resource{{ID: 1, State: Up}, {ID: 2, State: Ended}}})
+	for id, want := range map[ResourceID]bool{0: false, 1: true, 2: true, 3: false} {
+		st := v.status(Ticket{State: TicketFailed, Resource: id})
+		if (st.Has != nil) != want || want && st.Has.ID != id {
+			t.Errorf("resource %d: got %+v", id, st.Has)
+		}
 	}
 }
