@@ -125,6 +125,43 @@ func TestAHostKeepsItsUUID(t *testing.T) {
 	}
 }
 
+// Whoever finds the directory in use is told by which process.
+func TestAStateDirectoryNamesWhoHasIt(t *testing.T) {
+	parent := t.TempDir()
+	path, file := filepath.Join(parent, "state"), filepath.Join(parent, "file")
+	pid := filepath.Join(path, "croft.pid")
+	if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(file, nil, 0o600),
+		os.WriteFile(pid, []byte("123456789012345\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := OpenStateDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(pid); string(got) != fmt.Sprintln(os.Getpid()) || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	_, err = OpenStateDir(path)
+	if !errors.Is(err, croft.Conflict) || !strings.Contains(err.Error(), fmt.Sprintf("process id %d;", os.Getpid())) {
+		t.Errorf("got %v", err)
+	}
+	if err := errors.Join(dir.Close(), os.Remove(pid), os.Mkdir(pid, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{path: "lock the state directory", file: "make the state directory"} {
+		if _, err := OpenStateDir(path); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	// Where nobody can be named, nobody has it.
+	if err := errors.Join(os.Remove(pid), os.Symlink("/dev/full", pid)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := OpenStateDir(path); err == nil {
+		t.Errorf("got %v", got)
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 func TestASecretIsMadeOnce(t *testing.T) {

@@ -1,12 +1,16 @@
 package compute_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/shirou/gopsutil/v3/common"
 
 	"croft"
 	"croft/compute"
@@ -105,6 +109,96 @@ func TestLocationsShareTheAggregatesOfTheirLevels(t *testing.T) {
 	}
 	if compute.Aggregates("q", "site1")[0] == a[0] {
 		t.Error("two installations share an aggregate")
+	}
+}
+
+func TestTraitsAreInOrderAndOfTheArchitecture(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, virt := range []string{"qemu", "kvm", ""} {
+			f := facts
+			f.Arch, f.CPUFlags, f.Threads = arch, nil, false
+			got := compute.Offer{Traits: []croft.Trait{"COMPUTE_NODE", "A"}}.Provider(croft.Host{VirtType: virt}, "p",
+				f).Traits
+			if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) || got[0] != "A" {
+				t.Errorf("%s: got %v", arch, got)
+			}
+			for trait, want := range map[croft.Trait]bool{"HW_ARCH_X86_64": arch == "amd64",
+				"COMPUTE_ARCH_X86_64": arch == "amd64", "HW_CPU_X86_SSE2": arch == "amd64" && virt == "qemu",
+				"HW_CPU_HYPERTHREADING": false, "CUSTOM_CROFT_VIRT_": false} {
+				if slices.Contains(got, trait) != want {
+					t.Errorf("%s of %s has %s: %v", virt, arch, trait, !want)
+				}
+			}
+		}
+	}
+	one := facts
+	one.DiskGiB = 1
+	if got := (compute.Offer{}).Provider(croft.Host{}, "p", one).Inventories[croft.DiskGB]; got.Total != 1 {
+		t.Errorf("one GiB is offered as %+v", got)
+	}
+}
+
+// machine returns a context in which a machine has these files instead of /proc.
+func machine(t *testing.T, cpuinfo, stat, meminfo string) context.Context {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"cpuinfo": cpuinfo, "stat": stat, "meminfo": meminfo} {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return context.WithValue(t.Context(), common.EnvKey, common.EnvMap{common.HostProcEnvKey: dir,
+		common.HostSysEnvKey: filepath.Join(dir, "sys")})
+}
+
+func TestFactsAreOfTheMachine(t *testing.T) {
+	const memory = "MemTotal:        2097152 kB\nMemFree:         1048576 kB\n"
+	cpu := func(n, cores int, flags string) string {
+		return fmt.Sprintf("processor\t: %d\nphysical id\t: 0\ncpu cores\t: %d\nflags\t\t: %s\n\n", n, cores, flags)
+	}
+	plain := func(n int) string { return fmt.Sprintf("processor\t: %d\n\n", n) }
+	for _, c := range []struct {
+		name               string
+		cpus, stat, memory string
+		want               compute.Facts // without the disk's
+		fails              bool
+	}{
+		{"threads", cpu(0, 1, "avx2 svm") + cpu(1, 1, "avx2 svm"), "", memory,
+			compute.Facts{CPUs: 2, Threads: true, CPUFlags: []string{"avx2", "svm"}, MemoryMiB: 2048}, false},
+		{"cores", cpu(0, 2, "avx") + cpu(1, 2, "avx"), "", memory,
+			compute.Facts{CPUs: 2, CPUFlags: []string{"avx"}, MemoryMiB: 2048}, false},
+		{"a machine that does not tell its cores", plain(0) + plain(1), "", memory,
+			compute.Facts{CPUs: 2, MemoryMiB: 2048}, false},
+		{"a machine that tells only how many CPUs it has", "", "cpu  1\ncpu0 1\n", memory,
+			compute.Facts{CPUs: 1, MemoryMiB: 2048}, false},
+		{"no CPUs", "", "", memory, compute.Facts{}, true},
+		{"an amount of memory that is none", cpu(0, 1, ""), "", "MemTotal: much kB\n", compute.Facts{}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := machine(t, c.cpus, c.stat, c.memory)
+			got, err := compute.ReadFacts(ctx, t.TempDir(), 0)
+			if (err != nil) != c.fails {
+				t.Errorf("got %v", err)
+			}
+			if c.fails {
+				return
+			}
+			got.Name, got.Arch, got.DiskGiB, got.DiskUseGiB = "", "", 0, 0
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	ctx := machine(t, cpu(0, 1, ""), "", memory)
+	if _, err := compute.ReadFacts(ctx, filepath.Join(t.TempDir(), "none"), 0); err == nil {
+		t.Error("a directory that is not there has a size")
+	}
+	whole, err := compute.ReadFacts(ctx, t.TempDir(), 1<<62)
+	if err != nil || whole.DiskUseGiB != 0 {
+		t.Errorf("where all is croft's, others use %d GiB, %v", whole.DiskUseGiB, err)
 	}
 }
 
