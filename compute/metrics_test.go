@@ -124,6 +124,14 @@ func TestAnAgentIsMeasured(t *testing.T) {
 	a.pass(t.Context(), guest)
 	expect(map[string]float64{"croft_agent_passes_total{ok}": 2, "croft_agent_time_to_running_seconds{}": 1,
 		"croft_agent_order_delay_seconds{}": 1})
+	l.order.Generation, l.order.Rebuilt = 6, 6
+	<-a.builds
+	a.pass(t.Context(), guest)
+	expect(map[string]float64{"croft_agent_phase_seconds{define,ok}": 2, "croft_agent_time_to_running_seconds{}": 1})
+	a.instances.forget(guest) // as a new agent, which finds a guest that nobody has observed
+	l.seen = nil
+	a.pass(t.Context(), guest)
+	expect(map[string]float64{"croft_agent_order_delay_seconds{}": 2, "croft_agent_time_to_running_seconds{}": 1})
 	if got := a.instances.names(); len(got) != 1 {
 		t.Errorf("names: %v", got)
 	}
