@@ -34,6 +34,14 @@ func (h *history) commit(txn Txn) bool {
 	return true
 }
 
+// entries returns all that is stored.
+func (h *history) entries() (all []Entry) {
+	for key, value := range h.stored {
+		all = append(all, Entry{Key: key, Value: value, Created: h.created[key], Modified: h.modified[key]})
+	}
+	return all
+}
+
 func (h *history) one(list ...string) string { return list[h.IntN(len(list))] }
 
 func (h *history) some(list ...string) []string {
@@ -214,12 +222,7 @@ func TestAnyHistoryEndsInTheStateThatIsLoaded(t *testing.T) {
 				}
 			}
 			fresh := newState(time.Unix(1000, 0))
-			var entries []Entry
-			for key, value := range h.stored {
-				entries = append(entries, Entry{Key: key, Value: value, Created: h.created[key],
-					Modified: h.modified[key]})
-			}
-			if err := fresh.apply(h.revision, entries); err != nil {
+			if err := fresh.apply(h.revision, h.entries()); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := dump(h.State), dump(fresh); got != want {
@@ -245,14 +248,7 @@ func TestWhatHoldsAfterAnotherRequestIsStillRight(t *testing.T) {
 				t.Fatalf("seed %d, request %d: the transaction does not hold", seed, n)
 			}
 			now, nowErrs := h.decide(second)
-			holds := !slices.ContainsFunc(early.If, func(c Compare) bool {
-				at := h.modified
-				if c.Created {
-					at = h.created
-				}
-				return at[c.Key] != c.Revision
-			})
-			if !holds {
+			if !h.holds(early) {
 				continue
 			}
 			held++

@@ -13,6 +13,7 @@ type replay struct {
 	revision int64
 	created  map[Key]int64
 	modified map[Key]int64
+	changes  [][]Entry // by revision, from 2 on
 }
 
 func newReplay(t *testing.T) *replay {
@@ -20,13 +21,22 @@ func newReplay(t *testing.T) *replay {
 		modified: map[Key]int64{}}
 }
 
+// holds reports whether the comparisons of a transaction hold.
+func (m *replay) holds(txn Txn) bool {
+	return !slices.ContainsFunc(txn.If, func(c Compare) bool {
+		at := m.modified
+		if c.Created {
+			at = m.created
+		}
+		return at[c.Key] != c.Revision
+	})
+}
+
 // commit applies a transaction if its comparisons hold.
 func (m *replay) commit(txn Txn) bool {
 	m.t.Helper()
-	for _, c := range txn.If {
-		if at := m.modified; c.Created && m.created[c.Key] != c.Revision || !c.Created && at[c.Key] != c.Revision {
-			return false
-		}
+	if !m.holds(txn) {
+		return false
 	}
 	m.revision++
 	var entries []Entry
@@ -43,6 +53,7 @@ func (m *replay) commit(txn Txn) bool {
 		entries = append(entries, Entry{Key: w.Key, Value: w.Value, Deleted: w.Delete, Created: m.created[w.Key],
 			Modified: m.revision})
 	}
+	m.changes = append(m.changes, slices.Clone(entries))
 	if err := m.apply(m.revision, entries); err != nil {
 		m.t.Fatal(err)
 	}
