@@ -1,10 +1,14 @@
 package ledger
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"croft"
 )
 
 // cloud creates providers, one per line, below the last line with two spaces less indentation, as in "  numa0 VCPU:4
@@ -287,5 +291,148 @@ func TestUsedUpCapacityAndUnitsCount(t *testing.T) {
 	m.do(takes("y", "a", "VCPU", 4))
 	if got, err := m.ask("resources=VCPU:4"); err != nil || len(got) != 0 {
 		t.Errorf("4 more of 2: %q, %v", got, err)
+	}
+}
+
+// vcpu asks for one VCPU by a group with a suffix; "": by the one without.
+func vcpu(suffix string) RequestGroup {
+	return RequestGroup{Suffix: suffix, Resources: []NamedAmount{{"VCPU", 1}}}
+}
+
+func TestUnknownNamesInARequest(t *testing.T) {
+	unknownClass := RequestGroup{Suffix: "2", Resources: []NamedAmount{{"CUSTOM_X", 1}}}
+	unknownTrait := RequestGroup{Suffix: "2", Resources: []NamedAmount{{"VCPU", 1}},
+		Traits: TraitTest{Required: [][]string{{"CUSTOM_X"}}}}
+	many := RequestGroup{Suffix: "1", Resources: []NamedAmount{{"VCPU", 100}}}
+	elsewhere := unknownTrait
+	elsewhere.Aggregates.Required = [][]string{{uuidOf("c")}}
+	nowhere := vcpu("2")
+	nowhere.Tree = "nobody"
+	for name, test := range map[string]struct {
+		cloud  string
+		groups []RequestGroup
+		roots  TraitTest
+		want   int // candidates; -1: the request is invalid
+	}{
+		"a class":                          {twoNUMANodes, []RequestGroup{vcpu("1"), unknownClass}, TraitTest{}, -1},
+		"a class where no provider is":     {"", []RequestGroup{unknownClass}, TraitTest{}, -1},
+		"a trait":                          {twoNUMANodes, []RequestGroup{vcpu("1"), unknownTrait}, TraitTest{}, -1},
+		"a trait of roots":                 {twoNUMANodes, []RequestGroup{vcpu("1")}, unknownTrait.Traits, -1},
+		"after a group that nobody has":    {twoNUMANodes, []RequestGroup{many, unknownClass}, TraitTest{}, 0},
+		"a trait where no provider may be": {twoNUMANodes, []RequestGroup{elsewhere}, TraitTest{}, 0},
+		"a tree":                           {twoNUMANodes, []RequestGroup{nowhere}, TraitTest{}, 0},
+		"a tree of one of two groups":      {twoNUMANodes, []RequestGroup{vcpu("1"), nowhere}, TraitTest{}, 0},
+		"none":                             {twoNUMANodes, []RequestGroup{vcpu("1")}, TraitTest{}, 2},
+		"nothing is asked":                 {"flat VCPU:1\n", []RequestGroup{{Suffix: "1"}}, TraitTest{}, 0},
+		"nothing is asked of a tree":       {twoNUMANodes, []RequestGroup{{Suffix: "1"}}, TraitTest{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := &CandidateRequest{Groups: test.groups, RootTraits: test.roots, Nested: true}
+			found, err := cloud(t, test.cloud).Candidates(t.Context(), req)
+			if len(found) != max(test.want, 0) || (test.want < 0) != errors.Is(err, croft.Invalid) {
+				t.Errorf("%d candidates, %v", len(found), err)
+			}
+		})
+	}
+}
+
+func TestASearchThatNobodyWaitsForEnds(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	flat := ""
+	for n := range 300 {
+		flat += fmt.Sprintf("h%d VCPU:4\n", n)
+	}
+	unknown := RequestGroup{Suffix: "2", Resources: []NamedAmount{{"CUSTOM_X", 1}}}
+	for name, test := range map[string]struct {
+		cloud  string
+		groups []RequestGroup
+	}{
+		"of many trees":          {flat, []RequestGroup{vcpu("")}},
+		"of combinations":        {twoNUMANodes, []RequestGroup{vcpu("1"), vcpu("2")}},
+		"before an unknown name": {twoNUMANodes, []RequestGroup{vcpu("1"), unknown}},
+	} {
+		found, err := cloud(t, test.cloud).Candidates(gone, &CandidateRequest{Groups: test.groups, Nested: true})
+		if len(found) > 0 || !errors.Is(err, croft.Unavailable) {
+			t.Errorf("%s: %d candidates, %v", name, len(found), err)
+		}
+	}
+}
+
+// As in the original, in_tree of a group without resources counts where nothing is shared.
+func TestInTreeOfAGroupWithoutResources(t *testing.T) {
+	const two = "one VCPU:4 +CUSTOM_A\n  child VCPU:4\ntwo VCPU:4 +CUSTOM_A\n"
+	for text, want := range map[string]int{two: 1, two + "share DISK_GB:4 +MISC_SHARES_VIA_AGGREGATE @a\n": 2} {
+		groups := []RequestGroup{vcpu("1"), {Suffix: "2", Tree: "two", Traits: TraitTest{Required: [][]string{
+			{"CUSTOM_A"}}}}}
+		req := &CandidateRequest{Groups: groups, Subtrees: [][]string{{"1", "2"}}, Nested: true}
+		found, err := cloud(t, text).Candidates(t.Context(), req)
+		var of []string
+		for _, c := range found {
+			of = append(of, c.Options[1].Providers[0].UUID)
+		}
+		if of = slices.Compact(of); err != nil || len(of) != want || of[want-1] != "two" {
+			t.Errorf("%s: the trait is found at %v, %v", text, of, err)
+		}
+	}
+}
+
+func TestSharesComeInTheOrderOfTheirCreation(t *testing.T) {
+	m := cloud(t, "s1 DISK_GB:9 +MISC_SHARES_VIA_AGGREGATE @b\ns2 DISK_GB:9 +MISC_SHARES_VIA_AGGREGATE @a\n"+
+		"host VCPU:4 @a @b\n")
+	for _, classes := range [][]string{{"VCPU", "DISK_GB"}, {"DISK_GB", "VCPU"}} {
+		req := &CandidateRequest{Nested: true, Groups: []RequestGroup{{Resources: []NamedAmount{{classes[0], 1},
+			{classes[1], 1}}}}}
+		found, err := m.Candidates(t.Context(), req)
+		var got []string
+		for _, c := range found {
+			for _, x := range c.Portions {
+				got = append(got, x.Provider.UUID)
+			}
+		}
+		if err != nil || !slices.Equal(got, []string{"host", "s1", "host", "s2"}) {
+			t.Errorf("asked for %v: %v, %v", classes, got, err)
+		}
+	}
+}
+
+func TestCandidatesOfOneTreeComeInRandomOrder(t *testing.T) {
+	text := "root\n"
+	for n := range 5 {
+		text += fmt.Sprintf("  n%d VCPU:4\n", n)
+	}
+	m := cloud(t, text)
+	first := map[string]bool{}
+	for range 300 { // that one of 5 is never first happens once in 10^28 runs
+		found, err := m.Candidates(t.Context(), &CandidateRequest{Groups: []RequestGroup{vcpu("")}, Nested: true,
+			Randomize: true})
+		if err != nil || len(found) != 5 {
+			t.Fatalf("%d candidates, %v", len(found), err)
+		}
+		first[found[0].Portions[0].Provider.UUID] = true
+	}
+	if len(first) != 5 {
+		t.Errorf("%d of 5 ever come first", len(first))
+	}
+}
+
+func TestARandomWalkVisitsEverythingOnceInManyOrders(t *testing.T) {
+	for n := 2; n < 60; n++ {
+		strides := map[int]bool{}
+		for range 300 {
+			start, stride := randomWalk(n)
+			seen, at := map[int]bool{}, start
+			for range n {
+				seen[at] = true
+				at = (at + stride) % n
+			}
+			if len(seen) != n || start >= n || stride >= max(n, 2) {
+				t.Fatalf("%d: from %d by %d visits %d", n, start, stride, len(seen))
+			}
+			strides[stride] = true
+		}
+		if n == 59 && len(strides) < 30 {
+			t.Errorf("%d: %d strides only", n, len(strides))
+		}
 	}
 }

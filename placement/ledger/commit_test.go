@@ -101,8 +101,9 @@ func TestABatchIsOneTransactionAndInMemoryWhenItIsAnswered(t *testing.T) {
 	if len(got) != 3 || got[0] != nil || got[1] != nil || !errors.Is(got[2], croft.Conflict) {
 		t.Errorf("answers %v, want two grants and a conflict", got)
 	}
-	if len(s.stored) != 1 || c.used(t) != 2 || c.conflicts.Load() != 0 {
-		t.Errorf("%d transactions, %d used, %d conflicts", len(s.stored), c.used(t), c.conflicts.Load())
+	if len(s.stored) != 1 || c.used(t) != 2 || c.conflicts.Load() != 0 || len(s.consumers) != 2 {
+		t.Errorf("%d transactions, %d used by %d, %d conflicts", len(s.stored), c.used(t), len(s.consumers),
+			c.conflicts.Load())
 	}
 }
 

@@ -151,3 +151,33 @@ func (w *world) ask(t *testing.T, req CandidateRequest) []string {
 	}
 	return keys
 }
+
+func TestASearchVisitsOnlyTheTreesThatMayHoldCandidates(t *testing.T) {
+	text := "rare VGPU:1 +CUSTOM_A @a\n  child VCPU:1 FPGA:1 +CUSTOM_B @b\n"
+	for n := range 40 {
+		text += fmt.Sprintf("h%d VCPU:4\n", n)
+	}
+	m := cloud(t, text)
+	vcpu := []NamedAmount{{"VCPU", 1}}
+	traits := func(any ...string) TraitTest { return TraitTest{Required: [][]string{any}} }
+	for name, req := range map[string]CandidateRequest{
+		"a class":            {Groups: []RequestGroup{{Resources: []NamedAmount{{"VCPU", 1}, {"VGPU", 1}}}}},
+		"a class of a child": {Groups: []RequestGroup{{Resources: []NamedAmount{{"FPGA", 1}}}}},
+		"a class of a group": {Groups: []RequestGroup{{Resources: vcpu},
+			{Suffix: "1", Resources: []NamedAmount{{"FPGA", 1}}}}},
+		"a trait":           {Groups: []RequestGroup{{Resources: vcpu, Traits: traits("CUSTOM_B")}}},
+		"one of two traits": {Groups: []RequestGroup{{Resources: vcpu, Traits: traits("CUSTOM_A", "CUSTOM_B")}}},
+		"an aggregate": {Groups: []RequestGroup{{Resources: vcpu,
+			Aggregates: AggregateTest{Required: [][]string{{uuidOf("b")}}}}}},
+		"a trait of the root": {Groups: []RequestGroup{{Resources: vcpu}}, RootTraits: traits("CUSTOM_A")},
+	} {
+		s := &search{st: m.State, req: &req}
+		s.roots, _ = req.RootTraits.find(m.traits)
+		if _, err := s.resolve(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.trees(); len(got) != 1 || got[0].UUID != "rare" {
+			t.Errorf("%s: %d trees", name, len(got))
+		}
+	}
+}

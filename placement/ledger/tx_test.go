@@ -74,7 +74,11 @@ func (m *replay) decide(requests ...func(*Tx) error) (Txn, []error) {
 		}
 		errs = append(errs, err)
 	}
-	return batch.txn(), errs
+	txn := batch.txn()
+	if most := batch.writes(); len(txn.Then) > most {
+		m.t.Errorf("%d writes are at most %d: %v", len(txn.Then), most, txn.Then)
+	}
+	return txn, errs
 }
 
 // do commits requests one after the other; all must succeed.
@@ -229,6 +233,59 @@ func TestRequestsOfOneBatchSeeEachOther(t *testing.T) {
 		len(m.consumers) != 2 {
 		t.Errorf("used %d, generation %d, children %d, consumers %d", used, a.Generation, len(a.children),
 			len(m.consumers))
+	}
+}
+
+// What a request took away is gone for the next one of the same transaction.
+func TestWhatABatchTakesAwayIsFree(t *testing.T) {
+	deleteClass := func(t *Tx) error { return t.DeleteClass("CUSTOM_X") }
+	for name, test := range map[string]struct {
+		before, batch []func(*Tx) error
+		want          string
+	}{
+		"a child, so that its parent can be deleted": {
+			[]func(*Tx) error{create("a", ""), create("b", "a")}, []func(*Tx) error{remove("b"), remove("a")}, "",
+		},
+		"a class with its provider": {
+			[]func(*Tx) error{createClass("CUSTOM_X"), create("a", ""), has("a", spec("CUSTOM_X", 4))},
+			[]func(*Tx) error{remove("a"), deleteClass}, "",
+		},
+		"a class with its inventory": {
+			[]func(*Tx) error{createClass("CUSTOM_X"), create("a", ""), has("a", spec("CUSTOM_X", 4))},
+			[]func(*Tx) error{func(t *Tx) error { return t.DeleteInventories("a") }, deleteClass}, "a(name of a)@2",
+		},
+		"a provider, which has no class to rename": {
+			[]func(*Tx) error{createClass("CUSTOM_X"), create("a", ""), has("a", spec("CUSTOM_X", 4))},
+			[]func(*Tx) error{remove("a"), func(t *Tx) error { return t.RenameClass("CUSTOM_X", "CUSTOM_Y") }},
+			"CUSTOM_Y*0",
+		},
+		"a name that is given up": {
+			[]func(*Tx) error{create("a", "")},
+			[]func(*Tx) error{update("a", ProviderChange{Name: "n"}),
+				func(t *Tx) error { _, _, err := t.CreateProvider("b", "name of a", ""); return err }},
+			"a(n)@0, b(name of a)@0",
+		},
+		"a provider that is made in it": {
+			nil, []func(*Tx) error{create("a", ""), remove("a")}, "",
+		},
+		"a claim": {
+			[]func(*Tx) error{create("a", ""), has("a", spec("VCPU", 4)), claim(-1, demand("a", "VCPU", 4))},
+			[]func(*Tx) error{releases("x"), remove("a")}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newReplay(t)
+			m.do(test.before...)
+			txn, errs := m.decide(test.batch...)
+			for i, err := range errs {
+				if err != nil {
+					t.Errorf("request %d: %v", i, err)
+				}
+			}
+			if !m.commit(txn) || m.summary() != test.want {
+				t.Errorf("%q, want %q", m.summary(), test.want)
+			}
+		})
 	}
 }
 

@@ -96,7 +96,7 @@ func (m *replay) summary() string {
 
 func TestVerbs(t *testing.T) {
 	type verbs = []func(*Tx) error
-	one := int64(1)
+	one, longest := int64(1), "CUSTOM_"+strings.Repeat("X", 248)
 	host := verbs{create("a", ""), has("a", spec("VCPU", 8))}
 	tree := verbs{create("a", ""), create("b", "a"), create("c", "")}
 	held := append(slices.Clip(host), claim(-1, demand("a", "VCPU", 4)))
@@ -356,6 +356,34 @@ func TestVerbs(t *testing.T) {
 				ClaimRequest{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 6)}}),
 			"conflict",
 		},
+		"a provider is brought to another total": {
+			host, bring("a", ProviderSpec{Name: "name of a", Inventories: []InventorySpec{spec("VCPU", 6)}}),
+			"a(name of a)@2 VCPU:0/6",
+		},
+		"a provider that is brought needs a name": {nil, bring("a", ProviderSpec{}), "invalid"},
+		"a new provider is not brought to a taken name": {
+			tree, bring("d", ProviderSpec{Name: "name of c"}), CodeDuplicateName,
+		},
+		"a provider is brought to a class of the longest name": {
+			nil, bring("a", ProviderSpec{Name: "n", Inventories: []InventorySpec{spec(longest, 8)}}),
+			"a(n)@1 " + longest + ":0/8, " + longest + "*1",
+		},
+		"a provider is not brought to a class of a longer one": {
+			nil, bring("a", ProviderSpec{Name: "n", Inventories: []InventorySpec{spec(longest+"X", 8)}}), "invalid",
+		},
+		"inventories are of classes": {host, has("a", spec("VCPU", 8), spec("CUSTOM_X", 8)), "invalid"},
+		"a provider may be in an aggregate twice": {
+			verbs{create("a", ""), aggregate("a", 0, "g", "g")}, aggregate("a", 1), "a(name of a)@2",
+		},
+		"a claim is reshaped away": {
+			held, reshape("a", 2, nil, ClaimRequest{Consumer: "x", Generation: &one}), "a(name of a)@4",
+		},
+		"a claim stands on its old class until the reshape takes it": {
+			held,
+			reshape("a", 2, []InventorySpec{spec("DISK_GB", 8)},
+				ClaimRequest{Consumer: "x", Generation: &one, Demands: []Demand{demand("a", "VCPU", 2)}}),
+			CodeInventoryInUse,
+		},
 		"a reshape of a class that is not there": {
 			held, reshape("a", 2, []InventorySpec{spec("CUSTOM_X", 8)}), "invalid",
 		},
@@ -400,4 +428,71 @@ func refusal(err error) string {
 		}
 	}
 	return err.Error()
+}
+
+func TestBringingTellsWhatItDid(t *testing.T) {
+	m := newReplay(t)
+	spec := ProviderSpec{Name: "n", Inventories: []InventorySpec{spec("VCPU", 8)}, Aggregates: []string{"g"}}
+	for i, want := range []Brought{Created, Unchanged, Changed, Unchanged} {
+		if i == 2 {
+			spec.Aggregates = nil
+		}
+		var got Brought
+		m.do(func(t *Tx) (err error) { got, err = t.BringProvider("a", spec); return err })
+		if got != want {
+			t.Errorf("call %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+func TestThereAreNoMoreCustomNamesThanAllowed(t *testing.T) {
+	m := newReplay(t)
+	for n := range maxCustom {
+		for _, symbols := range []*Symbols{m.classes, m.traits} {
+			symbols.put(fmt.Sprint("CUSTOM_", n), 1000, 1, 1)
+		}
+	}
+	needs := func(class, trait string) func(*Tx) error {
+		want := ProviderSpec{Name: "n"}
+		if class != "" {
+			want.Inventories = []InventorySpec{spec(class, 1)}
+		}
+		if trait != "" {
+			want.Traits = []string{trait}
+		}
+		return bring("a", want)
+	}
+	ensure := func(name string) func(*Tx) error {
+		return func(t *Tx) error { _, _, err := t.EnsureTrait(name); return err }
+	}
+	for i, verb := range []func(*Tx) error{createClass("CUSTOM_X"), ensure("CUSTOM_X"), needs("CUSTOM_X", ""),
+		needs("", "CUSTOM_X")} {
+		if _, errs := m.decide(verb); !errors.Is(errs[0], ErrFull) || !errors.Is(errs[0], croft.Invalid) {
+			t.Errorf("request %d: %v", i, errs[0])
+		}
+	}
+	if _, errs := m.decide(createClass("CUSTOM_1")); refusal(errs[0]) != "conflict" {
+		t.Errorf("a class that exists: %v", errs[0])
+	}
+	m.classes.remove("CUSTOM_7")
+	_, errs := m.decide(func(t *Tx) error {
+		t.classes.get("CUSTOM_1") // names that are only read do not count
+		t.classes.get("VCPU")
+		t.classes.get("CUSTOM_Z")
+		return nil
+	}, createClass("CUSTOM_X"), createClass("CUSTOM_Y"))
+	if errs[1] != nil || !errors.Is(errs[2], ErrFull) {
+		t.Errorf("where one more is allowed, two are created: %v, %v", errs[1], errs[2])
+	}
+}
+
+func TestARefusedClaimNamesWhatIsLacking(t *testing.T) {
+	m := newReplay(t)
+	m.do(create("a", ""), create("b", ""), create("c", ""), has("c", spec("DISK_GB", 8)))
+	_, errs := m.decide(claim(-1, demand("a", "DISK_GB", 2), demand("a", "VCPU", 2), demand("b", "DISK_GB", 2),
+		demand("c", "DISK_GB", 2)))
+	const want = "Unable to allocate inventory: Inventory for 'VCPU, DISK_GB' on resource provider 'a, b' invalid."
+	if errs[0] == nil || errs[0].Error() != want {
+		t.Errorf("got %v, want %s", errs[0], want)
+	}
 }
