@@ -126,3 +126,14 @@ func TestSizeOfABatchCountsEachComparisonOnce(t *testing.T) {
 		t.Errorf("two writes and two are %d", got)
 	}
 }
+
+func TestNamesKeepTheTimeOfTheirCreation(t *testing.T) {
+	m := newReplay(t)
+	ensure := func(t *Tx) error { _, _, err := t.EnsureTrait("CUSTOM_X"); return err }
+	m.do(createClass("CUSTOM_X"), ensure, ensure)
+	for _, symbols := range []*Symbols{m.classes, m.traits} {
+		if x := symbols.Get("CUSTOM_X"); x == nil || x.Created != 1000 {
+			t.Errorf("%+v, want one of 1000", x)
+		}
+	}
+}
