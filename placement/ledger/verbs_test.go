@@ -402,6 +402,9 @@ func TestVerbs(t *testing.T) {
 			if !m.commit(txn) {
 				t.Fatal("the transaction does not hold")
 			}
+			if got, want := dump(m.State), dump(m.copy()); got != want {
+				t.Errorf("followed\n%s\nloaded\n%s", got, want)
+			}
 			got := m.summary()
 			if errs[0] != nil {
 				if got != before {
