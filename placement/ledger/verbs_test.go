@@ -488,14 +488,3 @@ func TestThereAreNoMoreCustomNamesThanAllowed(t *testing.T) {
 		t.Errorf("where one more is allowed, two are created: %v, %v", errs[1], errs[2])
 	}
 }
-
-func TestARefusedClaimNamesWhatIsLacking(t *testing.T) {
-	m := newReplay(t)
-	m.do(create("a", ""), create("b", ""), create("c", ""), has("c", spec("DISK_GB", 8)))
-	_, errs := m.decide(claim(-1, demand("a", "DISK_GB", 2), demand("a", "VCPU", 2), demand("b", "DISK_GB", 2),
-		demand("c", "DISK_GB", 2)))
-	const want = "Unable to allocate inventory: Inventory for 'VCPU, DISK_GB' on resource provider 'a, b' invalid."
-	if errs[0] == nil || errs[0].Error() != want {
-		t.Errorf("got %v, want %s", errs[0], want)
-	}
-}
