@@ -79,7 +79,7 @@ func TestTheSpanOfAnOrderLastsUntilTheGuestHasItsAddress(t *testing.T) {
 		}
 		var about []string
 		for _, kv := range order[0].Attributes {
-			about = append(about, string(kv.Key)+" "+kv.Value.Emit())
+			about = append(about, string(kv.Key)+" "+kv.Value.String())
 		}
 		want := []string{"croft.instance " + string(guest), "croft.host " + string(here), "croft.want running",
 			"croft.generation 4"}
