@@ -1,5 +1,5 @@
 // Package croft holds the nouns of the cloud: hosts, instances, claims, orders and observations, their identifiers, and
-// the five kinds of error. It imports only the standard library and a UUID parser, so that every package may import it.
+// the kinds of error. It imports only the standard library and a UUID parser, so that every package may import it.
 package croft
 
 import (

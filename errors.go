@@ -10,13 +10,15 @@ import (
 // croft.Conflict) tests for it through any wrapping.
 type Kind string
 
-// The five kinds.
+// The kinds.
 const (
 	Invalid     Kind = "invalid"     // the request is wrong; repeating it cannot help
 	NotFound    Kind = "not found"   // what was named does not exist
 	Conflict    Kind = "conflict"    // a concurrent change won, or the name is taken
 	NoCapacity  Kind = "no capacity" // nothing left fits
 	Unavailable Kind = "unavailable" // a part does not answer now; later it may
+	Denied      Kind = "denied"      // the caller is unknown, or may not do this
+	OverQuota   Kind = "over quota"  // a limit of a project forbids it
 )
 
 func (k Kind) Error() string { return string(k) }
@@ -60,6 +62,8 @@ func HTTPStatus(err error) int {
 		return http.StatusConflict
 	case Unavailable:
 		return http.StatusServiceUnavailable
+	case Denied, OverQuota:
+		return http.StatusForbidden
 	}
 	return http.StatusInternalServerError
 }
@@ -70,9 +74,10 @@ const (
 	ExitFailure     = 1
 	ExitUsage       = 2
 	ExitNotFound    = 3
-	ExitNoCapacity  = 4
+	ExitNoCapacity  = 4 // also: over quota
 	ExitConflict    = 5
 	ExitUnavailable = 6 // also: timed out
+	ExitDenied      = 7
 )
 
 // ExitCode maps the kind of err to a command's exit code.
@@ -85,12 +90,14 @@ func ExitCode(err error) int {
 		return ExitUsage
 	case NotFound:
 		return ExitNotFound
-	case NoCapacity:
+	case NoCapacity, OverQuota:
 		return ExitNoCapacity
 	case Conflict:
 		return ExitConflict
 	case Unavailable:
 		return ExitUnavailable
+	case Denied:
+		return ExitDenied
 	}
 	return ExitFailure
 }

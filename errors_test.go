@@ -27,6 +27,8 @@ func TestKindDecidesStatusAndExitCode(t *testing.T) {
 		{"conflict", croft.Errorf(croft.Conflict, "x"), croft.Conflict, http.StatusConflict, croft.ExitConflict},
 		{"no capacity is a conflict to HTTP and has an exit code of its own", croft.Errorf(croft.NoCapacity, "x"),
 			croft.NoCapacity, http.StatusConflict, croft.ExitNoCapacity},
+		{"denied", croft.Errorf(croft.Denied, "x"), croft.Denied, http.StatusForbidden, croft.ExitDenied},
+		{"over quota", croft.Errorf(croft.OverQuota, "x"), croft.OverQuota, http.StatusForbidden, croft.ExitNoCapacity},
 		{"unavailable", croft.Errorf(croft.Unavailable, "x"), croft.Unavailable, http.StatusServiceUnavailable,
 			croft.ExitUnavailable},
 		{"a kind is itself an error", croft.NotFound, croft.NotFound, http.StatusNotFound, croft.ExitNotFound},
@@ -79,6 +81,8 @@ func TestKindsAreStoredAsTheseWords(t *testing.T) {
 		croft.Conflict:    "conflict",
 		croft.NoCapacity:  "no capacity",
 		croft.Unavailable: "unavailable",
+		croft.Denied:      "denied",
+		croft.OverQuota:   "over quota",
 	} {
 		if string(kind) != word || kind.Error() != word {
 			t.Errorf("kind %q, error text %q, want %q", string(kind), kind.Error(), word)

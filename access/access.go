@@ -1,0 +1,70 @@
+// Package access says who calls the API of the cloud, and what each caller may do: one table from operations and
+// roles to decisions, which denies whatever it does not name.
+package access
+
+import (
+	"slices"
+
+	"croft"
+)
+
+// A Role is what somebody is to a project, or to the whole partition.
+type Role string
+
+// The roles. A project-admin administers the project and all projects below it. A partition-admin is an operator of
+// the cloud. An agent is a host of the cloud, which may do nothing that tenants do.
+const (
+	Reader         Role = "reader"
+	Member         Role = "member"
+	ProjectAdmin   Role = "project-admin"
+	PartitionAdmin Role = "partition-admin"
+	Agent          Role = "agent"
+)
+
+// Roles are all roles, from the least to the greatest of those that people have.
+var Roles = []Role{Reader, Member, ProjectAdmin, PartitionAdmin, Agent}
+
+// Check validates the name of a role. Invalid.
+func (r Role) Check() error {
+	if !slices.Contains(Roles, r) {
+		return croft.Errorf(croft.Invalid, "%.40q is not a role: use one of %v", string(r), Roles)
+	}
+	return nil
+}
+
+// Caller is who makes a request, as its credentials say. Nothing in the request can widen it.
+type Caller struct {
+	Partition croft.PartitionID `json:"partition"`
+	User      string            `json:"user"`              // name for people and for the action log
+	Project   croft.Project     `json:"project,omitempty"` // empty only for a partition-admin or an agent
+	Roles     []Role            `json:"roles"`
+	Host      croft.HostID      `json:"host,omitempty"` // of an agent
+	Via       string            `json:"via"`            // how it was recognized, such as "token 1f3a" or "socket, uid 0"
+}
+
+// Has reports whether the caller has a role.
+func (c Caller) Has(r Role) bool { return slices.Contains(c.Roles, r) }
+
+// Operator reports whether the caller may see and change everything in the partition.
+func (c Caller) Operator() bool { return c.Has(PartitionAdmin) }
+
+// Scope limits a read to projects. The zero Scope sees nothing.
+type Scope struct {
+	all      bool
+	projects []croft.Project
+}
+
+// Everything is the scope of operators, and of parts of the cloud itself.
+func Everything() Scope { return Scope{all: true} }
+
+// Within is a scope of the named projects.
+func Within(projects ...croft.Project) Scope { return Scope{projects: projects} }
+
+// Sees reports whether the scope includes a project.
+func (s Scope) Sees(p croft.Project) bool { return s.all || slices.Contains(s.projects, p) }
+
+// All reports whether the scope includes all projects, those to come as well.
+func (s Scope) All() bool { return s.all }
+
+// Projects lists the projects of the scope, unless All.
+func (s Scope) Projects() []croft.Project { return slices.Clone(s.projects) }
