@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
@@ -30,6 +31,8 @@ type conn struct {
 	conns      *connections
 	watches    atomic.Int64       // number of long-lived watches
 	endLook    context.CancelFunc // ends the search for hung members
+
+	admissions admissions
 
 	mu         sync.Mutex
 	session    string // see sessionKey
@@ -83,23 +86,36 @@ const loadPage = 2000
 
 // readAll reads everything below a prefix at one revision; 0: at the present one.
 func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision int64) (all []T, err error) {
+	err = s.readRange(ctx, what, prefix, revision, func(kv *mvccpb.KeyValue) error {
+		var v T
+		err := s.decode(kv.Key, kv.Value, &v)
+		all = append(all, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// readRange calls each with everything below a prefix, as of a revision; 0: the present one.
+func (s *conn) readRange(ctx context.Context, what, prefix string, revision int64,
+	each func(*mvccpb.KeyValue) error) error {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
 		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
 			clientv3.WithRev(revision))
 		if err != nil {
-			return nil, s.wrap(err, "%s", what)
+			return s.wrap(err, "%s", what)
 		}
 		revision = cmp.Or(revision, got.Header.Revision)
 		for _, kv := range got.Kvs {
-			var v T
-			if err := s.decode(kv.Key, kv.Value, &v); err != nil {
-				return nil, err
+			if err := each(kv); err != nil {
+				return err
 			}
-			all = append(all, v)
 		}
 		if !got.More {
-			return all, nil
+			return nil
 		}
 		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/tenant"
 )
 
 // WithoutKeepalive disables gRPC's keepalive, so that only closeHung finds hung members.
@@ -138,4 +139,27 @@ func (s *conn) MintAgain(ctx context.Context) error { return s.mint(ctx) }
 // RaiseFrom raises the schema as a program does that read the home at a revision.
 func (s *conn) RaiseFrom(ctx context.Context, revision int64) error {
 	return s.raise(ctx, home{Partition: s.partition, Schema: schemaOf(0)}, revision)
+}
+
+// CheckAt is Check as of an earlier revision.
+func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
+	return s.checkAt(ctx, revision)
+}
+
+// Owed counts the repayments that are not settled.
+func (s *Projects) Owed(ctx context.Context) (int64, error) {
+	got, err := s.conn.etcd.Get(ctx, s.conn.keys.quota().allRepaid(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return got.Count, nil
+}
+
+// Revision is the present revision of the store.
+func (s *conn) Revision(ctx context.Context) (int64, error) {
+	got, err := s.etcd.Get(ctx, homeKey)
+	if err != nil {
+		return 0, err
+	}
+	return got.Header.Revision, nil
 }

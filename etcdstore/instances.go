@@ -24,7 +24,6 @@ var (
 
 // Create implements schedule.Records.
 func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	k := s.conn.keys
 	if inst.Spec.Restart != "" && s.conn.minor.Load() < restartMinor {
 		return inst,
 			croft.Errorf(croft.Invalid,
@@ -33,38 +32,7 @@ func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Inst
 	if err := inst.Project.Check(); err != nil { // it becomes part of keys
 		return inst, err
 	}
-	session, lease, err := s.conn.sessionKey(ctx)
-	if err != nil {
-		return inst, err
-	}
-	inst.State, inst.Session = croft.StateScheduling, session
-	record, name := k.instance(inst.ID), k.name(inst.Project, inst.Name)
-	done, err := s.conn.etcd.Txn(ctx).
-		If(absent(record), absent(name)).
-		Then(
-			clientv3.OpPut(record, encode(withoutUserData(inst))),
-			userData{s.conn}.putUserData(inst),
-			clientv3.OpPut(name, string(inst.ID)),
-			clientv3.OpPut(k.session(session), "", clientv3.WithLease(lease)),
-		).
-		Else(clientv3.OpGet(name)).Commit()
-	if err != nil {
-		s.conn.forgetLost(err, lease)
-		s.conn.retireSession(session) // the record may be written already, or later
-		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
-	}
-	if !done.Succeeded {
-		if holder := done.Responses[0].GetResponseRange().Kvs; len(holder) > 0 &&
-			string(holder[0].Value) != string(inst.ID) {
-			return inst,
-				croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
-					inst.Name, holder[0].Value)
-		}
-		return inst, croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none",
-			inst.ID)
-	}
-	inst.Revision = done.Header.Revision
-	return inst, nil
+	return s.conn.admit(ctx, inst)
 }
 
 // Instance implements hosts.Instances: the record without user-data, which only the reader
@@ -130,11 +98,12 @@ func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 	return nil
 }
 
-// removeRecord removes everything of an instance except order and observation.
+// removeRecord removes everything of an instance except order and observation, and gives back what it was charged with.
 func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
 	return append(k.groups().leave(inst),
 		clientv3.OpDelete(k.instance(inst.ID)),
 		clientv3.OpDelete(k.userData(inst.ID)),
 		clientv3.OpDelete(k.name(inst.Project, inst.Name)),
+		k.quota().repay(inst),
 	)
 }

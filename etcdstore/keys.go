@@ -28,6 +28,12 @@ import (
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/keys/<project>/<name>       a public SSH key of the project
+//	/croft/<partition>/projects/<project>          a project: parent, members, limits
+//	/croft/<partition>/below/<project>/<project>   present for each project below another
+//	/croft/<partition>/quota/default               limits of projects that have none of their own
+//	/croft/<partition>/quota/used/<project>        what it and the projects below it use
+//	/croft/<partition>/quota/repaid/<project>/<instance>
+//	                                               what the removal of the instance's record gave back
 //	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
 //	/croft/<partition>/authority                   authority of hosts to trust, in PEM
 //	/croft/<partition>/joins/<host>                addresses of its join server and of its gate
@@ -92,6 +98,26 @@ func (k keys) groups() groupKeys { return groupKeys(k) }
 
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
+
+func (k keys) quota() quotaKeys { return quotaKeys(k) }
+
+// quotaKeys are the keys of projects, and of what they use.
+type quotaKeys keys
+
+func (k quotaKeys) projects() string                { return k.prefix + "projects/" }
+func (k quotaKeys) project(p croft.Project) string  { return k.projects() + string(p) }
+func (k quotaKeys) allBelow(p croft.Project) string { return k.prefix + "below/" + string(p) + "/" }
+func (k quotaKeys) below(parent, child croft.Project) string {
+	return k.allBelow(parent) + string(child)
+}
+func (k quotaKeys) defaults() string                { return k.prefix + "quota/default" }
+func (k quotaKeys) allUsed() string                 { return k.prefix + "quota/used/" }
+func (k quotaKeys) used(p croft.Project) string     { return k.allUsed() + string(p) }
+func (k quotaKeys) allRepaid() string               { return k.prefix + "quota/repaid/" }
+func (k quotaKeys) repaidOf(p croft.Project) string { return k.allRepaid() + string(p) + "/" }
+func (k quotaKeys) repaid(p croft.Project, i croft.InstanceID) string {
+	return k.repaidOf(p) + string(i)
+}
 
 func (k keys) trust() trustKeys { return trustKeys(k) }
 

@@ -23,6 +23,7 @@ type Store struct {
 	Instances *Instances
 	Orders    *Orders
 	Pools     *Pools
+	Projects  *Projects
 	Records   *Records
 	Registry  *Registry
 	SSHKeys   *SSHKeys
@@ -64,6 +65,6 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
 	return &Store{conn: s, Cluster: &Cluster{s}, Groups: &Groups{s}, Instances: &Instances{s}, Orders: &Orders{s},
-		Pools: &Pools{s}, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s},
+		Pools: &Pools{s}, Projects: &Projects{s}, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s},
 		Turn: &Turn{s}}, nil
 }

@@ -1,0 +1,329 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/internal/delay"
+	"croft/tenant"
+)
+
+// Requests of one process for the same project are admitted together: those that came while a transaction was on its
+// way share the next one. So a project's counter is written by one of them at a time, and many requests need fewer
+// transactions than if each wrote its own record.
+
+const (
+	// maxAdmitted and maxAdmittedBytes bound what one transaction admits: etcd allows DefaultTxnOps operations and
+	// 1.5 MiB.
+	maxAdmitted      = 32
+	maxAdmittedBytes = 768 << 10
+	// maxLines bounds the projects whose counters are remembered.
+	maxLines = 256
+	// admitPause is how long a transaction that lost to another process waits at most before the next one.
+	admitPause = 20 * time.Millisecond
+)
+
+// admissions holds the requests that wait, by project.
+type admissions struct {
+	mu    sync.Mutex
+	lines map[croft.Project]*admissionLine
+}
+
+type admissionLine struct {
+	waiting []*admission
+	busy    bool   // a goroutine serves the line; the rest is its own
+	chain   *chain // as last seen; nil: unknown
+}
+
+// admission is one request to write a record.
+type admission struct {
+	ctx      context.Context
+	inst     croft.Instance
+	done     chan struct{}
+	revision int64 // of the record
+	session  string
+	err      error
+}
+
+// admit writes the record of an instance, its name and its charge in one transaction.
+func (s *conn) admit(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	a := &admission{ctx: ctx, inst: inst, done: make(chan struct{})}
+	s.admissions.mu.Lock()
+	line := s.admissions.line(inst.Project)
+	line.waiting = append(line.waiting, a)
+	if !line.busy {
+		line.busy = true
+		s.work.Go(func() { s.serveLine(line) })
+	}
+	s.admissions.mu.Unlock()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		if s.admissions.withdraw(line, a) {
+			return inst, s.wrap(ctx.Err(), "write the record of instance %s", inst.ID)
+		}
+		<-a.done // soon: a transaction that nobody waits for any more is canceled
+	}
+	if a.err != nil {
+		return inst, a.err
+	}
+	inst.State, inst.Session, inst.Revision = croft.StateScheduling, a.session, a.revision
+	return inst, nil
+}
+
+// line returns a project's line. The caller holds the mutex.
+func (a *admissions) line(name croft.Project) *admissionLine {
+	line, ok := a.lines[name]
+	if ok {
+		return line
+	}
+	if len(a.lines) >= maxLines {
+		for old, l := range a.lines {
+			if !l.busy {
+				delete(a.lines, old)
+			}
+		}
+	}
+	if a.lines == nil {
+		a.lines = map[croft.Project]*admissionLine{}
+	}
+	line = &admissionLine{}
+	a.lines[name] = line
+	return line
+}
+
+// withdraw takes a request out of its line, if it still waits there.
+func (a *admissions) withdraw(line *admissionLine, one *admission) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.Index(line.waiting, one)
+	if i >= 0 {
+		line.waiting = slices.Delete(line.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// next takes the requests for one transaction out of a line. None: the line is no longer served.
+func (a *admissions) next(line *admissionLine) []*admission {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, size := 0, 0
+	for n < len(line.waiting) && n < maxAdmitted {
+		size += len(line.waiting[n].inst.Spec.UserData) + 4<<10 // a record without it is smaller
+		if n > 0 && size > maxAdmittedBytes {
+			break
+		}
+		n++
+	}
+	batch := line.waiting[:n:n]
+	line.waiting = line.waiting[n:]
+	if n == 0 {
+		line.waiting, line.busy = nil, false
+	}
+	return batch
+}
+
+func (s *conn) serveLine(line *admissionLine) {
+	for {
+		batch := s.admissions.next(line)
+		if len(batch) == 0 {
+			return
+		}
+		ctx, release := whileAnyWaits(batch)
+		s.admitTogether(ctx, line, batch)
+		release()
+	}
+}
+
+// whileAnyWaits returns a context that ends when every request of a batch has been given up.
+func whileAnyWaits(batch []*admission) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(batch[0].ctx))
+	var left atomic.Int64
+	left.Store(int64(len(batch)))
+	var stops []func() bool
+	for _, a := range batch {
+		stops = append(stops, context.AfterFunc(a.ctx, func() {
+			if left.Add(-1) == 0 {
+				cancel(context.Cause(a.ctx))
+			}
+		}))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+func (a *admission) end(err error) {
+	a.err = err
+	close(a.done)
+}
+
+// admitTogether decides about every request of a batch, all of one project.
+func (s *conn) admitTogether(ctx context.Context, line *admissionLine, batch []*admission) {
+	session, lease, err := s.prepareAdmission(ctx, line, batch[0].inst.Project)
+	settled := false
+	for ; len(batch) > 0; batch = s.waitedFor(batch) {
+		if err == nil && line.chain == nil {
+			line.chain, err = s.readChain(ctx, batch[0].inst.Project)
+		}
+		if err != nil {
+			line.chain = nil
+			s.endAll(batch, err)
+			return
+		}
+		now, later, over := admissible(line.chain, batch)
+		if len(over) > 0 && !settled { // others may have given something back
+			settled, err, line.chain = true, s.settle(ctx), nil
+			continue
+		}
+		for _, a := range over {
+			a.end(a.err)
+		}
+		batch = later
+		if len(now) == 0 {
+			continue
+		}
+		left, refusal := s.writeAdmitted(ctx, line, now, session, lease)
+		if len(left) == len(now) && refusal == nil { // another process was faster
+			refusal = delay.For(ctx, rand.N(admitPause))
+			settled = false
+		}
+		batch, err = append(left, later...), refusal
+	}
+}
+
+// prepareAdmission begins the session of this process, and meanwhile reads what decides about the project.
+func (s *conn) prepareAdmission(ctx context.Context, line *admissionLine, name croft.Project) (session string,
+	lease clientv3.LeaseID, err error) {
+	var reading sync.WaitGroup
+	var read error
+	if line.chain == nil {
+		reading.Go(func() { line.chain, read = s.readChain(ctx, name) })
+	}
+	session, lease, err = s.sessionKey(ctx)
+	reading.Wait()
+	return session, lease, cmp.Or(err, read)
+}
+
+// waitedFor ends the requests that were given up, and returns the others.
+func (s *conn) waitedFor(batch []*admission) []*admission {
+	return slices.DeleteFunc(batch, func(a *admission) bool {
+		gone := a.ctx.Err() != nil
+		if gone {
+			s.endAll([]*admission{a}, nil)
+		}
+		return gone
+	})
+}
+
+// endAll ends requests with an error, or with that of their own context if that has ended.
+func (s *conn) endAll(batch []*admission, err error) {
+	for _, a := range batch {
+		if own := a.ctx.Err(); own != nil {
+			a.end(s.wrap(own, "write the record of instance %s", a.inst.ID))
+		} else {
+			a.end(err)
+		}
+	}
+}
+
+// admissible divides a batch by the quotas: what may be written now; what must wait because an earlier one has the
+// same ID or name; and what is over quota, with its error.
+func admissible(c *chain, batch []*admission) (now, later, over []*admission) {
+	accounts := c.accounts()
+	taken := map[string]bool{}
+	for _, a := range batch {
+		if taken[string(a.inst.ID)] || taken["/"+a.inst.Name] {
+			later = append(later, a)
+			continue
+		}
+		more := tenant.AmountsOf(a.inst)
+		if a.err = tenant.Admit(accounts, c.defaults.Limits, more); a.err != nil {
+			over = append(over, a)
+			continue
+		}
+		for i := range accounts {
+			accounts[i].Used = accounts[i].Used.Plus(more)
+		}
+		taken[string(a.inst.ID)], taken["/"+a.inst.Name] = true, true
+		now = append(now, a)
+	}
+	return now, later, over
+}
+
+// writeAdmitted writes records, names and charges. It ends the requests that were decided, and returns the others: all
+// of them if the chain had changed, which is up to date afterwards.
+func (s *conn) writeAdmitted(ctx context.Context, line *admissionLine, batch []*admission, session string,
+	lease clientv3.LeaseID) (left []*admission, err error) {
+	c, k := line.chain, s.keys
+	more := tenant.Amounts{}
+	compares, otherwise := k.quota().compares(c), k.quota().reads(c.names())
+	ops := []clientv3.Op{clientv3.OpPut(k.session(session), "", clientv3.WithLease(lease))}
+	for _, a := range batch {
+		inst := a.inst
+		inst.State, inst.Session = croft.StateScheduling, session
+		record, name := k.instance(inst.ID), k.name(inst.Project, inst.Name)
+		compares = append(compares, absent(record), absent(name))
+		ops = append(ops, clientv3.OpPut(record, encode(withoutUserData(inst))), userData{s}.putUserData(inst),
+			clientv3.OpPut(name, string(inst.ID)))
+		otherwise = append(otherwise, clientv3.OpGet(record, clientv3.WithCountOnly()), clientv3.OpGet(name))
+		more = more.Plus(tenant.AmountsOf(inst))
+	}
+	next, charges := k.quota().charge(c, more)
+	done, err := s.etcd.Txn(ctx).If(compares...).Then(append(ops, charges...)...).Else(otherwise...).Commit()
+	switch {
+	case err != nil:
+		s.forgetLost(err, lease)
+		s.retireSession(session) // the records may be written already, or later
+		line.chain = nil
+		s.endAll(batch, s.wrap(err, "write the records of instances"))
+		return nil, nil
+	case done.Succeeded:
+		line.chain = next.at(done.Header.Revision)
+		for _, a := range batch {
+			a.session, a.revision = session, done.Header.Revision
+			a.end(nil)
+		}
+		return nil, nil
+	}
+	answers := done.Responses
+	if line.chain, err = s.fill(c.names(), answers); err != nil {
+		return batch, err
+	}
+	if !line.chain.complete() {
+		line.chain = nil
+	}
+	answers = answers[len(k.quota().reads(c.names())):]
+	for i, a := range batch {
+		if err := takenBy(a.inst, answers[2*i], answers[2*i+1]); err != nil {
+			a.end(err)
+		} else {
+			left = append(left, a)
+		}
+	}
+	return left, nil
+}
+
+// takenBy says who has the ID or the name of a request; nil: nobody.
+func takenBy(inst croft.Instance, record, name *etcdserverpb.ResponseOp) error {
+	if kv := first(name); kv != nil && string(kv.Value) != string(inst.ID) {
+		return croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
+			inst.Name, kv.Value)
+	}
+	if record.GetResponseRange().Count > 0 || first(name) != nil {
+		return croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none", inst.ID)
+	}
+	return nil
+}

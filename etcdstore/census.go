@@ -1,0 +1,123 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/tenant"
+)
+
+// census is what the records of instances say that each project has, as of one revision.
+type census struct {
+	revision int64
+	tree     tenant.Tree
+	owned    map[croft.Project]tenant.Amounts // of each project alone
+}
+
+// takeCensus counts at a revision; 0: the present one.
+func (s *conn) takeCensus(ctx context.Context, revision int64) (*census, error) {
+	got, err := s.etcd.Get(ctx, s.keys.instances(), clientv3.WithPrefix(), clientv3.WithCountOnly(),
+		clientv3.WithRev(revision))
+	if err != nil {
+		return nil, s.wrap(err, "count the instances")
+	}
+	n := &census{revision: cmp.Or(revision, got.Header.Revision), owned: map[croft.Project]tenant.Amounts{}}
+	projects, err := s.readProjects(ctx, n.revision)
+	if err != nil {
+		return nil, err
+	}
+	n.tree = tenant.NewTree(projects)
+	if got.Count == 0 {
+		return n, nil
+	}
+	all, err := readAll[croft.Instance](ctx, s, "count the instances", s.keys.instances(), n.revision)
+	for _, inst := range all {
+		n.owned[inst.Project] = n.owned[inst.Project].Plus(tenant.AmountsOf(inst))
+	}
+	return n, err
+}
+
+// of returns what a project and those below it have.
+func (n *census) of(name croft.Project) tenant.Amounts {
+	sum := tenant.Amounts{}
+	for _, below := range n.tree.Below(name) {
+		sum = sum.Plus(n.owned[below])
+	}
+	return sum
+}
+
+// Recount implements tenant.Projects. The counter is there before the records are read, so that each removal from then
+// on writes a repayment. Whoever adds a record waits until the counter is ready, or changes it, and then this counts
+// again.
+func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
+	key := s.conn.keys.quota().used(name)
+	for {
+		done, err := s.conn.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(count{}))).
+			Else(clientv3.OpGet(key)).Commit()
+		if err != nil {
+			return s.conn.wrap(err, "begin to count what project %s uses", name)
+		}
+		revision := done.Header.Revision
+		if !done.Succeeded {
+			revision = first(done.Responses[0]).ModRevision
+		}
+		census, err := s.conn.takeCensus(ctx, 0)
+		if err != nil {
+			return err
+		}
+		n := count{Used: census.of(name), Ready: true, Since: census.revision}
+		done, err = s.conn.etcd.Txn(ctx).If(unchanged(key, revision)).Then(clientv3.OpPut(key, encode(n))).Commit()
+		if err != nil {
+			return s.conn.wrap(err, "write what project %s uses", name)
+		}
+		if done.Succeeded {
+			return nil
+		}
+	}
+}
+
+// Check implements tenant.Projects: counters, repayments and records of one revision.
+func (s *Projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) { return s.checkAt(ctx, 0) }
+
+func (s *Projects) checkAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
+	census, err := s.conn.takeCensus(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	k := s.conn.keys.quota()
+	repaid := map[croft.Project][]repayment{}
+	err = s.conn.readRange(ctx, "read what instances gave back", k.allRepaid(), census.revision,
+		func(kv *mvccpb.KeyValue) error {
+			r, err := s.conn.decodeRepayment(kv)
+			name := k.repaidBy(kv.Key)
+			repaid[name] = append(repaid[name], r)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	var all []tenant.Discrepancy
+	err = s.conn.readRange(ctx, "read what projects use", k.allUsed(), census.revision,
+		func(kv *mvccpb.KeyValue) error {
+			var n count
+			if err := s.conn.decode(kv.Key, kv.Value, &n); err != nil || !n.Ready {
+				return err
+			}
+			name, counted := croft.Project(last(kv.Key)), n.Used
+			for _, below := range census.tree.Below(name) {
+				counted = n.less(counted, repaid[below])
+			}
+			if records := census.of(name); !maps.Equal(counted.Plus(nil), records) {
+				all = append(all, tenant.Discrepancy{Project: name, Counted: counted, Records: records})
+			}
+			return nil
+		})
+	slices.SortFunc(all, func(a, b tenant.Discrepancy) int { return cmp.Compare(a.Project, b.Project) })
+	return all, err
+}

@@ -1,0 +1,254 @@
+package etcdstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/tenant"
+)
+
+// What a project uses is counted under one key for each project of a chain, and changes in the transaction that
+// writes a record. A transaction that removes a record cannot know the counters without reading them, and a hundred
+// agents that do so at once would wait for each other. So it writes a repayment instead, under a key of the instance.
+// Repayments are settled by whoever next writes the counters. At every revision, what is counted less what is repaid
+// is the sum over the records.
+
+// count is the value of a project's counter.
+type count struct {
+	Used tenant.Amounts `json:"used"`
+	// Ready: the records that there were when counting began are in Used.
+	Ready bool `json:"ready"`
+	// Since is the revision of the records that were counted. Earlier repayments are for records not among them.
+	Since int64 `json:"since,omitempty"`
+}
+
+// link is one project of a chain, as read at one revision.
+type link struct {
+	name     croft.Project
+	record   storedProject
+	recorded int64 // revision of the record; 0: the project has none
+	count    count
+	counted  int64 // revision of the counter; 0: there is none
+}
+
+// repayment is what the removal of one record gives back.
+type repayment struct {
+	key      []byte
+	revision int64
+	amounts  tenant.Amounts
+}
+
+// chain is what decides whether a project may have more: the project first, its root last.
+type chain struct {
+	links    []link
+	defaults tenant.Defaults
+	repaid   []repayment // by instances of the first project, at most maxRepaid
+}
+
+// maxRepaid bounds the repayments that one transaction settles.
+const maxRepaid = 16
+
+// accounts returns the chain with its repayments settled.
+func (c *chain) accounts() []tenant.Account {
+	var all []tenant.Account
+	for i, l := range c.links {
+		all = append(all, tenant.Account{Project: l.name, Limits: l.record.Limits, Used: c.used(i)})
+	}
+	return all
+}
+
+func (c *chain) names() []croft.Project {
+	var all []croft.Project
+	for _, l := range c.links {
+		all = append(all, l.name)
+	}
+	return all
+}
+
+// complete reports whether the chain has all projects above the first one, and every counter can be relied on.
+func (c *chain) complete() bool {
+	return slices.Equal(c.links[0].record.Above, c.names()[1:]) &&
+		!slices.ContainsFunc(c.links, func(l link) bool { return !l.count.Ready })
+}
+
+// at says at which revision the counters of a chain were written.
+func (c *chain) at(revision int64) *chain {
+	for i := range c.links {
+		c.links[i].counted = revision
+	}
+	return c
+}
+
+func (c *chain) used(i int) tenant.Amounts {
+	n := c.links[i].count
+	return n.less(n.Used, c.repaid)
+}
+
+// less returns an amount less those repayments that are for records among those counted.
+func (n count) less(used tenant.Amounts, repaid []repayment) tenant.Amounts {
+	for _, r := range repaid {
+		if r.revision > n.Since {
+			used = used.Minus(r.amounts)
+		}
+	}
+	return used
+}
+
+// reads returns the operations that read a chain; see fill.
+func (k quotaKeys) reads(names []croft.Project) []clientv3.Op {
+	ops := []clientv3.Op{clientv3.OpGet(k.defaults()),
+		clientv3.OpGet(k.repaidOf(names[0]), clientv3.WithPrefix(), clientv3.WithLimit(maxRepaid))}
+	for _, name := range names {
+		ops = append(ops, clientv3.OpGet(k.project(name)), clientv3.OpGet(k.used(name)))
+	}
+	return ops
+}
+
+// fill makes a chain of the answers to reads.
+func (s *conn) fill(names []croft.Project, answers []*etcdserverpb.ResponseOp) (*chain, error) {
+	c := &chain{}
+	if kv := first(answers[0]); kv != nil {
+		if err := s.decode(kv.Key, kv.Value, &c.defaults); err != nil {
+			return nil, err
+		}
+		c.defaults.Generation = kv.ModRevision
+	}
+	for _, kv := range answers[1].GetResponseRange().Kvs {
+		r, err := s.decodeRepayment(kv)
+		if err != nil {
+			return nil, err
+		}
+		c.repaid = append(c.repaid, r)
+	}
+	for i, name := range names {
+		l := link{name: name}
+		if kv := first(answers[2+2*i]); kv != nil {
+			if err := s.decode(kv.Key, kv.Value, &l.record); err != nil {
+				return nil, err
+			}
+			l.recorded = kv.ModRevision
+		}
+		if kv := first(answers[3+2*i]); kv != nil {
+			if err := s.decode(kv.Key, kv.Value, &l.count); err != nil {
+				return nil, err
+			}
+			l.counted = kv.ModRevision
+		}
+		c.links = append(c.links, l)
+	}
+	return c, nil
+}
+
+func (s *conn) decodeRepayment(kv *mvccpb.KeyValue) (repayment, error) {
+	r := repayment{key: kv.Key, revision: kv.ModRevision}
+	return r, s.decode(kv.Key, kv.Value, &r.amounts)
+}
+
+// readChain reads what decides about a project, and begins to count where nothing was counted yet.
+func (s *conn) readChain(ctx context.Context, name croft.Project) (*chain, error) {
+	names := []croft.Project{name}
+	for {
+		got, err := s.etcd.Txn(ctx).Then(s.keys.quota().reads(names)...).Commit()
+		if err != nil {
+			return nil, s.wrap(err, "read the quota of project %s", name)
+		}
+		c, err := s.fill(names, got.Responses)
+		if err != nil {
+			return nil, err
+		}
+		if all := append([]croft.Project{name}, c.links[0].record.Above...); !slices.Equal(all, names) {
+			names = all
+			continue
+		}
+		i := slices.IndexFunc(c.links, func(l link) bool { return !l.count.Ready })
+		if i < 0 {
+			return c, nil
+		}
+		if err := (&Projects{s}).Recount(ctx, c.links[i].name); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// compares are the conditions under which a chain is as it was read.
+func (k quotaKeys) compares(c *chain) []clientv3.Cmp {
+	all := []clientv3.Cmp{unchanged(k.defaults(), c.defaults.Generation)}
+	for _, l := range c.links {
+		all = append(all, unchanged(k.project(l.name), l.recorded), unchanged(k.used(l.name), l.counted))
+	}
+	for _, r := range c.repaid {
+		all = append(all, unchanged(string(r.key), r.revision))
+	}
+	return all
+}
+
+// charge returns the operations that count more for a chain, and settle its repayments. next is the chain after them,
+// but for its revisions.
+func (k quotaKeys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3.Op) {
+	next = &chain{links: slices.Clone(c.links), defaults: c.defaults}
+	for i := range next.links {
+		l := &next.links[i]
+		l.count.Used = c.used(i).Plus(more)
+		ops = append(ops, clientv3.OpPut(k.used(l.name), encode(l.count)))
+	}
+	for _, r := range c.repaid {
+		ops = append(ops, clientv3.OpDelete(string(r.key)))
+	}
+	return next, ops
+}
+
+// repay gives back what an instance was charged with, in the transaction that removes its record. Nothing is written
+// where nothing is counted, as in a cloud that an older version serves.
+func (k quotaKeys) repay(inst croft.Instance) clientv3.Op {
+	return clientv3.OpTxn([]clientv3.Cmp{exists(k.used(inst.Project))},
+		[]clientv3.Op{clientv3.OpPut(k.repaid(inst.Project, inst.ID), encode(tenant.AmountsOf(inst)))}, nil)
+}
+
+// settle settles all repayments. Others may write new ones meanwhile.
+func (s *conn) settle(ctx context.Context) error {
+	k := s.keys.quota()
+	for {
+		got, err := s.etcd.Get(ctx, k.allRepaid(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+			clientv3.WithLimit(maxRepaid))
+		if err != nil {
+			return s.wrap(err, "read what instances gave back")
+		}
+		projects := map[croft.Project]bool{}
+		for _, kv := range got.Kvs {
+			projects[k.repaidBy(kv.Key)] = true
+		}
+		for name := range projects {
+			c, err := s.readChain(ctx, name)
+			if err != nil {
+				return err
+			}
+			_, ops := k.charge(c, nil)
+			// a chain that changed meanwhile is read again by the next round
+			if _, err := s.etcd.Txn(ctx).If(k.compares(c)...).Then(ops...).Commit(); err != nil {
+				return s.wrap(err, "settle what instances of project %s gave back", name)
+			}
+		}
+		if !got.More {
+			return nil
+		}
+	}
+}
+
+// repaidBy returns the project of a repayment's key.
+func (k quotaKeys) repaidBy(key []byte) croft.Project {
+	project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.allRepaid()), "/")
+	return croft.Project(project)
+}
+
+func first(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
+	if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}

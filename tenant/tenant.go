@@ -1,0 +1,171 @@
+// Package tenant keeps projects: a tree of names, each with members and limits. It decides whether a project may take
+// more: what a project uses counts against its own limits and against those of every project above it. The amounts
+// themselves are counted by the store, in the transactions that write and remove records.
+package tenant
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/internal/nearest"
+)
+
+// Measure is something that is limited: a resource class as in Placement, or a count of records.
+type Measure string
+
+// CountInstances counts instances, stopped ones as well.
+const CountInstances Measure = "instances"
+
+// Check validates a measure. Invalid.
+func (m Measure) Check() error {
+	if m == CountInstances {
+		return nil
+	}
+	if m == "" || len(m) > 255 || strings.Trim(string(m), "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		return croft.Errorf(croft.Invalid, "%.80q is nothing that can be limited: use %s, or a resource class such as %s%s",
+			string(m), CountInstances, croft.VCPU, nearest.Hint(strings.ToUpper(string(m)),
+				[]string{string(croft.VCPU), string(croft.MemoryMB), string(croft.DiskGB)}))
+	}
+	return nil
+}
+
+// Amounts are what a project uses, or asks for, by measure.
+type Amounts map[Measure]int64
+
+// AmountsOf is what an instance is charged with from the first write of its record to its removal, wherever it runs
+// and whether or not it does.
+func AmountsOf(inst croft.Instance) Amounts {
+	a := Amounts{CountInstances: 1}
+	for class, n := range inst.Spec.Resources {
+		a[Measure(class)] = n
+	}
+	return a
+}
+
+// Plus returns the sum, without measures of which nothing is left. It changes neither.
+func (a Amounts) Plus(b Amounts) Amounts { return a.add(b, 1) }
+
+// Minus returns the difference, without measures of which nothing is left. It changes neither.
+func (a Amounts) Minus(b Amounts) Amounts { return a.add(b, -1) }
+
+func (a Amounts) add(b Amounts, sign int64) Amounts {
+	sum := maps.Clone(a)
+	if sum == nil {
+		sum = Amounts{}
+	}
+	for m, n := range b {
+		if sum[m] += sign * n; sum[m] == 0 {
+			delete(sum, m)
+		}
+	}
+	return sum
+}
+
+// String lists the amounts in order: VCPU:2,instances:1.
+func (a Amounts) String() string {
+	var parts []string
+	for _, m := range a.sorted() {
+		parts = append(parts, fmt.Sprintf("%s:%d", m, a[m]))
+	}
+	return strings.Join(parts, ",")
+}
+
+func (a Amounts) sorted() []Measure { return slices.Sorted(maps.Keys(a)) }
+
+// Unlimited in Limits says that a project has no limit of its own, whatever the default is.
+const Unlimited int64 = -1
+
+// Limits are the most that a project and all projects below it may use together, by measure. What is not named has
+// the default of the partition, or no limit if that names none. A limit below what is used removes nothing: it
+// refuses growth.
+type Limits map[Measure]int64
+
+// Check validates limits. Invalid.
+func (l Limits) Check() error {
+	for _, m := range slices.Sorted(maps.Keys(l)) {
+		if err := m.Check(); err != nil {
+			return err
+		}
+		if l[m] < Unlimited {
+			return croft.Errorf(croft.Invalid, "a limit of %d for %s: limits are whole numbers from 0, or unlimited", l[m],
+				m)
+		}
+	}
+	return nil
+}
+
+// of returns the limit for a measure. False: there is none.
+func (l Limits) of(m Measure, defaults Limits) (int64, bool) {
+	n, set := l[m]
+	if !set {
+		n, set = defaults[m]
+	}
+	return n, set && n != Unlimited
+}
+
+// Project is the record of a project. A name that has no record may be used by operators; it has the limits of the
+// partition and nothing above it.
+type Project struct {
+	Name    croft.Project          `json:"name"`
+	Parent  croft.Project          `json:"parent,omitempty"`
+	Note    string                 `json:"note,omitempty"`
+	Members map[string]access.Role `json:"members,omitempty"` // by the name of the user
+	Limits  Limits                 `json:"limits,omitempty"`
+	Created time.Time              `json:"created"`
+
+	// Generation is the version of the stored record; a change names the one that it builds on. 0: not stored yet.
+	Generation int64 `json:"generation"`
+}
+
+// Bounds of a project's record.
+const (
+	maxNote    = 256
+	maxMembers = 500
+	maxUser    = 256
+	// MaxDepth is the most projects that a chain from a project to its root may have.
+	MaxDepth = 8
+)
+
+// Check validates a project's record. Invalid.
+func (p Project) Check() error {
+	if err := p.Name.Check(); err != nil {
+		return err
+	}
+	if p.Parent == p.Name {
+		return croft.Errorf(croft.Invalid, "project %s cannot be its own parent", p.Name)
+	}
+	if len(p.Note) > maxNote {
+		return croft.Errorf(croft.Invalid, "the note of project %s has %d bytes, at most %d are kept", p.Name,
+			len(p.Note), maxNote)
+	}
+	if len(p.Members) > maxMembers {
+		return croft.Errorf(croft.Invalid, "project %s cannot have %d members: at most %d", p.Name, len(p.Members),
+			maxMembers)
+	}
+	for user, role := range p.Members {
+		if err := CheckUser(user); err != nil {
+			return err
+		}
+		if err := role.Check(); err != nil {
+			return err
+		}
+		if role == access.PartitionAdmin || role == access.Agent {
+			return croft.Errorf(croft.Invalid, "%s is no role in a project: use %s, %s or %s", role, access.Reader,
+				access.Member, access.ProjectAdmin)
+		}
+	}
+	return p.Limits.Check()
+}
+
+// CheckUser validates the name of a user, such as a login or an address of mail. Invalid.
+func CheckUser(user string) error {
+	if user == "" || len(user) > maxUser || strings.ContainsFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return croft.Errorf(croft.Invalid, "%.80q is not the name of a user: use 1 to %d bytes without blanks", user, maxUser)
+	}
+	return nil
+}

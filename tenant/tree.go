@@ -1,0 +1,134 @@
+package tenant
+
+import (
+	"fmt"
+	"slices"
+
+	"croft"
+	"croft/access"
+)
+
+// Tree finds the way between projects and those above and below them.
+type Tree struct {
+	projects map[croft.Project]Project
+	children map[croft.Project][]croft.Project
+}
+
+// NewTree makes a tree of all projects that have a record.
+func NewTree(all []Project) Tree {
+	t := Tree{map[croft.Project]Project{}, map[croft.Project][]croft.Project{}}
+	for _, p := range all {
+		t.projects[p.Name] = p
+		t.children[p.Parent] = append(t.children[p.Parent], p.Name)
+	}
+	for _, below := range t.children {
+		slices.Sort(below)
+	}
+	return t
+}
+
+// Chain lists a project and those above it, the root last. A project without a record is a root.
+func (t Tree) Chain(p croft.Project) []croft.Project {
+	chain := []croft.Project{p}
+	for p = t.projects[p].Parent; p != "" && len(chain) < MaxDepth; p = t.projects[p].Parent {
+		chain = append(chain, p)
+	}
+	return chain
+}
+
+// Below lists a project and all projects below it, in the order of a walk through the tree.
+func (t Tree) Below(p croft.Project) []croft.Project {
+	all := []croft.Project{p}
+	for _, child := range t.children[p] {
+		all = append(all, t.Below(child)...)
+	}
+	return all
+}
+
+// Depth is how many projects are above this one.
+func (t Tree) Depth(p croft.Project) int { return len(t.Chain(p)) - 1 }
+
+// RolesOf lists what a user is to a project: as a member there, and whoever administers a project above it.
+func (t Tree) RolesOf(user string, p croft.Project) []access.Role {
+	var roles []access.Role
+	for i, name := range t.Chain(p) {
+		role, is := t.projects[name].Members[user]
+		if is && (i == 0 || role == access.ProjectAdmin) && !slices.Contains(roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	return roles
+}
+
+// Sorted lists the projects of the tree, each after the one above it.
+func (t Tree) Sorted() []Project {
+	var all []Project
+	var walk func(croft.Project)
+	walk = func(parent croft.Project) {
+		for _, name := range t.children[parent] {
+			all = append(all, t.projects[name])
+			walk(name)
+		}
+	}
+	walk("")
+	return all
+}
+
+// Account is what one project of a chain may use and uses, with all projects below it.
+type Account struct {
+	Project croft.Project `json:"project"`
+	Limits  Limits        `json:"limits,omitempty"` // its own; see Effective
+	Used    Amounts       `json:"used"`
+}
+
+// Effective returns the limits that apply, those of the partition included.
+func (a Account) Effective(defaults Limits) Limits {
+	all := Limits{}
+	for m, n := range defaults {
+		all[m] = n
+	}
+	for m, n := range a.Limits {
+		all[m] = n
+	}
+	for m, n := range all {
+		if n == Unlimited {
+			delete(all, m)
+		}
+	}
+	return all
+}
+
+// Refusal is the reason for which a project may not have more.
+type Refusal struct {
+	Measure   Measure       `json:"resource"`
+	Limit     int64         `json:"limit"`
+	Used      int64         `json:"used"`
+	Requested int64         `json:"requested"`
+	Project   croft.Project `json:"project"` // the project of the chain whose limit it is
+	Of        croft.Project `json:"of"`      // the project that asked
+}
+
+func (r *Refusal) Error() string {
+	whose, of := "", ""
+	if r.Project != r.Of {
+		whose, of = " by it and the projects below it", " for project "+string(r.Of)
+	}
+	return fmt.Sprintf("the quota of project %s allows %s:%d; %d are used%s, and %d more are requested%s: destroy "+
+		"something, or have the limit raised (croft quota set)", r.Project, r.Measure, r.Limit, r.Used, whose,
+		r.Requested, of)
+}
+
+// Admit decides whether the first project of a chain may have more. Limits of zero measures in the request are not
+// looked at, so that what asks for nothing of something is never refused for it. OverQuota: the error holds a *Refusal.
+func Admit(chain []Account, defaults Limits, more Amounts) error {
+	for _, a := range chain {
+		for _, m := range more.sorted() {
+			limit, limited := a.Limits.of(m, defaults)
+			if limited && more[m] > 0 && a.Used[m] > limit-more[m] {
+				return croft.Errorf(croft.OverQuota, "%w", &Refusal{Measure: m, Limit: limit, Used: a.Used[m],
+					Requested: more[m], Project: a.Project, Of: chain[0].Project})
+			}
+		}
+	}
+	return nil
+}
