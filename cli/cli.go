@@ -23,6 +23,7 @@ import (
 	"croft/cli/instances"
 	"croft/cli/keys"
 	"croft/cli/pools"
+	"croft/cli/projects"
 	"croft/cli/serve"
 	"croft/cli/top"
 	"croft/internal/build"
@@ -60,7 +61,8 @@ func (p Program) commands() []*cobra.Command {
 		serve.Up(), serve.Compute(), serve.Metadata(),
 		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
-		instances.Command(), hosts.Command(), images.Command(), keys.Command(), top.Command(),
+		instances.Command(), hosts.Command(), images.Command(), keys.Command(), projects.Command(),
+		projects.QuotaCommand(), top.Command(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),

@@ -14,6 +14,7 @@ import (
 	"croft/hosts"
 	"croft/internal/nearest"
 	"croft/schedule"
+	"croft/tenant"
 )
 
 // Cloud is a connection to a cloud, with a field for each kind of request. Until Close, the methods of its fields
@@ -26,6 +27,7 @@ type Cloud struct {
 	Hosts       Hosts
 	Maintenance Maintenance
 	Keys        Keys
+	Projects    Projects
 	Images      Images
 	Audits      Audits
 	Monitor     Monitor
@@ -113,6 +115,20 @@ type Maintenance interface {
 
 // Keys stores public SSH keys of projects, by name.
 type Keys = schedule.Keys
+
+// Projects manages projects and quotas; tenant.Projects says what each method does, and returns.
+type Projects interface {
+	// List returns the projects that the caller sees, by name.
+	List(ctx context.Context) ([]tenant.Tenant, error)
+	Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error)
+	Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error)
+	Remove(ctx context.Context, name croft.Project) error
+	Defaults(ctx context.Context) (tenant.Defaults, error)
+	SetDefaults(ctx context.Context, d tenant.Defaults) (tenant.Defaults, error)
+	Accounts(ctx context.Context, names ...croft.Project) ([]tenant.Account, error)
+	Check(ctx context.Context) ([]tenant.Discrepancy, error)
+	Recount(ctx context.Context, name croft.Project) error
+}
 
 // Images manages the images cached on hosts.
 type Images interface {

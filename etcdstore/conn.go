@@ -1,9 +1,7 @@
 package etcdstore
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,10 +9,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/internal/kv"
 )
 
 // conn is the connection and the state shared by the types that a Store has for each kind of record.
@@ -31,8 +29,6 @@ type conn struct {
 	conns      *connections
 	watches    atomic.Int64       // number of long-lived watches
 	endLook    context.CancelFunc // ends the search for hung members
-
-	admissions admissions
 
 	mu         sync.Mutex
 	session    string // see sessionKey
@@ -60,19 +56,13 @@ func (s *conn) Close() error {
 // Collector returns the store's metrics.
 func (s *conn) Collector() prometheus.Collector { return s.metrics }
 
-func encode(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("etcdstore: encode %T: %v", v, err)) // our own plain structs: cannot happen
-	}
-	return string(b)
-}
-
-func exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
-func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
-func unchanged(key string, revision int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
-}
+// The rooms below etcdstore say the same.
+var (
+	encode    = kv.Encode
+	exists    = kv.Exists
+	absent    = kv.Absent
+	unchanged = kv.Unchanged
+)
 
 // standDown revokes a lease, so that the next round begins with a fresh one.
 func (s *conn) standDown(ctx context.Context, id clientv3.LeaseID) {
@@ -81,42 +71,12 @@ func (s *conn) standDown(ctx context.Context, id clientv3.LeaseID) {
 	_, _ = s.etcd.Revoke(end, id)
 }
 
-// loadPage is how many keys are read per request: answers of etcd are limited in size.
-const loadPage = 2000
-
 // readAll reads everything below a prefix at one revision; 0: at the present one.
 func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision int64) (all []T, err error) {
-	err = s.readRange(ctx, what, prefix, revision, func(kv *mvccpb.KeyValue) error {
-		var v T
-		err := s.decode(kv.Key, kv.Value, &v)
-		all = append(all, v)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return kv.ReadAll[T](ctx, s.shared(), what, prefix, revision)
 }
 
-// readRange calls each with everything below a prefix, as of a revision; 0: the present one.
-func (s *conn) readRange(ctx context.Context, what, prefix string, revision int64,
-	each func(*mvccpb.KeyValue) error) error {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
-	for {
-		got, err := s.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
-			clientv3.WithRev(revision))
-		if err != nil {
-			return s.wrap(err, "%s", what)
-		}
-		revision = cmp.Or(revision, got.Header.Revision)
-		for _, kv := range got.Kvs {
-			if err := each(kv); err != nil {
-				return err
-			}
-		}
-		if !got.More {
-			return nil
-		}
-		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
-	}
+// shared is what the rooms below etcdstore use of the connection.
+func (s *conn) shared() *kv.Conn {
+	return &kv.Conn{Etcd: s.etcd, Prefix: s.keys.prefix, Wrap: s.wrap, Decode: s.decode, Follow: s.follow}
 }

@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/tenant"
+	"croft/etcdstore/internal/kv"
 )
 
 // WithoutKeepalive disables gRPC's keepalive, so that only closeHung finds hung members.
@@ -67,7 +67,7 @@ func (k *interposedGet) Get(ctx context.Context, key string, opts ...clientv3.Op
 }
 
 // LoadPage is how many keys of Placement are read per request.
-const LoadPage = loadPage
+const LoadPage = kv.PageSize
 
 // WatchThrough starts watches through do, which gets the client's own Watcher.
 func (s *conn) WatchThrough(do func(ctx context.Context, own clientv3.Watcher, key string,
@@ -139,27 +139,4 @@ func (s *conn) MintAgain(ctx context.Context) error { return s.mint(ctx) }
 // RaiseFrom raises the schema as a program does that read the home at a revision.
 func (s *conn) RaiseFrom(ctx context.Context, revision int64) error {
 	return s.raise(ctx, home{Partition: s.partition, Schema: schemaOf(0)}, revision)
-}
-
-// CheckAt is Check as of an earlier revision.
-func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
-	return s.checkAt(ctx, revision)
-}
-
-// Owed counts the repayments that are not settled.
-func (s *Projects) Owed(ctx context.Context) (int64, error) {
-	got, err := s.conn.etcd.Get(ctx, s.conn.keys.quota().allRepaid(), clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		return 0, err
-	}
-	return got.Count, nil
-}
-
-// Revision is the present revision of the store.
-func (s *conn) Revision(ctx context.Context) (int64, error) {
-	got, err := s.etcd.Get(ctx, homeKey)
-	if err != nil {
-		return 0, err
-	}
-	return got.Header.Revision, nil
 }

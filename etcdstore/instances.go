@@ -8,12 +8,16 @@ import (
 
 	"croft"
 	"croft/audit"
+	"croft/etcdstore/tenants"
 	"croft/hosts"
 	"croft/schedule"
 )
 
 // Instances stores the records of instances, and writes the orders of schedulers and operators together with them.
-type Instances struct{ conn *conn }
+type Instances struct {
+	conn       *conn
+	admissions *tenants.Admissions
+}
 
 var (
 	_ schedule.Records = (*Instances)(nil)
@@ -32,7 +36,27 @@ func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Inst
 	if err := inst.Project.Check(); err != nil { // it becomes part of keys
 		return inst, err
 	}
-	return s.conn.admit(ctx, inst)
+	return s.admissions.Admit(ctx, inst)
+}
+
+// records is how admissions write records.
+func (s *conn) records() tenants.Records {
+	k := s.keys
+	return tenants.Records{
+		Session: s.sessionKey,
+		Lost: func(err error, session string, lease clientv3.LeaseID) {
+			s.forgetLost(err, lease)
+			s.retireSession(session)
+		},
+		Keys: func(inst croft.Instance) (record, name string) {
+			return k.instance(inst.ID), k.name(inst.Project, inst.Name)
+		},
+		SessionKey: k.session,
+		Write: func(inst croft.Instance) []clientv3.Op {
+			return []clientv3.Op{clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(inst))),
+				userData{s}.putUserData(inst), clientv3.OpPut(k.name(inst.Project, inst.Name), string(inst.ID))}
+		},
+	}
 }
 
 // Instance implements hosts.Instances: the record without user-data, which only the reader
@@ -104,6 +128,6 @@ func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
 		clientv3.OpDelete(k.instance(inst.ID)),
 		clientv3.OpDelete(k.userData(inst.ID)),
 		clientv3.OpDelete(k.name(inst.Project, inst.Name)),
-		k.quota().repay(inst),
+		k.tenants().Repay(inst),
 	)
 }

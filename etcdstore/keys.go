@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	"croft"
+	"croft/etcdstore/tenants"
 	"croft/placement/ledger"
 	"croft/pool"
 )
 
-// Every key that croft stores is named in this file and nowhere else.
+// Every key that croft stores is listed in this file. It builds them all but those of projects and quotas, which
+// tenants/keys.go builds.
 //
 //	/croft/home                                    partition and schema version, minted once
 //	/croft/<partition>/hosts/<host>                the host's record
@@ -99,24 +101,12 @@ func (k keys) groups() groupKeys { return groupKeys(k) }
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
 
-func (k keys) quota() quotaKeys { return quotaKeys(k) }
+// tenants has the keys of projects, and of what they use.
+func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 
-// quotaKeys are the keys of projects, and of what they use.
-type quotaKeys keys
-
-func (k quotaKeys) projects() string                { return k.prefix + "projects/" }
-func (k quotaKeys) project(p croft.Project) string  { return k.projects() + string(p) }
-func (k quotaKeys) allBelow(p croft.Project) string { return k.prefix + "below/" + string(p) + "/" }
-func (k quotaKeys) below(parent, child croft.Project) string {
-	return k.allBelow(parent) + string(child)
-}
-func (k quotaKeys) defaults() string                { return k.prefix + "quota/default" }
-func (k quotaKeys) allUsed() string                 { return k.prefix + "quota/used/" }
-func (k quotaKeys) used(p croft.Project) string     { return k.allUsed() + string(p) }
-func (k quotaKeys) allRepaid() string               { return k.prefix + "quota/repaid/" }
-func (k quotaKeys) repaidOf(p croft.Project) string { return k.allRepaid() + string(p) + "/" }
-func (k quotaKeys) repaid(p croft.Project, i croft.InstanceID) string {
-	return k.repaidOf(p) + string(i)
+// owned has the keys of a project that others store.
+func (k keys) owned(p croft.Project) tenants.Owned {
+	return tenants.Owned{Names: k.names() + string(p) + "/", Rest: k.sshKeys(p)}
 }
 
 func (k keys) trust() trustKeys { return trustKeys(k) }

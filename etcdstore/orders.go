@@ -116,7 +116,7 @@ func (s *Orders) Forget(ctx context.Context, o croft.Order) error {
 		clientv3.OpDelete(order),
 		clientv3.OpDelete(k.observed(o.Host, o.Instance)),
 	}
-	inst, err := (&Instances{s.conn}).Instance(ctx, o.Instance)
+	inst, err := (&Instances{conn: s.conn}).Instance(ctx, o.Instance)
 	switch {
 	case errors.Is(err, croft.NotFound):
 		compares = append(compares, absent(k.instance(o.Instance)))

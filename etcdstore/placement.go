@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"croft/etcdstore/etcdserver"
+	"croft/etcdstore/internal/kv"
 	"croft/placement/ledger"
 )
 
@@ -68,7 +69,7 @@ func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 	prefix := p.conn.keys.placement()
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		got, err := p.conn.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(loadPage),
+		got, err := p.conn.etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(kv.PageSize),
 			clientv3.WithRev(out.Revision))
 		if err != nil {
 			return out, p.conn.wrap(err, "read the state of Placement")

@@ -22,7 +22,7 @@ var (
 
 // Instance implements compute.Records.
 func (s *Records) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
-	return (&Instances{s.conn}).Instance(ctx, id)
+	return (&Instances{conn: s.conn}).Instance(ctx, id)
 }
 
 // Evidence implements audit.Records: everything in one transaction.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/etcdstore/tenants"
 	"croft/internal/delay"
 )
 
@@ -23,7 +24,7 @@ type Store struct {
 	Instances *Instances
 	Orders    *Orders
 	Pools     *Pools
-	Projects  *Projects
+	Projects  *tenants.Projects
 	Records   *Records
 	Registry  *Registry
 	SSHKeys   *SSHKeys
@@ -64,7 +65,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { delay.Every(looking, hungLook, s.closeHung) })
 		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
-	return &Store{conn: s, Cluster: &Cluster{s}, Groups: &Groups{s}, Instances: &Instances{s}, Orders: &Orders{s},
-		Pools: &Pools{s}, Projects: &Projects{s}, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s},
-		Turn: &Turn{s}}, nil
+	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned)
+	instances := &Instances{s, tenants.NewAdmissions(projects, s.records(), &s.work)}
+	return &Store{conn: s, Cluster: &Cluster{s}, Groups: &Groups{s}, Instances: instances, Orders: &Orders{s},
+		Pools: &Pools{s}, Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
+		Trust: &Trust{s}, Turn: &Turn{s}}, nil
 }

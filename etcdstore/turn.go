@@ -22,12 +22,12 @@ func (s *Turn) Evidence(ctx context.Context) (audit.Evidence, error) {
 
 // Fence implements audit.Shared.
 func (s *Turn) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	return (&Instances{s.conn}).Fence(ctx, inst)
+	return (&Instances{conn: s.conn}).Fence(ctx, inst)
 }
 
 // Discard implements audit.Shared.
 func (s *Turn) Discard(ctx context.Context, inst croft.Instance) error {
-	return (&Instances{s.conn}).Discard(ctx, inst)
+	return (&Instances{conn: s.conn}).Discard(ctx, inst)
 }
 
 // TakeTurn implements audit.Shared: the turn is a key under a lease that is never renewed.

@@ -11,13 +11,13 @@ import (
 // transaction, conditional on what it builds on.
 type Projects interface {
 	// List returns the projects of a scope that have a record, by name.
-	List(ctx context.Context, scope access.Scope) ([]Project, error)
+	List(ctx context.Context, scope access.Scope) ([]Tenant, error)
 	// Create stores a new project. Conflict: there is one of this name, or a name to be put below another project has
 	// instances already. NotFound: there is no such parent.
-	Create(ctx context.Context, p Project) (Project, error)
+	Create(ctx context.Context, p Tenant) (Tenant, error)
 	// Change replaces note, members and limits; name, parent and creation never change. NotFound. Conflict: the record
 	// has another generation.
-	Change(ctx context.Context, p Project) (Project, error)
+	Change(ctx context.Context, p Tenant) (Tenant, error)
 	// Remove removes a project and its SSH keys. NotFound. Conflict: it has instances, or projects below it.
 	Remove(ctx context.Context, name croft.Project) error
 	// Defaults returns the limits of every project that names none of its own.

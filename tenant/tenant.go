@@ -108,9 +108,9 @@ func (l Limits) of(m Measure, defaults Limits) (int64, bool) {
 	return n, set && n != Unlimited
 }
 
-// Project is the record of a project. A name that has no record may be used by operators; it has the limits of the
+// Tenant is the record of a project. A name that has no record may be used by operators; it has the limits of the
 // partition and nothing above it.
-type Project struct {
+type Tenant struct {
 	Name    croft.Project          `json:"name"`
 	Parent  croft.Project          `json:"parent,omitempty"`
 	Note    string                 `json:"note,omitempty"`
@@ -132,7 +132,7 @@ const (
 )
 
 // Check validates a project's record. Invalid.
-func (p Project) Check() error {
+func (p Tenant) Check() error {
 	if err := p.Name.Check(); err != nil {
 		return err
 	}
@@ -164,8 +164,10 @@ func (p Project) Check() error {
 
 // CheckUser validates the name of a user, such as a login or an address of mail. Invalid.
 func CheckUser(user string) error {
-	if user == "" || len(user) > maxUser || strings.ContainsFunc(user, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return croft.Errorf(croft.Invalid, "%.80q is not the name of a user: use 1 to %d bytes without blanks", user, maxUser)
+	blank := func(r rune) bool { return r <= ' ' || r == 0x7f }
+	if user == "" || len(user) > maxUser || strings.ContainsFunc(user, blank) {
+		return croft.Errorf(croft.Invalid, "%.80q is not the name of a user: use 1 to %d bytes without blanks", user,
+			maxUser)
 	}
 	return nil
 }

@@ -41,12 +41,14 @@ func TestAdmit(t *testing.T) {
 			tenant.Amounts{"VCPU": 0, "DISK_GB": 5}, nil},
 		{"an amount at the end of the numbers", chain(tenant.Limits{"VCPU": 1<<63 - 1}, nil), nil,
 			tenant.Amounts{"VCPU": 1<<63 - 1},
-			&tenant.Refusal{Measure: "VCPU", Limit: 1<<63 - 1, Used: 3, Requested: 1<<63 - 1, Project: "dev", Of: "dev"}},
+			&tenant.Refusal{Measure: "VCPU", Limit: 1<<63 - 1, Used: 3, Requested: 1<<63 - 1, Project: "dev",
+				Of: "dev"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := tenant.Admit(c.chain, c.defaults, c.more)
 			refusal, _ := errors.AsType[*tenant.Refusal](err)
-			if diff := cmp.Diff(c.refused, refusal); diff != "" || c.refused != nil && croft.KindOf(err) != croft.OverQuota {
+			if diff := cmp.Diff(c.refused, refusal); diff != "" ||
+				c.refused != nil && croft.KindOf(err) != croft.OverQuota {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 			if c.refused != nil && (!strings.Contains(err.Error(), "project "+string(c.refused.Project)) ||
@@ -58,7 +60,7 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestTree(t *testing.T) {
-	tree := tenant.NewTree([]tenant.Project{
+	tree := tenant.NewTree([]tenant.Tenant{
 		{Name: "ops", Parent: "org"}, {Name: "other"},
 		{Name: "org", Members: map[string]access.Role{"ann": access.ProjectAdmin, "bob": access.Member}},
 		{Name: "dev", Parent: "org", Members: map[string]access.Role{"cyd": access.Reader}},
@@ -106,17 +108,17 @@ func TestProjectsAreChecked(t *testing.T) {
 		many[string(rune('a'+i%26))+string(rune(0x100+i))] = access.Reader
 	}
 	for name, c := range map[string]struct {
-		project tenant.Project
+		project tenant.Tenant
 		says    string
 	}{
-		"no name":           {tenant.Project{}, "not a project name"},
-		"a long note":       {tenant.Project{Name: "a", Note: strings.Repeat("x", 257)}, "257 bytes"},
-		"too many members":  {tenant.Project{Name: "a", Members: many}, "501 members"},
-		"a user of blanks":  {tenant.Project{Name: "a", Members: map[string]access.Role{"a b": access.Reader}}, "user"},
-		"a role that isn't": {tenant.Project{Name: "a", Members: map[string]access.Role{"a": "king"}}, "not a role"},
-		"an unlimited limit is one": {tenant.Project{Name: "a", Limits: tenant.Limits{"VCPU": tenant.Unlimited}},
+		"no name":           {tenant.Tenant{}, "not a project name"},
+		"a long note":       {tenant.Tenant{Name: "a", Note: strings.Repeat("x", 257)}, "257 bytes"},
+		"too many members":  {tenant.Tenant{Name: "a", Members: many}, "501 members"},
+		"a user of blanks":  {tenant.Tenant{Name: "a", Members: map[string]access.Role{"a b": access.Reader}}, "user"},
+		"a role that isn't": {tenant.Tenant{Name: "a", Members: map[string]access.Role{"a": "king"}}, "not a role"},
+		"an unlimited limit is one": {tenant.Tenant{Name: "a", Limits: tenant.Limits{"VCPU": tenant.Unlimited}},
 			""},
-		"a class in small letters": {tenant.Project{Name: "a", Limits: tenant.Limits{"vcpu": 1}}, "VCPU"},
+		"a class in small letters": {tenant.Tenant{Name: "a", Limits: tenant.Limits{"vcpu": 1}}, "VCPU"},
 	} {
 		err := c.project.Check()
 		if c.says == "" && err != nil || c.says != "" && (croft.KindOf(err) != croft.Invalid ||

@@ -10,13 +10,13 @@ import (
 
 // Tree finds the way between projects and those above and below them.
 type Tree struct {
-	projects map[croft.Project]Project
+	projects map[croft.Project]Tenant
 	children map[croft.Project][]croft.Project
 }
 
 // NewTree makes a tree of all projects that have a record.
-func NewTree(all []Project) Tree {
-	t := Tree{map[croft.Project]Project{}, map[croft.Project][]croft.Project{}}
+func NewTree(all []Tenant) Tree {
+	t := Tree{map[croft.Project]Tenant{}, map[croft.Project][]croft.Project{}}
 	for _, p := range all {
 		t.projects[p.Name] = p
 		t.children[p.Parent] = append(t.children[p.Parent], p.Name)
@@ -61,8 +61,8 @@ func (t Tree) RolesOf(user string, p croft.Project) []access.Role {
 }
 
 // Sorted lists the projects of the tree, each after the one above it.
-func (t Tree) Sorted() []Project {
-	var all []Project
+func (t Tree) Sorted() []Tenant {
+	var all []Tenant
 	var walk func(croft.Project)
 	walk = func(parent croft.Project) {
 		for _, name := range t.children[parent] {
@@ -109,13 +109,13 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string {
-	whose, of := "", ""
+	by := ""
 	if r.Project != r.Of {
-		whose, of = " by it and the projects below it", " for project "+string(r.Of)
+		by = " by it and the projects below it"
 	}
-	return fmt.Sprintf("the quota of project %s allows %s:%d; %d are used%s, and %d more are requested%s: destroy "+
-		"something, or have the limit raised (croft quota set)", r.Project, r.Measure, r.Limit, r.Used, whose,
-		r.Requested, of)
+	return fmt.Sprintf("the quota of project %s is %s:%d, of which %d is used%s, and project %s requests %d more: "+
+		"destroy something, or have the limit raised (croft quota set)", r.Project, r.Measure, r.Limit, r.Used, by, r.Of,
+		r.Requested)
 }
 
 // Admit decides whether the first project of a chain may have more. Limits of zero measures in the request are not

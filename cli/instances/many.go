@@ -13,6 +13,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/schedule"
+	"croft/tenant"
 )
 
 // mostSentences bounds the sentences of a kind printed about many instances.
@@ -147,6 +148,9 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 
 // cause is why an instance was not scheduled, without its name, if the same holds for all of them.
 func cause(why error) error {
+	if e, ok := errors.AsType[*tenant.Refusal](why); ok {
+		return e
+	}
 	if e, ok := errors.AsType[*schedule.Explanation](why); ok {
 		return e
 	}

@@ -49,8 +49,9 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 	h := hostList{store, fleet}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Changes: scheduler,
-		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys, Images: images{a},
-		Audits: auditor, Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s}, Backups: store,
+		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys,
+		Projects: projects{store.Projects}, Images: images{a}, Audits: auditor,
+		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s}, Backups: store,
 		Connection: c,
 	}, nil
 }

@@ -1,4 +1,6 @@
-package etcdstore
+// Package tenants stores projects in etcd and counts what they use: records of instances are written together with the
+// counters of their projects.
+package tenants
 
 import (
 	"context"
@@ -9,46 +11,65 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/etcdstore/internal/kv"
 	"croft/tenant"
 )
 
 // Projects stores projects and counts what they use.
-type Projects struct{ conn *conn }
+type Projects struct {
+	conn      *kv.Conn
+	instances string // prefix of the records of instances
+	owned     func(croft.Project) Owned
+}
+
+// Owned are the prefixes of keys of a project that other rooms store.
+type Owned struct {
+	Names string // of its instances
+	Rest  string // what goes with the project: its SSH keys
+}
+
+// NewProjects makes the store of projects, given where the records of instances are.
+func NewProjects(c *kv.Conn, instances string, owned func(croft.Project) Owned) *Projects {
+	return &Projects{c, instances, owned}
+}
+
+func (s *Projects) keys() Keys { return Keys(s.conn.Prefix) }
 
 var _ tenant.Projects = (*Projects)(nil)
 
 // List implements tenant.Projects.
-func (s *Projects) List(ctx context.Context, scope access.Scope) ([]tenant.Project, error) {
-	all, err := s.conn.readProjects(ctx, 0)
-	return slices.DeleteFunc(all, func(p tenant.Project) bool { return !scope.Sees(p.Name) }), err
+func (s *Projects) List(ctx context.Context, scope access.Scope) ([]tenant.Tenant, error) {
+	all, err := s.readProjects(ctx, 0)
+	return slices.DeleteFunc(all, func(p tenant.Tenant) bool { return !scope.Sees(p.Name) }), err
 }
 
-func (s *conn) readProjects(ctx context.Context, revision int64) (all []tenant.Project, err error) {
-	err = s.readRange(ctx, "read the projects", s.keys.quota().projects(), revision, func(kv *mvccpb.KeyValue) error {
-		p, err := s.decodeProject(kv)
-		all = append(all, p.Project)
-		return err
-	})
+func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tenant.Tenant, err error) {
+	err = s.conn.ReadRange(ctx, "read the projects", s.keys().projects(), revision,
+		func(stored *mvccpb.KeyValue) error {
+			p, err := s.decodeProject(stored)
+			all = append(all, p.Tenant)
+			return err
+		})
 	return all, err
 }
 
-func (s *conn) decodeProject(kv *mvccpb.KeyValue) (p storedProject, err error) {
-	err = s.decode(kv.Key, kv.Value, &p)
-	p.Generation = kv.ModRevision
+func (s *Projects) decodeProject(r *mvccpb.KeyValue) (p storedProject, err error) {
+	err = s.conn.Decode(r.Key, r.Value, &p)
+	p.Generation = r.ModRevision
 	return p, err
 }
 
 // Create implements tenant.Projects. A project below another one must be empty: what it has already is not counted for
 // those above it.
-func (s *Projects) Create(ctx context.Context, p tenant.Project) (tenant.Project, error) {
+func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error) {
 	if err := p.Check(); err != nil {
 		return p, err
 	}
-	k, stored := s.conn.keys.quota(), storedProject{Project: p}
-	compares := []clientv3.Cmp{absent(k.project(p.Name))}
+	k, stored := s.keys(), storedProject{Tenant: p}
+	compares := []clientv3.Cmp{kv.Absent(k.project(p.Name))}
 	var ops []clientv3.Op
 	if p.Parent != "" {
-		above, err := s.conn.readChain(ctx, p.Parent)
+		above, err := s.readChain(ctx, p.Parent)
 		if err != nil {
 			return p, err
 		}
@@ -61,19 +82,17 @@ func (s *Projects) Create(ctx context.Context, p tenant.Project) (tenant.Project
 			return p, croft.Errorf(croft.Invalid, "create project %s: there are %d projects above it, at most %d may be",
 				p.Name, len(stored.Above), tenant.MaxDepth-1)
 		}
-		names, repaid := s.conn.keys.names()+string(p.Name)+"/", k.repaidOf(p.Name)
-		compares = append(compares, exists(k.project(p.Parent)),
-			absent(names).WithRange(clientv3.GetPrefixRangeEnd(names)),
-			absent(repaid).WithRange(clientv3.GetPrefixRangeEnd(repaid)))
+		compares = append(compares, kv.Exists(k.project(p.Parent)), kv.AbsentBelow(s.owned(p.Name).Names),
+			kv.AbsentBelow(k.repaidOf(p.Name)))
 		ops = append(ops, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
-			clientv3.OpPut(k.used(p.Name), encode(count{Ready: true})))
+			clientv3.OpPut(k.used(p.Name), kv.Encode(count{Ready: true})))
 	}
 	stored.Generation = 0
-	done, err := s.conn.etcd.Txn(ctx).If(compares...).
-		Then(append(ops, clientv3.OpPut(k.project(p.Name), encode(stored)))...).
+	done, err := s.conn.Etcd.Txn(ctx).If(compares...).
+		Then(append(ops, clientv3.OpPut(k.project(p.Name), kv.Encode(stored)))...).
 		Else(clientv3.OpGet(k.project(p.Name), clientv3.WithCountOnly())).Commit()
 	if err != nil {
-		return p, s.conn.wrap(err, "create project %s", p.Name)
+		return p, s.conn.Wrap(err, "create project %s", p.Name)
 	}
 	if !done.Succeeded {
 		if done.Responses[0].GetResponseRange().Count > 0 {
@@ -87,7 +106,7 @@ func (s *Projects) Create(ctx context.Context, p tenant.Project) (tenant.Project
 }
 
 // Change implements tenant.Projects.
-func (s *Projects) Change(ctx context.Context, p tenant.Project) (tenant.Project, error) {
+func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error) {
 	if err := p.Check(); err != nil {
 		return p, err
 	}
@@ -99,16 +118,17 @@ func (s *Projects) Change(ctx context.Context, p tenant.Project) (tenant.Project
 		return p, changedMeanwhile(p.Name)
 	}
 	stored.Note, stored.Members, stored.Limits, stored.Generation = p.Note, p.Members, p.Limits, 0
-	key := s.conn.keys.quota().project(p.Name)
-	done, err := s.conn.etcd.Txn(ctx).If(unchanged(key, p.Generation)).Then(clientv3.OpPut(key, encode(stored))).Commit()
+	key := s.keys().project(p.Name)
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, p.Generation)).
+		Then(clientv3.OpPut(key, kv.Encode(stored))).Commit()
 	if err != nil {
-		return p, s.conn.wrap(err, "change project %s", p.Name)
+		return p, s.conn.Wrap(err, "change project %s", p.Name)
 	}
 	if !done.Succeeded {
 		return p, changedMeanwhile(p.Name)
 	}
 	stored.Generation = done.Header.Revision
-	return stored.Project, nil
+	return stored.Tenant, nil
 }
 
 func changedMeanwhile(name croft.Project) error {
@@ -116,14 +136,14 @@ func changedMeanwhile(name croft.Project) error {
 }
 
 func (s *Projects) find(ctx context.Context, name croft.Project) (storedProject, error) {
-	got, err := s.conn.etcd.Get(ctx, s.conn.keys.quota().project(name))
+	got, err := s.conn.Etcd.Get(ctx, s.keys().project(name))
 	if err != nil {
-		return storedProject{}, s.conn.wrap(err, "read project %s", name)
+		return storedProject{}, s.conn.Wrap(err, "read project %s", name)
 	}
 	if len(got.Kvs) == 0 {
 		return storedProject{}, croft.Errorf(croft.NotFound, "there is no project %s", name)
 	}
-	return s.conn.decodeProject(got.Kvs[0])
+	return s.decodeProject(got.Kvs[0])
 }
 
 // Remove implements tenant.Projects.
@@ -135,21 +155,18 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 	if err != nil {
 		return err
 	}
-	if err := s.conn.settle(ctx); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	k := s.conn.keys.quota()
-	var compares []clientv3.Cmp
-	for _, prefix := range []string{s.conn.keys.names() + string(name) + "/", k.allBelow(name), k.repaidOf(name)} {
-		compares = append(compares, absent(prefix).WithRange(clientv3.GetPrefixRangeEnd(prefix)))
-	}
-	done, err := s.conn.etcd.Txn(ctx).
-		If(append(compares, unchanged(k.project(name), p.Generation))...).
+	k := s.keys()
+	done, err := s.conn.Etcd.Txn(ctx).
+		If(kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)), kv.AbsentBelow(k.repaidOf(name)),
+			kv.Unchanged(k.project(name), p.Generation)).
 		Then(clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
 			clientv3.OpDelete(k.below(p.Parent, name)),
-			clientv3.OpDelete(s.conn.keys.sshKeys(name), clientv3.WithPrefix())).Commit()
+			clientv3.OpDelete(s.owned(name).Rest, clientv3.WithPrefix())).Commit()
 	if err != nil {
-		return s.conn.wrap(err, "remove project %s", name)
+		return s.conn.Wrap(err, "remove project %s", name)
 	}
 	if !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "project %s has instances, or projects below it: destroy and remove those "+
@@ -160,12 +177,12 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 
 // Defaults implements tenant.Projects.
 func (s *Projects) Defaults(ctx context.Context) (d tenant.Defaults, err error) {
-	got, err := s.conn.etcd.Get(ctx, s.conn.keys.quota().defaults())
+	got, err := s.conn.Etcd.Get(ctx, s.keys().defaults())
 	if err != nil {
-		return d, s.conn.wrap(err, "read the default limits")
+		return d, s.conn.Wrap(err, "read the default limits")
 	}
 	if len(got.Kvs) > 0 {
-		err = s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &d)
+		err = s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &d)
 		d.Generation = got.Kvs[0].ModRevision
 	}
 	return d, err
@@ -176,11 +193,11 @@ func (s *Projects) SetDefaults(ctx context.Context, d tenant.Defaults) (tenant.D
 	if err := d.Limits.Check(); err != nil {
 		return d, err
 	}
-	key, before := s.conn.keys.quota().defaults(), d.Generation
+	key, before := s.keys().defaults(), d.Generation
 	d.Generation = 0
-	done, err := s.conn.etcd.Txn(ctx).If(unchanged(key, before)).Then(clientv3.OpPut(key, encode(d))).Commit()
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, before)).Then(clientv3.OpPut(key, kv.Encode(d))).Commit()
 	if err != nil {
-		return d, s.conn.wrap(err, "write the default limits")
+		return d, s.conn.Wrap(err, "write the default limits")
 	}
 	if !done.Succeeded {
 		return d, croft.Errorf(croft.Conflict, "the default limits were changed by somebody else: look at them and try again")
@@ -191,12 +208,12 @@ func (s *Projects) SetDefaults(ctx context.Context, d tenant.Defaults) (tenant.D
 
 // Accounts implements tenant.Projects.
 func (s *Projects) Accounts(ctx context.Context, names ...croft.Project) ([]tenant.Account, error) {
-	if err := s.conn.settle(ctx); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}
 	var all []tenant.Account
 	for _, name := range names {
-		c, err := s.conn.readChain(ctx, name)
+		c, err := s.readChain(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -207,7 +224,7 @@ func (s *Projects) Accounts(ctx context.Context, names ...croft.Project) ([]tena
 
 // storedProject is the value of a project's record. Parents never change, so the whole chain is stored.
 type storedProject struct {
-	tenant.Project
+	tenant.Tenant
 
 	Above []croft.Project `json:"above,omitempty"` // the nearest first
 }

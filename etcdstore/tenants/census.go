@@ -1,15 +1,17 @@
-package etcdstore
+package tenants
 
 import (
 	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/internal/kv"
 	"croft/tenant"
 )
 
@@ -21,11 +23,11 @@ type census struct {
 }
 
 // takeCensus counts at a revision; 0: the present one.
-func (s *conn) takeCensus(ctx context.Context, revision int64) (*census, error) {
-	got, err := s.etcd.Get(ctx, s.keys.instances(), clientv3.WithPrefix(), clientv3.WithCountOnly(),
+func (s *Projects) takeCensus(ctx context.Context, revision int64) (*census, error) {
+	got, err := s.conn.Etcd.Get(ctx, s.instances, clientv3.WithPrefix(), clientv3.WithCountOnly(),
 		clientv3.WithRev(revision))
 	if err != nil {
-		return nil, s.wrap(err, "count the instances")
+		return nil, s.conn.Wrap(err, "count the instances")
 	}
 	n := &census{revision: cmp.Or(revision, got.Header.Revision), owned: map[croft.Project]tenant.Amounts{}}
 	projects, err := s.readProjects(ctx, n.revision)
@@ -36,7 +38,7 @@ func (s *conn) takeCensus(ctx context.Context, revision int64) (*census, error) 
 	if got.Count == 0 {
 		return n, nil
 	}
-	all, err := readAll[croft.Instance](ctx, s, "count the instances", s.keys.instances(), n.revision)
+	all, err := kv.ReadAll[croft.Instance](ctx, s.conn, "count the instances", s.instances, n.revision)
 	for _, inst := range all {
 		n.owned[inst.Project] = n.owned[inst.Project].Plus(tenant.AmountsOf(inst))
 	}
@@ -56,25 +58,26 @@ func (n *census) of(name croft.Project) tenant.Amounts {
 // on writes a repayment. Whoever adds a record waits until the counter is ready, or changes it, and then this counts
 // again.
 func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
-	key := s.conn.keys.quota().used(name)
+	key := s.keys().used(name)
 	for {
-		done, err := s.conn.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(count{}))).
+		done, err := s.conn.Etcd.Txn(ctx).If(kv.Absent(key)).Then(clientv3.OpPut(key, kv.Encode(count{}))).
 			Else(clientv3.OpGet(key)).Commit()
 		if err != nil {
-			return s.conn.wrap(err, "begin to count what project %s uses", name)
+			return s.conn.Wrap(err, "begin to count what project %s uses", name)
 		}
 		revision := done.Header.Revision
 		if !done.Succeeded {
-			revision = first(done.Responses[0]).ModRevision
+			revision = kv.First(done.Responses[0]).ModRevision
 		}
-		census, err := s.conn.takeCensus(ctx, 0)
+		census, err := s.takeCensus(ctx, 0)
 		if err != nil {
 			return err
 		}
 		n := count{Used: census.of(name), Ready: true, Since: census.revision}
-		done, err = s.conn.etcd.Txn(ctx).If(unchanged(key, revision)).Then(clientv3.OpPut(key, encode(n))).Commit()
+		done, err = s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, revision)).Then(clientv3.OpPut(key, kv.Encode(n))).
+			Commit()
 		if err != nil {
-			return s.conn.wrap(err, "write what project %s uses", name)
+			return s.conn.Wrap(err, "write what project %s uses", name)
 		}
 		if done.Succeeded {
 			return nil
@@ -86,16 +89,16 @@ func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 func (s *Projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) { return s.checkAt(ctx, 0) }
 
 func (s *Projects) checkAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
-	census, err := s.conn.takeCensus(ctx, revision)
+	census, err := s.takeCensus(ctx, revision)
 	if err != nil {
 		return nil, err
 	}
-	k := s.conn.keys.quota()
+	k := s.keys()
 	repaid := map[croft.Project][]repayment{}
-	err = s.conn.readRange(ctx, "read what instances gave back", k.allRepaid(), census.revision,
-		func(kv *mvccpb.KeyValue) error {
-			r, err := s.conn.decodeRepayment(kv)
-			name := k.repaidBy(kv.Key)
+	err = s.conn.ReadRange(ctx, "read what instances gave back", k.allRepaid(), census.revision,
+		func(stored *mvccpb.KeyValue) error {
+			r, err := s.decodeRepayment(stored)
+			name := k.repaidBy(stored.Key)
 			repaid[name] = append(repaid[name], r)
 			return err
 		})
@@ -103,13 +106,13 @@ func (s *Projects) checkAt(ctx context.Context, revision int64) ([]tenant.Discre
 		return nil, err
 	}
 	var all []tenant.Discrepancy
-	err = s.conn.readRange(ctx, "read what projects use", k.allUsed(), census.revision,
-		func(kv *mvccpb.KeyValue) error {
+	err = s.conn.ReadRange(ctx, "read what projects use", k.allUsed(), census.revision,
+		func(stored *mvccpb.KeyValue) error {
 			var n count
-			if err := s.conn.decode(kv.Key, kv.Value, &n); err != nil || !n.Ready {
+			if err := s.conn.Decode(stored.Key, stored.Value, &n); err != nil || !n.Ready {
 				return err
 			}
-			name, counted := croft.Project(last(kv.Key)), n.Used
+			name, counted := croft.Project(strings.TrimPrefix(string(stored.Key), k.allUsed())), n.Used
 			for _, below := range census.tree.Below(name) {
 				counted = n.less(counted, repaid[below])
 			}

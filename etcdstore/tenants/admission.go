@@ -1,8 +1,9 @@
-package etcdstore
+package tenants
 
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/internal/kv"
 	"croft/internal/delay"
 	"croft/tenant"
 )
@@ -32,10 +34,32 @@ const (
 	admitPause = 20 * time.Millisecond
 )
 
-// admissions holds the requests that wait, by project.
-type admissions struct {
+// Records is how the records of instances are written.
+type Records struct {
+	// Session returns the session of this process, and begins one if there is none.
+	Session func(ctx context.Context) (session string, lease clientv3.LeaseID, err error)
+	// Lost says that the outcome of a transaction under a session is unknown.
+	Lost func(err error, session string, lease clientv3.LeaseID)
+	// Keys returns the keys of an instance's record and name; SessionKey that of a session.
+	Keys       func(inst croft.Instance) (record, name string)
+	SessionKey func(session string) string
+	// Write returns the operations that write them.
+	Write func(inst croft.Instance) []clientv3.Op
+}
+
+// Admissions admits requests: it writes the records of instances with what their projects are charged.
+type Admissions struct {
+	*Projects
+	records Records
+	work    *sync.WaitGroup // of the goroutines that serve lines
+
 	mu    sync.Mutex
 	lines map[croft.Project]*admissionLine
+}
+
+// NewAdmissions makes an Admissions whose goroutines count in work.
+func NewAdmissions(p *Projects, r Records, work *sync.WaitGroup) *Admissions {
+	return &Admissions{Projects: p, records: r, work: work}
 }
 
 type admissionLine struct {
@@ -54,22 +78,23 @@ type admission struct {
 	err      error
 }
 
-// admit writes the record of an instance, its name and its charge in one transaction.
-func (s *conn) admit(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+// Admit writes the record of an instance, its name and its charge in one transaction, and returns the record. Conflict:
+// the ID or the name is taken. OverQuota: the error holds a *tenant.Refusal.
+func (s *Admissions) Admit(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	a := &admission{ctx: ctx, inst: inst, done: make(chan struct{})}
-	s.admissions.mu.Lock()
-	line := s.admissions.line(inst.Project)
+	s.mu.Lock()
+	line := s.line(inst.Project)
 	line.waiting = append(line.waiting, a)
 	if !line.busy {
 		line.busy = true
 		s.work.Go(func() { s.serveLine(line) })
 	}
-	s.admissions.mu.Unlock()
+	s.mu.Unlock()
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		if s.admissions.withdraw(line, a) {
-			return inst, s.wrap(ctx.Err(), "write the record of instance %s", inst.ID)
+		if s.withdraw(line, a) {
+			return inst, s.conn.Wrap(ctx.Err(), "write the record of instance %s", inst.ID)
 		}
 		<-a.done // soon: a transaction that nobody waits for any more is canceled
 	}
@@ -81,30 +106,26 @@ func (s *conn) admit(ctx context.Context, inst croft.Instance) (croft.Instance, 
 }
 
 // line returns a project's line. The caller holds the mutex.
-func (a *admissions) line(name croft.Project) *admissionLine {
-	line, ok := a.lines[name]
+func (s *Admissions) line(name croft.Project) *admissionLine {
+	line, ok := s.lines[name]
 	if ok {
 		return line
 	}
-	if len(a.lines) >= maxLines {
-		for old, l := range a.lines {
-			if !l.busy {
-				delete(a.lines, old)
-			}
-		}
+	if len(s.lines) >= maxLines {
+		maps.DeleteFunc(s.lines, func(_ croft.Project, l *admissionLine) bool { return !l.busy })
 	}
-	if a.lines == nil {
-		a.lines = map[croft.Project]*admissionLine{}
+	if s.lines == nil {
+		s.lines = map[croft.Project]*admissionLine{}
 	}
 	line = &admissionLine{}
-	a.lines[name] = line
+	s.lines[name] = line
 	return line
 }
 
 // withdraw takes a request out of its line, if it still waits there.
-func (a *admissions) withdraw(line *admissionLine, one *admission) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (s *Admissions) withdraw(line *admissionLine, one *admission) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := slices.Index(line.waiting, one)
 	if i >= 0 {
 		line.waiting = slices.Delete(line.waiting, i, i+1)
@@ -113,9 +134,9 @@ func (a *admissions) withdraw(line *admissionLine, one *admission) bool {
 }
 
 // next takes the requests for one transaction out of a line. None: the line is no longer served.
-func (a *admissions) next(line *admissionLine) []*admission {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (s *Admissions) next(line *admissionLine) []*admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n, size := 0, 0
 	for n < len(line.waiting) && n < maxAdmitted {
 		size += len(line.waiting[n].inst.Spec.UserData) + 4<<10 // a record without it is smaller
@@ -132,9 +153,9 @@ func (a *admissions) next(line *admissionLine) []*admission {
 	return batch
 }
 
-func (s *conn) serveLine(line *admissionLine) {
+func (s *Admissions) serveLine(line *admissionLine) {
 	for {
-		batch := s.admissions.next(line)
+		batch := s.next(line)
 		if len(batch) == 0 {
 			return
 		}
@@ -171,7 +192,7 @@ func (a *admission) end(err error) {
 }
 
 // admitTogether decides about every request of a batch, all of one project.
-func (s *conn) admitTogether(ctx context.Context, line *admissionLine, batch []*admission) {
+func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, batch []*admission) {
 	session, lease, err := s.prepareAdmission(ctx, line, batch[0].inst.Project)
 	settled := false
 	for ; len(batch) > 0; batch = s.waitedFor(batch) {
@@ -205,20 +226,20 @@ func (s *conn) admitTogether(ctx context.Context, line *admissionLine, batch []*
 }
 
 // prepareAdmission begins the session of this process, and meanwhile reads what decides about the project.
-func (s *conn) prepareAdmission(ctx context.Context, line *admissionLine, name croft.Project) (session string,
+func (s *Admissions) prepareAdmission(ctx context.Context, line *admissionLine, name croft.Project) (session string,
 	lease clientv3.LeaseID, err error) {
 	var reading sync.WaitGroup
 	var read error
 	if line.chain == nil {
 		reading.Go(func() { line.chain, read = s.readChain(ctx, name) })
 	}
-	session, lease, err = s.sessionKey(ctx)
+	session, lease, err = s.records.Session(ctx)
 	reading.Wait()
 	return session, lease, cmp.Or(err, read)
 }
 
 // waitedFor ends the requests that were given up, and returns the others.
-func (s *conn) waitedFor(batch []*admission) []*admission {
+func (s *Admissions) waitedFor(batch []*admission) []*admission {
 	return slices.DeleteFunc(batch, func(a *admission) bool {
 		gone := a.ctx.Err() != nil
 		if gone {
@@ -229,10 +250,10 @@ func (s *conn) waitedFor(batch []*admission) []*admission {
 }
 
 // endAll ends requests with an error, or with that of their own context if that has ended.
-func (s *conn) endAll(batch []*admission, err error) {
+func (s *Admissions) endAll(batch []*admission, err error) {
 	for _, a := range batch {
 		if own := a.ctx.Err(); own != nil {
-			a.end(s.wrap(own, "write the record of instance %s", a.inst.ID))
+			a.end(s.conn.Wrap(own, "write the record of instance %s", a.inst.ID))
 		} else {
 			a.end(err)
 		}
@@ -265,30 +286,28 @@ func admissible(c *chain, batch []*admission) (now, later, over []*admission) {
 
 // writeAdmitted writes records, names and charges. It ends the requests that were decided, and returns the others: all
 // of them if the chain had changed, which is up to date afterwards.
-func (s *conn) writeAdmitted(ctx context.Context, line *admissionLine, batch []*admission, session string,
+func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, batch []*admission, session string,
 	lease clientv3.LeaseID) (left []*admission, err error) {
-	c, k := line.chain, s.keys
+	c, k := line.chain, s.keys()
 	more := tenant.Amounts{}
-	compares, otherwise := k.quota().compares(c), k.quota().reads(c.names())
-	ops := []clientv3.Op{clientv3.OpPut(k.session(session), "", clientv3.WithLease(lease))}
+	compares, otherwise := k.compares(c), k.reads(c.names())
+	ops := []clientv3.Op{clientv3.OpPut(s.records.SessionKey(session), "", clientv3.WithLease(lease))}
 	for _, a := range batch {
 		inst := a.inst
 		inst.State, inst.Session = croft.StateScheduling, session
-		record, name := k.instance(inst.ID), k.name(inst.Project, inst.Name)
-		compares = append(compares, absent(record), absent(name))
-		ops = append(ops, clientv3.OpPut(record, encode(withoutUserData(inst))), userData{s}.putUserData(inst),
-			clientv3.OpPut(name, string(inst.ID)))
+		record, name := s.records.Keys(inst)
+		compares = append(compares, kv.Absent(record), kv.Absent(name))
+		ops = append(ops, s.records.Write(inst)...)
 		otherwise = append(otherwise, clientv3.OpGet(record, clientv3.WithCountOnly()), clientv3.OpGet(name))
 		more = more.Plus(tenant.AmountsOf(inst))
 	}
-	next, charges := k.quota().charge(c, more)
-	done, err := s.etcd.Txn(ctx).If(compares...).Then(append(ops, charges...)...).Else(otherwise...).Commit()
+	next, charges := k.charge(c, more)
+	done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(append(ops, charges...)...).Else(otherwise...).Commit()
 	switch {
 	case err != nil:
-		s.forgetLost(err, lease)
-		s.retireSession(session) // the records may be written already, or later
+		s.records.Lost(err, session, lease) // the records may be written already, or later
 		line.chain = nil
-		s.endAll(batch, s.wrap(err, "write the records of instances"))
+		s.endAll(batch, s.conn.Wrap(err, "write the records of instances"))
 		return nil, nil
 	case done.Succeeded:
 		line.chain = next.at(done.Header.Revision)
@@ -305,7 +324,7 @@ func (s *conn) writeAdmitted(ctx context.Context, line *admissionLine, batch []*
 	if !line.chain.complete() {
 		line.chain = nil
 	}
-	answers = answers[len(k.quota().reads(c.names())):]
+	answers = answers[len(k.reads(c.names())):]
 	for i, a := range batch {
 		if err := takenBy(a.inst, answers[2*i], answers[2*i+1]); err != nil {
 			a.end(err)
@@ -318,11 +337,12 @@ func (s *conn) writeAdmitted(ctx context.Context, line *admissionLine, batch []*
 
 // takenBy says who has the ID or the name of a request; nil: nobody.
 func takenBy(inst croft.Instance, record, name *etcdserverpb.ResponseOp) error {
-	if kv := first(name); kv != nil && string(kv.Value) != string(inst.ID) {
+	holder := kv.First(name)
+	if holder != nil && string(holder.Value) != string(inst.ID) {
 		return croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
-			inst.Name, kv.Value)
+			inst.Name, holder.Value)
 	}
-	if record.GetResponseRange().Count > 0 || first(name) != nil {
+	if record.GetResponseRange().Count > 0 || holder != nil {
 		return croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none", inst.ID)
 	}
 	return nil

@@ -1,15 +1,15 @@
-package etcdstore
+package tenants
 
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/internal/kv"
 	"croft/tenant"
 )
 
@@ -101,7 +101,7 @@ func (n count) less(used tenant.Amounts, repaid []repayment) tenant.Amounts {
 }
 
 // reads returns the operations that read a chain; see fill.
-func (k quotaKeys) reads(names []croft.Project) []clientv3.Op {
+func (k Keys) reads(names []croft.Project) []clientv3.Op {
 	ops := []clientv3.Op{clientv3.OpGet(k.defaults()),
 		clientv3.OpGet(k.repaidOf(names[0]), clientv3.WithPrefix(), clientv3.WithLimit(maxRepaid))}
 	for _, name := range names {
@@ -111,16 +111,16 @@ func (k quotaKeys) reads(names []croft.Project) []clientv3.Op {
 }
 
 // fill makes a chain of the answers to reads.
-func (s *conn) fill(names []croft.Project, answers []*etcdserverpb.ResponseOp) (*chain, error) {
+func (s *Projects) fill(names []croft.Project, answers []*etcdserverpb.ResponseOp) (*chain, error) {
 	c := &chain{}
-	if kv := first(answers[0]); kv != nil {
-		if err := s.decode(kv.Key, kv.Value, &c.defaults); err != nil {
+	if d := kv.First(answers[0]); d != nil {
+		if err := s.conn.Decode(d.Key, d.Value, &c.defaults); err != nil {
 			return nil, err
 		}
-		c.defaults.Generation = kv.ModRevision
+		c.defaults.Generation = d.ModRevision
 	}
-	for _, kv := range answers[1].GetResponseRange().Kvs {
-		r, err := s.decodeRepayment(kv)
+	for _, stored := range answers[1].GetResponseRange().Kvs {
+		r, err := s.decodeRepayment(stored)
 		if err != nil {
 			return nil, err
 		}
@@ -128,35 +128,35 @@ func (s *conn) fill(names []croft.Project, answers []*etcdserverpb.ResponseOp) (
 	}
 	for i, name := range names {
 		l := link{name: name}
-		if kv := first(answers[2+2*i]); kv != nil {
-			if err := s.decode(kv.Key, kv.Value, &l.record); err != nil {
+		if r := kv.First(answers[2+2*i]); r != nil {
+			if err := s.conn.Decode(r.Key, r.Value, &l.record); err != nil {
 				return nil, err
 			}
-			l.recorded = kv.ModRevision
+			l.recorded = r.ModRevision
 		}
-		if kv := first(answers[3+2*i]); kv != nil {
-			if err := s.decode(kv.Key, kv.Value, &l.count); err != nil {
+		if n := kv.First(answers[3+2*i]); n != nil {
+			if err := s.conn.Decode(n.Key, n.Value, &l.count); err != nil {
 				return nil, err
 			}
-			l.counted = kv.ModRevision
+			l.counted = n.ModRevision
 		}
 		c.links = append(c.links, l)
 	}
 	return c, nil
 }
 
-func (s *conn) decodeRepayment(kv *mvccpb.KeyValue) (repayment, error) {
-	r := repayment{key: kv.Key, revision: kv.ModRevision}
-	return r, s.decode(kv.Key, kv.Value, &r.amounts)
+func (s *Projects) decodeRepayment(stored *mvccpb.KeyValue) (repayment, error) {
+	r := repayment{key: stored.Key, revision: stored.ModRevision}
+	return r, s.conn.Decode(stored.Key, stored.Value, &r.amounts)
 }
 
 // readChain reads what decides about a project, and begins to count where nothing was counted yet.
-func (s *conn) readChain(ctx context.Context, name croft.Project) (*chain, error) {
+func (s *Projects) readChain(ctx context.Context, name croft.Project) (*chain, error) {
 	names := []croft.Project{name}
 	for {
-		got, err := s.etcd.Txn(ctx).Then(s.keys.quota().reads(names)...).Commit()
+		got, err := s.conn.Etcd.Txn(ctx).Then(s.keys().reads(names)...).Commit()
 		if err != nil {
-			return nil, s.wrap(err, "read the quota of project %s", name)
+			return nil, s.conn.Wrap(err, "read the quota of project %s", name)
 		}
 		c, err := s.fill(names, got.Responses)
 		if err != nil {
@@ -170,32 +170,32 @@ func (s *conn) readChain(ctx context.Context, name croft.Project) (*chain, error
 		if i < 0 {
 			return c, nil
 		}
-		if err := (&Projects{s}).Recount(ctx, c.links[i].name); err != nil {
+		if err := s.Recount(ctx, c.links[i].name); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // compares are the conditions under which a chain is as it was read.
-func (k quotaKeys) compares(c *chain) []clientv3.Cmp {
-	all := []clientv3.Cmp{unchanged(k.defaults(), c.defaults.Generation)}
+func (k Keys) compares(c *chain) []clientv3.Cmp {
+	all := []clientv3.Cmp{kv.Unchanged(k.defaults(), c.defaults.Generation)}
 	for _, l := range c.links {
-		all = append(all, unchanged(k.project(l.name), l.recorded), unchanged(k.used(l.name), l.counted))
+		all = append(all, kv.Unchanged(k.project(l.name), l.recorded), kv.Unchanged(k.used(l.name), l.counted))
 	}
 	for _, r := range c.repaid {
-		all = append(all, unchanged(string(r.key), r.revision))
+		all = append(all, kv.Unchanged(string(r.key), r.revision))
 	}
 	return all
 }
 
 // charge returns the operations that count more for a chain, and settle its repayments. next is the chain after them,
 // but for its revisions.
-func (k quotaKeys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3.Op) {
+func (k Keys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3.Op) {
 	next = &chain{links: slices.Clone(c.links), defaults: c.defaults}
 	for i := range next.links {
 		l := &next.links[i]
 		l.count.Used = c.used(i).Plus(more)
-		ops = append(ops, clientv3.OpPut(k.used(l.name), encode(l.count)))
+		ops = append(ops, clientv3.OpPut(k.used(l.name), kv.Encode(l.count)))
 	}
 	for _, r := range c.repaid {
 		ops = append(ops, clientv3.OpDelete(string(r.key)))
@@ -203,25 +203,18 @@ func (k quotaKeys) charge(c *chain, more tenant.Amounts) (next *chain, ops []cli
 	return next, ops
 }
 
-// repay gives back what an instance was charged with, in the transaction that removes its record. Nothing is written
-// where nothing is counted, as in a cloud that an older version serves.
-func (k quotaKeys) repay(inst croft.Instance) clientv3.Op {
-	return clientv3.OpTxn([]clientv3.Cmp{exists(k.used(inst.Project))},
-		[]clientv3.Op{clientv3.OpPut(k.repaid(inst.Project, inst.ID), encode(tenant.AmountsOf(inst)))}, nil)
-}
-
 // settle settles all repayments. Others may write new ones meanwhile.
-func (s *conn) settle(ctx context.Context) error {
-	k := s.keys.quota()
+func (s *Projects) settle(ctx context.Context) error {
+	k := s.keys()
 	for {
-		got, err := s.etcd.Get(ctx, k.allRepaid(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		got, err := s.conn.Etcd.Get(ctx, k.allRepaid(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 			clientv3.WithLimit(maxRepaid))
 		if err != nil {
-			return s.wrap(err, "read what instances gave back")
+			return s.conn.Wrap(err, "read what instances gave back")
 		}
 		projects := map[croft.Project]bool{}
-		for _, kv := range got.Kvs {
-			projects[k.repaidBy(kv.Key)] = true
+		for _, r := range got.Kvs {
+			projects[k.repaidBy(r.Key)] = true
 		}
 		for name := range projects {
 			c, err := s.readChain(ctx, name)
@@ -230,25 +223,12 @@ func (s *conn) settle(ctx context.Context) error {
 			}
 			_, ops := k.charge(c, nil)
 			// a chain that changed meanwhile is read again by the next round
-			if _, err := s.etcd.Txn(ctx).If(k.compares(c)...).Then(ops...).Commit(); err != nil {
-				return s.wrap(err, "settle what instances of project %s gave back", name)
+			if _, err := s.conn.Etcd.Txn(ctx).If(k.compares(c)...).Then(ops...).Commit(); err != nil {
+				return s.conn.Wrap(err, "settle what instances of project %s gave back", name)
 			}
 		}
 		if !got.More {
 			return nil
 		}
 	}
-}
-
-// repaidBy returns the project of a repayment's key.
-func (k quotaKeys) repaidBy(key []byte) croft.Project {
-	project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.allRepaid()), "/")
-	return croft.Project(project)
-}
-
-func first(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
-	if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
-		return kvs[0]
-	}
-	return nil
 }

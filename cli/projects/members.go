@@ -1,0 +1,109 @@
+package projects
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/access"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/tenant"
+)
+
+func memberCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "member",
+		Short: "Say who belongs to a project, and as what",
+		Long: `member says who belongs to a project: reader, member, or project-admin, who
+administers the projects below it too. The name of a user is the one by which the
+identity provider knows him; tokens (croft access) carry their own role.`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	set := &cobra.Command{
+		Use:   "set PROJECT USER ROLE",
+		Short: "Give a user a role in a project",
+		Args:  args.Count(3, 3),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return changeMembers(cmd, given[0], func(p *tenant.Tenant) error {
+				p.Members[given[1]] = access.Role(given[2])
+				return p.Check()
+			}, "%s is %s in project %s", given[1], given[2], given[0])
+		},
+	}
+	remove := &cobra.Command{
+		Use:   "remove PROJECT USER",
+		Short: "Take a user out of a project",
+		Args:  args.Count(2, 2),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return changeMembers(cmd, given[0], func(p *tenant.Tenant) error {
+				if _, is := p.Members[given[1]]; !is {
+					return croft.Errorf(croft.NotFound, "%q is no member of project %s", given[1], p.Name)
+				}
+				delete(p.Members, given[1])
+				return nil
+			}, "%s is no member of project %s any more", given[1], given[0])
+		},
+	}
+	cmd.AddCommand(set, remove)
+	return cmd
+}
+
+func changeMembers(cmd *cobra.Command, name string, change func(*tenant.Tenant) error, format string,
+	words ...any) error {
+	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+		p, err := find(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		if p.Members == nil {
+			p.Members = map[string]access.Role{}
+		}
+		if err := change(&p); err != nil {
+			return err
+		}
+		if p, err = c.Projects.Change(ctx, p); err != nil {
+			return err
+		}
+		return printed(cmd, c, p, format, words...)
+	})
+}
+
+// show prints a project with its members and its account.
+func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tenant) error {
+	accounts, err := c.Projects.Accounts(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+	defaults, err := c.Projects.Defaults(ctx)
+	if err != nil {
+		return err
+	}
+	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), f, struct {
+			tenant.Tenant
+
+			Used tenant.Amounts `json:"used"`
+		}{p, accounts[0].Used})
+	}
+	t := out.Table{}
+	t.Texts("name", string(p.Name))
+	if p.Parent != "" {
+		t.Texts("parent", string(p.Parent))
+	}
+	if p.Note != "" {
+		t.Texts("note", p.Note)
+	}
+	for _, user := range slices.Sorted(maps.Keys(p.Members)) {
+		t.Texts("member", fmt.Sprintf("%s (%s)", user, p.Members[user]))
+	}
+	for _, r := range rows(accounts[0], defaults.Limits) {
+		t.Texts("quota", fmt.Sprintf("%s %d of %s", r.measure, r.used, r.limit))
+	}
+	return t.Print(cmd.OutOrStdout())
+}

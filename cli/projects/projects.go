@@ -1,0 +1,167 @@
+// Package projects has the commands about tenants: croft project, for projects and their members, and croft quota, for
+// what they may use.
+package projects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/internal/nearest"
+	"croft/tenant"
+)
+
+// Command makes the command croft project.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "project",
+		Short: "Manage projects: tenants, with members and quotas",
+		Long: `project manages the projects of the cloud. A project owns instances and keys, has
+members with roles, and may use as much as its quota and those of the projects
+above it allow (croft quota).`,
+		Example: `  croft project create lab --note "the lab on the second floor"
+  croft project create lab-ci --parent lab
+  croft project member set lab ann project-admin
+  croft quota set lab VCPU=20 MEMORY_MB=65536 instances=10`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	cmd.AddCommand(createCommand(), listCommand(), showCommand(), removeCommand(), memberCommand())
+	return cmd
+}
+
+func createCommand() *cobra.Command {
+	var p tenant.Tenant
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a project",
+		Long: `create makes a project. What a project uses counts against the quotas of all
+projects above it too. A name that has instances already becomes a project of its
+own; it cannot be put below another one.`,
+		Args: args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.Name, p.Created = croft.Project(given[0]), time.Now().UTC()
+			if err := p.Check(); err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				made, err := c.Projects.Create(ctx, p)
+				if err != nil {
+					return err
+				}
+				return printed(cmd, c, made, "project %s is created", made.Name)
+			})
+		},
+	}
+	cmd.Flags().StringVar((*string)(&p.Parent), "parent", "", "`project` above it; it cannot be changed later")
+	cmd.Flags().StringVar(&p.Note, "note", "", "`text` for people")
+	return cmd
+}
+
+// printed says what was done, or prints the project for machines.
+func printed(cmd *cobra.Command, c *args.Client, p tenant.Tenant, format string, words ...any) error {
+	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), f, p)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", words...)
+	return nil
+}
+
+func listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the projects",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Projects.List(ctx)
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, append([]tenant.Tenant{}, all...)) // never null
+				}
+				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+				t.Head("NAME", "PARENT", "MEMBERS", "CREATED", "NOTE")
+				for _, p := range tenant.NewTree(all).Sorted() {
+					t.Texts(string(p.Name), string(p.Parent), fmt.Sprint(len(p.Members)),
+						p.Created.Format(time.DateTime), p.Note)
+				}
+				return t.Print(cmd.OutOrStdout())
+			})
+		},
+	}
+}
+
+func showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show a project, its members, and what it uses",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completeProjects,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				p, err := find(ctx, c, given[0])
+				if err != nil {
+					return err
+				}
+				return show(ctx, cmd, c, p)
+			})
+		},
+	}
+}
+
+// find returns a project. NotFound: the error suggests the nearest name.
+func find(ctx context.Context, c *args.Client, name string) (tenant.Tenant, error) {
+	all, err := c.Projects.List(ctx)
+	if err != nil {
+		return tenant.Tenant{}, err
+	}
+	var names []string
+	for _, p := range all {
+		if string(p.Name) == name {
+			return p, nil
+		}
+		names = append(names, string(p.Name))
+	}
+	return tenant.Tenant{}, croft.Errorf(croft.NotFound, "there is no project %q%s", name, nearest.Hint(name, names))
+}
+
+func removeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove NAME...",
+		Short:             "Remove projects that have no instances",
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: completeProjects,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				var errs []error
+				for _, name := range given {
+					err := c.Projects.Remove(ctx, croft.Project(name))
+					if errs = append(errs, err); err == nil {
+						fmt.Fprintf(cmd.ErrOrStderr(), "project %s is removed\n", name)
+					}
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+}
+
+func completeProjects(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
+		all, err := c.Projects.List(ctx)
+		for _, p := range all {
+			offer(string(p.Name), p.Note)
+		}
+		return err
+	})
+	return found, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,257 @@
+package projects
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/tenant"
+)
+
+// QuotaCommand makes the command croft quota.
+func QuotaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "quota",
+		Short: "Limit what projects may use",
+		Long: `quota limits what a project and the projects below it may use together: each
+resource class that instances claim, such as VCPU and MEMORY_MB, and the number of
+instances. A stopped instance counts; one that is gone does not. A limit below what
+is used removes nothing and refuses growth.`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	cmd.AddCommand(showQuotaCommand(), setQuotaCommand(), checkQuotaCommand())
+	return cmd
+}
+
+// row is one line of a quota: a limit, what is used of it, or both.
+type row struct {
+	measure tenant.Measure
+	limit   string
+	used    int64
+}
+
+// rows lists what is limited or used, in the order of the names.
+func rows(a tenant.Account, defaults tenant.Limits) []row {
+	limits := a.Effective(defaults)
+	measures := slices.Collect(maps.Keys(limits))
+	for m := range a.Used {
+		measures = append(measures, m)
+	}
+	slices.Sort(measures)
+	var all []row
+	for _, m := range slices.Compact(measures) {
+		limit := unlimited
+		if n, is := limits[m]; is {
+			limit = strconv.FormatInt(n, 10)
+		}
+		all = append(all, row{m, limit, a.Used[m]})
+	}
+	return all
+}
+
+// Words for limits that are no numbers.
+const (
+	unlimited = "unlimited"
+	byDefault = "default"
+)
+
+func showQuotaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show [PROJECT...]",
+		Short:             "Show limits and use; without names, of all projects",
+		Args:              args.Count(0, -1),
+		ValidArgsFunction: completeProjects,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				names, err := namesOf(ctx, c, given)
+				if err != nil {
+					return err
+				}
+				accounts, err := c.Projects.Accounts(ctx, names...)
+				if err != nil {
+					return err
+				}
+				defaults, err := c.Projects.Defaults(ctx)
+				if err != nil {
+					return err
+				}
+				return printAccounts(cmd, c, accounts, defaults.Limits)
+			})
+		},
+	}
+}
+
+// namesOf checks the names given, or lists all projects.
+func namesOf(ctx context.Context, c *args.Client, given []string) (names []croft.Project, err error) {
+	for _, name := range given {
+		if err := croft.Project(name).Check(); err != nil {
+			return nil, err
+		}
+		names = append(names, croft.Project(name))
+	}
+	if len(given) > 0 {
+		return names, nil
+	}
+	all, err := c.Projects.List(ctx)
+	for _, p := range tenant.NewTree(all).Sorted() {
+		names = append(names, p.Name)
+	}
+	return names, err
+}
+
+func printAccounts(cmd *cobra.Command, c *args.Client, accounts []tenant.Account, defaults tenant.Limits) error {
+	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), f, struct {
+			Defaults tenant.Limits    `json:"defaults"`
+			Projects []tenant.Account `json:"projects"`
+		}{defaults, append([]tenant.Account{}, accounts...)})
+	}
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("PROJECT", "RESOURCE", "USED", "LIMIT")
+	for _, a := range accounts {
+		for _, r := range rows(a, defaults) {
+			t.Texts(string(a.Project), string(r.measure), strconv.FormatInt(r.used, 10), r.limit)
+		}
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+func setQuotaCommand() *cobra.Command {
+	var defaults bool
+	cmd := &cobra.Command{
+		Use:   "set PROJECT RESOURCE=LIMIT...",
+		Short: "Set limits of a project, or with --default those of all projects that have none of their own",
+		Long: `set sets limits: whole numbers, "unlimited", or "default" for the limit that all
+projects have. Limits that are not named stay.`,
+		Example: `  croft quota set lab VCPU=20 instances=10
+  croft quota set lab VCPU=unlimited instances=default
+  croft quota set --default instances=5`,
+		Args: args.Count(1, -1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			name := given[0]
+			if !defaults {
+				given = given[1:]
+			}
+			change, err := parseLimits(given, defaults)
+			if err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				if defaults {
+					return setDefaults(ctx, cmd, c, change)
+				}
+				p, err := find(ctx, c, name)
+				if err != nil {
+					return err
+				}
+				p.Limits = change(p.Limits)
+				if p, err = c.Projects.Change(ctx, p); err != nil {
+					return err
+				}
+				return printed(cmd, c, p, "the quota of project %s is set", p.Name)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&defaults, "default", false, "set the limits of projects that have none of their own")
+	return cmd
+}
+
+func setDefaults(ctx context.Context, cmd *cobra.Command, c *args.Client,
+	change func(tenant.Limits) tenant.Limits) error {
+	d, err := c.Projects.Defaults(ctx)
+	if err != nil {
+		return err
+	}
+	d.Limits = change(d.Limits)
+	if _, err := c.Projects.SetDefaults(ctx, d); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "the quota of projects that have none of their own is set")
+	return nil
+}
+
+// parseLimits reads RESOURCE=LIMIT and returns what it changes. Invalid.
+func parseLimits(given []string, defaults bool) (func(tenant.Limits) tenant.Limits, error) {
+	if len(given) == 0 {
+		return nil, croft.Errorf(croft.Invalid, "no limit is given: write it as VCPU=20")
+	}
+	set, removed := tenant.Limits{}, []tenant.Measure{}
+	for _, text := range given {
+		name, value, is := strings.Cut(text, "=")
+		m := tenant.Measure(name)
+		if err := m.Check(); err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case value == byDefault, value == unlimited && defaults:
+			removed = append(removed, m)
+		case value == unlimited:
+			set[m] = tenant.Unlimited
+		case !is || err != nil || n < 0:
+			return nil, croft.Errorf(croft.Invalid,
+				"%q is not a limit: write RESOURCE=LIMIT with a whole number from 0, %s or %s", text, unlimited, byDefault)
+		default:
+			set[m] = n
+		}
+	}
+	return func(l tenant.Limits) tenant.Limits {
+		l = maps.Clone(l)
+		if l == nil {
+			l = tenant.Limits{}
+		}
+		maps.Copy(l, set)
+		for _, m := range removed {
+			delete(l, m)
+		}
+		return l
+	}, nil
+}
+
+func checkQuotaCommand() *cobra.Command {
+	var repair bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Compare what is counted with the records, as of one moment",
+		Long: `check proves that what is counted for each project is what its records say, as of
+one revision of etcd. A difference ends it with exit code 1; --repair counts again.
+One appears only if a program of an older version wrote records meanwhile.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				found, err := c.Projects.Check(ctx)
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					err = out.PrintData(cmd.OutOrStdout(), f, append([]tenant.Discrepancy{}, found...)) // never null
+				} else if len(found) == 0 {
+					fmt.Fprintln(cmd.ErrOrStderr(), "what is counted is what the records say")
+				}
+				for _, d := range found {
+					fmt.Fprintf(cmd.ErrOrStderr(), "project %s: %s is counted, and the records say %s\n", d.Project,
+						d.Counted, d.Records)
+					if repair && err == nil {
+						err = c.Projects.Recount(ctx, d.Project)
+					}
+				}
+				if err == nil && len(found) > 0 && !repair {
+					return fmt.Errorf("%d projects are counted wrongly: count again with --repair", len(found))
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "count again what is wrong")
+	return cmd
+}

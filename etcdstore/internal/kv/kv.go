@@ -1,0 +1,100 @@
+// Package kv is the part of a store's connection to etcd that its rooms share: the client, comparisons, reads in
+// pages, and the wording of errors.
+package kv
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Conn is a connection to one partition.
+type Conn struct {
+	Etcd   *clientv3.Client
+	Prefix string // of all keys of the partition
+	// Wrap says what was attempted and gives an error its kind.
+	Wrap func(err error, format string, args ...any) error
+	// Decode reads a stored value. Invalid: it is damaged, or of a newer version.
+	Decode func(key, value []byte, into any) error
+	// Follow calls seen for every key below a prefix and then for every change, until ctx ends; it calls listed
+	// before each time that it lists all keys.
+	Follow func(ctx context.Context, prefix string, listed func(), seen func(kv *mvccpb.KeyValue, present bool)) error
+}
+
+// Encode returns a value as stored.
+func Encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("etcdstore: encode %T: %v", v, err)) // our own plain structs: cannot happen
+	}
+	return string(b)
+}
+
+// Exists compares that a key exists.
+func Exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
+
+// Absent compares that a key does not exist.
+func Absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+
+// AbsentBelow compares that no key exists below a prefix.
+func AbsentBelow(prefix string) clientv3.Cmp {
+	return Absent(prefix).WithRange(clientv3.GetPrefixRangeEnd(prefix))
+}
+
+// Unchanged compares that a key was last written at a revision; 0: that it does not exist.
+func Unchanged(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}
+
+// First returns the first key of an answer, or nil.
+func First(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
+	if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// PageSize is how many keys are read per request: answers of etcd are limited in size.
+const PageSize = 2000
+
+// ReadRange calls each with everything below a prefix, as of a revision; 0: the present one.
+func (c *Conn) ReadRange(ctx context.Context, what, prefix string, revision int64,
+	each func(*mvccpb.KeyValue) error) error {
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for {
+		got, err := c.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(PageSize),
+			clientv3.WithRev(revision))
+		if err != nil {
+			return c.Wrap(err, "%s", what)
+		}
+		revision = cmp.Or(revision, got.Header.Revision)
+		for _, kv := range got.Kvs {
+			if err := each(kv); err != nil {
+				return err
+			}
+		}
+		if !got.More {
+			return nil
+		}
+		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// ReadAll reads everything below a prefix at one revision; 0: at the present one.
+func ReadAll[T any](ctx context.Context, c *Conn, what, prefix string, revision int64) (all []T, err error) {
+	err = c.ReadRange(ctx, what, prefix, revision, func(kv *mvccpb.KeyValue) error {
+		var v T
+		err := c.Decode(kv.Key, kv.Value, &v)
+		all = append(all, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}

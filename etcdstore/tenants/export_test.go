@@ -1,0 +1,23 @@
+package tenants
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft/tenant"
+)
+
+// CheckAt is Check as of an earlier revision.
+func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
+	return s.checkAt(ctx, revision)
+}
+
+// Owed counts the repayments that are not settled, and returns the present revision of etcd.
+func (s *Projects) Owed(ctx context.Context) (n, revision int64, err error) {
+	got, err := s.conn.Etcd.Get(ctx, s.keys().allRepaid(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, 0, err
+	}
+	return got.Count, got.Header.Revision, nil
+}
