@@ -32,7 +32,7 @@ type OwnEtcd struct{ Dir, Listen string }
 
 // RunPlacement serves until ctx ends or a part fails. own is nil if the settings name an etcd.
 func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *slog.Logger, ready func()) (err error) {
-	reach, servers := s.Reach(nil), s.Servers(nil)
+	reach, servers := s.Reach(nil), s.Servers(nil).WithoutAuthority()
 	err = errors.Join(prepareOwnPlacement(&s, &reach), checkToken(servers.Placement, reach.Placement.Token))
 	if err != nil {
 		return err // before an etcd is created
@@ -101,7 +101,7 @@ func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s *settin
 	p.Self.Counts(server)
 	p.Self.Checks.Add("placement", func(context.Context) error { return server.Ready() })
 	handler := server.Handler()
-	l, scheme := own.Listener(l, v.Beyond(v.Placement))
+	l, scheme := own.Listener(l, v.Secured(v.Placement))
 	if admitted != nil {
 		handler = admitted.Guard(reach.Placement.Token, handler)
 	}
@@ -121,7 +121,7 @@ func preparePlacement(s *settings.Settings, v settings.Servers, r *settings.Reac
 	if !s.ServesPlacement() {
 		return r.Placement.Check()
 	}
-	if !v.Beyond(v.Placement) {
+	if !v.Secured(v.Placement) {
 		if err := checkToken(v.Placement, r.Placement.Token); err != nil {
 			return err
 		}
@@ -129,10 +129,10 @@ func preparePlacement(s *settings.Settings, v settings.Servers, r *settings.Reac
 	return prepareOwnPlacement(s, r)
 }
 
-// ownToken gives a Placement that other machines reach a secret token, unless one is configured. The token never
+// ownToken gives a Placement that asks for certificates a secret token, unless one is configured. The token never
 // changes.
 func ownToken(s *settings.Settings, v settings.Servers, r *settings.Reach, dir *compute.StateDir) (err error) {
-	if r.Placement.Token == direct.DefaultToken && s.ServesPlacement() && v.Beyond(v.Placement) {
+	if r.Placement.Token == direct.DefaultToken && s.ServesPlacement() && v.Secured(v.Placement) {
 		r.Placement.Token, err = dir.Secret("placement-token", newToken)
 	}
 	return err

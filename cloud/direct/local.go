@@ -17,8 +17,8 @@ import (
 	"croft/internal/durable"
 )
 
-// A cloud that listens to other machines is not at the default address of commands. For root on its own machine,
-// croft up therefore notes the address and the credentials; it notes nothing if the defaults fit.
+// The etcd and the Placement of croft up ask for certificates. For root on its own machine, croft up therefore notes
+// the addresses and the credentials; it notes nothing with etcd.insecure, where the defaults fit.
 
 // Local is the note. Its fields are named as in schedule.yaml.
 type Local struct {
@@ -47,15 +47,23 @@ func (a Local) Write(file, comment string) error {
 	return durable.Write(file, append([]byte(comment), text...), 0o600)
 }
 
-// AddLocal applies the note of this machine if nothing else says where the cloud is.
+// AddLocal applies the note of this machine if nothing else says where the cloud is. Denied: there may be one, and only
+// root may read it.
 func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
 	if !slices.Equal(etcd.Endpoints, []string{DefaultEtcd}) || etcd.CA != "" || etcd.Cert != "" {
 		return nil
 	}
 	a, err := ReadLocal(stateDir)
+	if errors.Is(err, croft.NotFound) && stateDir == DefaultStateDir() {
+		a, err = ReadLocal(machineDir) // of root
+	}
 	switch {
-	case errors.Is(err, croft.NotFound) || errors.Is(err, fs.ErrPermission):
-		return nil // none, or not readable for us
+	case errors.Is(err, croft.NotFound):
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return croft.Errorf(croft.Denied, "root operates the cloud of this machine, and you are not root: use sudo, or have "+
+			"root make you an operator (croft ca issue --operator NAME --to DIRECTORY), or say with --etcd where another "+
+			"cloud is")
 	case err != nil:
 		return err
 	}
@@ -73,8 +81,8 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 func ReadLocal(stateDir string) (a Local, err error) {
 	text, err := os.ReadFile(LocalFile(stateDir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return a, croft.Errorf(croft.NotFound, "this cloud listens on this machine alone: set etcd.listen and "+
-			"placement.listen to an address that others reach, and start croft up again")
+		return a, croft.Errorf(croft.NotFound, "there is no cloud with certificates in %s: start croft up there without "+
+			"etcd.insecure", stateDir)
 	}
 	if err != nil {
 		return a, fmt.Errorf("read how the cloud is reached: %w", err)
@@ -111,10 +119,13 @@ func (s *Settings) Beside(file string) {
 // LocalStateDir is where commands without --state-dir look for the note.
 func LocalStateDir() string { return cmp.Or(os.Getenv("CROFT_STATE_DIR"), DefaultStateDir()) }
 
+// machineDir is the state directory of a croft that root runs.
+const machineDir = "/var/lib/croft"
+
 // DefaultStateDir is the machine's directory for root and the user's own for others.
 func DefaultStateDir() string {
 	if os.Geteuid() == 0 {
-		return "/var/lib/croft"
+		return machineDir
 	}
 	return filepath.Join(xdg.StateHome, "croft")
 }

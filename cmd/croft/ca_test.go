@@ -148,12 +148,13 @@ func TestCertificatesAreShownWithTheirState(t *testing.T) {
 	}
 }
 
-func TestACloudThatListensToItselfAgainHasNoCertificates(t *testing.T) {
+func TestAnInsecureCloudHasNoCertificates(t *testing.T) {
 	c := startSecured(t, nil)
 	before, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir)
 	c.stop()
 	s := c.settings
 	s.Etcd.Listen, s.Placement.Listen, s.API.Listen, s.Join.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", ""
+	s.Etcd.Insecure = true
 	startHost(t, s)
 	after, _ := command(t, croft.ExitOK, "ca", "show", "--state-dir", c.dir)
 	if strings.Count(before, "\n") != 6 || strings.Count(after, "\n") != 2 {

@@ -23,8 +23,7 @@ func aloneSettings(t *testing.T, dir string) settings.Settings {
 	s.StateDir, s.Hypervisor, s.Host.Name = dir, "sim", "alone"
 	s.Etcd.Listen, s.Placement.Listen, s.API.Listen = freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1"),
 		freeport.For(t, "127.0.0.1")
-	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+s.Etcd.Listen)
-	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+s.Placement.Listen)
+	t.Setenv("CROFT_STATE_DIR", dir)
 	return s
 }
 

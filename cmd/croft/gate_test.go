@@ -26,9 +26,6 @@ func startStrict(t *testing.T, change ...func(*settings.Settings)) *securedCloud
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("CROFT_ETCD_ENDPOINTS", "http://"+free[0])
-	t.Setenv("CROFT_PLACEMENT_ENDPOINT", "http://"+free[1])
-	t.Setenv("CROFT_PLACEMENT_TOKEN", placementToken)
 	return startSecured(t, func(s *settings.Settings) {
 		beStrict(s, free)
 		for _, more := range change {
@@ -51,7 +48,7 @@ func request(t *testing.T, name string, more ...string) {
 }
 
 func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
-	startStrict(t)
+	c := startStrict(t)
 	token, _ := command(t, croft.ExitOK, "token", "create")
 	s := joining(t, "second")
 	stop := joinWith(t, s, token)
@@ -67,7 +64,7 @@ func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
 		t.Errorf("it is not on the second host:\n%s", listed)
 	}
 	command(t, croft.ExitOK, "audit")
-	noCredentials(t, s.StateDir)
+	noCredentials(t, c, s.StateDir)
 	t.Setenv("CROFT_STATE_DIR", s.StateDir)
 	if found, _ := command(t, -1, "doctor", "--hypervisor", "sim"); !strings.Contains(found, "ok    control") {
 		t.Errorf("the doctor does not look at control:\n%s", found)
@@ -78,7 +75,7 @@ func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
 }
 
 // noCredentials searches a host's files for credentials of etcd or Placement.
-func noCredentials(t *testing.T, dir string) {
+func noCredentials(t *testing.T, of *securedCloud, dir string) {
 	t.Helper()
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -90,8 +87,7 @@ func noCredentials(t *testing.T, dir string) {
 			return err
 		}
 		files++
-		for _, word := range []string{placementToken, os.Getenv("CROFT_ETCD_ENDPOINTS"),
-			os.Getenv("CROFT_PLACEMENT_ENDPOINT")} {
+		for _, word := range []string{placementToken, of.settings.Etcd.Listen, of.settings.Placement.Listen} {
 			if strings.Contains(string(text), word) {
 				t.Errorf("%s holds %q", path, word)
 			}
@@ -124,8 +120,7 @@ func TestGuestsOutliveTheControlProcessOfAStrictCloud(t *testing.T) {
 	running := guestsOf(t, s.StateDir)
 	first.StateDir, first.Hypervisor, first.Host.Name = c.dir, "sim", "first"
 	first.Join.Listen, first.API.Listen = control.Servers[0], net.JoinHostPort(c.address, "0")
-	beStrict(&first, []string{strings.TrimPrefix(os.Getenv("CROFT_ETCD_ENDPOINTS"), "http://"),
-		strings.TrimPrefix(os.Getenv("CROFT_PLACEMENT_ENDPOINT"), "http://")})
+	beStrict(&first, []string{c.settings.Etcd.Listen, c.settings.Placement.Listen})
 	startHost(t, first)
 	t.Setenv("CROFT_STATE_DIR", c.dir)
 	await(t, "the second host is back", func() bool {

@@ -33,7 +33,7 @@ func serverSettings(t *testing.T, name, address string) settings.Settings {
 		return freeport.For(t, address)
 	}
 	s.Etcd.Listen, s.Etcd.PeerListen, s.Placement.Listen, s.API.Listen = free(), free(), free(), free()
-	if !endpoint.IsLoopback(s.Etcd.Listen) {
+	if s.Etcd.Insecure = endpoint.IsLoopback(s.Etcd.Listen); !s.Etcd.Insecure {
 		s.Join.Listen = free()
 	}
 	return s
@@ -207,7 +207,8 @@ func startServing(t *testing.T, s settings.Settings, more ...string) *servingPro
 	p.cmd = exec.Command("croft", append([]string{"up", "--hypervisor", "sim", "--state-dir", s.StateDir,
 		"--etcd-listen", s.Etcd.Listen, "--placement-listen", s.Placement.Listen, "--api-listen", s.API.Listen},
 		more...)...)
-	p.cmd.Env = append(os.Environ(), "CROFT_HOST_NAME="+s.Host.Name, "CROFT_ETCD_PEER_LISTEN="+s.Etcd.PeerListen)
+	p.cmd.Env = append(os.Environ(), "CROFT_HOST_NAME="+s.Host.Name, "CROFT_ETCD_PEER_LISTEN="+s.Etcd.PeerListen,
+		fmt.Sprintf("CROFT_ETCD_INSECURE=%v", s.Etcd.Insecure))
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

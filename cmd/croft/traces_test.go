@@ -142,7 +142,7 @@ func startTracedCloud(t *testing.T, collector string) *tracedCloud {
 		api: freeport.For(t, "127.0.0.1")}
 	c.env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector)
 	c.up = exec.Command("croft", "up", "--hypervisor", "sim", "--state-dir", filepath.Join(t.TempDir(), "state"),
-		"--etcd-listen", c.etcd, "--placement-listen", c.placement, "--api-listen", c.api)
+		"--etcd-listen", c.etcd, "--placement-listen", c.placement, "--api-listen", c.api, "--insecure")
 	c.up.Env, c.up.Stderr = append(c.env, "CROFT_SIM_BOOT=200ms"), &c.log
 	c.up.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.up.Start(); err != nil {

@@ -84,7 +84,7 @@ func descriptorsOf(t *testing.T, pid int) int {
 func TestIdleConnectionsTakeNotAllDescriptors(t *testing.T) {
 	const descriptors, idle = 600, 700
 	etcd, placement, api := freeAddress(t), freeAddress(t), freeAddress(t)
-	pid := startLimited(t, descriptors, "up", "--hypervisor", "sim", "--state-dir", t.TempDir(),
+	pid := startLimited(t, descriptors, "up", "--insecure", "--hypervisor", "sim", "--state-dir", t.TempDir(),
 		"--etcd-listen", etcd, "--placement-listen", placement, "--api-listen", api)
 	askReady(t, api)
 	before := descriptorsOf(t, pid)

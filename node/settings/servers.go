@@ -23,7 +23,8 @@ const joinPort = "8777"
 type Servers struct {
 	API, Etcd, Placement string
 
-	insecure bool // servers for other machines need no certificates
+	insecure bool // no server needs certificates
+	plain    bool // only servers for other machines need certificates
 	set      *Settings
 }
 
@@ -55,11 +56,23 @@ func towards(listen *string, byDefault string, here netip.Addr) {
 	}
 }
 
-// OwnsEtcdTrust reports whether the embedded etcd listens for other machines with certificates of the cloud's own
-// authority.
+// WithoutAuthority returns the same for a process that has no authority of its own: on loopback it serves in plain
+// text.
+func (v Servers) WithoutAuthority() Servers {
+	v.plain = true
+	return v
+}
+
+// Secured reports whether etcd or Placement at an address asks for certificates. On loopback it does so because of the
+// other users of the machine.
+func (v Servers) Secured(address string) bool {
+	return !v.insecure && !(v.plain && endpoint.IsLoopback(address))
+}
+
+// OwnsEtcdTrust reports whether the embedded etcd asks for certificates of the cloud's own authority.
 func (v Servers) OwnsEtcdTrust() bool {
 	set := v.set.Etcd
-	return v.Beyond(v.Etcd) && set.ListenCert == "" && set.ListenKey == "" && set.ListenClientCA == ""
+	return v.Secured(v.Etcd) && set.ListenCert == "" && set.ListenKey == "" && set.ListenClientCA == ""
 }
 
 // Beyond reports whether other machines reach an address, which then needs TLS.
@@ -69,7 +82,7 @@ func (v Servers) Beyond(address string) bool {
 
 // Join is the address of the join server; empty: there is none.
 func (v Servers) Join() string {
-	if v.set.Join.Listen != "" || !v.OwnsEtcdTrust() {
+	if v.set.Join.Listen != "" || !v.OwnsEtcdTrust() || endpoint.IsLoopback(v.Etcd) {
 		return v.set.Join.Listen
 	}
 	host, _, _ := net.SplitHostPort(v.Etcd)
@@ -82,7 +95,7 @@ func (v Servers) Authorities() []pki.Authority {
 	if v.OwnsEtcdTrust() {
 		all = append(all, pki.Etcd)
 	}
-	if v.Join() != "" || v.Beyond(v.API) || v.set.ServesPlacement() && v.Beyond(v.Placement) {
+	if v.Join() != "" || v.Beyond(v.API) || v.set.ServesPlacement() && v.Secured(v.Placement) {
 		all = append(all, pki.Hosts)
 	}
 	return all

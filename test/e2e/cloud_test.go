@@ -70,7 +70,7 @@ func (c *cloud) settingsText() string {
 	return fmt.Sprintf(`state_dir: %s
 libvirt: {virt_type: qemu}
 network: {name: %s}
-etcd: {listen: "%s"}
+etcd: {listen: "%s", insecure: true}
 placement: {listen: "%s"}
 api: {listen: "%s"}
 `, c.dir, c.network, c.etcd, c.placement, c.api)

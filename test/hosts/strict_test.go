@@ -20,6 +20,7 @@ func newGuardedCenter(t *testing.T) *world {
 	w := newSwitch(t)
 	etcd, placement := freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
 	w.find("http://"+etcd, placement)
+	w.access = []string{"CROFT_STATE_DIR=" + filepath.Join(w.dir, "control")}
 	file := filepath.Join(w.dir, "control.yaml")
 	text := fmt.Sprintf(
 		"state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\njoin: {listen: %q}\n",

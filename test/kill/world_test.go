@@ -131,8 +131,8 @@ func (w *world) startControl() {
 	etcd, place, d := w.address(), w.address(), (*disk)(nil)
 	w.etcd, w.places = []string{"http://" + etcd}, []string{"http://" + place}
 	d, dir := w.disk("control")
-	args := []string{"up", "--hypervisor", "none", "--state-dir", filepath.Join(dir, "state"), "--etcd-listen", etcd,
-		"--placement-listen", place}
+	args := []string{"up", "--insecure", "--hypervisor", "none", "--state-dir", filepath.Join(dir, "state"),
+		"--etcd-listen", etcd, "--placement-listen", place}
 	p := w.begin("control", args, []string{"CROFT_ETCD_PEER_LISTEN=" + w.address(), "CROFT_SWEEP=5s"})
 	w.controls = []*control{{p, d, "http://" + etcd}}
 	w.awaitReady("http://" + place)
@@ -143,8 +143,8 @@ func (w *world) startMember(name, token string) {
 	etcd, place, api := w.address(), w.address(), w.address()
 	d, dir := w.disk(name)
 	state := filepath.Join(dir, "state")
-	args := []string{"up", "--hypervisor", "sim", "--state-dir", state, "--etcd-listen", etcd, "--placement-listen",
-		place, "--api-listen", api}
+	args := []string{"up", "--insecure", "--hypervisor", "sim", "--state-dir", state, "--etcd-listen", etcd,
+		"--placement-listen", place, "--api-listen", api}
 	env := append([]string{"CROFT_HOST_NAME=" + name, "CROFT_ETCD_PEER_LISTEN=" + w.address()}, agentSettings...)
 	if token != "" {
 		join := exec.Command(filepath.Join(binaries, "croft"),
