@@ -1,0 +1,66 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"croft"
+)
+
+// Authenticator recognizes credentials of one kind.
+type Authenticator interface {
+	// Authenticate says who sent a request. False without an error: the request has no credentials of this kind.
+	// Denied: it has, and they are worth nothing, because they are unknown, expired or revoked. Unavailable:
+	// whether they are worth anything cannot be found out now.
+	Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error)
+}
+
+// ErrNoCredentials is the error of a request without any credentials. Denied.
+var ErrNoCredentials error = &unauthenticated{croft.Errorf(croft.Denied,
+	"the request has no credentials: send a token as \"Authorization: Bearer croft_...\"")}
+
+// unauthenticated marks an error about who the caller is, as against what the caller may do.
+type unauthenticated struct{ err error }
+
+func (e *unauthenticated) Error() string { return e.err.Error() }
+func (e *unauthenticated) Unwrap() error { return e.err }
+
+// Unauthenticated reports whether err is a refusal because nobody knows who the caller is (HTTP status 401). Other
+// errors of kind Denied refuse a known caller (403).
+func Unauthenticated(err error) bool {
+	_, ok := errors.AsType[*unauthenticated](err)
+	return ok
+}
+
+// First asks authenticators in turn, until one recognizes the credentials. It never answers false without an error:
+// a request without credentials is ErrNoCredentials, and one whose credentials nobody recognizes is Denied. Every
+// refusal is Unauthenticated. Credentials that one authenticator refuses are not shown to the next.
+func First(authenticators ...Authenticator) Authenticator { return first(authenticators) }
+
+type first []Authenticator
+
+func (list first) Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error) {
+	for _, a := range list {
+		caller, ok, err := a.Authenticate(ctx, r)
+		if err != nil {
+			return Caller{}, false, refusal(err)
+		}
+		if ok {
+			return caller, true, nil
+		}
+	}
+	if r.Header.Get("Authorization") == "" && r.Header.Get("X-Auth-Token") == "" {
+		return Caller{}, false, ErrNoCredentials
+	}
+	return Caller{}, false, refusal(croft.Errorf(croft.Denied, "the credentials of the request are of no kind that is "+
+		"accepted here: send a token of this cloud as \"Authorization: Bearer croft_...\""))
+}
+
+// refusal marks errors of kind Denied, and leaves others alone.
+func refusal(err error) error {
+	if croft.KindOf(err) != croft.Denied || Unauthenticated(err) {
+		return err
+	}
+	return &unauthenticated{err}
+}
