@@ -40,6 +40,21 @@ type Caller struct {
 	Roles     []Role            `json:"roles"`
 	Host      croft.HostID      `json:"host,omitempty"` // of an agent
 	Via       string            `json:"via"`            // how it was recognized, such as "token 1f3a" or "socket, uid 0"
+
+	tree Tree // nil: no project is below another
+}
+
+// Tree knows which projects lie below which. It answers from memory.
+type Tree interface {
+	// Below lists p and the projects below it at every depth.
+	Below(p croft.Project) []croft.Project
+}
+
+// In returns the caller in a tree of projects, which decides what a project-admin administers besides the own
+// project. The tree is asked at each use, so a long stream notices when projects come and go.
+func (c Caller) In(t Tree) Caller {
+	c.tree = t
+	return c
 }
 
 // Has reports whether the caller has a role.
@@ -47,6 +62,22 @@ func (c Caller) Has(r Role) bool { return slices.Contains(c.Roles, r) }
 
 // Operator reports whether the caller may see and change everything in the partition.
 func (c Caller) Operator() bool { return c.Has(PartitionAdmin) }
+
+// Scope is what the caller may see at all: operators everything, a project-admin the own project and those below it,
+// others the own project. Agents, and callers without a role, see nothing.
+func (c Caller) Scope() Scope {
+	switch {
+	case c.Operator():
+		return Everything()
+	case c.Project == "":
+		return Scope{}
+	case c.Has(ProjectAdmin) && c.tree != nil:
+		return Within(c.tree.Below(c.Project)...)
+	case c.Has(ProjectAdmin), c.Has(Member), c.Has(Reader):
+		return Within(c.Project)
+	}
+	return Scope{}
+}
 
 // Scope limits a read to projects. The zero Scope sees nothing.
 type Scope struct {

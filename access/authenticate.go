@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"croft"
 )
@@ -12,7 +13,8 @@ import (
 type Authenticator interface {
 	// Authenticate says who sent a request. False without an error: the request has no credentials of this kind.
 	// Denied: it has, and they are worth nothing, because they are unknown, expired or revoked. Unavailable:
-	// whether they are worth anything cannot be found out now.
+	// whether they are worth anything cannot be found out now. It may be called again for a request that goes on for
+	// long, see StillKnown.
 	Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error)
 }
 
@@ -55,6 +57,39 @@ func (list first) Authenticate(ctx context.Context, r *http.Request) (Caller, bo
 	}
 	return Caller{}, false, refusal(croft.Errorf(croft.Denied, "the credentials of the request are of no kind that is "+
 		"accepted here: send a token of this cloud as \"Authorization: Bearer croft_...\""))
+}
+
+// InTree is a with callers in a tree of projects.
+func InTree(t Tree, a Authenticator) Authenticator { return inTree{t, a} }
+
+type inTree struct {
+	tree Tree
+	Authenticator
+}
+
+func (a inTree) Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error) {
+	caller, ok, err := a.Authenticator.Authenticate(ctx, r)
+	return caller.In(a.tree), ok, err
+}
+
+// StillKnown asks a every so often whether the credentials of a request that goes on for long, such as a stream, are
+// still worth something, and returns the reason once they are not. It also returns when ctx ends, with its error. An
+// authenticator that cannot tell now ends nothing.
+func StillKnown(ctx context.Context, a Authenticator, r *http.Request, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if _, ok, err := a.Authenticate(ctx, r); croft.KindOf(err) == croft.Denied {
+			return refusal(err)
+		} else if err == nil && !ok {
+			return ErrNoCredentials
+		}
+	}
 }
 
 // refusal marks errors of kind Denied, and leaves others alone.

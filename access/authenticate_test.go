@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"croft"
 	"croft/access"
@@ -82,5 +85,52 @@ func TestFirstAsksInTurn(t *testing.T) {
 func TestAForbiddenVerbIsNotUnauthenticated(t *testing.T) {
 	if err := croft.Errorf(croft.Denied, "readers destroy nothing"); access.Unauthenticated(err) {
 		t.Errorf("%v counts as unauthenticated", err)
+	}
+}
+
+func TestCallersAreInTheTree(t *testing.T) {
+	admin := answers{caller: access.Caller{Project: "lab", Roles: []access.Role{access.ProjectAdmin}}, ok: true}
+	got, ok, err := access.InTree(projects, admin).Authenticate(t.Context(), request(t))
+	if !ok || err != nil || !got.Scope().Sees("lab-b") {
+		t.Errorf("got %+v, %v, %v; want one who sees what is below", got, ok, err)
+	}
+}
+
+// fades is an authenticator whose answer changes.
+type fades struct{ now atomic.Pointer[answers] }
+
+func (f *fades) Authenticate(ctx context.Context, r *http.Request) (access.Caller, bool, error) {
+	return f.now.Load().Authenticate(ctx, r)
+}
+
+func TestAStreamEndsWithItsCredentials(t *testing.T) {
+	good := &answers{ok: true}
+	for _, c := range []struct {
+		name string
+		then *answers
+		ends bool
+	}{
+		{"a token that is revoked", &answers{err: croft.Errorf(croft.Denied, "this token is unknown")}, true},
+		{"credentials that are recognized no more", &answers{}, true},
+		{"an authenticator that cannot tell", &answers{err: croft.Errorf(croft.Unavailable, "try again")}, false},
+		{"credentials that stay good", good, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				f, began := &fades{}, time.Now()
+				f.now.Store(good)
+				time.AfterFunc(time.Minute+time.Second, func() { f.now.Store(c.then) })
+				err := access.StillKnown(ctx, f, request(t), 5*time.Second)
+				after := time.Since(began)
+				if c.ends && (!access.Unauthenticated(err) || after != 65*time.Second) {
+					t.Errorf("ends after %s with %v", after, err)
+				}
+				if !c.ends && (!errors.Is(err, context.DeadlineExceeded) || after != time.Hour) {
+					t.Errorf("ends after %s with %v, want the end of the context", after, err)
+				}
+			})
+		})
 	}
 }

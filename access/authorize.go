@@ -1,0 +1,182 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"croft"
+)
+
+// Operation is the operationId of an operation in the API's document.
+type Operation string
+
+// Decision is what a role may do with an operation.
+type Decision int
+
+// The decisions. Yes is about the projects that the caller sees: the own one for readers and members, for a
+// project-admin also those below it, for a partition-admin all. Below is Yes without the own project, for what the
+// admin of the project above decides, such as a quota.
+const (
+	Undecided Decision = iota // not in the table, and so denied
+	No
+	Yes
+	Below
+)
+
+func (d Decision) String() string {
+	return [...]string{"undecided", "no", "yes", "below"}[d]
+}
+
+// row has the decisions about one operation, by role in the order of Roles.
+type row struct {
+	cloud bool // the operation concerns no project
+	roles [5]Decision
+}
+
+// What most operations are.
+var (
+	reads      = row{roles: [5]Decision{Yes, Yes, Yes, Yes, No}}
+	changes    = row{roles: [5]Decision{No, Yes, Yes, Yes, No}}
+	manages    = row{roles: [5]Decision{No, No, Yes, Yes, No}}
+	fromAbove  = row{roles: [5]Decision{No, No, Below, Yes, No}}
+	operates   = row{cloud: true, roles: [5]Decision{No, No, No, Yes, No}}
+	everybody  = row{cloud: true, roles: [5]Decision{Yes, Yes, Yes, Yes, Yes}}
+	everyHuman = row{cloud: true, roles: [5]Decision{Yes, Yes, Yes, Yes, No}}
+)
+
+// table decides about every operation. What it does not name is denied.
+var table = map[Operation]row{
+	"getRoot":     everybody,
+	"whoami":      everybody,
+	"getDocument": everyHuman,
+
+	"listInstances":   reads,
+	"getInstance":     reads,
+	"getInstanceLog":  reads,
+	"watchEvents":     reads,
+	"createInstance":  changes,
+	"destroyInstance": changes,
+	"startInstance":   changes,
+	"stopInstance":    changes,
+	"rebootInstance":  changes,
+	"rebuildInstance": changes,
+	"attachConsole":   changes,
+	"explainRequest":  changes, // like createInstance, since it tells how full the cloud is
+
+	"listKeys":  reads,
+	"addKey":    changes,
+	"removeKey": changes,
+
+	"listProjects":  reads,
+	"getProject":    reads,
+	"getQuota":      reads,
+	"getUsage":      reads,
+	"createProject": manages, // below the project that is named as its parent
+	"changeProject": fromAbove,
+	"removeProject": fromAbove,
+	"setQuota":      fromAbove,
+	"setMember":     manages,
+	"removeMember":  manages,
+
+	"listTokens":  manages,
+	"createToken": manages,
+	"revokeToken": manages,
+
+	"listActions": reads,
+
+	"listHosts":  operates,
+	"getHost":    operates,
+	"drainHost":  operates,
+	"enableHost": operates,
+}
+
+// Operations lists the operations of the table, sorted.
+func Operations() []Operation { return slices.Sorted(maps.Keys(table)) }
+
+// Decide returns what the table says about an operation and a role.
+func Decide(op Operation, r Role) Decision {
+	i := slices.Index(Roles, r)
+	if i < 0 {
+		return Undecided
+	}
+	return table[op].roles[i]
+}
+
+// Authorize decides whether a caller may do op in a project. An empty project stands for the caller's own; for an
+// operator without one, and in lists, for all that the caller sees. NotFound: the caller does not see the project,
+// whether there is one or not. Denied: the caller sees it, and may not do this.
+func Authorize(c Caller, op Operation, project croft.Project) error {
+	about := table[op]
+	if project != "" && !about.cloud && !c.Scope().Sees(project) {
+		return croft.Errorf(croft.NotFound, "there is no project %.80q", string(project))
+	}
+	project = cmp.Or(project, c.Project)
+	if project == "" && !about.cloud && !c.Operator() {
+		return forbidden(c, op, project)
+	}
+	for _, r := range c.Roles {
+		if d := Decide(op, r); d == Yes || d == Below && project != c.Project {
+			return nil
+		}
+	}
+	return forbidden(c, op, project)
+}
+
+// AuthorizeRoles decides whether a caller may give somebody roles, in a token or as a member: project-admins give what
+// they have themselves, and only operators make operators. Denied. Invalid: agents have certificates, and nobody
+// gives their role.
+func AuthorizeRoles(c Caller, roles []Role) error {
+	for _, r := range roles {
+		if err := r.Check(); err != nil {
+			return err
+		}
+		switch {
+		case r == Agent:
+			return croft.Errorf(croft.Invalid, "the role %s is only for hosts, which have certificates", Agent)
+		case c.Operator(), c.Has(ProjectAdmin) && r != PartitionAdmin:
+		default:
+			return croft.Errorf(croft.Denied, "%s cannot give the role %s: it takes %s", c.words(), r,
+				map[bool]Role{true: PartitionAdmin, false: ProjectAdmin}[r == PartitionAdmin])
+		}
+	}
+	return nil
+}
+
+// forbidden says what the caller lacks.
+func forbidden(c Caller, op Operation, project croft.Project) error {
+	where := ""
+	if project != "" && !table[op].cloud {
+		where = fmt.Sprintf(" in project %.80q", string(project))
+	}
+	switch least := leastRole(op); {
+	case least == "":
+		return croft.Errorf(croft.Denied, "nobody may do %.80q: no rule names it", string(op))
+	case Decide(op, ProjectAdmin) == Below && c.Has(ProjectAdmin) && project == c.Project:
+		return croft.Errorf(croft.Denied, "%s may not do %s%s: an admin of the project above decides that", c.words(), op,
+			where)
+	default:
+		return croft.Errorf(croft.Denied, "%s may not do %s%s: it takes the role %s", c.words(), op, where, least)
+	}
+}
+
+// leastRole is the first role that may do op, perhaps not everywhere; "" if there is none.
+func leastRole(op Operation) Role {
+	for _, r := range Roles {
+		if d := Decide(op, r); d == Yes || d == Below {
+			return r
+		}
+	}
+	return ""
+}
+
+// words names the caller in messages.
+func (c Caller) words() string {
+	var roles []string
+	for _, r := range c.Roles {
+		roles = append(roles, string(r))
+	}
+	return fmt.Sprintf("%s (%s)", cmp.Or(c.User, "the caller"), cmp.Or(strings.Join(roles, ", "), "no role"))
+}

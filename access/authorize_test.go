@@ -1,0 +1,200 @@
+package access_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/access"
+)
+
+// tree has the projects below each project.
+type tree map[croft.Project][]croft.Project
+
+func (t tree) Below(p croft.Project) []croft.Project { return append([]croft.Project{p}, t[p]...) }
+
+var projects = tree{"lab": {"lab-a", "lab-b"}, "lab-a": {"lab-b"}, "shop": {"shop-a"}}
+
+func caller(p croft.Project, roles ...access.Role) access.Caller {
+	return access.Caller{User: "ann", Project: p, Roles: roles}.In(projects)
+}
+
+// wanted is the table once more, by who may do what: r reads, m members also, a project-admins also, b project-admins
+// below their own project alone, o operators alone, h everybody but agents, e everybody.
+const wanted = `
+e getRoot whoami
+h getDocument
+r listInstances getInstance getInstanceLog watchEvents listKeys listProjects getProject getQuota getUsage listActions
+m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
+m addKey removeKey
+a createProject setMember removeMember listTokens createToken revokeToken
+b changeProject removeProject setQuota
+o listHosts getHost drainHost enableHost`
+
+func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {
+	letters := map[access.Operation]string{}
+	for line := range strings.Lines(strings.TrimSpace(wanted)) {
+		words := strings.Fields(line)
+		for _, op := range words[1:] {
+			letters[access.Operation(op)] = words[0]
+		}
+	}
+	for _, op := range access.Operations() {
+		if letters[op] == "" {
+			t.Errorf("the table has %s, which the test does not know", op)
+		}
+	}
+	no, yes := access.No, access.Yes
+	for op, letter := range letters {
+		want := map[string][]access.Decision{
+			"e": {yes, yes, yes, yes, yes},
+			"h": {yes, yes, yes, yes, no},
+			"r": {yes, yes, yes, yes, no},
+			"m": {no, yes, yes, yes, no},
+			"a": {no, no, yes, yes, no},
+			"b": {no, no, access.Below, yes, no},
+			"o": {no, no, no, yes, no},
+		}[letter]
+		for i, role := range access.Roles {
+			if got := access.Decide(op, role); got != want[i] {
+				t.Errorf("%s, %s: %s, want %s", op, role, got, want[i])
+			}
+		}
+	}
+	for _, role := range append(slices.Clone(access.Roles), "king") {
+		if got := access.Decide("formatDisks", role); got != access.Undecided {
+			t.Errorf("an operation that is not in the table is decided for %s: %s", role, got)
+		}
+	}
+	if got := access.Decide("getRoot", "king"); got != access.Undecided {
+		t.Errorf("a role that there is not: %s", got)
+	}
+}
+
+func TestWhoMayDoWhatWhere(t *testing.T) {
+	const own, below, deep, other = "lab", "lab-a", "lab-b", "shop"
+	reader, member := caller(own, access.Reader), caller(own, access.Member)
+	admin, operator := caller(own, access.ProjectAdmin), caller("", access.PartitionAdmin)
+	agent, nobody := access.Caller{Roles: []access.Role{access.Agent}}, caller(own)
+	lost := caller("", access.Reader, access.Member, access.ProjectAdmin)
+	for _, c := range []struct {
+		name    string
+		caller  access.Caller
+		op      access.Operation
+		project croft.Project
+		want    croft.Kind
+		says    string
+	}{
+		{"a reader reads the own project", reader, "getInstance", own, "", ""},
+		{"without a name it is the own one", reader, "getInstance", "", "", ""},
+		{"a reader changes nothing", reader, "stopInstance", own, croft.Denied,
+			`ann (reader) may not do stopInstance in project "lab": it takes the role member`},
+		{"another project is not there", reader, "getInstance", other, croft.NotFound, `there is no project "shop"`},
+		{"nor for what a reader may not do", reader, "stopInstance", other, croft.NotFound, "there is no project"},
+		{"nor for an operation that there is not", reader, "formatDisks", other, croft.NotFound, "there is no project"},
+		{"a project below is not a member's", member, "getInstance", below, croft.NotFound, ""},
+		{"a member changes instances", member, "destroyInstance", own, "", ""},
+		{"a member makes no tokens", member, "createToken", own, croft.Denied, "it takes the role project-admin"},
+		{"an admin makes tokens", admin, "createToken", own, "", ""},
+		{"an admin does so below", admin, "createToken", deep, "", ""},
+		{"an admin does not elsewhere", admin, "createToken", other, croft.NotFound, ""},
+		{"nor there below", admin, "createToken", "shop-a", croft.NotFound, ""},
+		{"an admin has not the own quota", admin, "setQuota", own, croft.Denied,
+			"an admin of the project above decides"},
+		{"nor without a name", admin, "setQuota", "", croft.Denied, "an admin of the project above decides"},
+		{"but quotas below", admin, "setQuota", below, "", ""},
+		{"far below too", admin, "removeProject", deep, "", ""},
+		{"an admin drains no host", admin, "drainHost", "", croft.Denied, "it takes the role partition-admin"},
+		{"whatever project is named", admin, "drainHost", other, croft.Denied,
+			"ann (project-admin) may not do drainHost:"},
+		{"an operator does everything", operator, "setQuota", other, "", ""},
+		{"an operator sees everything at once", operator, "listInstances", "", "", ""},
+		{"an operator drains hosts", operator, "drainHost", "", "", ""},
+		{"but not what no rule names", operator, "formatDisks", own, croft.Denied, "no rule names it"},
+		{"an agent asks who it is", agent, "whoami", "", "", ""},
+		{"an agent lists nothing", agent, "listInstances", "", croft.Denied, ""},
+		{"an agent finds no project", agent, "getInstance", own, croft.NotFound, ""},
+		{"somebody without a role", nobody, "getInstance", own, croft.NotFound, ""},
+		{"not even the own project", nobody, "getInstance", "", croft.Denied, "ann (no role)"},
+		{"nor the root", nobody, "getRoot", "", croft.Denied, ""},
+		{"roles of no project", lost, "listInstances", "", croft.Denied, ""},
+		{"of no project, anywhere", lost, "listInstances", own, croft.NotFound, ""},
+		{"of no project, below everything", lost, "setQuota", "", croft.Denied, ""},
+		{"an unknown role", caller(own, "king"), "getInstance", own, croft.NotFound, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := access.Authorize(c.caller, c.op, c.project)
+			if croft.KindOf(err) != c.want || (err == nil) != (c.want == "") {
+				t.Fatalf("got %v (%s), want kind %q", err, croft.KindOf(err), c.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("it says %q, want %q in it", err, c.says)
+			}
+			if access.Unauthenticated(err) {
+				t.Errorf("%v counts as unauthenticated", err)
+			}
+		})
+	}
+}
+
+func TestWhatCallersSee(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		caller access.Caller
+		all    bool
+		want   []croft.Project
+	}{
+		{"a reader", caller("lab", access.Reader), false, []croft.Project{"lab"}},
+		{"a member", caller("lab", access.Member), false, []croft.Project{"lab"}},
+		{"a project-admin", caller("lab", access.ProjectAdmin), false, []croft.Project{"lab", "lab-a", "lab-b"}},
+		{"a project-admin of nothing above", caller("lab-b", access.ProjectAdmin), false, []croft.Project{"lab-b"}},
+		{"a project-admin where no tree is known",
+			access.Caller{Project: "lab", Roles: []access.Role{access.ProjectAdmin}}, false, []croft.Project{"lab"}},
+		{"an operator", caller("lab", access.PartitionAdmin), true, nil},
+		{"an agent", caller("", access.Agent), false, nil},
+		{"nobody", caller("lab"), false, nil},
+		{"a project-admin of no project", caller("", access.ProjectAdmin), false, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := c.caller.Scope()
+			if got.All() != c.all || !slices.Equal(got.Projects(), c.want) {
+				t.Errorf("sees everything %v, %v; want %v, %v", got.All(), got.Projects(), c.all, c.want)
+			}
+			if got.Sees("") != c.all {
+				t.Errorf("sees what is of no project: %v", got.Sees(""))
+			}
+		})
+	}
+}
+
+func TestATreeThatChangesChangesWhatIsSeen(t *testing.T) {
+	now := tree{"lab": {"lab-a"}}
+	c := access.Caller{Project: "lab", Roles: []access.Role{access.ProjectAdmin}}.In(now)
+	now["lab"] = []croft.Project{"lab-new"}
+	if s := c.Scope(); s.Sees("lab-a") || !s.Sees("lab-new") {
+		t.Errorf("it sees %v", s.Projects())
+	}
+}
+
+func TestWhoGivesWhichRoles(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		from access.Role
+		give access.Role
+		want croft.Kind
+	}{
+		{"a member gives none", access.Member, access.Reader, croft.Denied},
+		{"an admin gives admin", access.ProjectAdmin, access.ProjectAdmin, ""},
+		{"an admin makes no operator", access.ProjectAdmin, access.PartitionAdmin, croft.Denied},
+		{"an operator makes operators", access.PartitionAdmin, access.PartitionAdmin, ""},
+		{"nobody makes agents", access.PartitionAdmin, access.Agent, croft.Invalid},
+		{"nor roles that there are not", access.PartitionAdmin, "king", croft.Invalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := access.AuthorizeRoles(caller("lab", c.from), []access.Role{c.give}); croft.KindOf(err) != c.want {
+				t.Errorf("got %v, want kind %q", err, c.want)
+			}
+		})
+	}
+}
