@@ -1,0 +1,143 @@
+package access_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/access/accesstest"
+)
+
+// bearer runs a Bearer over a store in memory until the end of the bubble.
+func bearer(t *testing.T, m *accesstest.Memory) *access.Bearer {
+	t.Helper()
+	b := access.NewBearer(m, "partition", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _ = b.Run(ctx) }()
+	t.Cleanup(func() { cancel(); synctest.Wait() })
+	synctest.Wait()
+	return b
+}
+
+func made(t *testing.T, m *accesstest.Memory, p croft.Project) (access.Token, access.Secret) {
+	t.Helper()
+	token, s := accesstest.NewToken(t, p, 0)
+	if err := m.Create(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	return token, s
+}
+
+func TestWhoATokenStandsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := accesstest.NewMemory()
+		token, s := made(t, m, "lab")
+		_, other := made(t, m, "lab")
+		b := bearer(t, m)
+		text := s.Text()
+		unknown := access.NewSecret().Text()
+		for _, c := range []struct {
+			name    string
+			headers []string
+			ok      bool
+			says    string // in an error of kind Denied
+		}{
+			{"its holder", []string{"Authorization", "Bearer " + text}, true, ""},
+			{"its holder in small letters", []string{"authorization", "bearer " + text}, true, ""},
+			{"its holder after two spaces", []string{"Authorization", "Bearer  " + text}, true, ""},
+			{"nobody", nil, false, ""},
+			{"another scheme", []string{"Authorization", "Basic " + text}, false, ""},
+			{"no scheme", []string{"Authorization", text}, false, ""},
+			{"another header", []string{"X-Auth-Token", text}, false, ""},
+			{"a token of another kind", []string{"Authorization", "Bearer eyJhbGciOiJSUzI1NiJ9.e30.x"}, false, ""},
+			{"a token that is cut off", []string{"Authorization", "Bearer " + text[:40]}, false, "was it cut off?"},
+			{"a token that there is not", []string{"Authorization", "Bearer " + unknown}, false, "is not known"},
+			{"another token's secret", []string{"Authorization", "Bearer " + text[:19] + other.Text()[19:]}, false,
+				"is not known"},
+			{"two headers", []string{"Authorization", "Bearer " + text, "Authorization", "Bearer " + text}, false,
+				"2 Authorization headers"},
+		} {
+			caller, ok, err := b.Authenticate(t.Context(), request(t, c.headers...))
+			if ok != c.ok || (croft.KindOf(err) == croft.Denied) != (c.says != "") {
+				t.Errorf("%s: got %v, %v", c.name, ok, err)
+			}
+			if c.says != "" && err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: it says %q, want %q in it", c.name, err, c.says)
+			}
+			if err != nil && strings.Contains(err.Error(), text[19:30]) {
+				t.Errorf("%s: the error repeats the secret", c.name)
+			}
+			if ok && (caller.Partition != "partition" || caller.User != "ann" || caller.Project != "lab" ||
+				!caller.Has(access.Member) || len(caller.Roles) != 1 || caller.Via != "token "+string(token.ID)) {
+				t.Errorf("%s: it is %+v", c.name, caller)
+			}
+			if !ok && (caller.User != "" || caller.Roles != nil) {
+				t.Errorf("%s: refused as %+v", c.name, caller)
+			}
+		}
+	})
+}
+
+func TestATokenCountsUntilItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := accesstest.NewMemory()
+		token, s := made(t, m, "lab")
+		b := bearer(t, m)
+		time.Sleep(time.Until(token.Expires) - 1)
+		if _, ok, err := b.Authenticate(t.Context(), accesstest.Request(t, s)); !ok || err != nil {
+			t.Errorf("at the last moment: %v, %v", ok, err)
+		}
+		time.Sleep(1)
+		_, ok, err := b.Authenticate(t.Context(), accesstest.Request(t, s))
+		if ok || croft.KindOf(err) != croft.Denied ||
+			!strings.Contains(err.Error(), "expired on 2000-01-01 01:00:00 UTC") {
+			t.Errorf("a moment later: %v, %v", ok, err)
+		}
+		wrong := s.Text()[:19] + access.NewSecret().Text()[19:]
+		if _, _, err = b.Authenticate(t.Context(), request(t, "Authorization", "Bearer "+wrong)); err == nil ||
+			strings.Contains(err.Error(), "expired on") {
+			t.Errorf("with a wrong secret it says %v", err)
+		}
+	})
+}
+
+func TestTheClockMayBeAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := accesstest.NewMemory()
+		token, s := made(t, m, "lab")
+		b := access.NewBearer(m, "partition", func() time.Time { return token.Expires })
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = b.Run(ctx) }()
+		synctest.Wait()
+		if _, _, err := b.Authenticate(t.Context(), accesstest.Request(t, s)); croft.KindOf(err) != croft.Denied {
+			t.Errorf("got %v", err)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestBeforeTheTokensAreReadNobodyIsRefused(t *testing.T) {
+	b := access.NewBearer(accesstest.NewMemory(), "partition", nil)
+	_, ok, err := b.Authenticate(t.Context(), accesstest.Request(t, access.NewSecret()))
+	if ok || croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("got %v, %v", ok, err)
+	}
+}
+
+func TestACallerCannotChangeItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := accesstest.NewMemory()
+		_, s := made(t, m, "lab")
+		b := bearer(t, m)
+		caller, _, _ := b.Authenticate(t.Context(), accesstest.Request(t, s))
+		caller.Roles[0] = access.PartitionAdmin
+		if again, ok, err := b.Authenticate(t.Context(), accesstest.Request(t, s)); !ok || again.Operator() {
+			t.Errorf("it is %+v now, %v", again, err)
+		}
+	})
+}

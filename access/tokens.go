@@ -1,0 +1,121 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// KeptExpired is how long a store keeps an expired token, so that its holder is told why it counts no more.
+const KeptExpired = 7 * 24 * time.Hour
+
+// Tokens stores tokens. Tokens of projects outside a scope are treated as if they were not there; those of no project
+// are in the scope of operators alone.
+type Tokens interface {
+	// Create stores a new token. Invalid. Conflict: its project has a token of this ID.
+	Create(ctx context.Context, t Token) error
+	// Find returns a token. NotFound.
+	Find(ctx context.Context, scope Scope, id TokenID) (Token, error)
+	// List returns the tokens by time of creation, for KeptExpired also expired ones.
+	List(ctx context.Context, scope Scope) ([]Token, error)
+	// Revoke removes a token at once and returns it. NotFound.
+	Revoke(ctx context.Context, scope Scope, id TokenID) (Token, error)
+}
+
+// TokenFeed tells about all tokens and every change of them.
+type TokenFeed interface {
+	// Watch calls all with every token that there is, at first and whenever changes may have been missed; between,
+	// changed with each token that is made, or with nil for one that is gone. Calls do not overlap. It returns only
+	// when ctx ends.
+	Watch(ctx context.Context, all func([]Token), changed func(TokenID, *Token)) error
+}
+
+// Bearer recognizes the tokens of this cloud, sent as "Authorization: Bearer croft_...". It keeps all tokens in
+// memory, so that no request waits for the store, and a revoked token is refused as soon as the feed says so. While
+// the feed is cut off from the store, it goes by the tokens as they were; then nothing else works for their holders
+// either.
+type Bearer struct {
+	feed      TokenFeed
+	partition croft.PartitionID
+	now       func() time.Time
+
+	mu    sync.RWMutex
+	known map[TokenID]Token // nil: not read yet
+}
+
+var _ Authenticator = (*Bearer)(nil)
+
+// NewBearer returns an authenticator that knows no token until it runs. A nil now is time.Now.
+func NewBearer(feed TokenFeed, p croft.PartitionID, now func() time.Time) *Bearer {
+	if now == nil {
+		now = time.Now
+	}
+	return &Bearer{feed: feed, partition: p, now: now}
+}
+
+// Run keeps the tokens up to date until ctx ends.
+func (b *Bearer) Run(ctx context.Context) error { return b.feed.Watch(ctx, b.replace, b.change) }
+
+func (b *Bearer) replace(all []Token) {
+	known := make(map[TokenID]Token, len(all))
+	for _, t := range all {
+		known[t.ID] = t
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known = known
+}
+
+func (b *Bearer) change(id TokenID, t *Token) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t == nil {
+		delete(b.known, id)
+	} else {
+		b.known[id] = *t
+	}
+}
+
+// Authenticate implements Authenticator. Other schemes than Bearer, and other bearer tokens than croft_..., are not of
+// its kind.
+func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool, error) {
+	text, ok, err := bearer(r)
+	if !ok || err != nil || !strings.HasPrefix(text, secretPrefix) {
+		return Caller{}, false, err
+	}
+	s, err := ParseSecret(text)
+	if err != nil {
+		return Caller{}, false, croft.Errorf(croft.Denied, "%s", err.Error())
+	}
+	b.mu.RLock()
+	t, read := b.known[s.ID], b.known != nil
+	b.mu.RUnlock()
+	if !read {
+		return Caller{}, false, croft.Errorf(croft.Unavailable,
+			"the tokens of this cloud are still being read: try again")
+	}
+	if err := t.admit(s, b.now()); err != nil {
+		return Caller{}, false, err
+	}
+	return Caller{Partition: b.partition, User: t.User, Project: t.Project, Roles: slices.Clone(t.Roles),
+		Via: "token " + string(t.ID)}, true, nil
+}
+
+// bearer returns the bearer token of a request. False: it has none. Denied: it has several Authorization headers,
+// which programs on the way might understand differently.
+func bearer(r *http.Request) (string, bool, error) {
+	values := r.Header.Values("Authorization")
+	if len(values) > 1 {
+		return "", false, croft.Errorf(croft.Denied, "the request has %d Authorization headers: send one", len(values))
+	}
+	if len(values) == 0 {
+		return "", false, nil
+	}
+	scheme, text, ok := strings.Cut(values[0], " ")
+	return strings.TrimLeft(text, " "), ok && strings.EqualFold(scheme, "Bearer"), nil
+}
