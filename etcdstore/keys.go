@@ -1,10 +1,12 @@
 package etcdstore
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"croft"
+	"croft/access"
 	"croft/etcdstore/tenants"
 	"croft/placement/ledger"
 	"croft/pool"
@@ -36,6 +38,7 @@ import (
 //	/croft/<partition>/quota/used/<project>        what it and the projects below it use
 //	/croft/<partition>/quota/repaid/<project>/<instance>
 //	                                               what the removal of the instance's record gave back
+//	/croft/<partition>/tokens/<project>/<token>    an access token: whom it stands for, and the hash of its secret
 //	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
 //	/croft/<partition>/authority                   authority of hosts to trust, in PEM
 //	/croft/<partition>/joins/<host>                addresses of its join server and of its gate
@@ -106,7 +109,7 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 
 // owned has the keys of a project that others store.
 func (k keys) owned(p croft.Project) tenants.Owned {
-	return tenants.Owned{Names: k.names() + string(p) + "/", Rest: k.sshKeys(p)}
+	return tenants.Owned{Names: k.names() + string(p) + "/", Rest: []string{k.sshKeys(p), k.trust().tokensOf(p)}}
 }
 
 func (k keys) trust() trustKeys { return trustKeys(k) }
@@ -136,11 +139,21 @@ func (k poolKeys) resource(id pool.ResourceID) string {
 	return fmt.Sprintf("%s%016d", k.resources(), id)
 }
 
-// trustKeys are the keys of who is trusted, and of hosts that join.
+// trustKeys are the keys of who is trusted: callers with tokens, and hosts that join.
 type trustKeys keys
 
 func (k trustKeys) invitations() string           { return k.prefix + "invitations/" }
 func (k trustKeys) invitation(name string) string { return k.invitations() + name }
+
+// The access tokens of a project lie below one key, so that they go with it. Those of no project have a name there
+// that no project can have.
+func (k trustKeys) tokens() string { return k.prefix + "tokens/" }
+func (k trustKeys) tokensOf(p croft.Project) string {
+	return k.tokens() + cmp.Or(string(p), "-") + "/"
+}
+func (k trustKeys) token(p croft.Project, id access.TokenID) string {
+	return k.tokensOf(p) + string(id)
+}
 
 func (k trustKeys) authority() string                { return k.prefix + "authority" }
 func (k trustKeys) joins() string                    { return k.prefix + "joins/" }

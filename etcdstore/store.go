@@ -19,17 +19,18 @@ import (
 // be closed.
 type Store struct {
 	*conn
-	Cluster   *Cluster
-	Groups    *Groups
-	Instances *Instances
-	Orders    *Orders
-	Pools     *Pools
-	Projects  *tenants.Projects
-	Records   *Records
-	Registry  *Registry
-	SSHKeys   *SSHKeys
-	Trust     *Trust
-	Turn      *Turn
+	AccessTokens *AccessTokens
+	Cluster      *Cluster
+	Groups       *Groups
+	Instances    *Instances
+	Orders       *Orders
+	Pools        *Pools
+	Projects     *tenants.Projects
+	Records      *Records
+	Registry     *Registry
+	SSHKeys      *SSHKeys
+	Trust        *Trust
+	Turn         *Turn
 }
 
 // Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not
@@ -67,7 +68,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned)
 	instances := &Instances{s, tenants.NewAdmissions(projects, s.records(), &s.work)}
-	return &Store{conn: s, Cluster: &Cluster{s}, Groups: &Groups{s}, Instances: instances, Orders: &Orders{s},
-		Pools: &Pools{s}, Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
-		Trust: &Trust{s}, Turn: &Turn{s}}, nil
+	return &Store{conn: s, AccessTokens: &AccessTokens{s}, Cluster: &Cluster{s}, Groups: &Groups{s},
+		Instances: instances, Orders: &Orders{s}, Pools: &Pools{s}, Projects: projects, Records: &Records{s},
+		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s}}, nil
 }

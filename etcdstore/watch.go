@@ -18,8 +18,20 @@ const watchRetry = 500 * time.Millisecond
 // nil). After a compaction or a lost watch it lists again, and calls listed first, so that the caller can
 // notice keys that disappeared in the meantime. It returns only when ctx ends.
 func (s *conn) follow(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) error {
+	return s.followWhole(ctx, prefix, func(all []*mvccpb.KeyValue) {
+		listed()
+		for _, kv := range all {
+			seen(kv, true)
+		}
+	}, seen)
+}
+
+// followWhole is follow for a caller that replaces what it knows by each list at once: listed gets all existing keys,
+// and seen only what changes afterwards.
+func (s *conn) followWhole(ctx context.Context, prefix string, listed func([]*mvccpb.KeyValue),
+	seen func(*mvccpb.KeyValue, bool)) error {
 	for {
-		s.followOnce(ctx, prefix, listed, seen)
+		followOnce(ctx, s, prefix, listed, seen)
 		if ctx.Err() == nil {
 			s.metrics.broken.Inc()
 		}
@@ -32,7 +44,8 @@ func (s *conn) follow(ctx context.Context, prefix string, listed func(), seen fu
 }
 
 // followOnce lists and watches until the watch breaks for any reason; the next round is the retry.
-func (s *conn) followOnce(ctx context.Context, prefix string, listed func(), seen func(*mvccpb.KeyValue, bool)) {
+func followOnce(ctx context.Context, s *conn, prefix string, listed func([]*mvccpb.KeyValue),
+	seen func(*mvccpb.KeyValue, bool)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // also ends the watch at the server
 	defer s.watching()()
@@ -40,10 +53,7 @@ func (s *conn) followOnce(ctx context.Context, prefix string, listed func(), see
 	if err != nil {
 		return
 	}
-	listed()
-	for _, kv := range got.Kvs {
-		seen(kv, true)
-	}
+	listed(got.Kvs)
 	for answer := range s.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)) {
 		if answer.Err() != nil {
 			return

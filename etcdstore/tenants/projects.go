@@ -24,8 +24,8 @@ type Projects struct {
 
 // Owned are the prefixes of keys of a project that other rooms store.
 type Owned struct {
-	Names string // of its instances
-	Rest  string // what goes with the project: its SSH keys
+	Names string   // of its instances
+	Rest  []string // what goes with the project: its SSH keys, its tokens
 }
 
 // NewProjects makes the store of projects, given where the records of instances are.
@@ -159,12 +159,15 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 		return err
 	}
 	k := s.keys()
+	remove := []clientv3.Op{clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
+		clientv3.OpDelete(k.below(p.Parent, name))}
+	for _, prefix := range s.owned(name).Rest {
+		remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
+	}
 	done, err := s.conn.Etcd.Txn(ctx).
 		If(kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)), kv.AbsentBelow(k.repaidOf(name)),
 			kv.Unchanged(k.project(name), p.Generation)).
-		Then(clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
-			clientv3.OpDelete(k.below(p.Parent, name)),
-			clientv3.OpDelete(s.owned(name).Rest, clientv3.WithPrefix())).Commit()
+		Then(remove...).Commit()
 	if err != nil {
 		return s.conn.Wrap(err, "remove project %s", name)
 	}

@@ -1,0 +1,134 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/access"
+)
+
+// AccessTokens stores the tokens of tenants and operators: all but their secrets. A lease removes each of them some
+// time after it expired.
+type AccessTokens struct{ conn *conn }
+
+var (
+	_ access.Tokens    = (*AccessTokens)(nil)
+	_ access.TokenFeed = (*AccessTokens)(nil)
+)
+
+// Create implements access.Tokens.
+func (s *AccessTokens) Create(ctx context.Context, t access.Token) error {
+	if err := t.Check(); err != nil { // project and ID become part of the key
+		return err
+	}
+	kept := time.Until(t.Expires) + access.KeptExpired
+	lease, err := s.conn.etcd.Grant(ctx, max(1, int64(kept/time.Second)))
+	if err != nil {
+		return s.conn.wrap(err, "make a token")
+	}
+	key := s.conn.keys.trust().token(t.Project, t.ID)
+	done, err := s.conn.etcd.Txn(ctx).If(absent(key)).
+		Then(clientv3.OpPut(key, encode(t), clientv3.WithLease(lease.ID))).Commit()
+	if err != nil {
+		return s.conn.wrap(err, "write a token") // if it was written, nobody knows its secret
+	}
+	if !done.Succeeded {
+		s.conn.standDown(ctx, lease.ID)
+		return croft.Errorf(croft.Conflict, "there is a token %s already", t.ID)
+	}
+	return nil
+}
+
+// Find implements access.Tokens.
+func (s *AccessTokens) Find(ctx context.Context, scope access.Scope, id access.TokenID) (access.Token, error) {
+	t, _, err := s.find(ctx, scope, id)
+	return t, err
+}
+
+// find returns a token with its revision and its lease. It looks through all keys, which no request waits for.
+func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.TokenID) (t access.Token,
+	kv *mvccpb.KeyValue, err error) {
+	all, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().tokens(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return t, nil, s.conn.wrap(err, "look for a token")
+	}
+	for _, key := range all.Kvs {
+		if last(key.Key) != string(id) {
+			continue
+		}
+		got, err := s.conn.etcd.Get(ctx, string(key.Key))
+		if err != nil {
+			return t, nil, s.conn.wrap(err, "read the token %s", id)
+		}
+		for _, kv := range got.Kvs { // one, or none if it was revoked meanwhile
+			if err := s.conn.decode(kv.Key, kv.Value, &t); err != nil {
+				return access.Token{}, nil, err
+			}
+			if scope.Sees(t.Project) {
+				return t, kv, nil
+			}
+		}
+	}
+	return access.Token{}, nil, croft.Errorf(croft.NotFound, "there is no token %.16q; `croft access list` shows all",
+		string(id))
+}
+
+// List implements access.Tokens.
+func (s *AccessTokens) List(ctx context.Context, scope access.Scope) ([]access.Token, error) {
+	all, err := readAll[access.Token](ctx, s.conn, "list the tokens", s.conn.keys.trust().tokens(), 0)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t access.Token) bool { return !scope.Sees(t.Project) })
+	slices.SortFunc(all, func(a, b access.Token) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// Revoke implements access.Tokens.
+func (s *AccessTokens) Revoke(ctx context.Context, scope access.Scope, id access.TokenID) (access.Token, error) {
+	t, kv, err := s.find(ctx, scope, id)
+	if err != nil {
+		return access.Token{}, err
+	}
+	key := string(kv.Key)
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(key, kv.ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+	if err != nil {
+		return access.Token{}, s.conn.wrap(err, "revoke the token %s", id)
+	}
+	if !done.Succeeded { // tokens do not change, so it is gone
+		return access.Token{}, croft.Errorf(croft.NotFound, "the token %s was revoked meanwhile", id)
+	}
+	s.conn.standDown(ctx, clientv3.LeaseID(kv.Lease))
+	return t, nil
+}
+
+// Watch implements access.TokenFeed. A record that cannot be read is no token: it lets nobody in.
+func (s *AccessTokens) Watch(ctx context.Context, all func([]access.Token),
+	changed func(access.TokenID, *access.Token)) error {
+	return s.conn.followWhole(ctx, s.conn.keys.trust().tokens(), func(kvs []*mvccpb.KeyValue) {
+		var tokens []access.Token
+		for _, kv := range kvs {
+			var t access.Token
+			if s.conn.decode(kv.Key, kv.Value, &t) == nil {
+				tokens = append(tokens, t)
+			}
+		}
+		all(tokens)
+	}, func(kv *mvccpb.KeyValue, present bool) {
+		id := access.TokenID(last(kv.Key))
+		var t access.Token
+		if !present || s.conn.decode(kv.Key, kv.Value, &t) != nil {
+			changed(id, nil)
+			return
+		}
+		changed(id, &t)
+	})
+}

@@ -1,0 +1,198 @@
+package etcdstore_test
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/access"
+	"croft/access/accesstest"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdserver"
+	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
+	"croft/tenant"
+)
+
+func TestAccessTokensKeepTheContract(t *testing.T) {
+	t.Parallel()
+	accesstest.Run(t, func(t *testing.T) accesstest.Store {
+		server := etcdtest.Server(t)
+		store := etcdtest.Open(t, server)
+		b := &breakable{}
+		store.WatchThrough(b.watch)
+		return accesstest.Store{Tokens: store.AccessTokens, TokenFeed: store.AccessTokens,
+			Break: func(do func()) { b.during(t, server, do) }}
+	})
+}
+
+// breakable passes watches on until it breaks them.
+type breakable struct {
+	mu    sync.Mutex
+	stops []chan struct{}
+}
+
+func (b *breakable) watch(ctx context.Context, own clientv3.Watcher, key string,
+	opts ...clientv3.OpOption) clientv3.WatchChan {
+	answers, stop := make(chan clientv3.WatchResponse), make(chan struct{})
+	b.mu.Lock()
+	b.stops = append(b.stops, stop)
+	b.mu.Unlock()
+	from := own.Watch(ctx, key, opts...)
+	go func() {
+		defer close(answers)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-stop: // receives while the history is lost, and is closed then
+				<-stop
+				select {
+				case answers <- clientv3.WatchResponse{CompactRevision: 1 << 40}:
+				case <-ctx.Done():
+				}
+				return
+			case answer := <-from:
+				select {
+				case answers <- answer:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return answers
+}
+
+// during holds the watches up, calls do, compacts the history and lets the watches notice.
+func (b *breakable) during(t *testing.T, server *etcdserver.Server, do func()) {
+	b.mu.Lock()
+	stops := b.stops
+	b.stops = nil
+	b.mu.Unlock()
+	for _, stop := range stops {
+		stop <- struct{}{}
+	}
+	do()
+	etcdtest.Compact(t, server)
+	for _, stop := range stops {
+		close(stop)
+	}
+}
+
+func TestAnExpiredTokenGoesWithItsLease(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	store := etcdtest.Open(t, server)
+	token, _ := accesstest.NewToken(t, "lab", 0)
+	if err := store.AccessTokens.Create(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	etcd := etcdtest.Client(t, server, etcdstore.Access{})
+	leases := etcdtest.Must(etcd.Leases(t.Context()))(t).Leases
+	if len(leases) != 1 {
+		t.Fatalf("there are %d leases", len(leases))
+	}
+	ttl := time.Duration(etcdtest.Must(etcd.TimeToLive(t.Context(), leases[0].ID))(t).GrantedTTL) * time.Second
+	if want := time.Hour + access.KeptExpired; ttl > want || ttl < want-time.Minute {
+		t.Errorf("its lease lasts %s, want %s", ttl, want)
+	}
+	// A refused token leaves no lease, and a revoked one takes its own along.
+	etcdtest.WantKind(t, store.AccessTokens.Create(t.Context(), token), croft.Conflict)
+	etcdtest.Must(store.AccessTokens.Revoke(t.Context(), access.Everything(), token.ID))(t)
+	if left := etcdtest.Must(etcd.Leases(t.Context()))(t).Leases; len(left) != 0 {
+		t.Errorf("%d leases are left", len(left))
+	}
+}
+
+func TestNothingStoredOfATokenIsItsSecret(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	store := etcdtest.Open(t, server)
+	token, secret := accesstest.NewToken(t, "lab", 0)
+	if err := store.AccessTokens.Create(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	etcd := etcdtest.Client(t, server, etcdstore.Access{})
+	all := etcdtest.Must(etcd.Get(t.Context(), "/", clientv3.WithPrefix()))(t)
+	found := false
+	for _, kv := range all.Kvs {
+		found = found || strings.HasSuffix(string(kv.Key), "/tokens/lab/"+string(token.ID))
+		if strings.Contains(string(kv.Value), secret.Text()[19:]) {
+			t.Errorf("%s holds the secret", kv.Key)
+		}
+	}
+	if !found {
+		t.Error("the token is not where keys.go says")
+	}
+}
+
+func TestARecordThatCannotBeReadLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	store := etcdtest.Open(t, server)
+	spoiled, secret := accesstest.NewToken(t, "lab", 0)
+	good, goodSecret := accesstest.NewToken(t, "lab", 0)
+	for _, token := range []access.Token{spoiled, good} {
+		if err := store.AccessTokens.Create(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil := func(id access.TokenID) {
+		if err := etcdtest.Put(t.Context(), server.Endpoint(), store.Partition(), "tokens/lab/"+string(id),
+			"no token"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil(spoiled.ID)
+	b := access.NewBearer(store.AccessTokens, store.Partition(), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() { _ = b.Run(ctx) })
+	defer func() { cancel(); work.Wait() }()
+	kind := func(s access.Secret) croft.Kind {
+		_, _, err := b.Authenticate(t.Context(), accesstest.Request(t, s))
+		return croft.KindOf(err)
+	}
+	patient.Until(t, "a token beside it counts", func() bool { return kind(goodSecret) == "" })
+	if got := kind(secret); got != croft.Denied {
+		t.Errorf("a spoiled token: %q", got)
+	}
+	spoil(good.ID)
+	patient.Until(t, "a token that is spoiled later counts no more",
+		func() bool { return kind(goodSecret) == croft.Denied })
+	if _, err := store.AccessTokens.List(t.Context(), access.Everything()); err == nil ||
+		!strings.Contains(err.Error(), "decode") {
+		t.Errorf("the list hides it: %v", err)
+	}
+}
+
+func TestTokensGoWithTheirProject(t *testing.T) {
+	t.Parallel()
+	store := etcdtest.Start(t)
+	if _, err := store.Projects.Create(t.Context(), tenant.Tenant{Name: "lab"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []croft.Project{"lab", "lab", "lab-2", ""} {
+		token, _ := accesstest.NewToken(t, p, 0)
+		if err := store.AccessTokens.Create(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Projects.Remove(t.Context(), "lab"); err != nil {
+		t.Fatal(err)
+	}
+	left := map[croft.Project]int{}
+	for _, token := range etcdtest.Must(store.AccessTokens.List(t.Context(), access.Everything()))(t) {
+		left[token.Project]++
+	}
+	if want := map[croft.Project]int{"lab-2": 1, "": 1}; !maps.Equal(left, want) {
+		t.Errorf("left are %v, want %v", left, want)
+	}
+}
