@@ -1,0 +1,203 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"croft"
+)
+
+// OperatorsGroup is the group of a machine whose members operate the cloud through the local socket, as root does.
+const OperatorsGroup = "croft"
+
+// Peer is the process at the other end of a Unix socket, as the kernel knew it when it connected. Later changes, such
+// as its end or a new owner of its PID, change nothing.
+type Peer struct {
+	UID    uint32
+	Groups []uint32 // with the primary group
+}
+
+type peerKey struct{}
+
+// peerOrError is what ConnContext found out.
+type peerOrError struct {
+	peer Peer
+	err  error
+}
+
+// ConnContext is for http.Server.ConnContext: it adds to the context who is at the other end of a connection over a
+// Unix socket, also where the connection is wrapped, as long as NetConn or SyscallConn leads to the socket. It leaves
+// the contexts of other connections alone.
+func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	if conn.LocalAddr().Network() != "unix" {
+		return ctx
+	}
+	for {
+		if socket, ok := conn.(syscall.Conn); ok {
+			peer, err := peerOf(socket)
+			return context.WithValue(ctx, peerKey{}, peerOrError{peer, err})
+		}
+		wrapped, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return ctx
+		}
+		conn = wrapped.NetConn()
+	}
+}
+
+// Socket recognizes callers over a Unix socket of this machine: root and the members of OperatorsGroup are
+// partition-admins, and nobody else is anybody. The server needs ConnContext. A member is who was one when the calling
+// process got its groups, usually at login.
+type Socket struct {
+	Partition croft.PartitionID
+
+	// Group looks up the ID of OperatorsGroup; by default in the databases of the machine. user.UnknownGroupError:
+	// there is none, so root alone operates.
+	Group func() (uint32, error)
+}
+
+var _ Authenticator = Socket{}
+
+// Authenticate implements Authenticator.
+func (s Socket) Authenticate(ctx context.Context, _ *http.Request) (Caller, bool, error) {
+	found, ok := ctx.Value(peerKey{}).(peerOrError)
+	if !ok {
+		return Caller{}, false, nil
+	}
+	if found.err != nil {
+		return Caller{}, false, croft.Errorf(croft.Unavailable,
+			"who calls over the local socket cannot be found out: %w", found.err)
+	}
+	uid := strconv.FormatUint(uint64(found.peer.UID), 10)
+	name := "uid " + uid
+	if known, err := user.LookupId(uid); err == nil {
+		name = known.Username
+	}
+	if found.peer.UID != 0 {
+		if err := s.member(name, found.peer.Groups); err != nil {
+			return Caller{}, false, err
+		}
+	}
+	return Caller{Partition: s.Partition, User: name, Roles: []Role{PartitionAdmin}, Via: "socket, uid " + uid},
+		true, nil
+}
+
+// member refuses those who are not in OperatorsGroup.
+func (s Socket) member(name string, groups []uint32) error {
+	lookup := s.Group
+	if lookup == nil {
+		lookup = operatorsGroup
+	}
+	group, err := lookup()
+	if _, none := errors.AsType[user.UnknownGroupError](err); none {
+		return croft.Errorf(croft.Denied, "over the local socket root alone operates this cloud, and you are %s: make the "+
+			"group %s and join it, or send a token", name, OperatorsGroup)
+	}
+	if err != nil {
+		return croft.Errorf(croft.Unavailable, "look up the group %s: %w", OperatorsGroup, err)
+	}
+	if !slices.Contains(groups, group) {
+		return croft.Errorf(croft.Denied, "over the local socket root and the group %s operate this cloud, and you, %s, are "+
+			"not in it: join it and log in again, or send a token", OperatorsGroup, name)
+	}
+	return nil
+}
+
+func operatorsGroup() (uint32, error) {
+	g, err := user.LookupGroup(OperatorsGroup)
+	if err != nil {
+		return 0, err
+	}
+	id, err := strconv.ParseUint(g.Gid, 10, 32)
+	return uint32(id), err
+}
+
+// longestSocket is the longest path of a Unix socket, in bytes.
+const longestSocket = 107
+
+// ListenLocal listens on a Unix socket to which every user of the machine may connect: the kernel says who does, and
+// Socket decides. It makes the socket's directory, which others may pass through and not list, if there is none, and
+// replaces a socket on which nobody listens. Closing the listener removes the socket. Conflict: somebody listens
+// there. Invalid: the path is too long or taken by something else, or others could put their own socket there.
+func ListenLocal(path string) (net.Listener, error) {
+	if len(path) > longestSocket {
+		return nil, croft.Errorf(croft.Invalid, "the path of the socket has more than %d bytes: %s", longestSocket,
+			path)
+	}
+	if err := ownDirectory(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, errors.Join(fmt.Errorf("let others connect to %s: %w", path, err), l.Close())
+	}
+	return l, nil
+}
+
+// ownDirectory makes a directory, or refuses one in which others may put a socket of theirs.
+func ownDirectory(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("make the directory of the socket: %w", err)
+	}
+	switch err := os.Mkdir(dir, 0o711); {
+	case err == nil:
+		if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask
+			return fmt.Errorf("make the directory of the socket: %w", err)
+		}
+		return nil
+	case !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("make the directory of the socket: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("look at the directory of the socket: %w", err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode()&0o022 != 0 || ok && owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
+		return croft.Errorf(croft.Invalid, "others may put a socket of theirs into %s: it has to be a directory of root or "+
+			"of this process's user, which nobody else may write to", dir)
+	}
+	return nil
+}
+
+// removeStale removes the socket of a process that has ended.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return croft.Errorf(croft.Invalid, "%s is there and is no socket: remove it, or choose another path", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		return errors.Join(croft.Errorf(croft.Conflict, "another process listens on %s", path), conn.Close())
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return croft.Errorf(croft.Conflict, "another process may be listening on %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove the socket of an earlier process: %w", err)
+	}
+	return nil
+}
