@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"croft"
+	"croft/cli/access"
 	"croft/cli/admin"
 	"croft/cli/args"
 	"croft/cli/hosts"
@@ -64,7 +65,7 @@ func (p Program) commands() []*cobra.Command {
 		instances.Command(), hosts.Command(), images.Command(), keys.Command(), projects.Command(),
 		projects.QuotaCommand(), top.Command(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
-		admin.TokenCommand(), admin.AuditCommand(),
+		access.Command(), admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),
 	}
 }

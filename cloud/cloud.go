@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/access"
 	"croft/audit"
 	"croft/compute"
 	"croft/hosts"
@@ -32,6 +33,7 @@ type Cloud struct {
 	Audits      Audits
 	Monitor     Monitor
 	Tokens      Tokens
+	Access      Access
 	Backups     Backups
 	Connection  io.Closer
 }
@@ -193,6 +195,39 @@ type Token struct {
 	Name, Note       string
 	Created, Expires time.Time
 	Secret           string // the text to join with
+}
+
+// Access manages access tokens, with which people and programs call the API. Machines join with Tokens.
+type Access interface {
+	// Create makes a token. Only the caller gets its secret. Invalid. Denied: the caller may not give this role.
+	Create(ctx context.Context, a NewAccess) (AccessToken, error)
+	// List returns the tokens of a project by time of creation, without their secrets; an empty project means all that
+	// the caller sees. Expired ones are listed for access.KeptExpired.
+	List(ctx context.Context, project croft.Project) ([]AccessToken, error)
+	// Revoke ends a token at once, and returns it. NotFound.
+	Revoke(ctx context.Context, id access.TokenID) (AccessToken, error)
+}
+
+// NewAccess describes an access token to create.
+type NewAccess struct {
+	User    string        // whom the token stands for
+	Project croft.Project // empty only with access.PartitionAdmin
+	Role    access.Role
+	Note    string
+	Life    time.Duration // access.ShortestTokenLife to access.LongestTokenLife
+}
+
+// AccessToken is an access token as its makers see it.
+type AccessToken struct {
+	ID        access.TokenID `json:"id"`
+	Secret    string         `json:"token,omitempty"` // the text to send; known only when the token is made
+	User      string         `json:"user"`
+	Project   croft.Project  `json:"project,omitempty"`
+	Roles     []access.Role  `json:"roles"`
+	Note      string         `json:"note,omitempty"`
+	Created   time.Time      `json:"created"`
+	CreatedBy string         `json:"created_by"`
+	Expires   time.Time      `json:"expires"`
 }
 
 // Backups copies all stored data of the cloud.

@@ -18,6 +18,8 @@ func TokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke tokens with which hosts join this cloud",
+		Long: `token is about join tokens: with one, a machine becomes a host of this cloud. The
+tokens with which people and programs call its API are of croft access.`,
 		Example: `  croft token create --note "rack 7"
   croft token list
   croft token revoke 5f0c1a2b`,

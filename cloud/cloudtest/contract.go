@@ -61,6 +61,8 @@ func Run(t *testing.T, start func(t *testing.T) Fixture) {
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},
 		{"a mirror, claims and usages follow the cloud", (*suite).monitor},
 		{"tokens are made, listed without their secrets and revoked", (*suite).tokens},
+		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
+		{"access tokens that cannot be are refused", (*suite).noAccess},
 		{"a snapshot has as many bytes as it says", (*suite).snapshot},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -51,8 +51,8 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Changes: scheduler,
 		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys,
 		Projects: projects{store.Projects}, Images: images{a}, Audits: auditor,
-		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s}, Backups: store,
-		Connection: c,
+		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
+		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: c,
 	}, nil
 }
 

@@ -1,0 +1,216 @@
+// Package access has the commands about access tokens, with which people and programs call the cloud's API: croft
+// access.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/access"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud"
+)
+
+// Command makes the command croft access.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "access",
+		Short: "Make, list and revoke tokens with which people and programs call the API",
+		Long: `access is about access tokens: with one, a person or a program calls the API of this
+cloud for one project, in one role. The tokens with which machines join the cloud as
+hosts are of croft token.`,
+		Example: `  croft access create --project research --role member --user ann --note "CI"
+  croft access list
+  croft access revoke 1f3a5b7c9d0e`,
+		Args: func(cmd *cobra.Command, _ []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s create, list or revoke", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	cmd.AddCommand(createCommand(), listCommand(), revokeCommand())
+	return cmd
+}
+
+// people are the roles of people and programs.
+var people = []string{string(access.Reader), string(access.Member), string(access.ProjectAdmin),
+	string(access.PartitionAdmin)}
+
+// month is the default life of a token.
+const month = 720 * time.Hour
+
+func createCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Print a new token, once",
+		Long: `create prints a token of a project (--project). Its holder sends it with each request,
+as "Authorization: Bearer croft_...". The cloud keeps only its SHA-256, so it cannot be
+printed again.
+
+The role (--role) says what it is good for:
+
+  reader           sees the project's instances, keys, quota and log
+  member           also makes, changes and destroys instances, and keeps keys
+  project-admin    also manages members, tokens and the projects below this one
+  partition-admin  operates the whole cloud; of a project only if one is named
+
+It counts for 30 days, or as long as --expires says, up to a year.`,
+		Args: args.Count(0, 0),
+	}
+	role := cmd.Flags().String("role", string(access.Member), "what its holder is to the project (`role`)")
+	args.CompleteFlag(cmd, "role", people)
+	name := cmd.Flags().String("user", "", "`name` of the person or program that it stands for (default: yours)")
+	life := cmd.Flags().Duration("expires", month, "how long it counts, at most 8784h")
+	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft access list shows")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		wanted := cloud.NewAccess{User: *name, Role: access.Role(*role), Note: *note, Life: *life}
+		if err := check(cmd, &wanted); err != nil {
+			return err
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			if wanted.Role != access.PartitionAdmin || cmd.Flags().Changed("project") {
+				wanted.Project = c.Project
+			}
+			t, err := c.Access.Create(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			return printNew(cmd, c.Settings.Output, t)
+		})
+	}
+	return cmd
+}
+
+// check completes and validates what the flags say, before anything is asked of a cloud.
+func check(cmd *cobra.Command, wanted *cloud.NewAccess) error {
+	if err := wanted.Role.Check(); err != nil {
+		return croft.Errorf(croft.Invalid, "--role: %w", err)
+	}
+	if wanted.Life < access.ShortestTokenLife || wanted.Life > access.LongestTokenLife {
+		return croft.Errorf(croft.Invalid, "--expires %s: use something between %s and %s", wanted.Life,
+			access.ShortestTokenLife, access.LongestTokenLife)
+	}
+	if !cmd.Flags().Changed("user") {
+		u, err := user.Current()
+		if err != nil {
+			return croft.Errorf(croft.Invalid, "who you are cannot be found out (%w): give --user", err)
+		}
+		wanted.User = u.Username
+	}
+	if err := access.CheckUser(wanted.User); err != nil {
+		return croft.Errorf(croft.Invalid, "--user: %w", err)
+	}
+	return nil
+}
+
+// printNew prints only the token on stdout, and what it is on stderr.
+func printNew(cmd *cobra.Command, format string, t cloud.AccessToken) error {
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, t)
+	}
+	where := "project " + string(t.Project)
+	if t.Project == "" {
+		where = "the whole cloud"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "token %s: %s is %s of %s until %s; it is not shown again\n", t.ID, t.User,
+		roles(t.Roles), where, t.Expires.Local().Format(time.DateTime))
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), t.Secret)
+	return err
+}
+
+func roles(all []access.Role) string {
+	var words []string
+	for _, r := range all {
+		words = append(words, string(r))
+	}
+	return strings.Join(words, ", ")
+}
+
+func listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the tokens, without their secrets",
+		Long: `list shows the tokens of all projects, or of one (--project). Expired ones stay in the
+list for a week.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				var project croft.Project
+				if cmd.Flags().Changed("project") {
+					project = c.Project
+				}
+				all, err := c.Access.List(ctx, project)
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, append([]cloud.AccessToken{}, all...)) // never null
+				}
+				return printTable(cmd, all)
+			})
+		},
+	}
+}
+
+func printTable(cmd *cobra.Command, all []cloud.AccessToken) error {
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("ID", "PROJECT", "USER", "ROLE", "FOR", "CREATED", "EXPIRES")
+	for _, a := range all {
+		expires := out.Cell{Text: a.Expires.Local().Format(time.DateTime)}
+		if !time.Now().Before(a.Expires) {
+			expires = out.Cell{Text: "expired", Color: out.Yellow}
+		}
+		t.Row(out.Cell{Text: string(a.ID)}, out.Cell{Text: out.OrDash(string(a.Project))}, out.Cell{Text: a.User},
+			out.Cell{Text: roles(a.Roles)}, out.Cell{Text: out.OrDash(a.Note)},
+			out.Cell{Text: a.Created.Local().Format(time.DateTime)}, expires)
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+func revokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID...",
+		Aliases: []string{"rm"},
+		Short:   "End tokens at once",
+		Args:    args.Count(1, -1),
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
+			cobra.ShellCompDirective) {
+			return args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client,
+				offer args.Offer) error {
+				all, err := c.Access.List(ctx, "")
+				for _, t := range all {
+					offer(string(t.ID), strings.TrimSpace(t.User+" "+t.Note))
+				}
+				return err
+			}), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, given []string) error {
+			for _, id := range given {
+				if err := access.TokenID(id).Check(); err != nil {
+					return err
+				}
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				var errs []error
+				for _, id := range given {
+					t, err := c.Access.Revoke(ctx, access.TokenID(id))
+					if err == nil {
+						fmt.Fprintf(cmd.ErrOrStderr(), "token %s of %s is revoked\n", t.ID, t.User)
+					}
+					errs = append(errs, err)
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+}

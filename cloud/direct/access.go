@@ -1,0 +1,70 @@
+package direct
+
+import (
+	"context"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/cloud"
+	"croft/etcdstore"
+)
+
+// accessTokens implements cloud.Access for whoever reaches etcd, and so is an operator.
+type accessTokens struct{ store *etcdstore.AccessTokens }
+
+// Create implements cloud.Access.
+func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {
+	now := time.Now().UTC().Truncate(time.Second)
+	t, secret, err := access.NewToken(access.Token{User: wanted.User, Project: wanted.Project,
+		Roles: []access.Role{wanted.Role}, Note: wanted.Note, Created: now, CreatedBy: localUser(),
+		Expires: now.Add(wanted.Life).Truncate(time.Second)})
+	if err != nil {
+		return cloud.AccessToken{}, err
+	}
+	if err := a.store.Create(ctx, t); err != nil {
+		return cloud.AccessToken{}, err
+	}
+	made := accessTokenOf(t)
+	made.Secret = secret.Text()
+	return made, nil
+}
+
+// List implements cloud.Access.
+func (a accessTokens) List(ctx context.Context, project croft.Project) ([]cloud.AccessToken, error) {
+	scope := access.Everything()
+	if project != "" {
+		scope = access.Within(project)
+	}
+	all, err := a.store.List(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	var list []cloud.AccessToken
+	for _, t := range all {
+		list = append(list, accessTokenOf(t))
+	}
+	return list, nil
+}
+
+// Revoke implements cloud.Access.
+func (a accessTokens) Revoke(ctx context.Context, id access.TokenID) (cloud.AccessToken, error) {
+	t, err := a.store.Revoke(ctx, access.Everything(), id)
+	return accessTokenOf(t), err
+}
+
+func accessTokenOf(t access.Token) cloud.AccessToken {
+	return cloud.AccessToken{ID: t.ID, User: t.User, Project: t.Project, Roles: t.Roles, Note: t.Note,
+		Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires}
+}
+
+// localUser names the user of this process.
+func localUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "uid " + strconv.Itoa(os.Getuid())
+}
