@@ -84,7 +84,7 @@ func (b *Bearer) change(id TokenID, t *Token) {
 // Authenticate implements Authenticator. Other schemes than Bearer, and other bearer tokens than croft_..., are not of
 // its kind.
 func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool, error) {
-	text, ok, err := bearer(r)
+	text, ok, err := BearerToken(r)
 	if !ok || err != nil || !strings.HasPrefix(text, secretPrefix) {
 		return Caller{}, false, err
 	}
@@ -106,9 +106,9 @@ func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool,
 		Via: "token " + string(t.ID)}, true, nil
 }
 
-// bearer returns the bearer token of a request. False: it has none. Denied: it has several Authorization headers,
+// BearerToken returns the bearer token of a request, of whatever kind. False: it has none. Denied: it has several Authorization headers,
 // which programs on the way might understand differently.
-func bearer(r *http.Request) (string, bool, error) {
+func BearerToken(r *http.Request) (string, bool, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) > 1 {
 		return "", false, croft.Errorf(croft.Denied, "the request has %d Authorization headers: send one", len(values))
