@@ -106,8 +106,8 @@ func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool,
 		Via: "token " + string(t.ID)}, true, nil
 }
 
-// BearerToken returns the bearer token of a request, of whatever kind. False: it has none. Denied: it has several Authorization headers,
-// which programs on the way might understand differently.
+// BearerToken returns the bearer token of a request, of whatever kind. False: it has none. Denied: it has several
+// Authorization headers, which programs on the way might understand differently.
 func BearerToken(r *http.Request) (string, bool, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) > 1 {
