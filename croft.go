@@ -318,3 +318,12 @@ type Status struct {
 	Observation *Observation `json:"observation,omitempty"`
 	Host        *Host        `json:"host,omitempty"`
 }
+
+// Change tells that something about an instance changed: its record, what its host observed, or whether that host
+// is alive. It carries no more data: who wants to know reads the instance.
+type Change struct {
+	Revision int64      `json:"-"` // of the store, for who resumes
+	Instance InstanceID `json:"instance"`
+	Project  Project    `json:"project"`
+	Gone     bool       `json:"gone,omitempty"`
+}

@@ -23,6 +23,7 @@ import (
 type Cloud struct {
 	Requests    Requests
 	Instances   Instances
+	Feed        Feed
 	Changes     Changes
 	Consoles    Consoles
 	Hosts       Hosts
@@ -63,6 +64,14 @@ type Instances interface {
 	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each status until
 	// then. Unavailable: the deadline of ctx passed. *schedule.Failure: the instance will never reach the goal.
 	Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal, progress func(croft.Status)) error
+}
+
+// Feed tells which instances change, in an order that can be resumed.
+type Feed interface {
+	// Follow calls begun with the revision after which no change is missed, then changed with each change, one
+	// call at a time, until ctx ends. A change may come twice. begun is called again where changes were lost: then
+	// list again.
+	Follow(ctx context.Context, begun func(revision int64), changed func(croft.Change)) error
 }
 
 // Changes changes instances, each named by its ID or by its name in the project. Its methods return when the

@@ -39,6 +39,11 @@ func (q Query) Total() croft.Resources {
 	return total
 }
 
+// plain reports whether the query asks for nothing but amounts, which Total says too.
+func (q Query) plain() bool {
+	return q.Encode() == Query{Groups: []RequestGroup{{Resources: q.Total()}}}.Encode()
+}
+
 // Encode returns the query string of GET /allocation_candidates. Equal queries have equal strings, however they were
 // written, and ParseQuery reads them back. No character needs escaping in a URL.
 func (q Query) Encode() string {

@@ -1,8 +1,10 @@
 package schedule
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,10 +73,23 @@ func (r Request) record() (croft.Instance, error) {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
 	}
 	inst.Spec.Networks, inst.Spec.Ephemeral = r.Networks, r.Ephemeral
-	if r.Ephemeral {
-		inst.Spec.Query = r.Query.on(r.Networks).Encode() // kept in case the instance is moved
+	if r.Ephemeral || !r.Query.plain() {
+		inst.Spec.Query = r.Query.on(r.Networks).Encode() // to move the instance, and for Wants
 	}
 	return inst, r.Query.bootable()
+}
+
+// Wants reports whether an instance is what the request asks for, whatever has become of it since. So whoever chose
+// the ID may repeat the request and recognize its result. The policy does not count: it chooses among hosts.
+func (r Request) Wants(inst croft.Instance) bool {
+	want, err := r.record()
+	if err != nil || want.ID != inst.ID || want.Project != inst.Project || want.Name != inst.Name {
+		return false
+	}
+	want.Spec.HostKey, inst.Spec.HostKey = "", ""
+	a, err := json.Marshal(want.Spec) // lists and maps that are empty or missing are the same
+	b, other := json.Marshal(inst.Spec)
+	return err == nil && other == nil && bytes.Equal(a, b)
 }
 
 // Request finds a host for the request, claims its resources and writes the order. It returns once the order is

@@ -48,8 +48,8 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 	}
 	h := hostList{store, fleet}
 	return &cloud.Cloud{
-		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Changes: scheduler,
-		Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys,
+		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Feed: store.Instances,
+		Changes: scheduler, Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys,
 		Projects: projects{store.Projects}, Images: images{a}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
 		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: c,

@@ -27,8 +27,12 @@ func New() (string, error) {
 }
 
 // Public returns the public key of a private key as written in known_hosts after the host, such as
-// ssh-ed25519 AAAA. Invalid: it is not a private key.
+// ssh-ed25519 AAAA. A key that is public already, as the API of the cloud gives it, stays as it is. Invalid: it is
+// neither.
 func Public(private string) (string, error) {
+	if public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(private)); err == nil {
+		return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public))), nil
+	}
 	signer, err := ssh.ParsePrivateKey([]byte(private))
 	if err != nil {
 		return "", croft.Errorf(croft.Invalid, "the instance's host key cannot be read: %w", err)

@@ -45,3 +45,17 @@ func TestWhatIsNoKeyIsInvalid(t *testing.T) {
 		}
 	}
 }
+
+func TestAPublicKeyStaysAsItIs(t *testing.T) {
+	private, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := Public(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Public(public); err != nil || again != public {
+		t.Errorf("got %q, %v, want %q", again, err, public)
+	}
+}
