@@ -57,6 +57,7 @@ var table = map[Operation]row{
 	"getInstance":     reads,
 	"getInstanceLog":  reads,
 	"watchEvents":     reads,
+	"watchInstance":   reads,
 	"createInstance":  changes,
 	"destroyInstance": changes,
 	"startInstance":   changes,

@@ -93,13 +93,24 @@ func (f *Failure) Error() string { return f.err.Error() }
 // Unwrap returns the error with its kind.
 func (f *Failure) Unwrap() error { return f.err }
 
-// Wait follows an instance until the goal is reached, and calls progress with the current status and after every
+// Watched is what waiting needs of a cloud: the part of View about one instance.
+type Watched interface {
+	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
+	WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error
+}
+
+// Wait is Await for the scheduler's own view.
+func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
+	return Await(ctx, s.View, inst, goal, progress)
+}
+
+// Await follows an instance until the goal is reached, and calls progress with the current status and after every
 // change. It tolerates a store that is unavailable for a while. Unavailable: ctx's deadline passed. errors.As finds a
 // *Failure if the host's agent failed.
-func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
+func Await(ctx context.Context, in Watched, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
 	var reached bool
 	var verdict error
-	err := s.watch(ctx, inst.ID, func(st *croft.Status) bool {
+	err := watch(ctx, in, inst.ID, func(st *croft.Status) bool {
 		if st != nil && progress != nil {
 			progress(*st)
 		}
@@ -112,7 +123,7 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 	case reached:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		where, arrived := s.standing(ctx, inst, goal)
+		where, arrived := standing(ctx, in, inst, goal)
 		if arrived {
 			return nil
 		}
@@ -124,9 +135,9 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 }
 
 // watch is WatchInstance, retried while the store is unavailable.
-func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
+func watch(ctx context.Context, in Watched, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	for {
-		err := s.View.WatchInstance(ctx, id, changed)
+		err := in.WatchInstance(ctx, id, changed)
 		if ctx.Err() != nil || !errors.Is(err, croft.Unavailable) {
 			return err
 		}
@@ -136,12 +147,15 @@ func (s *Scheduler) watch(ctx context.Context, id croft.InstanceID, changed func
 	}
 }
 
-// standing describes an instance at the end of the wait, since a host that falls silent changes nothing that Wait sees.
-// Arrived: the goal is reached after all.
-func (s *Scheduler) standing(ctx context.Context, inst croft.Instance, goal Goal) (where string, arrived bool) {
-	ctx, cancel := s.afterwards(ctx)
+// lastLook bounds the last look at an instance that was waited for in vain.
+const lastLook = 5 * time.Second
+
+// standing describes an instance at the end of the wait, since a host that falls silent changes nothing that Await
+// sees. Arrived: the goal is reached after all.
+func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (where string, arrived bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer cancel()
-	st, err := s.View.Find(ctx, inst.Project, string(inst.ID))
+	st, err := in.Find(ctx, inst.Project, string(inst.ID))
 	if err != nil {
 		return "its state cannot be read: " + err.Error(), false
 	}

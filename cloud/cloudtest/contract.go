@@ -41,22 +41,18 @@ type suite struct {
 	ctx context.Context
 }
 
-// Run checks an implementation. start makes a new cloud that ends with its test.
+// check is a test of the contract.
+type check struct {
+	name string
+	test func(*suite)
+}
+
+// Run checks an implementation for operators on a host of the cloud. start makes a new cloud that ends with its test.
 func Run(t *testing.T, start func(t *testing.T) Fixture) {
-	for _, c := range []struct {
-		name string
-		test func(*suite)
-	}{
-		{"an instance is asked for, seen, waited for and destroyed", (*suite).life},
-		{"an instance is stopped, started, rebooted and rebuilt", (*suite).changes},
-		{"what is not there is not found, and what is taken is a conflict", (*suite).refusals},
-		{"what fits nowhere is explained, and leaves nothing", (*suite).explanations},
-		{"many requests run at once", (*suite).many},
-		{"changes are watched until the context ends", (*suite).watching},
-		{"a console is read, followed and attached to", (*suite).consoles},
-		{"hosts are listed, drained, enabled and kept from being forgotten", (*suite).hosts},
+	RunShared(t, start)
+	runAll(t, start, []check{
+		{"hosts are drained, enabled and kept from being forgotten", (*suite).maintenance},
 		{"a silent host says so, and can be forgotten", (*suite).silence},
-		{"keys are kept by project and name", (*suite).keys},
 		{"a host fetches an image, or says why not", (*suite).images},
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},
 		{"a mirror, claims and usages follow the cloud", (*suite).monitor},
@@ -64,7 +60,27 @@ func Run(t *testing.T, start func(t *testing.T) Fixture) {
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
 		{"access tokens that cannot be are refused", (*suite).noAccess},
 		{"a snapshot has as many bytes as it says", (*suite).snapshot},
-	} {
+	})
+}
+
+// RunShared checks the part of the contract that the API of a cloud has too, for a caller who may see everything.
+func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
+	runAll(t, start, []check{
+		{"an instance is asked for, seen, waited for and destroyed", (*suite).life},
+		{"an instance is stopped, started, rebooted and rebuilt", (*suite).changes},
+		{"what is not there is not found, and what is taken is a conflict", (*suite).refusals},
+		{"what fits nowhere is explained, and leaves nothing", (*suite).explanations},
+		{"many requests run at once", (*suite).many},
+		{"changes are watched until the context ends", (*suite).watching},
+		{"a console is read, followed and attached to", (*suite).consoles},
+		{"the feed tells which instances change, and in which project", (*suite).feed},
+		{"hosts are listed with their instances", (*suite).hosts},
+		{"keys are kept by project and name", (*suite).keys},
+	})
+}
+
+func runAll(t *testing.T, start func(t *testing.T) Fixture, checks []check) {
+	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()

@@ -39,6 +39,12 @@ func (s *suite) hosts() {
 	if problems := s.Cloud.Hosts.Problems(s.ctx); len(problems) > 0 {
 		s.Errorf("a cloud that is well has problems: %q", problems)
 	}
+}
+
+func (s *suite) maintenance() {
+	s.running("web")
+	all, err := s.Cloud.Hosts.List(s.ctx)
+	s.must(err)
 	h, err := s.Cloud.Maintenance.Drain(s.ctx, s.Host)
 	s.must(err)
 	_, err = s.request("db")
@@ -78,8 +84,11 @@ func (s *suite) silence() {
 	s.is(err, croft.NotFound, "a host that is forgotten")
 }
 
+// publicKey is a line of authorized_keys whose private key nobody has.
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAION7DmGzIsytHqWf8A/mY9PxPo3j3f5QeRbpQCbSc0pw anna"
+
 func (s *suite) keys() {
-	k := schedule.Key{Project: croft.DefaultProject, Name: "laptop", Line: "ssh-ed25519 AAAA anna",
+	k := schedule.Key{Project: croft.DefaultProject, Name: "laptop", Line: publicKey,
 		Added: time.Now().UTC()}
 	s.must(s.Cloud.Keys.AddKey(s.ctx, k))
 	s.is(s.Cloud.Keys.AddKey(s.ctx, k), croft.Conflict, "a name that is taken")

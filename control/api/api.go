@@ -1,0 +1,92 @@
+// Package api is the contract of the cloud's API: the OpenAPI document, which comes first, and the Go types that say
+// the same. The server and its clients share both; tests keep the types equal to the document.
+package api
+
+import (
+	"croft"
+	"croft/hosts"
+	"croft/internal/hostkey"
+	"croft/schedule"
+)
+
+// Cloud is the answer of GET /v1.
+type Cloud struct {
+	Version  string `json:"version"`  // of croft
+	Document string `json:"document"` // SHA-256 of /openapi.json in hexadecimal digits
+}
+
+// InstanceRequest asks for an instance.
+type InstanceRequest struct {
+	ID         croft.InstanceID  `json:"id,omitempty"`
+	Name       string            `json:"name,omitempty"`
+	Query      string            `json:"query"`
+	Image      string            `json:"image"`
+	Keys       []string          `json:"keys,omitempty"`
+	UserData   []byte            `json:"user_data,omitempty"`
+	Metadata   croft.Metadata    `json:"metadata,omitempty"`
+	IMDS       croft.IMDS        `json:"imds,omitempty"`
+	Tags       map[string]string `json:"tags,omitempty"`
+	Restart    croft.Restart     `json:"restart,omitempty"`
+	Networks   []string          `json:"networks,omitempty"`
+	Ephemeral  bool              `json:"ephemeral,omitempty"`
+	Affinities []croft.Affinity  `json:"affinities,omitempty"`
+	Policy     string            `json:"policy,omitempty"`
+}
+
+// Instance is everything about an instance without its secrets, and what people read first.
+type Instance struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`   // schedule.Describe
+	Address string `json:"address"` // schedule.Address
+	croft.Status
+}
+
+// InstanceOf returns a status as the API shows it: the public half of the host key replaces the private one.
+func InstanceOf(st croft.Status) Instance {
+	st.Instance.Spec.HostKey = publicKey(st.Instance.Spec.HostKey)
+	if st.Order != nil {
+		o := *st.Order
+		o.Spec.HostKey = publicKey(o.Spec.HostKey)
+		st.Order = &o
+	}
+	return Instance{st.Instance.Name, schedule.Describe(&st), schedule.Address(&st), st}
+}
+
+// publicKey is empty if the key is missing or invalid.
+func publicKey(private string) string {
+	public, err := hostkey.Public(private)
+	if err != nil {
+		return ""
+	}
+	return public
+}
+
+// InstanceList is a page of instances.
+type InstanceList struct {
+	Instances []Instance `json:"instances"`
+	Next      string     `json:"next,omitempty"` // where the next page begins; empty: this is the last one
+}
+
+// NewKey is a public SSH key to keep.
+type NewKey struct {
+	Name string `json:"name"`
+	Line string `json:"line"`
+}
+
+// KeyList has the keys of a project.
+type KeyList struct {
+	Keys []schedule.Key `json:"keys"`
+}
+
+// Host is a host with its load, for operators.
+type Host struct {
+	hosts.Host
+	Statuses []Instance `json:"statuses,omitempty"` // its instances; only in the answer about one host
+}
+
+// HostList has all hosts.
+type HostList struct {
+	Hosts    []Host   `json:"hosts"`
+	Problems []string `json:"problems,omitempty"` // of the cloud's store, one sentence each
+	Error    string   `json:"error,omitempty"`    // why some of this is incomplete
+}

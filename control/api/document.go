@@ -1,0 +1,139 @@
+package api
+
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"gopkg.in/yaml.v3"
+)
+
+//go:embed openapi.yaml
+var text []byte
+
+// Operation is one verb of one path of the document.
+type Operation struct {
+	ID, Method, Path string
+	Tag, Summary     string
+	Parameters       []Parameter
+	Body             string // fragment of the schema of its body in the document; empty: it takes none
+	Open             bool   // for callers without credentials too
+}
+
+// Parameter is a parameter of an operation.
+type Parameter struct {
+	Name   string
+	In     string // path, query or header
+	Schema map[string]any
+}
+
+// document is the OpenAPI document in all forms that anybody needs.
+type document struct {
+	json       []byte
+	hash       string
+	tree       map[string]any
+	operations []Operation
+}
+
+// load reads the document once. A document that cannot be read is a fault of this program, which its tests find.
+var load = sync.OnceValue(func() document {
+	d := document{}
+	err := yaml.Unmarshal(text, &d.tree)
+	if err == nil {
+		d.json, err = json.Marshal(d.tree)
+	}
+	if err == nil {
+		err = json.Unmarshal(d.json, &d.tree) // numbers and keys as JSON has them
+	}
+	if err != nil {
+		panic(fmt.Sprintf("the OpenAPI document: %v", err))
+	}
+	sum := sha256.Sum256(d.json)
+	d.hash, d.operations = hex.EncodeToString(sum[:]), operationsOf(d.tree)
+	return d
+})
+
+// Document returns the OpenAPI document as JSON, the same bytes in every installation of a version.
+func Document() []byte { return load().json }
+
+// Hash returns the SHA-256 of Document in hexadecimal digits.
+func Hash() string { return load().hash }
+
+// Operations lists the operations, by path and method.
+func Operations() []Operation { return load().operations }
+
+// Tree returns the document as values of encoding/json. Callers must not change it.
+func Tree() map[string]any { return load().tree }
+
+// methods are the keys of a path that stand for operations.
+var methods = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
+
+func operationsOf(tree map[string]any) []Operation {
+	var all []Operation
+	for path, item := range objectAt(tree, "paths") {
+		verbs := item.(map[string]any)
+		for _, method := range methods {
+			o, there := verbs[strings.ToLower(method)].(map[string]any)
+			if !there {
+				continue
+			}
+			one := Operation{Method: method, Path: path, Open: isOpen(o)}
+			one.ID, _ = o["operationId"].(string)
+			one.Summary, _ = o["summary"].(string)
+			if tags, ok := o["tags"].([]any); ok && len(tags) > 0 {
+				one.Tag, _ = tags[0].(string)
+			}
+			one.Body, _ = objectAt(o, "requestBody", "content", "application/json", "schema")["$ref"].(string)
+			for _, list := range []any{verbs["parameters"], o["parameters"]} {
+				one.Parameters = append(one.Parameters, parametersIn(tree, list)...)
+			}
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, b Operation) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
+	})
+	return all
+}
+
+// isOpen reports whether an operation overrides the security of the document by none at all.
+func isOpen(operation map[string]any) bool {
+	ways, ok := operation["security"].([]any)
+	if !ok || len(ways) != 1 {
+		return false
+	}
+	way, ok := ways[0].(map[string]any)
+	return ok && len(way) == 0
+}
+
+func parametersIn(tree map[string]any, list any) []Parameter {
+	var all []Parameter
+	values, _ := list.([]any)
+	for _, value := range values {
+		p, _ := value.(map[string]any)
+		if ref, ok := p["$ref"].(string); ok {
+			p = objectAt(tree, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		}
+		one := Parameter{}
+		one.Name, _ = p["name"].(string)
+		one.In, _ = p["in"].(string)
+		one.Schema, _ = p["schema"].(map[string]any)
+		all = append(all, one)
+	}
+	return all
+}
+
+// objectAt returns the object at a path; nil: there is none.
+func objectAt(tree map[string]any, path ...string) map[string]any {
+	for _, step := range path {
+		tree, _ = tree[step].(map[string]any)
+	}
+	return tree
+}

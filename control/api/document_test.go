@@ -1,0 +1,132 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	"croft/schedule"
+)
+
+func TestTheDocumentIsOpenAPI(t *testing.T) {
+	document, err := openapi3.NewLoader().LoadFromData(api.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := document.Validate(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTypesHaveTheFieldsOfTheDocument keeps the contract and the types that servers and clients share equal.
+func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
+	schemas := api.Tree()["components"].(map[string]any)["schemas"].(map[string]any)
+	open := map[string]bool{"Host": true} // has fields that the document leaves out
+	left := maps.Clone(schemas)
+	for name, v := range map[string]any{
+		"Problem": api.Problem{}, "Cloud": api.Cloud{}, "Caller": access.Caller{},
+		"InstanceRequest": api.InstanceRequest{}, "Affinity": croft.Affinity{}, "Instance": api.Instance{},
+		"InstanceList": api.InstanceList{}, "Change": croft.Change{}, "Explanation": schedule.Explanation{},
+		"NewKey": api.NewKey{}, "Key": schedule.Key{}, "KeyList": api.KeyList{}, "Host": api.Host{},
+		"HostList": api.HostList{},
+	} {
+		schema := schemas[name].(map[string]any)
+		var want []string
+		for field := range maps.Keys(schema["properties"].(map[string]any)) {
+			want = append(want, field)
+		}
+		got := fields(reflect.TypeOf(v))
+		for _, field := range want {
+			if !slices.Contains(got, field) {
+				t.Errorf("%s: the document has %s, which the type %T lacks", name, field, v)
+			}
+		}
+		for _, field := range got {
+			if !open[name] && !slices.Contains(want, field) {
+				t.Errorf("%s: the type %T has %s, which the document lacks", name, v, field)
+			}
+		}
+		delete(left, name)
+	}
+	for name := range left {
+		t.Errorf("no type is compared with the schema %s", name)
+	}
+}
+
+// fields lists the names of a struct's fields in JSON, with those of embedded structs.
+func fields(s reflect.Type) []string {
+	var all []string
+	for i := range s.NumField() {
+		f := s.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case f.Anonymous && name == "":
+			all = append(all, fields(f.Type)...)
+		default:
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func TestEveryOperationSaysWhatItIs(t *testing.T) {
+	ids := map[string]bool{}
+	for _, o := range api.Operations() {
+		if o.ID == "" || o.Summary == "" || o.Tag == "" || ids[o.ID] {
+			t.Errorf("%s %s: operationId %q, tag %q, summary %q: each is needed, and the first once", o.Method, o.Path,
+				o.ID, o.Tag, o.Summary)
+		}
+		ids[o.ID] = true
+		for _, p := range o.Parameters {
+			if p.Name == "" || p.Schema == nil {
+				t.Errorf("%s has a parameter %+v", o.ID, p)
+			}
+		}
+	}
+	if len(ids) < 20 {
+		t.Errorf("the document has %d operations", len(ids))
+	}
+}
+
+func TestCodesAreThoseOfTheDocument(t *testing.T) {
+	schemas := api.Tree()["components"].(map[string]any)["schemas"].(map[string]any)
+	text, err := json.Marshal(schemas["Problem"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var problem struct {
+		Properties struct{ Code struct{ Enum []api.Code } }
+	}
+	if err := json.Unmarshal(text, &problem); err != nil {
+		t.Fatal(err)
+	}
+	got, want := slices.Sorted(slices.Values(api.Codes())), slices.Sorted(slices.Values(problem.Properties.Code.Enum))
+	if !slices.Equal(got, want) {
+		t.Errorf("the codes are %q, and in the document %q", got, want)
+	}
+}
+
+// TestAProblemKeepsItsKind: what the server refuses has the same kind for a client.
+func TestAProblemKeepsItsKind(t *testing.T) {
+	for code, want := range map[api.Code]croft.Kind{
+		api.BadQuery: croft.Invalid, api.Unauthenticated: croft.Denied, api.QuotaExceeded: croft.OverQuota,
+		api.NotFound: croft.NotFound, api.NameTaken: croft.Conflict, api.NoCapacity: croft.NoCapacity,
+		api.Busy: croft.Unavailable, api.Internal: "",
+	} {
+		err := fmt.Errorf("ask: %w", api.NewProblem(code, "because"))
+		if got := croft.KindOf(err); got != want || err.Error() != "ask: because" {
+			t.Errorf("%s is %q, %v, want %q", code, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"net/http"
+
+	"croft"
+	"croft/schedule"
+)
+
+// Code says what is wrong, for programs. The list is closed: the document has all of them.
+type Code string
+
+// The codes.
+const (
+	BadRequest         Code = "bad_request"
+	SchemaViolation    Code = "schema_violation"
+	BadQuery           Code = "bad_query"
+	Unauthenticated    Code = "unauthenticated"
+	ForbiddenVerb      Code = "forbidden_verb"
+	PropertyForbidden  Code = "property_forbidden"
+	QuotaExceeded      Code = "quota_exceeded"
+	NotFound           Code = "not_found"
+	NameTaken          Code = "name_taken"
+	UUIDReused         Code = "uuid_reused"
+	InUse              Code = "in_use"
+	NoCapacity         Code = "no_capacity"
+	BadState           Code = "bad_state"
+	Compacted          Code = "compacted"
+	GenerationMismatch Code = "generation_mismatch"
+	GenerationRequired Code = "generation_required"
+	UnsupportedWindow  Code = "unsupported_window"
+	Busy               Code = "busy"
+	BackendDown        Code = "backend_down"
+	Internal           Code = "internal"
+)
+
+// meanings maps each code to the status that it is sent with, and to the kind of error that it is for a client.
+var meanings = map[Code]struct {
+	status int
+	kind   croft.Kind
+}{
+	BadRequest:         {http.StatusBadRequest, croft.Invalid},
+	SchemaViolation:    {http.StatusBadRequest, croft.Invalid},
+	BadQuery:           {http.StatusBadRequest, croft.Invalid},
+	Unauthenticated:    {http.StatusUnauthorized, croft.Denied},
+	ForbiddenVerb:      {http.StatusForbidden, croft.Denied},
+	PropertyForbidden:  {http.StatusForbidden, croft.Denied},
+	QuotaExceeded:      {http.StatusForbidden, croft.OverQuota},
+	NotFound:           {http.StatusNotFound, croft.NotFound},
+	NameTaken:          {http.StatusConflict, croft.Conflict},
+	UUIDReused:         {http.StatusConflict, croft.Conflict},
+	InUse:              {http.StatusConflict, croft.Conflict},
+	NoCapacity:         {http.StatusConflict, croft.NoCapacity},
+	BadState:           {http.StatusConflict, croft.Conflict},
+	Compacted:          {http.StatusGone, croft.Conflict},
+	GenerationMismatch: {http.StatusPreconditionFailed, croft.Conflict},
+	GenerationRequired: {http.StatusPreconditionRequired, croft.Invalid},
+	UnsupportedWindow:  {http.StatusNotImplemented, croft.Invalid},
+	Busy:               {http.StatusServiceUnavailable, croft.Unavailable},
+	BackendDown:        {http.StatusServiceUnavailable, croft.Unavailable},
+	Internal:           {http.StatusInternalServerError, ""},
+}
+
+// Codes lists all codes, unordered.
+func Codes() []Code {
+	var all []Code
+	for code := range meanings {
+		all = append(all, code)
+	}
+	return all
+}
+
+// Status is the HTTP status of a code.
+func (c Code) Status() int { return meanings[c].status }
+
+// Problem is an error as the API tells it: a problem document of RFC 9457.
+type Problem struct {
+	Type   string  `json:"type"` // always about:blank: the code says more than a page could
+	Title  string  `json:"title"`
+	Status int     `json:"status"`
+	Code   Code    `json:"code"`
+	Detail string  `json:"detail"`
+	Errors []Field `json:"errors,omitempty"` // of SchemaViolation
+
+	Explanation *schedule.Explanation `json:"explanation,omitempty"` // of NoCapacity
+
+	// Of QuotaExceeded: what there is too little of, and in which project of the chain.
+	Resource  string        `json:"resource,omitempty"`
+	Limit     *int64        `json:"limit,omitempty"`
+	Used      *int64        `json:"used,omitempty"`
+	Requested *int64        `json:"requested,omitempty"`
+	Project   croft.Project `json:"project,omitempty"`
+}
+
+// Field is what is wrong with one field of a body.
+type Field struct {
+	Pointer string `json:"pointer"` // JSON pointer into the body
+	Detail  string `json:"detail"`
+}
+
+// NewProblem makes a problem document.
+func NewProblem(code Code, detail string) *Problem {
+	status := code.Status()
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// Unwrap returns the error with its kind. NoCapacity holds a *schedule.Explanation if the server sent one.
+func (p *Problem) Unwrap() error {
+	kind := meanings[p.Code].kind
+	switch {
+	case p.Explanation != nil:
+		return croft.Errorf(croft.NoCapacity, "%w", p.Explanation)
+	case kind == "":
+		return nil
+	}
+	return kind
+}

@@ -1,0 +1,158 @@
+package control_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+
+	"croft"
+	"croft/control/api"
+)
+
+// asker asks a server, and checks that each answer fits the document.
+type asker struct {
+	url    string
+	router routers.Router
+}
+
+func newAsker(t *testing.T, url string) asker {
+	t.Helper()
+	document, err := openapi3.NewLoader().LoadFromData(api.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := legacy.NewRouter(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asker{url, router}
+}
+
+// answer is what a server answered.
+type answer struct {
+	status  int
+	header  http.Header
+	body    []byte
+	problem api.Problem // of an error
+}
+
+// ask sends a request; body is text, or a value to be sent as JSON, or nil.
+func (a asker) ask(t *testing.T, token, method, path string, body any) answer {
+	t.Helper()
+	var text []byte
+	switch b := body.(type) {
+	case nil:
+	case string:
+		text = []byte(b)
+	default:
+		var err error
+		if text, err = json.Marshal(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, a.url+path, bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	ans := answer{status: got.StatusCode, header: got.Header}
+	if ans.body, err = io.ReadAll(got.Body); err != nil {
+		t.Fatal(err)
+	}
+	if got.StatusCode >= http.StatusBadRequest {
+		if err := json.Unmarshal(ans.body, &ans.problem); err != nil || ans.problem.Status != got.StatusCode {
+			t.Errorf("%s %s: %d is no problem document, but %s (%v)", method, path, got.StatusCode, ans.body, err)
+		}
+	}
+	if r.Body, err = r.GetBody(); err == nil {
+		a.check(t, r, ans)
+	}
+	return ans
+}
+
+// check compares an answer with the document.
+func (a asker) check(t *testing.T, r *http.Request, got answer) {
+	t.Helper()
+	route, parameters, err := a.router.FindRoute(r)
+	if err != nil {
+		return // nothing that the document has
+	}
+	input := &openapi3filter.RequestValidationInput{Request: r, PathParams: parameters, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
+	if got.status < http.StatusBadRequest {
+		if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil {
+			t.Errorf("%s %s is done, although the document does not allow it: %v", r.Method, r.URL, err)
+		}
+	}
+	err = openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: got.status, Header: got.header,
+		Body: io.NopCloser(bytes.NewReader(got.body)),
+	})
+	if err != nil {
+		t.Errorf("the answer of %s %s is not that of the document: %v\n%s", r.Method, r.URL, err, got.body)
+	}
+}
+
+// want fails the test unless the answer has this status and, as an error, this code.
+func (a answer) want(t *testing.T, status int, code api.Code) {
+	t.Helper()
+	if a.status != status || a.problem.Code != code {
+		t.Errorf("got %d %s (%s), want %d %s", a.status, a.problem.Code, a.problem.Detail, status, code)
+	}
+}
+
+// into decodes the answer.
+func (a answer) into(t *testing.T, v any) {
+	t.Helper()
+	if err := json.Unmarshal(a.body, v); err != nil {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+}
+
+// wanted is a request for a small instance, with these fields besides.
+func wanted(more ...any) map[string]any {
+	r := map[string]any{"query": "VCPU:1,MEMORY_MB:256,DISK_GB:1", "image": "https://images.example/tiny.qcow2"}
+	for i := 0; i+1 < len(more); i += 2 {
+		r[fmt.Sprint(more[i])] = more[i+1]
+	}
+	return r
+}
+
+// create makes an instance that runs.
+func (a asker) create(t *testing.T, token, name string) croft.InstanceID {
+	t.Helper()
+	got := a.ask(t, token, http.MethodPost, "/v1/instances?wait=running", wanted("name", name))
+	if got.status != http.StatusOK {
+		t.Fatalf("create %s: %d %s", name, got.status, got.body)
+	}
+	var made api.Instance
+	got.into(t, &made)
+	return made.Instance.ID
+}
+
+// hides fails the test if an answer has one of the words.
+func (a answer) hides(t *testing.T, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if strings.Contains(string(a.body), word) {
+			t.Errorf("the answer tells %q: %s", word, a.body)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"croft"
+	"croft/control/api"
+	"croft/internal/nearest"
+)
+
+// Limits of a body. No schema of the document nests deeper.
+const (
+	maxBody  = 1 << 20 // bytes
+	maxDepth = 32
+)
+
+// body checks the bodies of one operation by the schema that the document has for them.
+type body struct {
+	schema *jsonschema.Schema
+}
+
+// documentURL is the name of the document among schemas. It is never fetched.
+const documentURL = "croft:openapi"
+
+// compileBodies compiles the schemas of all bodies, by operation.
+func compileBodies() (map[string]*body, error) {
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.Document()))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource(documentURL, tree); err != nil {
+		return nil, err
+	}
+	all := map[string]*body{}
+	for _, o := range api.Operations() {
+		if o.Body == "" {
+			continue
+		}
+		schema, err := c.Compile(documentURL + o.Body)
+		if err != nil {
+			return nil, fmt.Errorf("the schema of the body of %s: %w", o.ID, err)
+		}
+		all[o.ID] = &body{schema}
+	}
+	return all, nil
+}
+
+// decode checks a body and decodes it. Invalid, with every field that is wrong.
+func (b *body) decode(text []byte, into any) error {
+	if err := checkJSON(text); err != nil {
+		return api.NewProblem(api.BadRequest, "the body: "+err.Error())
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return api.NewProblem(api.BadRequest, "the body is not JSON: "+err.Error())
+	}
+	if err := b.schema.Validate(value); err != nil {
+		return violation(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return api.NewProblem(api.BadRequest, "the body: "+err.Error())
+	}
+	return nil
+}
+
+// checkJSON refuses what encoding/json lets pass, or reads at great cost: keys that occur twice, deep nesting, and text
+// behind the value. Invalid.
+func checkJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := checkValue(d, 0); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return croft.Errorf(croft.Invalid, "there is more behind its end")
+	}
+	return nil
+}
+
+func checkValue(d *json.Decoder, depth int) error {
+	token, err := d.Token()
+	if err != nil {
+		return notJSON(err)
+	}
+	open, nested := token.(json.Delim)
+	if !nested {
+		return nil
+	}
+	if depth == maxDepth {
+		return croft.Errorf(croft.Invalid, "it is nested more than %d deep", maxDepth)
+	}
+	keys := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			token, err := d.Token()
+			if err != nil {
+				return notJSON(err)
+			}
+			key, _ := token.(string)
+			if keys[key] {
+				return croft.Errorf(croft.Invalid, "it has the field %.40q twice", key)
+			}
+			keys[key] = true
+		}
+		if err := checkValue(d, depth+1); err != nil {
+			return err
+		}
+	}
+	if _, err = d.Token(); err != nil { // the closing bracket
+		return notJSON(err)
+	}
+	return nil
+}
+
+func notJSON(err error) error {
+	if err == io.EOF {
+		return croft.Errorf(croft.Invalid, "it is not JSON: it ends too early, or is empty")
+	}
+	return croft.Errorf(croft.Invalid, "it is not JSON: %w", err)
+}
+
+// mostFields bounds how many wrong fields one problem names.
+const mostFields = 20
+
+// violation says what is wrong with each field.
+func violation(err error) error {
+	var fields []api.Field
+	if invalid, ok := err.(*jsonschema.ValidationError); ok {
+		fields = fieldsOf(invalid)
+	}
+	slices.SortFunc(fields, func(a, b api.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	fields = fields[:min(len(fields), mostFields)]
+	if len(fields) == 0 {
+		return api.NewProblem(api.SchemaViolation, "the body does not fit its schema")
+	}
+	where := "the body"
+	if fields[0].Pointer != "" {
+		where = "the field " + fields[0].Pointer
+	}
+	p := api.NewProblem(api.SchemaViolation, where+" "+fields[0].Detail)
+	p.Errors = fields
+	return p
+}
+
+func fieldsOf(e *jsonschema.ValidationError) []api.Field {
+	if len(e.Causes) > 0 {
+		var all []api.Field
+		for _, cause := range e.Causes {
+			all = append(all, fieldsOf(cause)...)
+		}
+		return all
+	}
+	at := pointer(e.InstanceLocation)
+	if k, ok := e.ErrorKind.(*kind.AdditionalProperties); ok {
+		var all []api.Field
+		known := properties(e.SchemaURL)
+		for _, name := range k.Properties {
+			all = append(all, api.Field{Pointer: at + pointer([]string{clip(name)}),
+				Detail: "is not known" + nearest.Hint(clip(name), known)})
+		}
+		return all
+	}
+	return []api.Field{{Pointer: at, Detail: sentence(e.ErrorKind)}}
+}
+
+// sentence says what is wrong with a value, as the rest of a sentence that the field begins.
+func sentence(broken jsonschema.ErrorKind) string {
+	switch k := broken.(type) {
+	case *kind.Type:
+		return "is " + k.Got + ", not " + strings.Join(k.Want, " or ")
+	case *kind.Required:
+		return "lacks " + strings.Join(k.Missing, ", ")
+	case *kind.Enum:
+		var words []string
+		for _, word := range k.Want {
+			words = append(words, fmt.Sprint(word))
+		}
+		return fmt.Sprintf("is %.40q, not one of %s%s", fmt.Sprint(k.Got), strings.Join(words, ", "),
+			nearest.Hint(clip(fmt.Sprint(k.Got)), words))
+	case *kind.Format:
+		return "is not a " + k.Want
+	case *kind.MinLength:
+		return fmt.Sprintf("has %d characters, fewer than %d", k.Got, k.Want)
+	case *kind.MaxLength:
+		return fmt.Sprintf("has %d characters, more than %d", k.Got, k.Want)
+	case *kind.MaxItems:
+		return fmt.Sprintf("has %d elements, more than %d", k.Got, k.Want)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("has %d fields, more than %d", k.Got, k.Want)
+	case *kind.Minimum:
+		return "is less than " + k.Want.RatString()
+	case *kind.Maximum:
+		return "is more than " + k.Want.RatString()
+	case *kind.Pattern:
+		return "does not match " + k.Want
+	}
+	return "does not fit the schema"
+}
+
+// clip shortens a caller's word for a message.
+func clip(word string) string {
+	if runes := []rune(word); len(runes) > 40 {
+		return string(runes[:40]) + "..."
+	}
+	return word
+}
+
+// properties lists the fields that the schema at this URL has.
+func properties(schema string) []string {
+	_, fragment, _ := strings.Cut(schema, "#")
+	at := api.Tree()
+	for step := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
+		if plain, err := url.PathUnescape(step); err == nil {
+			step = plain
+		}
+		at, _ = at[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)].(map[string]any)
+	}
+	known, _ := at["properties"].(map[string]any)
+	return slices.Sorted(maps.Keys(known))
+}
+
+// pointer is a JSON pointer.
+func pointer(path []string) string {
+	var text strings.Builder
+	for _, step := range path {
+		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+	}
+	return text.String()
+}

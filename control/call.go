@@ -1,0 +1,192 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	"croft/internal/httpapi"
+	"croft/internal/nearest"
+)
+
+// call is one request: what is asked, by whom, and what the caller sees.
+type call struct {
+	*Server
+	operation api.Operation
+	w         http.ResponseWriter
+	r         *http.Request
+	query     url.Values
+	caller    access.Caller
+	scope     access.Scope
+	project   croft.Project // that of the request, else the caller's; empty: an operator names none
+}
+
+// answerTime bounds the work on a request that neither waits nor streams.
+const answerTime = 30 * time.Second
+
+// serve answers a request for an operation.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) {
+	noted := httpapi.Note(w)
+	c := &call{Server: s, operation: o, w: noted, r: r}
+	err := c.admit()
+	if err == nil {
+		err = operations[o.ID](c)
+	}
+	if err != nil {
+		answerProblem(noted, c.problem(err))
+	}
+	s.Log.Debug("request", "operation", o.ID, "user", c.caller.User, "project", c.project, "via", c.caller.Via,
+		"status", noted.Status)
+}
+
+// admit finds out who asks, and refuses what the caller may not do or names wrongly.
+func (c *call) admit() (err error) {
+	ctx, cancel := c.brief()
+	defer cancel()
+	if !c.operation.Open {
+		if err := c.recognize(ctx); err != nil {
+			return err
+		}
+	}
+	if c.query, err = parameters(c.operation, c.r.URL.RawQuery); err != nil || c.operation.Open {
+		return err
+	}
+	c.scope = c.caller.Scope()
+	c.project = c.caller.Project
+	if given := croft.Project(c.query.Get("project")); given != "" {
+		if given.Check() != nil || !c.scope.Sees(given) {
+			return api.NewProblem(api.NotFound, "there is no such project, or it is not yours")
+		}
+		c.project = given
+	}
+	return c.authorize(c.project)
+}
+
+// recognize finds out who the caller is, and slows down those who ask too often.
+func (c *call) recognize(ctx context.Context) error {
+	caller, ok, err := c.Callers.Authenticate(ctx, c.r)
+	if err == nil && !ok {
+		err = access.ErrNoCredentials
+	}
+	if err != nil {
+		return err
+	}
+	c.caller = caller
+	if caller.Operator() {
+		return nil
+	}
+	if ok, wait := c.limits.allow(caller.Via + " " + caller.User); !ok {
+		c.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		p := api.NewProblem(api.Busy, "these credentials ask too often: wait, then ask more slowly")
+		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
+		return p
+	}
+	return nil
+}
+
+// authorize refuses the operation on things of a project unless the caller's roles permit it. Hosts do not exist for
+// those who may not see them.
+func (c *call) authorize(project croft.Project) error {
+	err := access.Authorize(c.caller, access.Operation(c.operation.ID), project)
+	if errors.Is(err, croft.Denied) && c.operation.Tag == "hosts" {
+		return api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
+	}
+	return err
+}
+
+// brief bounds work that neither waits nor streams.
+func (c *call) brief() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.r.Context(), answerTime)
+}
+
+// home is the project of what the request makes or names.
+func (c *call) home() croft.Project {
+	if c.project == "" {
+		return croft.DefaultProject
+	}
+	return c.project
+}
+
+// body reads, checks and decodes the request's body.
+func (c *call) body(into any) error {
+	text, err := httpapi.ReadBody(c.w, c.r, maxBody, 0)
+	if err != nil {
+		return err
+	}
+	return c.bodies[c.operation.ID].decode(text, into)
+}
+
+// flag returns a parameter that is true or false.
+func (c *call) flag(name string) bool { return c.query.Get(name) == "true" }
+
+// parameters parses a query string, and refuses what the document does not have. Invalid.
+func parameters(o api.Operation, text string) (url.Values, error) {
+	given, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, api.NewProblem(api.BadQuery, "the query string cannot be read: "+err.Error())
+	}
+	var known []string
+	for _, p := range o.Parameters {
+		if p.In == "query" {
+			known = append(known, p.Name)
+		}
+	}
+	for name, values := range given {
+		if !slices.Contains(known, name) {
+			return nil, api.NewProblem(api.BadQuery, "there is no parameter "+strconv.Quote(clip(name))+
+				nearest.Hint(clip(name), known))
+		}
+		if len(values) > 1 {
+			return nil, api.NewProblem(api.BadQuery, "the parameter "+name+" is there twice")
+		}
+	}
+	for _, p := range o.Parameters {
+		if p.In == "query" && given.Has(p.Name) {
+			if err := checkParameter(p, given.Get(p.Name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return given, nil
+}
+
+// checkParameter checks a value by the type, the words and the bounds in the document.
+func checkParameter(p api.Parameter, value string) error {
+	bad := func(why string) error { return api.NewProblem(api.BadQuery, "the parameter "+p.Name+" "+why) }
+	if words, ok := p.Schema["enum"].([]any); ok {
+		var known []string
+		for _, word := range words {
+			known = append(known, word.(string))
+		}
+		if !slices.Contains(known, value) {
+			return bad("is one of " + strings.Join(known, ", ") + nearest.Hint(clip(value), known))
+		}
+	}
+	switch p.Schema["type"] {
+	case "boolean":
+		if value != "true" && value != "false" {
+			return bad("is true or false")
+		}
+	case "integer":
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return bad("is a whole number")
+		}
+		if least, ok := p.Schema["minimum"].(float64); ok && float64(n) < least {
+			return bad("is at least " + strconv.Itoa(int(least)))
+		}
+		if most, ok := p.Schema["maximum"].(float64); ok && float64(n) > most {
+			return bad("is at most " + strconv.Itoa(int(most)))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package control
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"croft"
+	"croft/control/api"
+)
+
+// getInstanceLog passes on what the guest wrote to its console.
+func (c *call) getInstanceLog() error {
+	ctx, cancel := c.brief()
+	st, err := c.find(ctx)
+	cancel()
+	if err != nil {
+		return err
+	}
+	follow, begun := c.flag("follow"), false
+	ctx = c.r.Context()
+	if !follow {
+		ctx, cancel = c.brief()
+		defer cancel()
+	}
+	err = c.Cloud.Consoles.Log(ctx, st, follow, func(from io.Reader) error {
+		begun = true
+		c.w.Header().Set("Content-Type", "application/octet-stream")
+		c.w.Header().Set("Cache-Control", "no-store")
+		c.w.WriteHeader(http.StatusOK)
+		return copyAtOnce(c.w, from)
+	})
+	if begun { // the end of the answer is all that the client can notice
+		return nil
+	}
+	return err
+}
+
+// copyAtOnce passes on every piece when it comes.
+func copyAtOnce(w http.ResponseWriter, from io.Reader) error {
+	control := http.NewResponseController(w)
+	if err := control.Flush(); err != nil {
+		return err
+	}
+	for buffer := make([]byte, 32<<10); ; {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return err
+			}
+			if err := control.Flush(); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// attachConsole joins the client with the console of the guest.
+func (c *call) attachConsole() error {
+	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
+		return api.NewProblem(api.BadRequest, "a console is a WebSocket: ask for an upgrade of the connection")
+	}
+	ctx, cancel := c.brief()
+	st, err := c.find(ctx)
+	cancel()
+	if err != nil {
+		return err
+	}
+	upgraded := false
+	err = c.Cloud.Consoles.Attach(c.r.Context(), st, func(guest io.ReadWriteCloser) error {
+		upgraded = true // or refused, with an answer
+		return c.tunnel(guest)
+	})
+	switch {
+	case upgraded:
+		return nil
+	case croft.KindOf(err) == croft.Conflict:
+		return api.NewProblem(api.InUse, "the console of "+st.Instance.Name+" is attached elsewhere")
+	}
+	return err
+}
+
+// tunnel turns the connection into a WebSocket and passes bytes both ways until one side ends.
+func (c *call) tunnel(far io.ReadWriteCloser) error {
+	socket, err := websocket.Accept(c.w, c.r, nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	near := websocket.NetConn(ctx, socket, websocket.MessageBinary)
+	var copying sync.WaitGroup
+	copying.Go(func() {
+		_, _ = io.Copy(far, near)
+		_ = far.Close()
+	})
+	_, err = io.Copy(near, far)
+	_ = near.Close()
+	copying.Wait()
+	return err
+}

@@ -1,0 +1,88 @@
+// Package controltest serves the API of a simulated cloud to tests.
+package controltest
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"croft"
+	"croft/access"
+	"croft/cloud/cloudtest"
+	"croft/cloud/direct"
+	"croft/control"
+	"croft/etcdstore/etcdserver"
+	"croft/test/simcloud"
+)
+
+// Callers maps tokens to callers.
+type Callers map[string]access.Caller
+
+// Authenticate implements access.Authenticator.
+func (c Callers) Authenticate(_ context.Context, r *http.Request) (access.Caller, bool, error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	caller, known := c[token]
+	if ok && !known {
+		return caller, false, croft.Errorf(croft.Denied, "the token is unknown")
+	}
+	return caller, known, nil
+}
+
+// Known are the callers of every test: an operator, members of two projects, and a reader.
+var Known = Callers{
+	"operator": {User: "olga", Roles: []access.Role{access.PartitionAdmin}, Via: "token 1"},
+	"anna":     {User: "anna", Project: "anna", Roles: []access.Role{access.Member}, Via: "token 2"},
+	"berta":    {User: "berta", Project: "berta", Roles: []access.Role{access.Member}, Via: "token 3"},
+	"reader":   {User: "rita", Project: "anna", Roles: []access.Role{access.Reader}, Via: "token 4"},
+}
+
+// Start serves the API of a simulated cloud with one host, host1, which has room for cloudtest.Room instances. Images
+// are called as they are.
+func Start(t testing.TB) (url string, c *simcloud.Cloud) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // the cloud ends with Close
+	c, err := simcloud.New(ctx, t.TempDir(), etcdserver.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
+		t.Fatal(err)
+	}
+	s := direct.Defaults()
+	s.Etcd.Endpoints, s.Placement.Endpoint = []string{c.Etcd.Endpoint()}, c.Placement.URL
+	under, err := direct.Dial(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Version: "test",
+		Image: func(name string) (string, error) { return name, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var run sync.WaitGroup
+	run.Go(func() { _ = server.Run(ctx) })
+	served := httptest.NewServer(server.Handler())
+	t.Cleanup(func() {
+		served.CloseClientConnections()
+		served.Close()
+		cancel()
+		run.Wait()
+		if err := under.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return served.URL, c
+}
+
+// Serve serves a handler until the test ends.
+func Serve(t testing.TB, h http.Handler) (url string) {
+	t.Helper()
+	served := httptest.NewServer(h)
+	t.Cleanup(func() { served.CloseClientConnections(); served.Close() })
+	return served.URL
+}

@@ -1,0 +1,150 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/control/api"
+)
+
+// heartbeat is the pause after which a stream without events says that it lives.
+const heartbeat = 15 * time.Second
+
+// events is a stream of server-sent events.
+type events struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+
+	mu sync.Mutex
+}
+
+// stream begins the answer.
+func (c *call) stream() *events {
+	c.w.Header().Set("Content-Type", "text/event-stream")
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.WriteHeader(http.StatusOK)
+	return &events{w: c.w, control: http.NewResponseController(c.w)}
+}
+
+// send writes an event. kind and id may be empty, data nil.
+func (e *events) send(kind string, id int64, data any) error {
+	text := ""
+	if kind != "" {
+		text += "event: " + kind + "\n"
+	}
+	if id != 0 {
+		text += "id: " + strconv.FormatInt(id, 10) + "\n"
+	}
+	if data != nil {
+		line, err := json.Marshal(data) // has no line feeds
+		if err != nil {
+			return err
+		}
+		text += "data: " + string(line) + "\n"
+	}
+	return e.write(text + "\n")
+}
+
+func (e *events) write(text string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := fmt.Fprint(e.w, text); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}
+
+// alive writes comments until ctx ends or the client is gone, which it tells by gone.
+func (e *events) alive(ctx context.Context, gone func()) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if e.write(": alive\n\n") != nil {
+				gone()
+				return
+			}
+		}
+	}
+}
+
+// streaming runs a stream, with heartbeats beside it. Errors after its begin end it, and are the client's loss of the
+// connection.
+func (c *call) streaming(run func(ctx context.Context, e *events)) error {
+	ctx, cancel := context.WithCancel(c.r.Context())
+	var beat sync.WaitGroup
+	defer beat.Wait()
+	defer cancel()
+	e := c.stream()
+	beat.Go(func() { e.alive(ctx, cancel) })
+	run(ctx, e)
+	return nil
+}
+
+// watchEvents streams the changes of the instances that the caller sees.
+func (c *call) watchEvents() error {
+	var after int64
+	if text := c.r.Header.Get("Last-Event-ID"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return api.NewProblem(api.BadRequest, "Last-Event-ID is not the id of an event, a number from 1")
+		}
+		after = n
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	position, now, err := c.feed.from(ctx, after)
+	if err != nil {
+		return err
+	}
+	return c.streaming(func(ctx context.Context, e *events) {
+		if e.send("", now, nil) != nil { // the client can go on from here, even if nothing comes
+			return
+		}
+		for {
+			changes, err := c.feed.next(ctx, position)
+			if errors.Is(err, errCompacted) {
+				_ = e.send("compacted", 0, struct{}{}) // the stream ends either way
+			}
+			if err != nil {
+				return
+			}
+			position += len(changes)
+			for _, change := range changes {
+				mine := c.scope.Sees(change.Project) && (c.project == "" || c.project == change.Project)
+				if mine && e.send("instance", change.Revision, change) != nil {
+					return
+				}
+			}
+		}
+	})
+}
+
+// watchInstance streams the status of an instance.
+func (c *call) watchInstance() error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	st, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	return c.streaming(func(ctx context.Context, e *events) {
+		forever := func(st *croft.Status) (bool, error) { return st == nil, ctx.Err() }
+		err := c.Cloud.Instances.Wait(ctx, st.Instance, forever, func(st croft.Status) {
+			_ = e.send("", 0, c.instance(st)) // heartbeats notice a client that is gone
+		})
+		if err == nil {
+			_ = e.send("gone", 0, struct{}{}) // the stream ends either way
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+
+	"croft"
+	"croft/control/api"
+	"croft/schedule"
+)
+
+// instance returns a status as the caller may see it: only operators see hosts.
+func (c *call) instance(st croft.Status) api.Instance {
+	shown := api.InstanceOf(st)
+	if !c.caller.Operator() {
+		shown.Status = withoutHosts(shown.Status)
+	}
+	return shown
+}
+
+// withoutHosts removes every name and UUID of a host from a status. Whether its host is alive stays.
+func withoutHosts(st croft.Status) croft.Status {
+	i := &st.Instance
+	hidden := []string{string(i.Host), string(i.Moving), string(i.MovedFrom)}
+	for _, host := range i.LeftBefore {
+		hidden = append(hidden, string(host))
+	}
+	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
+	if st.Host != nil {
+		hidden = append(append(hidden, st.Host.Name, st.Host.API, st.Host.Place), st.Host.Addresses...)
+		st.Host = &croft.Host{Alive: st.Host.Alive}
+	}
+	if st.Order != nil {
+		o := *st.Order
+		o.Host, o.MovedFrom, o.LeftBefore, o.Trace = "", "", nil, ""
+		st.Order = &o
+	}
+	if st.Observation != nil {
+		o := *st.Observation
+		o.Host = ""
+		for _, word := range hidden {
+			if word != "" {
+				o.Error = strings.ReplaceAll(o.Error, word, "its host")
+			}
+		}
+		st.Observation = &o
+	}
+	return st
+}
+
+// explanation returns an explanation as the caller may see it: for tenants, hosts are numbered in the order in which
+// they occur.
+func (c *call) explanation(why *schedule.Explanation) *schedule.Explanation {
+	if c.caller.Operator() {
+		return why
+	}
+	numbers := map[string]string{}
+	number := func(name string) string {
+		if numbers[name] == "" {
+			numbers[name] = fmt.Sprintf("host %d", len(numbers)+1)
+		}
+		return numbers[name]
+	}
+	shown := &schedule.Explanation{Wanted: why.Wanted, Hosts: why.Hosts, Fits: []schedule.Fit{},
+		Requirements: []schedule.Requirement{}, Rows: []schedule.Row{}}
+	for _, f := range why.Fits {
+		f.Host, f.ID = number(f.Host), ""
+		shown.Fits = append(shown.Fits, f)
+	}
+	for _, row := range why.Rows {
+		var hosts []string
+		for _, name := range row.Hosts {
+			hosts = append(hosts, number(name))
+		}
+		shown.Rows = append(shown.Rows, schedule.Row{Hosts: hosts, Missing: row.Missing})
+	}
+	for _, r := range why.Requirements {
+		r.Nearest = number(r.Nearest)
+		shown.Requirements = append(shown.Requirements, r)
+	}
+	return shown
+}

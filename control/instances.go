@@ -1,0 +1,285 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/control/api"
+	"croft/schedule"
+)
+
+// errHidden is the answer for what is not there, and for what belongs to others.
+func errHidden(what, name string) error {
+	return api.NewProblem(api.NotFound, fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
+}
+
+// find reads the instance that the path names, if the caller may do the operation on it.
+func (c *call) find(ctx context.Context) (croft.Status, error) {
+	name := c.r.PathValue("id")
+	st, err := c.Cloud.Instances.Find(ctx, c.home(), name)
+	if errors.Is(err, croft.NotFound) {
+		return st, errHidden("instance", name)
+	}
+	if err != nil {
+		return st, err
+	}
+	project := st.Instance.Project
+	if !c.scope.Sees(project) || c.query.Has("project") && project != c.project {
+		return croft.Status{}, errHidden("instance", name)
+	}
+	return st, c.authorize(project)
+}
+
+const (
+	// pageLength is the default length of a page of instances.
+	pageLength = 500
+)
+
+func (c *call) listInstances() error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	all, err := c.Cloud.Instances.List(ctx, c.project)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(st croft.Status) bool { return !c.scope.Sees(st.Instance.Project) })
+	slices.SortFunc(all, func(a, b croft.Status) int {
+		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
+	})
+	if after := c.query.Get("after"); after != "" {
+		name, id, exact := strings.Cut(after, "/") // a name has no slash
+		all = slices.DeleteFunc(all, func(st croft.Status) bool {
+			order := cmp.Compare(st.Instance.Name, name)
+			return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id)
+		})
+	}
+	limit := pageLength
+	if text := c.query.Get("limit"); text != "" {
+		limit, _ = strconv.Atoi(text) // checked by the document
+	}
+	page := api.InstanceList{Instances: []api.Instance{}}
+	for _, st := range all[:min(limit, len(all))] {
+		page.Instances = append(page.Instances, c.instance(st))
+	}
+	if len(all) > limit {
+		last := all[limit-1].Instance
+		page.Next = last.Name + "/" + string(last.ID)
+	}
+	return c.answer(http.StatusOK, page)
+}
+
+func (c *call) getInstance() error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	st, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, c.instance(st))
+}
+
+// request reads the request for an instance in the body.
+func (c *call) request() (r schedule.Request, err error) {
+	var given api.InstanceRequest
+	if err := c.body(&given); err != nil {
+		return r, err
+	}
+	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, Keys: given.Keys, UserData: given.UserData,
+		Metadata: given.Metadata, IMDS: given.IMDS, Tags: given.Tags, Restart: given.Restart, Networks: given.Networks,
+		Ephemeral: given.Ephemeral, Affinities: given.Affinities}
+	if r.ID != "" {
+		if r.ID, err = croft.ParseInstanceID(string(r.ID)); err != nil {
+			return r, err
+		}
+	}
+	if r.Query, err = schedule.ParseQuery(given.Query); err != nil {
+		return r, err
+	}
+	if given.Policy != "" {
+		if r.Policy, err = schedule.PolicyNamed(given.Policy); err != nil {
+			return r, err
+		}
+	}
+	r.Image, err = c.image(given.Image)
+	return r, err
+}
+
+// image returns the reference of an image. A file of the hosts may be anything that their agents can read, so only
+// operators may name one.
+func (c *call) image(name string) (string, error) {
+	reference, err := c.Image(name)
+	if err != nil {
+		return "", err
+	}
+	isURL := strings.HasPrefix(reference, "https://") || strings.HasPrefix(reference, "http://")
+	if !isURL && !c.caller.Operator() {
+		return "", api.NewProblem(api.PropertyForbidden,
+			"the image is a file on the hosts, which only operators may name: use a name of the catalog or a URL")
+	}
+	return reference, nil
+}
+
+func (c *call) createInstance() error {
+	r, err := c.request()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	d, err := c.Cloud.Requests.Request(ctx, r)
+	if errors.Is(err, croft.Conflict) {
+		inst, taken := c.taken(ctx, r, err)
+		if taken != nil {
+			return taken
+		}
+		d.Instance = inst
+	} else if err != nil {
+		return err
+	}
+	c.w.Header().Set("Location", "/v1/instances/"+string(d.Instance.ID))
+	return c.ordered(d.Instance)
+}
+
+// taken says what stands in the way of a request; nil: the very same request was made before, with this result.
+func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (croft.Instance, error) {
+	if r.ID != "" {
+		st, err := c.Cloud.Instances.Find(ctx, r.Project, string(r.ID))
+		switch {
+		case err == nil && c.scope.Sees(st.Instance.Project) && r.Wants(st.Instance):
+			return st.Instance, nil
+		case err == nil:
+			return croft.Instance{}, api.NewProblem(api.UUIDReused,
+				"the UUID "+string(r.ID)+" is taken by another instance: choose another one, or none")
+		}
+	}
+	if r.Name != "" {
+		if st, err := c.Cloud.Instances.Find(ctx, r.Project, r.Name); err == nil {
+			return croft.Instance{}, api.NewProblem(api.NameTaken, fmt.Sprintf(
+				"the name %s is taken by instance %s: choose another one, or destroy that", r.Name, st.Instance.ID))
+		}
+	}
+	return croft.Instance{}, refused
+}
+
+func (c *call) explainRequest() error {
+	r, err := c.request()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	why, err := c.Cloud.Requests.Explain(ctx, r)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, c.explanation(why))
+}
+
+func (c *call) startInstance() error   { return c.change(c.Cloud.Changes.Start) }
+func (c *call) stopInstance() error    { return c.change(c.Cloud.Changes.Stop) }
+func (c *call) rebootInstance() error  { return c.change(c.Cloud.Changes.Reboot) }
+func (c *call) rebuildInstance() error { return c.change(c.Cloud.Changes.Rebuild) }
+
+// change orders a change of the instance that the path names.
+func (c *call) change(do func(context.Context, croft.Project, string) (croft.Instance, error)) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	st, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	inst, err := do(ctx, st.Instance.Project, string(st.Instance.ID))
+	if err != nil {
+		return err
+	}
+	return c.ordered(inst)
+}
+
+func (c *call) destroyInstance() error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	force := c.flag("force")
+	if force && !c.caller.Operator() {
+		return api.NewProblem(api.ForbiddenVerb, "only operators may use force: a silent host may still run the guest")
+	}
+	st, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := c.Cloud.Changes.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), force)
+	if err != nil {
+		return err
+	}
+	if d.Gone {
+		return c.answer(http.StatusOK, c.instance(croft.Status{Instance: d.Instance}))
+	}
+	return c.ordered(d.Instance)
+}
+
+const (
+	defaultWait = time.Minute
+	longestWait = 10 * time.Minute
+)
+
+var goals = map[string]schedule.Goal{
+	"running": schedule.Running, "ready": schedule.Ready, "stopped": schedule.Stopped, "gone": schedule.Gone,
+}
+
+// ordered answers a change that is ordered, after the wait that the request asks for.
+func (c *call) ordered(inst croft.Instance) error {
+	status := http.StatusAccepted
+	if goal := goals[c.query.Get("wait")]; goal != nil {
+		patience := defaultWait
+		if text := c.query.Get("timeout"); text != "" {
+			var err error
+			if patience, err = time.ParseDuration(text); err != nil || patience <= 0 || patience > longestWait {
+				return api.NewProblem(api.BadQuery, fmt.Sprintf(
+					"it is ordered, but timeout is no duration such as 30s, of %s at most", longestWait))
+			}
+		}
+		ctx, cancel := context.WithTimeout(c.r.Context(), patience)
+		defer cancel()
+		err := c.Cloud.Instances.Wait(ctx, inst, goal, nil)
+		switch {
+		case err == nil:
+			status = http.StatusOK
+		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return c.failed(inst, err)
+		}
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	st, err := c.Cloud.Instances.Find(ctx, inst.Project, string(inst.ID))
+	if errors.Is(err, croft.NotFound) {
+		st, err = croft.Status{Instance: inst}, nil // it is gone by now
+	}
+	if err != nil {
+		return err
+	}
+	return c.answer(status, c.instance(st))
+}
+
+// failed is the answer for an instance that will never be as somebody waits for it to be.
+func (c *call) failed(inst croft.Instance, err error) error {
+	if croft.KindOf(err) == croft.Unavailable {
+		return err
+	}
+	if _, byHost := errors.AsType[*schedule.Failure](err); !byHost {
+		return api.NewProblem(api.BadState, err.Error())
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	st, found := c.Cloud.Instances.Find(ctx, inst.Project, string(inst.ID))
+	if found != nil || st.Observation == nil {
+		return api.NewProblem(api.BadState, "instance "+inst.Name+" failed, and was changed since")
+	}
+	return api.NewProblem(api.BadState, "instance "+inst.Name+" failed: "+c.instance(st).Observation.Error)
+}

@@ -1,0 +1,65 @@
+package control
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// mostCallers is how many callers are remembered; those that have not asked for the longest time are forgotten.
+const mostCallers = 10_000
+
+// limits bounds how often each caller asks.
+type limits struct {
+	rate  rate.Limit
+	burst int
+
+	mu      sync.Mutex
+	callers map[string]*limited
+}
+
+type limited struct {
+	bucket *rate.Limiter
+	asked  time.Time
+}
+
+func newLimits(each rate.Limit, burst int) *limits {
+	return &limits{rate: each, burst: burst, callers: map[string]*limited{}}
+}
+
+// allow reports whether a caller may ask now, and otherwise how long to wait before the next request.
+func (l *limits) allow(caller string) (ok bool, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	one := l.callers[caller]
+	if one == nil {
+		if len(l.callers) >= mostCallers {
+			l.forget(now)
+		}
+		one = &limited{bucket: rate.NewLimiter(l.rate, l.burst)}
+		l.callers[caller] = one
+	}
+	one.asked = now
+	if one.bucket.AllowN(now, 1) {
+		return true, 0
+	}
+	return false, max(time.Second, time.Duration(float64(time.Second)/float64(l.rate)))
+}
+
+// forget drops the callers whose buckets are full again: they lose nothing by it. If there are none, it drops the one
+// that asked first.
+func (l *limits) forget(now time.Time) {
+	var oldest string
+	for caller, one := range l.callers {
+		if one.bucket.TokensAt(now) >= float64(l.burst) {
+			delete(l.callers, caller)
+		} else if oldest == "" || one.asked.Before(l.callers[oldest].asked) {
+			oldest = caller
+		}
+	}
+	if len(l.callers) >= mostCallers {
+		delete(l.callers, oldest)
+	}
+}

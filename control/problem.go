@@ -1,0 +1,67 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	"croft/schedule"
+)
+
+// codes maps kinds of error to codes, where an operation does not know better.
+var codes = map[croft.Kind]api.Code{
+	croft.Invalid: api.BadRequest, croft.NotFound: api.NotFound, croft.Conflict: api.BadState,
+	croft.NoCapacity: api.NoCapacity, croft.Unavailable: api.BackendDown, croft.Denied: api.ForbiddenVerb,
+	croft.OverQuota: api.QuotaExceeded, "": api.Internal,
+}
+
+// problem says what an error means for the caller. What is wrong inside the cloud is for its operators: others get a
+// number, under which the log has the error.
+func (c *call) problem(err error) *api.Problem {
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		return p
+	}
+	if access.Unauthenticated(err) {
+		c.w.Header().Set("WWW-Authenticate", `Bearer realm="croft"`)
+		return api.NewProblem(api.Unauthenticated, err.Error())
+	}
+	if why, ok := errors.AsType[*schedule.Explanation](err); ok {
+		shown := c.explanation(why)
+		p := api.NewProblem(api.NoCapacity, shown.Error())
+		p.Explanation = shown
+		return p
+	}
+	code := codes[croft.KindOf(err)]
+	if errors.Is(err, context.DeadlineExceeded) && croft.KindOf(err) == "" {
+		code = api.BackendDown
+	}
+	if code != api.BackendDown && code != api.Internal || c.caller.Operator() {
+		return api.NewProblem(code, err.Error())
+	}
+	number := fmt.Sprintf("%08x", rand.Uint32())
+	c.Log.Warn("a request could not be answered", "number", number, "operation", c.operation.ID,
+		"project", c.project, "err", err)
+	return api.NewProblem(code, "the cloud cannot do this now: try again, or ask its operators about number "+number)
+}
+
+// answerProblem writes a problem document.
+func answerProblem(w http.ResponseWriter, p *api.Problem) {
+	text, err := json.Marshal(p)
+	if err != nil { // an explanation with a number that JSON does not have
+		p = api.NewProblem(api.Internal, "the answer cannot be said in JSON")
+		text, _ = json.Marshal(p)
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	if p.Code == api.BackendDown {
+		w.Header().Set("Retry-After", "2")
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(text, '\n')) // ignore clients that went away
+}

@@ -1,0 +1,52 @@
+package control
+
+import (
+	"net/http"
+
+	"croft/control/api"
+	"croft/internal/httpapi"
+)
+
+// operations does each operation of the document. An error that it returns is the answer, so nothing may be written
+// before. To add an operation, write it into the document, and its method here.
+var operations = map[string]func(*call) error{
+	"getDocument":     (*call).getDocument,
+	"getRoot":         (*call).getRoot,
+	"whoami":          (*call).whoami,
+	"listInstances":   (*call).listInstances,
+	"createInstance":  (*call).createInstance,
+	"getInstance":     (*call).getInstance,
+	"destroyInstance": (*call).destroyInstance,
+	"startInstance":   (*call).startInstance,
+	"stopInstance":    (*call).stopInstance,
+	"rebootInstance":  (*call).rebootInstance,
+	"rebuildInstance": (*call).rebuildInstance,
+	"watchInstance":   (*call).watchInstance,
+	"watchEvents":     (*call).watchEvents,
+	"getInstanceLog":  (*call).getInstanceLog,
+	"attachConsole":   (*call).attachConsole,
+	"explainRequest":  (*call).explainRequest,
+	"listKeys":        (*call).listKeys,
+	"addKey":          (*call).addKey,
+	"removeKey":       (*call).removeKey,
+	"listHosts":       (*call).listHosts,
+	"getHost":         (*call).getHost,
+}
+
+// answer writes a document.
+func (c *call) answer(status int, document any) error {
+	httpapi.Answer(c.w, status, document)
+	return nil
+}
+
+func (c *call) getDocument() error {
+	c.w.Header().Set("Content-Type", "application/json")
+	_, _ = c.w.Write(api.Document()) // ignore clients that went away
+	return nil
+}
+
+func (c *call) getRoot() error {
+	return c.answer(http.StatusOK, api.Cloud{Version: c.Version, Document: api.Hash()})
+}
+
+func (c *call) whoami() error { return c.answer(http.StatusOK, c.caller) }

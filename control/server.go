@@ -1,0 +1,104 @@
+// Package control serves the API of the cloud over HTTP, to tenants and to operators. The OpenAPI document of
+// control/api comes first: it says which operations there are, and checks the bodies of requests. Of every request it
+// is known who sent it, that the caller may do this, and which projects the caller sees, before anything is read. What
+// belongs to others is not found, and nobody but operators learns anything about hosts.
+package control
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+
+	"golang.org/x/time/rate"
+
+	"croft"
+	"croft/access"
+	"croft/cloud"
+	"croft/control/api"
+)
+
+// Config configures a Server.
+type Config struct {
+	Cloud   *cloud.Cloud         // required: Requests, Instances, Feed, Changes, Consoles, Keys and Hosts
+	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
+	// Image turns a name of the catalog, or a URL, into the reference for hosts; required. Invalid, NotFound.
+	Image func(name string) (string, error)
+
+	Version string       // of croft, for people
+	Log     *slog.Logger // discards by default
+	Rate    rate.Limit   // requests per second of one caller who is no operator; 50 by default
+	Burst   int          // more than that at once; 200 by default
+}
+
+// Server serves the API. Run must run while its handler serves events.
+type Server struct {
+	Config
+	bodies map[string]*body // by operation
+	limits *limits
+	feed   *feed
+}
+
+// New checks the config. It starts nothing.
+func New(c Config) (*Server, error) {
+	if c.Cloud == nil || c.Callers == nil || c.Image == nil {
+		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Callers and Image are required")
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Rate, c.Burst = cmp.Or(c.Rate, 50), cmp.Or(c.Burst, 200)
+	bodies, err := compileBodies()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{Config: c, bodies: bodies, limits: newLimits(c.Rate, c.Burst), feed: newFeed()}, nil
+}
+
+// Run follows the changes of the cloud until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	return s.Cloud.Feed.Follow(ctx, s.feed.begin, s.feed.add)
+}
+
+// Handler serves the API.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	allowed := map[string]string{}
+	for _, o := range api.Operations() {
+		mux.HandleFunc(o.Method+" "+exactly(o.Path), func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w, r, o)
+		})
+		allowed[o.Path] += cmp.Or(map[bool]string{true: ", "}[allowed[o.Path] != ""]) + o.Method
+	}
+	for path, methods := range allowed {
+		mux.HandleFunc(exactly(path), func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", methods)
+			p := api.NewProblem(api.BadRequest, "there is no such verb here: use one of "+methods)
+			p.Status, p.Title = http.StatusMethodNotAllowed, http.StatusText(http.StatusMethodNotAllowed)
+			answerProblem(w, p)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		answerProblem(w, api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths"))
+	})
+	return withoutForeignPages(mux)
+}
+
+// exactly keeps a path that ends in a slash from standing for all paths below it.
+func exactly(path string) string {
+	if path[len(path)-1] == '/' {
+		return path + "{$}"
+	}
+	return path
+}
+
+// withoutForeignPages refuses what web pages of other origins ask a browser to send, since a browser may have the
+// certificate that identifies its user.
+func withoutForeignPages(next http.Handler) http.Handler {
+	foreign := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := foreign.Check(r); err != nil {
+			answerProblem(w, api.NewProblem(api.ForbiddenVerb, "a web page from elsewhere asks for this: "+err.Error()))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
