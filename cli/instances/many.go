@@ -105,9 +105,9 @@ func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
 	return o
 }
 
-// printDecision prints the line that scripts rely on.
+// printDecision prints the line that scripts rely on. Tenants do not see which host it is.
 func printDecision(cmd *cobra.Command, d schedule.Decision) {
-	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", d.Host.ID, d.Instance.ID)
+	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", cmp.Or(d.Host.ID, "-"), d.Instance.ID)
 }
 
 // shortfall describes the instances that were not scheduled: individually those with their own reasons, the

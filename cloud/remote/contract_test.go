@@ -1,0 +1,34 @@
+package remote_test
+
+import (
+	"context"
+	"testing"
+
+	"croft/cloud"
+	"croft/cloud/cloudtest"
+	"croft/cloud/remote"
+	"croft/control/controltest"
+)
+
+// as connects with a token.
+func as(t *testing.T, url, token string) *cloud.Cloud {
+	t.Helper()
+	client, err := remote.New(remote.Settings{URL: url, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.Cloud()
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestContract(t *testing.T) {
+	cloudtest.RunShared(t, func(t *testing.T) cloudtest.Fixture {
+		url, c := controltest.Start(t)
+		return cloudtest.Fixture{Cloud: as(t, url, "operator"), Host: "host1", Silence: func() {
+			if err := c.StopHost(context.WithoutCancel(t.Context()), "host1"); err != nil {
+				t.Fatal(err)
+			}
+		}}
+	})
+}

@@ -1,0 +1,121 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/control/api"
+	"croft/internal/delay"
+)
+
+// retry is the pause, with a jitter of a half, before a stream that broke is opened again.
+const retry = 500 * time.Millisecond
+
+// maxEvent bounds one line of a stream.
+const maxEvent = 4 << 20
+
+// event is one server-sent event.
+type event struct {
+	kind string
+	id   int64 // 0: it has none
+	data []byte
+}
+
+// events passes on the events of a stream until it ends or each returns false or an error.
+func (c *Client) events(ctx context.Context, path string, last int64, each func(event) (more bool, _ error)) error {
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if last != 0 {
+		header.Set("Last-Event-ID", strconv.FormatInt(last, 10))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer, err := c.send(ctx, http.MethodGet, path, nil, header)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, maxEvent)
+	next := event{}
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case lines.Text() == "":
+			one := next
+			next = event{}
+			if one.id == 0 && one.data == nil {
+				continue // it ends a comment
+			}
+			if more, err := each(one); !more || err != nil {
+				return err
+			}
+		case name == "event":
+			next.kind = value
+		case name == "id":
+			next.id, _ = strconv.ParseInt(value, 10, 64) // 0 where it is none
+		case name == "data":
+			next.data = []byte(value)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return c.unreachable(ctx, err)
+	}
+	return nil
+}
+
+// feed implements cloud.Feed.
+type feed struct{ *Client }
+
+// Follow implements cloud.Feed. It returns an error of the cloud that will not pass.
+func (f feed) Follow(ctx context.Context, begun func(revision int64), changed func(croft.Change)) error {
+	var last int64
+	for {
+		err := f.events(ctx, "/v1/events", last, func(e event) (bool, error) {
+			return f.follow(e, &last, begun, changed)
+		})
+		switch p, is := errors.AsType[*api.Problem](err); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case is && p.Code == api.Compacted:
+			last = 0
+			continue
+		case err != nil && croft.KindOf(err) != croft.Unavailable && croft.KindOf(err) != "":
+			return err
+		}
+		if delay.For(ctx, retry/2+rand.N(retry)) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (f feed) follow(e event, last *int64, begun func(int64), changed func(croft.Change)) (bool, error) {
+	switch e.kind {
+	case "compacted":
+		*last = 0
+		return false, nil
+	case "":
+		if *last == 0 {
+			begun(e.id)
+		}
+	case "instance":
+		c := croft.Change{}
+		if err := json.Unmarshal(e.data, &c); err != nil {
+			return false, croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
+		}
+		c.Revision = e.id
+		changed(c)
+	}
+	if e.id != 0 {
+		*last = e.id
+	}
+	return true, nil
+}

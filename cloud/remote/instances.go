@@ -1,0 +1,177 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"croft"
+	"croft/control/api"
+	"croft/schedule"
+)
+
+// requests implements cloud.Requests.
+type requests struct{ *Client }
+
+// Request implements cloud.Requests. It chooses the UUID, so that a repetition cannot make a second instance.
+func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedule.Decision, error) {
+	wanted.ID = cmp.Or(wanted.ID, croft.NewInstanceID())
+	var made api.Instance
+	err := r.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", "instances"}), body(wanted), &made)
+	d := schedule.Decision{Instance: made.Instance}
+	if made.Host != nil {
+		d.Host = *made.Host
+	}
+	return d, err
+}
+
+// Explain implements cloud.Requests.
+func (r requests) Explain(ctx context.Context, wanted schedule.Request) (*schedule.Explanation, error) {
+	why := &schedule.Explanation{}
+	err := r.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", "candidates"}), body(wanted), why)
+	return why, err
+}
+
+// Prepare implements cloud.Requests. The server watches hosts or not, as it likes.
+func (requests) Prepare(context.Context) (end func()) { return func() {} }
+
+func body(r schedule.Request) api.InstanceRequest {
+	b := api.InstanceRequest{ID: r.ID, Name: r.Name, Query: r.Query.Encode(), Image: r.Image, Keys: r.Keys,
+		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,
+		Networks: r.Networks, Ephemeral: r.Ephemeral, Affinities: r.Affinities}
+	for _, name := range schedule.Policies {
+		if p, err := schedule.PolicyNamed(name); err == nil && p == r.Policy {
+			b.Policy = name
+		}
+	}
+	return b
+}
+
+// instances implements cloud.Instances.
+type instances struct{ *Client }
+
+var _ schedule.Watched = instances{}
+
+// Find implements cloud.Instances.
+func (i instances) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
+	if idOrName == "" {
+		return croft.Status{}, croft.Errorf(croft.NotFound, "an instance without a name does not exist")
+	}
+	var found api.Instance
+	err := i.ask(ctx, http.MethodGet, path(project, []string{"v1", "instances", idOrName}), nil, &found)
+	return found.Status, err
+}
+
+// List implements cloud.Instances.
+func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
+	var all []croft.Status
+	for after := ""; ; {
+		var page api.InstanceList
+		err := i.ask(ctx, http.MethodGet,
+			path(project, []string{"v1", "instances"}, "limit", "5000", "after", after), nil, &page)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range page.Instances {
+			all = append(all, one.Status)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	slices.SortStableFunc(all, func(a, b croft.Status) int {
+		return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(a.Instance.ID, b.Instance.ID))
+	})
+	return all, nil
+}
+
+// Watch implements cloud.Instances.
+func (i instances) Watch(ctx context.Context, changed func()) error {
+	return feed{i.Client}.Follow(ctx, func(int64) { changed() }, func(croft.Change) { changed() })
+}
+
+// Wait implements cloud.Instances.
+func (i instances) Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal,
+	progress func(croft.Status)) error {
+	return schedule.Await(ctx, i, inst, goal, progress)
+}
+
+// WatchInstance implements schedule.Watched.
+func (i instances) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
+	ended := false
+	err := i.events(ctx, path("", []string{"v1", "instances", string(id), "events"}), 0, func(e event) (bool, error) {
+		if e.kind == "gone" {
+			ended = true
+			changed(nil)
+			return false, nil
+		}
+		var st api.Instance
+		if err := json.Unmarshal(e.data, &st); err != nil {
+			return false, croft.Errorf(croft.Unavailable, "an event of instance %s cannot be read: %w", id, err)
+		}
+		ended = !changed(&st.Status)
+		return !ended, nil
+	})
+	switch {
+	case ended:
+		return nil
+	case errors.Is(err, croft.NotFound):
+		changed(nil)
+		return nil
+	case err != nil:
+		return err
+	}
+	return croft.Errorf(croft.Unavailable, "the cloud ended the stream of instance %s", id)
+}
+
+// changes implements cloud.Changes.
+type changes struct{ *Client }
+
+// Start implements cloud.Changes.
+func (c changes) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return c.change(ctx, project, idOrName, "start")
+}
+
+// Stop implements cloud.Changes.
+func (c changes) Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return c.change(ctx, project, idOrName, "stop")
+}
+
+// Reboot implements cloud.Changes.
+func (c changes) Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return c.change(ctx, project, idOrName, "reboot")
+}
+
+// Rebuild implements cloud.Changes.
+func (c changes) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return c.change(ctx, project, idOrName, "rebuild")
+}
+
+func (c changes) change(ctx context.Context, project croft.Project, idOrName, verb string) (croft.Instance, error) {
+	var changed api.Instance
+	err := c.ask(ctx, http.MethodPost, path(project, []string{"v1", "instances", idOrName, verb}), nil, &changed)
+	return changed.Instance, err
+}
+
+// Destroy implements cloud.Changes.
+func (c changes) Destroy(ctx context.Context, project croft.Project, idOrName string,
+	force bool) (schedule.Destroyed, error) {
+	forced := ""
+	if force {
+		forced = "true"
+	}
+	var was api.Instance
+	answer, err := c.send(ctx, http.MethodDelete,
+		path(project, []string{"v1", "instances", idOrName}, "force", forced), nil, nil)
+	if err != nil {
+		return schedule.Destroyed{}, err
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(&was); err != nil {
+		return schedule.Destroyed{}, c.unreachable(ctx, err)
+	}
+	return schedule.Destroyed{Instance: was.Instance, Gone: answer.StatusCode == http.StatusOK}, nil
+}

@@ -1,0 +1,231 @@
+// Package remote is a cloud over its API, for whoever has a URL and a token: tenants, and operators from any machine.
+// What only operators on a host of the cloud can do is Denied.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/cloud"
+	"croft/control/api"
+	"croft/internal/delay"
+	"croft/internal/endpoint"
+)
+
+// Settings say where a cloud is, and who asks.
+type Settings struct {
+	URL   string `yaml:"url"`   // such as https://cloud.example:8780; empty: the cloud is reached directly
+	Token string `yaml:"token"` // of a project
+	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's
+}
+
+// Set reports whether the settings name a cloud.
+func (s Settings) Set() bool { return s.URL != "" }
+
+// Check refuses settings that cannot work, or that would send the token unencrypted. Invalid.
+func (s Settings) Check() error {
+	if !s.Set() {
+		if s.Token != "" || s.CA != "" {
+			return croft.Errorf(croft.Invalid, "api.token and api.ca are for a cloud that api.url names: set that too")
+		}
+		return nil
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
+		return croft.Errorf(croft.Invalid, "api.url: %q is not the address of a cloud, such as https://cloud.example:8780",
+			s.URL)
+	}
+	if u.Scheme == "http" && !endpoint.IsLoopback(net.JoinHostPort(u.Hostname(), "0")) {
+		return croft.Errorf(croft.Invalid,
+			"api.url: %s would send the token unencrypted: use https, with the cloud's CA in api.ca (CROFT_CA)", s.URL)
+	}
+	if strings.ContainsAny(s.Token, " \t\r\n") {
+		return croft.Errorf(croft.Invalid, "api.token has white space in it")
+	}
+	return nil
+}
+
+// Client asks the API of one cloud.
+type Client struct {
+	base     string
+	token    string
+	requests *http.Client
+	sockets  *http.Client // speaks HTTP/1 alone, which can be upgraded
+}
+
+// New returns a client, which has sent nothing yet. Invalid.
+func New(s Settings) (*Client, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CA != "" {
+		pem, err := os.ReadFile(s.CA)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "api.ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, croft.Errorf(croft.Invalid, "api.ca: there is no certificate in %s", s.CA)
+		}
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64}
+	upgraded := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config.Clone(),
+		TLSHandshakeTimeout: 10 * time.Second, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	return &Client{base: strings.TrimRight(s.URL, "/"), token: s.Token,
+		requests: &http.Client{Transport: transport, CheckRedirect: stay},
+		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
+}
+
+// stay follows no redirect: the token is for one server.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Cloud returns the cloud as commands use it.
+func (c *Client) Cloud() *cloud.Cloud {
+	none := operators{}
+	return &cloud.Cloud{
+		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Consoles: consoles{c},
+		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Audits: none, Monitor: none,
+		Tokens: tokens{}, Backups: none, Connection: c,
+	}
+}
+
+// Close implements io.Closer.
+func (c *Client) Close() error {
+	c.requests.CloseIdleConnections()
+	c.sockets.CloseIdleConnections()
+	return nil
+}
+
+// Caller returns who the cloud takes the client for. Denied: the token is not valid.
+func (c *Client) Caller(ctx context.Context) (caller access.Caller, err error) {
+	return caller, c.ask(ctx, http.MethodGet, "/v1/whoami", nil, &caller)
+}
+
+// path builds a path from its segments, and its query from the project and pairs of names and values. What is empty is
+// left out of the query.
+func path(project croft.Project, segments []string, parameters ...string) string {
+	text := ""
+	for _, s := range segments {
+		text += "/" + url.PathEscape(s)
+	}
+	query := url.Values{}
+	for pair := range slices.Chunk(append([]string{"project", string(project)}, parameters...), 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
+		}
+	}
+	if len(query) > 0 {
+		text += "?" + query.Encode()
+	}
+	return text
+}
+
+// ask sends a request with a document and decodes the answer; both may be nil.
+func (c *Client) ask(ctx context.Context, method, path string, document, into any) error {
+	var body []byte
+	if document != nil {
+		var err error
+		if body, err = json.Marshal(document); err != nil {
+			return err
+		}
+	}
+	answer, err := c.send(ctx, method, path, body, nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
+		return c.unreachable(ctx, err)
+	}
+	return nil
+}
+
+// send sends a request, again where the cloud asks for patience, and returns an answer that is no error.
+func (c *Client) send(ctx context.Context, method, path string, body []byte,
+	header http.Header) (*http.Response, error) {
+	for {
+		r, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "%w", err)
+		}
+		for name, values := range header {
+			r.Header[name] = values
+		}
+		if body != nil {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		answer, err := c.requests.Do(r)
+		if err != nil {
+			return nil, c.unreachable(ctx, err)
+		}
+		if answer.StatusCode < http.StatusMultipleChoices {
+			return answer, nil
+		}
+		err = problemIn(answer)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusTooManyRequests {
+			return nil, err
+		}
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if delay.For(ctx, time.Duration(max(1, min(seconds, 60)))*time.Second) != nil {
+			return nil, err
+		}
+	}
+}
+
+// unreachable is the error of a cloud that does not answer.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	if plain, ok := errors.AsType[*url.Error](err); ok {
+		err = plain.Err
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return croft.Errorf(croft.Invalid,
+			"the certificate of %s cannot be trusted (%w): give the cloud's CA in api.ca (CROFT_CA)", c.base, err)
+	}
+	return croft.Errorf(croft.Unavailable, "the cloud at %s does not answer: %w", c.base, err)
+}
+
+// maxProblem bounds what is read of an error.
+const maxProblem = 4 << 20
+
+// problemIn reads the error in an answer.
+func problemIn(answer *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
+	p := &api.Problem{}
+	if err := json.Unmarshal(text, p); err == nil && p.Code != "" {
+		return p
+	}
+	kind := croft.Unavailable
+	if answer.StatusCode < http.StatusInternalServerError {
+		kind = croft.Invalid
+	}
+	return croft.Errorf(kind, "the server answers %s, and not as a cloud does: is api.url that of a cloud?",
+		fmt.Sprint(answer.Status))
+}
