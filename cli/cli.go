@@ -59,7 +59,7 @@ func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout
 // commands makes the subcommands of croft.
 func (p Program) commands() []*cobra.Command {
 	return []*cobra.Command{
-		serve.Up(), serve.Compute(), serve.Metadata(),
+		serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
 		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), hosts.Command(), images.Command(), keys.Command(), projects.Command(),

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"croft"
@@ -44,6 +45,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) 
 	if err != nil {
 		answerProblem(noted, c.problem(err))
 	}
+	s.count(o.ID, noted.Status)
 	s.Log.Debug("request", "operation", o.ID, "user", c.caller.User, "project", c.project, "via", c.caller.Via,
 		"status", noted.Status)
 }
@@ -101,6 +103,21 @@ func (c *call) authorize(project croft.Project) error {
 		return api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
 	}
 	return err
+}
+
+// recheck is how often the credentials of a request that goes on for long are looked at again.
+const recheck = 5 * time.Second
+
+// lasting is the context of a request that goes on until the client goes, or its credentials count no more.
+func (c *call) lasting() (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(c.r.Context())
+	var check sync.WaitGroup
+	check.Go(func() {
+		if access.StillKnown(ctx, c.Callers, c.r, recheck) != nil {
+			cancel()
+		}
+	})
+	return ctx, func() { cancel(); check.Wait() }
 }
 
 // brief bounds work that neither waits nor streams.

@@ -22,9 +22,10 @@ func (c *call) getInstanceLog() error {
 		return err
 	}
 	follow, begun := c.flag("follow"), false
-	ctx = c.r.Context()
+	ctx, end := c.lasting()
+	defer end()
 	if !follow {
-		ctx, cancel = c.brief()
+		ctx, cancel = context.WithTimeout(ctx, answerTime)
 		defer cancel()
 	}
 	err = c.Cloud.Consoles.Log(ctx, st, follow, func(from io.Reader) error {
@@ -76,10 +77,12 @@ func (c *call) attachConsole() error {
 	if err != nil {
 		return err
 	}
+	lasting, end := c.lasting()
+	defer end()
 	upgraded := false
-	err = c.Cloud.Consoles.Attach(c.r.Context(), st, func(guest io.ReadWriteCloser) error {
+	err = c.Cloud.Consoles.Attach(lasting, st, func(guest io.ReadWriteCloser) error {
 		upgraded = true // or refused, with an answer
-		return c.tunnel(guest)
+		return c.tunnel(lasting, guest)
 	})
 	switch {
 	case upgraded:
@@ -91,13 +94,14 @@ func (c *call) attachConsole() error {
 }
 
 // tunnel turns the connection into a WebSocket and passes bytes both ways until one side ends.
-func (c *call) tunnel(far io.ReadWriteCloser) error {
+func (c *call) tunnel(ctx context.Context, far io.ReadWriteCloser) error {
 	socket, err := websocket.Accept(c.w, c.r, nil)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(c.r.Context())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = far.Close() })()
 	near := websocket.NetConn(ctx, socket, websocket.MessageBinary)
 	var copying sync.WaitGroup
 	copying.Go(func() {

@@ -81,7 +81,9 @@ func (e *events) alive(ctx context.Context, gone func()) {
 // streaming runs a stream, with heartbeats beside it. Errors after its begin end it, and are the client's loss of the
 // connection.
 func (c *call) streaming(run func(ctx context.Context, e *events)) error {
-	ctx, cancel := context.WithCancel(c.r.Context())
+	ctx, end := c.lasting()
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
 	var beat sync.WaitGroup
 	defer beat.Wait()
 	defer cancel()

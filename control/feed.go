@@ -69,7 +69,7 @@ func (f *feed) from(ctx context.Context, revision int64) (position int, now int6
 		case <-ctx.Done():
 		}
 		f.mu.Lock()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !f.begun {
 			return 0, 0, croft.Errorf(croft.Unavailable, "the changes of the cloud cannot be followed yet: try again")
 		}
 	}

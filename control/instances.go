@@ -119,8 +119,9 @@ func (c *call) image(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	cataloged := !strings.ContainsAny(name, "/:#")
 	isURL := strings.HasPrefix(reference, "https://") || strings.HasPrefix(reference, "http://")
-	if !isURL && !c.caller.Operator() {
+	if !cataloged && !isURL && !c.caller.Operator() {
 		return "", api.NewProblem(api.PropertyForbidden,
 			"the image is a file on the hosts, which only operators may name: use a name of the catalog or a URL")
 	}

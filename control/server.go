@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"croft"
@@ -22,7 +23,8 @@ import (
 type Config struct {
 	Cloud   *cloud.Cloud         // required: Requests, Instances, Feed, Changes, Consoles, Keys and Hosts
 	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
-	// Image turns a name of the catalog, or a URL, into the reference for hosts; required. Invalid, NotFound.
+	// Image turns a name of the catalog, or what has a slash, a colon or a #, such as a URL, into the reference for
+	// hosts; required. Invalid, NotFound.
 	Image func(name string) (string, error)
 
 	Version string       // of croft, for people
@@ -37,6 +39,8 @@ type Server struct {
 	bodies map[string]*body // by operation
 	limits *limits
 	feed   *feed
+
+	requests *prometheus.CounterVec
 }
 
 // New checks the config. It starts nothing.
@@ -50,7 +54,8 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Config: c, bodies: bodies, limits: newLimits(c.Rate, c.Burst), feed: newFeed()}, nil
+	return &Server{Config: c, bodies: bodies, limits: newLimits(c.Rate, c.Burst), feed: newFeed(),
+		requests: newRequests()}, nil
 }
 
 // Run follows the changes of the cloud until ctx ends.

@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/cloud"
 	"croft/cloud/direct"
+	"croft/cloud/remote"
 	"croft/internal/nearest"
 	"croft/internal/span"
 	"croft/internal/traces"
@@ -28,13 +29,39 @@ type Client struct {
 	Project  croft.Project // empty: all projects
 }
 
-// Dial connects to the cloud that the settings name. The caller must close the client.
+// Dial connects to the cloud that the settings name: over its API if they have its URL. The caller must close the
+// client.
 func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
+	if s.Settings.Set() {
+		return dialAPI(ctx, s)
+	}
 	c, err := direct.Dial(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	return &Client{Cloud: c, Settings: s, Project: croft.Project(s.Project)}, nil
+}
+
+// dialAPI connects over the API. The default project stands for that of the token.
+func dialAPI(ctx context.Context, s direct.Settings) (*Client, error) {
+	api, err := remote.New(s.Settings)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project)}
+	if c.Project != croft.DefaultProject {
+		return c, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	caller, err := api.Caller(ctx)
+	if err != nil {
+		return nil, errors.Join(err, api.Close())
+	}
+	if caller.Project != "" {
+		c.Project, c.Settings.Project = caller.Project, string(caller.Project)
+	}
+	return c, nil
 }
 
 // With reads the settings, connects, calls do and closes the connection.

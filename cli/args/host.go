@@ -37,6 +37,7 @@ var (
 	EmbeddedFlags = []HostFlag{
 		{"etcd-listen", "etcd.listen", "address of the embedded etcd"},
 		{"placement-listen", "placement.listen", "address of the embedded Placement"},
+		{"cloud-api-listen", "cloud_api.listen", "address at which tenants reach the API of the cloud"},
 		{"join-listen", "join.listen", "address at which hosts join and renew their certificates"},
 	}
 )

@@ -7,6 +7,7 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/cloud/remote"
 	"croft/internal/settings"
 	hosts "croft/node/settings"
 )
@@ -53,8 +54,13 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	s, from, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile, File: file,
 		Flags:  given,
 		Former: direct.FormerSettings})
-	if err == nil {
-		s.Beside(from)
+	for _, path := range []string{"etcd.endpoints", "placement.endpoint", "placement.cloud"} {
+		if given[path] != "" {
+			s.Settings = remote.Settings{} // the flag is about a cloud that is reached directly
+		}
+	}
+	s.Beside(from)
+	if err == nil && !s.Settings.Set() {
 		err = direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
 	}
 	if err == nil && given["timeout"] != "" && !s.Wait.Any() && flags.Lookup("wait") != nil {

@@ -92,6 +92,7 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	}
 	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, connected *args.Client) error {
 		c := &session{connected}
+		wanted.one.Project = c.Project // the token may say which
 		if a.explain {
 			return c.explain(ctx, cmd, wanted.one)
 		}
@@ -180,6 +181,10 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags,
 		Restart: r.Restart}); err != nil {
 		return r, err
+	}
+	if s.Settings.Set() && !image.IsReference(s.Image) {
+		r.Image = s.Image // the cloud has a catalog of its own
+		return r, nil
 	}
 	r.Image, err = image.ReferenceFor(s.Image)
 	return r, err

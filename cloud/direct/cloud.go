@@ -3,6 +3,7 @@ package direct
 import (
 	"context"
 	"errors"
+	"io"
 
 	"croft/audit"
 	"croft/cloud"
@@ -25,11 +26,19 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		return nil, err
 	}
 	c := connection{store, claims}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	over, err := Over(store, claims, s)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	over.Connection = c
+	return over, nil
+}
+
+// Claims is the client of Placement.
+type Claims = *placementclient.Client
+
+// Over is a cloud over connections that its caller keeps: closing it closes nothing.
+func Over(store *etcdstore.Store, claims Claims, s Settings) (*cloud.Cloud, error) {
 	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
 		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims})
 	if err != nil {
@@ -52,7 +61,7 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		Changes: scheduler, Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys,
 		Projects: projects{store.Projects}, Images: images{a}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
-		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: c,
+		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: io.NopCloser(nil),
 	}, nil
 }
 

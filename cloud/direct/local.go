@@ -107,7 +107,7 @@ func (a Local) Inside() Local {
 
 // Beside makes paths that are relative to the settings file independent of the working directory.
 func (s *Settings) Beside(file string) {
-	for _, path := range []*string{&s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA,
+	for _, path := range []*string{&s.CA, &s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA,
 		&s.Placement.Cert, &s.Placement.Key} {
 		there := filepath.Join(filepath.Dir(file), *path)
 		if _, err := os.Stat(there); *path != "" && !filepath.IsAbs(*path) && err == nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud/remote"
 	"croft/internal/nearest"
 	"croft/internal/traces"
 	poolclient "croft/pool/api"
@@ -26,6 +27,8 @@ const SettingsFile = "schedule.yaml"
 // Settings are the settings of schedule.yaml; the file of that name at the top of the source explains each and
 // holds the defaults.
 type Settings struct {
+	remote.Settings `yaml:",inline"` // of a cloud that is reached over its API; then Etcd and Placement do not count
+
 	Etcd      EtcdSettings      `yaml:"etcd"`
 	Placement PlacementSettings `yaml:"placement"`
 	Project   string            `yaml:"project"`
@@ -64,6 +67,9 @@ var outputs = []string{"text", "table", "wide", "json", "yaml"}
 // Validate checks what the types cannot express.
 func (s *Settings) Validate() error {
 	if err := croft.Project(s.Project).Check(); err != nil {
+		return err
+	}
+	if err := s.Settings.Check(); err != nil {
 		return err
 	}
 	if len(s.Etcd.Endpoints) == 0 {

@@ -42,21 +42,21 @@ func (s Settings) Set() bool { return s.URL != "" }
 func (s Settings) Check() error {
 	if !s.Set() {
 		if s.Token != "" || s.CA != "" {
-			return croft.Errorf(croft.Invalid, "api.token and api.ca are for a cloud that api.url names: set that too")
+			return croft.Errorf(croft.Invalid, "token and ca (CROFT_TOKEN, CROFT_CA) are for the cloud that url names: set that too (CROFT_URL)")
 		}
 		return nil
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-		return croft.Errorf(croft.Invalid, "api.url: %q is not the address of a cloud, such as https://cloud.example:8780",
+		return croft.Errorf(croft.Invalid, "url: %q is not the address of a cloud, such as https://cloud.example:8780",
 			s.URL)
 	}
 	if u.Scheme == "http" && !endpoint.IsLoopback(net.JoinHostPort(u.Hostname(), "0")) {
 		return croft.Errorf(croft.Invalid,
-			"api.url: %s would send the token unencrypted: use https, with the cloud's CA in api.ca (CROFT_CA)", s.URL)
+			"url: %s would send the token unencrypted: use https, with the cloud's CA in ca (CROFT_CA)", s.URL)
 	}
 	if strings.ContainsAny(s.Token, " \t\r\n") {
-		return croft.Errorf(croft.Invalid, "api.token has white space in it")
+		return croft.Errorf(croft.Invalid, "token (CROFT_TOKEN) has white space in it")
 	}
 	return nil
 }
@@ -78,11 +78,11 @@ func New(s Settings) (*Client, error) {
 	if s.CA != "" {
 		pem, err := os.ReadFile(s.CA)
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "api.ca: %w", err)
+			return nil, croft.Errorf(croft.Invalid, "ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, croft.Errorf(croft.Invalid, "api.ca: there is no certificate in %s", s.CA)
+			return nil, croft.Errorf(croft.Invalid, "ca: there is no certificate in %s", s.CA)
 		}
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
@@ -103,7 +103,7 @@ func (c *Client) Cloud() *cloud.Cloud {
 	return &cloud.Cloud{
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Consoles: consoles{c},
 		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Audits: none, Monitor: none,
-		Tokens: tokens{}, Backups: none, Connection: c,
+		Tokens: tokens{}, Access: accessTokens{}, Backups: none, Connection: c,
 	}
 }
 
@@ -207,7 +207,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return croft.Errorf(croft.Invalid,
-			"the certificate of %s cannot be trusted (%w): give the cloud's CA in api.ca (CROFT_CA)", c.base, err)
+			"the certificate of %s cannot be trusted (%w): give the cloud's CA in ca (CROFT_CA)", c.base, err)
 	}
 	return croft.Errorf(croft.Unavailable, "the cloud at %s does not answer: %w", c.base, err)
 }
@@ -226,6 +226,6 @@ func problemIn(answer *http.Response) error {
 	if answer.StatusCode < http.StatusInternalServerError {
 		kind = croft.Invalid
 	}
-	return croft.Errorf(kind, "the server answers %s, and not as a cloud does: is api.url that of a cloud?",
+	return croft.Errorf(kind, "the server answers %s, and not as a cloud does: is url that of a cloud?",
 		fmt.Sprint(answer.Status))
 }

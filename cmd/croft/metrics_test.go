@@ -21,6 +21,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"croft/access"
+	"croft/cloud"
+	"croft/control"
 	"croft/hypervisor/libvirt"
 	"croft/image"
 	"croft/internal/build"
@@ -85,11 +88,14 @@ func allMetrics(t *testing.T) []metricDesc {
 	check(t, err)
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
+	api, err := control.New(control.Config{Cloud: new(cloud.Cloud), Callers: access.First(),
+		Image: image.ReferenceFor})
+	check(t, err)
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)
 	check(t, err)
 	me.Counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, node.NewCloudMetrics(c.Store),
-		&trust.Credentials{}, pools)
+		&trust.Credentials{}, pools, api)
 	found := make(chan *prometheus.Desc)
 	go func() { me.Describe(found); close(found) }()
 	var all []metricDesc

@@ -71,6 +71,7 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[cloudKey{}] = &scriptCloud{}
+			env.Setenv("CROFT_CLOUD_API_LISTEN", "127.0.0.1:0") // scripts run beside each other
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/.config")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to end

@@ -21,7 +21,7 @@ const joinPort = "8777"
 
 // Servers holds the addresses, IP:PORT, where the servers of a host listen, and the certificates that they need.
 type Servers struct {
-	API, Etcd, Placement string
+	API, Etcd, Placement, CloudAPI string
 
 	insecure bool // no server needs certificates
 	plain    bool // only servers for other machines need certificates
@@ -32,7 +32,8 @@ type Servers struct {
 // address on the route to the joined cloud.
 func (s *Settings) Servers(j *trust.Membership) Servers {
 	v := Servers{
-		API: s.API.Listen, Etcd: s.Etcd.Listen, Placement: s.Placement.Listen, insecure: s.Etcd.Insecure, set: s,
+		API: s.API.Listen, Etcd: s.Etcd.Listen, Placement: s.Placement.Listen, CloudAPI: s.CloudAPI.Listen,
+		insecure: s.Etcd.Insecure, set: s,
 	}
 	if j == nil {
 		return v
@@ -95,7 +96,8 @@ func (v Servers) Authorities() []pki.Authority {
 	if v.OwnsEtcdTrust() {
 		all = append(all, pki.Etcd)
 	}
-	if v.Join() != "" || v.Beyond(v.API) || v.set.ServesPlacement() && v.Secured(v.Placement) {
+	api := v.CloudAPI != "" && v.set.CloudAPI.Cert == "" && v.Beyond(v.CloudAPI)
+	if v.Join() != "" || v.Beyond(v.API) || api || v.set.ServesPlacement() && v.Secured(v.Placement) {
 		all = append(all, pki.Hosts)
 	}
 	return all
@@ -113,7 +115,7 @@ func (v Servers) CheckTrust() error {
 // Names lists the names and addresses of this host's servers for their certificates.
 func (v Servers) Names() []string {
 	names := append(endpoint.OwnAddresses(), "127.0.0.1", "::1", "localhost")
-	for _, address := range []string{v.Etcd, v.Placement, v.Join()} {
+	for _, address := range []string{v.Etcd, v.Placement, v.Join(), v.CloudAPI} {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && !net.ParseIP(host).IsUnspecified() {
 			names = append(names, host)
 		}

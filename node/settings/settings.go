@@ -67,6 +67,12 @@ type Settings struct {
 		Listen string `yaml:"listen"`
 	} `yaml:"api"`
 
+	CloudAPI struct {
+		Listen string `yaml:"listen"`
+		Cert   string `yaml:"cert"`
+		Key    string `yaml:"key"`
+	} `yaml:"cloud_api"`
+
 	Hypervisor string `yaml:"hypervisor"`
 	Libvirt    struct {
 		URI              string        `yaml:"uri"`
@@ -170,6 +176,7 @@ func Defaults() Settings {
 	s.Placement.ConsistentReads = string(placement.ConsistentClaims)
 	s.Placement.Randomize = true
 	s.API.Listen = "127.0.0.1:8779"
+	s.CloudAPI.Listen = "127.0.0.1:8781"
 	s.Hypervisor = "libvirt"
 	s.Libvirt.URI = "qemu:///system"
 	s.Libvirt.VirtType = "auto"
@@ -229,6 +236,8 @@ func (s *Settings) Validate() error {
 	case s.Resync > longestRound || s.Sweep > longestRound:
 		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync,
 			s.Sweep, longestRound)
+	case (s.CloudAPI.Cert == "") != (s.CloudAPI.Key == ""):
+		return invalid("cloud_api.cert and cloud_api.key go together: set both, or neither")
 	case s.Libvirt.StopGrace <= 0 || s.Libvirt.StopGrace > longestRound:
 		return invalid("libvirt.stop_grace is %s: use something between 1s and %s", s.Libvirt.StopGrace, longestRound)
 	case s.Sim.Boot < 0 || s.Sim.Boot > longestRound:

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"croft"
+	"croft/access"
+	"croft/cloud/direct"
+	"croft/control"
+	"croft/etcdstore"
+	"croft/image"
+	"croft/internal/build"
+	"croft/node/settings"
+	"croft/trust"
+)
+
+// RunControl serves the API of the cloud alone, until ctx ends or a part fails. Any number of such processes may serve
+// at once.
+func RunControl(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
+	ready func()) (err error) {
+	if s.CloudAPI.Listen == "" {
+		return croft.Errorf(croft.Invalid, "cloud_api.listen is empty: say where to serve, such as 127.0.0.1:8781")
+	}
+	me, err := NewSelf(ctx, &s, "croft-control", log)
+	defer me.End()
+	if err != nil {
+		return err
+	}
+	own, err := CredentialsOnDisk(&s)
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	store, err := reach.Etcd.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	p := NewParts()
+	p.Self = me
+	defer func() { err = errors.Join(err, p.End()) }()
+	me.OfStore(store)
+	var admitted *trust.Admission
+	if own != nil {
+		admitted = admission(own, store)
+	}
+	endpoint, err := startControl(ctx, p, store, &s, s.Servers(reach.Joined), reach, own, admitted, log)
+	if err != nil {
+		return err
+	}
+	log.Info("serving the API of the cloud", "endpoint", endpoint)
+	ready()
+	return p.Wait(ctx)
+}
+
+// startControl serves the API of the cloud and returns its endpoint.
+func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *settings.Settings, v settings.Servers,
+	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
+	l, scheme, err := listenControl(ctx, s, v, own)
+	if err != nil {
+		return "", err
+	}
+	claims, err := reach.Placement.Client()
+	if err != nil {
+		return "", errors.Join(err, l.Close())
+	}
+	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
+	callers := []access.Authenticator{tokens}
+	if admitted != nil {
+		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: admitted.Caller})
+	}
+	server, err := newControl(s, store, claims, access.First(callers...), log)
+	if err != nil {
+		claims.Close()
+		return "", errors.Join(err, l.Close())
+	}
+	p.Self.Counts(server)
+	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
+	mux := http.NewServeMux()
+	mux.Handle("/", server.Handler())
+	p.Self.Serves(mux, v.CloudAPI)
+	p.Start(ctx, "the tokens of the API", tokens.Run)
+	p.Start(ctx, "the changes that the API tells", server.Run)
+	p.Start(ctx, "the API", func(ctx context.Context) error {
+		defer claims.Close()
+		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, mux))
+	})
+	return scheme + "://" + l.Addr().String(), nil
+}
+
+func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, callers access.Authenticator,
+	log *slog.Logger) (*control.Server, error) {
+	under, err := direct.Over(store, claims, direct.Settings{})
+	if err != nil {
+		return nil, err
+	}
+	return control.New(control.Config{Cloud: under, Callers: callers, Image: image.ReferenceFor,
+		Version: build.Version, Log: log})
+}
+
+// listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that
+// of the cloud's authority. Invalid: there is none, so tokens would cross the network unencrypted.
+func listenControl(ctx context.Context, s *settings.Settings, v settings.Servers,
+	own *trust.Credentials) (net.Listener, string, error) {
+	l, err := Listen(ctx, v.CloudAPI, "cloud_api.listen")
+	if err != nil {
+		return nil, "", err
+	}
+	set := s.CloudAPI
+	if set.Cert != "" {
+		pair := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // per connection, so that it can be renewed
+			one, err := tls.LoadX509KeyPair(set.Cert, set.Key)
+			return &one, err
+		}
+		if _, err := pair(nil); err != nil {
+			return nil, "", errors.Join(croft.Errorf(croft.Invalid, "cloud_api.cert and key: %w", err), l.Close())
+		}
+		return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair,
+			NextProtos: []string{"h2", "http/1.1"}}), "https", nil
+	}
+	secure, scheme := own.Listener(l, v.Beyond(v.CloudAPI))
+	if scheme == "http" && v.Beyond(v.CloudAPI) {
+		return nil, "", errors.Join(croft.Errorf(croft.Invalid, "cloud_api.listen: %s can be reached from other machines, "+
+			"and there is no certificate, so tokens would be sent unencrypted: set cloud_api.cert and cloud_api.key",
+			v.CloudAPI), l.Close())
+	}
+	return secure, scheme, nil
+}
+
+// offerControl is startControl where the API is not what the process is for: an address that nobody chose and that is
+// in use keeps nothing from starting.
+func offerControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *settings.Settings, v settings.Servers,
+	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) error {
+	if v.CloudAPI == "" {
+		return nil
+	}
+	endpoint, err := startControl(ctx, p, store, s, v, reach, own, admitted, log)
+	if errors.Is(err, croft.Conflict) && v.CloudAPI == settings.Defaults().CloudAPI.Listen {
+		log.Warn("the API of the cloud is not served here: set cloud_api.listen to an address that is free, or to "+
+			"nothing", "err", err)
+		return nil
+	}
+	if err == nil {
+		log.Info("serving the API of the cloud", "endpoint", endpoint)
+	}
+	return err
+}
