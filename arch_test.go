@@ -35,7 +35,8 @@ var (
 		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
 		"croft/pool/vm/...",
 		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...",
-		"croft/control", "croft/control/api", "croft/access/...", "croft/tenant/...", "croft/topology/...", "croft/objects/...",
+		"croft/control", "croft/control/api", "croft/access/...", "croft/tenant/...", "croft/topology/...",
+		"croft/objects/...",
 		"croft/federation/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/..."}
@@ -213,7 +214,8 @@ var testHelpers = []string{
 	"croft/internal/testing/...",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
 	"croft/placementclient/placementtest", "croft/pool/pooltest",
-	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...", "croft/test/...",
+	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",
+	"croft/test/...",
 }
 
 // longFiles may have more than maxLines lines, for the given reason.

@@ -65,6 +65,7 @@ var table = map[Operation]row{
 	"rebootInstance":  changes,
 	"rebuildInstance": changes,
 	"attachConsole":   changes,
+	"forwardPort":     changes,
 	"explainRequest":  changes, // like createInstance, since it tells how full the cloud is
 
 	"listKeys":  reads,

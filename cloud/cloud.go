@@ -26,6 +26,7 @@ type Cloud struct {
 	Feed        Feed
 	Changes     Changes
 	Consoles    Consoles
+	Ports       Ports
 	Hosts       Hosts
 	Maintenance Maintenance
 	Keys        Keys
@@ -94,6 +95,13 @@ type Consoles interface {
 	Log(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error
 	// Attach lets use read and write the console; use may close it. Conflict: the console is already attached.
 	Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error
+}
+
+// Ports reaches the network of guests.
+type Ports interface {
+	// Connect lets use speak with a TCP port of a guest; use may close the connection. NotFound, Conflict: the
+	// instance has no address. Unavailable: the port does not answer.
+	Connect(ctx context.Context, st croft.Status, port int, use func(io.ReadWriteCloser) error) error
 }
 
 // Hosts reads hosts.

@@ -34,22 +34,6 @@ type call struct {
 // answerTime bounds the work on a request that neither waits nor streams.
 const answerTime = 30 * time.Second
 
-// serve answers a request for an operation.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) {
-	noted := httpapi.Note(w)
-	c := &call{Server: s, operation: o, w: noted, r: r}
-	err := c.admit()
-	if err == nil {
-		err = operations[o.ID](c)
-	}
-	if err != nil {
-		answerProblem(noted, c.problem(err))
-	}
-	s.count(o.ID, noted.Status)
-	s.Log.Debug("request", "operation", o.ID, "user", c.caller.User, "project", c.project, "via", c.caller.Via,
-		"status", noted.Status)
-}
-
 // admit finds out who asks, and refuses what the caller may not do or names wrongly.
 func (c *call) admit() (err error) {
 	ctx, cancel := c.brief()

@@ -80,10 +80,12 @@ func TestWhatIsAnothersIsNotFound(t *testing.T) {
 		got.want(t, http.StatusNotFound, api.NotFound)
 	}
 	for _, verb := range []string{"start", "stop", "reboot", "rebuild"} {
-		a.ask(t, "berta", http.MethodPost, "/v1/instances/"+web+"/"+verb, nil).want(t, http.StatusNotFound, api.NotFound)
+		a.ask(t, "berta", http.MethodPost, "/v1/instances/"+web+"/"+verb, nil).
+			want(t, http.StatusNotFound, api.NotFound)
 	}
 	a.ask(t, "berta", http.MethodDelete, "/v1/instances/"+web, nil).want(t, http.StatusNotFound, api.NotFound)
-	a.ask(t, "berta", http.MethodPost, "/v1/instances?project=anna", wanted()).want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "berta", http.MethodPost, "/v1/instances?project=anna", wanted()).
+		want(t, http.StatusNotFound, api.NotFound)
 	a.ask(t, "berta", http.MethodPost, "/v1/instances", wanted("id", web)).want(t, http.StatusConflict, api.UUIDReused)
 	var list api.InstanceList
 	a.ask(t, "berta", http.MethodGet, "/v1/instances", nil).into(t, &list)
@@ -145,7 +147,8 @@ func TestARepeatedCreateIsTheSameInstance(t *testing.T) {
 			t.Fatal(what)
 		}
 	}
-	a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("name", "web")).want(t, http.StatusConflict, api.NameTaken)
+	a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("name", "web")).
+		want(t, http.StatusConflict, api.NameTaken)
 	var list api.InstanceList
 	a.ask(t, "anna", http.MethodGet, "/v1/instances", nil).into(t, &list)
 	if len(list.Instances) != 1 {

@@ -74,7 +74,8 @@ func TestEventsAreTheCallersAndCanBeResumed(t *testing.T) {
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/events", nil)
 	r.Header.Set("Authorization", "Bearer anna")
-	for last, want := range map[string]int{"1": http.StatusGone, "x": http.StatusBadRequest, "-1": http.StatusBadRequest} {
+	for last, want := range map[string]int{"1": http.StatusGone, "x": http.StatusBadRequest,
+		"-1": http.StatusBadRequest} {
 		r.Header.Set("Last-Event-ID", last)
 		got, err := http.DefaultClient.Do(r)
 		if err != nil {

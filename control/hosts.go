@@ -4,10 +4,9 @@ import (
 	"net/http"
 
 	"croft/control/api"
-	"croft/hosts"
 )
 
-func (c *call) listHosts() error {
+func listHosts(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	all, err := c.Cloud.Hosts.List(ctx)
@@ -24,21 +23,16 @@ func (c *call) listHosts() error {
 	return c.answer(http.StatusOK, list)
 }
 
-func (c *call) getHost() error {
+func getHost(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	h, err := c.Cloud.Hosts.Find(ctx, c.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, c.host(h))
-}
-
-// host returns a host with its instances.
-func (c *call) host(h hosts.Host) api.Host {
 	shown := api.Host{Host: h}
 	for _, st := range h.Instances {
 		shown.Statuses = append(shown.Statuses, c.instance(st))
 	}
-	return shown
+	return c.answer(http.StatusOK, shown)
 }

@@ -18,7 +18,8 @@ import (
 
 // errHidden is the answer for what is not there, and for what belongs to others.
 func errHidden(what, name string) error {
-	return api.NewProblem(api.NotFound, fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
+	return api.NewProblem(api.NotFound,
+		fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
 }
 
 // find reads the instance that the path names, if the caller may do the operation on it.

@@ -12,7 +12,7 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-func (c *call) listKeys() error {
+func listKeys(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	keys, err := c.Cloud.Keys.ListKeys(ctx, c.home())
@@ -22,7 +22,7 @@ func (c *call) listKeys() error {
 	return c.answer(http.StatusOK, api.KeyList{Keys: append([]schedule.Key{}, keys...)})
 }
 
-func (c *call) addKey() error {
+func addKey(c *call) error {
 	var given api.NewKey
 	if err := c.body(&given); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *call) addKey() error {
 	return c.answer(http.StatusCreated, key)
 }
 
-func (c *call) removeKey() error {
+func removeKey(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	name := c.r.PathValue("name")

@@ -10,9 +10,9 @@ import (
 // operations does each operation of the document. An error that it returns is the answer, so nothing may be written
 // before. To add an operation, write it into the document, and its method here.
 var operations = map[string]func(*call) error{
-	"getDocument":     (*call).getDocument,
-	"getRoot":         (*call).getRoot,
-	"whoami":          (*call).whoami,
+	"getDocument":     getDocument,
+	"getRoot":         getRoot,
+	"whoami":          whoami,
 	"listInstances":   (*call).listInstances,
 	"createInstance":  (*call).createInstance,
 	"getInstance":     (*call).getInstance,
@@ -25,12 +25,13 @@ var operations = map[string]func(*call) error{
 	"watchEvents":     (*call).watchEvents,
 	"getInstanceLog":  (*call).getInstanceLog,
 	"attachConsole":   (*call).attachConsole,
+	"forwardPort":     (*call).forwardPort,
 	"explainRequest":  (*call).explainRequest,
-	"listKeys":        (*call).listKeys,
-	"addKey":          (*call).addKey,
-	"removeKey":       (*call).removeKey,
-	"listHosts":       (*call).listHosts,
-	"getHost":         (*call).getHost,
+	"listKeys":        listKeys,
+	"addKey":          addKey,
+	"removeKey":       removeKey,
+	"listHosts":       listHosts,
+	"getHost":         getHost,
 }
 
 // answer writes a document.
@@ -39,14 +40,14 @@ func (c *call) answer(status int, document any) error {
 	return nil
 }
 
-func (c *call) getDocument() error {
+func getDocument(c *call) error {
 	c.w.Header().Set("Content-Type", "application/json")
 	_, _ = c.w.Write(api.Document()) // ignore clients that went away
 	return nil
 }
 
-func (c *call) getRoot() error {
+func getRoot(c *call) error {
 	return c.answer(http.StatusOK, api.Cloud{Version: c.Version, Document: api.Hash()})
 }
 
-func (c *call) whoami() error { return c.answer(http.StatusOK, c.caller) }
+func whoami(c *call) error { return c.answer(http.StatusOK, c.caller) }

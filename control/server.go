@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
@@ -16,7 +15,6 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cloud"
-	"croft/control/api"
 )
 
 // Config configures a Server.
@@ -61,49 +59,4 @@ func New(c Config) (*Server, error) {
 // Run follows the changes of the cloud until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	return s.Cloud.Feed.Follow(ctx, s.feed.begin, s.feed.add)
-}
-
-// Handler serves the API.
-func (s *Server) Handler() http.Handler {
-	mux := http.NewServeMux()
-	allowed := map[string]string{}
-	for _, o := range api.Operations() {
-		mux.HandleFunc(o.Method+" "+exactly(o.Path), func(w http.ResponseWriter, r *http.Request) {
-			s.serve(w, r, o)
-		})
-		allowed[o.Path] += cmp.Or(map[bool]string{true: ", "}[allowed[o.Path] != ""]) + o.Method
-	}
-	for path, methods := range allowed {
-		mux.HandleFunc(exactly(path), func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Allow", methods)
-			p := api.NewProblem(api.BadRequest, "there is no such verb here: use one of "+methods)
-			p.Status, p.Title = http.StatusMethodNotAllowed, http.StatusText(http.StatusMethodNotAllowed)
-			answerProblem(w, p)
-		})
-	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		answerProblem(w, api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths"))
-	})
-	return withoutForeignPages(mux)
-}
-
-// exactly keeps a path that ends in a slash from standing for all paths below it.
-func exactly(path string) string {
-	if path[len(path)-1] == '/' {
-		return path + "{$}"
-	}
-	return path
-}
-
-// withoutForeignPages refuses what web pages of other origins ask a browser to send, since a browser may have the
-// certificate that identifies its user.
-func withoutForeignPages(next http.Handler) http.Handler {
-	foreign := http.NewCrossOriginProtection()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := foreign.Check(r); err != nil {
-			answerProblem(w, api.NewProblem(api.ForbiddenVerb, "a web page from elsewhere asks for this: "+err.Error()))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

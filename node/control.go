@@ -124,9 +124,9 @@ func listenControl(ctx context.Context, s *settings.Settings, v settings.Servers
 	}
 	secure, scheme := own.Listener(l, v.Beyond(v.CloudAPI))
 	if scheme == "http" && v.Beyond(v.CloudAPI) {
-		return nil, "", errors.Join(croft.Errorf(croft.Invalid, "cloud_api.listen: %s can be reached from other machines, "+
-			"and there is no certificate, so tokens would be sent unencrypted: set cloud_api.cert and cloud_api.key",
-			v.CloudAPI), l.Close())
+		err := croft.Errorf(croft.Invalid, "cloud_api.listen: %s can be reached from other machines, and there is no "+
+			"certificate, so tokens would be sent unencrypted: set cloud_api.cert and cloud_api.key", v.CloudAPI)
+		return nil, "", errors.Join(err, l.Close())
 	}
 	return secure, scheme, nil
 }

@@ -22,7 +22,11 @@ import (
 )
 
 // login is `schedule ssh` with its flags.
-type login struct{ user, jump, identity string }
+type login struct {
+	user, jump, identity string
+
+	proxy []string // what makes ssh go through the cloud
+}
 
 func sshCommand() *cobra.Command {
 	var l login
@@ -31,7 +35,8 @@ func sshCommand() *cobra.Command {
 		Short: "Log in to an instance, or run a command in it",
 		Long: `ssh runs the system's ssh to the instance's address. The instance proves itself with
 a host key that was made when it was asked for and given to it with its metadata, so
-the first connection is verified like every other.
+the first connection is verified like every other. With CROFT_URL the connection goes
+through the cloud, as with schedule forward.
 
 The user is the one that the image is made for, as the catalog says, or --user. It
 ends with the exit code of the command.`,
@@ -45,6 +50,11 @@ ends with the exit code of the command.`,
 				st, err := c.look(ctx, cmd, args[0])
 				if err != nil {
 					return err
+				}
+				if c.Settings.Settings.Set() && l.jump == "" {
+					if l.proxy, err = c.proxyCommand(cmd, st.Instance.ID); err != nil {
+						return fmt.Errorf("log in to %s: %w", st.Instance.Name, err)
+					}
 				}
 				return l.run(ctx, cmd, st, args[1:])
 			})
@@ -115,6 +125,7 @@ func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, erro
 		"-o", "HostKeyAlias=" + string(inst.ID), "-o", "HostKeyAlgorithms=ssh-ed25519",
 		"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no",
 	}
+	args = append(args, l.proxy...)
 	if l.jump != "" {
 		args = append(args, "-J", l.jump)
 	}

@@ -58,8 +58,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings) (*cloud.Cloud, erro
 	h := hostList{store, fleet}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Feed: store.Instances,
-		Changes: scheduler, Consoles: consoles{a}, Hosts: h, Maintenance: fleet, Keys: store.SSHKeys,
-		Projects: projects{store.Projects}, Images: images{a}, Audits: auditor,
+		Changes: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
+		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
 		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: io.NopCloser(nil),
 	}, nil

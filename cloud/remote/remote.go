@@ -22,7 +22,6 @@ import (
 
 	"croft"
 	"croft/access"
-	"croft/cloud"
 	"croft/control/api"
 	"croft/internal/delay"
 	"croft/internal/endpoint"
@@ -96,16 +95,6 @@ func New(s Settings) (*Client, error) {
 
 // stay follows no redirect: the token is for one server.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// Cloud returns the cloud as commands use it.
-func (c *Client) Cloud() *cloud.Cloud {
-	none := operators{}
-	return &cloud.Cloud{
-		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Consoles: consoles{c},
-		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Audits: none, Monitor: none,
-		Tokens: tokens{}, Access: accessTokens{}, Backups: none, Connection: c,
-	}
-}
 
 // Close implements io.Closer.
 func (c *Client) Close() error {

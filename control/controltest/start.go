@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/cloud"
 	"croft/cloud/cloudtest"
 	"croft/cloud/direct"
 	"croft/control"
@@ -43,6 +44,12 @@ var Known = Callers{
 // are called as they are.
 func Start(t testing.TB) (url string, c *simcloud.Cloud) {
 	t.Helper()
+	return StartWith(t, func(*cloud.Cloud) {})
+}
+
+// StartWith is Start with a change of the cloud that is served.
+func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud.Cloud) {
+	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // the cloud ends with Close
 	c, err := simcloud.New(ctx, t.TempDir(), etcdserver.Config{})
 	if err != nil {
@@ -58,6 +65,7 @@ func Start(t testing.TB) (url string, c *simcloud.Cloud) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(under)
 	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Version: "test",
 		Image: func(name string) (string, error) { return name, nil }})
 	if err != nil {

@@ -96,8 +96,8 @@ func (v Servers) Authorities() []pki.Authority {
 	if v.OwnsEtcdTrust() {
 		all = append(all, pki.Etcd)
 	}
-	api := v.CloudAPI != "" && v.set.CloudAPI.Cert == "" && v.Beyond(v.CloudAPI)
-	if v.Join() != "" || v.Beyond(v.API) || api || v.set.ServesPlacement() && v.Secured(v.Placement) {
+	tenants := v.CloudAPI != "" && v.set.CloudAPI.Cert == "" && v.Beyond(v.CloudAPI)
+	if v.Join() != "" || v.Beyond(v.API) || tenants || v.set.ServesPlacement() && v.Secured(v.Placement) {
 		all = append(all, pki.Hosts)
 	}
 	return all

@@ -1,0 +1,73 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+)
+
+func forwardCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "forward UUID|NAME [PORT]",
+		Short: "Join the input and output with a port of an instance",
+		Long: `forward connects to a TCP port of the instance, 22 if none is given, sends it the
+input and prints what it sends. With CROFT_URL the connection goes through the cloud,
+so it works where the instance cannot be reached from here; schedule ssh uses it then.`,
+		Example: `  ssh -o ProxyCommand='schedule forward web' root@web
+  echo | schedule forward web 80`,
+		Args:              args.Count(1, 2),
+		ValidArgsFunction: args.CompleteInstances(1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			port := 22
+			if len(given) > 1 {
+				var err error
+				if port, err = strconv.Atoi(given[1]); err != nil || port < 1 || port > 65535 {
+					return croft.Errorf(croft.Invalid, "%q is not a port: use a number from 1 to 65535", given[1])
+				}
+			}
+			return within(cmd, func(ctx context.Context, c *session) error {
+				st, err := c.Instance(ctx, given[0])
+				if err != nil {
+					return err
+				}
+				return c.Ports.Connect(ctx, st, port, func(guest io.ReadWriteCloser) error {
+					stop := context.AfterFunc(ctx, func() { _ = guest.Close() })
+					defer stop()
+					go func() { _, _ = io.Copy(guest, cmd.InOrStdin()) }() // ends with the process
+					_, err := io.Copy(cmd.OutOrStdout(), guest)
+					return err
+				})
+			})
+		},
+	}
+}
+
+// proxyCommand makes ssh reach an instance through the cloud.
+func (c *session) proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	words := []string{self}
+	if filepath.Base(self) != "schedule" {
+		words = append(words, "schedule")
+	}
+	words = append(words, "forward")
+	if file, err := cmd.Flags().GetString("settings"); err == nil && file != "" {
+		words = append(words, "--settings", file)
+	}
+	words = append(words, string(id))
+	for i, word := range words { // for ssh and the shell that it starts
+		words[i] = "'" + strings.NewReplacer("'", `'\''`, "%", "%%").Replace(word) + "'"
+	}
+	return []string{"-o", fmt.Sprintf("ProxyCommand=exec %s", strings.Join(words, " "))}, nil
+}

@@ -1,0 +1,14 @@
+package remote
+
+import "croft/cloud"
+
+// Cloud returns the cloud as commands use it.
+func (c *Client) Cloud() *cloud.Cloud {
+	none := operators{}
+	return &cloud.Cloud{
+		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Consoles: consoles{c},
+		Ports: ports{c},
+		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Audits: none, Monitor: none,
+		Tokens: tokens{}, Access: accessTokens{}, Backups: none, Connection: c,
+	}
+}

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"cmp"
+	"net/http"
+
+	"croft/control/api"
+	"croft/internal/httpapi"
+)
+
+// Handler serves the API.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	allowed := map[string]string{}
+	for _, o := range api.Operations() {
+		mux.HandleFunc(o.Method+" "+exactly(o.Path), func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w, r, o)
+		})
+		allowed[o.Path] += cmp.Or(map[bool]string{true: ", "}[allowed[o.Path] != ""]) + o.Method
+	}
+	for path, methods := range allowed {
+		mux.HandleFunc(exactly(path), func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", methods)
+			p := api.NewProblem(api.BadRequest, "there is no such verb here: use one of "+methods)
+			p.Status, p.Title = http.StatusMethodNotAllowed, http.StatusText(http.StatusMethodNotAllowed)
+			answerProblem(w, p)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		answerProblem(w, api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths"))
+	})
+	return withoutForeignPages(mux)
+}
+
+// exactly keeps a path that ends in a slash from standing for all paths below it.
+func exactly(path string) string {
+	if path[len(path)-1] == '/' {
+		return path + "{$}"
+	}
+	return path
+}
+
+// withoutForeignPages refuses what web pages of other origins ask a browser to send, since a browser may have the
+// certificate that identifies its user.
+func withoutForeignPages(next http.Handler) http.Handler {
+	foreign := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := foreign.Check(r); err != nil {
+			answerProblem(w, api.NewProblem(api.ForbiddenVerb, "a web page from elsewhere asks for this: "+err.Error()))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serve answers a request for an operation.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) {
+	noted := httpapi.Note(w)
+	c := &call{Server: s, operation: o, w: noted, r: r}
+	err := c.admit()
+	if err == nil {
+		err = operations[o.ID](c)
+	}
+	if err != nil {
+		answerProblem(noted, c.problem(err))
+	}
+	s.count(o.ID, noted.Status)
+	s.Log.Debug("request", "operation", o.ID, "user", c.caller.User, "project", c.project, "via", c.caller.Via,
+		"status", noted.Status)
+}

@@ -1,0 +1,64 @@
+package control
+
+import (
+	"io"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft"
+	"croft/control/api"
+	"croft/internal/endpoint"
+	"croft/schedule"
+)
+
+// forwardPort joins the client with a TCP port of the guest.
+func (c *call) forwardPort() error {
+	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
+		return api.NewProblem(api.BadRequest, "a port is forwarded over a WebSocket: ask for an upgrade of the connection")
+	}
+	port := 22
+	if text := c.query.Get("port"); text != "" {
+		port, _ = strconv.Atoi(text) // checked by the document
+	}
+	ctx, cancel := c.brief()
+	st, err := c.find(ctx)
+	cancel()
+	if err != nil {
+		return err
+	}
+	if err := checkAddress(st); err != nil {
+		return err
+	}
+	lasting, end := c.lasting()
+	defer end()
+	upgraded := false
+	err = c.Cloud.Ports.Connect(lasting, st, port, func(guest io.ReadWriteCloser) error {
+		upgraded = true // or refused, with an answer
+		return c.tunnel(lasting, guest)
+	})
+	switch {
+	case upgraded:
+		return nil
+	case croft.KindOf(err) == croft.Unavailable:
+		return api.NewProblem(api.BackendDown, "port "+strconv.Itoa(port)+" of "+st.Instance.Name+
+			" does not answer at "+schedule.Address(&st)+" from where the API is served")
+	}
+	return err
+}
+
+// checkAddress refuses to connect to anything but a guest: its host says which address a guest has, and may be wrong
+// about it, or lie.
+func checkAddress(st croft.Status) error {
+	address := schedule.Address(&st)
+	if address == "" {
+		return api.NewProblem(api.BadState,
+			"instance "+st.Instance.Name+" has no address: it is "+schedule.Describe(&st))
+	}
+	ip, err := netip.ParseAddr(address)
+	if err != nil || !ip.IsGlobalUnicast() || slices.Contains(endpoint.OwnAddresses(), ip.Unmap().String()) {
+		return api.NewProblem(api.BadState, "instance "+st.Instance.Name+" has an address that cannot be a guest's")
+	}
+	return nil
+}

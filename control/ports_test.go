@@ -1,0 +1,89 @@
+package control_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"croft"
+	"croft/cloud"
+	"croft/control/api"
+	"croft/control/controltest"
+)
+
+// echo is a network of guests in which port 22 says everything twice, and no other port answers.
+type echo struct{ asked chan croft.InstanceID }
+
+func (e echo) Connect(_ context.Context, st croft.Status, port int, use func(io.ReadWriteCloser) error) error {
+	if port != 22 {
+		return croft.Errorf(croft.Unavailable, "the host at 192.0.2.1 says no")
+	}
+	e.asked <- st.Instance.ID
+	near, far := net.Pipe()
+	go func() {
+		lines := bufio.NewReader(far)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				_ = far.Close()
+				return
+			}
+			_, _ = io.WriteString(far, line+line)
+		}
+	}()
+	return use(near)
+}
+
+func TestAPortIsForwarded(t *testing.T) {
+	network := echo{make(chan croft.InstanceID, 10)}
+	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Ports = network })
+	a := newAsker(t, url)
+	web := a.create(t, "anna", "web")
+	a.ask(t, "anna", http.MethodGet, "/v1/instances/web/forward", nil).want(t, http.StatusBadRequest, api.BadRequest)
+	dial := func(token, query string) (*websocket.Conn, *http.Response, error) {
+		return websocket.Dial(t.Context(), url+"/v1/instances/"+string(web)+"/forward"+query,
+			&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}})
+	}
+	for _, c := range []struct {
+		token, query string
+		want         int
+	}{
+		{"berta", "", http.StatusNotFound},
+		{"reader", "", http.StatusForbidden},
+		{"anna", "?port=0", http.StatusBadRequest},
+		{"anna", "?port=65536", http.StatusBadRequest},
+		{"anna", "?port=80", http.StatusServiceUnavailable},
+	} {
+		if _, got, err := dial(c.token, c.query); err == nil || got.StatusCode != c.want {
+			t.Errorf("%s%s: got %+v, %v, want %d", c.token, c.query, got, err, c.want)
+		}
+	}
+	socket, _, err := dial("anna", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := <-network.asked; id != web {
+		t.Errorf("it is a port of %s, not of %s", id, web)
+	}
+	stream := websocket.NetConn(t.Context(), socket, websocket.MessageBinary)
+	if _, err := io.WriteString(stream, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, len("hello\nhello\n"))
+	if _, err := io.ReadFull(stream, said); err != nil || string(said) != "hello\nhello\n" {
+		t.Errorf("it says %q, %v", said, err)
+	}
+	if err := stream.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	a.ask(t, "anna", http.MethodPost, "/v1/instances/web/stop?wait=stopped", nil).want(t, http.StatusOK, "")
+	if _, got, err := dial("anna", ""); err == nil || got.StatusCode != http.StatusConflict {
+		t.Errorf("a guest that is off: got %+v, %v", got, err)
+	}
+}
