@@ -90,7 +90,7 @@ func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Sta
 
 // Watch implements cloud.Instances.
 func (i instances) Watch(ctx context.Context, changed func()) error {
-	return feed{i.Client}.Follow(ctx, func(int64) { changed() }, func(croft.Change) { changed() })
+	return feed(i).Follow(ctx, func(int64) { changed() }, func(croft.Change) { changed() })
 }
 
 // Wait implements cloud.Instances.
