@@ -75,13 +75,15 @@ var table = map[Operation]row{
 	"listProjects":  reads,
 	"getProject":    reads,
 	"getQuota":      reads,
-	"getUsage":      reads,
 	"createProject": manages, // below the project that is named as its parent
 	"changeProject": fromAbove,
 	"removeProject": fromAbove,
 	"setQuota":      fromAbove,
-	"setMember":     manages,
-	"removeMember":  manages,
+
+	"getDefaultQuota": everyHuman,
+	"setDefaultQuota": operates,
+
+	"setMembers": manages,
 
 	"listTokens":  manages,
 	"createToken": manages,

@@ -24,13 +24,13 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 // below their own project alone, o operators alone, h everybody but agents, e everybody.
 const wanted = `
 e getRoot whoami
-h getDocument
-r listInstances getInstance getInstanceLog watchEvents listKeys listProjects getProject getQuota getUsage listActions
+h getDocument getDefaultQuota
+r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
-m addKey removeKey
-a createProject setMember removeMember listTokens createToken revokeToken
+m addKey removeKey forwardPort
+a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
-o listHosts getHost drainHost enableHost`
+o setDefaultQuota listHosts getHost drainHost enableHost`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {
 	letters := map[access.Operation]string{}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,12 @@ type answer struct {
 // ask sends a request; body is text, or a value to be sent as JSON, or nil.
 func (a asker) ask(t *testing.T, token, method, path string, body any) answer {
 	t.Helper()
+	return a.askWith(t, token, method, path, body)
+}
+
+// askWith is ask with more headers, as pairs of names and values.
+func (a asker) askWith(t *testing.T, token, method, path string, body any, headers ...string) answer {
+	t.Helper()
 	var text []byte
 	switch b := body.(type) {
 	case nil:
@@ -64,6 +71,11 @@ func (a asker) ask(t *testing.T, token, method, path string, body any) answer {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
+	for pair := range slices.Chunk(headers, 2) {
+		if pair[1] != "" {
+			r.Header.Set(pair[0], pair[1])
+		}
+	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -48,7 +49,7 @@ func (c *call) admit() (err error) {
 	}
 	c.scope = c.caller.Scope()
 	c.project = c.caller.Project
-	if given := croft.Project(c.query.Get("project")); given != "" {
+	if given := croft.Project(cmp.Or(c.r.PathValue("project"), c.query.Get("project"))); given != "" {
 		if given.Check() != nil || !c.scope.Sees(given) {
 			return api.NewProblem(api.NotFound, "there is no such project, or it is not yours")
 		}

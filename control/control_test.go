@@ -41,7 +41,7 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 		if strings.Contains(o.Summary, "WebSocket") || strings.HasPrefix(o.ID, "watch") {
 			continue // these stream
 		}
-		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey").Replace(o.Path)
+		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey", "{project}", "anna").Replace(o.Path)
 		for token, role := range map[string]access.Role{"reader": access.Reader, "anna": access.Member} {
 			got := a.ask(t, token, o.Method, path, map[string]any{"wrong": 1})
 			denied := access.Decide(access.Operation(o.ID), role) == access.No && !o.Open

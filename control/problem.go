@@ -12,6 +12,7 @@ import (
 	"croft/access"
 	"croft/control/api"
 	"croft/schedule"
+	"croft/tenant"
 )
 
 // codes maps kinds of error to codes, where an operation does not know better.
@@ -37,6 +38,9 @@ func (c *call) problem(err error) *api.Problem {
 		p.Explanation = shown
 		return p
 	}
+	if r, ok := errors.AsType[*tenant.Refusal](err); ok {
+		return c.refusal(r)
+	}
 	code := codes[croft.KindOf(err)]
 	if errors.Is(err, context.DeadlineExceeded) && croft.KindOf(err) == "" {
 		code = api.BackendDown
@@ -48,6 +52,17 @@ func (c *call) problem(err error) *api.Problem {
 	c.Log.Warn("a request could not be answered", "number", number, "operation", c.operation.ID,
 		"project", c.project, "err", err)
 	return api.NewProblem(code, "the cloud cannot do this now: try again, or ask its operators about number "+number)
+}
+
+// refusal tells of a quota that is used up. Of a project that the caller does not see, it tells nothing but that.
+func (c *call) refusal(r *tenant.Refusal) *api.Problem {
+	if !c.scope.Sees(r.Project) {
+		return api.NewProblem(api.QuotaExceeded, "a quota above project "+string(r.Of)+" is used up, in "+
+			string(r.Measure)+": ask the admin of the project above")
+	}
+	p := api.NewProblem(api.QuotaExceeded, r.Error())
+	p.Resource, p.Limit, p.Used, p.Requested, p.Project = string(r.Measure), &r.Limit, &r.Used, &r.Requested, r.Project
+	return p
 }
 
 // answerProblem writes a problem document.

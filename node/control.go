@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"croft"
 	"croft/access"
@@ -16,6 +17,7 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/node/settings"
+	"croft/tenant"
 	"croft/trust"
 )
 
@@ -73,7 +75,8 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 	if admitted != nil {
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: admitted.Caller})
 	}
-	server, err := newControl(s, store, claims, access.First(callers...), log)
+	tree := &liveTree{}
+	server, err := newControl(s, store, claims, access.InTree(tree, access.First(callers...)), log)
 	if err != nil {
 		claims.Close()
 		return "", errors.Join(err, l.Close())
@@ -84,12 +87,26 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 	mux.Handle("/", server.Handler())
 	p.Self.Serves(mux, v.CloudAPI)
 	p.Start(ctx, "the tokens of the API", tokens.Run)
+	p.Start(ctx, "the tree of projects", func(ctx context.Context) error {
+		return store.Projects.Follow(ctx, func(t tenant.Tree) { tree.now.Store(&t) })
+	})
 	p.Start(ctx, "the changes that the API tells", server.Run)
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
 		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, mux))
 	})
 	return scheme + "://" + l.Addr().String(), nil
+}
+
+// liveTree is the tree of projects as it is now, for access.
+type liveTree struct{ now atomic.Pointer[tenant.Tree] }
+
+// Below implements access.Tree. Until the tree has been read, no project is below another.
+func (t *liveTree) Below(p croft.Project) []croft.Project {
+	if now := t.now.Load(); now != nil {
+		return now.Below(p)
+	}
+	return []croft.Project{p}
 }
 
 func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, callers access.Authenticator,

@@ -7,7 +7,7 @@ func (c *Client) Cloud() *cloud.Cloud {
 	none := operators{}
 	return &cloud.Cloud{
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Consoles: consoles{c},
-		Ports: ports{c},
+		Ports: ports{c}, Projects: projects{c},
 		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Audits: none, Monitor: none,
 		Tokens: tokens{}, Access: accessTokens{}, Backups: none, Connection: c,
 	}

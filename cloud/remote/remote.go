@@ -129,6 +129,11 @@ func path(project croft.Project, segments []string, parameters ...string) string
 
 // ask sends a request with a document and decodes the answer; both may be nil.
 func (c *Client) ask(ctx context.Context, method, path string, document, into any) error {
+	return c.askWith(ctx, method, path, nil, document, into)
+}
+
+// askWith is ask with more headers.
+func (c *Client) askWith(ctx context.Context, method, path string, header http.Header, document, into any) error {
 	var body []byte
 	if document != nil {
 		var err error
@@ -136,7 +141,7 @@ func (c *Client) ask(ctx context.Context, method, path string, document, into an
 			return err
 		}
 	}
-	answer, err := c.send(ctx, method, path, body, nil)
+	answer, err := c.send(ctx, method, path, body, header)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"croft/access"
 	"croft/control/api"
 	"croft/schedule"
+	"croft/tenant"
 )
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {
@@ -38,7 +39,9 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"InstanceRequest": api.InstanceRequest{}, "Affinity": croft.Affinity{}, "Instance": api.Instance{},
 		"InstanceList": api.InstanceList{}, "Change": croft.Change{}, "Explanation": schedule.Explanation{},
 		"NewKey": api.NewKey{}, "Key": schedule.Key{}, "KeyList": api.KeyList{}, "Host": api.Host{},
-		"HostList": api.HostList{},
+		"HostList": api.HostList{}, "Project": tenant.Tenant{}, "ProjectList": api.ProjectList{},
+		"NewProject": api.NewProject{}, "ProjectChange": api.ProjectChange{}, "Members": api.Members{},
+		"OwnLimits": api.Limits{}, "Defaults": tenant.Defaults{}, "Account": tenant.Account{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

@@ -32,12 +32,25 @@ func (c Callers) Authenticate(_ context.Context, r *http.Request) (access.Caller
 	return caller, known, nil
 }
 
-// Known are the callers of every test: an operator, members of two projects, and a reader.
+// Known are the callers of every test: an operator, members of two projects, a reader, and the admin of a third.
 var Known = Callers{
 	"operator": {User: "olga", Roles: []access.Role{access.PartitionAdmin}, Via: "token 1"},
 	"anna":     {User: "anna", Project: "anna", Roles: []access.Role{access.Member}, Via: "token 2"},
 	"berta":    {User: "berta", Project: "berta", Roles: []access.Role{access.Member}, Via: "token 3"},
-	"reader":   {User: "rita", Project: "anna", Roles: []access.Role{access.Reader}, Via: "token 4"},
+	"adam": access.Caller{User: "adam", Project: "org", Roles: []access.Role{access.ProjectAdmin}, Via: "token 5"}.
+		In(tree{}),
+	"reader": {User: "rita", Project: "anna", Roles: []access.Role{access.Reader}, Via: "token 4"},
+}
+
+// tree has the project dev below org.
+type tree struct{}
+
+// Below implements access.Tree.
+func (tree) Below(p croft.Project) []croft.Project {
+	if p == "org" {
+		return []croft.Project{"org", "dev"}
+	}
+	return []croft.Project{p}
 }
 
 // Start serves the API of a simulated cloud with one host, host1, which has room for cloudtest.Room instances. Images

@@ -4,6 +4,7 @@ package tenants
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -51,6 +52,21 @@ func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tena
 			return err
 		})
 	return all, err
+}
+
+// Follow calls changed with the tree of all projects, and again after each change, until ctx ends.
+func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error {
+	prefix := s.keys().projects()
+	all := map[string]tenant.Tenant{}
+	tell := func() { changed(tenant.NewTree(slices.Collect(maps.Values(all)))) }
+	return s.conn.Follow(ctx, prefix, func() { clear(all); tell() },
+		func(stored *mvccpb.KeyValue, present bool) {
+			delete(all, string(stored.Key))
+			if p, err := s.decodeProject(stored); present && err == nil { // readers of that key itself get the error
+				all[string(stored.Key)] = p.Tenant
+			}
+			tell()
+		})
 }
 
 func (s *Projects) decodeProject(r *mvccpb.KeyValue) (p storedProject, err error) {

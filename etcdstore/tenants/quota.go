@@ -58,7 +58,7 @@ const maxRepaid = 16
 func (c *chain) accounts() []tenant.Account {
 	var all []tenant.Account
 	for i, l := range c.links {
-		all = append(all, tenant.Account{Project: l.name, Limits: l.record.Limits, Used: c.used(i)})
+		all = append(all, tenant.Account{Project: l.name, Limits: l.record.Limits, Used: c.used(i).Plus(nil)})
 	}
 	return all
 }

@@ -1,0 +1,105 @@
+package remote
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"strconv"
+
+	"croft"
+	"croft/control/api"
+	"croft/tenant"
+)
+
+// projects implements cloud.Projects.
+type projects struct{ *Client }
+
+// List implements cloud.Projects.
+func (p projects) List(ctx context.Context) ([]tenant.Tenant, error) {
+	var list api.ProjectList
+	err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects"}), nil, &list)
+	return list.Projects, err
+}
+
+// Create implements cloud.Projects. Limits and members are set afterwards.
+func (p projects) Create(ctx context.Context, t tenant.Tenant) (made tenant.Tenant, err error) {
+	err = p.ask(ctx, http.MethodPost, path("", []string{"v1", "projects"}),
+		api.NewProject{Name: t.Name, Parent: t.Parent, Note: t.Note}, &made)
+	if err != nil || len(t.Limits)+len(t.Members) == 0 {
+		return made, err
+	}
+	t.Generation = made.Generation
+	return p.Change(ctx, t)
+}
+
+// Change implements cloud.Projects. Members, limits and note have operations of their own, since other roles may change
+// them: only what differs is sent.
+func (p projects) Change(ctx context.Context, t tenant.Tenant) (tenant.Tenant, error) {
+	var now tenant.Tenant
+	if err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects", string(t.Name)}), nil, &now); err != nil {
+		return t, err
+	}
+	now.Generation = t.Generation
+	change := func(method, what string, document any) error {
+		segments := []string{"v1", "projects", string(t.Name)}
+		if what != "" {
+			segments = append(segments, what)
+		}
+		return p.askIf(ctx, method, path("", segments), now.Generation, document, &now)
+	}
+	var err error
+	if !maps.Equal(now.Members, t.Members) {
+		err = change(http.MethodPut, "members", api.Members{Members: t.Members})
+	}
+	if err == nil && !maps.Equal(now.Limits, t.Limits) {
+		err = change(http.MethodPut, "quota", api.Limits{Limits: t.Limits})
+	}
+	if err == nil && now.Note != t.Note {
+		err = change(http.MethodPatch, "", api.ProjectChange{Note: t.Note})
+	}
+	return now, err
+}
+
+// askIf is ask for a change of what has a generation.
+func (p projects) askIf(ctx context.Context, method, path string, generation int64, document, into any) error {
+	return p.askWith(ctx, method, path, http.Header{"If-Match": {`"` + strconv.FormatInt(generation, 10) + `"`}},
+		document, into)
+}
+
+// Remove implements cloud.Projects.
+func (p projects) Remove(ctx context.Context, name croft.Project) error {
+	return p.ask(ctx, http.MethodDelete, path("", []string{"v1", "projects", string(name)}), nil, nil)
+}
+
+// Defaults implements cloud.Projects.
+func (p projects) Defaults(ctx context.Context) (d tenant.Defaults, err error) {
+	return d, p.ask(ctx, http.MethodGet, path("", []string{"v1", "quota"}), nil, &d)
+}
+
+// SetDefaults implements cloud.Projects.
+func (p projects) SetDefaults(ctx context.Context, d tenant.Defaults) (set tenant.Defaults, err error) {
+	if d.Limits == nil {
+		d.Limits = tenant.Limits{}
+	}
+	return set, p.ask(ctx, http.MethodPut, path("", []string{"v1", "quota"}), d, &set)
+}
+
+// Accounts implements cloud.Projects.
+func (p projects) Accounts(ctx context.Context, names ...croft.Project) ([]tenant.Account, error) {
+	var all []tenant.Account
+	for _, name := range names {
+		var a tenant.Account
+		if err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects", string(name), "quota"}), nil,
+			&a); err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// Check implements cloud.Projects.
+func (projects) Check(context.Context) ([]tenant.Discrepancy, error) { return nil, errOperators }
+
+// Recount implements cloud.Projects.
+func (projects) Recount(context.Context, croft.Project) error { return errOperators }

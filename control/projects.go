@@ -1,0 +1,220 @@
+package control
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	"croft/tenant"
+)
+
+func listProjects(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	all, err := c.Cloud.Projects.List(ctx)
+	if err != nil {
+		return err
+	}
+	list := api.ProjectList{Projects: []tenant.Tenant{}}
+	for _, p := range all {
+		if c.scope.Sees(p.Name) {
+			list.Projects = append(list.Projects, visible(c, p))
+		}
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+// visible leaves out a parent that the caller does not see.
+func visible(c *call, p tenant.Tenant) tenant.Tenant {
+	if !c.scope.Sees(p.Parent) {
+		p.Parent = ""
+	}
+	return p
+}
+
+func createProject(c *call) error {
+	var given api.NewProject
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	if given.Parent == "" && !c.caller.Operator() {
+		return api.NewProblem(api.ForbiddenVerb,
+			"only operators create projects that are below none: name the project above in parent")
+	}
+	if given.Parent != "" {
+		if err := c.authorize(given.Parent); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	p, err := c.Cloud.Projects.Create(ctx, tenant.Tenant{Name: given.Name, Parent: given.Parent, Note: given.Note,
+		Created: time.Now().UTC()})
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.NameTaken, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	return answerProject(c, http.StatusCreated, p)
+}
+
+// answerProject answers with a project, and its generation for If-Match.
+func answerProject(c *call, status int, p tenant.Tenant) error {
+	c.w.Header().Set("ETag", `"`+strconv.FormatInt(p.Generation, 10)+`"`)
+	return c.answer(status, visible(c, p))
+}
+
+// namedProject reads the project in the path, which the caller sees.
+func namedProject(c *call) (tenant.Tenant, error) {
+	ctx, cancel := c.brief()
+	defer cancel()
+	all, err := c.Cloud.Projects.List(ctx)
+	if err != nil {
+		return tenant.Tenant{}, err
+	}
+	for _, p := range all {
+		if p.Name == c.project {
+			return p, nil
+		}
+	}
+	return tenant.Tenant{}, api.NewProblem(api.NotFound, "there is no project "+strconv.Quote(string(c.project)))
+}
+
+func getProject(c *call) error {
+	p, err := namedProject(c)
+	if err != nil {
+		return err
+	}
+	return answerProject(c, http.StatusOK, p)
+}
+
+func changeProject(c *call) error {
+	var given api.ProjectChange
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	return change(c, func(p *tenant.Tenant) error {
+		p.Note = given.Note
+		return nil
+	})
+}
+
+func setMembers(c *call) error {
+	var given api.Members
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	return change(c, func(p *tenant.Tenant) error {
+		for user, role := range given.Members {
+			if p.Members[user] == role {
+				continue // whoever gave it may have been able to
+			}
+			if err := access.AuthorizeRoles(c.caller, []access.Role{role}); err != nil {
+				return err
+			}
+		}
+		p.Members = given.Members
+		return nil
+	})
+}
+
+func setQuota(c *call) error {
+	var given api.Limits
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	return change(c, func(p *tenant.Tenant) error {
+		p.Limits = given.Limits
+		return nil
+	})
+}
+
+// change changes the project in the path, which the caller knows by its generation.
+func change(c *call, how func(*tenant.Tenant) error) error {
+	match := strings.Trim(c.r.Header.Get("If-Match"), `"`)
+	if match == "" {
+		return api.NewProblem(api.GenerationRequired,
+			"name the generation that this builds on in the header If-Match, as the answer about the project has it")
+	}
+	p, err := namedProject(c)
+	if err != nil {
+		return err
+	}
+	if match != strconv.FormatInt(p.Generation, 10) {
+		return api.NewProblem(api.GenerationMismatch, "the project was changed by somebody else: look at it and try again")
+	}
+	if err := how(&p); err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	p, err = c.Cloud.Projects.Change(ctx, p)
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	return answerProject(c, http.StatusOK, p)
+}
+
+func removeProject(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	err := c.Cloud.Projects.Remove(ctx, c.project)
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.InUse, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// getQuota tells what a project uses, and the limits that hold for it.
+func getQuota(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	accounts, err := c.Cloud.Projects.Accounts(ctx, c.home())
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, accounts[0])
+}
+
+func getDefaultQuota(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	d, err := c.Cloud.Projects.Defaults(ctx)
+	if err != nil {
+		return err
+	}
+	if d.Limits == nil {
+		d.Limits = tenant.Limits{} // never null
+	}
+	return c.answer(http.StatusOK, d)
+}
+
+func setDefaultQuota(c *call) error {
+	var given tenant.Defaults
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	d, err := c.Cloud.Projects.SetDefaults(ctx, given)
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, d)
+}

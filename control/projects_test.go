@@ -1,0 +1,101 @@
+package control_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	"croft/control/controltest"
+	"croft/tenant"
+)
+
+// generation is the If-Match of what an answer is about.
+func (a answer) generation() string { return a.header.Get("ETag") }
+
+func TestProjectsAndTheirQuotas(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	create := func(token, name, parent string) answer {
+		return a.ask(t, token, http.MethodPost, "/v1/projects", api.NewProject{Name: croft.Project(name),
+			Parent: croft.Project(parent)})
+	}
+	var org, dev tenant.Tenant
+	create("adam", "org", "").want(t, http.StatusForbidden, api.ForbiddenVerb)
+	create("operator", "org", "").into(t, &org)
+	create("anna", "dev", "org").want(t, http.StatusForbidden, api.ForbiddenVerb)
+	made := create("adam", "dev", "org")
+	made.into(t, &dev)
+	create("adam", "dev", "org").want(t, http.StatusConflict, api.NameTaken)
+	create("operator", "berta", "").into(t, &tenant.Tenant{})
+	create("adam", "x", "berta").want(t, http.StatusNotFound, api.NotFound)
+
+	var list api.ProjectList
+	a.ask(t, "adam", http.MethodGet, "/v1/projects", nil).into(t, &list)
+	if len(list.Projects) != 2 || list.Projects[0].Name != "dev" || list.Projects[0].Parent != "org" {
+		t.Errorf("the admin of org sees %+v", list.Projects)
+	}
+	for _, path := range []string{"/v1/projects/berta", "/v1/projects/none", "/v1/projects/berta/quota"} {
+		a.ask(t, "adam", http.MethodGet, path, nil).want(t, http.StatusNotFound, api.NotFound)
+	}
+
+	// The quota of a project is decided above it.
+	limits := api.Limits{Limits: tenant.Limits{tenant.CountInstances: 0}}
+	set := func(token, project, match string) answer {
+		return a.askWith(t, token, http.MethodPut, "/v1/projects/"+project+"/quota", limits, "If-Match", match)
+	}
+	set("adam", "org", `"1"`).want(t, http.StatusForbidden, api.ForbiddenVerb)
+	set("adam", "dev", "").want(t, http.StatusPreconditionRequired, api.GenerationRequired)
+	set("adam", "dev", `"1"`).want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
+	changed := set("adam", "dev", made.generation())
+	changed.into(t, &dev)
+	var account tenant.Account
+	a.ask(t, "adam", http.MethodGet, "/v1/projects/dev/quota", nil).into(t, &account)
+	if account.Limits[tenant.CountInstances] != 0 || len(account.Used) != 0 {
+		t.Errorf("dev has %+v", account)
+	}
+	refused := a.ask(t, "adam", http.MethodPost, "/v1/instances?project=dev", wanted())
+	refused.want(t, http.StatusForbidden, api.QuotaExceeded)
+	if p := refused.problem; p.Resource != "instances" || p.Limit == nil || *p.Limit != 0 || *p.Requested != 1 ||
+		p.Project != "dev" {
+		t.Errorf("refused with %+v", p)
+	}
+
+	// Members get what the admin may give.
+	members := func(role access.Role) answer {
+		return a.askWith(t, "adam", http.MethodPut, "/v1/projects/dev/members",
+			api.Members{Members: map[string]access.Role{"cyd": role}}, "If-Match", changed.generation())
+	}
+	members(access.PartitionAdmin).want(t, http.StatusBadRequest, api.SchemaViolation)
+	members(access.Member).into(t, &dev)
+	if dev.Members["cyd"] != access.Member {
+		t.Errorf("the members are %v", dev.Members)
+	}
+	a.ask(t, "adam", http.MethodDelete, "/v1/projects/org", nil).want(t, http.StatusForbidden, api.ForbiddenVerb)
+	a.ask(t, "operator", http.MethodDelete, "/v1/projects/org", nil).want(t, http.StatusConflict, api.InUse)
+	if got := a.ask(t, "adam", http.MethodDelete, "/v1/projects/dev", nil); got.status != http.StatusNoContent {
+		t.Errorf("remove dev: %d %s", got.status, got.body)
+	}
+}
+
+// A quota of a project that the caller does not see is told without its numbers.
+func TestAQuotaAboveTellsNothingOfOthers(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	var org tenant.Tenant
+	made := a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "secret-org"})
+	made.into(t, &org)
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "anna", Parent: "secret-org"}).
+		into(t, &tenant.Tenant{})
+	a.askWith(t, "operator", http.MethodPut, "/v1/projects/secret-org/quota",
+		api.Limits{Limits: tenant.Limits{"VCPU": 0}}, "If-Match", made.generation()).into(t, &org)
+	refused := a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted())
+	refused.want(t, http.StatusForbidden, api.QuotaExceeded)
+	refused.hides(t, "secret-org")
+	if refused.problem.Limit != nil || !strings.Contains(refused.problem.Detail, "VCPU") {
+		t.Errorf("refused with %s", refused.body)
+	}
+	a.ask(t, "anna", http.MethodGet, "/v1/projects/anna", nil).hides(t, "secret-org")
+}
