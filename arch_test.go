@@ -59,6 +59,11 @@ var rules = []rule{
 		reason:   "a room that decides starts no programs",
 	},
 	{
+		packages: []string{"croft/topology/..."},
+		may:      []string{"std", "croft"},
+		reason:   "whoever places anything imports the tree of locations, so it draws nothing in",
+	},
+	{
 		packages: []string{"croft/..."},
 		except:   []string{"croft/etcdstore/..."},
 		mayNot:   []string{"go.etcd.io/..."},
