@@ -179,6 +179,7 @@ type Instance struct {
 	// hosts before MovedFrom that still had an order when the instance moved on
 	LeftBefore []HostID  `json:"left_before,omitempty"`
 	Created    time.Time `json:"created"`
+	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from its order on
 
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
 	// meantime. Never stored.

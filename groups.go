@@ -2,14 +2,15 @@ package croft
 
 import "strings"
 
-// Affinity makes an instance a member of a group of its project, with the group's rule about sharing hosts. A group
+// Affinity makes an instance a member of a group of its project, with the group's rule about where members are. A group
 // exists while it has members, and keeps one rule for that time. An instance is a member from its order to its end.
 type Affinity struct {
 	Group string       `json:"group"`
 	Rule  AffinityRule `json:"rule"`
 }
 
-// AffinityRule says where the members of a group are placed.
+// AffinityRule says where the members of a group are placed: one of the constants, or at-most-2-per-rack, same-site,
+// at-most-1-per-rack+same-site, each also with the suffix -soft. RuleOf makes them.
 type AffinityRule string
 
 // The rules. Hard rules hold under any concurrency; soft rules choose among hosts that are otherwise equal.
@@ -19,9 +20,6 @@ const (
 	Apart        AffinityRule = "anti-affinity"      // no two on one host
 	ApartSoft    AffinityRule = "anti-affinity-soft" // on as many hosts as capacity allows
 )
-
-// AffinityRules lists all rules.
-var AffinityRules = []AffinityRule{Together, TogetherSoft, Apart, ApartSoft}
 
 // softly is the suffix of soft rules, in rules and on the command line.
 const softly = "soft"
@@ -37,10 +35,7 @@ func (r AffinityRule) Softened() AffinityRule {
 	return r + "-" + softly
 }
 
-// Apart tells whether the rule keeps members on different hosts.
-func (r AffinityRule) Apart() bool { return r == Apart || r == ApartSoft }
-
-// String returns rule and group as the command line takes them: anti-affinity web, affinity db:soft.
+// String returns rule and group for people: anti-affinity web, affinity db:soft, at-most-1-per-rack web.
 func (a Affinity) String() string {
 	if a.Rule.Soft() {
 		return strings.TrimSuffix(string(a.Rule), "-"+softly) + " " + a.Group + ":" + softly
@@ -52,7 +47,11 @@ func (a Affinity) String() string {
 func ParseAffinity(rule AffinityRule, text string) (Affinity, error) {
 	group, how, said := strings.Cut(text, ":")
 	if said && how != softly {
-		return Affinity{}, Errorf(Invalid, "--%s %q: after a group and a colon stands %s, or nothing", rule, text,
+		flag := string(rule)
+		if rule.ByLocation() {
+			flag = "group"
+		}
+		return Affinity{}, Errorf(Invalid, "--%s %q: after a group and a colon stands %s, or nothing", flag, text,
 			softly)
 	}
 	if said {
@@ -70,7 +69,7 @@ type Member struct {
 }
 
 // Admit checks whether one more instance may join the group on a host, given the group's members. Conflict:
-// they have another rule. NoCapacity: the rule excludes the host.
+// they have another rule. NoCapacity: the rule excludes the host. Clauses are checked by AdmitSeats.
 func (a Affinity) Admit(host HostID, members []Member) error {
 	for _, m := range members {
 		switch {

@@ -189,7 +189,7 @@ func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
 // isLost reports whether a kind means an entry without an instance.
 func isLost(k Kind) bool {
 	switch k {
-	case LostName, LostUserData, LostMember, LostOrder, LostObservation:
+	case LostName, LostUserData, LostMember, LostSeat, LostOrder, LostObservation:
 		return true
 	}
 	return false

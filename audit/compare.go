@@ -27,6 +27,7 @@ func Compare(b Evidence) []Difference {
 		names = c.checkNames()
 		c.checkUserData()
 		c.checkMembers()
+		c.checkSeats()
 	}
 	for id, inst := range b.Instances {
 		if b.Only == "" && !names[Name{Project: inst.Project, Name: inst.Name, Instance: id}] {

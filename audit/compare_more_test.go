@@ -243,3 +243,16 @@ func TestMembershipsAreConfirmedByTheirGroup(t *testing.T) {
 		}
 	}
 }
+
+func TestSeatsAreConfirmedByWhatTheyAre(t *testing.T) {
+	lost := func(location string) []audit.Difference {
+		return []audit.Difference{{Kind: audit.LostSeat, Instance: web, Seat: croft.Seat{Group: "g",
+			Clause: "same-rack", Location: location}}}
+	}
+	if got := audit.Confirm(lost("s/r/k"), lost("s/r/k")); len(got) != 1 {
+		t.Errorf("the same seat: got %v", got)
+	}
+	if got := audit.Confirm(lost("s/r/k"), lost("s/r/l")); len(got) != 0 {
+		t.Errorf("another seat: got %v", got)
+	}
+}

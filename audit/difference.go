@@ -15,6 +15,8 @@ const (
 	LostUserData     Kind = "lost user-data"        // user-data without its instance
 	MissingMember    Kind = "missing membership"    // the instance is not in its group
 	LostMember       Kind = "lost membership"       // a membership without its instance
+	LostSeat         Kind = "lost seat"             // a seat in a group without its instance
+	MissingSeat      Kind = "missing seat"          // the instance does not have its seat in a group
 	BrokenRule       Kind = "broken rule"           // members of a group are on hosts that its rule forbids
 	MissingOrder     Kind = "missing order"         // the host has no order for the instance
 	LostOrder        Kind = "lost order"            // an order without an instance
@@ -34,7 +36,7 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{
 	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember,
-	BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
+	LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
 	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
 	HostProblem,
 }
@@ -48,6 +50,7 @@ type Difference struct {
 	Project  croft.Project    `json:"project,omitempty"`
 	Name     string           `json:"name,omitempty"`
 	Affinity *croft.Affinity  `json:"affinity,omitempty"` // set for memberships
+	Seat     croft.Seat       `json:"seat,omitzero"`      // set for seats
 	Cause    string           `json:"cause"`              // what is wrong, and why, in words
 	Mendable bool             `json:"mendable"`           // without risk to a guest or its disk
 	Advice   string           `json:"advice,omitempty"`   // what to do if it is not mendable

@@ -16,6 +16,7 @@ type Evidence struct {
 	Names        []Name
 	UserData     []UserData
 	Members      []Member
+	Seats        []TakenSeat
 	Orders       []croft.Order
 	Observations []croft.Observation
 
@@ -42,6 +43,13 @@ type UserData struct {
 // Member is an entry in the directory of groups.
 type Member struct {
 	croft.Member
+	Project  croft.Project
+	Revision int64
+}
+
+// TakenSeat is an entry in the directory of seats.
+type TakenSeat struct {
+	croft.Seat
 	Project  croft.Project
 	Revision int64
 }

@@ -11,7 +11,8 @@ import (
 type Records interface {
 	// Evidence returns everything on record as of one moment.
 	Evidence(ctx context.Context) (Evidence, error)
-	// Drop removes an entry without an instance: a name, user-data, a membership, an order or an observation,
+	// Drop removes an entry without an instance: a name, user-data, a membership, a seat, an order or an
+	// observation,
 	// unless it changed meanwhile.
 	Drop(ctx context.Context, d Difference) error
 	// PutName writes an instance's name. Conflict: another instance has it.

@@ -249,3 +249,10 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 		t.Error("the old host gave back the claim, which is the new one's")
 	}
 }
+
+func TestALocationOfAnotherFormIsAProblemOfTheHost(t *testing.T) {
+	c := newCloud(t)
+	c.host.Location = "Berlin/DC1"
+	c.start()
+	c.problem(`the location "Berlin/DC1" has a part "Berlin"`)
+}

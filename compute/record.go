@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/audit"
+	"croft/topology"
 )
 
 // setProblem sets a problem of the host in its record; empty: no problem.
@@ -38,6 +39,10 @@ func (a *Agent) introduce(ctx context.Context) error {
 			a.Log.Warn("the host has a new name; by its UUID it is the same", "host", me.ID, "name", me.Name, "former",
 				before.Name)
 		}
+	}
+	if _, err := topology.Of(me); err != nil {
+		me.Problems = append(me.Problems, fmt.Sprintf(
+			"%v; until host.location in its settings is of that form, no member of a group that goes by racks, rows or sites comes here", err))
 	}
 	for _, problem := range a.problems {
 		if problem != "" {

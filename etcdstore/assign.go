@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -13,8 +14,6 @@ import (
 // order is written for a host that has just gone, nor by a suspended scheduler whose request is being undone by
 // others.
 func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
-	k := s.conn.keys
-	record := k.instance(inst.ID)
 	next := inst
 	next.State, next.Host, next.Generation, next.Session = croft.StateScheduled, o.Host, o.Generation, ""
 	stored, o, more := next, o, []clientv3.Op(nil)
@@ -24,7 +23,28 @@ func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Ord
 			return inst, err
 		}
 	}
-	done, err := s.conn.etcd.Txn(ctx).
+	for {
+		stored.Seats = next.Seats
+		done, err := s.assign(ctx, inst, next, more, encode(stored), o)
+		if err != nil {
+			return inst, s.conn.wrap(err, "write the order of instance %s", inst.ID)
+		}
+		if done.Succeeded {
+			next.Revision = done.Header.Revision
+			return next, nil
+		}
+		if next.Seats, err = refused(inst, next, done); err != nil {
+			return inst, err
+		}
+	}
+}
+
+// assign commits the transaction of Assign, which turns the record inst into next, stored as given.
+func (s *Instances) assign(ctx context.Context, inst, next croft.Instance, more []clientv3.Op, stored string,
+	o croft.Order) (*clientv3.TxnResponse, error) {
+	k := s.conn.keys
+	record := k.instance(inst.ID)
+	return s.conn.etcd.Txn(ctx).
 		If(append(k.groups().admitted(next),
 			unchanged(record, inst.Revision),
 			exists(k.session(inst.Session)),
@@ -32,47 +52,42 @@ func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Ord
 			absent(k.drained(o.Host)),
 			absent(k.order(o.Host, inst.ID)),
 		)...).
-		Then(append(append(more, k.groups().join(next)...),
-			clientv3.OpPut(record, encode(stored)),
+		Then(slices.Concat(more, k.groups().join(next), []clientv3.Op{
+			clientv3.OpPut(record, stored),
 			clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o)),
-		)...).
+		})...).
 		Else(append([]clientv3.Op{
 			clientv3.OpGet(record),
 			clientv3.OpGet(k.alive(o.Host)),
 			clientv3.OpGet(k.drained(o.Host)),
 			clientv3.OpGet(k.session(inst.Session)),
 		}, k.groups().get(next)...)...).Commit()
-	if err != nil {
-		return inst, s.conn.wrap(err, "write the order of instance %s", inst.ID)
-	}
-	if !done.Succeeded {
-		return inst, refused(inst, o.Host, done)
-	}
-	next.Revision = done.Header.Revision
-	return next, nil
 }
 
-// refused says which comparison of Assign failed.
-func refused(inst croft.Instance, host croft.HostID, done *clientv3.TxnResponse) error {
-	record := done.Responses[0].GetResponseRange().Kvs
+// refused says which comparison of Assign failed. No error: others took the numbers of seats, and the returned ones
+// are free. Each such refusal means that another request got its order, so trying again ends.
+func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Seat, error) {
+	record, host := done.Responses[0].GetResponseRange().Kvs, next.Host
 	switch {
 	case len(record) == 0 || record[0].ModRevision != inst.Revision:
-		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being scheduled",
-			inst.ID)
+		return nil, croft.Errorf(croft.Conflict,
+			"instance %s was changed by somebody else while it was being scheduled", inst.ID)
 	case done.Responses[3].GetResponseRange().Count == 0:
-		return croft.Errorf(croft.Conflict,
+		return nil, croft.Errorf(croft.Conflict,
 			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
 	case done.Responses[1].GetResponseRange().Count == 0:
-		return croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
+		return nil, croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
 	case done.Responses[2].GetResponseRange().Count > 0:
-		return croft.Errorf(croft.Unavailable, "host %s is being drained", host)
+		return nil, croft.Errorf(croft.Unavailable, "host %s is being drained", host)
 	}
-	for i, a := range inst.Spec.Affinities {
-		if err := a.Admit(host, membersOf(done.Responses[4+i].GetResponseRange().Kvs)); err != nil {
-			return fmt.Errorf("host %s: %w", host, err)
-		}
+	seats, collided, err := readmit(next, done.Responses[4:])
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("host %s: %w", host, err)
+	case collided:
+		return seats, nil
 	}
-	return croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
+	return nil, croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
 }
 
 // Reorder implements schedule.Records.

@@ -2,8 +2,11 @@ package etcdstore
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -17,12 +20,13 @@ type Groups struct{ conn *conn }
 var _ schedule.Groups = (*Groups)(nil)
 
 // Members implements schedule.Groups.
-func (s *Groups) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
-	got, err := s.conn.etcd.Get(ctx, s.conn.keys.groups().group(project, group), clientv3.WithPrefix())
+func (s *Groups) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat,
+	error) {
+	got, err := s.conn.etcd.Txn(ctx).Then(s.conn.keys.groups().getGroup(project, group)...).Commit()
 	if err != nil {
-		return nil, s.conn.wrap(err, "read the members of group %s", group)
+		return nil, nil, s.conn.wrap(err, "read the members of group %s", group)
 	}
-	return membersOf(got.Kvs), nil
+	return membersOf(got.Responses[0].GetResponseRange().Kvs), seatsOf(got.Responses[1].GetResponseRange().Kvs), nil
 }
 
 // membersOf reads members from their keys, which end in group, rule, host and instance; the values are the
@@ -41,8 +45,25 @@ func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
 	return members
 }
 
-// admitted returns the comparisons that enforce croft.Affinity.Admit for an instance on its host: ranges of the
-// all' keys must be empty. So concurrent joins conflict only where a rule excludes one of them.
+// seatsOf reads seats from their keys, which end in group, clause, location and number; the values are the instances.
+func seatsOf(kvs []*mvccpb.KeyValue) []croft.Seat {
+	seats := make([]croft.Seat, 0, len(kvs))
+	for _, kv := range kvs {
+		words := strings.Split(string(kv.Key), "/")
+		words = words[len(words)-4:]
+		s := croft.Seat{Group: words[0], Clause: words[1], Location: strings.ReplaceAll(words[2], ".", "/"),
+			Instance: croft.InstanceID(kv.Value)}
+		if s.Counted() {
+			s.Number, _ = strconv.Atoi(words[3])
+		}
+		seats = append(seats, s)
+	}
+	return seats
+}
+
+// admitted returns the comparisons that enforce croft.Affinity.Admit and AdmitSeats for an instance on its host: keys
+// and ranges of keys must be empty. So concurrent joins conflict only where a rule excludes one of them, or where
+// they choose the same number.
 func (k groupKeys) admitted(inst croft.Instance) []clientv3.Cmp {
 	var compares []clientv3.Cmp
 	empty := func(from, to string) {
@@ -60,6 +81,15 @@ func (k groupKeys) admitted(inst croft.Instance) []clientv3.Cmp {
 			empty(here, clientv3.GetPrefixRangeEnd(here))
 		}
 	}
+	for _, seat := range inst.Seats {
+		if seat.Counted() {
+			compares = append(compares, absent(k.seat(inst.Project, seat)))
+			continue
+		}
+		all, here := k.clause(inst.Project, seat), k.location(inst.Project, seat)
+		empty(all, here)
+		empty(clientv3.GetPrefixRangeEnd(here), clientv3.GetPrefixRangeEnd(all))
+	}
 	return compares
 }
 
@@ -75,8 +105,18 @@ func (k groupKeys) memberKeys(inst croft.Instance) []string {
 	return all
 }
 
-// join makes an instance a member of its groups on its host.
-func (k groupKeys) join(inst croft.Instance) []clientv3.Op {
+// seatKeys returns the keys of the seats that an instance has.
+func (k groupKeys) seatKeys(inst croft.Instance) []string {
+	var all []string
+	for _, seat := range inst.Seats {
+		seat.Instance = inst.ID
+		all = append(all, k.seat(inst.Project, seat))
+	}
+	return all
+}
+
+// enter makes an instance a member of its groups on its host.
+func (k groupKeys) enter(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, key := range k.memberKeys(inst) {
 		ops = append(ops, clientv3.OpPut(key, inst.Name))
@@ -84,20 +124,58 @@ func (k groupKeys) join(inst croft.Instance) []clientv3.Op {
 	return ops
 }
 
+// join makes an instance a member of its groups on its host, with its seats.
+func (k groupKeys) join(inst croft.Instance) []clientv3.Op {
+	ops := k.enter(inst)
+	for _, key := range k.seatKeys(inst) {
+		ops = append(ops, clientv3.OpPut(key, string(inst.ID)))
+	}
+	return ops
+}
+
 // leave ends the memberships of an instance.
 func (k groupKeys) leave(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
-	for _, key := range k.memberKeys(inst) {
+	for _, key := range slices.Concat(k.memberKeys(inst), k.seatKeys(inst)) {
 		ops = append(ops, clientv3.OpDelete(key))
 	}
 	return ops
 }
 
-// get reads the members of an instance's groups, one range for each.
+// get reads members and seats of an instance's groups, two ranges for each group.
 func (k groupKeys) get(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, a := range inst.Spec.Affinities {
-		ops = append(ops, clientv3.OpGet(k.group(inst.Project, a.Group), clientv3.WithPrefix()))
+		ops = append(ops, k.getGroup(inst.Project, a.Group)...)
 	}
 	return ops
+}
+
+// getGroup reads a group's members, and the seats taken in it.
+func (k groupKeys) getGroup(project croft.Project, group string) []clientv3.Op {
+	return []clientv3.Op{
+		clientv3.OpGet(k.group(project, group), clientv3.WithPrefix()),
+		clientv3.OpGet(k.seats(project, group), clientv3.WithPrefix()),
+	}
+}
+
+// readmit judges an instance's groups as read by get: nil if they admit it on its host, with numbers that are free for
+// its seats; collided tells that its own were not.
+func readmit(inst croft.Instance, read []*etcdserverpb.ResponseOp) (seats []croft.Seat, collided bool, err error) {
+	var taken []croft.Seat
+	for i, a := range inst.Spec.Affinities {
+		if err := a.Admit(inst.Host, membersOf(read[2*i].GetResponseRange().Kvs)); err != nil {
+			return nil, false, err
+		}
+		here := seatsOf(read[2*i+1].GetResponseRange().Kvs)
+		if err := a.AdmitSeats(inst.Seats, here); err != nil {
+			return nil, false, err
+		}
+		taken = append(taken, here...)
+	}
+	for _, seat := range taken {
+		seat.Instance = ""
+		collided = collided || seat.Counted() && slices.Contains(inst.Seats, seat)
+	}
+	return croft.Renumber(inst.Seats, taken), collided, nil
 }

@@ -21,13 +21,15 @@ import (
 //	1.1 orders may name the trace that they belong to
 //	1.2 user-data has its own key, tombstones have no spec, instances have restart policies,
 //	    an instance that is moved repeatedly names all hosts that still have something of it
+//	1.3 groups have rules about locations, whose members have seats
 const (
 	schemaMajor   = 1
-	schemaMinor   = 2
+	schemaMinor   = 3
 	tracesMinor   = 1 // from this version on orders name traces
 	userDataMinor = 2 // from this version on orders and records have no user-data
 	formersMinor  = 2 // from this version on they name more than one former host
 	restartMinor  = 2 // from this version on agents apply restart policies
+	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
 )
 
 type home struct {

@@ -170,3 +170,23 @@ func TestAnEtcdThatIsFullBeforeItHoldsACloudIsToldAsFull(t *testing.T) {
 	etcdtest.WantKind(t, err, croft.Unavailable)
 	etcdtest.WantSays(t, err.Error(), "out of space")
 }
+
+func TestRulesAboutLocationsWaitForACloudThatKnowsThem(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	putHome(t, f.server, f.Partition(), "1.2")
+	command, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Close() }()
+	inst := etcdtest.NewInstance("apart")
+	inst.Spec.Affinities = []croft.Affinity{{Group: "g", Rule: croft.Apart}, {Group: "h", Rule: "same-site"}}
+	_, err = command.Instances.Create(t.Context(), inst)
+	etcdtest.WantKind(t, err, croft.Invalid)
+	etcdtest.WantSays(t, err.Error(), "too old for rules about locations, such as that of group h")
+	inst.Spec.Affinities = inst.Spec.Affinities[:1]
+	if _, err := command.Instances.Create(t.Context(), inst); err != nil {
+		t.Errorf("a rule about hosts: %v", err)
+	}
+}

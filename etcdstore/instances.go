@@ -33,6 +33,14 @@ func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Inst
 			croft.Errorf(croft.Invalid,
 				"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
 	}
+	if s.conn.minor.Load() < seatsMinor {
+		for _, a := range inst.Spec.Affinities {
+			if a.Rule.ByLocation() {
+				return inst, croft.Errorf(croft.Invalid,
+					"this cloud's croft is too old for rules about locations, such as that of group %s: leave them out, or upgrade the cloud", a.Group)
+			}
+		}
+	}
 	if err := inst.Project.Check(); err != nil { // it becomes part of keys
 		return inst, err
 	}

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"croft"
@@ -31,6 +32,9 @@ import (
 //	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
+//	/croft/<partition>/seats/<project>/<group>/<clause>/<location>/<seat>
+//	                                               the instance that has a seat in the group: a number up to the
+//	                                               clause's limit, or the instance; dots in the location are slashes
 //	/croft/<partition>/keys/<project>/<name>       a public SSH key of the project
 //	/croft/<partition>/projects/<project>          a project: parent, members, limits
 //	/croft/<partition>/below/<project>/<project>   present for each project below another
@@ -178,6 +182,24 @@ func (k groupKeys) host(p croft.Project, a croft.Affinity, h croft.HostID) strin
 }
 func (k groupKeys) member(p croft.Project, m croft.Member) string {
 	return k.host(p, m.Affinity, m.Host) + string(m.Instance)
+}
+
+// Seat keys are built so that a key answers whether a number is taken, and key ranges whether a member is elsewhere.
+func (k groupKeys) allSeats() string { return k.prefix + "seats/" }
+func (k groupKeys) seats(p croft.Project, group string) string {
+	return k.allSeats() + string(p) + "/" + group + "/"
+}
+func (k groupKeys) clause(p croft.Project, s croft.Seat) string {
+	return k.seats(p, s.Group) + s.Clause + "/"
+}
+func (k groupKeys) location(p croft.Project, s croft.Seat) string {
+	return k.clause(p, s) + strings.ReplaceAll(s.Location, "/", ".") + "/"
+}
+func (k groupKeys) seat(p croft.Project, s croft.Seat) string {
+	if s.Counted() {
+		return k.location(p, s) + strconv.Itoa(s.Number)
+	}
+	return k.location(p, s) + string(s.Instance)
 }
 
 // last returns the ID at the end of a key, after the last slash.

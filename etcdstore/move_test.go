@@ -184,7 +184,10 @@ func TestAMoveTakesTheMembershipsAlong(t *testing.T) {
 	to := f.elsewhere(t, "1.2")
 	tombstone, order := f.moving(to)
 	etcdtest.Must(f.Instances.Relocate(t.Context(), f.inst, tombstone, order))(t)
-	got := etcdtest.Must(f.Groups.Members(t.Context(), inst.Project, "g"))(t)
+	got, _, err := f.Groups.Members(t.Context(), inst.Project, "g")
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := []croft.Member{{Affinity: a, Host: to, Instance: inst.ID, Name: "member"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -29,7 +29,8 @@ func (s *Records) Instance(ctx context.Context, id croft.InstanceID) (croft.Inst
 func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 	k := s.conn.keys
 	prefixes := []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
-		k.allTwins(), k.sessions(), k.names(), k.allUserData(), k.groups().all()}
+		k.allTwins(), k.sessions(), k.names(), k.allUserData(), k.groups().all(),
+		k.groups().allSeats()}
 	var ops []clientv3.Op
 	for _, prefix := range prefixes {
 		options := []clientv3.OpOption{clientv3.WithPrefix()}
@@ -63,6 +64,12 @@ func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), k.groups().all()), "/")
 		b.Members = append(b.Members, audit.Member{Member: m, Project: croft.Project(project),
 			Revision: groups[i].ModRevision})
+	}
+	seats := got.Responses[11].GetResponseRange().Kvs
+	for i, seat := range seatsOf(seats) {
+		project, _, _ := strings.Cut(strings.TrimPrefix(string(seats[i].Key), k.groups().allSeats()), "/")
+		b.Seats = append(b.Seats, audit.TakenSeat{Seat: seat, Project: croft.Project(project),
+			Revision: seats[i].ModRevision})
 	}
 	return b, err
 }
@@ -186,6 +193,10 @@ func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
 		key := k.groups().member(d.Project, member)
 		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
 		return s.conn.wrapped(err, "remove a membership")
+	case audit.LostSeat:
+		key := k.groups().seat(d.Project, d.Seat)
+		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
+		return s.conn.wrapped(err, "remove a seat")
 	case audit.LostUserData:
 		key := k.userData(d.Instance)
 		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision),
@@ -213,7 +224,7 @@ func (s *Records) PutName(ctx context.Context, inst croft.Instance) error {
 // PutMember implements audit.Records.
 func (s *Records) PutMember(ctx context.Context, inst croft.Instance) error {
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).
-		Then(s.conn.keys.groups().join(inst)...).Commit()
+		Then(s.conn.keys.groups().enter(inst)...).Commit()
 	if err == nil && !done.Succeeded {
 		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
 	}

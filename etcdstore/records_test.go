@@ -64,11 +64,52 @@ func TestMembershipsAreFoundAndMended(t *testing.T) {
 	etcdtest.WantKind(t, f.Records.PutMember(t.Context(), stale), croft.Conflict)
 }
 
-// compare returns the differences in memberships.
+func TestSeatsAreFoundAndMended(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	raw := f.raw(t)
+	const rule = "at-most-2-per-rack"
+	inst := etcdtest.NewInstance("member")
+	inst.Spec.Affinities = []croft.Affinity{{Group: "g", Rule: rule}}
+	f.inst = etcdtest.Must(f.Instances.Create(t.Context(), inst))(t)
+	f.inst.Seats = []croft.Seat{{Group: "g", Clause: rule, Location: "s/r/k", Number: 2}}
+	f.inst = etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+	if found := f.compare(t); len(found) != 0 {
+		t.Fatalf("a group as it should be: %+v", found)
+	}
+	key := "seats/default/g/at-most-2-per-rack/s.r.k/2"
+	if keys := raw.keys(t, "seats/"); len(keys) != 1 || keys[0] != raw.prefix+key {
+		t.Fatalf("the seats are %s, want %s", keys, key)
+	}
+	raw.remove(t, key)
+	if found := f.compare(t); len(found) != 1 || found[0].Kind != audit.MissingSeat || found[0].Mendable {
+		t.Errorf("found %+v, want a missing seat", found)
+	}
+	raw.put(t, key, string(f.inst.ID))
+	ghost := croft.NewInstanceID()
+	raw.put(t, "seats/default/g/at-most-2-per-rack/s.r.k/1", string(ghost))
+	found := f.compare(t)
+	if len(found) != 1 || found[0].Kind != audit.LostSeat || !found[0].Mendable || found[0].Instance != ghost {
+		t.Fatalf("found %+v, want a lost seat", found)
+	}
+	if err := f.Records.Drop(t.Context(), found[0]); err != nil {
+		t.Fatal(err)
+	}
+	if found := f.compare(t); len(found) != 0 {
+		t.Errorf("mended, and found %+v", found)
+	}
+	raw.put(t, "seats/research/g/at-most-2-per-rack/s.r.k/1", string(f.inst.ID))
+	raw.put(t, "seats/default/h/at-most-2-per-rack/s.r.k/1", string(f.inst.ID))
+	if found := f.compare(t); len(found) != 2 {
+		t.Errorf("found %+v, want the seats in another project and another group", found)
+	}
+}
+
+// compare returns the differences in memberships and seats.
 func (f *fixture) compare(t *testing.T) (found []audit.Difference) {
 	t.Helper()
 	for _, d := range audit.Compare(etcdtest.Must(f.Records.Evidence(t.Context()))(t)) {
-		if d.Affinity != nil {
+		if d.Affinity != nil || d.Seat != (croft.Seat{}) {
 			found = append(found, d)
 		}
 	}
@@ -94,6 +135,8 @@ func TestDropRemovesWhatIsLostUnlessItChanged(t *testing.T) {
 			belongs: func(id string) string { return "instances/" + id }},
 		{kind: audit.LostMember,
 			key: func(id string) string { return "groups/default/g/anti-affinity/" + string(f.host) + "/" + id }},
+		{kind: audit.LostSeat,
+			key: func(id string) string { return "seats/default/g/same-site/s1/" + id }},
 		{kind: audit.LostUserData, key: func(id string) string { return "userdata/" + id },
 			belongs: func(id string) string { return "instances/" + id }},
 		{kind: audit.LostObservation, key: func(id string) string { return "observed/" + string(f.host) + "/" + id },
@@ -106,7 +149,9 @@ func TestDropRemovesWhatIsLostUnlessItChanged(t *testing.T) {
 				raw.put(t, c.also(string(id)), "{}")
 			}
 			return audit.Difference{Kind: c.kind, Host: f.host, Instance: id, Project: croft.DefaultProject,
-				Name: string(id), Affinity: &a, Revision: raw.put(t, c.key(string(id)), "{}")}, string(id)
+				Name: string(id), Affinity: &a,
+				Seat:     croft.Seat{Group: "g", Clause: "same-site", Location: "s1", Instance: id},
+				Revision: raw.put(t, c.key(string(id)), "{}")}, string(id)
 		}
 		drop := func(t *testing.T, d audit.Difference, id string, want bool, before func()) {
 			t.Helper()

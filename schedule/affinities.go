@@ -1,9 +1,11 @@
 package schedule
 
 import (
+	"fmt"
 	"slices"
 
 	"croft"
+	"croft/topology"
 )
 
 // CheckAffinities refuses invalid group names and unknown rules. Invalid.
@@ -13,10 +15,11 @@ func CheckAffinities(affinities []croft.Affinity) error {
 		case !nameForm.MatchString(a.Group):
 			return croft.Errorf(croft.Invalid,
 				"the group %q: use a to z, 0 to 9 and dashes in between, 63 characters at most", a.Group)
-		case !slices.Contains(croft.AffinityRules, a.Rule):
-			return croft.Errorf(croft.Invalid, "the group %s: there is no rule %q", a.Group, a.Rule)
 		case slices.ContainsFunc(affinities[:i], func(other croft.Affinity) bool { return other.Group == a.Group }):
 			return croft.Errorf(croft.Invalid, "the group %s is named twice: name it once, with one rule", a.Group)
+		}
+		if _, err := a.Rule.Clauses(); err != nil {
+			return fmt.Errorf("the group %s: %w", a.Group, err)
 		}
 	}
 	if len(affinities) > maxGroups {
@@ -29,30 +32,106 @@ func CheckAffinities(affinities []croft.Affinity) error {
 // limits those.
 const maxGroups = 16
 
-// admit returns nil if all groups admit one more member on a host.
-func admit(affinities []croft.Affinity, host croft.HostID, members []croft.Member) error {
+// admit returns nil if all groups admit one more member on a host. NoCapacity: one does not. Conflict: one has another
+// rule.
+func admit(affinities []croft.Affinity, host croft.Host, members []croft.Member, taken []croft.Seat) error {
+	seats, err := seatsOf(affinities, host)
 	for _, affinity := range affinities {
-		if err := affinity.Admit(host, members); err != nil {
-			return err
+		if err == nil {
+			err = affinity.Admit(host.ID, members)
+		}
+		if err == nil {
+			err = affinity.AdmitSeats(seats, taken)
 		}
 	}
-	return nil
+	return err
 }
 
-// strain counts the members of the groups on a host: positive if the rule keeps members apart, negative if it keeps
-// them together.
-func strain(affinities []croft.Affinity, host croft.HostID, members []croft.Member) int {
-	n := 0
-	for _, affinity := range affinities {
+// seatsOf returns the seats, without numbers, that an instance needs on a host. NoCapacity: the host's location
+// cannot be read, so that no rule about locations can be kept there.
+func seatsOf(affinities []croft.Affinity, host croft.Host) ([]croft.Seat, error) {
+	var seats []croft.Seat
+	for _, a := range affinities {
+		if a.Rule.Soft() || !a.Rule.ByLocation() {
+			continue
+		}
+		path, err := topology.Of(host)
+		if err != nil {
+			return nil, croft.Errorf(croft.NoCapacity, "cannot be placed by group %s: %w", a.Group, err)
+		}
+		clauses, err := a.Rule.Clauses()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range clauses {
+			seats = append(seats, croft.Seat{Group: a.Group, Clause: c.String(),
+				Location: path.At(c.Level).String()})
+		}
+	}
+	return seats, nil
+}
+
+// byLocation tells whether the rule of one of the groups is about locations, so that the hosts of all members must be
+// known.
+func byLocation(affinities []croft.Affinity) bool {
+	return slices.ContainsFunc(affinities, func(a croft.Affinity) bool { return a.Rule.ByLocation() })
+}
+
+// neighbours counts members by group and location.
+type neighbours map[neighbour]int
+
+type neighbour struct {
+	group    string
+	location topology.Path
+}
+
+// count counts the members of an instance's groups in all locations of their hosts. Members on unknown hosts are in
+// none. Without rules about locations only the hosts' IDs count, so hosts may be nil.
+func count(affinities []croft.Affinity, hosts map[croft.HostID]croft.Host, members []croft.Member) neighbours {
+	n := neighbours{}
+	for _, a := range affinities {
+		clauses, _ := a.Rule.Clauses() // checked with the request
 		for _, m := range members {
-			switch {
-			case m.Group != affinity.Group || m.Host != host:
-			case affinity.Rule.Apart():
-				n++
-			default:
-				n--
+			if m.Group != a.Group {
+				continue
+			}
+			for _, c := range clauses {
+				if path, known := whereabouts(m.Host, hosts, c.Level); known {
+					n[neighbour{a.Group, path}]++
+				}
 			}
 		}
 	}
 	return n
+}
+
+// whereabouts returns the location of a host at a level.
+func whereabouts(id croft.HostID, hosts map[croft.HostID]croft.Host, level croft.Level) (topology.Path, bool) {
+	host, known := hosts[id]
+	if level == croft.LevelHost {
+		host, known = croft.Host{}, true // wherever it is
+	}
+	host.ID = id
+	path, err := topology.Of(host)
+	return path.At(level), known && err == nil
+}
+
+// strain says how much the rules speak against a host: it grows with the members in its locations that should not be
+// there, and falls with those that should.
+func strain(affinities []croft.Affinity, host croft.HostID, hosts map[croft.HostID]croft.Host, n neighbours) int {
+	sum := 0
+	for _, a := range affinities {
+		clauses, _ := a.Rule.Clauses()
+		for _, c := range clauses {
+			path, known := whereabouts(host, hosts, c.Level)
+			switch here := n[neighbour{a.Group, path}]; {
+			case !known:
+			case c.AtMost > 0:
+				sum += max(0, here+1-c.AtMost)
+			default:
+				sum -= here
+			}
+		}
+	}
+	return sum
 }

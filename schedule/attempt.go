@@ -69,7 +69,7 @@ func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (se
 	for size := batch; len(rest) > 0; size *= 4 {
 		some := rest[:min(size, len(rest))]
 		rest = rest[len(some):]
-		if err := a.readHosts(ctx, o, some); err != nil {
+		if err := a.readHosts(ctx, o, hostsOf(some)); err != nil {
 			return 0, Decision{}, err
 		}
 		if d, err := a.try(ctx, o, some); err != nil || d.Host.ID != "" {
@@ -88,7 +88,7 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 	for len(left) > 0 {
 		var ch *choice
 		ch, left = a.inFlight.choose(o.reading, a.inst, left, a.rank(o))
-		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)])
+		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)], o.seats)
 		a.inFlight.end(ch, d.Host.ID != "")
 		if err != nil || d.Host.ID != "" {
 			return d, err
@@ -103,9 +103,15 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 }
 
 // take claims a candidate and writes the order. It returns no host and no error when the next candidate is to be tried.
-func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decision, error) {
+func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, taken []croft.Seat) (Decision, error) {
+	seated := a.inst
+	seats, err := seatsOf(a.inst.Spec.Affinities, host)
+	if err != nil {
+		return Decision{}, err
+	}
+	seated.Seats = croft.Renumber(seats, taken)
 	a.claimed = host.ID
-	err := span.Do(ctx, "claim", func(ctx context.Context) error {
+	err = span.Do(ctx, "claim", func(ctx context.Context) error {
 		return a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, ch.candidate)
 	}, attribute.String("croft.host", string(host.ID)))
 	switch {
@@ -121,7 +127,7 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host) (Decisi
 		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
 	}
 	a.inFlight.claimed(ch)
-	inst, err := a.writeOrder(ctx, &host, a.Records.Assign, a.inst,
+	inst, err := a.writeOrder(ctx, &host, a.Records.Assign, seated,
 		NewOrder(a.Partition, a.inst, host.ID, croft.WantRunning))
 	if err == nil {
 		return Decision{Instance: inst, Host: host}, nil

@@ -16,6 +16,7 @@ type Question struct {
 	Providers  []croft.Provider
 	Hosts      map[croft.HostID]croft.Host
 	Members    []croft.Member          // of the request's groups
+	Seats      []croft.Seat            // taken in them
 	Fits       []Fit                   // hosts that are candidates
 	Dropped    map[croft.HostID]string // reasons found by the attempt
 }
@@ -45,6 +46,7 @@ func Explain(q Question) *Explanation {
 // judge compares a host with the whole request.
 func (q Question) judge(t tree) verdict {
 	host, known := q.Hosts[t.id()]
+	host.ID = t.id()
 	v := verdict{host: cmp.Or(t.own[0].Name, host.Name, string(t.id()))}
 	why := unusable(host, known)
 	if why != nil {
@@ -52,8 +54,12 @@ func (q Question) judge(t tree) verdict {
 	}
 	v.judge(q.Query, t)
 	for _, a := range q.Affinities {
-		if err := a.Admit(t.id(), q.Members); err != nil {
-			v.add(miss{requirement: a.String(), kind: a.String(), gap: 3, text: err.Error()})
+		if err := admit([]croft.Affinity{a}, host, q.Members, q.Seats); err != nil {
+			m := miss{requirement: a.String(), kind: a.String(), gap: 3, text: err.Error()}
+			if a.Rule.ByLocation() {
+				m.kind = m.text // which location it is matters
+			}
+			v.add(m)
 		}
 	}
 	switch {

@@ -81,10 +81,11 @@ func (f faulty) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostI
 	return f.Registry.Hosts(ctx, ids...)
 }
 
-func (f faulty) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
+func (f faulty) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat,
+	error) {
 	if f.members != nil {
 		if err := f.members(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	return f.Groups.Members(ctx, project, group)

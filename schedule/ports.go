@@ -12,8 +12,9 @@ type Records interface {
 	// connection. Conflict: the ID or the name is taken.
 	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// Assign writes the order, sets the record to scheduled on the order's host, and makes the instance a member of its
-	// groups there. Conflict: the record changed, the session has ended, or a group has another rule. Unavailable: the
-	// host is not alive, or is drained. NoCapacity: the rule of a group bars the host.
+	// groups there, with the seats in inst, whose numbers it may change to free ones. Conflict: the record changed,
+	// the session has ended, or a group has another rule. Unavailable: the host is not alive, or is drained.
+	// NoCapacity: the rule of a group bars the host.
 	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Fence settles a write to the record with an unknown outcome: if the record is still as in inst, Fence writes it
 	// again, so that no other write conditional on inst can succeed, and returns the record as stored. NotFound: it is
@@ -51,8 +52,8 @@ type Registry interface {
 
 // Groups is the scheduler's read access to groups.
 type Groups interface {
-	// Members returns the members of a project's group; none if the group does not exist.
-	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error)
+	// Members returns the members of a project's group and the seats taken in it; none if the group does not exist.
+	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat, error)
 }
 
 // Keys stores the public SSH keys of projects by name.

@@ -136,7 +136,7 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 		return nil, err
 	}
 	defer a.inFlight.done(o.reading)
-	if err := a.readHosts(ctx, o, o.candidates); err != nil {
+	if err := a.readHosts(ctx, o, hostsOf(o.candidates)); err != nil {
 		return nil, err
 	}
 	usable, err := a.usable(o, o.candidates)

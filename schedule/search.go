@@ -30,6 +30,7 @@ type snapshot struct {
 	hosts      map[croft.HostID]croft.Host
 	read       map[croft.HostID]bool // hosts looked up so far
 	members    []croft.Member        // of the instance's groups
+	seats      []croft.Seat          // taken in them
 }
 
 // look reads a snapshot. Unless it returns an error, the caller must end the reading.
@@ -52,17 +53,30 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	if err = s.readMembers(ctx, o); err != nil {
 		return o, err
 	}
+	if byLocation(s.inst.Spec.Affinities) {
+		if err = s.readHosts(ctx, o, hostsOf(o.candidates)); err != nil {
+			return o, err
+		}
+	}
 	o.candidates = s.rank(o)(o.candidates, nil)
-	return o, s.readHosts(ctx, o, o.candidates[:min(batch, len(o.candidates))])
+	return o, s.readHosts(ctx, o, hostsOf(o.candidates[:min(batch, len(o.candidates))]))
 }
 
 // batch is the number of candidates whose hosts are read first. Nearly always one of them is taken, and reading the
 // hosts of all would be most of a request's reads.
 const batch = 8
 
-// readHosts reads the hosts of candidates, except those already read.
-func (s *search) readHosts(ctx context.Context, o *snapshot, candidates []croft.Candidate) error {
-	ids := slices.DeleteFunc(hostsOf(candidates), func(id croft.HostID) bool { return o.read[id] })
+// readHosts reads hosts, except those already read, and the first time with them those of the members whose locations
+// count.
+func (s *search) readHosts(ctx context.Context, o *snapshot, ids []croft.HostID) error {
+	if byLocation(s.inst.Spec.Affinities) {
+		for _, m := range o.members {
+			ids = append(ids, m.Host)
+		}
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+	}
+	ids = slices.DeleteFunc(ids, func(id croft.HostID) bool { return o.read[id] })
 	if len(ids) == 0 {
 		return nil
 	}
@@ -105,13 +119,13 @@ func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error)
 }
 
 func (s *search) readMembers(ctx context.Context, o *snapshot) error {
-	o.members = nil
+	o.members, o.seats = nil, nil
 	for _, affinity := range s.inst.Spec.Affinities {
-		members, err := s.Groups.Members(ctx, s.inst.Project, affinity.Group)
+		members, seats, err := s.Groups.Members(ctx, s.inst.Project, affinity.Group)
 		if err != nil {
 			return err
 		}
-		o.members = append(o.members, members...)
+		o.members, o.seats = append(o.members, members...), append(o.seats, seats...)
 	}
 	return nil
 }
@@ -139,7 +153,7 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = why.text
 			continue
 		}
-		switch err := admit(s.inst.Spec.Affinities, id, o.members); {
+		switch err := admit(s.inst.Spec.Affinities, host, o.members, o.seats); {
 		case errors.Is(err, croft.NoCapacity):
 		case err != nil:
 			return nil, fmt.Errorf("schedule %s: %w", s.inst.Name, err)
@@ -155,9 +169,13 @@ func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []cro
 	return func(candidates []croft.Candidate, inFlight []croft.Member) []croft.Candidate {
 		ranked := s.policy.Order(candidates)
 		if affinities := s.inst.Spec.Affinities; len(affinities) > 0 {
-			members := slices.Concat(o.members, inFlight)
+			strains := map[croft.HostID]int{}
+			n := count(affinities, o.hosts, slices.Concat(o.members, inFlight))
+			for _, id := range hostsOf(ranked) {
+				strains[id] = strain(affinities, id, o.hosts, n)
+			}
 			slices.SortStableFunc(ranked, func(x, y croft.Candidate) int {
-				return cmp.Compare(strain(affinities, hostOf(x), members), strain(affinities, hostOf(y), members))
+				return cmp.Compare(strains[hostOf(x)], strains[hostOf(y)])
 			})
 		}
 		return ranked
@@ -220,7 +238,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	}
 	return Explain(Question{
 		Query: s.query, Affinities: s.inst.Spec.Affinities, Providers: providers, Hosts: hosts,
-		Members: o.members, Fits: fits, Dropped: s.dropped,
+		Members: o.members, Seats: o.seats, Fits: fits, Dropped: s.dropped,
 	}), nil
 }
 
@@ -228,6 +246,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 	var fits []Fit
 	var last int // strain of the previous fit
+	n := count(s.inst.Spec.Affinities, o.hosts, o.members)
 	seen := map[croft.HostID]bool{}
 	for _, c := range s.rank(o)(slices.Clone(candidates), nil) {
 		id := hostOf(c)
@@ -236,7 +255,7 @@ func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 		}
 		seen[id] = true
 		fit := Fit{Host: cmp.Or(o.hosts[id].Name, string(id)), ID: id, Rank: len(fits) + 1, Free: max(freeAfter(c), 0)}
-		strained := strain(s.inst.Spec.Affinities, id, o.members)
+		strained := strain(s.inst.Spec.Affinities, id, o.hosts, n)
 		if n := len(fits); n > 0 && fits[n-1].Free == fit.Free && last == strained {
 			fit.Rank = fits[n-1].Rank
 		}

@@ -44,6 +44,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
   schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
   schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --anti-affinity db
+  schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --group db --apart-by rack
   schedule --explain VCPU:4,MEMORY_MB:8192,DISK_GB:20
   schedule ssh web`,
 		Args: func(cmd *cobra.Command, given []string) error {

@@ -31,6 +31,7 @@ type asking struct {
 	networks             []string
 	ephemeral            bool
 	together, apart      []string
+	locations            locationRule
 	explain              bool
 	allOrNone            bool
 
@@ -60,6 +61,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
 		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
+	a.locations.addFlags(flags)
 	flags.BoolVar(&a.explain, "explain", false,
 		"only print which hosts have room, in what order, and what excludes the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
@@ -188,24 +190,6 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	}
 	r.Image, err = image.ReferenceFor(s.Image)
 	return r, err
-}
-
-// affinities are the groups that the flags name.
-func (a *asking) affinities() ([]croft.Affinity, error) {
-	var all []croft.Affinity
-	for _, flag := range []struct {
-		rule   croft.AffinityRule
-		groups []string
-	}{{croft.Together, a.together}, {croft.Apart, a.apart}} {
-		for _, text := range flag.groups {
-			one, err := croft.ParseAffinity(flag.rule, text)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, one)
-		}
-	}
-	return all, schedule.CheckAffinities(all)
 }
 
 // parseTags parses key=value texts.

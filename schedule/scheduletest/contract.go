@@ -71,6 +71,9 @@ var groups = contract{
 	{"a soft rule bars no host", testSoft},
 	{"a group goes by one rule", testOneRule},
 	{"a membership ends with its instance", testMembershipEnds},
+	{"a clause gives so many seats in a location", testSeats},
+	{"a clause keeps all seats in one location", testSeatsTogether},
+	{"seats end with their instance", testSeatsEnd},
 }
 
 // TestStore checks that the parts of a store keep their contracts. open returns a separate empty store for each

@@ -27,7 +27,7 @@ func (c *cloud) join(inst croft.Instance, host croft.HostID) (croft.Instance, er
 // members requires n members in the group.
 func (c *cloud) members(n int) {
 	c.t.Helper()
-	all, err := c.Members(c.t.Context(), croft.DefaultProject, "web")
+	all, _, err := c.Members(c.t.Context(), croft.DefaultProject, "web")
 	c.check(err)
 	if len(all) != n {
 		c.t.Fatalf("members are %+v, want %d", all, n)
@@ -54,7 +54,7 @@ func testApart(t *testing.T, c *cloud) {
 	c.want(err, croft.NoCapacity)
 	_, err = c.join(second, other)
 	c.check(err)
-	all, err := c.Members(t.Context(), croft.DefaultProject, "web")
+	all, _, err := c.Members(t.Context(), croft.DefaultProject, "web")
 	c.check(err)
 	for _, m := range all {
 		if m.Rule != croft.Apart || m.Group != "web" || m.Instance == first.ID &&
@@ -116,9 +116,94 @@ func testMembershipEnds(t *testing.T, c *cloud) {
 	c.members(1)
 	c.check(c.Bury(t.Context(), buried, c.order(buried, croft.WantGone)))
 	c.members(0)
-	elsewhere, err := c.Members(context.WithoutCancel(t.Context()), "research", "web")
+	elsewhere, _, err := c.Members(context.WithoutCancel(t.Context()), "research", "web")
 	c.check(err)
 	if len(elsewhere) != 0 {
 		t.Errorf("another project has %+v", elsewhere)
 	}
+}
+
+// sit assigns a record to a host, in a location under a clause.
+func (c *cloud) sit(inst croft.Instance, host croft.HostID, clause, location string) (croft.Instance, error) {
+	inst.Seats = croft.Renumber([]croft.Seat{{Group: "web", Clause: clause, Location: location}}, nil)
+	return c.join(inst, host)
+}
+
+// seats requires n taken seats in the group.
+func (c *cloud) seats(n int) []croft.Seat {
+	c.t.Helper()
+	_, all, err := c.Members(c.t.Context(), croft.DefaultProject, "web")
+	c.check(err)
+	if len(all) != n {
+		c.t.Fatalf("seats are %+v, want %d", all, n)
+	}
+	return all
+}
+
+func testSeats(t *testing.T, c *cloud) {
+	c.live()
+	const rule = "at-most-2-per-rack"
+	for i, rack := range []string{"s/r/k", "s/r/k", "s/r/k2", "s/r/k2"} {
+		_, err := c.sit(c.member("web"+string(rune('1'+i)), rule), c.host, rule, rack)
+		c.check(err)
+	}
+	numbers := map[croft.Seat]bool{}
+	for _, s := range c.seats(4) {
+		s.Instance = ""
+		numbers[s] = true
+		if s.Number < 1 || s.Number > 2 || s.Group != "web" || s.Clause != rule {
+			t.Errorf("seat %+v", s)
+		}
+	}
+	if len(numbers) != 4 {
+		t.Errorf("numbers are given twice: %+v", numbers)
+	}
+	late := c.member("late", rule)
+	_, err := c.sit(late, c.host, rule, "s/r/k")
+	c.want(err, croft.NoCapacity)
+	_, err = c.sit(late, c.host, rule, "s/r")
+	c.check(err)
+	c.seats(5)
+}
+
+func testSeatsTogether(_ *testing.T, c *cloud) {
+	c.live()
+	for i, rack := range []string{"s/r/k1", "s/r/k1"} {
+		_, err := c.sit(c.member("web"+string(rune('1'+i)), "same-rack"), c.host, "same-rack", rack)
+		c.check(err)
+	}
+	for i, rack := range []string{"s/r/k", "s/r/k2", "s/r"} {
+		_, err := c.sit(c.member("late"+string(rune('1'+i)), "same-rack"), c.host, "same-rack", rack)
+		c.want(err, croft.NoCapacity)
+	}
+	c.seats(2)
+}
+
+func testSeatsEnd(t *testing.T, c *cloud) {
+	c.live()
+	const rule = "at-most-1-per-rack+same-site"
+	sit := func(name, rack string) croft.Instance {
+		inst := c.member(name, rule)
+		inst.Seats = []croft.Seat{{Group: "web", Clause: "at-most-1-per-rack", Location: rack, Number: 1},
+			{Group: "web", Clause: "same-site", Location: "s"}}
+		inst, err := c.join(inst, c.host)
+		c.check(err)
+		return inst
+	}
+	forgotten, buried := sit("web1", "s/r/k1"), sit("web2", "s/r/k2")
+	c.seats(4)
+	found, err := c.Find(t.Context(), croft.DefaultProject, "web1")
+	c.check(err)
+	if len(found.Instance.Seats) != 2 {
+		t.Errorf("the record has the seats %+v", found.Instance.Seats)
+	}
+	forgotten, err = c.Reorder(t.Context(), forgotten, c.order(forgotten, croft.WantGone))
+	c.check(err)
+	c.seats(4)
+	o, err := c.Order(t.Context(), c.host, forgotten.ID)
+	c.check(err)
+	c.check(c.Forget(t.Context(), o))
+	c.seats(2)
+	c.check(c.Bury(t.Context(), buried, c.order(buried, croft.WantGone)))
+	c.seats(0)
 }

@@ -5,6 +5,7 @@ package scheduletest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -98,10 +99,8 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 		if m.alive[o.Host] == 0 || m.hosts[o.Host].Drained {
 			return croft.Errorf(croft.Unavailable, "host %s is not alive or drained", o.Host)
 		}
-		for _, a := range inst.Spec.Affinities {
-			if err := a.Admit(o.Host, m.members(inst.Project, a.Group)); err != nil {
-				return err
-			}
+		if err := m.admit(&inst, o.Host); err != nil {
+			return err
 		}
 		inst.State, inst.Host, inst.Generation, inst.Session = croft.StateScheduled, o.Host, o.Generation, ""
 		inst = m.put(inst)
@@ -109,6 +108,34 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 		return nil
 	})
 	return inst, err
+}
+
+// admit checks the rules of the instance's groups, and numbers its seats.
+func (m *Memory) admit(inst *croft.Instance, host croft.HostID) error {
+	var taken []croft.Seat
+	for _, a := range inst.Spec.Affinities {
+		seats := m.seats(inst.Project, a.Group)
+		if err := errors.Join(a.Admit(host, m.members(inst.Project, a.Group)),
+			a.AdmitSeats(inst.Seats, seats)); err != nil {
+			return err
+		}
+		taken = append(taken, seats...)
+	}
+	inst.Seats = croft.Renumber(inst.Seats, taken)
+	return nil
+}
+
+// seats returns the seats taken in a group.
+func (m *Memory) seats(project croft.Project, group string) []croft.Seat {
+	var all []croft.Seat
+	for _, inst := range m.instances {
+		for _, s := range inst.Seats {
+			if s.Instance = inst.ID; inst.Project == project && s.Group == group {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
 }
 
 // members derives a group's members from the records: Assign and membership are one here.
@@ -125,10 +152,11 @@ func (m *Memory) members(project croft.Project, group string) []croft.Member {
 }
 
 // Members implements schedule.Groups.
-func (m *Memory) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, error) {
+func (m *Memory) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat,
+	error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.members(project, group), ctx.Err()
+	return m.members(project, group), m.seats(project, group), ctx.Err()
 }
 
 // Fence implements schedule.Records.

@@ -3,6 +3,7 @@ package crowd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -19,6 +20,8 @@ var groups = []croft.Affinity{
 	{Group: "together", Rule: croft.Together},
 	{Group: "near", Rule: croft.TogetherSoft},
 	{Group: "far", Rule: croft.ApartSoft},
+	{Group: "racks", Rule: "at-most-2-per-rack"},
+	{Group: "site", Rule: "at-most-1-per-host+same-site"},
 }
 
 // Many schedulers concurrently create and destroy members of the same groups at random. The store never violates a
@@ -29,7 +32,7 @@ func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	t.Logf("sampled: seed %d", seed)
 	c := newCloud(t)
 	for i := range hosts {
-		c.addHost("host"+string(rune('1'+i)), places)
+		c.addHost(fmt.Sprintf("s%d.r.k%d.h", 1+i%2, 1+i/3), places)
 	}
 	watch, stop := context.WithCancel(t.Context())
 	var watcher sync.WaitGroup
@@ -101,6 +104,9 @@ func (c *cloud) checkGroups(ctx context.Context) {
 				continue
 			}
 			rule := a.Spec.Affinities[0]
+			if !sit(a, b) {
+				c.Errorf("%s: %s has the seats %v and %s %v", rule, a.Name, a.Seats, b.Name, b.Seats)
+			}
 			if rule.Rule == croft.Apart && a.Host == b.Host || rule.Rule == croft.Together && a.Host != b.Host {
 				c.Errorf("%s: %s is on %s and %s on %s", rule, a.Name, a.Host, b.Name, b.Host)
 			}
@@ -108,19 +114,35 @@ func (c *cloud) checkGroups(ctx context.Context) {
 	}
 }
 
-// checkMembers checks that the members match the records. Nothing may change meanwhile.
+// sit tells whether the seats of two members of a group may be taken together.
+func sit(a, b croft.Instance) bool {
+	for _, s := range a.Seats {
+		if s.Counted() && slices.Contains(b.Seats, s) || !s.Counted() && !slices.Contains(b.Seats, s) {
+			return false
+		}
+	}
+	clauses, err := a.Spec.Affinities[0].Rule.Clauses()
+	hard := a.Spec.Affinities[0].Rule.ByLocation() && err == nil
+	return !hard || len(a.Seats) == len(clauses) && len(b.Seats) == len(clauses)
+}
+
+// checkMembers checks that the members and their seats match the records. Nothing may change meanwhile.
 func (c *cloud) checkMembers() {
 	c.Helper()
 	all, err := c.store.Instances.List(c.Context(), "")
 	c.check(err)
-	want := map[croft.Member]bool{}
+	want, seats := map[croft.Member]bool{}, map[croft.Seat]bool{}
 	for _, st := range all {
 		inst := st.Instance
 		want[croft.Member{Affinity: inst.Spec.Affinities[0], Instance: inst.ID, Name: inst.Name,
 			Host: inst.Host}] = true
+		for _, s := range inst.Seats {
+			s.Instance = inst.ID
+			seats[s] = true
+		}
 	}
 	for _, group := range groups {
-		members, err := c.store.Groups.Members(c.Context(), croft.DefaultProject, group.Group)
+		members, taken, err := c.store.Groups.Members(c.Context(), croft.DefaultProject, group.Group)
 		c.check(err)
 		for _, m := range members {
 			if !want[m] {
@@ -128,6 +150,15 @@ func (c *cloud) checkMembers() {
 			}
 			delete(want, m)
 		}
+		for _, s := range taken {
+			if !seats[s] {
+				c.Errorf("%+v is a seat without a record", s)
+			}
+			delete(seats, s)
+		}
+	}
+	for s := range seats {
+		c.Errorf("the seat %+v is not taken", s)
 	}
 	for m := range want {
 		c.Errorf("%+v is no member", m)
