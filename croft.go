@@ -180,6 +180,8 @@ type Instance struct {
 	LeftBefore []HostID  `json:"left_before,omitempty"`
 	Created    time.Time `json:"created"`
 	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from its order on
+	// when the caretaker destroys it; zero: never
+	Expires time.Time `json:"expires,omitzero"`
 
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
 	// meantime. Never stored.

@@ -26,7 +26,8 @@ type Caretaker struct {
 	Every     time.Duration // 60 s by default
 	Log       *slog.Logger
 
-	reported map[finding]bool // accessed by one goroutine at a time
+	reported map[finding]bool               // accessed by one goroutine at a time
+	warned   map[croft.InstanceID]time.Time // of which end; likewise
 
 	once   sync.Once
 	counts careCounts
@@ -37,6 +38,7 @@ type careCounts struct {
 	meter.Set
 	mended      *prometheus.CounterVec
 	undone      prometheus.Counter
+	expired     prometheus.Counter
 	differences *prometheus.GaugeVec
 }
 
@@ -47,6 +49,8 @@ func (c *Caretaker) metrics() *careCounts {
 		m.mended = m.Counters("croft_caretaker_mended_total", "Differences that were mended, by kind.", "kind")
 		m.undone = m.Counter("croft_caretaker_requests_undone_total",
 			"Requests that were undone because their scheduler died.")
+		m.expired = m.Counter("croft_caretaker_expired_total",
+			"Instances that were destroyed because they had expired.")
 		m.differences = m.Gauges("croft_caretaker_differences",
 			"Differences in the shared records, found twice in this caretaker's last turn.", "kind")
 		CountKinds(m.differences, nil)
@@ -116,10 +120,14 @@ func (c *Caretaker) Sweep(ctx context.Context) error {
 // confirmAfter is the time between two looks; a change in progress takes less.
 const confirmAfter = 5 * time.Second
 
-// look undoes requests whose schedulers died, since an ended session never returns, and returns the other differences.
+// look destroys what has expired, undoes requests whose schedulers died, since an ended session never returns, and
+// returns the other differences.
 func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	e, err := c.Shared.Evidence(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.expire(ctx, e.Instances); err != nil {
 		return nil, err
 	}
 	var found []Difference
@@ -135,6 +143,40 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 		}
 	}
 	return found, nil
+}
+
+// warnBefore is how long before an instance's end a caretaker logs that it comes.
+const warnBefore = time.Hour
+
+// expire destroys instances whose time is over, and logs once of each that its end is near. A record that changed
+// meanwhile, as when somebody prolonged it, is left to the next turn.
+func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]croft.Instance) error {
+	warned := c.warned
+	c.warned = map[croft.InstanceID]time.Time{}
+	for id, inst := range instances {
+		left := time.Until(inst.Expires)
+		if inst.Expires.IsZero() || inst.State != croft.StateScheduled || left > warnBefore {
+			continue
+		}
+		if left > 0 {
+			c.warned[id] = inst.Expires
+			if !warned[id].Equal(inst.Expires) {
+				c.Log.Info("an instance expires soon; `schedule keep` prolongs it", "instance", id,
+					"host", inst.Host, "at", inst.Expires)
+			}
+			continue
+		}
+		switch err := c.Shared.Destroy(ctx, inst); {
+		case errors.Is(err, croft.Conflict):
+		case err != nil:
+			return err
+		default:
+			c.metrics().expired.Inc()
+			c.Log.Info("an instance has expired and is destroyed", "instance", id, "host", inst.Host,
+				"at", inst.Expires)
+		}
+	}
+	return nil
 }
 
 // undo ends a request whose scheduler died, or was suspended for longer than its session lives. The fence

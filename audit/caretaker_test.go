@@ -58,6 +58,10 @@ func (n nobodysRecords) Fence(_ context.Context, inst croft.Instance) (croft.Ins
 	return inst, n.step("fence")
 }
 
+func (n nobodysRecords) Destroy(_ context.Context, inst croft.Instance) error {
+	return n.step("destroy " + string(inst.ID))
+}
+
 func (n nobodysRecords) Discard(context.Context, croft.Instance) error { return n.step("discard") }
 
 func (n nobodysClaims) Release(_ context.Context, _ croft.InstanceID, on ...croft.HostID) error {

@@ -88,6 +88,8 @@ type Shared interface {
 	Evidence(ctx context.Context) (Evidence, error)
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	Discard(ctx context.Context, inst croft.Instance) error
+	// Destroy writes the tombstone of an instance. Conflict: the record changed meanwhile.
+	Destroy(ctx context.Context, inst croft.Instance) error
 	// TakeTurn makes the caller the only caretaker for length, and reports whether it is.
 	TakeTurn(ctx context.Context, length time.Duration) (bool, error)
 }

@@ -83,6 +83,8 @@ type Changes interface {
 	Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 	// Rebuild replaces the disk by a new one from the image.
 	Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
+	// Keep makes an instance expire after life, from now on; 0: never.
+	Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration) (croft.Instance, error)
 	// Destroy removes an instance. force frees claim and name at once if the host does not answer.
 	Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (schedule.Destroyed, error)
 }

@@ -21,7 +21,7 @@ import (
 //	1.1 orders may name the trace that they belong to
 //	1.2 user-data has its own key, tombstones have no spec, instances have restart policies,
 //	    an instance that is moved repeatedly names all hosts that still have something of it
-//	1.3 groups have rules about locations, whose members have seats
+//	1.3 groups have rules about locations, whose members have seats; instances may expire
 const (
 	schemaMajor   = 1
 	schemaMinor   = 3
@@ -29,6 +29,7 @@ const (
 	userDataMinor = 2 // from this version on orders and records have no user-data
 	formersMinor  = 2 // from this version on they name more than one former host
 	restartMinor  = 2 // from this version on agents apply restart policies
+	expiryMinor   = 3 // from this version on caretakers destroy instances that have expired
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
 )
 

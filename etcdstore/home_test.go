@@ -186,6 +186,13 @@ func TestRulesAboutLocationsWaitForACloudThatKnowsThem(t *testing.T) {
 	etcdtest.WantKind(t, err, croft.Invalid)
 	etcdtest.WantSays(t, err.Error(), "too old for rules about locations, such as that of group h")
 	inst.Spec.Affinities = inst.Spec.Affinities[:1]
+	inst.Expires = time.Now().Add(time.Hour)
+	_, err = command.Instances.Create(t.Context(), inst)
+	etcdtest.WantKind(t, err, croft.Invalid)
+	etcdtest.WantSays(t, err.Error(), "too old for instances that expire")
+	_, err = command.Instances.SetExpiry(t.Context(), f.inst, inst.Expires)
+	etcdtest.WantKind(t, err, croft.Invalid)
+	inst.Expires = time.Time{}
 	if _, err := command.Instances.Create(t.Context(), inst); err != nil {
 		t.Errorf("a rule about hosts: %v", err)
 	}

@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -40,6 +41,9 @@ func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Inst
 					"this cloud's croft is too old for rules about locations, such as that of group %s: leave them out, or upgrade the cloud", a.Group)
 			}
 		}
+	}
+	if err := s.conn.canExpire(inst.Expires); err != nil {
+		return inst, err
 	}
 	if err := inst.Project.Check(); err != nil { // it becomes part of keys
 		return inst, err
@@ -110,6 +114,35 @@ func (s *Instances) Fence(ctx context.Context, inst croft.Instance) (croft.Insta
 	settled, err := s.conn.decodeInstance(now[0])
 	settled.Spec.UserData = inst.Spec.UserData // it is stored apart, and never changes
 	return settled, err
+}
+
+// SetExpiry implements schedule.Records.
+func (s *Instances) SetExpiry(ctx context.Context, inst croft.Instance, at time.Time) (croft.Instance, error) {
+	if err := s.conn.canExpire(at); err != nil {
+		return inst, err
+	}
+	next := inst
+	next.Expires = at
+	record := s.conn.keys.instance(inst.ID)
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(record, inst.Revision)).
+		Then(clientv3.OpPut(record, encode(next))).Commit()
+	if err != nil {
+		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// canExpire refuses an expiry where no caretaker would act on it. Invalid.
+func (s *conn) canExpire(at time.Time) error {
+	if !at.IsZero() && s.minor.Load() < expiryMinor {
+		return croft.Errorf(croft.Invalid,
+			"this cloud's croft is too old for instances that expire: leave out --expires, or upgrade the cloud")
+	}
+	return nil
 }
 
 // Discard implements audit.Instances and schedule.Records.

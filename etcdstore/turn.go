@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/audit"
+	"croft/schedule"
 )
 
 // Turn lets one caretaker at a time look after what belongs to no host.
@@ -28,6 +29,13 @@ func (s *Turn) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, 
 // Discard implements audit.Shared.
 func (s *Turn) Discard(ctx context.Context, inst croft.Instance) error {
 	return (&Instances{conn: s.conn}).Discard(ctx, inst)
+}
+
+// Destroy implements audit.Shared.
+func (s *Turn) Destroy(ctx context.Context, inst croft.Instance) error {
+	_, err := (&Instances{s.conn}).Reorder(ctx, inst, schedule.NewOrder(s.conn.partition, inst, inst.Host,
+		croft.WantGone))
+	return err
 }
 
 // TakeTurn implements audit.Shared: the turn is a key under a lease that is never renewed.

@@ -31,6 +31,7 @@ type Request struct {
 	IMDS     croft.IMDS     // empty: IMDSOptional
 	Tags     map[string]string
 	Restart  croft.Restart // empty: RestartOnFailure
+	Expires  time.Duration // how long it may live, from now on; 0: until somebody destroys it
 
 	Networks  []string // by name; empty: the host's default networks
 	Ephemeral bool
@@ -69,6 +70,9 @@ func (r Request) record() (croft.Instance, error) {
 	}
 	inst.Spec.Affinities = r.Affinities
 	var err error
+	if inst.Expires, err = expiry(inst.Created, r.Expires); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
 	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
 	}

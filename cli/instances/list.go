@@ -37,13 +37,14 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the instances",
-		Long: `list shows the instances of the project: name, state, address, host and age. With
--o wide it has all columns, and --columns chooses some of
+		Long: `list shows the instances of the project: name, state, address, host and age, and when
+some of them expire, in how long they do. With -o wide it has all columns, and --columns chooses some of
 
   ` + strings.Join(wideColumns, ", ") + `
 
 With -o json or yaml each has the keys name, state, address, host, host_id, id,
-project, resources, image, tags, created, generation and error, whatever the columns.
+project, resources, image, tags, created, generation and error, whatever the columns,
+and expires if it has an end.
 These stay; new ones may come. The state is the word that this list shows.`,
 		Example: `  schedule list --state failed,unknown --all
   schedule list --host host1 --tag role=web --sort -created
@@ -95,9 +96,8 @@ var states = []string{
 // The default columns of lists, and all columns.
 var (
 	briefColumns = []string{"name", "state", "address", "host", "age"}
-	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "resources", "image", "created",
-		"tags",
-		"id"}
+	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "expires", "resources", "image",
+		"created", "tags", "id"}
 )
 
 // columnOf is the cell of a column for an instance.
@@ -116,6 +116,12 @@ func columnOf(name string, st croft.Status) out.Cell {
 		return out.Cell{Text: out.OrDash(d.Host)}
 	case "age":
 		return out.Cell{Text: age(time.Since(d.Created))}
+	case "expires":
+		cell := out.Cell{Text: out.OrDash(remaining(st.Instance))}
+		if expiresSoon(st.Instance) {
+			cell.Color = out.Yellow
+		}
+		return cell
 	case "resources":
 		return out.Cell{Text: d.Resources.String()}
 	case "image":
@@ -186,6 +192,8 @@ func (l listing) choose(all []croft.Status) []croft.Status {
 
 func compareBy(column string, a, b croft.Status) int {
 	switch column {
+	case "expires":
+		return compareEnds(a.Instance.Expires, b.Instance.Expires)
 	case "age":
 		return b.Instance.Created.Compare(a.Instance.Created)
 	case "created":
@@ -196,6 +204,14 @@ func compareBy(column string, a, b croft.Status) int {
 		return first.Compare(second)
 	}
 	return cmp.Compare(columnOf(column, a).Text, columnOf(column, b).Text)
+}
+
+// compareEnds puts what ends first before what ends later, and that before what does not end.
+func compareEnds(a, b time.Time) int {
+	if a.IsZero() || b.IsZero() {
+		return b.Compare(a)
+	}
+	return a.Compare(b)
 }
 
 // hasTags reports whether all wanted tags, key or key=value, are there.
@@ -299,14 +315,20 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 	if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
 		return renderData(format, allData(all), l.watch)
 	}
+	chosen := l.columns != nil
 	switch {
-	case l.columns != nil:
+	case chosen:
 	case c.Settings.Output == out.FormatWide:
 		l.columns = wideColumns
 	case c.Project == "":
 		l.columns = append([]string{"project"}, briefColumns...)
 	default:
 		l.columns = briefColumns
+	}
+	if c.Settings.Output != out.FormatWide && !chosen && slices.ContainsFunc(all, func(st croft.Status) bool {
+		return !st.Instance.Expires.IsZero()
+	}) {
+		l.columns = append(slices.Clone(l.columns), "expires")
 	}
 	t := l.table(all)
 	t.Color = out.IsColored(cmd.OutOrStdout())
@@ -339,6 +361,7 @@ type listData struct {
 	Image      string            `json:"image"`
 	Tags       map[string]string `json:"tags"`
 	Created    time.Time         `json:"created"`
+	Expires    time.Time         `json:"expires,omitzero"`
 	Generation int64             `json:"generation"`
 	Error      string            `json:"error"` // why it failed
 }
@@ -349,7 +372,7 @@ func listed(st croft.Status) listData {
 		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID,
 		Project:   inst.Project,
 		Resources: inst.Spec.Resources, Image: inst.Spec.Image, Tags: inst.Spec.Tags, Created: inst.Created,
-		Generation: inst.Generation,
+		Generation: inst.Generation, Expires: inst.Expires,
 	}
 	if d.Tags == nil {
 		d.Tags = map[string]string{}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,6 +31,7 @@ type asking struct {
 	count                int
 	networks             []string
 	ephemeral            bool
+	expires              time.Duration
 	together, apart      []string
 	locations            locationRule
 	explain              bool
@@ -55,6 +57,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.networks, "network", nil,
 		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
+	flags.DurationVar(&a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+
+		"prolongs it (never)")
 	flags.String("policy", "", "which host with room to take: spread, the one with the most room, or pack, the one "+
 		"with the least (policy)")
 	flags.StringArrayVar(&a.together, string(croft.Together), nil,
@@ -82,6 +86,9 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	}
 	if a.explain && cmd.Flags().Changed("wait") {
 		return croft.Errorf(croft.Invalid, "--explain asks for nothing that could be waited for: leave out --wait")
+	}
+	if cmd.Flags().Changed("expires") && a.expires <= 0 {
+		return croft.Errorf(croft.Invalid, "--expires %s: write a time such as 8h, or leave it out", a.expires)
 	}
 	for _, flag := range []string{"name", "uuid", "user-data"} {
 		if f := cmd.Flags().Lookup(flag); f.Changed && f.Value.String() == "" {
@@ -159,6 +166,7 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	if r.Affinities, err = a.affinities(); err != nil {
 		return r, err
 	}
+	r.Expires = a.expires
 	if a.name != "" {
 		if err := schedule.CheckName(a.name); err != nil {
 			return r, err

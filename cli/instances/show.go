@@ -143,6 +143,13 @@ func details(st croft.Status) *out.Table {
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
 	add("host key", printableSpec(inst.Spec).HostKey)
 	add("created", inst.Created.Format(time.RFC3339))
+	if !inst.Expires.IsZero() {
+		text := inst.Expires.Format(time.RFC3339) + ", " + remaining(inst)
+		if expiresSoon(inst) {
+			text += fmt.Sprintf("; `schedule keep %s` prolongs it", inst.Name)
+		}
+		add("expires", text)
+	}
 	timeline(t, st)
 	return t
 }

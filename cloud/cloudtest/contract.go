@@ -146,6 +146,12 @@ func (s *suite) life() {
 			s.Errorf("project %q has %d instances, %v; want %d", project, len(all), err, want)
 		}
 	}
+	for _, life := range []time.Duration{time.Hour, 0} {
+		kept, err := s.Cloud.Changes.Keep(s.ctx, croft.DefaultProject, "web", life)
+		if err != nil || kept.ID != inst.ID || kept.Expires.IsZero() != (life == 0) {
+			s.Errorf("kept for %s: it expires at %s, %v", life, kept.Expires, err)
+		}
+	}
 	_, err = s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "web", false)
 	s.must(err)
 	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Gone, nil))
@@ -192,6 +198,9 @@ func (s *suite) refusals() {
 		"destroy": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
 			d, err := s.Cloud.Changes.Destroy(ctx, project, name, false)
 			return d.Instance, err
+		},
+		"keep": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
+			return s.Cloud.Changes.Keep(ctx, project, name, time.Hour)
 		},
 	} {
 		_, err := do(s.ctx, croft.DefaultProject, "nobody")

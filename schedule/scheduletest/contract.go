@@ -50,6 +50,7 @@ var records = contract{
 	{"a record that was discarded is gone and its name free", testDiscard},
 	{"a record that moved on is not discarded", testDiscardLate},
 	{"a new order replaces the last", testReorder},
+	{"an instance expires when the last change says", testExpiry},
 	{"a buried instance leaves its tombstone alone", testBury},
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"croft"
 	"croft/schedule"
@@ -200,6 +201,19 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 		}
 		inst = m.put(inst)
 		m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
+		return nil
+	})
+	return inst, err
+}
+
+// SetExpiry implements schedule.Records.
+func (m *Memory) SetExpiry(ctx context.Context, inst croft.Instance, at time.Time) (croft.Instance, error) {
+	err := m.write(ctx, func() error {
+		if err := m.unchanged(inst); err != nil {
+			return err
+		}
+		inst.Expires = at
+		inst = m.put(inst)
 		return nil
 	})
 	return inst, err

@@ -1,0 +1,105 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"croft"
+	"croft/audit"
+)
+
+// expiring is the evidence of one instance and nothing else.
+func expiring(state croft.State, expires time.Time) audit.Evidence {
+	inst := croft.Instance{ID: "web", Project: "p", Name: "web", State: state, Host: "h", Session: "7", Generation: 1,
+		Expires: expires}
+	return audit.Evidence{
+		Hosts:     map[croft.HostID]croft.Host{"h": {ID: "h", Alive: true}},
+		Instances: map[croft.InstanceID]croft.Instance{"web": inst}, Sessions: map[string]bool{"7": true},
+		Names:  []audit.Name{{Project: "p", Name: "web", Instance: "web"}},
+		Orders: []croft.Order{{Host: "h", Instance: "web", Generation: 1, Want: croft.WantRunning}},
+	}
+}
+
+func TestACaretakerDestroysWhatHasExpired(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		state croft.State
+		left  time.Duration // 0: it does not expire
+		fails croft.Kind
+		want  []string
+		says  string
+	}{
+		{"it has expired", croft.StateScheduled, -time.Second, "", []string{"destroy web"}, "is destroyed"},
+		{"it was prolonged meanwhile", croft.StateScheduled, -time.Second, croft.Conflict, []string{"destroy web"}, ""},
+		{"etcd does not answer", croft.StateScheduled, -time.Second, croft.Unavailable, []string{"destroy web"},
+			"could not be checked"},
+		{"it expires soon", croft.StateScheduled, 59 * time.Minute, "", nil, "an instance expires soon"},
+		{"it expires later", croft.StateScheduled, 2 * time.Hour, "", nil, ""},
+		{"it does not expire", croft.StateScheduled, 0, "", nil, ""},
+		{"it is being destroyed", croft.StateDestroying, -time.Second, "", nil, ""},
+		{"it is being scheduled", croft.StateScheduling, -time.Second, "", nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var expires time.Time
+				if c.left != 0 {
+					expires = time.Now().Add(c.left)
+				}
+				n := &nobodys{books: expiring(c.state, expires), fails: map[string]error{}}
+				if c.fails != "" {
+					n.fails["destroy web"] = croft.Errorf(c.fails, "planned")
+				}
+				said := n.sweep(t, 90*time.Second)
+				if !slices.Equal(n.steps, c.want) {
+					t.Errorf("done %q, want %q", n.steps, c.want)
+				}
+				if c.says != "" && strings.Count(said, c.says) != 1 ||
+					c.says == "" && strings.Contains(said, "expire") {
+					t.Errorf("it logged %q, want %q once", said, c.says)
+				}
+			})
+		})
+	}
+}
+
+// sweep runs a caretaker for a time, whose only turn is at once, and returns its log.
+func (n *nobodys) sweep(t *testing.T, length time.Duration) string {
+	t.Helper()
+	var said bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	caretaker := audit.Caretaker{Records: nobodysRecords{nobodys: n}, Shared: nobodysRecords{nobodys: n},
+		Inventory: nobodysClaims{nobodys: n}, Log: slog.New(slog.NewTextHandler(&said, nil))}
+	_ = caretaker.Run(ctx)
+	return said.String()
+}
+
+// The warning comes again when the end is another one, and not before.
+func TestACaretakerWarnsOnceOfEachEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		n := &nobodys{books: expiring(croft.StateScheduled, time.Now().Add(time.Minute))}
+		caretaker := audit.Caretaker{Records: nobodysRecords{nobodys: n}, Shared: nobodysRecords{nobodys: n},
+			Inventory: nobodysClaims{nobodys: n}, Log: slog.New(slog.NewTextHandler(&said, nil))}
+		for i, want := range []int{1, 1, 2, 2, 2} {
+			switch i {
+			case 2:
+				n.books = expiring(croft.StateScheduled, time.Now().Add(30*time.Minute))
+			case 4:
+				n.books = expiring(croft.StateScheduled, time.Now().Add(8*time.Hour))
+			}
+			if err := caretaker.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(said.String(), "expires soon"); got != want {
+				t.Errorf("%d: warned %d times, want %d", i, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/schedule"
+)
+
+// keepCommand changes when instances expire.
+func keepCommand() *cobra.Command {
+	var life time.Duration
+	cmd := &cobra.Command{
+		Use:   "keep UUID|NAME...",
+		Short: "Let instances that expire live longer",
+		Long: `keep lets instances live on that were asked for with --expires: for the time of
+--expires from now on, or without it for as long as nobody destroys them. Instances that
+have not expired may get an end in this way too.`,
+		Example: `  schedule keep web --expires 8h
+  schedule keep web`,
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: args.CompleteInstances(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("expires") && life <= 0 {
+				return croft.Errorf(croft.Invalid, "--expires %s: write a time such as 8h, or leave it out", life)
+			}
+			return within(cmd, func(ctx context.Context, c *session) error {
+				var errs []error
+				for _, arg := range args {
+					errs = append(errs, c.keep(ctx, cmd, arg, life))
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&life, "expires", 0, "the `time` from now on after which they are destroyed (never)")
+	return cmd
+}
+
+func (c *session) keep(ctx context.Context, cmd *cobra.Command, idOrName string, life time.Duration) error {
+	inst, words, err := c.changeOne(ctx, idOrName, func(ctx context.Context, project croft.Project,
+		idOrName string) (croft.Instance, string, error) {
+		inst, err := c.Changes.Keep(ctx, project, idOrName, life)
+		if inst.Expires.IsZero() {
+			return inst, "does not expire", err
+		}
+		return inst, "expires at " + inst.Expires.Local().Format(time.DateTime), err
+	})
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "instance %s %s\n", inst.Name, words)
+	}
+	return err
+}
+
+// remaining describes how long an instance has until it expires; empty: it does not.
+func remaining(inst croft.Instance) string {
+	left := time.Until(inst.Expires)
+	switch {
+	case inst.Expires.IsZero():
+		return ""
+	case left <= 0:
+		return "now"
+	}
+	return "in " + age(left)
+}
+
+// expiresSoon tells whether people should be warned that an instance expires.
+func expiresSoon(inst croft.Instance) bool {
+	return !inst.Expires.IsZero() && time.Until(inst.Expires) < schedule.ExpirySoon
+}

@@ -1,0 +1,45 @@
+package schedule
+
+import (
+	"context"
+	"time"
+
+	"croft"
+)
+
+// longestLife bounds the life of an instance that expires.
+const longestLife = 10 * 365 * 24 * time.Hour
+
+// ExpirySoon is how long before its end an instance is shown to end soon.
+const ExpirySoon = time.Hour
+
+// expiry returns the end of a life that is as long from now on; zero: it has no end. Invalid.
+func expiry(now time.Time, life time.Duration) (time.Time, error) {
+	switch {
+	case life == 0:
+		return time.Time{}, nil
+	case life < time.Second || life > longestLife:
+		return time.Time{}, croft.Errorf(croft.Invalid,
+			"a life of %s: an instance that expires lives from one second to ten years", life)
+	}
+	return now.Add(life).UTC().Truncate(time.Second), nil
+}
+
+// Keep makes an instance expire after life, counted from now, instead of when it would have; with a life of 0 it no
+// longer expires. Conflict: it is being scheduled or destroyed. Invalid: the life is too short or too long.
+func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName string,
+	life time.Duration) (inst croft.Instance, err error) {
+	err = s.change(ctx, project, idOrName, "keep", func(st croft.Status) (again bool, err error) {
+		inst = st.Instance
+		if inst.State != croft.StateScheduled {
+			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
+		}
+		expires, err := expiry(time.Now(), life)
+		if err != nil {
+			return false, err
+		}
+		inst, err = s.Records.SetExpiry(ctx, inst, expires)
+		return true, err
+	})
+	return inst, err
+}
