@@ -99,6 +99,7 @@ type Spec struct {
 	Query string `json:"query,omitempty"`
 
 	Affinities []Affinity `json:"affinities,omitempty"` // its groups
+	Near       []Near     `json:"near,omitempty"`       // locations that it is to be near to
 
 	// what to do when the guest went off without an order; RestartOnFailure if empty
 	Restart Restart `json:"restart,omitempty"`

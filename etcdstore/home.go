@@ -21,7 +21,8 @@ import (
 //	1.1 orders may name the trace that they belong to
 //	1.2 user-data has its own key, tombstones have no spec, instances have restart policies,
 //	    an instance that is moved repeatedly names all hosts that still have something of it
-//	1.3 groups have rules about locations, whose members have seats; instances may expire
+//	1.3 groups have rules about locations, whose members have seats; instances may expire,
+//	    or be near to a location
 const (
 	schemaMajor   = 1
 	schemaMinor   = 3

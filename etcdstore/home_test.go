@@ -186,7 +186,11 @@ func TestRulesAboutLocationsWaitForACloudThatKnowsThem(t *testing.T) {
 	etcdtest.WantKind(t, err, croft.Invalid)
 	etcdtest.WantSays(t, err.Error(), "too old for rules about locations, such as that of group h")
 	inst.Spec.Affinities = inst.Spec.Affinities[:1]
-	inst.Expires = time.Now().Add(time.Hour)
+	inst.Spec.Near = []croft.Near{{To: "s1", Location: "s1", Soft: true}}
+	_, err = command.Instances.Create(t.Context(), inst)
+	etcdtest.WantKind(t, err, croft.Invalid)
+	etcdtest.WantSays(t, err.Error(), "too old for --near")
+	inst.Spec.Near, inst.Expires = nil, time.Now().Add(time.Hour)
 	_, err = command.Instances.Create(t.Context(), inst)
 	etcdtest.WantKind(t, err, croft.Invalid)
 	etcdtest.WantSays(t, err.Error(), "too old for instances that expire")

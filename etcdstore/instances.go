@@ -35,6 +35,10 @@ func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Inst
 				"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
 	}
 	if s.conn.minor.Load() < seatsMinor {
+		if len(inst.Spec.Near) > 0 {
+			return inst, croft.Errorf(croft.Invalid,
+				"this cloud's croft is too old for --near: leave it out, or upgrade the cloud")
+		}
 		for _, a := range inst.Spec.Affinities {
 			if a.Rule.ByLocation() {
 				return inst, croft.Errorf(croft.Invalid,

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"croft"
+	"croft/topology"
 )
 
 // candidateLimit is how many candidates a move requests from Placement.
@@ -99,13 +100,14 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	return croft.Host{}, croft.Errorf(croft.NoCapacity, "no other host has room for it")
 }
 
-// usable returns the candidates on other hosts that take orders, best first: the target of an earlier
-// attempt, then the one with most capacity left.
+// usable returns the candidates on other hosts that take orders and are as near as the instance is to be, best first:
+// the target of an earlier attempt, then the nearest, then the one with most capacity left.
 func (f *Fleet) usable(inst croft.Instance, candidates []croft.Candidate,
 	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
 		to := hosts[hostOf(c)]
-		return to.ID == "" || to.ID == inst.Host || !to.Alive || to.Drained
+		_, far := topology.Admit(inst.Spec.Near, to)
+		return to.ID == "" || to.ID == inst.Host || !to.Alive || to.Drained || far != nil
 	})
 	slices.SortStableFunc(candidates, func(a, b croft.Candidate) int {
 		if before, after := hostOf(a) == inst.Moving, hostOf(b) == inst.Moving; before != after {
@@ -114,7 +116,9 @@ func (f *Fleet) usable(inst croft.Instance, candidates []croft.Candidate,
 			}
 			return 1
 		}
-		return cmp.Compare(left(b), left(a))
+		near, _ := topology.Admit(inst.Spec.Near, hosts[hostOf(a)]) // all that are left are admitted
+		other, _ := topology.Admit(inst.Spec.Near, hosts[hostOf(b)])
+		return cmp.Or(cmp.Compare(near, other), cmp.Compare(left(b), left(a)))
 	})
 	return candidates
 }

@@ -189,3 +189,34 @@ func TestAFenceTellsWhereAMovedInstanceIs(t *testing.T) {
 		}
 	}
 }
+
+// An instance that is to be near to a location stays near when it is moved, and goes to the nearest host first.
+func TestAMoveKeepsAnInstanceNear(t *testing.T) {
+	for _, c := range []struct {
+		name, near string
+		to         croft.HostID
+	}{
+		{"as near as there is room", "s/r/k", "b"},
+		{"in the rack", "s/r/k:rack", "b"},
+		{"where there is no host in the other site", "t:site", ""},
+		{"wherever more is left", "", "c"},
+	} {
+		w := away()
+		w.known[1].Location, w.known[2].Location = "s/r/k", "s/r/l"
+		w.candidates = []croft.Candidate{offer("c", 4), offer("b", 1)}
+		h := w.web(func(i *croft.Instance) {
+			if c.near != "" {
+				n, err := croft.ParseNear(c.near)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.Location = n.To
+				i.Spec.Near = []croft.Near{n}
+			}
+		})
+		moved, err := w.fleet(t).MoveAll(t.Context(), hosts.Host{Host: w.known[1], Instances: h.Instances})
+		if err != nil || len(moved) != 1 || moved[0].To.ID != c.to {
+			t.Errorf("%s: got %+v, %v, want %q", c.name, moved, err, c.to)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"croft"
@@ -32,9 +34,17 @@ func CheckAffinities(affinities []croft.Affinity) error {
 // limits those.
 const maxGroups = 16
 
-// admit returns nil if all groups admit one more member on a host. NoCapacity: one does not. Conflict: one has another
-// rule.
-func admit(affinities []croft.Affinity, host croft.Host, members []croft.Member, taken []croft.Seat) error {
+// admit returns nil if all groups of an instance admit one more member on a host, and if that is as near as it is to
+// be. NoCapacity: otherwise. Conflict: a group has another rule.
+func admit(spec croft.Spec, host croft.Host, members []croft.Member, taken []croft.Seat) error {
+	if _, err := topology.Admit(spec.Near, host); err != nil {
+		return err
+	}
+	return admitMember(spec.Affinities, host, members, taken)
+}
+
+// admitMember is admit for groups alone.
+func admitMember(affinities []croft.Affinity, host croft.Host, members []croft.Member, taken []croft.Seat) error {
 	seats, err := seatsOf(affinities, host)
 	for _, affinity := range affinities {
 		if err == nil {
@@ -71,10 +81,11 @@ func seatsOf(affinities []croft.Affinity, host croft.Host) ([]croft.Seat, error)
 	return seats, nil
 }
 
-// byLocation tells whether the rule of one of the groups is about locations, so that the hosts of all members must be
+// byLocation tells whether locations count for an instance, so that the hosts of all candidates and members must be
 // known.
-func byLocation(affinities []croft.Affinity) bool {
-	return slices.ContainsFunc(affinities, func(a croft.Affinity) bool { return a.Rule.ByLocation() })
+func byLocation(spec croft.Spec) bool {
+	return len(spec.Near) > 0 ||
+		slices.ContainsFunc(spec.Affinities, func(a croft.Affinity) bool { return a.Rule.ByLocation() })
 }
 
 // neighbours counts members by group and location.
@@ -134,4 +145,20 @@ func strain(affinities []croft.Affinity, host croft.HostID, hosts map[croft.Host
 		}
 	}
 	return sum
+}
+
+// wish is what the rules of groups and the locations to be near to say about a host.
+type wish struct{ strain, distance int }
+
+func wishOf(spec croft.Spec, host croft.HostID, hosts map[croft.HostID]croft.Host, n neighbours) wish {
+	distance, err := topology.Admit(spec.Near, hosts[host])
+	if err != nil {
+		distance = math.MaxInt // it is not admitted
+	}
+	return wish{strain(spec.Affinities, host, hosts, n), distance}
+}
+
+// compare puts the better host first.
+func (w wish) compare(other wish) int {
+	return cmp.Or(cmp.Compare(w.strain, other.strain), cmp.Compare(w.distance, other.distance))
 }

@@ -7,18 +7,19 @@ import (
 	"strings"
 
 	"croft"
+	"croft/topology"
 )
 
 // Question is the input of Explain.
 type Question struct {
-	Query      Query
-	Affinities []croft.Affinity
-	Providers  []croft.Provider
-	Hosts      map[croft.HostID]croft.Host
-	Members    []croft.Member          // of the request's groups
-	Seats      []croft.Seat            // taken in them
-	Fits       []Fit                   // hosts that are candidates
-	Dropped    map[croft.HostID]string // reasons found by the attempt
+	Query     Query
+	Spec      croft.Spec
+	Providers []croft.Provider
+	Hosts     map[croft.HostID]croft.Host
+	Members   []croft.Member          // of the request's groups
+	Seats     []croft.Seat            // taken in them
+	Fits      []Fit                   // hosts that are candidates
+	Dropped   map[croft.HostID]string // reasons found by the attempt
 }
 
 // Explain checks every host that is not a candidate against each requirement separately, and a tree of providers
@@ -53,8 +54,13 @@ func (q Question) judge(t tree) verdict {
 		t = t.whole() // usage is ignored here, and so is what the agent withdrew
 	}
 	v.judge(q.Query, t)
-	for _, a := range q.Affinities {
-		if err := admit([]croft.Affinity{a}, host, q.Members, q.Seats); err != nil {
+	for _, near := range q.Spec.Near {
+		if _, err := topology.Admit([]croft.Near{near}, host); err != nil {
+			v.add(miss{requirement: "near " + near.String(), kind: err.Error(), gap: 3, text: err.Error()})
+		}
+	}
+	for _, a := range q.Spec.Affinities {
+		if err := admitMember([]croft.Affinity{a}, host, q.Members, q.Seats); err != nil {
 			m := miss{requirement: a.String(), kind: a.String(), gap: 3, text: err.Error()}
 			if a.Rule.ByLocation() {
 				m.kind = m.text // which location it is matters

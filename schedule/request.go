@@ -37,6 +37,7 @@ type Request struct {
 	Ephemeral bool
 
 	Affinities []croft.Affinity // the groups to join
+	Near       []croft.Near     // instances of the project, hosts or locations to be near to; Location is ignored
 	Policy     *Policy          // nil: the scheduler's
 }
 
@@ -109,6 +110,9 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	}
 	ctx, end := span.Start(ctx, "schedule", attribute.String("croft.instance", string(inst.ID)))
 	defer func() { end(err) }()
+	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
+		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
 	a := attempt{search: s.search(r, inst)}
 	first, forget := a.lookAhead(ctx)
 	a.inst, err = s.Records.Create(ctx, inst)
@@ -134,6 +138,9 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	if err != nil {
 		return nil, err
 	}
+	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
+		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
 	a := s.search(r, inst)
 	o, err := a.look(ctx, lastLimit)
 	if err != nil {
@@ -152,7 +159,11 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 
 // search prepares the search for a request's host.
 func (s *Scheduler) search(r Request, inst croft.Instance) search {
-	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: cmp.Or(r.Policy, s.Policy),
+	policy := cmp.Or(r.Policy, s.Policy)
+	if byLocation(inst.Spec) { // the right location may be one of many
+		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
+	}
+	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: policy,
 		dropped: map[croft.HostID]string{}}
 }
 

@@ -53,7 +53,7 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	if err = s.readMembers(ctx, o); err != nil {
 		return o, err
 	}
-	if byLocation(s.inst.Spec.Affinities) {
+	if byLocation(s.inst.Spec) {
 		if err = s.readHosts(ctx, o, hostsOf(o.candidates)); err != nil {
 			return o, err
 		}
@@ -69,7 +69,7 @@ const batch = 8
 // readHosts reads hosts, except those already read, and the first time with them those of the members whose locations
 // count.
 func (s *search) readHosts(ctx context.Context, o *snapshot, ids []croft.HostID) error {
-	if byLocation(s.inst.Spec.Affinities) {
+	if byLocation(s.inst.Spec) {
 		for _, m := range o.members {
 			ids = append(ids, m.Host)
 		}
@@ -153,7 +153,7 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = why.text
 			continue
 		}
-		switch err := admit(s.inst.Spec.Affinities, host, o.members, o.seats); {
+		switch err := admit(s.inst.Spec, host, o.members, o.seats); {
 		case errors.Is(err, croft.NoCapacity):
 		case err != nil:
 			return nil, fmt.Errorf("schedule %s: %w", s.inst.Name, err)
@@ -164,18 +164,18 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 	return usable, nil
 }
 
-// rank returns a function that sorts candidates by what the groups prefer, then by the policy.
+// rank returns a function that sorts candidates by what the groups prefer, then by distance, then by the policy.
 func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []croft.Candidate {
 	return func(candidates []croft.Candidate, inFlight []croft.Member) []croft.Candidate {
 		ranked := s.policy.Order(candidates)
-		if affinities := s.inst.Spec.Affinities; len(affinities) > 0 {
-			strains := map[croft.HostID]int{}
-			n := count(affinities, o.hosts, slices.Concat(o.members, inFlight))
+		if spec := s.inst.Spec; len(spec.Affinities)+len(spec.Near) > 0 {
+			wishes := map[croft.HostID]wish{}
+			n := count(spec.Affinities, o.hosts, slices.Concat(o.members, inFlight))
 			for _, id := range hostsOf(ranked) {
-				strains[id] = strain(affinities, id, o.hosts, n)
+				wishes[id] = wishOf(spec, id, o.hosts, n)
 			}
 			slices.SortStableFunc(ranked, func(x, y croft.Candidate) int {
-				return cmp.Compare(strains[hostOf(x)], strains[hostOf(y)])
+				return wishes[hostOf(x)].compare(wishes[hostOf(y)])
 			})
 		}
 		return ranked
@@ -237,7 +237,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 		return nil, err
 	}
 	return Explain(Question{
-		Query: s.query, Affinities: s.inst.Spec.Affinities, Providers: providers, Hosts: hosts,
+		Query: s.query, Spec: s.inst.Spec, Providers: providers, Hosts: hosts,
 		Members: o.members, Seats: o.seats, Fits: fits, Dropped: s.dropped,
 	}), nil
 }
@@ -245,7 +245,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 // ranking returns the hosts of candidates in the order in which to try them.
 func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 	var fits []Fit
-	var last int // strain of the previous fit
+	var last wish // of the previous fit
 	n := count(s.inst.Spec.Affinities, o.hosts, o.members)
 	seen := map[croft.HostID]bool{}
 	for _, c := range s.rank(o)(slices.Clone(candidates), nil) {
@@ -255,7 +255,7 @@ func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 		}
 		seen[id] = true
 		fit := Fit{Host: cmp.Or(o.hosts[id].Name, string(id)), ID: id, Rank: len(fits) + 1, Free: max(freeAfter(c), 0)}
-		strained := strain(s.inst.Spec.Affinities, id, o.hosts, n)
+		strained := wishOf(s.inst.Spec, id, o.hosts, n)
 		if n := len(fits); n > 0 && fits[n-1].Free == fit.Free && last == strained {
 			fit.Rank = fits[n-1].Rank
 		}

@@ -34,6 +34,7 @@ type asking struct {
 	expires              time.Duration
 	together, apart      []string
 	locations            locationRule
+	near                 []string
 	explain              bool
 	allOrNone            bool
 
@@ -66,6 +67,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
 		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
 	a.locations.addFlags(flags)
+	flags.StringArrayVar(&a.near, "near", nil, "run near to this instance, host or `location`: as near as there is "+
+		"room, or with name:rack (host, rack, row, site) in the same rack; repeat for more")
 	flags.BoolVar(&a.explain, "explain", false,
 		"only print which hosts have room, in what order, and what excludes the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
@@ -165,6 +168,13 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	}
 	if r.Affinities, err = a.affinities(); err != nil {
 		return r, err
+	}
+	for _, text := range a.near {
+		near, err := croft.ParseNear(text)
+		if err != nil {
+			return r, err
+		}
+		r.Near = append(r.Near, near)
 	}
 	r.Expires = a.expires
 	if a.name != "" {

@@ -140,6 +140,9 @@ func details(st croft.Status) *out.Table {
 	for _, affinity := range inst.Spec.Affinities {
 		add("group", affinity.String())
 	}
+	for _, near := range inst.Spec.Near {
+		add("near", near.String()+", at "+near.Location)
+	}
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
 	add("host key", printableSpec(inst.Spec).HostKey)
 	add("created", inst.Created.Format(time.RFC3339))
