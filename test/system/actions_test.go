@@ -58,8 +58,12 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	if a.rng.IntN(8) == 0 {
 		image = missing
 	}
-	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", a.rng.IntN(40)),
+	n := a.rng.IntN(40)
+	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
 		Ephemeral: a.rng.IntN(3) != 0}
+	if n%3 == 0 {
+		r.Affinities = []croft.Affinity{{Group: "racks", Rule: rackRule}}
+	}
 	errs := make([]error, 1+max(0, a.rng.IntN(8)-6))
 	var asking sync.WaitGroup
 	for i := range errs {

@@ -127,6 +127,7 @@ func (w *world) violations(ctx context.Context) []string {
 		names[st.Instance.Name] = st.Instance.ID
 		bad = append(bad, unsettled(st)...)
 	}
+	bad = append(bad, crowdedRacks(all)...)
 	for _, m := range w.hosts {
 		bad = append(bad, m.violations(ctx, known)...)
 	}
@@ -145,6 +146,29 @@ func (w *world) violations(ctx context.Context) []string {
 		}
 	}
 	return append(bad, w.broken...)
+}
+
+// rackRule is the rule of the group that some instances are in.
+const rackRule croft.AffinityRule = "at-most-2-per-rack"
+
+// crowdedRacks lists the members of the group without a seat of their own.
+func crowdedRacks(all []croft.Status) []string {
+	var bad []string
+	holders := map[croft.Seat]croft.InstanceID{}
+	for _, st := range all {
+		inst := st.Instance
+		if len(inst.Spec.Affinities) != len(inst.Seats) {
+			bad = append(bad, fmt.Sprintf("%s is in the groups %v with the seats %v", inst.ID, inst.Spec.Affinities,
+				inst.Seats))
+		}
+		for _, seat := range inst.Seats {
+			if other, taken := holders[seat]; taken || seat.Number < 1 || seat.Number > 2 {
+				bad = append(bad, fmt.Sprintf("%s and %q have the seat %v", inst.ID, other, seat))
+			}
+			holders[seat] = inst.ID
+		}
+	}
+	return bad
 }
 
 // unsettled describes how an instance's observation differs from what is wanted.

@@ -228,7 +228,8 @@ func (m *machine) boot(last int) {
 	if side.Shared != nil {
 		shared = side
 	}
-	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim"}
+	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim",
+		Location: fmt.Sprintf("s/r/k%d", m.n%2)}
 	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
 	agent, err := compute.New(compute.Config{
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
