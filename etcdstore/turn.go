@@ -33,7 +33,7 @@ func (s *Turn) Discard(ctx context.Context, inst croft.Instance) error {
 
 // Destroy implements audit.Shared.
 func (s *Turn) Destroy(ctx context.Context, inst croft.Instance) error {
-	_, err := (&Instances{s.conn}).Reorder(ctx, inst, schedule.NewOrder(s.conn.partition, inst, inst.Host,
+	_, err := (&Instances{conn: s.conn}).Reorder(ctx, inst, schedule.NewOrder(s.conn.partition, inst, inst.Host,
 		croft.WantGone))
 	return err
 }
