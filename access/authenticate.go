@@ -94,7 +94,7 @@ func StillKnown(ctx context.Context, a Authenticator, r *http.Request, every tim
 
 // refusal marks errors of kind Denied, and leaves others alone.
 func refusal(err error) error {
-	if croft.KindOf(err) != croft.Denied || Unauthenticated(err) {
+	if croft.KindOf(err) != croft.Denied {
 		return err
 	}
 	return &unauthenticated{err}

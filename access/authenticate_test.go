@@ -65,6 +65,8 @@ func TestFirstAsksInTurn(t *testing.T) {
 		{"no authenticator", nil, nil, "", croft.Denied, true, true},
 		{"credentials that nobody recognizes", []access.Authenticator{other}, []string{"Authorization", "Basic eDp5"},
 			"", croft.Denied, true, false},
+		{"a token of OpenStack's that nobody recognizes", []access.Authenticator{other},
+			[]string{"X-Auth-Token", "x"}, "", croft.Denied, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, ok, err := access.First(c.in...).Authenticate(t.Context(), request(t, c.headers...))

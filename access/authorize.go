@@ -158,7 +158,7 @@ func forbidden(c Caller, op Operation, project croft.Project) error {
 	switch least := leastRole(op); {
 	case least == "":
 		return croft.Errorf(croft.Denied, "nobody may do %.80q: no rule names it", string(op))
-	case Decide(op, ProjectAdmin) == Below && c.Has(ProjectAdmin) && project == c.Project:
+	case Decide(op, ProjectAdmin) == Below && c.Has(ProjectAdmin): // or it would have been allowed
 		return croft.Errorf(croft.Denied, "%s may not do %s%s: an admin of the project above decides that", c.words(), op,
 			where)
 	default:

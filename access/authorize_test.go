@@ -96,6 +96,8 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 		{"a project below is not a member's", member, "getInstance", below, croft.NotFound, ""},
 		{"a member changes instances", member, "destroyInstance", own, "", ""},
 		{"a member makes no tokens", member, "createToken", own, croft.Denied, "it takes the role project-admin"},
+		{"a member sets no quota", member, "setQuota", own, croft.Denied,
+			`ann (member) may not do setQuota in project "lab": it takes the role project-admin`},
 		{"an admin makes tokens", admin, "createToken", own, "", ""},
 		{"an admin does so below", admin, "createToken", deep, "", ""},
 		{"an admin does not elsewhere", admin, "createToken", other, croft.NotFound, ""},
@@ -113,7 +115,8 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 		{"an operator drains hosts", operator, "drainHost", "", "", ""},
 		{"but not what no rule names", operator, "formatDisks", own, croft.Denied, "no rule names it"},
 		{"an agent asks who it is", agent, "whoami", "", "", ""},
-		{"an agent lists nothing", agent, "listInstances", "", croft.Denied, ""},
+		{"an agent lists nothing", agent, "listInstances", "", croft.Denied,
+			"the caller (agent) may not do listInstances: it takes the role reader"},
 		{"an agent finds no project", agent, "getInstance", own, croft.NotFound, ""},
 		{"somebody without a role", nobody, "getInstance", own, croft.NotFound, ""},
 		{"not even the own project", nobody, "getInstance", "", croft.Denied, "ann (no role)"},
@@ -183,17 +186,20 @@ func TestWhoGivesWhichRoles(t *testing.T) {
 		from access.Role
 		give access.Role
 		want croft.Kind
+		says string
 	}{
-		{"a member gives none", access.Member, access.Reader, croft.Denied},
-		{"an admin gives admin", access.ProjectAdmin, access.ProjectAdmin, ""},
-		{"an admin makes no operator", access.ProjectAdmin, access.PartitionAdmin, croft.Denied},
-		{"an operator makes operators", access.PartitionAdmin, access.PartitionAdmin, ""},
-		{"nobody makes agents", access.PartitionAdmin, access.Agent, croft.Invalid},
-		{"nor roles that there are not", access.PartitionAdmin, "king", croft.Invalid},
+		{"a member gives none", access.Member, access.Reader, croft.Denied, "it takes project-admin"},
+		{"an admin gives admin", access.ProjectAdmin, access.ProjectAdmin, "", ""},
+		{"an admin makes no operator", access.ProjectAdmin, access.PartitionAdmin, croft.Denied,
+			"it takes partition-admin"},
+		{"an operator makes operators", access.PartitionAdmin, access.PartitionAdmin, "", ""},
+		{"nobody makes agents", access.PartitionAdmin, access.Agent, croft.Invalid, "only for hosts"},
+		{"nor roles that there are not", access.PartitionAdmin, "king", croft.Invalid, "is not a role"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := access.AuthorizeRoles(caller("lab", c.from), []access.Role{c.give}); croft.KindOf(err) != c.want {
-				t.Errorf("got %v, want kind %q", err, c.want)
+			err := access.AuthorizeRoles(caller("lab", c.from), []access.Role{c.give})
+			if croft.KindOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want kind %q and %q in it", err, c.want, c.says)
 			}
 		})
 	}

@@ -141,3 +141,39 @@ func TestACallerCannotChangeItsToken(t *testing.T) {
 		}
 	})
 }
+
+func TestTokensThatComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := accesstest.NewMemory()
+		b := bearer(t, m)
+		token, s := made(t, m, "lab")
+		synctest.Wait()
+		if _, ok, err := b.Authenticate(t.Context(), accesstest.Request(t, s)); !ok {
+			t.Errorf("a new token: %v", err)
+		}
+		if _, err := m.Revoke(t.Context(), access.Within("lab"), token.ID); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		_, ok, err := b.Authenticate(t.Context(), accesstest.Request(t, s))
+		if ok || croft.KindOf(err) != croft.Denied {
+			t.Errorf("a revoked token: %v, %v", ok, err)
+		}
+	})
+}
+
+func TestBearerTokensOfRequests(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		text   string
+		ok     bool
+	}{
+		{"Bearer abc", "abc", true}, {"bEARER  abc", "abc", true}, {"Bearer", "", true}, {"Basic abc", "", false},
+		{"abc", "", false}, {"Bearerabc", "", false},
+	} {
+		if text, ok, err := access.BearerToken(request(t, "Authorization", c.header)); text != c.text || ok != c.ok ||
+			err != nil {
+			t.Errorf("%q: got %q, %v, %v", c.header, text, ok, err)
+		}
+	}
+}

@@ -135,9 +135,9 @@ func (k *Keystone) caller(u KeystoneUser) (Caller, error) {
 func (k *Keystone) user(ctx context.Context, token string) (KeystoneUser, error) {
 	key := sha256.Sum256([]byte(token)) // so that no token stays in memory
 	k.mu.Lock()
-	known, ok := k.known[key]
+	known := k.known[key]
 	k.mu.Unlock()
-	if ok && time.Now().Before(known.until) {
+	if time.Now().Before(known.until) {
 		return known.user, known.err
 	}
 	user, err := k.c.Validate(ctx, token)

@@ -119,19 +119,21 @@ func TestKeystoneIsAskedNowAndThen(t *testing.T) {
 		ask("wrong", croft.Denied, 2)
 		time.Sleep(6 * time.Second)
 		ask("wrong", croft.Denied, 3)
+		ask("wrong too", croft.Denied, 4)
+		ask("wrong", croft.Denied, 4)
 		delete(o.users, "long") // revoked
 		time.Sleep(53 * time.Second)
-		ask("long", "", 3)
-		ask("short", "", 4)
-		time.Sleep(time.Second)
-		ask("long", croft.Denied, 5)
-		time.Sleep(29 * time.Second)
+		ask("long", "", 4)
 		ask("short", "", 5)
 		time.Sleep(time.Second)
-		ask("short", croft.Denied, 6) // it has expired, before its answer's minute was over
+		ask("long", croft.Denied, 6)
+		time.Sleep(29 * time.Second)
+		ask("short", "", 6)
+		time.Sleep(time.Second)
+		ask("short", croft.Denied, 7) // it has expired, before its answer's minute was over
 		o.away = true
-		ask("new", croft.Unavailable, 7)
-		ask("new", croft.Unavailable, 8) // a failure is not remembered
+		ask("new", croft.Unavailable, 8)
+		ask("new", croft.Unavailable, 9) // a failure is not remembered
 	})
 }
 
@@ -156,6 +158,20 @@ func TestAFloodOfTokensTakesBoundedMemory(t *testing.T) {
 	}
 	if again := o.asked - before; again == 0 || again > 9_000 {
 		t.Errorf("%d of 10001 answers were forgotten, want a few", again)
+	}
+	k = newKeystone(t, o)
+	for i := range 20 {
+		ask(fmt.Sprint(i))
+	}
+	for i := range 20_000 {
+		_, _, _ = k.Authenticate(t.Context(), request(t, "X-Auth-Token", fmt.Sprint("wrong ", i)))
+	}
+	before = o.asked
+	for i := range 20 {
+		ask(fmt.Sprint(i))
+	}
+	if again := o.asked - before; again != 0 {
+		t.Errorf("%d good answers were forgotten for bad ones", again)
 	}
 }
 

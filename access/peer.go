@@ -2,7 +2,6 @@ package access
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 	"unsafe"
 
@@ -24,9 +23,8 @@ func peerOf(conn syscall.Conn) (p Peer, err error) {
 			return
 		}
 		p.UID = cred.Uid
-		if p.Groups, failed = peerGroups(fd); failed == nil && !slices.Contains(p.Groups, cred.Gid) {
-			p.Groups = append(p.Groups, cred.Gid)
-		}
+		p.Groups, failed = peerGroups(fd)
+		p.Groups = append(p.Groups, cred.Gid)
 	})
 	if err == nil {
 		err = failed

@@ -70,8 +70,8 @@ type Socket struct {
 var _ Authenticator = Socket{}
 
 // Authenticate implements Authenticator.
-func (s Socket) Authenticate(ctx context.Context, _ *http.Request) (Caller, bool, error) {
-	found, ok := ctx.Value(peerKey{}).(peerOrError)
+func (s Socket) Authenticate(_ context.Context, r *http.Request) (Caller, bool, error) {
+	found, ok := r.Context().Value(peerKey{}).(peerOrError)
 	if !ok {
 		return Caller{}, false, nil
 	}

@@ -280,3 +280,16 @@ func TestWhereNoSocketMayBe(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLongestPathOfASocket(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, strings.Repeat("x", 107-len(dir)-1))
+	l, err := access.ListenLocal(path)
+	if err != nil {
+		t.Fatalf("%d bytes: %v", len(path), err)
+	}
+	_ = l.Close()
+	if _, err := access.ListenLocal(path + "x"); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("%d bytes: %v", len(path)+1, err)
+	}
+}

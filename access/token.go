@@ -56,13 +56,13 @@ func NewSecret() Secret {
 func ParseSecret(text string) (Secret, error) {
 	malformed := croft.Errorf(croft.Invalid, "this is no token of croft: one is croft_, 12 hexadecimal digits, _ and 43 "+
 		"characters more; was it cut off?")
-	id, key, ok := strings.Cut(strings.TrimPrefix(text, secretPrefix), "_")
+	rest, ok := strings.CutPrefix(text, secretPrefix)
+	id, key, _ := strings.Cut(rest, "_")
 	s := Secret{ID: TokenID(id)}
-	if !ok || !strings.HasPrefix(text, secretPrefix) || s.ID.Check() != nil ||
-		len(key) != secretText.EncodedLen(len(s.key)) || strings.ContainsAny(key, "\r\n") {
+	if !ok || s.ID.Check() != nil || len(key) != secretText.EncodedLen(len(s.key)) {
 		return Secret{}, malformed
 	}
-	if n, err := secretText.Decode(s.key[:], []byte(key)); err != nil || n != len(s.key) {
+	if n, err := secretText.Decode(s.key[:], []byte(key)); err != nil || n != len(s.key) { // it skips line breaks
 		return Secret{}, malformed
 	}
 	return s, nil

@@ -52,7 +52,8 @@ func TestTextsThatAreNoToken(t *testing.T) {
 		"one byte more":        good + "A",
 		"a space behind":       good + " ",
 		"a line break behind":  good[:61] + "\n",
-		"a line break inside":  good[:30] + "\n" + good[31:],
+		"a line break inside":  good[:19] + strings.Repeat("A", 21) + "\n" + strings.Repeat("A", 21),
+		"no prefix":            good[6:],
 		"another prefix":       "runm_" + good[6:],
 		"a prefix in capitals": "CROFT_" + good[6:],
 		"a prefix twice":       "croft_" + good,
@@ -104,6 +105,9 @@ func TestTokensThatCannotBe(t *testing.T) {
 		}, ""},
 		{"an address as user", func(t *access.Token) { t.User = "ann+ci@example.org" }, ""},
 		{"a year", func(t *access.Token) { t.Expires = at.AddDate(1, 0, 0) }, ""},
+		{"the shortest life", func(t *access.Token) { t.Expires = at.Add(time.Minute) }, ""},
+		{"the longest life", func(t *access.Token) { t.Expires = at.Add(8784 * time.Hour) }, ""},
+		{"the longest note", func(t *access.Token) { t.Note = strings.Repeat("x", 200) }, ""},
 		{"no user", func(t *access.Token) { t.User = "" }, "is not a user's name"},
 		{"a user who steers terminals", func(t *access.Token) { t.User = "ann\x1b[2J" }, "is not a user's name"},
 		{"no role", func(t *access.Token) { t.Roles = nil }, "needs a role"},
@@ -135,8 +139,20 @@ func TestTokensThatCannotBe(t *testing.T) {
 			}
 		})
 	}
-	if err := (access.Token{ID: "0123456789ab", User: "ann", Project: "lab", Roles: []access.Role{access.Member},
-		Created: at, Expires: at.Add(time.Hour)}).Check(); croft.KindOf(err) != croft.Invalid {
+	token := access.Token{ID: "0123456789ab", User: "ann", Project: "lab", Roles: []access.Role{access.Member},
+		Created: at, Expires: at.Add(time.Hour)}
+	if err := token.Check(); croft.KindOf(err) != croft.Invalid {
 		t.Errorf("a token without a hash: %v", err)
+	}
+	token.Hash = make([]byte, 32)
+	if err := token.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []access.TokenID{"", "0123456789a", "0123456789abc", "0123456789aB", "../authority",
+		"0123456789a/"} {
+		token.ID = id
+		if err := token.Check(); croft.KindOf(err) != croft.Invalid {
+			t.Errorf("the ID %q: %v", id, err)
+		}
 	}
 }

@@ -85,7 +85,7 @@ func (b *Bearer) change(id TokenID, t *Token) {
 // its kind.
 func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool, error) {
 	text, ok, err := BearerToken(r)
-	if !ok || err != nil || !strings.HasPrefix(text, secretPrefix) {
+	if !ok || !strings.HasPrefix(text, secretPrefix) {
 		return Caller{}, false, err
 	}
 	s, err := ParseSecret(text)
@@ -116,6 +116,9 @@ func BearerToken(r *http.Request) (string, bool, error) {
 	if len(values) == 0 {
 		return "", false, nil
 	}
-	scheme, text, ok := strings.Cut(values[0], " ")
-	return strings.TrimLeft(text, " "), ok && strings.EqualFold(scheme, "Bearer"), nil
+	scheme, text, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false, nil
+	}
+	return strings.TrimLeft(text, " "), true, nil
 }
