@@ -17,6 +17,7 @@ const audience = "croft-cloud"
 // groups are those of the configuration in these tests.
 var groups = map[string]oidc.Grant{
 	"lab-users":  {Project: "lab", Role: access.Member},
+	"lab-guests": {Project: "lab", Role: access.Member},
 	"lab-admins": {Project: "lab", Role: access.ProjectAdmin},
 	"shop-users": {Project: "shop", Role: access.Reader},
 	"operators":  {Role: access.PartitionAdmin},
@@ -77,6 +78,8 @@ func TestWhatAnIssuersTokensAreWorth(t *testing.T) {
 		{"who names two", i.sign(t, i.claims()), []string{"lab", "lab"}, "", nil, "2 headers X-Croft-Project"},
 		{"two groups of one project", i.sign(t, i.claims("groups", []string{"lab-users", "lab-admins"})), nil, "lab",
 			[]access.Role{access.Member, access.ProjectAdmin}, ""},
+		{"two groups of one role", i.sign(t, i.claims("groups", []string{"lab-users", "lab-guests"})), nil, "lab",
+			[]access.Role{access.Member}, ""},
 		{"groups of two projects", i.sign(t, i.claims("groups", []string{"lab-users", "shop-users"})), nil, "", nil,
 			"ann has roles in the projects [lab shop]: name one in the header X-Croft-Project"},
 		{"who names one of two", i.sign(t, i.claims("groups", []string{"lab-users", "shop-users"})),
@@ -144,13 +147,17 @@ func TestWhatIsNotOfThisIssuer(t *testing.T) {
 func TestConfigurationsThatCannotBe(t *testing.T) {
 	good := oidc.Config{Issuer: "https://id.example.org", Audience: audience, Groups: groups}
 	for name, spoil := range map[string]func(*oidc.Config){
-		"no issuer":       func(c *oidc.Config) { c.Issuer = "" },
-		"plain text":      func(c *oidc.Config) { c.Issuer = "http://id.example.org" },
-		"no audience":     func(c *oidc.Config) { c.Audience = "" },
-		"a host's role":   func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"lab", access.Agent}} },
-		"an unknown role": func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"lab", "king"}} },
-		"no project":      func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"", access.Reader}} },
-		"a wild project":  func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"a/b", access.Reader}} },
+		"no issuer":            func(c *oidc.Config) { c.Issuer = "" },
+		"plain text":           func(c *oidc.Config) { c.Issuer = "http://id.example.org" },
+		"plain text elsewhere": func(c *oidc.Config) { c.Issuer = "http://192.0.2.1" },
+		"another protocol":     func(c *oidc.Config) { c.Issuer = "ftp://127.0.0.1" },
+		"no server":            func(c *oidc.Config) { c.Issuer = "https:///dex" },
+		"no address":           func(c *oidc.Config) { c.Issuer = "https://id example.org:x" },
+		"no audience":          func(c *oidc.Config) { c.Audience = "" },
+		"a host's role":        func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"lab", access.Agent}} },
+		"an unknown role":      func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"lab", "king"}} },
+		"no project":           func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"", access.Reader}} },
+		"a wild project":       func(c *oidc.Config) { c.Groups = map[string]oidc.Grant{"x": {"a/b", access.Reader}} },
 		"operators of a part": func(c *oidc.Config) {
 			c.Groups = map[string]oidc.Grant{"x": {"lab", access.PartitionAdmin}}
 		},

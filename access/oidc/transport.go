@@ -37,8 +37,8 @@ type answer struct {
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a, ok := t.answers[r.URL.String()]
-	if !ok || !time.Now().Before(a.until) {
+	a := t.answers[r.URL.String()]
+	if !time.Now().Before(a.until) {
 		a = t.fetch(r)
 		t.answers[r.URL.String()] = a
 		t.failed = a.err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/pem"
 	"io/fs"
@@ -80,10 +81,18 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	secrets["the token to join"] = token
 	secrets["its secret"] = base64.StdEncoding.EncodeToString(parsed.Secret)
 	secrets["the token of metrics"] = "the-token-of-metrics"
+	secret, _ := command(t, croft.ExitOK, "access", "create", "--project", "lab")
+	secrets["an access token"] = strings.TrimSpace(secret)[len("croft_0123456789ab_"):]
+	snapshot := filepath.Join(first, "snapshot")
+	command(t, croft.ExitOK, "etcd", "snapshot", snapshot)
+	if text, err := os.ReadFile(snapshot); err != nil || bytes.Contains(text, []byte(secrets["an access token"])) ||
+		!bytes.Contains(text, []byte("/tokens/lab/")) {
+		t.Errorf("a snapshot of etcd holds an access token, or not its record: %v", err)
+	}
 	for id, secret := range agentTokens(t) {
 		secrets["the token of the agent of "+id] = secret
 	}
-	if len(secrets) < 3+2+1+8 {
+	if len(secrets) < 3+1+2+1+8 {
 		t.Fatalf("only %d secrets were found: %q", len(secrets), secrets)
 	}
 	places := map[string]string{
