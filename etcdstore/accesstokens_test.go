@@ -196,3 +196,42 @@ func TestTokensGoWithTheirProject(t *testing.T) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
 }
+
+func TestATokenIsRevokedOnce(t *testing.T) {
+	t.Parallel()
+	store := etcdtest.Start(t)
+	token, _ := accesstest.NewToken(t, "lab", 0)
+	if err := store.AccessTokens.Create(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	store.BeforeTxn(func() {
+		etcdtest.Must(store.AccessTokens.Revoke(t.Context(), access.Everything(), token.ID))(t)
+	})
+	_, err := store.AccessTokens.Revoke(t.Context(), access.Everything(), token.ID)
+	etcdtest.WantKind(t, err, croft.NotFound)
+}
+
+func TestTokensAreUnavailableOnceTheServerHasEnded(t *testing.T) {
+	t.Parallel()
+	server, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0",
+		Unsynced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Embedded: server, Mint: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _ := accesstest.NewToken(t, "lab", 0)
+	server.Close()
+	s := store.AccessTokens
+	_, found := s.Find(t.Context(), access.Everything(), token.ID)
+	_, listed := s.List(t.Context(), access.Everything())
+	_, revoked := s.Revoke(t.Context(), access.Everything(), token.ID)
+	for _, err := range []error{s.Create(t.Context(), token), found, listed, revoked} {
+		etcdtest.WantKind(t, err, croft.Unavailable)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
