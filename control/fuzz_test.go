@@ -1,0 +1,38 @@
+package control
+
+import (
+	"encoding/json"
+	"testing"
+
+	"croft/control/api"
+)
+
+// FuzzBody checks that a body is either refused with a problem for the caller, or decoded to what encoding/json says.
+func FuzzBody(f *testing.F) {
+	for _, text := range []string{
+		`{"query":"VCPU:1","image":"tiny"}`, `{"query":"VCPU:1","image":"tiny","tags":{"a":"b"}}`, `[]`, `{"a":`, ``,
+		`{"query":1e999,"image":"x"}`, `{"query":"\ud800","image":"x"}`, `{"query":"a","query":"b"}`, `nul`,
+		`{"query":"a","image":"b","affinities":[{"group":"x","rule":"affinity"}]}`, `{"Query":"a","IMAGE":"b"}`,
+	} {
+		f.Add(text)
+	}
+	bodies, err := compileBodies()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var got, want api.InstanceRequest
+		err := bodies["createInstance"].decode([]byte(text), &got)
+		if err != nil {
+			p, ok := err.(*api.Problem)
+			if !ok || p.Status != 400 || p.Detail == "" {
+				t.Fatalf("%q: %v is no answer for the caller", text, err)
+			}
+			return
+		}
+		if err := json.Unmarshal([]byte(text), &want); err != nil || got.Query != want.Query || got.Query == "" ||
+			got.Image == "" {
+			t.Errorf("%q is %+v, %v", text, got, err)
+		}
+	})
+}
