@@ -64,6 +64,7 @@ var table = map[Operation]row{
 	"stopInstance":    changes,
 	"rebootInstance":  changes,
 	"rebuildInstance": changes,
+	"keepInstance":    changes,
 	"attachConsole":   changes,
 	"forwardPort":     changes,
 	"explainRequest":  changes, // like createInstance, since it tells how full the cloud is

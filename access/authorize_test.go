@@ -27,7 +27,7 @@ e getRoot whoami
 h getDocument getDefaultQuota
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
-m addKey removeKey forwardPort
+m keepInstance addKey removeKey forwardPort
 a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
 o setDefaultQuota listHosts getHost drainHost enableHost`

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"croft"
@@ -26,6 +27,7 @@ func withoutHosts(st croft.Status) croft.Status {
 		hidden = append(hidden, string(host))
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
+	i.Spec.Near = withoutLocations(i.Spec.Near)
 	if st.Host != nil {
 		hidden = append(append(hidden, st.Host.Name, st.Host.API, st.Host.Place), st.Host.Addresses...)
 		st.Host = &croft.Host{Alive: st.Host.Alive}
@@ -33,6 +35,7 @@ func withoutHosts(st croft.Status) croft.Status {
 	if st.Order != nil {
 		o := *st.Order
 		o.Host, o.MovedFrom, o.LeftBefore, o.Trace = "", "", nil, ""
+		o.Spec.Near = withoutLocations(o.Spec.Near)
 		st.Order = &o
 	}
 	if st.Observation != nil {
@@ -46,6 +49,15 @@ func withoutHosts(st croft.Status) croft.Status {
 		st.Observation = &o
 	}
 	return st
+}
+
+// withoutLocations leaves what the user named.
+func withoutLocations(all []croft.Near) []croft.Near {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Location = ""
+	}
+	return all
 }
 
 // explanation returns an explanation as the caller may see it: for tenants, hosts are numbered in the order in which

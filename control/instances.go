@@ -109,8 +109,49 @@ func (c *call) request() (r schedule.Request, err error) {
 			return r, err
 		}
 	}
+	r.Expires = time.Duration(given.Expires) * time.Second
+	for _, text := range given.Near {
+		n, err := croft.ParseNear(text)
+		if err != nil {
+			return r, err
+		}
+		r.Near = append(r.Near, n)
+	}
+	if err := c.checkNear(r); err != nil {
+		return r, err
+	}
 	r.Image, err = c.image(given.Image)
 	return r, err
+}
+
+// checkNear refuses to be near to a host or a location, of which only operators know.
+func (c *call) checkNear(r schedule.Request) error {
+	if c.caller.Operator() {
+		return nil
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	for _, n := range r.Near {
+		st, err := c.Cloud.Instances.Find(ctx, r.Project, n.To)
+		if errors.Is(err, croft.NotFound) || err == nil && !c.scope.Sees(st.Instance.Project) {
+			return errHidden("instance", n.To)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepInstance changes when an instance expires.
+func keepInstance(c *call) error {
+	var given api.Expiry
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	return c.change(func(ctx context.Context, project croft.Project, id string) (croft.Instance, error) {
+		return c.Cloud.Changes.Keep(ctx, project, id, time.Duration(given.Expires)*time.Second)
+	})
 }
 
 // image returns the reference of an image. A file of the hosts may be anything that their agents can read, so only

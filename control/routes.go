@@ -21,6 +21,7 @@ var operations = map[string]func(*call) error{
 	"stopInstance":    (*call).stopInstance,
 	"rebootInstance":  (*call).rebootInstance,
 	"rebuildInstance": (*call).rebuildInstance,
+	"keepInstance":    keepInstance,
 	"watchInstance":   (*call).watchInstance,
 	"watchEvents":     (*call).watchEvents,
 	"getInstanceLog":  (*call).getInstanceLog,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"croft"
 	"croft/control/api"
@@ -41,7 +42,11 @@ func (requests) Prepare(context.Context) (end func()) { return func() {} }
 func body(r schedule.Request) api.InstanceRequest {
 	b := api.InstanceRequest{ID: r.ID, Name: r.Name, Query: r.Query.Encode(), Image: r.Image, Keys: r.Keys,
 		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,
-		Networks: r.Networks, Ephemeral: r.Ephemeral, Affinities: r.Affinities}
+		Networks: r.Networks, Ephemeral: r.Ephemeral, Affinities: r.Affinities,
+		Expires: int64(r.Expires / time.Second)}
+	for _, n := range r.Near {
+		b.Near = append(b.Near, n.String())
+	}
 	for _, name := range schedule.Policies {
 		if p, err := schedule.PolicyNamed(name); err == nil && p == r.Policy {
 			b.Policy = name
@@ -148,6 +153,15 @@ func (c changes) Reboot(ctx context.Context, project croft.Project, idOrName str
 // Rebuild implements cloud.Changes.
 func (c changes) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return c.change(ctx, project, idOrName, "rebuild")
+}
+
+// Keep implements cloud.Changes.
+func (c changes) Keep(ctx context.Context, project croft.Project, idOrName string,
+	life time.Duration) (croft.Instance, error) {
+	var changed api.Instance
+	err := c.ask(ctx, http.MethodPut, path(project, []string{"v1", "instances", idOrName, "expiry"}),
+		api.Expiry{Expires: int64(life / time.Second)}, &changed)
+	return changed.Instance, err
 }
 
 func (c changes) change(ctx context.Context, project croft.Project, idOrName, verb string) (croft.Instance, error) {

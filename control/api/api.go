@@ -30,7 +30,14 @@ type InstanceRequest struct {
 	Networks   []string          `json:"networks,omitempty"`
 	Ephemeral  bool              `json:"ephemeral,omitempty"`
 	Affinities []croft.Affinity  `json:"affinities,omitempty"`
+	Near       []string          `json:"near,omitempty"`    // as croft.ParseNear reads them
+	Expires    int64             `json:"expires,omitempty"` // seconds from the request on; 0: never
 	Policy     string            `json:"policy,omitempty"`
+}
+
+// Expiry is the body of keepInstance.
+type Expiry struct {
+	Expires int64 `json:"expires"` // seconds from now on; 0: never
 }
 
 // Instance is everything about an instance without its secrets, and what people read first.

@@ -41,7 +41,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"NewKey": api.NewKey{}, "Key": schedule.Key{}, "KeyList": api.KeyList{}, "Host": api.Host{},
 		"HostList": api.HostList{}, "Project": tenant.Tenant{}, "ProjectList": api.ProjectList{},
 		"NewProject": api.NewProject{}, "ProjectChange": api.ProjectChange{}, "Members": api.Members{},
-		"OwnLimits": api.Limits{}, "Defaults": tenant.Defaults{}, "Account": tenant.Account{},
+		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{}, "Defaults": tenant.Defaults{}, "Account": tenant.Account{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string
