@@ -233,6 +233,7 @@ type NewAccess struct {
 	Project croft.Project // empty only with access.PartitionAdmin
 	Role    access.Role
 	Note    string
+	By      string        // who makes it; empty: the user of this process
 	Life    time.Duration // access.ShortestTokenLife to access.LongestTokenLife
 }
 

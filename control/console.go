@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -35,8 +36,11 @@ func (c *call) getInstanceLog() error {
 		c.w.WriteHeader(http.StatusOK)
 		return copyAtOnce(c.w, from)
 	})
-	if begun { // the end of the answer is all that the client can notice
+	switch {
+	case begun: // the end of the answer is all that the client can notice
 		return nil
+	case errors.Is(err, croft.NotFound) && !c.caller.Operator(): // the error names the host
+		return api.NewProblem(api.NotFound, "there is no console log of "+st.Instance.Name+" yet")
 	}
 	return err
 }

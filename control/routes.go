@@ -41,6 +41,9 @@ var operations = map[string]func(*call) error{
 	"setQuota":        setQuota,
 	"getDefaultQuota": getDefaultQuota,
 	"setDefaultQuota": setDefaultQuota,
+	"listTokens":      listTokens,
+	"createToken":     createToken,
+	"revokeToken":     revokeToken,
 	"listHosts":       listHosts,
 	"getHost":         getHost,
 }

@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/user"
@@ -20,7 +21,7 @@ type accessTokens struct{ store *etcdstore.AccessTokens }
 func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	t, secret, err := access.NewToken(access.Token{User: wanted.User, Project: wanted.Project,
-		Roles: []access.Role{wanted.Role}, Note: wanted.Note, Created: now, CreatedBy: localUser(),
+		Roles: []access.Role{wanted.Role}, Note: wanted.Note, Created: now, CreatedBy: cmp.Or(wanted.By, localUser()),
 		Expires: now.Add(wanted.Life).Truncate(time.Second)})
 	if err != nil {
 		return cloud.AccessToken{}, err

@@ -9,6 +9,6 @@ func (c *Client) Cloud() *cloud.Cloud {
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Consoles: consoles{c},
 		Ports: ports{c}, Projects: projects{c},
 		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Audits: none, Monitor: none,
-		Tokens: tokens{}, Access: accessTokens{}, Backups: none, Connection: c,
+		Tokens: tokens{}, Access: accessTokens{c}, Backups: none, Connection: c,
 	}
 }

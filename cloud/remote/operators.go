@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"croft"
-	"croft/access"
 	"croft/audit"
 	"croft/cloud"
 	"croft/compute"
@@ -68,17 +67,4 @@ func (tokens) Invite(context.Context, cloud.Invitation) (cloud.Token, error) {
 func (tokens) List(context.Context) ([]cloud.Token, error) { return nil, errOperators }
 func (tokens) Revoke(context.Context, string) (cloud.Token, error) {
 	return cloud.Token{}, errOperators
-}
-
-// accessTokens implements cloud.Access.
-type accessTokens struct{}
-
-func (accessTokens) Create(context.Context, cloud.NewAccess) (cloud.AccessToken, error) {
-	return cloud.AccessToken{}, errOperators
-}
-func (accessTokens) List(context.Context, croft.Project) ([]cloud.AccessToken, error) {
-	return nil, errOperators
-}
-func (accessTokens) Revoke(context.Context, access.TokenID) (cloud.AccessToken, error) {
-	return cloud.AccessToken{}, errOperators
 }

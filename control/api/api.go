@@ -4,6 +4,8 @@ package api
 
 import (
 	"croft"
+	"croft/access"
+	"croft/cloud"
 	"croft/hosts"
 	"croft/internal/hostkey"
 	"croft/schedule"
@@ -83,6 +85,19 @@ type NewKey struct {
 // KeyList has the keys of a project.
 type KeyList struct {
 	Keys []schedule.Key `json:"keys"`
+}
+
+// NewToken is an access token to make.
+type NewToken struct {
+	User string      `json:"user"`
+	Role access.Role `json:"role"`
+	Note string      `json:"note,omitempty"`
+	Life string      `json:"life"` // a duration, such as 720h
+}
+
+// TokenList has access tokens without their secrets.
+type TokenList struct {
+	Tokens []cloud.AccessToken `json:"tokens"`
 }
 
 // Host is a host with its load, for operators.

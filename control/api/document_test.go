@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/cloud"
 	"croft/control/api"
 	"croft/schedule"
 	"croft/tenant"
@@ -42,6 +43,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"HostList": api.HostList{}, "Project": tenant.Tenant{}, "ProjectList": api.ProjectList{},
 		"NewProject": api.NewProject{}, "ProjectChange": api.ProjectChange{}, "Members": api.Members{},
 		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{}, "Defaults": tenant.Defaults{}, "Account": tenant.Account{},
+		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

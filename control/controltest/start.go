@@ -37,6 +37,7 @@ var Known = Callers{
 	"operator": {User: "olga", Roles: []access.Role{access.PartitionAdmin}, Via: "token 1"},
 	"anna":     {User: "anna", Project: "anna", Roles: []access.Role{access.Member}, Via: "token 2"},
 	"berta":    {User: "berta", Project: "berta", Roles: []access.Role{access.Member}, Via: "token 3"},
+	"admin":    {User: "ada", Project: "anna", Roles: []access.Role{access.ProjectAdmin}, Via: "token 6"},
 	"adam": access.Caller{User: "adam", Project: "org", Roles: []access.Role{access.ProjectAdmin}, Via: "token 5"}.
 		In(tree{}),
 	"reader": {User: "rita", Project: "anna", Roles: []access.Role{access.Reader}, Via: "token 4"},

@@ -1,0 +1,76 @@
+package control
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/cloud"
+	"croft/control/api"
+)
+
+// listTokens lists access tokens, those without a project for operators alone.
+func listTokens(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	all, err := c.Cloud.Access.List(ctx, c.project)
+	if err != nil {
+		return err
+	}
+	list := api.TokenList{Tokens: []cloud.AccessToken{}}
+	for _, t := range all {
+		if c.scope.Sees(t.Project) {
+			list.Tokens = append(list.Tokens, t)
+		}
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+// createToken makes a token with a role that the caller may give.
+func createToken(c *call) error {
+	var given api.NewToken
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	if err := access.AuthorizeRoles(c.caller, []access.Role{given.Role}); err != nil {
+		return err
+	}
+	life, err := time.ParseDuration(given.Life)
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "life is %.40q: use a duration such as 720h", given.Life)
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	made, err := c.Cloud.Access.Create(ctx, cloud.NewAccess{User: given.User, Project: c.project, Role: given.Role,
+		Note: given.Note, Life: life, By: c.caller.User})
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusCreated, made)
+}
+
+// revokeToken ends a token that the caller sees.
+func revokeToken(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	id := c.r.PathValue("id")
+	all, err := c.Cloud.Access.List(ctx, c.project)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(t cloud.AccessToken) bool { return string(t.ID) == id && c.scope.Sees(t.Project) })
+	if i < 0 {
+		return api.NewProblem(api.NotFound, "there is no token "+strconv.Quote(clip(id))+", or it is not yours")
+	}
+	if err := c.authorize(all[i].Project); err != nil {
+		return err
+	}
+	ended, err := c.Cloud.Access.Revoke(ctx, all[i].ID)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, ended)
+}
