@@ -55,8 +55,8 @@ func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Inst
 	return s.admissions.Admit(ctx, inst)
 }
 
-// records is how admissions write records.
-func (s *conn) records() tenants.Records {
+// recordsOf is how admissions write records.
+func recordsOf(s *conn) tenants.Records {
 	k := s.keys
 	return tenants.Records{
 		Session: s.sessionKey,

@@ -67,7 +67,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned)
-	instances := &Instances{s, tenants.NewAdmissions(projects, s.records(), &s.work)}
+	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	return &Store{conn: s, AccessTokens: &AccessTokens{s}, Cluster: &Cluster{s}, Groups: &Groups{s},
 		Instances: instances, Orders: &Orders{s}, Pools: &Pools{s}, Projects: projects, Records: &Records{s},
 		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s}}, nil
