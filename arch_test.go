@@ -216,7 +216,7 @@ var rules = []rule{
 var testHelpers = []string{
 	"croft/access/accesstest",
 	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest",
-	"croft/internal/testing/...",
+	"croft/internal/testing/...", "croft/objects/objectstest",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
 	"croft/placementclient/placementtest", "croft/pool/pooltest",
 	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",

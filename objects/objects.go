@@ -1,0 +1,185 @@
+// Package objects decides about properties and tags: what people and policies note about instances, images, hosts and
+// groups, beside what the cloud itself knows of them. A definition governs the properties of a kind: which values they
+// may have, and who reads and writes them. What a caller may not read does not exist for that caller: not in output,
+// not in counts, not in filters, not in errors.
+package objects
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// Kind is a kind of thing that has properties and tags.
+type Kind string
+
+// The kinds. Any stands for all of them in definitions.
+const (
+	Instance Kind = "instance"
+	Image    Kind = "image" // by its name in the catalog; the cloud has no other record of it
+	Host     Kind = "host"
+	Group    Kind = "group"
+	Any      Kind = "any"
+)
+
+// Kinds are the kinds that things have.
+var Kinds = []Kind{Instance, Image, Host, Group}
+
+// Check validates the kind of a thing. Invalid.
+func (k Kind) Check() error {
+	if slices.Contains(Kinds, k) {
+		return nil
+	}
+	var known []string
+	for _, one := range Kinds {
+		known = append(known, string(one))
+	}
+	return croft.Errorf(croft.Invalid, "%.40q is not a kind of object: use one of %s%s", string(k),
+		strings.Join(known, ", "), nearest.Hint(string(k), known))
+}
+
+// InProject reports whether things of the kind belong to a project. Others are seen by operators alone.
+func (k Kind) InProject() bool { return k != Host }
+
+// Ref names an object.
+type Ref struct {
+	Kind    Kind          `json:"kind"`
+	Project croft.Project `json:"project,omitempty"` // empty: the kind has none
+	ID      string        `json:"id"`                // UUID of an instance or host, name of a group or image
+}
+
+// String returns kind and ID.
+func (r Ref) String() string { return string(r.Kind) + " " + r.ID }
+
+// compare orders references by kind, project and ID.
+func (r Ref) compare(o Ref) int {
+	return cmp.Or(cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Project, o.Project), cmp.Compare(r.ID, o.ID))
+}
+
+// nameForm is the form of names of groups and images.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// Check validates a reference, parts of which become parts of keys. Invalid.
+func (r Ref) Check() error {
+	if err := r.Kind.Check(); err != nil {
+		return err
+	}
+	if r.Kind.InProject() {
+		if err := r.Project.Check(); err != nil {
+			return err
+		}
+	} else if r.Project != "" {
+		return croft.Errorf(croft.Invalid, "a %s belongs to no project: leave out the project", r.Kind)
+	}
+	switch r.Kind {
+	case Instance:
+		return canonical(r.ID, func(s string) (string, error) {
+			id, err := croft.ParseInstanceID(s)
+			return string(id), err
+		})
+	case Host:
+		return canonical(r.ID, func(s string) (string, error) {
+			id, err := croft.ParseHostID(s)
+			return string(id), err
+		})
+	}
+	if !nameForm.MatchString(r.ID) {
+		return croft.Errorf(croft.Invalid,
+			"%.80q is not the name of %s: use 1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
+			r.ID, article(string(r.Kind)))
+	}
+	return nil
+}
+
+func canonical(id string, parse func(string) (string, error)) error {
+	parsed, err := parse(id)
+	if err == nil && parsed != id {
+		return croft.Errorf(croft.Invalid, "the UUID %.80q is not written as stored: use %s", id, parsed)
+	}
+	return err
+}
+
+func article(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// Object is what is noted about one thing.
+type Object struct {
+	Ref
+	Properties map[string]Value `json:"properties"`
+	Tags       []string         `json:"tags"` // sorted, each once
+	// Generation is the version of the stored object. 0: nothing is noted, or nothing that the caller may read.
+	Generation int64 `json:"generation"`
+}
+
+// Empty reports whether nothing is noted.
+func (o Object) Empty() bool { return len(o.Properties) == 0 && len(o.Tags) == 0 }
+
+// clone returns a copy that shares nothing, and has no nil map or slice.
+func (o Object) clone() Object {
+	o.Properties = maps.Clone(o.Properties)
+	if o.Properties == nil {
+		o.Properties = map[string]Value{}
+	}
+	o.Tags = append([]string{}, o.Tags...)
+	return o
+}
+
+// sameAs reports whether the same is noted in both.
+func (o Object) sameAs(p Object) bool {
+	return maps.Equal(o.Properties, p.Properties) && slices.Equal(o.Tags, p.Tags)
+}
+
+// MarshalJSON writes an empty object instead of null for no properties, and likewise for tags.
+func (o Object) MarshalJSON() ([]byte, error) {
+	type plainObject Object
+	return json.Marshal(plainObject(o.clone()))
+}
+
+// Limits of an object.
+const (
+	MaxProperties = 64 // that one caller can read or write
+	MaxKey        = 64 // characters of a key
+	MaxText       = 2048
+	MaxTags       = 32
+	MaxTag        = 64 // characters
+)
+
+var keyForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// CheckKey validates the key of a property. Invalid.
+func CheckKey(key string) error {
+	if !keyForm.MatchString(key) {
+		return croft.Errorf(croft.Invalid,
+			"%.80q is not a key of a property: use 1 to %d letters, digits, dots, dashes and underscores, beginning with a letter or digit",
+			key, MaxKey)
+	}
+	return nil
+}
+
+// CheckTag validates a tag. Invalid.
+func CheckTag(tag string) error {
+	n := utf8.RuneCountInString(tag)
+	switch {
+	case tag == "":
+		return croft.Errorf(croft.Invalid, "a tag is empty: use 1 to %d characters", MaxTag)
+	case n > MaxTag:
+		return croft.Errorf(croft.Invalid, "the tag %.20q... has %d characters: a tag has at most %d", tag, n, MaxTag)
+	case !utf8.ValidString(tag) || strings.ContainsFunc(tag, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return croft.Errorf(croft.Invalid, "the tag %.80q has characters that cannot be printed: leave them out", tag)
+	case strings.TrimSpace(tag) != tag:
+		return croft.Errorf(croft.Invalid, "the tag %q begins or ends with a blank: leave it out", tag)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package objects
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"croft"
+)
+
+// Value is the value of a property: a string, an integer, a number or a boolean. Equal values compare equal with ==.
+// The zero Value is none of these and is never stored.
+type Value struct {
+	scalar any // string, int64, float64 or bool; a float64 is no whole number below 2^53
+}
+
+// Text returns a string as a value.
+func Text(s string) Value { return Value{s} }
+
+// Whole returns an integer as a value.
+func Whole(n int64) Value { return Value{n} }
+
+// Truth returns a boolean as a value.
+func Truth(b bool) Value { return Value{b} }
+
+// exact is the limit below which a float64 holds every whole number.
+const exact = 1 << 53
+
+// Number returns a number as a value. Invalid: it is infinite or no number.
+func Number(f float64) (Value, error) {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return Value{}, croft.Errorf(croft.Invalid, "%v is not a number that a property can have: use a finite one", f)
+	}
+	if f == math.Trunc(f) && math.Abs(f) < exact {
+		return Value{int64(f)}, nil
+	}
+	return Value{f}, nil
+}
+
+// parseNumber reads a number as JSON writes it. Invalid.
+func parseNumber(text string) (Value, error) {
+	if len(text) > 40 || !json.Valid([]byte(text)) || !strings.ContainsAny(text[:1], "-0123456789") {
+		return Value{}, croft.Errorf(croft.Invalid, "%.40q is not a number: write it as 12, -3 or 0.5", text)
+	}
+	if !strings.ContainsAny(text, ".eE") {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return Value{}, croft.Errorf(croft.Invalid, "%s is too large for a property: integers have at most 63 bits",
+				text)
+		}
+		return Value{n}, nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return Value{}, croft.Errorf(croft.Invalid, "%s is too large for a property", text)
+	}
+	return Number(f)
+}
+
+// Type names the type of a value as JSON Schema does, the narrowest that fits.
+func (v Value) Type() string {
+	switch v.scalar.(type) {
+	case string:
+		return typeString
+	case int64:
+		return typeInteger
+	case float64:
+		return typeNumber
+	}
+	return typeBoolean
+}
+
+// String returns a string as it is, and another value as JSON writes it.
+func (v Value) String() string {
+	switch s := v.scalar.(type) {
+	case string:
+		return s
+	case int64:
+		return strconv.FormatInt(s, 10)
+	case float64:
+		return strconv.FormatFloat(s, 'g', -1, 64)
+	}
+	return fmt.Sprint(v.scalar)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v Value) MarshalJSON() ([]byte, error) { return json.Marshal(v.scalar) }
+
+// UnmarshalJSON implements json.Unmarshaler. Invalid: not a scalar, or one that no property can have.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var any any
+	if err := d.Decode(&any); err != nil {
+		return err
+	}
+	switch s := any.(type) {
+	case string:
+		*v = Text(s)
+	case bool:
+		*v = Truth(s)
+	case json.Number:
+		read, err := parseNumber(string(s))
+		if err != nil {
+			return err
+		}
+		*v = read
+	default:
+		return croft.Errorf(croft.Invalid,
+			"%.40s is not a value of a property: use a string, a number, true or false", text)
+	}
+	return nil
+}
+
+// Check validates a value's size and characters. Invalid.
+func (v Value) Check() error {
+	s, is := v.scalar.(string)
+	switch {
+	case v.scalar == nil:
+		return croft.Errorf(croft.Invalid, "there is no value: use a string, a number, true or false")
+	case !is:
+		return nil
+	case len(s) > MaxText:
+		return croft.Errorf(croft.Invalid, "the value %.20q... has %d bytes: a value has at most %d", s, len(s),
+			MaxText)
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) && r != '\n' && r != '\t'
+	}):
+		return croft.Errorf(croft.Invalid,
+			"the value %.80q has bytes that are no text: use UTF-8 without control characters", s)
+	}
+	return nil
+}
+
+// is reports whether text stands for the value in a filter: a number may be written in any way.
+func (v Value) is(text string) bool {
+	if v.String() == text {
+		return true
+	}
+	switch v.scalar.(type) {
+	case int64, float64:
+		n, err := parseNumber(text)
+		return err == nil && n == v
+	}
+	return false
+}
