@@ -11,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/properties"
+	"croft/objects"
 	"croft/schedule"
 )
 
@@ -140,6 +142,25 @@ func (k groupKeys) leave(inst croft.Instance) []clientv3.Op {
 		ops = append(ops, clientv3.OpDelete(key))
 	}
 	return ops
+}
+
+// end removes what is noted about those groups of which an instance is the last member.
+func (k groupKeys) end(inst croft.Instance) []clientv3.Op {
+	var ops []clientv3.Op
+	for i, member := range k.memberKeys(inst) {
+		ops = append(ops, k.endGroup(inst.Project, inst.Spec.Affinities[i].Group, member))
+	}
+	return ops
+}
+
+// endGroup removes what is noted about a group if it has no member but one. Comparisons inside a transaction see the
+// state before it.
+func (k groupKeys) endGroup(p croft.Project, group, member string) clientv3.Op {
+	all := k.group(p, group)
+	others := []clientv3.Cmp{absent(all).WithRange(member),
+		absent(member + "\x00").WithRange(clientv3.GetPrefixRangeEnd(all))}
+	ref := objects.Ref{Kind: objects.Group, Project: p, ID: group}
+	return clientv3.OpTxn(others, []clientv3.Op{clientv3.OpDelete(properties.Keys(k.prefix).Object(ref))}, nil)
 }
 
 // get reads members and seats of an instance's groups, two ranges for each group.

@@ -9,8 +9,10 @@ import (
 
 	"croft"
 	"croft/audit"
+	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/hosts"
+	"croft/objects"
 	"croft/schedule"
 )
 
@@ -167,9 +169,12 @@ func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 	return nil
 }
 
-// removeRecord removes everything of an instance except order and observation, and gives back what it was charged with.
+// removeRecord removes everything of an instance except order and observation, and what is noted about groups that
+// end with it, and gives back what it was charged with.
 func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
-	return append(k.groups().leave(inst),
+	return append(append(k.groups().leave(inst), k.groups().end(inst)...),
+		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Instance, Project: inst.Project,
+			ID: string(inst.ID)})),
 		clientv3.OpDelete(k.instance(inst.ID)),
 		clientv3.OpDelete(k.userData(inst.ID)),
 		clientv3.OpDelete(k.name(inst.Project, inst.Name)),

@@ -8,7 +8,9 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
+	"croft/objects"
 	"croft/placement/ledger"
 	"croft/pool"
 )
@@ -43,6 +45,10 @@ import (
 //	/croft/<partition>/quota/repaid/<project>/<instance>
 //	                                               what the removal of the instance's record gave back
 //	/croft/<partition>/tokens/<project>/<token>    an access token: whom it stands for, and the hash of its secret
+//	/croft/<partition>/objects/<kind>/<project>/<id>
+//	                                               properties and tags of a thing, while it exists
+//	/croft/<partition>/objects/host/<host>         the same of a host, which has no project
+//	/croft/<partition>/definitions/<level>/<kind>  what governs the properties of a kind
 //	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
 //	/croft/<partition>/authority                   authority of hosts to trust, in PEM
 //	/croft/<partition>/joins/<host>                addresses of its join server and of its gate
@@ -113,7 +119,8 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 
 // owned has the keys of a project that others store.
 func (k keys) owned(p croft.Project) tenants.Owned {
-	return tenants.Owned{Names: k.names() + string(p) + "/", Rest: []string{k.sshKeys(p), k.trust().tokensOf(p)}}
+	return tenants.Owned{Names: k.names() + string(p) + "/",
+		Rest: []string{k.sshKeys(p), k.trust().tokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p)}}
 }
 
 func (k keys) trust() trustKeys { return trustKeys(k) }

@@ -191,7 +191,8 @@ func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
 		}
 		member := croft.Member{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance}
 		key := k.groups().member(d.Project, member)
-		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
+		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key),
+			k.groups().endGroup(d.Project, d.Affinity.Group, key)).Commit()
 		return s.conn.wrapped(err, "remove a membership")
 	case audit.LostSeat:
 		key := k.groups().seat(d.Project, d.Seat)

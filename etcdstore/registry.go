@@ -9,7 +9,9 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/etcdstore/properties"
 	"croft/hosts"
+	"croft/objects"
 	"croft/schedule"
 	"croft/trust"
 )
@@ -102,8 +104,8 @@ func (s *Registry) Accept(ctx context.Context, host croft.HostID) error {
 	return s.conn.wrapped(err, "accept the host")
 }
 
-// ForgetHost implements hosts.Store. It removes observations and all other data of the host, its record last.
-// Tombstones stay.
+// ForgetHost implements hosts.Store. It removes observations and all other data of the host, properties and tags
+// included, its record last. Tombstones stay.
 func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 	k := s.conn.keys
 	records := &Records{s.conn}
@@ -130,6 +132,7 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 		clientv3.OpDelete(k.trust().join(host)),
 		clientv3.OpDelete(k.trust().formerJoin(host)),
 		clientv3.OpDelete(k.trust().joined(host)),
+		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Host, ID: string(host)})),
 		clientv3.OpDelete(k.host(host)),
 	).Commit()
 	return s.conn.wrapped(err, "remove the host's record")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/internal/delay"
 )
@@ -23,6 +24,7 @@ type Store struct {
 	Cluster      *Cluster
 	Groups       *Groups
 	Instances    *Instances
+	Objects      *properties.Objects
 	Orders       *Orders
 	Pools        *Pools
 	Projects     *tenants.Projects
@@ -69,6 +71,12 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned)
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	return &Store{conn: s, AccessTokens: &AccessTokens{s}, Cluster: &Cluster{s}, Groups: &Groups{s},
-		Instances: instances, Orders: &Orders{s}, Pools: &Pools{s}, Projects: projects, Records: &Records{s},
-		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s}}, nil
+		Instances: instances, Objects: properties.NewObjects(s.shared(), thingsOf(s.keys)), Orders: &Orders{s},
+		Pools: &Pools{s}, Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
+		Trust: &Trust{s}, Turn: &Turn{s}}, nil
+}
+
+// thingsOf says where the records of things are.
+func thingsOf(k keys) properties.Things {
+	return properties.Things{Instances: k.instances(), Hosts: k.hosts(), Groups: k.groups().all()}
 }

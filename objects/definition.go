@@ -131,6 +131,27 @@ func (d Definitions) Effective(kind Kind) Definition {
 	return Definition{Place: Place{Global, Any}, Unknown: Allow}
 }
 
+// ReadText returns the value of a property that is given as text: of the first type in its definition that the text can
+// be, and a string if the definition names no type.
+func (d Definition) ReadText(key, text string) Value {
+	for _, t := range d.Properties[key].Types {
+		switch t {
+		case typeString:
+			return Text(text)
+		case typeBoolean:
+			if text == "true" || text == "false" {
+				return Truth(text == "true")
+			}
+		default:
+			v, err := parseNumber(text)
+			if err == nil && (t == typeNumber || v.Type() == typeInteger) {
+				return v
+			}
+		}
+	}
+	return Text(text)
+}
+
 // Limits of a definition.
 const (
 	MaxDefinition  = 64 << 10 // bytes, as JSON and as read

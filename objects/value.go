@@ -44,7 +44,7 @@ func Number(f float64) (Value, error) {
 
 // parseNumber reads a number as JSON writes it. Invalid.
 func parseNumber(text string) (Value, error) {
-	if len(text) > 40 || !json.Valid([]byte(text)) || !strings.ContainsAny(text[:1], "-0123456789") {
+	if text == "" || len(text) > 40 || !json.Valid([]byte(text)) || !strings.ContainsAny(text[:1], "-0123456789") {
 		return Value{}, croft.Errorf(croft.Invalid, "%.40q is not a number: write it as 12, -3 or 0.5", text)
 	}
 	if !strings.ContainsAny(text, ".eE") {

@@ -18,8 +18,8 @@ type Projects interface {
 	// Change replaces note, members and limits; name, parent and creation never change. NotFound. Conflict: the record
 	// has another generation.
 	Change(ctx context.Context, p Tenant) (Tenant, error)
-	// Remove removes a project, its SSH keys and its tokens. NotFound. Conflict: it has instances, or projects below
-	// it.
+	// Remove removes a project, its SSH keys, its tokens and what is noted about its images. NotFound. Conflict: it has
+	// instances, or projects below it.
 	Remove(ctx context.Context, name croft.Project) error
 	// Defaults returns the limits of every project that names none of its own.
 	Defaults(ctx context.Context) (Defaults, error)

@@ -26,7 +26,7 @@ type Projects struct {
 // Owned are the prefixes of keys of a project that other rooms store.
 type Owned struct {
 	Names string   // of its instances
-	Rest  []string // what goes with the project: its SSH keys, its tokens
+	Rest  []string // what goes with the project: its SSH keys, its tokens, what is noted about its images
 }
 
 // NewProjects makes the store of projects, given where the records of instances are.

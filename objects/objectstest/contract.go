@@ -298,25 +298,35 @@ func testWriters(t *testing.T, f Fixture) {
 	}
 }
 
+// armed is a store that does something before its next write.
+type armed struct {
+	objects.Store
+	before func()
+}
+
+func (a *armed) Write(ctx context.Context, s objects.Snapshot, next objects.Object) (objects.Object, error) {
+	before := a.before
+	a.before = func() {}
+	before()
+	return a.Store.Write(ctx, s, next)
+}
+
 func testLost(t *testing.T, f Fixture) {
 	if f.LoseAnswer == nil {
 		t.Skip("no answer of this store can be lost")
 	}
 	ref := f.Add(t, objects.Instance, "lab")
-	ctx := context.WithoutCancel(t.Context())
-	service := objects.New(f.Store)
-	before := must(f.Store.Read(ctx, access.Everything(), ref))(t)
-	f.LoseAnswer()
-	_, err := f.Store.Write(ctx, before, objects.Object{Ref: ref, Tags: []string{"t"},
-		Properties: map[string]objects.Value{"k": objects.Text("v")}})
+	change := objects.Change{AddTags: []string{"t"}, Set: set("k", "v").Set}
+	service := objects.New(&armed{f.Store, f.LoseAnswer})
+	_, err := service.Change(t.Context(), Operator, access.Everything(), ref, change)
 	wantKind(t, err, croft.Unavailable)
-	got := must(service.Change(ctx, Operator, access.Everything(), ref,
-		objects.Change{AddTags: []string{"t"}, Set: map[string]objects.Value{"k": objects.Text("v")}}))(t)
-	if stored := f.read(t, ref); stored.Generation != got.Generation || len(stored.Properties) != 1 {
-		t.Errorf("stored %+v, answered %+v", stored, got)
+	again := must(service.Change(t.Context(), Operator, access.Everything(), ref, change))(t)
+	if stored := f.read(t, ref); stored.Generation != again.Generation || len(stored.Properties) != 1 {
+		t.Errorf("stored %+v, answered %+v", stored, again)
 	}
-	f.Twice()
-	got = must(service.Change(ctx, Operator, access.Everything(), ref, objects.Change{Remove: []string{"k"}}))(t)
+	service = objects.New(&armed{f.Store, f.Twice})
+	got := must(service.Change(t.Context(), Operator, access.Everything(), ref,
+		objects.Change{Remove: []string{"k"}}))(t)
 	if stored := f.read(t, ref); len(stored.Properties) != 0 || len(got.Properties) != 0 || len(stored.Tags) != 1 {
 		t.Errorf("stored %+v, answered %+v", stored, got)
 	}

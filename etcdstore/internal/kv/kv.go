@@ -64,11 +64,11 @@ const PageSize = 2000
 
 // ReadRange calls each with everything below a prefix, as of a revision; 0: the present one.
 func (c *Conn) ReadRange(ctx context.Context, what, prefix string, revision int64,
-	each func(*mvccpb.KeyValue) error) error {
+	each func(*mvccpb.KeyValue) error, more ...clientv3.OpOption) error {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		got, err := c.Etcd.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(PageSize),
-			clientv3.WithRev(revision))
+		got, err := c.Etcd.Get(ctx, from, append(more, clientv3.WithRange(end), clientv3.WithLimit(PageSize),
+			clientv3.WithRev(revision))...)
 		if err != nil {
 			return c.Wrap(err, "%s", what)
 		}

@@ -1,0 +1,27 @@
+package properties
+
+import (
+	"croft"
+	"croft/objects"
+)
+
+// Keys builds the keys of objects and definitions; it is the prefix of the partition. The list of all keys is in
+// etcdstore.
+type Keys string
+
+func (k Keys) kind(o objects.Kind) string { return string(k) + "objects/" + string(o) + "/" }
+
+// Project is the prefix of the objects of a kind in a project.
+func (k Keys) Project(o objects.Kind, p croft.Project) string { return k.kind(o) + string(p) + "/" }
+
+// Object is the key of an object.
+func (k Keys) Object(r objects.Ref) string {
+	if !r.Kind.InProject() {
+		return k.kind(r.Kind) + r.ID
+	}
+	return k.Project(r.Kind, r.Project) + r.ID
+}
+
+func (k Keys) definition(at objects.Place) string {
+	return string(k) + "definitions/" + string(at.Level) + "/" + string(at.Kind)
+}

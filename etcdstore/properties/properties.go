@@ -1,0 +1,353 @@
+// Package properties stores properties and tags of things in etcd, and the definitions that govern them. Whatever
+// removes a thing removes them in the same transaction.
+package properties
+
+import (
+	"context"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/access"
+	"croft/etcdstore/internal/kv"
+	"croft/objects"
+)
+
+// Objects is the store of objects and definitions.
+type Objects struct {
+	conn   *kv.Conn
+	things Things
+}
+
+var _ objects.Store = (*Objects)(nil)
+
+// Things are the prefixes of the records of things.
+type Things struct {
+	Instances, Hosts string // ID
+	Groups           string // project, group, and what is a member's own
+}
+
+// NewObjects makes the store of objects and definitions.
+func NewObjects(c *kv.Conn, t Things) *Objects { return &Objects{c, t} }
+
+func (t Things) group(ref objects.Ref) string {
+	return t.Groups + string(ref.Project) + "/" + ref.ID + "/"
+}
+
+// storedObject is the value of an object's key.
+type storedObject struct {
+	Properties map[string]objects.Value `json:"properties,omitempty"`
+	Tags       []string                 `json:"tags,omitempty"`
+}
+
+func (s *Objects) keys() Keys { return Keys(s.conn.Prefix) }
+
+// Read implements objects.Store, in one transaction.
+func (s *Objects) Read(ctx context.Context, scope access.Scope, ref objects.Ref) (objects.Snapshot, error) {
+	if err := ref.Check(); err != nil { // parts of it become parts of keys
+		return objects.Snapshot{}, err
+	}
+	if !inScope(scope, ref) {
+		return objects.Snapshot{}, noThing(ref)
+	}
+	k := s.keys()
+	ops := append(s.getDefinitions(ref.Kind), clientv3.OpGet(k.Object(ref)))
+	if record, ok := s.record(ref); ok {
+		ops = append(ops, record)
+	}
+	got, err := s.conn.Etcd.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return objects.Snapshot{}, s.conn.Wrap(err, "read the properties of %s", ref)
+	}
+	answers := make([][]*mvccpb.KeyValue, len(got.Responses))
+	for i, r := range got.Responses {
+		answers[i] = r.GetResponseRange().Kvs
+	}
+	last := len(s.getDefinitions(ref.Kind))
+	snapshot := objects.Snapshot{Object: objects.Object{Ref: ref}}
+	if snapshot.Definitions, err = s.definitions(ref.Kind, answers[:last]); err != nil {
+		return objects.Snapshot{}, err
+	}
+	if stored := answers[last]; len(stored) > 0 {
+		if snapshot.Object, err = s.decodeObject(ref, stored[0]); err != nil {
+			return objects.Snapshot{}, err
+		}
+	}
+	for _, record := range answers[last+1:] {
+		if snapshot.Record, err = s.recordOf(ref, record); err != nil {
+			return objects.Snapshot{}, err
+		}
+	}
+	return snapshot, nil
+}
+
+func inScope(scope access.Scope, ref objects.Ref) bool {
+	if ref.Kind.InProject() {
+		return scope.Sees(ref.Project)
+	}
+	return scope.All()
+}
+
+func noThing(ref objects.Ref) error {
+	return croft.Errorf(croft.NotFound, "there is no %s; look at the list of all, or at the spelling", ref)
+}
+
+// record reads the record of a thing, or a member of a group; false for images, which have none.
+func (s *Objects) record(ref objects.Ref) (clientv3.Op, bool) {
+	switch ref.Kind {
+	case objects.Instance:
+		return clientv3.OpGet(s.things.Instances + ref.ID), true
+	case objects.Host:
+		return clientv3.OpGet(s.things.Hosts+ref.ID, clientv3.WithKeysOnly()), true
+	case objects.Group:
+		return clientv3.OpGet(s.things.group(ref), clientv3.WithPrefix(), clientv3.WithLimit(1),
+			clientv3.WithKeysOnly()), true
+	}
+	return clientv3.Op{}, false
+}
+
+// recordOf returns when the record of a thing was created; 0 for a group, whose members come and go. NotFound.
+func (s *Objects) recordOf(ref objects.Ref, found []*mvccpb.KeyValue) (int64, error) {
+	if len(found) == 0 {
+		return 0, noThing(ref)
+	}
+	if ref.Kind == objects.Group {
+		return 0, nil
+	}
+	if ref.Kind == objects.Instance {
+		var inst croft.Instance
+		if err := s.conn.Decode(found[0].Key, found[0].Value, &inst); err != nil {
+			return 0, err
+		}
+		if inst.Project != ref.Project {
+			return 0, noThing(ref)
+		}
+	}
+	return found[0].CreateRevision, nil
+}
+
+// isSame compares that the thing of a snapshot still exists.
+func (s *Objects) isSame(snapshot objects.Snapshot) []clientv3.Cmp {
+	ref := snapshot.Object.Ref
+	created := func(key string) []clientv3.Cmp {
+		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", snapshot.Record)}
+	}
+	switch ref.Kind {
+	case objects.Instance:
+		return created(s.things.Instances + ref.ID)
+	case objects.Host:
+		return created(s.things.Hosts + ref.ID)
+	case objects.Group: // a range that is empty has no key with a creation
+		return []clientv3.Cmp{kv.Exists(s.things.group(ref)).WithPrefix()}
+	}
+	return nil
+}
+
+func (s *Objects) decodeObject(ref objects.Ref, entry *mvccpb.KeyValue) (objects.Object, error) {
+	var o storedObject
+	err := s.conn.Decode(entry.Key, entry.Value, &o)
+	return objects.Object{Ref: ref, Properties: o.Properties, Tags: o.Tags, Generation: entry.ModRevision}, err
+}
+
+// Write implements objects.Store.
+func (s *Objects) Write(ctx context.Context, snapshot objects.Snapshot, next objects.Object) (objects.Object, error) {
+	ref := snapshot.Object.Ref
+	key := s.keys().Object(ref)
+	compares := append(s.isSame(snapshot), kv.Unchanged(key, snapshot.Object.Generation))
+	for _, place := range objects.Places(ref.Kind) {
+		generation := int64(0)
+		for _, d := range snapshot.Definitions {
+			if d.Place == place {
+				generation = d.Generation
+			}
+		}
+		compares = append(compares, kv.Unchanged(s.keys().definition(place), generation))
+	}
+	write := clientv3.OpPut(key, kv.Encode(storedObject{next.Properties, next.Tags}))
+	if next.Empty() {
+		write = clientv3.OpDelete(key)
+	}
+	done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(write).Commit()
+	if err != nil {
+		return next, s.conn.Wrap(err, "write the properties of %s", ref)
+	}
+	if !done.Succeeded {
+		return next, croft.Errorf(croft.Conflict, "%s or its definition was changed by somebody else; try again", ref)
+	}
+	next.Ref, next.Generation = ref, done.Header.Revision
+	if next.Empty() {
+		next.Generation = 0
+	}
+	return next, nil
+}
+
+// List implements objects.Store.
+func (s *Objects) List(ctx context.Context, scope access.Scope, kind objects.Kind) ([]objects.Object,
+	objects.Definitions, error) {
+	got, err := s.conn.Etcd.Txn(ctx).Then(s.getDefinitions(kind)...).Commit()
+	if err != nil {
+		return nil, nil, s.conn.Wrap(err, "read definitions")
+	}
+	var stored [][]*mvccpb.KeyValue
+	for _, r := range got.Responses {
+		stored = append(stored, r.GetResponseRange().Kvs)
+	}
+	under, err := s.definitions(kind, stored)
+	if err != nil {
+		return nil, nil, err
+	}
+	revision := got.Header.Revision
+	there, err := s.existing(ctx, kind, revision)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []objects.Object
+	for _, prefix := range s.prefixes(scope, kind) {
+		err := s.conn.ReadRange(ctx, "list properties", prefix, revision, func(entry *mvccpb.KeyValue) error {
+			o, err := s.decodeObject(s.refOf(kind, entry.Key), entry)
+			if there(o.Ref) {
+				all = append(all, o)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return all, under, nil
+}
+
+// prefixes are those below which the objects of a kind within a scope are.
+func (s *Objects) prefixes(scope access.Scope, kind objects.Kind) []string {
+	k := s.keys()
+	if scope.All() {
+		return []string{k.kind(kind)}
+	}
+	var all []string
+	if kind.InProject() {
+		for _, project := range scope.Projects() {
+			all = append(all, k.Project(kind, project))
+		}
+	}
+	return all
+}
+
+func (s *Objects) refOf(kind objects.Kind, key []byte) objects.Ref {
+	rest := strings.TrimPrefix(string(key), s.keys().kind(kind))
+	if !kind.InProject() {
+		return objects.Ref{Kind: kind, ID: rest}
+	}
+	project, id, _ := strings.Cut(rest, "/")
+	return objects.Ref{Kind: kind, Project: croft.Project(project), ID: id}
+}
+
+// existing returns what tells whether a thing exists: programs of older versions remove a thing and leave what is
+// noted about it.
+func (s *Objects) existing(ctx context.Context, kind objects.Kind, revision int64) (func(objects.Ref) bool, error) {
+	prefix := map[objects.Kind]string{objects.Instance: s.things.Instances, objects.Host: s.things.Hosts,
+		objects.Group: s.things.Groups}[kind]
+	if prefix == "" {
+		return func(objects.Ref) bool { return true }, nil
+	}
+	there := map[string]bool{} // for groups project/name, otherwise the ID
+	err := s.conn.ReadRange(ctx, "list what there is", prefix, revision, func(entry *mvccpb.KeyValue) error {
+		words := strings.SplitN(strings.TrimPrefix(string(entry.Key), prefix), "/", 3)
+		there[strings.Join(words[:min(2, len(words))], "/")] = true
+		return nil
+	}, clientv3.WithKeysOnly())
+	return func(ref objects.Ref) bool {
+		if ref.Kind == objects.Group {
+			return there[string(ref.Project)+"/"+ref.ID]
+		}
+		return there[ref.ID]
+	}, err
+}
+
+func (s *Objects) getDefinitions(kind objects.Kind) []clientv3.Op {
+	var ops []clientv3.Op
+	for _, place := range objects.Places(kind) {
+		ops = append(ops, clientv3.OpGet(s.keys().definition(place)))
+	}
+	return ops
+}
+
+// definitions reads the answers to getDefinitions.
+func (s *Objects) definitions(kind objects.Kind, answers [][]*mvccpb.KeyValue) (objects.Definitions, error) {
+	var all objects.Definitions
+	for i, place := range objects.Places(kind) {
+		if len(answers[i]) == 0 {
+			continue
+		}
+		d, err := s.decodeDefinition(place, answers[i][0])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+func (s *Objects) decodeDefinition(at objects.Place, entry *mvccpb.KeyValue) (objects.Definition, error) {
+	var d objects.Definition
+	err := s.conn.Decode(entry.Key, entry.Value, &d)
+	d.Place, d.Generation = at, entry.ModRevision
+	return d, err
+}
+
+// Definition implements objects.Store.
+func (s *Objects) Definition(ctx context.Context, at objects.Place) (objects.Definition, error) {
+	if err := at.Check(); err != nil {
+		return objects.Definition{}, err
+	}
+	got, err := s.conn.Etcd.Get(ctx, s.keys().definition(at))
+	if err != nil {
+		return objects.Definition{}, s.conn.Wrap(err, "read the definition of %s", at.Kind)
+	}
+	if len(got.Kvs) == 0 {
+		return objects.Definition{}, croft.Errorf(croft.NotFound,
+			"no definition is set for %s at the level %s; `croft definition get %s` shows what applies", at.Kind, at.Level,
+			at.Kind)
+	}
+	return s.decodeDefinition(at, got.Kvs[0])
+}
+
+// PutDefinition implements objects.Store.
+func (s *Objects) PutDefinition(ctx context.Context, d objects.Definition) (objects.Definition, error) {
+	if err := d.Place.Check(); err != nil {
+		return d, err
+	}
+	key, base := s.keys().definition(d.Place), d.Generation
+	d.Generation = 0
+	revision, err := s.compareAndSet(ctx, key, base, clientv3.OpPut(key, kv.Encode(d)))
+	d.Generation = revision
+	return d, err
+}
+
+// RemoveDefinition implements objects.Store.
+func (s *Objects) RemoveDefinition(ctx context.Context, d objects.Definition) error {
+	if err := d.Place.Check(); err != nil {
+		return err
+	}
+	key := s.keys().definition(d.Place)
+	if d.Generation == 0 {
+		return errChanged
+	}
+	_, err := s.compareAndSet(ctx, key, d.Generation, clientv3.OpDelete(key))
+	return err
+}
+
+var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by somebody else; read it again")
+
+// compareAndSet changes a definition that is unchanged since a revision, and returns the new one.
+func (s *Objects) compareAndSet(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, revision)).Then(op).Commit()
+	if err != nil {
+		return revision, s.conn.Wrap(err, "write a definition")
+	}
+	if !done.Succeeded {
+		return revision, errChanged
+	}
+	return done.Header.Revision, nil
+}
