@@ -23,6 +23,7 @@ import (
 	"croft/cli/images"
 	"croft/cli/instances"
 	"croft/cli/keys"
+	"croft/cli/objects"
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
@@ -64,6 +65,7 @@ func (p Program) commands() []*cobra.Command {
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), hosts.Command(), images.Command(), keys.Command(), projects.Command(),
 		projects.QuotaCommand(), top.Command(),
+		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),

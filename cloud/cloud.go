@@ -6,6 +6,7 @@ package cloud
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"croft"
@@ -14,6 +15,7 @@ import (
 	"croft/compute"
 	"croft/hosts"
 	"croft/internal/nearest"
+	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -32,6 +34,8 @@ type Cloud struct {
 	Keys        Keys
 	Projects    Projects
 	Images      Images
+	Objects     Objects
+	Definitions Definitions
 	Audits      Audits
 	Monitor     Monitor
 	Tokens      Tokens
@@ -159,6 +163,35 @@ type Images interface {
 		error)
 }
 
+// Objects reads and changes properties and tags. A thing is named by its ID, or by its name, in the project where its
+// kind belongs to one. Callers see and change what their permissions allow, and nothing tells them of the rest.
+type Objects interface {
+	// Object returns what is noted about a thing, which may be nothing. NotFound: there is no such thing.
+	Object(ctx context.Context, project croft.Project, kind objects.Kind, idOrName string) (objects.Object, error)
+	// List returns the objects of a kind that the filter chooses; an empty project means all projects. Things about
+	// which nothing is noted are not among them.
+	List(ctx context.Context, project croft.Project, kind objects.Kind, f objects.Filter) ([]objects.Object, error)
+	// Change changes what is noted about a thing, as a whole or not at all. NotFound; Denied; Invalid, where a limit or
+	// the definition forbids the result; Conflict.
+	Change(ctx context.Context, project croft.Project, kind objects.Kind, idOrName string, c objects.Change) (
+		objects.Object, error)
+}
+
+// Definitions governs the properties of objects.
+type Definitions interface {
+	// Effective returns the definition that applies to a kind.
+	Effective(ctx context.Context, kind objects.Kind) (objects.Definition, error)
+	// At returns what is set at a place. NotFound: nothing.
+	At(ctx context.Context, at objects.Place) (objects.Definition, error)
+	// Set replaces the definition at a place, of the same generation. Objects stay as they are. Denied; Conflict.
+	Set(ctx context.Context, d objects.Definition) (objects.Definition, error)
+	// Remove removes what is set at a place. Denied; NotFound; Conflict.
+	Remove(ctx context.Context, at objects.Place) error
+	// Check lists the objects of a kind that violate the definition that applies now; an empty project means all
+	// projects.
+	Check(ctx context.Context, project croft.Project, kind objects.Kind) ([]objects.Breach, error)
+}
+
 // Audits compares all records with what exists.
 type Audits interface {
 	Audit(ctx context.Context) (audit.Report, error)
@@ -272,5 +305,6 @@ func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.HostID
 		}
 		names = append(names, h.Name)
 	}
+	slices.Sort(names)
 	return "", croft.Errorf(croft.NotFound, "there is no host %q%s", idOrName, nearest.Hint(idOrName, names))
 }

@@ -3,6 +3,8 @@ package objects_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -142,4 +144,19 @@ func FuzzDefinition(f *testing.F) {
 			t.Fatalf("%v (-want +got):\n%s\n%s", err, diff, document)
 		}
 	})
+}
+func TestTheExampleInTheDocumentationIsADefinition(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "properties.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(examples) == 0 {
+		t.Fatal("there is no example")
+	}
+	for _, e := range examples {
+		if _, err := objects.ParseDefinition("docs/properties.md", e[1]); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"croft/cli/out"
 	"croft/hosts"
 	"croft/internal/plain"
+	"croft/objects"
 )
 
 // Command makes the command croft host.
@@ -41,7 +42,8 @@ func Command() *cobra.Command {
 }
 
 func listCommand() *cobra.Command {
-	return &cobra.Command{
+	var filters []string
+	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the hosts: state, instances, claimed and offered resources",
@@ -50,6 +52,9 @@ instances it has, what is claimed of what it offers. With -o wide their versions
 UUIDs too.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := objects.ParseFilter(filters); err != nil {
+				return err
+			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				problems := make(chan []string, 1)
 				go func() { problems <- c.Hosts.Problems(ctx) }() // the slowest part if a member does not answer
@@ -57,6 +62,14 @@ UUIDs too.`,
 				if all == nil && err != nil {
 					<-problems
 					return err
+				}
+				if len(filters) > 0 {
+					chosen, noFilter := args.Chosen(ctx, c, objects.Host, filters)
+					if noFilter != nil {
+						<-problems
+						return noFilter
+					}
+					all = slices.DeleteFunc(all, func(h hosts.Host) bool { return !chosen[string(h.ID)] })
 				}
 				err = errors.Join(printHosts(cmd, c.Settings.Output, all), err)
 				for _, problem := range <-problems {
@@ -66,6 +79,8 @@ UUIDs too.`,
 			})
 		},
 	}
+	cmd.Flags().StringArrayVar(&filters, "filter", nil, args.FilterUsage)
+	return cmd
 }
 
 // hostData is a host in JSON and YAML.

@@ -19,6 +19,7 @@ import (
 	"croft/cli/out"
 	"croft/cloud"
 	"croft/internal/nearest"
+	"croft/objects"
 	"croft/schedule"
 )
 
@@ -30,6 +31,7 @@ type listing struct {
 	states     []string
 	host       string
 	tags       []string
+	filters    []string
 }
 
 func listCommand() *cobra.Command {
@@ -45,9 +47,14 @@ some of them expire, in how long they do. With -o wide it has all columns, and -
 With -o json or yaml each has the keys name, state, address, host, host_id, id,
 project, resources, image, tags, created, generation and error, whatever the columns,
 and expires if it has an end.
-These stay; new ones may come. The state is the word that this list shows.`,
+These stay; new ones may come. The state is the word that this list shows.
+
+--tag is about the tags that an instance got with its request and that its guest
+reads; --filter is about properties and tags that people note (croft property, croft
+tag).`,
 		Example: `  schedule list --state failed,unknown --all
   schedule list --host host1 --tag role=web --sort -created
+  schedule list --filter 'owner=jo tier=gold*' --filter tag:keep
   schedule list --columns name,address,id`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,6 +85,7 @@ These stay; new ones may come. The state is the word that this list shows.`,
 	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
 	flags.StringArrayVar(&l.tags, "tag", nil,
 		"only those with this tag, `key` or key=value; repeat for those with all of them")
+	flags.StringArrayVar(&l.filters, "filter", nil, args.FilterUsage)
 	args.CompleteFlag(cmd, "columns", wideColumns)
 	args.CompleteFlag(cmd, "sort", wideColumns)
 	args.CompleteFlag(cmd, "state", states)
@@ -169,7 +177,8 @@ func (l listing) check() error {
 			}
 		}
 	}
-	return nil
+	_, err := objects.ParseFilter(l.filters)
+	return err
 }
 
 // choose returns the requested instances, in the requested order.
@@ -310,6 +319,13 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 	all, err := c.Instances.List(ctx, c.Project)
 	if err != nil {
 		return "", err
+	}
+	if len(l.filters) > 0 {
+		chosen, err := args.Chosen(ctx, c.Client, objects.Instance, l.filters)
+		if err != nil {
+			return "", err
+		}
+		all = slices.DeleteFunc(all, func(st croft.Status) bool { return !chosen[string(st.Instance.ID)] })
 	}
 	all = l.choose(all)
 	if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {

@@ -53,6 +53,8 @@ func Run(t *testing.T, start func(t *testing.T) Fixture) {
 	runAll(t, start, []check{
 		{"hosts are drained, enabled and kept from being forgotten", (*suite).maintenance},
 		{"a silent host says so, and can be forgotten", (*suite).silence},
+		{"properties and tags are kept until their thing ends", (*suite).objects},
+		{"definitions govern properties", (*suite).definitions},
 		{"a host fetches an image, or says why not", (*suite).images},
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},
 		{"a mirror, claims and usages follow the cloud", (*suite).monitor},

@@ -9,6 +9,7 @@ import (
 	"croft/cloud"
 	"croft/etcdstore"
 	"croft/hosts"
+	"croft/objects"
 	"croft/placementclient"
 	"croft/schedule"
 )
@@ -56,10 +57,12 @@ func Over(store *etcdstore.Store, claims Claims, s Settings) (*cloud.Cloud, erro
 		return nil, err
 	}
 	h := hostList{store, fleet}
+	o := objectList{objects.New(store.Objects), store.Instances, h, operator(store, s)}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Feed: store.Instances,
 		Changes: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
-		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a}, Audits: auditor,
+		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a},
+		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
 		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: io.NopCloser(nil),
 	}, nil

@@ -1,0 +1,28 @@
+package args
+
+import (
+	"context"
+
+	"croft/objects"
+)
+
+// FilterUsage describes the flag --filter of lists.
+const FilterUsage = "only those with these properties and tags: `terms` key=value, key=beginning*, key, tag:name; " +
+	"blanks between terms mean and, repeating the flag means or"
+
+// Chosen returns the IDs of the things of a kind, in the client's project, that filters choose.
+func Chosen(ctx context.Context, c *Client, kind objects.Kind, filters []string) (map[string]bool, error) {
+	f, err := objects.ParseFilter(filters)
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.Objects.List(ctx, c.Project, kind, f)
+	if err != nil {
+		return nil, err
+	}
+	chosen := map[string]bool{}
+	for _, o := range all {
+		chosen[o.ID] = true
+	}
+	return chosen, nil
+}

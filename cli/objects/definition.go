@@ -1,0 +1,247 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/objects"
+)
+
+// DefinitionCommand makes the command croft definition.
+func DefinitionCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "definition",
+		Short: "Say which properties things may have, and who reads and writes them",
+		Long: `definition keeps the rules for properties, for each KIND: instance, image, host,
+group, or any. Of the definitions that are set, the most explicit one applies, as a
+whole: that of the partition for the kind, of the partition for any kind, the global
+one for the kind, the global one for any kind. If none is set, everything is allowed.
+
+A definition changes no property. It binds when the properties of a thing are changed
+next; check lists the things that violate it now.`,
+		Example: `  croft definition get instance > instance.yaml
+  croft definition set instance -f instance.yaml
+  croft definition check instance`,
+	}, "get, set, rm or check", definitionGet(), definitionSet(), definitionRemove(), definitionCheck())
+}
+
+// levelFlag defines --level.
+func levelFlag(cmd *cobra.Command, level *string, value objects.Level, usage string) {
+	cmd.Flags().StringVar(level, "level", string(value), usage)
+	args.CompleteFlag(cmd, "level", []string{string(objects.Partition), string(objects.Global)})
+}
+
+// placeOf reads the arguments of commands about one place.
+func placeOf(kind, level string) (objects.Place, error) {
+	at := objects.Place{Level: objects.Level(level), Kind: objects.Kind(kind)}
+	return at, at.Check()
+}
+
+func definitionGet() *cobra.Command {
+	var level string
+	cmd := &cobra.Command{
+		Use:   "get KIND",
+		Short: "Show the definition that applies to a kind, as set reads it",
+		Long: `get shows the definition that applies to a kind, in YAML, as croft definition set
+reads it; with --level the one that is set there. With -o json it says as well where it
+is set and its generation.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completeKind,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				d, err := get(ctx, c, given[0], level)
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON {
+					return out.PrintData(cmd.OutOrStdout(), f, d)
+				}
+				text, err := d.Document()
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(text)
+				return err
+			})
+		},
+	}
+	levelFlag(cmd, &level, "", "show what is set at this `level`, partition or global, instead of what applies")
+	return cmd
+}
+
+func get(ctx context.Context, c *args.Client, kind, level string) (objects.Definition, error) {
+	if level == "" {
+		return c.Definitions.Effective(ctx, objects.Kind(kind))
+	}
+	at, err := placeOf(kind, level)
+	if err != nil {
+		return objects.Definition{}, err
+	}
+	return c.Definitions.At(ctx, at)
+}
+
+func definitionSet() *cobra.Command {
+	var level, file string
+	cmd := &cobra.Command{
+		Use:   "set KIND [-f FILE]",
+		Short: "Set the definition of a kind, from YAML or JSON",
+		Long: `set reads a definition in YAML or JSON from a file or the standard input, and sets it
+for a kind, or for any. What was set there before is replaced as a whole. Things that
+violate the new definition stay as they are; croft definition check lists them.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completeKind,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			at, err := placeOf(given[0], level)
+			if err != nil {
+				return err
+			}
+			text, err := readDefinition(file, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			if file == "-" {
+				file = "standard input"
+			}
+			d, err := objects.ParseDefinition(file, text)
+			if err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				now, err := c.Definitions.At(ctx, at)
+				if err != nil && !errors.Is(err, croft.NotFound) {
+					return err
+				}
+				d.Place, d.Generation = at, now.Generation
+				_, err = c.Definitions.Set(ctx, d)
+				return err
+			})
+		},
+	}
+	levelFlag(cmd, &level, objects.Partition, "set it at this `level`, partition or global")
+	cmd.Flags().StringVarP(&file, "file", "f", "-", "read the definition from this `file`; -: the standard input")
+	return cmd
+}
+
+// readDefinition reads a file, or the standard input for -. The result is too long by one byte if the text is longer
+// than a definition may be.
+func readDefinition(file string, stdin io.Reader) ([]byte, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "read the definition: %w", err)
+		}
+		defer f.Close()
+		stdin = f
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, objects.MaxDefinition+1))
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "read the definition: %w", err)
+	}
+	return text, nil
+}
+
+func definitionRemove() *cobra.Command {
+	var level string
+	cmd := &cobra.Command{
+		Use:               "rm KIND",
+		Short:             "Remove the definition of a kind, so that a less explicit one applies",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completeKind,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			at, err := placeOf(given[0], level)
+			if err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				return c.Definitions.Remove(ctx, at)
+			})
+		},
+	}
+	levelFlag(cmd, &level, objects.Partition, "remove the one at this `level`, partition or global")
+	return cmd
+}
+
+func definitionCheck() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "check KIND",
+		Short: "List the things that violate the definition that applies",
+		Long: `check lists the things of a kind whose properties violate the definition that applies
+now, with what is wrong, and ends with code 1 if there are any.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completeKind,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				if all {
+					c.Project = ""
+				}
+				kind := objects.Kind(given[0])
+				breaches, err := c.Definitions.Check(ctx, c.Project, kind)
+				if err != nil {
+					return err
+				}
+				if err := printBreaches(ctx, cmd, c, kind, breaches); err != nil || len(breaches) == 0 {
+					return err
+				}
+				return &args.Exited{Code: croft.ExitFailure}
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "check the things of all projects")
+	return cmd
+}
+
+func printBreaches(ctx context.Context, cmd *cobra.Command, c *args.Client, kind objects.Kind,
+	all []objects.Breach) error {
+	stdout := cmd.OutOrStdout()
+	if f := c.Settings.Output; isData(f) {
+		return out.PrintData(stdout, f, all)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	names, err := namesOf(ctx, c, kind)
+	if err != nil {
+		return err
+	}
+	t := out.Table{Color: out.IsColored(stdout)}
+	t.Head("PROJECT", "NAME", "PROBLEM")
+	for _, b := range all {
+		name := names[b.ID]
+		if name == "" {
+			name = b.ID
+		}
+		for _, v := range b.Violations {
+			t.Texts(out.OrDash(string(b.Project)), name, fmt.Sprintf("the property %s %s", v.Key, v.Problem))
+		}
+	}
+	return t.Print(stdout)
+}
+
+// namesOf maps the IDs of things to the names that people use.
+func namesOf(ctx context.Context, c *args.Client, kind objects.Kind) (map[string]string, error) {
+	names := map[string]string{}
+	switch kind {
+	case objects.Instance:
+		all, err := c.Instances.List(ctx, c.Project)
+		for _, st := range all {
+			names[string(st.Instance.ID)] = st.Instance.Name
+		}
+		return names, err
+	case objects.Host:
+		all, err := c.Hosts.Records(ctx)
+		for id, h := range all {
+			names[string(id)] = h.Name
+		}
+		return names, err
+	}
+	return names, nil
+}

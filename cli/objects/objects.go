@@ -1,0 +1,247 @@
+// Package objects has the commands about what people note of things in the cloud: croft property, croft tag and croft
+// definition.
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/internal/plain"
+	"croft/objects"
+)
+
+// group makes a command that only has subcommands, which it lists in words.
+func group(cmd *cobra.Command, words string, subs ...*cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if len(given) > 0 {
+			return args.OnlySubcommands(cmd, given)
+		}
+		return croft.Errorf(croft.Invalid, "usage: %s %s", cmd.CommandPath(), words)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	args.AddCloudFlags(cmd.PersistentFlags())
+	cmd.AddCommand(subs...)
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}
+
+// completeKind completes the first argument.
+func completeKind(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	switch {
+	case len(given) == 0:
+		var all []string
+		for _, k := range objects.Kinds {
+			all = append(all, string(k))
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	case len(given) == 1 && given[0] == string(objects.Instance):
+		return args.CompleteInstances(1)(cmd, nil, prefix)
+	case len(given) == 1 && given[0] == string(objects.Host):
+		return args.CompleteHosts(cmd, nil, prefix)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// onThing is the RunE of a command whose arguments begin with the kind and the name of a thing.
+func onThing(do func(ctx context.Context, cmd *cobra.Command, t *thing, rest []string) error) func(*cobra.Command,
+	[]string) error {
+	return func(cmd *cobra.Command, given []string) error {
+		kind := objects.Kind(given[0])
+		if err := kind.Check(); err != nil {
+			return err
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			return do(ctx, cmd, &thing{c, kind, given[1]}, given[2:])
+		})
+	}
+}
+
+// thing is what a command is about.
+type thing struct {
+	*args.Client
+	kind objects.Kind
+	name string
+}
+
+func (t *thing) object(ctx context.Context) (objects.Object, error) {
+	o, err := t.Objects.Object(ctx, t.Project, t.kind, t.name)
+	return o, t.nearest(ctx, err)
+}
+
+func (t *thing) change(ctx context.Context, c objects.Change) error {
+	_, err := t.Objects.Change(ctx, t.Project, t.kind, t.name, c)
+	return t.nearest(ctx, err)
+}
+
+func (t *thing) nearest(ctx context.Context, err error) error {
+	if t.kind != objects.Instance || !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	if _, there := t.Instances.Find(ctx, t.Project, t.name); there == nil {
+		return err // something about the instance is missing, not the instance
+	}
+	return t.Nearest(ctx, t.name, err)
+}
+
+// data reports whether JSON or YAML is asked for.
+func (t *thing) data() bool { return isData(t.Settings.Output) }
+
+func isData(format string) bool { return format == out.FormatJSON || format == out.FormatYAML }
+
+// PropertyCommand makes the command croft property.
+func PropertyCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "property",
+		Short: "Note properties of instances, images, hosts and groups",
+		Long: `property keeps properties: keys with values that people and policies note about
+instances, images, hosts and groups, for lists to choose by. What keys and values there
+may be, and who reads and writes them, says a definition (croft definition). Guests do
+not read them: those read the tags of their request (schedule --tag).
+
+Instances and hosts are named by name or UUID, images by their name in the catalog.`,
+		Example: `  croft property set instance web owner=jo tier=gold
+  croft property get instance web
+  croft property get host host1 rack
+  schedule list --filter 'owner=jo tier=g*'`,
+	}, "get, set or rm", propertyGet(), propertySet(), propertyRemove())
+}
+
+func propertyGet() *cobra.Command {
+	return &cobra.Command{
+		Use:               "get KIND NAME [KEY]",
+		Short:             "Show the properties of a thing, or the value of one",
+		Args:              args.Count(2, 3),
+		ValidArgsFunction: completeKind,
+		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, keys []string) error {
+			o, err := t.object(ctx)
+			if err != nil {
+				return err
+			}
+			stdout := cmd.OutOrStdout()
+			if len(keys) > 0 {
+				v, there := o.Properties[keys[0]]
+				switch {
+				case !there:
+					return croft.Errorf(croft.NotFound, "%s %s has no property %s; `croft property get %s %s` shows all",
+						t.kind, t.name, keys[0], t.kind, t.name)
+				case t.data():
+					return out.PrintData(stdout, t.Settings.Output, v)
+				}
+				_, err := fmt.Fprintln(stdout, plain.Lines(v.String()))
+				return err
+			}
+			if t.data() {
+				return out.PrintData(stdout, t.Settings.Output, o)
+			}
+			table := out.Table{Color: out.IsColored(stdout)}
+			table.Head("KEY", "VALUE")
+			for _, key := range slices.Sorted(maps.Keys(o.Properties)) {
+				table.Texts(key, o.Properties[key].String())
+			}
+			return table.Print(stdout)
+		}),
+	}
+}
+
+func propertySet() *cobra.Command {
+	return &cobra.Command{
+		Use:   "set KIND NAME KEY=VALUE...",
+		Short: "Set properties of a thing, all or none",
+		Long: `set sets properties; others stay. All are set, or none if one of them is refused.
+A value is a string, unless the definition says that the property is an integer, a
+number or a boolean.`,
+		Args:              args.Count(3, -1),
+		ValidArgsFunction: completeKind,
+		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, pairs []string) error {
+			under, err := t.Definitions.Effective(ctx, t.kind)
+			if err != nil {
+				return err
+			}
+			c := objects.Change{Set: map[string]objects.Value{}}
+			for _, pair := range pairs {
+				key, text, said := strings.Cut(pair, "=")
+				if !said {
+					return croft.Errorf(croft.Invalid, "%q is no property with a value: write %s=VALUE", pair, key)
+				}
+				if _, twice := c.Set[key]; twice {
+					return croft.Errorf(croft.Invalid, "the property %s is set twice: give one value", key)
+				}
+				c.Set[key] = under.ReadText(key, text)
+			}
+			return t.change(ctx, c)
+		}),
+	}
+}
+
+func propertyRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:               "rm KIND NAME KEY...",
+		Short:             "Remove properties of a thing, all or none",
+		Args:              args.Count(3, -1),
+		ValidArgsFunction: completeKind,
+		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, keys []string) error {
+			return t.change(ctx, objects.Change{Remove: keys})
+		}),
+	}
+}
+
+// TagCommand makes the command croft tag.
+func TagCommand() *cobra.Command {
+	change := func(use, short string, of func(tags []string) objects.Change) *cobra.Command {
+		return &cobra.Command{
+			Use: use, Short: short, Args: args.Count(3, -1), ValidArgsFunction: completeKind,
+			RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, tags []string) error {
+				return t.change(ctx, of(tags))
+			}),
+		}
+	}
+	return group(&cobra.Command{
+		Use:   "tag",
+		Short: "Tag instances, images, hosts and groups",
+		Long: `tag keeps tags: words that people put on instances, images, hosts and groups, for
+lists to choose by. Whoever sees a thing reads its tags, and members of its project
+change them. Guests do not read them: those read the tags of their request (schedule
+--tag).`,
+		Example: `  croft tag add instance web keep reviewed
+  croft tag list instance web
+  schedule list --filter tag:keep`,
+	}, "add, rm or list",
+		change("add KIND NAME TAG...", "Tag a thing", func(tags []string) objects.Change {
+			return objects.Change{AddTags: tags}
+		}),
+		change("rm KIND NAME TAG...", "Remove tags from a thing, all or none", func(tags []string) objects.Change {
+			return objects.Change{RemoveTags: tags}
+		}),
+		tagList())
+}
+
+func tagList() *cobra.Command {
+	return &cobra.Command{
+		Use:               "list KIND NAME",
+		Short:             "Show the tags of a thing, one on each line",
+		Args:              args.Count(2, 2),
+		ValidArgsFunction: completeKind,
+		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, _ []string) error {
+			o, err := t.object(ctx)
+			if err != nil {
+				return err
+			}
+			if t.data() {
+				return out.PrintData(cmd.OutOrStdout(), t.Settings.Output, append([]string{}, o.Tags...)) // never null
+			}
+			for _, tag := range o.Tags {
+				fmt.Fprintln(cmd.OutOrStdout(), plain.Line(tag))
+			}
+			return nil
+		}),
+	}
+}
