@@ -62,14 +62,8 @@ var (
 	exists    = kv.Exists
 	absent    = kv.Absent
 	unchanged = kv.Unchanged
+	last      = kv.Last // the ID at the end of a key
 )
-
-// standDown revokes a lease, so that the next round begins with a fresh one.
-func (s *conn) standDown(ctx context.Context, id clientv3.LeaseID) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	_, _ = s.etcd.Revoke(end, id)
-}
 
 // readAll reads everything below a prefix at one revision; 0: at the present one.
 func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision int64) (all []T, err error) {
@@ -78,5 +72,6 @@ func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision 
 
 // shared is what the rooms below etcdstore use of the connection.
 func (s *conn) shared() *kv.Conn {
-	return &kv.Conn{Etcd: s.etcd, Prefix: s.keys.prefix, Wrap: s.wrap, Decode: s.decode, Follow: s.follow}
+	return &kv.Conn{Etcd: s.etcd, Prefix: s.keys.prefix, Wrap: s.wrap, Decode: s.decode, Follow: s.follow,
+		FollowWhole: s.followWhole}
 }

@@ -1,13 +1,11 @@
 package etcdstore
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/objects"
@@ -120,7 +118,7 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 // owned has the keys of a project that others store.
 func (k keys) owned(p croft.Project) tenants.Owned {
 	return tenants.Owned{Names: k.names() + string(p) + "/",
-		Rest: []string{k.sshKeys(p), k.trust().tokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p)}}
+		Rest: []string{k.sshKeys(p), k.tenants().TokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p)}}
 }
 
 func (k keys) trust() trustKeys { return trustKeys(k) }
@@ -150,21 +148,11 @@ func (k poolKeys) resource(id pool.ResourceID) string {
 	return fmt.Sprintf("%s%016d", k.resources(), id)
 }
 
-// trustKeys are the keys of who is trusted: callers with tokens, and hosts that join.
+// trustKeys are the keys of who is trusted, and of hosts that join.
 type trustKeys keys
 
 func (k trustKeys) invitations() string           { return k.prefix + "invitations/" }
 func (k trustKeys) invitation(name string) string { return k.invitations() + name }
-
-// The access tokens of a project lie below one key, so that they go with it. Those of no project have a name there
-// that no project can have.
-func (k trustKeys) tokens() string { return k.prefix + "tokens/" }
-func (k trustKeys) tokensOf(p croft.Project) string {
-	return k.tokens() + cmp.Or(string(p), "-") + "/"
-}
-func (k trustKeys) token(p croft.Project, id access.TokenID) string {
-	return k.tokensOf(p) + string(id)
-}
 
 func (k trustKeys) authority() string                { return k.prefix + "authority" }
 func (k trustKeys) joins() string                    { return k.prefix + "joins/" }
@@ -207,10 +195,4 @@ func (k groupKeys) seat(p croft.Project, s croft.Seat) string {
 		return k.location(p, s) + strconv.Itoa(s.Number)
 	}
 	return k.location(p, s) + string(s.Instance)
-}
-
-// last returns the ID at the end of a key, after the last slash.
-func last(key []byte) string {
-	s := string(key)
-	return s[strings.LastIndexByte(s, '/')+1:]
 }

@@ -90,12 +90,12 @@ func (s agentLocks) serveOnce(ctx context.Context, me croft.Agent, known <-chan 
 	case rival != nil:
 		locked(rival)
 		s.conn.awaitFree(ctx, s.conn.keys.agent(me.Host), revision)
-		s.conn.standDown(ctx, lease.ID)
+		s.conn.shared().StandDown(ctx, lease.ID)
 		return 0
 	}
 	if !locked(nil) {
 		s.offer(ctx, lease.ID, me)
-		s.conn.standDown(ctx, lease.ID)
+		s.conn.shared().StandDown(ctx, lease.ID)
 		return 0
 	}
 	s.conn.metrics.held.Set(1)

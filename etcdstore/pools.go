@@ -62,7 +62,7 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 	done, err := s.conn.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, encode(me),
 		clientv3.WithLease(granted.ID))).Commit()
 	if err != nil || !done.Succeeded {
-		s.conn.standDown(ctx, granted.ID)
+		s.conn.shared().StandDown(ctx, granted.ID)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -92,7 +92,7 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 	defer end()
 	beats, err := s.conn.etcd.KeepAlive(leading, lease)
 	if err != nil {
-		s.conn.standDown(ctx, lease)
+		s.conn.shared().StandDown(ctx, lease)
 		return s.conn.wrapped(err, "stay the server that acts for the pools")
 	}
 	work.Go(func() {
@@ -105,7 +105,7 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 		end()
 	})
 	err = act(leading, &poolTerm{conn: s.conn, revision: revision})
-	s.conn.standDown(ctx, lease)
+	s.conn.shared().StandDown(ctx, lease)
 	end()
 	return err
 }

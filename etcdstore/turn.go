@@ -55,7 +55,7 @@ func (s *Turn) TakeTurn(ctx context.Context, length time.Duration) (bool, error)
 		return false, s.conn.wrap(err, "take the turn")
 	}
 	if !done.Succeeded {
-		s.conn.standDown(ctx, lease.ID)
+		s.conn.shared().StandDown(ctx, lease.ID)
 	}
 	return done.Succeeded, nil
 }

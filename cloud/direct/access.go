@@ -11,11 +11,11 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cloud"
-	"croft/etcdstore"
+	"croft/etcdstore/tenants"
 )
 
 // accessTokens implements cloud.Access for whoever reaches etcd, and so is an operator.
-type accessTokens struct{ store *etcdstore.AccessTokens }
+type accessTokens struct{ store *tenants.AccessTokens }
 
 // Create implements cloud.Access.
 func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {

@@ -1,11 +1,13 @@
 package tenants
 
 import (
+	"cmp"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/tenant"
 )
@@ -25,6 +27,18 @@ func (k Keys) allRepaid() string                        { return string(k) + "qu
 func (k Keys) repaidOf(p croft.Project) string          { return k.allRepaid() + string(p) + "/" }
 func (k Keys) repaid(p croft.Project, i croft.InstanceID) string {
 	return k.repaidOf(p) + string(i)
+}
+
+// The access tokens of a project lie below one key, so that they go with it. Those of no project have a name there
+// that no project can have.
+func (k Keys) tokens() string { return string(k) + "tokens/" }
+
+// TokensOf is the prefix of the tokens of a project.
+func (k Keys) TokensOf(p croft.Project) string {
+	return k.tokens() + cmp.Or(string(p), "-") + "/"
+}
+func (k Keys) token(p croft.Project, id access.TokenID) string {
+	return k.TokensOf(p) + string(id)
 }
 
 // repaidBy returns the project of a repayment's key.

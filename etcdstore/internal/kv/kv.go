@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -24,6 +26,22 @@ type Conn struct {
 	// Follow calls seen for every key below a prefix and then for every change, until ctx ends; it calls listed
 	// before each time that it lists all keys.
 	Follow func(ctx context.Context, prefix string, listed func(), seen func(kv *mvccpb.KeyValue, present bool)) error
+	// FollowWhole calls listed with all keys below a prefix, and again after a gap, and seen for every change.
+	FollowWhole func(ctx context.Context, prefix string, listed func([]*mvccpb.KeyValue),
+		seen func(kv *mvccpb.KeyValue, present bool)) error
+}
+
+// StandDown revokes a lease, so that the next round begins with a fresh one. If etcd does not answer, it expires.
+func (c *Conn) StandDown(ctx context.Context, id clientv3.LeaseID) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, _ = c.Etcd.Revoke(end, id)
+}
+
+// Last returns the ID at the end of a key, after the last slash.
+func Last(key []byte) string {
+	s := string(key)
+	return s[strings.LastIndexByte(s, '/')+1:]
 }
 
 // Encode returns a value as stored.

@@ -1,4 +1,4 @@
-package etcdstore
+package tenants
 
 import (
 	"cmp"
@@ -11,11 +11,17 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/etcdstore/internal/kv"
 )
 
 // AccessTokens stores the tokens of tenants and operators: all but their secrets. A lease removes each of them some
 // time after it expired.
-type AccessTokens struct{ conn *conn }
+type AccessTokens struct{ conn *kv.Conn }
+
+// NewAccessTokens makes the store of access tokens.
+func NewAccessTokens(c *kv.Conn) *AccessTokens { return &AccessTokens{c} }
+
+func (s *AccessTokens) keys() Keys { return Keys(s.conn.Prefix) }
 
 var (
 	_ access.Tokens    = (*AccessTokens)(nil)
@@ -28,18 +34,18 @@ func (s *AccessTokens) Create(ctx context.Context, t access.Token) error {
 		return err
 	}
 	kept := time.Until(t.Expires) + access.KeptExpired
-	lease, err := s.conn.etcd.Grant(ctx, max(1, int64(kept/time.Second)))
+	lease, err := s.conn.Etcd.Grant(ctx, max(1, int64(kept/time.Second)))
 	if err != nil {
-		return s.conn.wrap(err, "make a token")
+		return s.conn.Wrap(err, "make a token")
 	}
-	key := s.conn.keys.trust().token(t.Project, t.ID)
-	done, err := s.conn.etcd.Txn(ctx).If(absent(key)).
-		Then(clientv3.OpPut(key, encode(t), clientv3.WithLease(lease.ID))).Commit()
+	key := s.keys().token(t.Project, t.ID)
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Absent(key)).
+		Then(clientv3.OpPut(key, kv.Encode(t), clientv3.WithLease(lease.ID))).Commit()
 	if err != nil {
-		return s.conn.wrap(err, "write a token") // if it was written, nobody knows its secret
+		return s.conn.Wrap(err, "write a token") // if it was written, nobody knows its secret
 	}
 	if !done.Succeeded {
-		s.conn.standDown(ctx, lease.ID)
+		s.conn.StandDown(ctx, lease.ID)
 		return croft.Errorf(croft.Conflict, "there is a token %s already", t.ID)
 	}
 	return nil
@@ -53,25 +59,25 @@ func (s *AccessTokens) Find(ctx context.Context, scope access.Scope, id access.T
 
 // find returns a token with its revision and its lease. It looks through all keys, which no request waits for.
 func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.TokenID) (t access.Token,
-	kv *mvccpb.KeyValue, err error) {
-	all, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().tokens(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	stored *mvccpb.KeyValue, err error) {
+	all, err := s.conn.Etcd.Get(ctx, s.keys().tokens(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return t, nil, s.conn.wrap(err, "look for a token")
+		return t, nil, s.conn.Wrap(err, "look for a token")
 	}
 	for _, key := range all.Kvs {
-		if last(key.Key) != string(id) {
+		if kv.Last(key.Key) != string(id) {
 			continue
 		}
-		got, err := s.conn.etcd.Get(ctx, string(key.Key))
+		got, err := s.conn.Etcd.Get(ctx, string(key.Key))
 		if err != nil {
-			return t, nil, s.conn.wrap(err, "read the token %s", id)
+			return t, nil, s.conn.Wrap(err, "read the token %s", id)
 		}
-		for _, kv := range got.Kvs { // one, or none if it was revoked meanwhile
-			if err := s.conn.decode(kv.Key, kv.Value, &t); err != nil {
+		for _, one := range got.Kvs { // or none if it was revoked meanwhile
+			if err := s.conn.Decode(one.Key, one.Value, &t); err != nil {
 				return access.Token{}, nil, err
 			}
 			if scope.Sees(t.Project) {
-				return t, kv, nil
+				return t, one, nil
 			}
 		}
 	}
@@ -81,7 +87,7 @@ func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.T
 
 // List implements access.Tokens.
 func (s *AccessTokens) List(ctx context.Context, scope access.Scope) ([]access.Token, error) {
-	all, err := readAll[access.Token](ctx, s.conn, "list the tokens", s.conn.keys.trust().tokens(), 0)
+	all, err := kv.ReadAll[access.Token](ctx, s.conn, "list the tokens", s.keys().tokens(), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -94,38 +100,38 @@ func (s *AccessTokens) List(ctx context.Context, scope access.Scope) ([]access.T
 
 // Revoke implements access.Tokens.
 func (s *AccessTokens) Revoke(ctx context.Context, scope access.Scope, id access.TokenID) (access.Token, error) {
-	t, kv, err := s.find(ctx, scope, id)
+	t, stored, err := s.find(ctx, scope, id)
 	if err != nil {
 		return access.Token{}, err
 	}
-	key := string(kv.Key)
-	done, err := s.conn.etcd.Txn(ctx).If(unchanged(key, kv.ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+	key := string(stored.Key)
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, stored.ModRevision)).Then(clientv3.OpDelete(key)).Commit()
 	if err != nil {
-		return access.Token{}, s.conn.wrap(err, "revoke the token %s", id)
+		return access.Token{}, s.conn.Wrap(err, "revoke the token %s", id)
 	}
 	if !done.Succeeded { // tokens do not change, so it is gone
 		return access.Token{}, croft.Errorf(croft.NotFound, "the token %s was revoked meanwhile", id)
 	}
-	s.conn.standDown(ctx, clientv3.LeaseID(kv.Lease))
+	s.conn.StandDown(ctx, clientv3.LeaseID(stored.Lease))
 	return t, nil
 }
 
 // Watch implements access.TokenFeed. A record that cannot be read is no token: it lets nobody in.
 func (s *AccessTokens) Watch(ctx context.Context, all func([]access.Token),
 	changed func(access.TokenID, *access.Token)) error {
-	return s.conn.followWhole(ctx, s.conn.keys.trust().tokens(), func(kvs []*mvccpb.KeyValue) {
+	return s.conn.FollowWhole(ctx, s.keys().tokens(), func(kvs []*mvccpb.KeyValue) {
 		var tokens []access.Token
-		for _, kv := range kvs {
+		for _, stored := range kvs {
 			var t access.Token
-			if s.conn.decode(kv.Key, kv.Value, &t) == nil {
+			if s.conn.Decode(stored.Key, stored.Value, &t) == nil {
 				tokens = append(tokens, t)
 			}
 		}
 		all(tokens)
-	}, func(kv *mvccpb.KeyValue, present bool) {
-		id := access.TokenID(last(kv.Key))
+	}, func(stored *mvccpb.KeyValue, present bool) {
+		id := access.TokenID(kv.Last(stored.Key))
 		var t access.Token
-		if !present || s.conn.decode(kv.Key, kv.Value, &t) != nil {
+		if !present || s.conn.Decode(stored.Key, stored.Value, &t) != nil {
 			changed(id, nil)
 			return
 		}
