@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,12 +12,14 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/access/oidc"
 	"croft/cloud/direct"
 	"croft/control"
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/build"
 	"croft/node/settings"
+	"croft/placementclient/keystone"
 	"croft/tenant"
 	"croft/trust"
 )
@@ -71,7 +74,12 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 		return "", errors.Join(err, l.Close())
 	}
 	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
-	callers := []access.Authenticator{tokens}
+	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
+	more, end, err := otherCallers(s, store.Partition())
+	if err != nil {
+		return "", errors.Join(err, l.Close())
+	}
+	callers = append(callers, more...)
 	if admitted != nil {
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: admitted.Caller})
 	}
@@ -83,6 +91,10 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 	}
 	p.Self.Counts(server)
 	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
+	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
+		claims.Close()
+		return "", errors.Join(err, l.Close())
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
 	p.Self.Serves(mux, v.CloudAPI)
@@ -93,9 +105,64 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 	p.Start(ctx, "the changes that the API tells", server.Run)
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
+		defer end()
 		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, mux))
 	})
 	return scheme + "://" + l.Addr().String(), nil
+}
+
+// otherCallers recognizes the users of other identity providers that the settings name.
+func otherCallers(s *settings.Settings, partition croft.PartitionID) (all []access.Authenticator, end func(),
+	err error) {
+	end = func() {}
+	if s.CloudAPI.OIDC.Issuer != "" {
+		c, err := s.CloudAPI.OIDC.Config(partition)
+		if err != nil {
+			return nil, end, err
+		}
+		issuer, err := oidc.New(c)
+		if err != nil {
+			return nil, end, err
+		}
+		all = append(all, issuer)
+	}
+	if s.CloudAPI.Keystone.Cloud == "" {
+		return all, end, nil
+	}
+	c, err := s.CloudAPI.Keystone.Config(partition)
+	if err != nil {
+		return nil, end, err
+	}
+	cloud, err := keystone.Load(s.CloudAPI.Keystone.Cloud)
+	if err != nil {
+		return nil, end, fmt.Errorf("cloud_api.keystone.cloud: %w", err)
+	}
+	tokens := keystone.NewTokens(cloud)
+	c.Validate = func(ctx context.Context, token string) (access.KeystoneUser, error) {
+		who, err := tokens.Validate(ctx, token)
+		return access.KeystoneUser(who), err
+	}
+	known, err := access.NewKeystone(c)
+	return append(all, known), tokens.Close, err
+}
+
+// serveLocally serves the API on a Unix socket, for the operators of this machine. A socket on which another process
+// listens is left to it: several servers may run on one machine. One that nobody chose, and that cannot be made, keeps
+// nothing from starting.
+func serveLocally(ctx context.Context, p *Parts, path string, chosen bool, h http.Handler, log *slog.Logger) error {
+	if path == "" {
+		return nil
+	}
+	l, err := access.ListenLocal(path)
+	if errors.Is(err, croft.Conflict) || err != nil && !chosen {
+		log.Warn("the API is not served on the local socket", "err", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.Start(ctx, "the local socket of the API", func(ctx context.Context) error { return Serve(ctx, limited(l), h) })
+	return nil
 }
 
 // liveTree is the tree of projects as it is now, for access.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"croft/access"
 	"croft/internal/connlimit"
 	"croft/internal/endpoint"
 	"croft/trust/gate"
@@ -62,7 +63,9 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 		},
 		ErrorLog:    slog.NewLogLogger(quietHandshakes{slog.Default().Handler()}, slog.LevelError),
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnContext: connlimit.Context,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return access.ConnContext(connlimit.Context(ctx, c), c)
+		},
 	}
 }
 

@@ -1,6 +1,7 @@
 package args
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -62,6 +63,9 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	s.Beside(from)
 	if err == nil && !s.Settings.Set() {
 		err = direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
+		if _, none := os.Stat(direct.MachineSocket); errors.Is(err, croft.Denied) && none == nil {
+			s.URL, err = "unix://"+direct.MachineSocket, nil // which says who operates the cloud
+		}
 	}
 	if err == nil && given["timeout"] != "" && !s.Wait.Any() && flags.Lookup("wait") != nil {
 		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")

@@ -55,15 +55,15 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 	}
 	a, err := ReadLocal(stateDir)
 	if errors.Is(err, croft.NotFound) && stateDir == DefaultStateDir() {
-		a, err = ReadLocal(machineDir) // of root
+		a, err = ReadLocal(MachineDir) // of root
 	}
 	switch {
 	case errors.Is(err, croft.NotFound):
 		return nil
 	case errors.Is(err, fs.ErrPermission):
-		return croft.Errorf(croft.Denied, "root operates the cloud of this machine, and you are not root: use sudo, or have "+
-			"root make you an operator (croft ca issue --operator NAME --to DIRECTORY), or say with --etcd where another "+
-			"cloud is")
+		return croft.Errorf(croft.Denied, "root and the group croft operate the cloud of this machine, and you are neither: use "+
+			"sudo, or have root make you an operator (usermod -aG croft NAME, or croft ca issue --operator NAME), or say "+
+			"with --etcd where another cloud is")
 	case err != nil:
 		return err
 	}
@@ -119,13 +119,17 @@ func (s *Settings) Beside(file string) {
 // LocalStateDir is where commands without --state-dir look for the note.
 func LocalStateDir() string { return cmp.Or(os.Getenv("CROFT_STATE_DIR"), DefaultStateDir()) }
 
-// machineDir is the state directory of a croft that root runs.
-const machineDir = "/var/lib/croft"
+// The state directory of a croft that root runs, and the socket where it serves the API to the operators of the
+// machine.
+const (
+	MachineDir    = "/var/lib/croft"
+	MachineSocket = "/run/croft/api.sock"
+)
 
 // DefaultStateDir is the machine's directory for root and the user's own for others.
 func DefaultStateDir() string {
 	if os.Geteuid() == 0 {
-		return machineDir
+		return MachineDir
 	}
 	return filepath.Join(xdg.StateHome, "croft")
 }

@@ -29,7 +29,8 @@ import (
 
 // Settings say where a cloud is, and who asks.
 type Settings struct {
-	URL   string `yaml:"url"`   // such as https://cloud.example:8780; empty: the cloud is reached directly
+	// such as https://cloud.example:8781, or unix:///run/croft/api.sock; empty: the cloud is reached directly
+	URL   string `yaml:"url"`
 	Token string `yaml:"token"` // of a project
 	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's
 }
@@ -46,8 +47,11 @@ func (s Settings) Check() error {
 		return nil
 	}
 	u, err := url.Parse(s.URL)
+	if err == nil && u.Scheme == "unix" && u.Host == "" && strings.HasPrefix(u.Path, "/") && len(u.Path) > 1 {
+		return nil // the kernel says who calls, and nobody else listens in
+	}
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-		return croft.Errorf(croft.Invalid, "url: %q is not the address of a cloud, such as https://cloud.example:8780",
+		return croft.Errorf(croft.Invalid, "url: %q is not the address of a cloud, such as https://cloud.example:8781",
 			s.URL)
 	}
 	if u.Scheme == "http" && !endpoint.IsLoopback(net.JoinHostPort(u.Hostname(), "0")) {
@@ -88,7 +92,17 @@ func New(s Settings) (*Client, error) {
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64}
 	upgraded := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config.Clone(),
 		TLSHandshakeTimeout: 10 * time.Second, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
-	return &Client{base: strings.TrimRight(s.URL, "/"), token: s.Token,
+	base := strings.TrimRight(s.URL, "/")
+	if path, local := strings.CutPrefix(s.URL, "unix://"); local {
+		base = "http://localhost"
+		for _, t := range []*http.Transport{transport, upgraded} {
+			t.Proxy = nil
+			t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", path)
+			}
+		}
+	}
+	return &Client{base: base, token: s.Token,
 		requests: &http.Client{Transport: transport, CheckRedirect: stay},
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }

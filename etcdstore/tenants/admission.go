@@ -26,7 +26,7 @@ import (
 const (
 	// maxAdmitted and maxAdmittedBytes bound what one transaction admits: etcd allows DefaultTxnOps operations and
 	// 1.5 MiB.
-	maxAdmitted      = 32
+	maxAdmitted      = 29
 	maxAdmittedBytes = 768 << 10
 	// maxLines bounds the projects whose counters are remembered.
 	maxLines = 256
@@ -194,7 +194,7 @@ func (a *admission) end(err error) {
 // admitTogether decides about every request of a batch, all of one project.
 func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, batch []*admission) {
 	session, lease, err := s.prepareAdmission(ctx, line, batch[0].inst.Project)
-	settled := false
+	settled, contended := false, false
 	for ; len(batch) > 0; batch = s.waitedFor(batch) {
 		if err == nil && line.chain == nil {
 			line.chain, err = s.readChain(ctx, batch[0].inst.Project)
@@ -216,8 +216,10 @@ func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, bat
 		if len(now) == 0 {
 			continue
 		}
-		left, refusal := s.writeAdmitted(ctx, line, now, session, lease)
-		if len(left) == len(now) && refusal == nil { // another process was faster
+		w := admissionWrite{chain: line.chain, batch: now, session: session, lease: lease,
+			byEntry: contended && line.chain.unlimited()}
+		left, refusal := s.writeAdmitted(ctx, line, w)
+		if contended = len(left) == len(now); contended && !w.byEntry && refusal == nil { // another process was faster
 			refusal = delay.For(ctx, rand.N(admitPause))
 			settled = false
 		}
@@ -284,55 +286,88 @@ func admissible(c *chain, batch []*admission) (now, later, over []*admission) {
 	return now, later, over
 }
 
+// admissionWrite is one try to write the records of a batch.
+type admissionWrite struct {
+	chain   *chain
+	batch   []*admission
+	session string
+	lease   clientv3.LeaseID
+	byEntry bool // charge by entries, which compare no counter: nothing is limited
+}
+
+// txn is the transaction, and chain after it, but for its revisions.
+func (w admissionWrite) txn(k Keys, r Records) (compares []clientv3.Cmp, ops, otherwise []clientv3.Op, after *chain) {
+	compares, otherwise, after = k.compares(w.chain), k.reads(w.chain.names()), w.chain
+	if w.byEntry {
+		compares = k.uncounted(w.chain)
+	}
+	ops = append(ops, clientv3.OpPut(r.SessionKey(w.session), "", clientv3.WithLease(w.lease)))
+	more := tenant.Amounts{}
+	for _, a := range w.batch {
+		inst := a.inst
+		inst.State, inst.Session = croft.StateScheduling, w.session
+		record, name := r.Keys(inst)
+		compares = append(compares, kv.Absent(record), kv.Absent(name), kv.AbsentBelow(k.entriesAbout(inst)))
+		ops = append(ops, r.Write(inst)...)
+		otherwise = append(otherwise, clientv3.OpGet(record, clientv3.WithCountOnly()), clientv3.OpGet(name),
+			clientv3.OpGet(k.entriesAbout(inst), clientv3.WithPrefix(), clientv3.WithCountOnly()))
+		charge := tenant.AmountsOf(inst)
+		if more = more.Plus(charge); w.byEntry {
+			ops = append(ops, clientv3.OpPut(k.charged(inst), kv.Encode(tenant.Amounts{}.Minus(charge))))
+		}
+	}
+	if !w.byEntry {
+		var charges []clientv3.Op
+		after, charges = k.charge(w.chain, more)
+		ops = append(ops, charges...)
+	}
+	return compares, ops, otherwise, after
+}
+
 // writeAdmitted writes records, names and charges. It ends the requests that were decided, and returns the others: all
 // of them if the chain had changed, which is up to date afterwards.
-func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, batch []*admission, session string,
-	lease clientv3.LeaseID) (left []*admission, err error) {
-	c, k := line.chain, s.keys()
-	more := tenant.Amounts{}
-	compares, otherwise := k.compares(c), k.reads(c.names())
-	ops := []clientv3.Op{clientv3.OpPut(s.records.SessionKey(session), "", clientv3.WithLease(lease))}
-	for _, a := range batch {
-		inst := a.inst
-		inst.State, inst.Session = croft.StateScheduling, session
-		record, name := s.records.Keys(inst)
-		compares = append(compares, kv.Absent(record), kv.Absent(name))
-		ops = append(ops, s.records.Write(inst)...)
-		otherwise = append(otherwise, clientv3.OpGet(record, clientv3.WithCountOnly()), clientv3.OpGet(name))
-		more = more.Plus(tenant.AmountsOf(inst))
-	}
-	next, charges := k.charge(c, more)
-	done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(append(ops, charges...)...).Else(otherwise...).Commit()
+func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, w admissionWrite) (left []*admission,
+	err error) {
+	compares, ops, otherwise, after := w.txn(s.keys(), s.records)
+	done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(ops...).Else(otherwise...).Commit()
 	switch {
 	case err != nil:
-		s.records.Lost(err, session, lease) // the records may be written already, or later
+		s.records.Lost(err, w.session, w.lease) // the records may be written already, or later
 		line.chain = nil
-		s.endAll(batch, s.conn.Wrap(err, "write the records of instances"))
+		s.endAll(w.batch, s.conn.Wrap(err, "write the records of instances"))
 		return nil, nil
 	case done.Succeeded:
-		line.chain = next.at(done.Header.Revision)
-		for _, a := range batch {
-			a.session, a.revision = session, done.Header.Revision
+		if line.chain = after; !w.byEntry {
+			line.chain = after.at(done.Header.Revision)
+		}
+		for _, a := range w.batch {
+			a.session, a.revision = w.session, done.Header.Revision
 			a.end(nil)
 		}
 		return nil, nil
 	}
-	answers := done.Responses
-	if line.chain, err = s.fill(c.names(), answers); err != nil {
-		return batch, err
+	names := w.chain.names()
+	if line.chain, err = s.fill(names, done.Responses); err != nil {
+		return w.batch, err
 	}
 	if !line.chain.complete() {
 		line.chain = nil
 	}
-	answers = answers[len(k.reads(c.names())):]
-	for i, a := range batch {
-		if err := takenBy(a.inst, answers[2*i], answers[2*i+1]); err != nil {
+	unsettled := false
+	for i, answers := range slices.Collect(slices.Chunk(done.Responses[len(s.keys().reads(names)):], 3)) {
+		a := w.batch[i]
+		if err := takenBy(a.inst, answers[0], answers[1]); err != nil {
 			a.end(err)
-		} else {
-			left = append(left, a)
+			continue
 		}
+		left = append(left, a)
+		unsettled = unsettled || answers[2].GetResponseRange().Count > 0
 	}
-	return left, nil
+	if unsettled { // of an earlier instance of the same ID
+		line.chain = nil
+		err = s.settle(ctx)
+	}
+	return left, err
 }
 
 // takenBy says who has the ID or the name of a request; nil: nobody.

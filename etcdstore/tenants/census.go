@@ -55,7 +55,7 @@ func (n *census) of(name croft.Project) tenant.Amounts {
 }
 
 // Recount implements tenant.Projects. The counter is there before the records are read, so that each removal from then
-// on writes a repayment. Whoever adds a record waits until the counter is ready, or changes it, and then this counts
+// on writes an entry. Whoever adds a record waits until the counter is ready, or changes it, and then this counts
 // again.
 func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 	key := s.keys().used(name)
@@ -85,7 +85,7 @@ func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 	}
 }
 
-// Check implements tenant.Projects: counters, repayments and records of one revision.
+// Check implements tenant.Projects: counters, entries and records of one revision.
 func (s *Projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) { return s.checkAt(ctx, 0) }
 
 func (s *Projects) checkAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
@@ -94,12 +94,12 @@ func (s *Projects) checkAt(ctx context.Context, revision int64) ([]tenant.Discre
 		return nil, err
 	}
 	k := s.keys()
-	repaid := map[croft.Project][]repayment{}
-	err = s.conn.ReadRange(ctx, "read what instances gave back", k.allRepaid(), census.revision,
+	entries := map[croft.Project][]entry{}
+	err = s.conn.ReadRange(ctx, "read what is not counted yet", k.allEntries(), census.revision,
 		func(stored *mvccpb.KeyValue) error {
-			r, err := s.decodeRepayment(stored)
-			name := k.repaidBy(stored.Key)
-			repaid[name] = append(repaid[name], r)
+			r, err := s.decodeEntry(stored)
+			name := k.entryOf(stored.Key)
+			entries[name] = append(entries[name], r)
 			return err
 		})
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Projects) checkAt(ctx context.Context, revision int64) ([]tenant.Discre
 			}
 			name, counted := croft.Project(strings.TrimPrefix(string(stored.Key), k.allUsed())), n.Used
 			for _, below := range census.tree.Below(name) {
-				counted = n.less(counted, repaid[below])
+				counted = n.less(counted, entries[below])
 			}
 			if records := census.of(name); !maps.Equal(counted.Plus(nil), records) {
 				all = append(all, tenant.Discrepancy{Project: name, Counted: counted, Records: records})

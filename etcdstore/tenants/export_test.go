@@ -15,7 +15,7 @@ func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discre
 
 // Owed counts the repayments that are not settled, and returns the present revision of etcd.
 func (s *Projects) Owed(ctx context.Context) (n, revision int64, err error) {
-	got, err := s.conn.Etcd.Get(ctx, s.keys().allRepaid(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	got, err := s.conn.Etcd.Get(ctx, s.keys().allEntries(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, 0, err
 	}

@@ -23,11 +23,13 @@ func (k Keys) below(parent, child croft.Project) string { return k.allBelow(pare
 func (k Keys) defaults() string                         { return string(k) + "quota/default" }
 func (k Keys) allUsed() string                          { return string(k) + "quota/used/" }
 func (k Keys) used(p croft.Project) string              { return k.allUsed() + string(p) }
-func (k Keys) allRepaid() string                        { return string(k) + "quota/repaid/" }
-func (k Keys) repaidOf(p croft.Project) string          { return k.allRepaid() + string(p) + "/" }
-func (k Keys) repaid(p croft.Project, i croft.InstanceID) string {
-	return k.repaidOf(p) + string(i)
+func (k Keys) allEntries() string                       { return string(k) + "quota/unsettled/" }
+func (k Keys) entriesOf(p croft.Project) string         { return k.allEntries() + string(p) + "/" }
+func (k Keys) entriesAbout(inst croft.Instance) string {
+	return k.entriesOf(inst.Project) + string(inst.ID) + "/"
 }
+func (k Keys) charged(inst croft.Instance) string { return k.entriesAbout(inst) + "charged" }
+func (k Keys) repaid(inst croft.Instance) string  { return k.entriesAbout(inst) + "repaid" }
 
 // The access tokens of a project lie below one key, so that they go with it. Those of no project have a name there
 // that no project can have.
@@ -41,9 +43,9 @@ func (k Keys) token(p croft.Project, id access.TokenID) string {
 	return k.TokensOf(p) + string(id)
 }
 
-// repaidBy returns the project of a repayment's key.
-func (k Keys) repaidBy(key []byte) croft.Project {
-	project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.allRepaid()), "/")
+// entryOf returns the project of an entry's key.
+func (k Keys) entryOf(key []byte) croft.Project {
+	project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.allEntries()), "/")
 	return croft.Project(project)
 }
 
@@ -51,5 +53,5 @@ func (k Keys) repaidBy(key []byte) croft.Project {
 // where nothing is counted, as in a cloud that an older version serves.
 func (k Keys) Repay(inst croft.Instance) clientv3.Op {
 	return clientv3.OpTxn([]clientv3.Cmp{kv.Exists(k.used(inst.Project))},
-		[]clientv3.Op{clientv3.OpPut(k.repaid(inst.Project, inst.ID), kv.Encode(tenant.AmountsOf(inst)))}, nil)
+		[]clientv3.Op{clientv3.OpPut(k.repaid(inst), kv.Encode(tenant.AmountsOf(inst)))}, nil)
 }

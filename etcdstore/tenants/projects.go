@@ -99,7 +99,7 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 				p.Name, len(stored.Above), tenant.MaxDepth-1)
 		}
 		compares = append(compares, kv.Exists(k.project(p.Parent)), kv.AbsentBelow(s.owned(p.Name).Names),
-			kv.AbsentBelow(k.repaidOf(p.Name)))
+			kv.AbsentBelow(k.entriesOf(p.Name)))
 		ops = append(ops, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
 			clientv3.OpPut(k.used(p.Name), kv.Encode(count{Ready: true})))
 	}
@@ -181,7 +181,7 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 		remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 	}
 	done, err := s.conn.Etcd.Txn(ctx).
-		If(kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)), kv.AbsentBelow(k.repaidOf(name)),
+		If(kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)), kv.AbsentBelow(k.entriesOf(name)),
 			kv.Unchanged(k.project(name), p.Generation)).
 		Then(remove...).Commit()
 	if err != nil {

@@ -15,16 +15,17 @@ import (
 
 // What a project uses is counted under one key for each project of a chain, and changes in the transaction that
 // writes a record. A transaction that removes a record cannot know the counters without reading them, and a hundred
-// agents that do so at once would wait for each other. So it writes a repayment instead, under a key of the instance.
-// Repayments are settled by whoever next writes the counters. At every revision, what is counted less what is repaid
-// is the sum over the records.
+// agents that do so at once would wait for each other. So it writes an entry instead, under a key of the instance; so
+// does one that writes a record where there are no limits and others write the counters at the same time. Entries are
+// settled by whoever next writes the counters. At every revision, what is counted with its entries is the sum over the
+// records.
 
 // count is the value of a project's counter.
 type count struct {
 	Used tenant.Amounts `json:"used"`
 	// Ready: the records that there were when counting began are in Used.
 	Ready bool `json:"ready"`
-	// Since is the revision of the records that were counted. Earlier repayments are for records not among them.
+	// Since is the revision of the records that were counted. Earlier entries are in them.
 	Since int64 `json:"since,omitempty"`
 }
 
@@ -37,8 +38,8 @@ type link struct {
 	counted  int64 // revision of the counter; 0: there is none
 }
 
-// repayment is what the removal of one record gives back.
-type repayment struct {
+// entry is a change that is not in the counters yet: what is given back, less than nothing if a record was written.
+type entry struct {
 	key      []byte
 	revision int64
 	amounts  tenant.Amounts
@@ -48,13 +49,13 @@ type repayment struct {
 type chain struct {
 	links    []link
 	defaults tenant.Defaults
-	repaid   []repayment // by instances of the first project, at most maxRepaid
+	entries  []entry // of the first project, at most maxEntries
 }
 
-// maxRepaid bounds the repayments that one transaction settles.
-const maxRepaid = 16
+// maxEntries bounds the entries that one transaction settles.
+const maxEntries = 16
 
-// accounts returns the chain with its repayments settled.
+// accounts returns the chain with its entries settled.
 func (c *chain) accounts() []tenant.Account {
 	var all []tenant.Account
 	for i, l := range c.links {
@@ -87,12 +88,12 @@ func (c *chain) at(revision int64) *chain {
 
 func (c *chain) used(i int) tenant.Amounts {
 	n := c.links[i].count
-	return n.less(n.Used, c.repaid)
+	return n.less(n.Used, c.entries)
 }
 
-// less returns an amount less those repayments that are for records among those counted.
-func (n count) less(used tenant.Amounts, repaid []repayment) tenant.Amounts {
-	for _, r := range repaid {
+// less returns an amount less those entries that are not in the records counted.
+func (n count) less(used tenant.Amounts, entries []entry) tenant.Amounts {
+	for _, r := range entries {
 		if r.revision > n.Since {
 			used = used.Minus(r.amounts)
 		}
@@ -103,7 +104,7 @@ func (n count) less(used tenant.Amounts, repaid []repayment) tenant.Amounts {
 // reads returns the operations that read a chain; see fill.
 func (k Keys) reads(names []croft.Project) []clientv3.Op {
 	ops := []clientv3.Op{clientv3.OpGet(k.defaults()),
-		clientv3.OpGet(k.repaidOf(names[0]), clientv3.WithPrefix(), clientv3.WithLimit(maxRepaid))}
+		clientv3.OpGet(k.entriesOf(names[0]), clientv3.WithPrefix(), clientv3.WithLimit(maxEntries))}
 	for _, name := range names {
 		ops = append(ops, clientv3.OpGet(k.project(name)), clientv3.OpGet(k.used(name)))
 	}
@@ -120,11 +121,11 @@ func (s *Projects) fill(names []croft.Project, answers []*etcdserverpb.ResponseO
 		c.defaults.Generation = d.ModRevision
 	}
 	for _, stored := range answers[1].GetResponseRange().Kvs {
-		r, err := s.decodeRepayment(stored)
+		r, err := s.decodeEntry(stored)
 		if err != nil {
 			return nil, err
 		}
-		c.repaid = append(c.repaid, r)
+		c.entries = append(c.entries, r)
 	}
 	for i, name := range names {
 		l := link{name: name}
@@ -145,8 +146,8 @@ func (s *Projects) fill(names []croft.Project, answers []*etcdserverpb.ResponseO
 	return c, nil
 }
 
-func (s *Projects) decodeRepayment(stored *mvccpb.KeyValue) (repayment, error) {
-	r := repayment{key: stored.Key, revision: stored.ModRevision}
+func (s *Projects) decodeEntry(stored *mvccpb.KeyValue) (entry, error) {
+	r := entry{key: stored.Key, revision: stored.ModRevision}
 	return r, s.conn.Decode(stored.Key, stored.Value, &r.amounts)
 }
 
@@ -182,13 +183,30 @@ func (k Keys) compares(c *chain) []clientv3.Cmp {
 	for _, l := range c.links {
 		all = append(all, kv.Unchanged(k.project(l.name), l.recorded), kv.Unchanged(k.used(l.name), l.counted))
 	}
-	for _, r := range c.repaid {
+	for _, r := range c.entries {
 		all = append(all, kv.Unchanged(string(r.key), r.revision))
 	}
 	return all
 }
 
-// charge returns the operations that count more for a chain, and settle its repayments. next is the chain after them,
+// unlimited reports whether nothing limits the first project of a chain.
+func (c *chain) unlimited() bool {
+	return !slices.ContainsFunc(c.links, func(l link) bool {
+		a := tenant.Account{Limits: l.record.Limits}
+		return len(a.Effective(c.defaults.Limits)) > 0
+	})
+}
+
+// uncounted are the conditions under which a chain still has no limits, and is counted.
+func (k Keys) uncounted(c *chain) []clientv3.Cmp {
+	all := []clientv3.Cmp{kv.Unchanged(k.defaults(), c.defaults.Generation)}
+	for _, l := range c.links {
+		all = append(all, kv.Unchanged(k.project(l.name), l.recorded), kv.Exists(k.used(l.name)))
+	}
+	return all
+}
+
+// charge returns the operations that count more for a chain, and settle its entries. next is the chain after them,
 // but for its revisions.
 func (k Keys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3.Op) {
 	next = &chain{links: slices.Clone(c.links), defaults: c.defaults}
@@ -197,24 +215,24 @@ func (k Keys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3
 		l.count.Used = c.used(i).Plus(more)
 		ops = append(ops, clientv3.OpPut(k.used(l.name), kv.Encode(l.count)))
 	}
-	for _, r := range c.repaid {
+	for _, r := range c.entries {
 		ops = append(ops, clientv3.OpDelete(string(r.key)))
 	}
 	return next, ops
 }
 
-// settle settles all repayments. Others may write new ones meanwhile.
+// settle settles all entries. Others may write new ones meanwhile.
 func (s *Projects) settle(ctx context.Context) error {
 	k := s.keys()
 	for {
-		got, err := s.conn.Etcd.Get(ctx, k.allRepaid(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
-			clientv3.WithLimit(maxRepaid))
+		got, err := s.conn.Etcd.Get(ctx, k.allEntries(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+			clientv3.WithLimit(maxEntries))
 		if err != nil {
-			return s.conn.Wrap(err, "read what instances gave back")
+			return s.conn.Wrap(err, "read what is not counted yet")
 		}
 		projects := map[croft.Project]bool{}
 		for _, r := range got.Kvs {
-			projects[k.repaidBy(r.Key)] = true
+			projects[k.entryOf(r.Key)] = true
 		}
 		for name := range projects {
 			c, err := s.readChain(ctx, name)
@@ -224,7 +242,7 @@ func (s *Projects) settle(ctx context.Context) error {
 			_, ops := k.charge(c, nil)
 			// a chain that changed meanwhile is read again by the next round
 			if _, err := s.conn.Etcd.Txn(ctx).If(k.compares(c)...).Then(ops...).Commit(); err != nil {
-				return s.conn.Wrap(err, "settle what instances of project %s gave back", name)
+				return s.conn.Wrap(err, "settle what project %s uses", name)
 			}
 		}
 		if !got.More {

@@ -318,3 +318,29 @@ func TestACountThatIsWrongIsFoundAndMended(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// What an earlier instance of the same ID gave back is settled before the ID is charged again.
+func TestAnIDThatComesBackIsChargedEachTime(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	stores := []*etcdstore.Store{etcdtest.Open(t, server), etcdtest.Open(t, server)}
+	inst := asked("web", "again", 3)
+	for i := range 4 {
+		var work sync.WaitGroup
+		for n := range 6 { // so that some are charged by entries
+			work.Go(func() {
+				one := asked("web", fmt.Sprintf("vm-%d-%d", i, n), 1)
+				etcdtest.Must(stores[n%2].Instances.Create(t.Context(), one))(t)
+			})
+		}
+		made := etcdtest.Must(stores[i%2].Instances.Create(t.Context(), inst))(t)
+		work.Wait()
+		if err := stores[1-i%2].Instances.Discard(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(tenant.Amounts{"VCPU": 24, tenant.CountInstances: 24}, used(t, stores[0], "web")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	countsHold(t, stores[0])
+}

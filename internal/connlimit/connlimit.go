@@ -302,6 +302,9 @@ func Context(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
+// NetConn returns the connection below, which may know who is at its other end.
+func (c *limited) NetConn() net.Conn { return c.Conn }
+
 // Prove notes that a request carried valid credentials: its connection is closed for others only if no
 // unproven one is left. ctx is the request's.
 func Prove(ctx context.Context) {

@@ -64,6 +64,14 @@ func (v Servers) WithoutAuthority() Servers {
 	return v
 }
 
+// Socket is the path where the operators of this machine reach the API of the cloud; empty: there is none.
+func (v Servers) Socket() string {
+	if v.set.CloudAPI.Socket == "" && v.set.StateDir == direct.MachineDir && os.Geteuid() == 0 {
+		return direct.MachineSocket
+	}
+	return v.set.CloudAPI.Socket
+}
+
 // Secured reports whether etcd or Placement at an address asks for certificates. On loopback it does so because of the
 // other users of the machine.
 func (v Servers) Secured(address string) bool {

@@ -69,8 +69,12 @@ type Settings struct {
 
 	CloudAPI struct {
 		Listen string `yaml:"listen"`
+		Socket string `yaml:"socket"`
 		Cert   string `yaml:"cert"`
 		Key    string `yaml:"key"`
+
+		OIDC     OIDC    `yaml:"oidc"`
+		Keystone Tenants `yaml:"keystone"`
 	} `yaml:"cloud_api"`
 
 	Hypervisor string `yaml:"hypervisor"`
@@ -177,6 +181,8 @@ func Defaults() Settings {
 	s.Placement.Randomize = true
 	s.API.Listen = "127.0.0.1:8779"
 	s.CloudAPI.Listen = "127.0.0.1:8781"
+	s.CloudAPI.OIDC = OIDC{UserClaim: "preferred_username", GroupsClaim: "groups", Groups: []string{}}
+	s.CloudAPI.Keystone = Tenants{Projects: []string{}, Roles: []string{}, Operators: []string{}}
 	s.Hypervisor = "libvirt"
 	s.Libvirt.URI = "qemu:///system"
 	s.Libvirt.VirtType = "auto"
@@ -236,6 +242,8 @@ func (s *Settings) Validate() error {
 	case s.Resync > longestRound || s.Sweep > longestRound:
 		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync,
 			s.Sweep, longestRound)
+	case s.CloudAPI.Socket != "" && !filepath.IsAbs(s.CloudAPI.Socket):
+		return invalid("cloud_api.socket is %q, which is not an absolute path", s.CloudAPI.Socket)
 	case (s.CloudAPI.Cert == "") != (s.CloudAPI.Key == ""):
 		return invalid("cloud_api.cert and cloud_api.key go together: set both, or neither")
 	case s.Libvirt.StopGrace <= 0 || s.Libvirt.StopGrace > longestRound:

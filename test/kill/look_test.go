@@ -327,8 +327,12 @@ func (w *world) settle() {
 	}
 }
 
-// audit runs croft's audit.
+// audit runs croft's audit, and compares what is counted for projects with the records.
 func (w *world) audit() {
+	q := (&actor{w: w, n: 104, r: w.random(104)}).run(true, "croft", "quota", "check")
+	if !q.ok() {
+		w.t.Errorf("croft quota check ends with %d: %s", q.code, q.out)
+	}
 	r := (&actor{w: w, n: 102, r: w.random(102)}).run(true, "croft", "audit")
 	if !r.ok() || strings.TrimSpace(r.out) != "" {
 		w.t.Errorf("croft audit ends with %d: %s", r.code, r.out)

@@ -128,6 +128,13 @@ func (w *world) violations(ctx context.Context) []string {
 		bad = append(bad, unsettled(st)...)
 	}
 	bad = append(bad, crowdedRacks(all)...)
+	wrong, err := w.store.Projects.Check(ctx)
+	if err != nil {
+		complain("cannot compare counters with records: %v", err)
+	}
+	for _, d := range wrong {
+		complain("of project %s %s is counted, and the records say %s", d.Project, d.Counted, d.Records)
+	}
 	for _, m := range w.hosts {
 		bad = append(bad, m.violations(ctx, known)...)
 	}
