@@ -99,6 +99,7 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 	mux.Handle("/", server.Handler())
 	p.Self.Serves(mux, v.CloudAPI)
 	p.Start(ctx, "the tokens of the API", tokens.Run)
+	p.Start(ctx, "what projects use", store.Projects.Settle)
 	p.Start(ctx, "the tree of projects", func(ctx context.Context) error {
 		return store.Projects.Follow(ctx, func(t tenant.Tree) { tree.now.Store(&t) })
 	})

@@ -3,6 +3,7 @@ package tenants
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -10,6 +11,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/internal/kv"
+	"croft/internal/delay"
 	"croft/tenant"
 )
 
@@ -219,6 +221,16 @@ func (k Keys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3
 		ops = append(ops, clientv3.OpDelete(string(r.key)))
 	}
 	return next, ops
+}
+
+// settleEvery is how often Settle looks for entries that nobody settled.
+const settleEvery = time.Minute
+
+// Settle settles entries until ctx ends, so that what projects do not use for long leaves none. Any number of
+// processes may do so.
+func (s *Projects) Settle(ctx context.Context) error {
+	delay.Every(ctx, settleEvery, func(ctx context.Context) { _ = s.settle(ctx) }) // the next round is the retry
+	return ctx.Err()
 }
 
 // settle settles all entries. Others may write new ones meanwhile.

@@ -195,6 +195,9 @@ func (c *cloud) nothingLeft(ids ...string) {
 				c.t.Errorf("key %s is left", key)
 			}
 		}
+		if strings.Contains(key, "/quota/unsettled/") {
+			continue // counted within a minute, or by the next request
+		}
 		for _, id := range ids {
 			if strings.Contains(key, id) || strings.Contains(value, id) {
 				c.t.Errorf("key %s speaks of instance %s", key, id)
