@@ -19,8 +19,9 @@ func newGuardedCenter(t *testing.T) *world {
 	t.Helper()
 	w := newSwitch(t)
 	etcd, placement := freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
-	w.find("http://"+etcd, placement)
+	w.find("https://"+etcd, placement)
 	w.access = []string{"CROFT_STATE_DIR=" + filepath.Join(w.dir, "control")}
+	w.operator = filepath.Join(w.dir, "control", "tls", "operator")
 	file := filepath.Join(w.dir, "control.yaml")
 	text := fmt.Sprintf(
 		"state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\njoin: {listen: %q}\n",

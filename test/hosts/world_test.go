@@ -37,6 +37,7 @@ type world struct {
 	etcd      string   // endpoints, separated by commas
 	placement string   // host:port
 	access    []string // environment variables by which users find both
+	operator  string   // directory of certificates for etcd; empty: it asks for none
 	hosts     []*host
 }
 
