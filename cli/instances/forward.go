@@ -69,5 +69,5 @@ func (c *session) proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]strin
 	for i, word := range words { // for ssh and the shell that it starts
 		words[i] = "'" + strings.NewReplacer("'", `'\''`, "%", "%%").Replace(word) + "'"
 	}
-	return []string{"-o", fmt.Sprintf("ProxyCommand=exec %s", strings.Join(words, " "))}, nil
+	return []string{"-o", fmt.Sprintf("ProxyCommand=%s", strings.Join(words, " "))}, nil
 }
