@@ -64,20 +64,30 @@ func RunControl(ctx context.Context, s settings.Settings, reach settings.Reach, 
 
 // startControl serves the API of the cloud and returns its endpoint.
 func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *settings.Settings, v settings.Servers,
-	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
+	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (at string, err error) {
 	l, scheme, err := listenControl(ctx, s, v, own)
 	if err != nil {
 		return "", err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
 	claims, err := reach.Placement.Client()
 	if err != nil {
-		return "", errors.Join(err, l.Close())
+		return "", err
 	}
+	defer func() {
+		if err != nil {
+			claims.Close()
+		}
+	}()
 	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
 	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
 	more, end, err := otherCallers(s, store.Partition())
 	if err != nil {
-		return "", errors.Join(err, l.Close())
+		return "", err
 	}
 	callers = append(callers, more...)
 	if admitted != nil {
@@ -86,14 +96,12 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 	tree := &liveTree{}
 	server, err := newControl(s, store, claims, access.InTree(tree, access.First(callers...)), log)
 	if err != nil {
-		claims.Close()
-		return "", errors.Join(err, l.Close())
+		return "", err
 	}
 	p.Self.Counts(server)
 	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
 	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
-		claims.Close()
-		return "", errors.Join(err, l.Close())
+		return "", err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
