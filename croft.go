@@ -189,6 +189,9 @@ type Instance struct {
 	Revision int64 `json:"-"`
 }
 
+// ExpirySoon is how long before its end an instance is said to expire soon.
+const ExpirySoon = time.Hour
+
 // Former returns the hosts that may still have something of the instance. Nothing is built while one of them
 // has an order for it.
 func (i Instance) Former() []HostID { return former(i.MovedFrom, i.LeftBefore) }

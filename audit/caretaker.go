@@ -145,9 +145,6 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	return found, nil
 }
 
-// warnBefore is how long before an instance's end a caretaker logs that it comes.
-const warnBefore = time.Hour
-
 // expire destroys instances whose time is over, and logs once of each that its end is near. A record that changed
 // meanwhile, as when somebody prolonged it, is left to the next turn.
 func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]croft.Instance) error {
@@ -155,7 +152,7 @@ func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]c
 	c.warned = map[croft.InstanceID]time.Time{}
 	for id, inst := range instances {
 		left := time.Until(inst.Expires)
-		if inst.Expires.IsZero() || inst.State != croft.StateScheduled || left > warnBefore {
+		if inst.Expires.IsZero() || inst.State != croft.StateScheduled || left > croft.ExpirySoon {
 			continue
 		}
 		if left > 0 {

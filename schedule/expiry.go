@@ -10,9 +10,6 @@ import (
 // longestLife bounds the life of an instance that expires.
 const longestLife = 10 * 365 * 24 * time.Hour
 
-// ExpirySoon is how long before its end an instance is shown to end soon.
-const ExpirySoon = time.Hour
-
 // expiry returns the end of a life that is as long from now on; zero: it has no end. Invalid.
 func expiry(now time.Time, life time.Duration) (time.Time, error) {
 	switch {

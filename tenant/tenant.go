@@ -126,7 +126,6 @@ type Tenant struct {
 const (
 	maxNote    = 256
 	maxMembers = 500
-	maxUser    = 256
 	// MaxDepth is the most projects that a chain from a project to its root may have.
 	MaxDepth = 8
 )
@@ -148,7 +147,7 @@ func (p Tenant) Check() error {
 			maxMembers)
 	}
 	for user, role := range p.Members {
-		if err := CheckUser(user); err != nil {
+		if err := access.CheckUser(user); err != nil {
 			return err
 		}
 		if err := role.Check(); err != nil {
@@ -160,14 +159,4 @@ func (p Tenant) Check() error {
 		}
 	}
 	return p.Limits.Check()
-}
-
-// CheckUser validates the name of a user, such as a login or an address of mail. Invalid.
-func CheckUser(user string) error {
-	blank := func(r rune) bool { return r <= ' ' || r == 0x7f }
-	if user == "" || len(user) > maxUser || strings.ContainsFunc(user, blank) {
-		return croft.Errorf(croft.Invalid, "%.80q is not the name of a user: use 1 to %d bytes without blanks", user,
-			maxUser)
-	}
-	return nil
 }

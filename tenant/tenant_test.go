@@ -76,7 +76,6 @@ func TestTree(t *testing.T) {
 		{"an administrator above is one here", tree.RolesOf("ann", "ci"),
 			[]access.Role{access.Member, access.ProjectAdmin}},
 		{"a member above is nobody here", tree.RolesOf("bob", "dev"), []access.Role(nil)},
-		{"the depth counts those above", tree.Depth("ci"), 2},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)

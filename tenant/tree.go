@@ -45,9 +45,6 @@ func (t Tree) Below(p croft.Project) []croft.Project {
 	return all
 }
 
-// Depth is how many projects are above this one.
-func (t Tree) Depth(p croft.Project) int { return len(t.Chain(p)) - 1 }
-
 // RolesOf lists what a user is to a project: as a member there, and whoever administers a project above it.
 func (t Tree) RolesOf(user string, p croft.Project) []access.Role {
 	var roles []access.Role
@@ -84,15 +81,11 @@ type Account struct {
 // Effective returns the limits that apply, those of the partition included.
 func (a Account) Effective(defaults Limits) Limits {
 	all := Limits{}
-	for m, n := range defaults {
-		all[m] = n
-	}
-	for m, n := range a.Limits {
-		all[m] = n
-	}
-	for m, n := range all {
-		if n == Unlimited {
-			delete(all, m)
+	for _, limits := range []Limits{defaults, a.Limits} {
+		for m := range limits {
+			if n, limited := a.Limits.of(m, defaults); limited {
+				all[m] = n
+			}
 		}
 	}
 	return all

@@ -10,7 +10,6 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/schedule"
 )
 
 // keepCommand changes when instances expire.
@@ -72,5 +71,5 @@ func remaining(inst croft.Instance) string {
 
 // expiresSoon tells whether people should be warned that an instance expires.
 func expiresSoon(inst croft.Instance) bool {
-	return !inst.Expires.IsZero() && time.Until(inst.Expires) < schedule.ExpirySoon
+	return !inst.Expires.IsZero() && time.Until(inst.Expires) < croft.ExpirySoon
 }
