@@ -2,6 +2,7 @@ package system
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/etcdstore/etcdtest"
 )
 
 // errGate is the error of a call that the test failed.
@@ -17,6 +19,7 @@ var errGate = errors.New("a fault of the test")
 // gate stands between one process and everything outside it. Each crossing may fail before or after the call, may
 // be the process's last, and may suspend the process for a while.
 type gate struct {
+	number uint64 // in the history of the world
 	mu     sync.Mutex
 	rng    *rand.Rand
 	faulty float64 // probability that a crossing fails, before and after the call alike
@@ -39,6 +42,7 @@ type tally struct {
 	count     map[string]int // event -> how often
 	fatal     string         // kills the first process at this crossing; empty: none
 	suspended []*suspension
+	lines     map[croft.InstanceID][]string // the crossings that concern an instance, each with its time
 }
 
 // mood sets the frequency of faults in a run. Runs differ, since some losses need many faults of one kind and few
@@ -83,6 +87,24 @@ func (t *tally) counts() map[string]int {
 	return maps.Clone(t.count)
 }
 
+// tell remembers an event of a process that concerns an instance.
+func (t *tally) tell(about croft.InstanceID, g *gate, format string, args ...any) {
+	if about == "" {
+		return
+	}
+	line := fmt.Sprintf("%s process %d %s", time.Now().Format(etcdtest.Clock), g.number, fmt.Sprintf(format, args...))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines[about] = append(t.lines[about], line)
+}
+
+// about returns what was told about an instance.
+func (t *tally) about(id croft.InstanceID) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.lines[id])
+}
+
 func (t *tally) add(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,8 +112,8 @@ func (t *tally) add(what string) {
 }
 
 func (w *world) newGate(seed uint64, faulty float64, last int) *gate {
-	return &gate{rng: rand.New(rand.NewPCG(seed, 1)), faulty: faulty, last: last, died: make(chan struct{}),
-		tally: w.tally, mood: w.mood}
+	return &gate{number: w.gates.Add(1), rng: rand.New(rand.NewPCG(seed, 1)), faulty: faulty, last: last,
+		died: make(chan struct{}), tally: w.tally, mood: w.mood}
 }
 
 // cross returns an error unless the process continues. It is called before and after each call, with the instance
@@ -185,17 +207,23 @@ func (g *gate) calm() {
 func through[T any](g *gate, point string, about croft.InstanceID, do func() (T, error)) (T, error) {
 	var none T
 	if err := g.cross("before "+point, about); err != nil {
+		g.tally.tell(about, g, "%s: not done: %v", point, err)
 		return none, err
 	}
 	if by, late := g.delayed(point); late {
+		g.tally.tell(about, g, "%s: late by %s", point, by)
 		g.late.Go(func() {
 			time.Sleep(by)
-			_, _ = do()
+			_, err := do()
+			g.tally.tell(about, g, "%s: done late: %v", point, err)
 		})
 		return none, croft.Errorf(croft.Unavailable, "%w: the answer is lost", errGate)
 	}
+	g.tally.tell(about, g, "%s", point)
 	v, err := do()
+	g.tally.tell(about, g, "%s: done: %v", point, err)
 	if gone := g.cross("after "+point, about); gone != nil {
+		g.tally.tell(about, g, "%s: the answer is lost: %v", point, gone)
 		return none, gone
 	}
 	return v, err

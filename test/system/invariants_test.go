@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
 	"croft/audit"
 	"croft/compute"
+	"croft/etcdstore/etcdtest"
 )
 
 // settle ends all faults, restores everything and waits until the invariants hold; remaining violations fail the
@@ -42,9 +45,11 @@ func (w *world) settle() {
 		}
 		w.hosts = all
 	}
-	for _, v := range w.unmended() {
+	unmended := w.unmended()
+	for _, v := range unmended {
 		w.t.Errorf("before anybody repaired anything: %s", v)
 	}
+	w.recount(unmended)
 	w.rest(90 * time.Second)
 }
 
@@ -80,6 +85,7 @@ func (w *world) rest(most time.Duration) {
 			for _, v := range violations {
 				w.t.Error(v)
 			}
+			w.recount(violations)
 			return
 		}
 	}
@@ -266,15 +272,15 @@ func (w *world) watchful(ctx context.Context, hosts []*machine) {
 			if err != nil {
 				continue
 			}
-			on := 0
+			var on []croft.InstanceID
 			for _, d := range domains {
 				if d.Power == compute.PowerOn && !w.twice(d.ID) {
 					running[d.ID]++
-					on++
+					on = append(on, d.ID)
 				}
 			}
-			if on > 4 {
-				w.breach("host%d runs %d guests and has room for 4", m.n, on)
+			if len(on) > 4 {
+				w.breach("host%d runs %d guests and has room for 4: %v", m.n, len(on), on)
 			}
 		}
 		for id, n := range running {
@@ -295,10 +301,34 @@ func (w *world) twice(id croft.InstanceID) bool {
 func (w *world) breach(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if text := fmt.Sprintf(format, args...); !slices.Contains(w.broken, text) {
-		w.broken = append(w.broken, text)
+	text := fmt.Sprintf(format, args...)
+	if !slices.ContainsFunc(w.broken, func(known string) bool { return strings.HasSuffix(known, text) }) {
+		w.broken = append(w.broken, time.Now().Format(etcdtest.Clock)+" "+text)
 	}
 }
+
+// recount logs what happened to the instances that a violation names: what was written, and what processes did.
+func (w *world) recount(violations []string) {
+	if len(violations) == 0 {
+		return
+	}
+	told := map[string]bool{}
+	for _, m := range w.hosts {
+		told[string(m.id)] = true
+		w.t.Logf("host%d is %s", m.n, m.id)
+	}
+	for _, id := range identifiers.FindAllString(strings.Join(violations, " "), -1) {
+		if told[id] {
+			continue
+		}
+		told[id] = true
+		lines := append(w.history.About(id), w.tally.about(croft.InstanceID(id))...)
+		slices.Sort(lines)
+		w.t.Logf("history of %s:\n%s", id, strings.Join(lines, "\n"))
+	}
+}
+
+var identifiers = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // outcomes counts the results of requests.
 func (w *world) outcomes() (created, refused, destroyed int) {

@@ -3,6 +3,7 @@ package system
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -46,7 +47,9 @@ type world struct {
 	placement     *placementProcess // guarded by placing
 	faulty        float64
 	mood          mood
-	calls         atomic.Uint64   // numbers the gates, each with its seed
+	calls         atomic.Uint64 // numbers what depends on chance, each with its seed
+	gates         atomic.Uint64 // numbers the gates
+	history       *etcdtest.History
 	caretaker     *gate           // of a separate caretaker process; nil: agents are caretakers
 	without       map[string]bool // disabled fixes
 	forgetting    sync.Mutex      // held while a host is being forgotten
@@ -93,9 +96,11 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Helper()
 	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty,
 		facts: map[croft.InstanceID]*fact{}, doomed: map[croft.InstanceID]bool{}, reused: map[croft.InstanceID]bool{},
-		tally: &tally{count: map[string]int{}}, without: takenOut(), mood: newMood(seed)}
+		tally:   &tally{count: map[string]int{}, lines: map[croft.InstanceID][]string{}},
+		without: takenOut(), mood: newMood(seed)}
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
+	w.history = etcdtest.Record(t, "http://"+w.listen)
 	w.store = w.open()
 	w.startPlacement()
 	agentsSee := w.listen
@@ -348,7 +353,7 @@ func (m *machine) lose() {
 		m.w.t.Errorf("host%d: %v", m.n, err)
 	}
 	for _, d := range domains {
-		if err := m.hv.Stop(ctx, d.ID); err != nil {
+		if err := m.hv.Stop(ctx, d.ID); err != nil && !errors.Is(err, croft.NotFound) { // removed meanwhile
 			m.w.t.Errorf("host%d: %v", m.n, err)
 		}
 	}
