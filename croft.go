@@ -3,6 +3,7 @@
 package croft
 
 import (
+	"context"
 	"net/netip"
 	"time"
 )
@@ -217,6 +218,13 @@ func (i Instance) Places() []HostID {
 	return []HostID{i.Host}
 }
 
+// Same reports whether a record is as it was: of the same request, in the same state, with the same order, and not on
+// another way.
+func (i Instance) Same(was Instance) bool {
+	return i.ID == was.ID && i.State == was.State && i.Host == was.Host && i.Generation == was.Generation &&
+		i.Moving == was.Moving && i.Session == was.Session
+}
+
 // Claim is what an instance claims, as read from Placement at one moment.
 type Claim struct {
 	Instance    InstanceID
@@ -224,6 +232,20 @@ type Claim struct {
 	// Generation changes with every change of the claim. A change names the generation that it builds on, so of
 	// two changes that build on the same one only one is made. Nil: no claim.
 	Generation *int64
+	// Version tells the claim from an earlier one of the same UUID, whose generations start at the same number. Empty:
+	// this Placement has no versions.
+	Version string
+}
+
+// Permit says whether a claim may be released, and on which hosts it has to be; none: wherever it is. It is asked after
+// the claim was read, and the claim is released only as it was read. So a permit that holds for an instance releases no
+// claim of another instance that gets the same UUID later, however long its caller is suspended in between. An error
+// ends the release.
+type Permit func(ctx context.Context) (on []HostID, err error)
+
+// On permits the release of a claim on one of the hosts; none: wherever it is.
+func On(hosts ...HostID) Permit {
+	return func(context.Context) ([]HostID, error) { return hosts, nil }
 }
 
 // OrderID names the order of a host for an instance, and its observation.

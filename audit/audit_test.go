@@ -45,7 +45,7 @@ func (o claims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]crof
 }
 func (o claims) Providers(context.Context) ([]croft.Provider, error) { return nil, o.broken }
 
-func (o claims) Release(context.Context, croft.InstanceID, ...croft.HostID) error { return o.broken }
+func (o claims) Release(context.Context, croft.InstanceID, croft.Permit) error { return o.broken }
 
 func (o agents) Contents(_ context.Context, h croft.Host) (audit.Contents, error) {
 	o.asked = append(o.asked, h.ID)

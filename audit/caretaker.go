@@ -179,17 +179,19 @@ func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]c
 // undo ends a request whose scheduler died, or was suspended for longer than its session lives. The fence
 // comes first, since a suspended scheduler may resume at any moment: after the fence it can write no order.
 func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) error {
-	now, err := c.Shared.Fence(ctx, inst)
+	now := inst
+	// The claim goes before the record: while the record exists, the claim can be found and nobody else gets the UUID.
+	err := c.Inventory.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
+		now, err = c.Shared.Fence(ctx, inst)
+		if err == nil && (now.State != croft.StateScheduling || now.Session != inst.Session) {
+			err = errInTime
+		}
+		return nil, err
+	})
 	switch {
-	case errors.Is(err, croft.NotFound):
-		return nil // another caretaker swept it
+	case errors.Is(err, croft.NotFound), errors.Is(err, errInTime):
+		return nil // another caretaker swept it, or its scheduler goes on
 	case err != nil:
-		return err
-	case now.State != croft.StateScheduling || now.Session != inst.Session:
-		return nil // its scheduler was in time
-	}
-	// The claim next: while the record exists, the claim can be found and nobody else gets the UUID.
-	if err := c.Inventory.Release(ctx, inst.ID); err != nil {
 		return err
 	}
 	err = c.Shared.Discard(ctx, now)
@@ -236,11 +238,20 @@ func isLost(k Kind) bool {
 
 // releaseLeaked releases a claim unless its UUID is in use again.
 func (c *Caretaker) releaseLeaked(ctx context.Context, d Difference) error {
-	_, err := c.Records.Instance(ctx, d.Instance)
-	if !errors.Is(err, croft.NotFound) {
-		return err
+	err := c.Inventory.Release(ctx, d.Instance, func(ctx context.Context) ([]croft.HostID, error) {
+		_, err := c.Records.Instance(ctx, d.Instance)
+		switch {
+		case errors.Is(err, croft.NotFound):
+			return []croft.HostID{d.Host}, nil
+		case err == nil:
+			err = errReused
+		}
+		return nil, err
+	})
+	if errors.Is(err, errReused) {
+		return nil
 	}
-	return c.Inventory.Release(ctx, d.Instance, d.Host)
+	return err
 }
 
 type finding struct {

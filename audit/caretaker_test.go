@@ -64,7 +64,11 @@ func (n nobodysRecords) Destroy(_ context.Context, inst croft.Instance) error {
 
 func (n nobodysRecords) Discard(context.Context, croft.Instance) error { return n.step("discard") }
 
-func (n nobodysClaims) Release(_ context.Context, _ croft.InstanceID, on ...croft.HostID) error {
+func (n nobodysClaims) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {
+	on, err := may(ctx)
+	if err != nil {
+		return err
+	}
 	what := "release"
 	for _, h := range on {
 		what += " " + string(h)

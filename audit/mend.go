@@ -68,18 +68,25 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 // undo ends a request whose scheduler died. The fence comes first, since a suspended scheduler may resume;
 // then the claim, while the record still allows a retry.
 func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
-	now, err := a.Instances.Fence(ctx, inst)
+	now := inst
+	err := a.Claims.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
+		now, err = a.Instances.Fence(ctx, inst)
+		if err == nil && (now.State != croft.StateScheduling || now.Session != inst.Session) {
+			err = errInTime
+		}
+		return nil, err
+	})
 	if err != nil {
-		return err
-	}
-	if now.State != croft.StateScheduling || now.Session != inst.Session {
-		return croft.Errorf(croft.Conflict, "its scheduler was in time")
-	}
-	if err := a.Claims.Release(ctx, inst.ID); err != nil {
 		return err
 	}
 	return a.Instances.Discard(ctx, now)
 }
+
+// Why a claim is not released after all.
+var (
+	errInTime = croft.Errorf(croft.Conflict, "its scheduler was in time")
+	errReused = croft.Errorf(croft.Conflict, "somebody has an instance of this UUID now")
+)
 
 // wanted returns the wanted state that matches the last known state of an instance without an order.
 func wanted(st croft.Status) croft.Want {
@@ -94,12 +101,14 @@ func wanted(st croft.Status) croft.Want {
 
 // releaseLeaked releases a claim unless its UUID is in use again.
 func (a *Auditor) releaseLeaked(ctx context.Context, d Difference) error {
-	e, err := a.Records.Evidence(ctx)
-	if err != nil {
-		return err
-	}
-	if _, exists := e.Instances[d.Instance]; exists {
-		return croft.Errorf(croft.Conflict, "somebody has an instance of this UUID now")
-	}
-	return a.Claims.Release(ctx, d.Instance, d.Host)
+	return a.Claims.Release(ctx, d.Instance, func(ctx context.Context) ([]croft.HostID, error) {
+		e, err := a.Records.Evidence(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, exists := e.Instances[d.Instance]; exists {
+			return nil, errReused
+		}
+		return []croft.HostID{d.Host}, nil
+	})
 }

@@ -118,7 +118,11 @@ func (d diaryRecords) PutMember(_ context.Context, i croft.Instance) error {
 	return d.step("put member", string(i.ID))
 }
 
-func (d diaryClaims) Release(_ context.Context, _ croft.InstanceID, on ...croft.HostID) error {
+func (d diaryClaims) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {
+	on, err := may(ctx)
+	if err != nil {
+		return err
+	}
 	words := []string{"release"}
 	for _, h := range on {
 		words = append(words, string(h))

@@ -49,9 +49,9 @@ type Claims interface {
 
 // Releaser releases claims.
 type Releaser interface {
-	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim is on one
-	// of them, so that another instance with the same UUID on another host keeps its claim. No claim is not an error.
-	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
+	// Release removes an instance's claim as it was read before may was asked, if may permits that and the claim is on
+	// one of the hosts that may names. Conflict: the claim has changed since. A missing claim is no error.
+	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 }
 
 // Agents asks the agents of hosts.

@@ -58,7 +58,10 @@ func (l *ledger) Claims(context.Context, croft.HostID) (map[croft.InstanceID]cro
 	return maps.Clone(l.claims), nil
 }
 
-func (l *ledger) Release(_ context.Context, id croft.InstanceID, _ ...croft.HostID) error {
+func (l *ledger) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	if _, err := may(ctx); err != nil {
+		return err
+	}
 	if l.stuck.Load() {
 		return errAway
 	}

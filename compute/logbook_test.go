@@ -263,7 +263,11 @@ func (l logInventory) EnsureProvider(_ context.Context, p croft.Provider) error 
 	return l.step("offer", p.Name)
 }
 
-func (l logInventory) Release(_ context.Context, _ croft.InstanceID, on ...croft.HostID) error {
+func (l logInventory) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {
+	on, err := may(ctx)
+	if err != nil {
+		return err
+	}
 	l.gone("release")
 	if err := l.step("release", on); err != nil {
 		return err

@@ -142,14 +142,23 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 // release releases the claim unless it belongs to a guest on another host: the instance has moved, or another
 // instance uses the UUID by now.
 func (p *pass) release(ctx context.Context) error {
-	inst, err := p.agent.Records.Instance(ctx, p.id)
-	switch {
-	case errors.Is(err, croft.NotFound):
-		return p.agent.Inventory.Release(ctx, p.id, p.agent.Host.ID)
-	case err != nil || inst.Host != p.agent.Host.ID:
-		return err
+	errElsewhere := errors.New("the claim is for a guest on another host")
+	err := p.agent.Inventory.Release(ctx, p.id, func(ctx context.Context) ([]croft.HostID, error) {
+		inst, err := p.agent.Records.Instance(ctx, p.id)
+		switch {
+		case errors.Is(err, croft.NotFound):
+			return []croft.HostID{p.agent.Host.ID}, nil
+		case err != nil:
+			return nil, err
+		case inst.Host != p.agent.Host.ID:
+			return nil, errElsewhere
+		}
+		return inst.Places(), nil
+	})
+	if errors.Is(err, errElsewhere) {
+		return nil
 	}
-	return p.agent.Inventory.Release(ctx, p.id, inst.Places()...)
+	return err
 }
 
 // arrived returns nil once the former hosts have nothing left of the instance, so that it never runs on two hosts.

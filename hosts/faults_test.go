@@ -176,7 +176,11 @@ func (w worldClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, 
 	return w.step("claim nothing")
 }
 
-func (w worldClaims) Release(_ context.Context, id croft.InstanceID, on ...croft.HostID) error {
+func (w worldClaims) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	on, err := may(ctx)
+	if err != nil {
+		return err
+	}
 	for _, h := range on {
 		id += croft.InstanceID(" on " + h)
 	}

@@ -111,7 +111,15 @@ func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) erro
 			}
 		}
 		// The claim before the record, which a retry needs to find the claim.
-		if err := f.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
+		err = f.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+			now, err := f.Instances.Fence(ctx, inst)
+			if err == nil && !now.Same(inst) {
+				err = croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+			}
+			inst = now
+			return inst.Places(), err
+		})
+		if err != nil {
 			return err
 		}
 		if err := f.Instances.Bury(ctx, inst, f.order(inst, host, croft.WantGone)); err != nil {
@@ -130,13 +138,28 @@ func (f *Fleet) freeClaims(ctx context.Context, host croft.HostID) error {
 		return err
 	}
 	for id := range claims {
-		_, err := f.Instances.Instance(ctx, id)
-		if errors.Is(err, croft.NotFound) {
-			err = f.Claims.Release(ctx, id, host)
-		}
-		if err != nil {
+		if err := f.releaseUnused(ctx, id, host); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// releaseUnused releases a claim on one of the hosts unless there is an instance of its UUID.
+func (f *Fleet) releaseUnused(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+	errUsed := errors.New("its instance exists")
+	err := f.Claims.Release(ctx, id, func(ctx context.Context) ([]croft.HostID, error) {
+		_, err := f.Instances.Instance(ctx, id)
+		switch {
+		case errors.Is(err, croft.NotFound):
+			return on, nil
+		case err == nil:
+			err = errUsed
+		}
+		return nil, err
+	})
+	if errors.Is(err, errUsed) {
+		return nil
+	}
+	return err
 }

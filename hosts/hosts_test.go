@@ -67,8 +67,8 @@ func (o claims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, er
 func (o claims) Reclaim(context.Context, croft.Claim, croft.Project, croft.Candidate) error {
 	return o.broken
 }
-func (o claims) Release(context.Context, croft.InstanceID, ...croft.HostID) error { return o.broken }
-func (o claims) RemoveProvider(context.Context, croft.HostID) error               { return o.broken }
+func (o claims) Release(context.Context, croft.InstanceID, croft.Permit) error { return o.broken }
+func (o claims) RemoveProvider(context.Context, croft.HostID) error            { return o.broken }
 
 func (o *office) fleet(t *testing.T) *hosts.Fleet {
 	t.Helper()

@@ -198,7 +198,7 @@ func (f *Fleet) unclaim(ctx context.Context, inst croft.Instance) error {
 	now, err := f.Instances.Instance(after, inst.ID)
 	switch {
 	case errors.Is(err, croft.NotFound):
-		return f.Claims.Release(after, inst.ID, inst.Places()...)
+		return f.releaseUnused(after, inst.ID, inst.Places()...)
 	case err != nil:
 		return err
 	case now.State == croft.StateDestroying:

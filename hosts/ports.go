@@ -72,9 +72,9 @@ type Claims interface {
 	// Reclaim atomically replaces an instance's claim by a candidate's. Conflict: the claim differs from
 	// had. NoCapacity: it does not fit. On error nothing has changed.
 	Reclaim(ctx context.Context, had croft.Claim, project croft.Project, c croft.Candidate) error
-	// Release removes an instance's claim, unless it changes meanwhile; with hosts named, only if the claim is on one
-	// of them, so that another instance with the same UUID on another host keeps its claim. No claim is not an error.
-	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
+	// Release removes an instance's claim as it was read before may was asked, if may permits that and the claim is on
+	// one of the hosts that may names. Conflict: the claim has changed since. A missing claim is no error.
+	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 	// RemoveProvider removes a provider; none is not an error. Conflict: there are claims on it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error
 }

@@ -158,7 +158,11 @@ func (d diaryClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, 
 	return nil
 }
 
-func (d diaryClaims) Release(_ context.Context, _ croft.InstanceID, on ...croft.HostID) error {
+func (d diaryClaims) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {
+	on, err := may(ctx)
+	if err != nil {
+		return err
+	}
 	words := []string{"release"}
 	for _, h := range on {
 		words = append(words, string(h))
@@ -213,7 +217,7 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 		}, []string{"read", "moving to b", "claim on a", "moving to "}, "a"},
 		{"to its end", func(d *diary) {
 			d.fails[relocate] = func() error { d.inst = nil; return croft.Errorf(croft.Conflict, "planned") }
-		}, []string{"read", "release a b"}, "b"},
+		}, []string{"read", "read", "release a b"}, "b"},
 		{"to its end, which is under way", func(d *diary) {
 			d.fails[relocate] = func() error {
 				d.inst.State = croft.StateDestroying
@@ -273,7 +277,8 @@ func TestAMoveThatIsLostSaysWhatItCouldNotGiveBack(t *testing.T) {
 
 // Without draining first, an instance that arrives after the burial would be lost.
 func TestAHostIsDrainedBeforeItIsForgotten(t *testing.T) {
-	steps := []string{"drain a", "list", "order gone on a", "release a", "bury on a", "remove provider a", "forget a"}
+	steps := []string{"drain a", "list", "order gone on a", "fence", "release a", "bury on a", "remove provider a",
+		"forget a"}
 	forget := func(t *testing.T, d *diary) error {
 		t.Helper()
 		_, err := d.fleet(t).Forget(t.Context(), "one", true)

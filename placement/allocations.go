@@ -3,6 +3,8 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"strconv"
 
 	"croft/placement/internal/schema"
 	"croft/placement/ledger"
@@ -135,7 +137,28 @@ func (h allocations) set(q *request) (*response, error) {
 		return badRequest("Unable to allocate inventory for consumer %s: %s", consumer, reason)
 	})
 	claim := readClaim(consumer, body)
-	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Claim(rules, claim) })
+	return q.change(h.ledger, func(t *ledger.Tx) error {
+		if err := q.ifMatch(t.ConsumerVersion(consumer)); err != nil {
+			return err
+		}
+		return t.Claim(rules, claim)
+	})
+}
+
+// A consumer's entity tag (RFC 9110, section 8.8.3) tells it from an earlier consumer of the same UUID, which the
+// generation does not. The original has none; clients that send no If-Match notice no difference.
+
+// entityTag returns the tag of a version.
+func entityTag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+
+// ifMatch refuses a request whose If-Match names another version than the current one, 0 where nothing exists.
+func (q *request) ifMatch(version int64) error {
+	want := q.r.Header.Get("If-Match")
+	if want == "" || version != 0 && (want == "*" || want == entityTag(version)) {
+		return nil
+	}
+	return &apiError{status: http.StatusPreconditionFailed, code: ledger.CodeConcurrentUpdate,
+		detail: "The consumer has changed since it was read. Read it again and repeat your update."}
 }
 
 // manage serves POST /allocations.
@@ -173,12 +196,14 @@ func (h allocations) show(q *request) (*response, error) {
 		Generation  *int64           `json:"consumer_generation,omitempty"`
 		Type        string           `json:"consumer_type,omitempty"`
 	}
-	return q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
+	var version int64
+	resp, err := q.view(h.ledger, func(st *ledger.State) (any, int64, error) {
 		a := answer{Allocations: map[string]grant{}}
 		c := st.Consumer(q.path[0])
 		if c == nil {
 			return a, 0, nil
 		}
+		version = c.Version()
 		for _, x := range c.Allocations {
 			g, known := a.Allocations[x.Provider]
 			if !known {
@@ -203,6 +228,10 @@ func (h allocations) show(q *request) (*response, error) {
 		}
 		return a, c.Updated, nil
 	})
+	if err == nil && version != 0 {
+		resp.set("ETag", entityTag(version))
+	}
+	return resp, err
 }
 
 // ofProvider serves GET /resource_providers/{uuid}/allocations: from 1.28 on with the consumers' generations.

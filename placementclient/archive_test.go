@@ -240,7 +240,7 @@ func (m *mover) at() croft.HostID { return m.hosts[m.moves%len(m.hosts)] }
 func (m *mover) move(t *testing.T) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.archive.Client.Release(t.Context(), m.id); err != nil {
+	if err := m.archive.Client.Release(t.Context(), m.id, croft.On()); err != nil {
 		return err
 	}
 	m.moves++

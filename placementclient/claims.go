@@ -25,7 +25,13 @@ type allocationsBody struct {
 	User        string                         `json:"user_id"`
 	Generation  *int64                         `json:"consumer_generation"`
 	Type        string                         `json:"consumer_type,omitempty"`
+
+	version string // of the claim, as read or to be replaced
 }
+
+func (b allocationsBody) over() string { return b.version }
+
+func (b *allocationsBody) tag(version string) { b.version = version }
 
 // at leaves out the fields that older microversions refuse.
 func (b allocationsBody) at(minor int64) any {
@@ -42,9 +48,10 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.P
 }
 
 // Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate, in one PUT on the generation of the
-// old claim, so the old claim is released in the same transaction, and only if it is unchanged. NoCapacity: the
-// candidate does not fit. Conflict: the claim is a different one, or concurrent updates of hosts exhausted the retries.
-// If the answer to an attempt was lost, Reclaim checks whether it succeeded.
+// old claim, and on its version where the server has versions, so the old claim is released in the same transaction,
+// and only if it is unchanged. NoCapacity: the candidate does not fit. Conflict: the claim is a different one, or
+// concurrent updates of hosts exhausted the retries. If the answer to an attempt was lost, Reclaim checks whether it
+// succeeded.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project),
 		User: string(project), Type: consumerType}
@@ -59,7 +66,7 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Pro
 				return err
 			}
 		}
-		body.Generation = had.Generation
+		body.Generation, body.version = had.Generation, had.Version
 		sent, end := outlasting(ctx)
 		err = c.conn.once(sent, newestMinor, http.MethodPut, "/allocations/"+string(had.Instance), body, nil)
 		end()
@@ -71,23 +78,25 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Pro
 		case errors.Is(err, croft.Unavailable):
 			unsure = true
 			continue
-		case !is(err, http.StatusConflict, concurrentUpdate):
+		case !concurrent(err):
 			return claimError(err)
 		}
 		now, readErr := c.ClaimOf(ctx, had.Instance)
-		if readErr != nil || sameGeneration(now, had) {
+		if readErr != nil || unchanged(now, had) {
 			continue // another claim changed the host
 		}
 		switch {
 		case !sameAllocations(now, candidate):
 			return err
+		case had.Generation == nil:
+			// Written by an attempt whose answer was lost, or left by an older instance of this UUID. Write it again,
+			// so that a release by somebody who read the older one fails.
+			had = now
 		case unsure && follows(now, had):
 			return nil
-		case had.Generation != nil:
+		default:
 			return err
 		}
-		// Left by an older instance of this UUID. Write it again, so that a release based on an earlier read fails.
-		had = now
 	}
 	return claimError(err)
 }
@@ -115,13 +124,16 @@ func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
 	return maps.EqualFunc(claim.Allocations, candidate.Allocations, sameResources)
 }
 
-// follows reports whether a claim is one generation newer than another.
+// follows reports whether a claim is one generation newer than another one, which has a generation.
 func follows(now, had croft.Claim) bool {
-	return had.Generation == nil || now.Generation != nil && *now.Generation == *had.Generation+1
+	return now.Generation != nil && *now.Generation == *had.Generation+1
 }
 
-// sameGeneration reports whether a claim is unchanged between two reads.
-func sameGeneration(a, b croft.Claim) bool {
+// unchanged reports whether a claim is the same in two reads.
+func unchanged(a, b croft.Claim) bool {
+	if a.Version != b.Version {
+		return false
+	}
 	if len(a.Allocations) == 0 || a.Generation == nil || b.Generation == nil {
 		return len(a.Allocations) == 0 && b.Generation == nil
 	}
@@ -130,7 +142,7 @@ func sameGeneration(a, b croft.Claim) bool {
 
 // claimError distinguishes a full host from a concurrent update.
 func claimError(err error) error {
-	if is(err, http.StatusConflict, "") && !is(err, http.StatusConflict, concurrentUpdate) {
+	if is(err, http.StatusConflict, "") && !concurrent(err) {
 		return croft.Errorf(croft.NoCapacity, "%w", err)
 	}
 	return err
@@ -152,7 +164,7 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	for host, a := range body.Allocations {
 		claim.Allocations[host] = a.Resources
 	}
-	claim.Generation = body.Generation
+	claim.Generation, claim.Version = body.Generation, body.version
 	if body.Type == "" || body.Type == "unknown" {
 		body.Type = consumerType
 	}
@@ -161,16 +173,20 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 }
 
 // Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT without allocations on
-// the consumer's generation, so that it removes only the claim that was read.
-func (c *Client) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+// the consumer's generation and version, so that it removes only the claim that was read.
+func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
 	first, none, err := c.claimOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	on, err := may(ctx) // even without a claim: it may have effects of its own
 	there := func(host croft.HostID) bool { _, has := first.Allocations[host]; return has }
 	if err != nil || len(first.Allocations) == 0 || len(on) > 0 && !slices.ContainsFunc(on, there) {
 		return err
 	}
 	return c.conn.again(ctx, func() error {
 		err := c.conn.call(ctx, http.MethodPut, "/allocations/"+string(id), none, nil)
-		if !is(err, http.StatusConflict, concurrentUpdate) {
+		if !concurrent(err) {
 			return err
 		}
 		now, readErr := c.ClaimOf(ctx, id)
@@ -179,7 +195,7 @@ func (c *Client) Release(ctx context.Context, id croft.InstanceID, on ...croft.H
 			return readErr
 		case len(now.Allocations) == 0:
 			return nil
-		case !sameGeneration(now, first): // otherwise the conflict is about the host, where others claimed
+		case !unchanged(now, first): // otherwise the conflict is about the host, where others claimed
 			return croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was being given back", id)
 		}
 		return err

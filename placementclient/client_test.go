@@ -115,9 +115,9 @@ func TestClaimErrors(t *testing.T) {
 			croft.Unavailable, 4},
 		"a refused token is our fault": {[]func(http.ResponseWriter, *http.Request){answer(401, "")}, croft.Invalid, 1},
 		"a claim that is there although it was a conflict": {[]func(http.ResponseWriter, *http.Request){answer(503, ""),
-			answer(409, concurrent),
-			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 1}}}}`)}, "",
-			3},
+			answer(409, concurrent), answer(200, `{"allocations":
+				{"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 1}}}, "consumer_generation": 1}`),
+			answer(204, "")}, "", 4}, // written again
 		"a claim of another's making is a conflict": {[]func(http.ResponseWriter,
 			*http.Request){answer(409, concurrent),
 			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 2}}}}`)},

@@ -52,7 +52,7 @@ func (e *answerError) kind() croft.Kind {
 	switch {
 	case e.status == http.StatusNotFound:
 		return croft.NotFound
-	case e.status == http.StatusConflict:
+	case e.status == http.StatusConflict, e.status == http.StatusPreconditionFailed:
 		return croft.Conflict
 	case e.status >= 500:
 		return croft.Unavailable
@@ -64,6 +64,11 @@ func (e *answerError) kind() croft.Kind {
 func is(err error, status int, code string) bool {
 	e, ok := errors.AsType[*answerError](err)
 	return ok && e.status == status && (code == "" || e.code == code)
+}
+
+// concurrent reports whether a request was refused because of a concurrent update.
+func concurrent(err error) bool {
+	return is(err, http.StatusConflict, concurrentUpdate) || is(err, http.StatusPreconditionFailed, "")
 }
 
 // The microversions that the client supports: it begins with the newest and falls back to the server's. Before 1.29
@@ -194,7 +199,7 @@ func (c *connection) again(ctx context.Context, do func() error) error {
 				return err
 			}
 		}
-		if err = do(); !is(err, http.StatusConflict, concurrentUpdate) {
+		if err = do(); !concurrent(err) {
 			return err
 		}
 	}
@@ -203,6 +208,12 @@ func (c *connection) again(ctx context.Context, do func() error) error {
 
 // versioned is a body that depends on the microversion.
 type versioned interface{ at(minor int64) any }
+
+// conditional is a body to be written only over the version that was read; empty: over any.
+type conditional interface{ over() (version string) }
+
+// tagged is an answer that keeps the version of what was read; empty: the server tells none.
+type tagged interface{ tag(version string) }
 
 // decoder is an answer that decodes itself.
 type decoder interface{ decode(content []byte) error }
@@ -217,6 +228,9 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 			// croft's Placement omits the parts of candidates that are not used here
 			"Prefer": "return=minimal",
 		},
+	}
+	if b, ok := body.(conditional); ok && b.over() != "" {
+		options.MoreHeaders["If-Match"] = b.over()
 	}
 	if v, ok := body.(versioned); ok {
 		body = v.at(minor)
@@ -237,6 +251,9 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 	content, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return c.wrap(ctx, method+" "+path, err)
+	}
+	if t, ok := out.(tagged); ok {
+		t.tag(resp.Header.Get("ETag"))
 	}
 	if out == nil || len(content) == 0 {
 		return nil

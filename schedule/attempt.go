@@ -163,7 +163,7 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 		return Decision{}, errors.Join(cause, err)
 	}
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, a.unsure:
 		return Decision{}, cause
 	case errors.Is(cause, croft.NoCapacity):
 		a.barred = true
@@ -181,7 +181,7 @@ func (a *attempt) undo(ctx context.Context) error {
 	if a.unsure {
 		return nil
 	}
-	if err := a.release(ctx); err != nil {
+	if err := a.release(ctx); err != nil || a.unsure {
 		return err
 	}
 	after, cancel := a.afterwards(ctx)
@@ -199,12 +199,31 @@ func (a *attempt) release(ctx context.Context) error {
 	}
 	after, cancel := a.afterwards(ctx)
 	defer cancel()
-	if err := a.Claims.Release(after, a.inst.ID, a.claimed); err != nil {
+	err := a.Claims.Release(after, a.inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+		now, err := a.Records.Fence(ctx, a.inst)
+		switch {
+		case errors.Is(err, croft.NotFound): // whatever is claimed without a record is nobody's
+			return []croft.HostID{a.claimed}, nil
+		case err != nil:
+			return nil, err
+		case now.State != croft.StateScheduling || now.Session != a.inst.Session:
+			return nil, errOthers
+		}
+		a.inst = now
+		return []croft.HostID{a.claimed}, nil
+	})
+	switch {
+	case errors.Is(err, errOthers):
+		a.unsure = true
+	case err != nil:
 		return fmt.Errorf("give the claim of %s back: %w", a.inst.Name, err)
 	}
 	a.claimed = ""
 	return nil
 }
+
+// errOthers reports that somebody else has the record, and with it the claim.
+var errOthers = errors.New("the record is somebody else's now")
 
 // regroup reads the groups again after another member joined one, and drops the candidates that are barred now.
 func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {

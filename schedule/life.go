@@ -128,18 +128,29 @@ func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName
 // forgo removes a record that is still scheduling: the record first, so that no scheduler can write an order for it,
 // then its claim. After a crash in between, the audit finds a claim without a record.
 func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
-	if err := s.Records.Discard(ctx, inst); err != nil {
-		return err
-	}
-	if err := s.Claims.Release(ctx, inst.ID); err != nil {
+	discarded := false
+	err := s.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+		err := s.Records.Discard(ctx, inst)
+		discarded = err == nil
+		return nil, err
+	})
+	if discarded && err != nil {
 		return fmt.Errorf("give its claim back: %w", err)
 	}
-	return nil
+	return err
 }
 
 // bury ends an instance on a silent host: the claim first, so that it can be repeated while there is a record.
 func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
-	if err := s.Claims.Release(ctx, inst.ID, inst.Places()...); err != nil {
+	err := s.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+		now, err := s.Records.Fence(ctx, inst)
+		if err == nil && !now.Same(inst) {
+			err = croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		}
+		inst = now
+		return inst.Places(), err
+	})
+	if err != nil {
 		return err
 	}
 	tombstone := NewOrder(s.Partition, inst, inst.Host, croft.WantGone)

@@ -78,9 +78,9 @@ type Claims interface {
 	// Claim takes the candidate's allocations for a consumer without any. NoCapacity: they no longer fit. Conflict:
 	// concurrent updates exhausted the client's retries.
 	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
-	// Release removes an instance's claim unless it changes concurrently. If hosts are named, the claim must be on one
-	// of them, which protects another instance of the same UUID on another host. A missing claim is no error.
-	Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error
+	// Release removes an instance's claim as it was read before may was asked, if may permits that and the claim is on
+	// one of the hosts that may names. Conflict: the claim has changed since. A missing claim is no error.
+	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 	// Providers returns all providers, to explain why nothing fits.
 	Providers(ctx context.Context) ([]croft.Provider, error)
 }

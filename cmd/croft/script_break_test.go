@@ -52,7 +52,7 @@ func (b breaker) dropClaim(name string) error {
 	if err != nil {
 		return err
 	}
-	return b.Claims.Release(b.ctx, st.Instance.ID)
+	return b.Claims.Release(b.ctx, st.Instance.ID, croft.On())
 }
 
 func (b breaker) loseName(name string) error {

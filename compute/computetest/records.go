@@ -111,7 +111,7 @@ func testRelease(s *stage) {
 	s.claim(inst.ID)
 	s.condemn(inst)
 	for range 2 {
-		s.check(s.Agent.Release(s.ctx(), inst.ID))
+		s.check(s.Agent.Release(s.ctx(), inst.ID, croft.On()))
 		if s.claims(inst.ID) {
 			s.t.Error("it still claims")
 		}
@@ -123,7 +123,7 @@ func testReleaseLeaked(s *stage) {
 	id := croft.NewInstanceID()
 	s.claim(id)
 	for range 2 {
-		s.check(s.Agent.Release(s.ctx(), id))
+		s.check(s.Agent.Release(s.ctx(), id, croft.On()))
 		if s.claims(id) {
 			s.t.Error("it still claims")
 		}

@@ -37,6 +37,10 @@ func (t *Tx) Claim(rules ClaimRules, claims ...ClaimRequest) error {
 	return c.settle()
 }
 
+// ConsumerVersion returns the version of a consumer, as ConsumerData.Version; 0: it does not exist, or was changed by
+// an earlier request of the same transaction of the store.
+func (t *Tx) ConsumerVersion(consumer string) int64 { return t.consumers.version(consumer) }
+
 // Release deletes all allocations of a consumer.
 func (t *Tx) Release(consumer string) error {
 	c := t.consumers.view(consumer)

@@ -30,6 +30,16 @@ func (t *consumerTable) view(uuid string) *consumerView {
 	return &v
 }
 
+// version returns the revision at which the consumer was last written; 0: it does not exist, or the transaction itself
+// has changed it.
+func (t *consumerTable) version(uuid string) int64 {
+	v := t.view(uuid)
+	if !v.exists || v.write {
+		return 0
+	}
+	return v.modified
+}
+
 // holders returns the UUIDs of the consumers that may have allocations of a provider.
 func (t *consumerTable) holders(provider string) map[string]bool {
 	out := map[string]bool{}

@@ -152,6 +152,10 @@ type ConsumerData struct {
 	modified int64 // revision of its entry; 0: not stored
 }
 
+// Version returns the revision of the store at which the consumer was last written. No other state of a consumer of
+// this UUID, before or after, has the same version, whereas the generation starts again with each new consumer.
+func (c *ConsumerData) Version() int64 { return c.modified }
+
 // The stored forms. A field added later must have a meaning where it is absent.
 type (
 	providerRecord struct {

@@ -44,6 +44,7 @@ func Run(t *testing.T, endpoint string, o Options) {
 	t.Run("release gives back, also what is not there", s.release)
 	t.Run("a claim moves at once or not at all", s.reclaim)
 	t.Run("a claim is released where it is", s.releaseWhere)
+	t.Run("a UUID that is used again has another claim", s.reuse)
 	t.Run("a provider goes once nobody claims from it", s.removeProvider)
 	t.Run("a drained provider has no candidates", s.drained)
 	t.Run("traits narrow the candidates, unknown ones are invalid", s.traits)
@@ -268,7 +269,7 @@ func (s *suite) release(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := s.client.Release(t.Context(), id); err != nil {
+		if err := s.client.Release(t.Context(), id, croft.On()); err != nil {
 			t.Fatal(err)
 		}
 	}

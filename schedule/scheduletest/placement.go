@@ -20,6 +20,8 @@ type Placement struct {
 	order     []croft.HostID
 	providers map[croft.HostID]croft.Provider
 	claims    map[croft.InstanceID]croft.Candidate
+	made      map[croft.InstanceID]int // numbers the claims, in the order in which they were made
+	last      int
 	faults    map[string][]func() error
 }
 
@@ -28,6 +30,7 @@ func NewPlacement(providers ...croft.Provider) *Placement {
 	p := &Placement{
 		providers: map[croft.HostID]croft.Provider{},
 		claims:    map[croft.InstanceID]croft.Candidate{},
+		made:      map[croft.InstanceID]int{},
 		faults:    map[string][]func() error{},
 	}
 	for _, provider := range providers {
@@ -182,19 +185,32 @@ func (p *Placement) Claim(ctx context.Context, id croft.InstanceID, _ croft.Proj
 		}
 	}
 	p.claims[id] = c
+	p.last++
+	p.made[id] = p.last
 	return nil
 }
 
 // Release implements schedule.Claims.
-func (p *Placement) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+func (p *Placement) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	p.mu.Lock()
+	read := p.made[id]
+	p.mu.Unlock()
+	on, err := may(ctx)
+	if err != nil {
+		return err
+	}
 	if err := p.fault(ctx, "Release"); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	there := func(host croft.HostID) bool { _, has := p.claims[id].Allocations[host]; return has }
+	if p.made[id] != read {
+		return croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was being given back", id)
+	}
 	if len(on) == 0 || slices.ContainsFunc(on, there) {
 		delete(p.claims, id)
+		delete(p.made, id)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (unclaimed) EnsureProvider(context.Context, croft.Provider) error { return 
 func (unclaimed) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
 	return nil, nil
 }
-func (unclaimed) Release(context.Context, croft.InstanceID, ...croft.HostID) error { return nil }
+func (unclaimed) Release(context.Context, croft.InstanceID, croft.Permit) error { return nil }
 
 // host is an agent that runs until the test ends, with its files and servers.
 type host struct {

@@ -167,9 +167,9 @@ func (l *lateAssign) Assign(ctx context.Context, i croft.Instance, o croft.Order
 	return i, croft.Errorf(croft.Unavailable, "etcdserver: request timed out")
 }
 
-func (l *lateAssign) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+func (l *lateAssign) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
 	defer l.late()
-	return l.schedulerSide.Release(ctx, id, on...)
+	return l.schedulerSide.Release(ctx, id, may)
 }
 
 func TestAnOrderThatIsWrittenLateHasItsClaim(t *testing.T) {
@@ -288,67 +288,6 @@ func TestTwoMoversLeaveTheClaimWhereTheInstanceIs(t *testing.T) {
 	}
 }
 
-// heldRelease is an agent that is delayed before it releases a claim.
-type heldRelease struct {
-	compute.Inventory
-	hold func()
-}
-
-func (h *heldRelease) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
-	h.hold()
-	return h.Inventory.Release(context.WithoutCancel(ctx), id, on...)
-}
-
-// An agent is delayed between reading the record and releasing the claim; meanwhile the instance is buried and its
-// UUID used again on another host.
-func TestATombstoneLeavesTheClaimOfAReusedUUID(t *testing.T) {
-	w := newWorld(t, 1, 2, 0)
-	inst := w.throwaway(t.Context())
-	a := w.machineOf(inst.Host)
-	other := w.hosts[1-a.n]
-	over := make(chan struct{})
-	a.leave()
-	a.inventory = &heldRelease{w.claims, sync.OnceFunc(func() {
-		defer close(over)
-		st := w.found(t, inst.ID) // schedule destroy --force, and the same --uuid again
-		if err := w.claims.Release(t.Context(), inst.ID); err != nil {
-			t.Error(err)
-		}
-		tombstone := croft.Order{Partition: w.store.Partition(), Host: a.id, Instance: inst.ID,
-			Generation: st.Instance.Generation + 1, Want: croft.WantGone}
-		if err := w.store.Instances.Bury(t.Context(), st.Instance, tombstone); err != nil {
-			t.Error(err)
-		}
-		err := w.scheduler(0, func(s *schedule.Scheduler) error {
-			q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10&in_tree=" + string(other.id))
-			if err != nil {
-				return err
-			}
-			_, err = s.Request(t.Context(), schedule.Request{ID: inst.ID, Query: q, Image: simulated, Name: "again"})
-			return err
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	})}
-	a.boot(0)
-	err := w.scheduler(0, func(s *schedule.Scheduler) error {
-		_, err := s.Destroy(t.Context(), inst.Project, inst.Name, false)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-over
-	w.await(t, "the tombstone is carried out", func() bool {
-		_, err := w.store.Orders.Order(t.Context(), a.id, inst.ID)
-		return errors.Is(err, croft.NotFound)
-	})
-	w.claimed(t, other.id)
-	w.facts[inst.ID].name = "again"
-	w.settle()
-}
-
 func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 	w := newWorld(t, 1, 2, 0)
 	inst := w.throwaway(t.Context())
@@ -388,7 +327,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 		w.claimed(t, inst.Host)
 		w.claimed(t, other)
 	}
-	if err := w.claims.Release(t.Context(), inst.ID); err != nil {
+	if err := w.claims.Release(t.Context(), inst.ID, croft.On()); err != nil {
 		t.Fatal(err)
 	}
 	var rivals []croft.InstanceID
@@ -405,7 +344,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 		t.Errorf("got %v, want that it does not fit", err)
 	}
 	for _, id := range rivals {
-		if err := w.claims.Release(t.Context(), id); err != nil {
+		if err := w.claims.Release(t.Context(), id, croft.On()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -106,8 +106,8 @@ func (o *operatorSide) Reclaim(ctx context.Context, had croft.Claim, p croft.Pro
 	return o.gate.do("operator Reclaim", had.Instance, func() error { return o.claimBook.Reclaim(ctx, had, p, c) })
 }
 
-func (o *operatorSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
-	return o.gate.do("operator Release", id, func() error { return o.claimBook.Release(ctx, id, on...) })
+func (o *operatorSide) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	return o.gate.do("operator Release", id, func() error { return o.claimBook.Release(ctx, id, may) })
 }
 
 func (o *operatorSide) RemoveProvider(ctx context.Context, h croft.HostID) error {

@@ -98,8 +98,8 @@ func (a *agentSide) Claims(ctx context.Context, h croft.HostID) (map[croft.Insta
 	})
 }
 
-func (a *agentSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
-	return a.gate.do("agent Release", id, func() error { return a.Inventory.Release(ctx, id, on...) })
+func (a *agentSide) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	return a.gate.do("agent Release", id, func() error { return a.Inventory.Release(ctx, id, may) })
 }
 
 // gatedHypervisor is the agent's hypervisor through its gate.
@@ -211,6 +211,6 @@ func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.
 	return s.gate.do("scheduler Claim", id, func() error { return s.Claims.Claim(ctx, id, p, c) })
 }
 
-func (s *schedulerSide) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
-	return s.gate.do("scheduler Release", id, func() error { return s.Claims.Release(ctx, id, on...) })
+func (s *schedulerSide) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	return s.gate.do("scheduler Release", id, func() error { return s.Claims.Release(ctx, id, may) })
 }

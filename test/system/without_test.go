@@ -172,11 +172,14 @@ type worseInventory struct {
 
 func (w *world) worseInventory(i compute.Inventory) compute.Inventory { return &worseInventory{i, w} }
 
-func (i *worseInventory) Release(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
+func (i *worseInventory) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
 	if i.w.without["claim of one host"] {
-		on = nil
+		if _, err := may(ctx); err != nil {
+			return err
+		}
+		may = croft.On()
 	}
-	return i.Inventory.Release(ctx, id, on...)
+	return i.Inventory.Release(ctx, id, may)
 }
 
 type worseClaims struct {

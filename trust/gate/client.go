@@ -223,8 +223,12 @@ func (c *Client) Claims(ctx context.Context, of croft.HostID) (map[croft.Instanc
 	return ask[map[croft.InstanceID]croft.Resources](ctx, c, "Claims", of)
 }
 
-// Release implements compute.Inventory. The server determines the hosts on which the instance may have a claim.
-func (c *Client) Release(ctx context.Context, id croft.InstanceID, _ ...croft.HostID) error {
+// Release implements compute.Inventory. The server too decides whether the claim may be released, and on which hosts it
+// has to be, after it has read it.
+func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	if _, err := may(ctx); err != nil {
+		return err
+	}
 	return do(ctx, c, "Release", id)
 }
 

@@ -155,7 +155,7 @@ func (h *hostile) populate() {
 			h.released[leaked] = host == h.host
 		}
 		reborn := h.on(h.host, croft.NewInstanceID()) // its tombstone stays on the hostile host
-		h.check(h.Release(ctx, reborn.ID))
+		h.check(h.Release(ctx, reborn.ID, croft.On()))
 		h.check(h.Instances.Bury(ctx, reborn, order(reborn, h.host, croft.WantGone)))
 		h.on(h.alice, reborn.ID)
 		buried := h.on(h.alice, croft.NewInstanceID())

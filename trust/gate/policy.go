@@ -330,21 +330,20 @@ func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.Inst
 	if err := whole(id); err != nil {
 		return none{}, err
 	}
-	inst, err := s.Records.Instance(ctx, id)
-	switch {
-	case errors.Is(err, croft.NotFound): // its claims on other hosts do not concern this host
-		return none{}, s.Inventory.Release(ctx, id, caller)
-	case err != nil:
-		return none{}, err
-	}
-	condemned, err := s.condemned(ctx, caller, inst)
-	if err != nil {
-		return none{}, err
-	}
-	if !condemned {
-		return none{}, refuse("the claim of instance %s is not this host's to release", id)
-	}
-	return none{}, s.Inventory.Release(ctx, id, inst.Places()...)
+	return none{}, s.Inventory.Release(ctx, id, func(ctx context.Context) ([]croft.HostID, error) {
+		inst, err := s.Records.Instance(ctx, id)
+		switch {
+		case errors.Is(err, croft.NotFound): // its claims on other hosts do not concern this host
+			return []croft.HostID{caller}, nil
+		case err != nil:
+			return nil, err
+		}
+		condemned, err := s.condemned(ctx, caller, inst)
+		if err == nil && !condemned {
+			err = refuse("the claim of instance %s is not this host's to release", id)
+		}
+		return inst.Places(), err
+	})
 }
 
 // condemned tells whether an instance is on the caller and its order is a tombstone.
