@@ -24,8 +24,8 @@ const (
 )
 
 // rooms are the packages in which a mistake can lose an instance.
-const rooms = "./schedule ./hosts ./audit ./etcdstore ./etcdstore/etcdserver ./compute ./placementclient ./placement " +
-	"./pool ./internal/durable"
+const rooms = "./schedule ./hosts ./audit ./tenant ./etcdstore ./etcdstore/tenants ./etcdstore/etcdserver ./compute " +
+	"./placementclient ./placement ./placement/ledger ./pool ./internal/durable"
 
 const file = "../../build/mutants.jsonl"
 
