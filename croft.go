@@ -60,6 +60,9 @@ type Host struct {
 	Alive     bool     `json:"alive"`               // the agent's lease is valid; derived, never stored
 	// its agent accepts orders that name a trace; derived from its life key, never stored
 	Traces bool `json:"-"`
+	// its agent gives back what an instance that moved away claims here, once nothing is left of it; derived, never
+	// stored
+	Vacates bool `json:"-"`
 
 	// when its agent last reported to be alive, to a minute; derived, never stored
 	Seen       time.Time `json:"seen,omitzero"`
@@ -237,13 +240,13 @@ type Claim struct {
 	Version string
 }
 
-// Permit says whether a claim may be released, and on which hosts it has to be; none: wherever it is. It is asked after
-// the claim was read, and the claim is released only as it was read. So a permit that holds for an instance releases no
-// claim of another instance that gets the same UUID later, however long its caller is suspended in between. An error
-// ends the release.
+// Permit says whether a claim may be released, and on which hosts; none: on all. What it has on other hosts stays. It
+// is asked after the claim was read, and the claim is released only as it was read. So a permit that holds for an
+// instance releases no claim of another instance that gets the same UUID later, however long its caller is suspended in
+// between. An error ends the release.
 type Permit func(ctx context.Context) (on []HostID, err error)
 
-// On permits the release of a claim on one of the hosts; none: wherever it is.
+// On permits the release of a claim on these hosts; none: on all.
 func On(hosts ...HostID) Permit {
 	return func(context.Context) ([]HostID, error) { return hosts, nil }
 }

@@ -265,6 +265,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		order, ordered := c.orders[croft.OrderID{Host: host, Instance: id}]
 		switch {
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
+		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
 		case exists && c.lacksClaim(inst): // checkClaim says where it is
 		case exists:
 			_, alsoHere := c.Claims[inst.Host][inst.ID]
@@ -272,7 +273,6 @@ func (c *comparison) checkClaims(host croft.HostID) {
 				inst.State == croft.StateScheduled, Host: host,
 				Cause:  fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
 				Advice: "give the consumer allocations on its own host, through the Placement API"})
-		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
 		default:
 			d := Difference{Kind: LeakedClaim, Host: host, Instance: id, Mendable: c.Contents[host].Guest(id) == nil,
 				Cause: "a claim is left of an instance that no longer exists, and keeps its room from others: its scheduler died, or it was removed past croft"}

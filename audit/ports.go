@@ -49,8 +49,8 @@ type Claims interface {
 
 // Releaser releases claims.
 type Releaser interface {
-	// Release removes an instance's claim as it was read before may was asked, if may permits that and the claim is on
-	// one of the hosts that may names. Conflict: the claim has changed since. A missing claim is no error.
+	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
+	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,8 +31,9 @@ type ledger struct {
 	mu       sync.Mutex
 	provider croft.Provider
 	claims   map[croft.InstanceID]croft.Resources
-	taken    string // a provider name that is in use
-	gone     bool   // the provider was removed
+	at       map[croft.InstanceID]croft.HostID // where they are, as far as that matters
+	taken    string                            // a provider name that is in use
+	gone     bool                              // the provider was removed
 	away     atomic.Bool
 	stuck    atomic.Bool // releases fail
 }
@@ -59,7 +61,8 @@ func (l *ledger) Claims(context.Context, croft.HostID) (map[croft.InstanceID]cro
 }
 
 func (l *ledger) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
-	if _, err := may(ctx); err != nil {
+	on, err := may(ctx)
+	if err != nil {
 		return err
 	}
 	if l.stuck.Load() {
@@ -67,7 +70,9 @@ func (l *ledger) Release(ctx context.Context, id croft.InstanceID, may croft.Per
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.claims, id)
+	if at := l.at[id]; at == "" || slices.Contains(on, at) {
+		delete(l.claims, id)
+	}
 	return nil
 }
 

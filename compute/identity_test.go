@@ -221,6 +221,7 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 
 	there := c.beside(croft.Host{ID: croft.NewHostID(), Name: "h2", VirtType: "sim"})
 	there.ledger = c.ledger // both use one Placement
+	c.ledger.at = map[croft.InstanceID]croft.HostID{inst.ID: there.host.ID}
 	agent := there.start()
 	inst, err := c.store.Instances.SetMoving(t.Context(), inst, there.host.ID)
 	if err != nil {

@@ -139,10 +139,10 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	return fmt.Errorf("no way to do %q", step.Op)
 }
 
-// release releases the claim unless it belongs to a guest on another host: the instance has moved, or another
-// instance uses the UUID by now.
+// release releases the claim. Of an instance that has moved to another host, or whose UUID another instance uses there
+// by now, it releases what is claimed on this host.
 func (p *pass) release(ctx context.Context) error {
-	errElsewhere := errors.New("the claim is for a guest on another host")
+	errElsewhere := errors.New("the claim is for a guest to come")
 	err := p.agent.Inventory.Release(ctx, p.id, func(ctx context.Context) ([]croft.HostID, error) {
 		inst, err := p.agent.Records.Instance(ctx, p.id)
 		switch {
@@ -150,10 +150,12 @@ func (p *pass) release(ctx context.Context) error {
 			return []croft.HostID{p.agent.Host.ID}, nil
 		case err != nil:
 			return nil, err
-		case inst.Host != p.agent.Host.ID:
-			return nil, errElsewhere
+		case inst.Host == p.agent.Host.ID:
+			return inst.Places(), nil
+		case inst.State == croft.StateScheduling || inst.Moving == p.agent.Host.ID:
+			return nil, errElsewhere // what it claims here is for what comes
 		}
-		return inst.Places(), nil
+		return []croft.HostID{p.agent.Host.ID}, nil
 	})
 	if errors.Is(err, errElsewhere) {
 		return nil

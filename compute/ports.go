@@ -58,8 +58,8 @@ type Inventory interface {
 	EnsureProvider(ctx context.Context, p croft.Provider) error
 	// Claims returns the allocations against a provider, by consumer. NotFound: there is no such provider.
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
-	// Release removes an instance's claim as it was read before may was asked, if may permits that and the claim is on
-	// one of the hosts that may names. Conflict: the claim has changed since. A missing claim is no error.
+	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
+	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 }
 

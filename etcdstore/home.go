@@ -25,13 +25,14 @@ import (
 //	    or be near to a location
 const (
 	schemaMajor   = 1
-	schemaMinor   = 3
+	schemaMinor   = 4
 	tracesMinor   = 1 // from this version on orders name traces
 	userDataMinor = 2 // from this version on orders and records have no user-data
 	formersMinor  = 2 // from this version on they name more than one former host
 	restartMinor  = 2 // from this version on agents apply restart policies
 	expiryMinor   = 3 // from this version on caretakers destroy instances that have expired
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
+	vacatesMinor  = 4 // from this version on agents give back what an instance that moved away claims on their host
 )
 
 type home struct {

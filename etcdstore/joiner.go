@@ -21,7 +21,7 @@ type joiner struct {
 	observed  map[string]croft.Observation
 	hosts     map[croft.HostID]croft.Host
 	alive     map[croft.HostID]bool
-	traces    map[croft.HostID]bool
+	lives     map[croft.HostID][]byte // the values of the life keys
 	drained   map[croft.HostID]bool
 	seen      map[croft.HostID]time.Time
 	twins     map[croft.HostID][]croft.Agent
@@ -35,7 +35,7 @@ func (s *conn) newJoiner() *joiner {
 		observed: map[string]croft.Observation{},
 		hosts:    map[croft.HostID]croft.Host{},
 		alive:    map[croft.HostID]bool{},
-		traces:   map[croft.HostID]bool{},
+		lives:    map[croft.HostID][]byte{},
 		drained:  map[croft.HostID]bool{},
 		seen:     map[croft.HostID]time.Time{},
 		twins:    map[croft.HostID][]croft.Agent{},
@@ -77,7 +77,7 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 		return err
 	case strings.HasPrefix(key, k.allAlive()):
 		id := croft.HostID(last(kv.Key))
-		j.alive[id], j.traces[id] = true, knows(kv.Value, tracesMinor)
+		j.alive[id], j.lives[id] = true, kv.Value
 	case strings.HasPrefix(key, k.allDrained()):
 		j.drained[croft.HostID(last(kv.Key))] = true
 	case strings.HasPrefix(key, k.allSeen()):
@@ -97,7 +97,8 @@ func (j *joiner) add(kv *mvccpb.KeyValue) error {
 func (j *joiner) join() ([]croft.Status, error) {
 	for id := range maps.Keys(j.hosts) {
 		h := j.hosts[id]
-		h.Alive, h.Drained, h.Seen, h.Traces = j.alive[id], j.drained[id], j.seen[id], j.traces[id]
+		h.Alive, h.Drained, h.Seen = j.alive[id], j.drained[id], j.seen[id]
+		h.Traces, h.Vacates = knows(j.lives[id], tracesMinor), knows(j.lives[id], vacatesMinor)
 		for _, twin := range j.twins[id] {
 			h.Problems = append(h.Problems,
 				fmt.Sprintf(

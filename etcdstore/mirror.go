@@ -150,7 +150,7 @@ func (m *Mirror) joined() *joiner {
 	}
 	for key, v := range m.values[k.allAlive()] {
 		id := croft.HostID(last([]byte(key)))
-		j.alive[id], j.traces[id] = true, knows([]byte(v.(string)), tracesMinor)
+		j.alive[id], j.lives[id] = true, []byte(v.(string))
 	}
 	for key := range m.values[k.allDrained()] {
 		j.drained[croft.HostID(last([]byte(key)))] = true

@@ -226,10 +226,14 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 		t.Errorf("a host without a provider: %v", err)
 	}
 	w = begin()
-	w.instances = []croft.Status{{Instance: croft.Instance{ID: "ghost", Host: "b"}}}
-	if _, err := w.fleet(t).Forget(t.Context(), "one", false); err != nil ||
-		slices.Contains(w.steps, "release ghost on a") {
-		t.Errorf("a claim of an instance that is on record: done %q, %v", w.steps, err)
+	for name, ghost := range map[string]croft.Instance{"comes": {ID: "ghost", Host: "b", Moving: "a"},
+		"is being scheduled": {ID: "ghost", State: croft.StateScheduling}, "is elsewhere": {ID: "ghost", Host: "b"}} {
+		w = begin()
+		w.instances = []croft.Status{{Instance: ghost}}
+		if _, err := w.fleet(t).Forget(t.Context(), "one", false); err != nil ||
+			slices.Contains(w.steps, "release ghost on a") != (name == "is elsewhere") {
+			t.Errorf("a claim of an instance that %s: done %q, %v", name, w.steps, err)
+		}
 	}
 }
 

@@ -145,18 +145,24 @@ func (f *Fleet) freeClaims(ctx context.Context, host croft.HostID) error {
 	return nil
 }
 
-// releaseUnused releases a claim on one of the hosts unless there is an instance of its UUID.
+// releaseUnused releases a claim on hosts where no instance of its UUID is, or is to be.
 func (f *Fleet) releaseUnused(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
-	errUsed := errors.New("its instance exists")
+	errUsed := errors.New("its instance is there")
 	err := f.Claims.Release(ctx, id, func(ctx context.Context) ([]croft.HostID, error) {
-		_, err := f.Instances.Instance(ctx, id)
+		inst, err := f.Instances.Instance(ctx, id)
 		switch {
 		case errors.Is(err, croft.NotFound):
 			return on, nil
-		case err == nil:
-			err = errUsed
+		case err != nil:
+			return nil, err
 		}
-		return nil, err
+		left := slices.DeleteFunc(slices.Clone(on), func(h croft.HostID) bool {
+			return inst.State == croft.StateScheduling || slices.Contains(inst.Places(), h)
+		})
+		if len(left) == 0 {
+			return nil, errUsed
+		}
+		return left, nil
 	})
 	if errors.Is(err, errUsed) {
 		return nil

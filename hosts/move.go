@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 
@@ -25,9 +26,9 @@ type Moved struct {
 // MoveAll moves the ephemeral instances away from a drained host: each is removed there and created anew elsewhere from
 // its image, with the same name, UUID and spec. It returns as soon as that is ordered. Other instances stay.
 //
-// A crash at any point is recoverable: the record names the target before anything is claimed; the claim moves from one
-// host to the other atomically; one transaction then writes both orders, and the new host starts when the old one has
-// nothing left. So any caller of MoveAll, or of an audit's mending, can finish a move that was begun.
+// A crash at any point is recoverable: the record names the target before anything is claimed; one request claims there
+// in addition; one transaction then writes both orders; the new host starts, and the claim on the old one ends, when
+// nothing is left there. So any caller of MoveAll, or of an audit's mending, can finish a move that was begun.
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
@@ -166,8 +167,8 @@ func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostI
 // claimTries bounds how often a claim is retried because it changed meanwhile.
 const claimTries = 4
 
-// take makes an instance claim exactly what a candidate says, once its record says that it moves there;
-// moving is empty if the claim belongs where the guest is.
+// take makes an instance claim what a candidate says, beside what it claims where it still may be, once its record says
+// that it moves there; moving is empty if the claim belongs where the guest is.
 //
 // The order of steps keeps claim and record consistent: read the claim, then write the record by comparison,
 // then replace the claim by comparison with what was read. A concurrent caller, however long it is delayed
@@ -183,11 +184,47 @@ func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.Host
 		if inst, err = f.Instances.SetMoving(ctx, inst, moving); err != nil {
 			return inst, err
 		}
-		if err = f.Claims.Reclaim(ctx, had, inst.Project, c); !errors.Is(err, croft.Conflict) {
+		var all croft.Candidate
+		if all, err = f.withRemains(ctx, inst, had, c); err != nil {
+			return inst, err
+		}
+		if err = f.Claims.Reclaim(ctx, had, inst.Project, all); !errors.Is(err, croft.Conflict) {
 			return inst, err
 		}
 	}
 	return inst, err
+}
+
+// withRemains adds to a candidate what the instance claims where its guest is, or may still be: the host keeps room
+// for it until nothing is left there, and then its agent releases that. The agent of an older version does not, so
+// there the room is given up with the move.
+func (f *Fleet) withRemains(ctx context.Context, inst croft.Instance, had croft.Claim,
+	c croft.Candidate) (croft.Candidate, error) {
+	all := croft.Candidate{Allocations: maps.Clone(c.Allocations)}
+	was := slices.DeleteFunc(append(inst.Former(), inst.Host), func(host croft.HostID) bool {
+		_, has := had.Allocations[host]
+		_, wanted := c.Allocations[host]
+		return !has || wanted
+	})
+	if len(was) == 0 {
+		return all, nil
+	}
+	hosts, err := f.Hosts.Hosts(ctx, was...)
+	if err != nil {
+		return all, err
+	}
+	for _, host := range was {
+		remains := host == inst.Host
+		if !remains {
+			if remains, err = f.Orders.Remains(ctx, host, inst.ID); err != nil {
+				return all, err
+			}
+		}
+		if remains && (hosts[host].Vacates || !hosts[host].Alive) {
+			all.Allocations[host] = had.Allocations[host]
+		}
+	}
+	return all, nil
 }
 
 // unclaim moves the claim back to where the guest is, for an instance that changed while it was being moved,

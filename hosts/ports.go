@@ -72,8 +72,8 @@ type Claims interface {
 	// Reclaim atomically replaces an instance's claim by a candidate's. Conflict: the claim differs from
 	// had. NoCapacity: it does not fit. On error nothing has changed.
 	Reclaim(ctx context.Context, had croft.Claim, project croft.Project, c croft.Candidate) error
-	// Release removes an instance's claim as it was read before may was asked, if may permits that and the claim is on
-	// one of the hosts that may names. Conflict: the claim has changed since. A missing claim is no error.
+	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
+	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 	// RemoveProvider removes a provider; none is not an error. Conflict: there are claims on it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error

@@ -3,6 +3,7 @@ package hosts_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,9 @@ type diary struct {
 	on    croft.HostID    // the host of the instance's claim
 	hosts []croft.Host
 	steps []string
-	fails map[string]func() error // by step; a step whose function returns nil is executed
+	// whether former hosts still have something of the instance
+	remains bool
+	fails   map[string]func() error // by step; a step whose function returns nil is executed
 }
 
 type (
@@ -95,6 +98,10 @@ func (d diaryInstances) Reorder(_ context.Context, inst croft.Instance, o croft.
 
 func (d diaryInstances) Bury(_ context.Context, _ croft.Instance, o croft.Order) error {
 	return d.step("bury on", string(o.Host))
+}
+
+func (d diaryInstances) Remains(context.Context, croft.HostID, croft.InstanceID) (bool, error) {
+	return d.remains, nil
 }
 
 func (d diaryInstances) Fence(context.Context, croft.Instance) (croft.Instance, error) {
@@ -193,6 +200,57 @@ func TestAMoveClaimsBeforeItOrders(t *testing.T) {
 		t.Errorf("got %+v, %v", all, err)
 	}
 	d.want(t, "moving to b", "claim on b", "order running on b not on a")
+}
+
+// keeping remembers what is claimed, of an instance that claims on a and may have left something on c.
+type keeping struct {
+	diaryClaims
+	claimed *[]croft.HostID
+}
+
+func (k keeping) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, error) {
+	one := croft.Resources{croft.VCPU: 1}
+	return croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{"a": one, "c": one, "e": one}}, nil
+}
+
+func (k keeping) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+	*k.claimed = slices.Sorted(maps.Keys(c.Allocations))
+	return nil
+}
+
+// Without its claim, the room of a guest that has yet to go could be given to another one.
+func TestAMoveKeepsTheClaimWhereTheGuestMayBe(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		vacates bool
+		former  croft.HostID
+		remains bool
+		claimed []croft.HostID
+	}{
+		{"its host has it until it has gone", true, "", false, []croft.HostID{"a", "b"}},
+		{"an agent of an older version would never give it back", false, "", false, []croft.HostID{"b"}},
+		{"so does a former host that still has something of it", true, "c", true, []croft.HostID{"a", "b", "c"}},
+		{"and none that has nothing any more", true, "c", false, []croft.HostID{"a", "b"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d, h := moving()
+			for i := range d.hosts {
+				d.hosts[i].Vacates = test.vacates
+			}
+			d.hosts = append(d.hosts, croft.Host{ID: "c", Name: "three", Alive: true, Drained: true, Vacates: true})
+			d.inst.MovedFrom, d.remains = test.former, test.remains
+			h.Instances[0].Instance.MovedFrom = test.former
+			var claimed []croft.HostID
+			f := d.fleet(t)
+			f.Claims = keeping{diaryClaims{diary: d}, &claimed}
+			if _, err := f.MoveAll(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(claimed, test.claimed) {
+				t.Errorf("claimed on %v, want %v", claimed, test.claimed)
+			}
+		})
+	}
 }
 
 func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {

@@ -172,8 +172,8 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	return claim, body, nil
 }
 
-// Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT without allocations on
-// the consumer's generation and version, so that it removes only the claim that was read.
+// Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT of what is left, mostly
+// nothing, on the consumer's generation and version, so that it removes only the claim that was read.
 func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
 	first, none, err := c.claimOf(ctx, id)
 	if err != nil {
@@ -184,6 +184,9 @@ func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Per
 	if err != nil || len(first.Allocations) == 0 || len(on) > 0 && !slices.ContainsFunc(on, there) {
 		return err
 	}
+	for host, amounts := range rest(first, on) {
+		none.Allocations[host] = resourcesBody{amounts}
+	}
 	return c.conn.again(ctx, func() error {
 		err := c.conn.call(ctx, http.MethodPut, "/allocations/"+string(id), none, nil)
 		if !concurrent(err) {
@@ -193,13 +196,31 @@ func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Per
 		switch {
 		case readErr != nil:
 			return readErr
-		case len(now.Allocations) == 0:
+		case len(now.Allocations) == 0 || len(on) > 0 && !slices.ContainsFunc(on,
+			func(host croft.HostID) bool { _, has := now.Allocations[host]; return has }):
 			return nil
 		case !unchanged(now, first): // otherwise the conflict is about the host, where others claimed
 			return croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was being given back", id)
 		}
 		return err
 	})
+}
+
+// rest returns what is left of a claim without these hosts; none: without all. Nothing is left where no host is left:
+// what providers share with a host goes with it.
+func rest(claim croft.Claim, without []croft.HostID) map[croft.HostID]croft.Resources {
+	left, hosts := maps.Clone(claim.Allocations), 0
+	maps.DeleteFunc(left, func(host croft.HostID, amounts croft.Resources) bool {
+		gone := len(without) == 0 || slices.Contains(without, host)
+		if !gone && amounts[croft.VCPU] > 0 {
+			hosts++
+		}
+		return gone
+	})
+	if hosts == 0 {
+		return nil
+	}
+	return left
 }
 
 // Claims implements compute.Inventory. NotFound: the provider does not exist.

@@ -78,8 +78,8 @@ type Claims interface {
 	// Claim takes the candidate's allocations for a consumer without any. NoCapacity: they no longer fit. Conflict:
 	// concurrent updates exhausted the client's retries.
 	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
-	// Release removes an instance's claim as it was read before may was asked, if may permits that and the claim is on
-	// one of the hosts that may names. Conflict: the claim has changed since. A missing claim is no error.
+	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
+	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 	// Providers returns all providers, to explain why nothing fits.
 	Providers(ctx context.Context) ([]croft.Provider, error)

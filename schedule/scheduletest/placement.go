@@ -204,11 +204,15 @@ func (p *Placement) Release(ctx context.Context, id croft.InstanceID, may croft.
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	there := func(host croft.HostID) bool { _, has := p.claims[id].Allocations[host]; return has }
 	if p.made[id] != read {
 		return croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was being given back", id)
 	}
-	if len(on) == 0 || slices.ContainsFunc(on, there) {
+	left := maps.Clone(p.claims[id].Allocations)
+	maps.DeleteFunc(left, func(host croft.HostID, _ croft.Resources) bool {
+		return len(on) == 0 || slices.Contains(on, host)
+	})
+	p.claims[id] = croft.Candidate{Allocations: left}
+	if len(left) == 0 {
 		delete(p.claims, id)
 		delete(p.made, id)
 	}

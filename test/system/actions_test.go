@@ -133,6 +133,11 @@ func (a *actor) some() croft.InstanceID {
 
 func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
 	f := a.doom(id)
+	if force {
+		a.mu.Lock()
+		a.forced[id] = true
+		a.mu.Unlock()
+	}
 	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := s.Destroy(ctx, croft.DefaultProject, string(id), force)
 		return err

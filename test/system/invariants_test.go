@@ -276,7 +276,9 @@ func (w *world) watchful(ctx context.Context, hosts []*machine) {
 			for _, d := range domains {
 				if d.Power == compute.PowerOn && !w.twice(d.ID) {
 					running[d.ID]++
-					on = append(on, d.ID)
+					if !w.byForce(d.ID) {
+						on = append(on, d.ID)
+					}
 				}
 			}
 			if len(on) > 4 {
@@ -296,6 +298,13 @@ func (w *world) twice(id croft.InstanceID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reused[id]
+}
+
+// byForce reports instances that were destroyed by force, or may have been.
+func (w *world) byForce(id croft.InstanceID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.forced[id]
 }
 
 func (w *world) breach(format string, args ...any) {

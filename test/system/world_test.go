@@ -59,6 +59,7 @@ type world struct {
 	mu     sync.Mutex
 	facts  map[croft.InstanceID]*fact
 	doomed map[croft.InstanceID]bool // a destroy was tried, maybe while the request ran: it may or may not exist
+	forced map[croft.InstanceID]bool // destroyed by force: the claim goes at once, and the guest may outlive it
 	reused map[croft.InstanceID]bool // UUIDs used by two instances in succession: either may exist
 	broken []string                  // violations seen during the run
 }
@@ -96,6 +97,7 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Helper()
 	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty,
 		facts: map[croft.InstanceID]*fact{}, doomed: map[croft.InstanceID]bool{}, reused: map[croft.InstanceID]bool{},
+		forced:  map[croft.InstanceID]bool{},
 		tally:   &tally{count: map[string]int{}, lines: map[croft.InstanceID][]string{}},
 		without: takenOut(), mood: newMood(seed)}
 	w.startEtcd()

@@ -223,13 +223,24 @@ func (c *Client) Claims(ctx context.Context, of croft.HostID) (map[croft.Instanc
 	return ask[map[croft.InstanceID]croft.Resources](ctx, c, "Claims", of)
 }
 
-// Release implements compute.Inventory. The server too decides whether the claim may be released, and on which hosts it
-// has to be, after it has read it.
+// Release implements compute.Inventory. The server too decides whether the claim may be released, and on which hosts,
+// after it has read it.
 func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
 	if _, err := may(ctx); err != nil {
 		return err
 	}
-	return do(ctx, c, "Release", id)
+	inst, err := c.Instance(ctx, id)
+	switch {
+	case err != nil && !errors.Is(err, croft.NotFound):
+		return err
+	case err != nil || inst.Host == c.Host:
+		return do(ctx, c, "Release", id)
+	}
+	err = do(ctx, c, "Vacate", id)
+	if errors.Is(err, ErrRefused) {
+		return nil // by a control process of the previous version, with which moves leave no claim here
+	}
+	return err
 }
 
 // Gates returns the addresses of all gates of the cloud, HOST:PORT. ErrRefused: the version of this gate does

@@ -145,7 +145,9 @@ func (h *hostile) populate() {
 			}
 		}
 		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.host)
-		move(h.on(h.host, croft.NewInstanceID()), h.host, h.alice)
+		away := h.on(h.host, croft.NewInstanceID())
+		move(away, h.host, h.alice)
+		h.released[away.ID] = true // what it still claims is on the hostile host
 		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.bob)
 		for _, host := range []croft.HostID{h.host, h.alice} { // requests in flight, and leaked claims
 			h.claim(h.record(croft.NewInstanceID()).ID, host)
@@ -249,6 +251,7 @@ var attacks = map[string]func(*hostile) any{
 	},
 	"Claims":  func(h *hostile) any { return h.anyHost() },
 	"Release": func(h *hostile) any { return h.anyInstance() },
+	"Vacate":  func(h *hostile) any { return h.anyInstance() },
 	"Gates":   func(*hostile) any { return map[string]any{} },
 	"Usable":  func(*hostile) any { return map[string]any{} },
 	// Not served: calls of the caretaker.
@@ -307,6 +310,9 @@ func (h *hostile) own(key string, is bool) bool {
 	case "names":
 		id := croft.InstanceID(strings.TrimPrefix(rest, "p/name-of-"))
 		return h.condemned[id] && !is
+	case "quota": // what its instance was charged with is given back
+		id, isEntry := strings.CutPrefix(strings.TrimSuffix(rest, "/repaid"), "unsettled/p/")
+		return isEntry && h.condemned[croft.InstanceID(id)] && is
 	case "placement":
 		kind, id, _ := strings.Cut(rest, "/")
 		switch {

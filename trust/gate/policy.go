@@ -41,6 +41,8 @@ var policy = map[string]method{
 	"Claims": call("those on the host's own provider", (*Server).claims),
 	"Release": call(
 		"that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
+	"Vacate": call("what an instance claims on the host that is on another one, and does not come to this one",
+		(*Server).vacate),
 	"Gates":  call("where all gates of the cloud are", (*Server).gates),
 	"Usable": call("whether orders can come", (*Server).usable),
 }
@@ -343,6 +345,23 @@ func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.Inst
 			err = refuse("the claim of instance %s is not this host's to release", id)
 		}
 		return inst.Places(), err
+	})
+}
+
+// vacate removes what an instance that moved away still claims on the host.
+func (s *Server) vacate(ctx context.Context, caller croft.HostID, id croft.InstanceID) (none, error) {
+	if err := whole(id); err != nil {
+		return none{}, err
+	}
+	return none{}, s.Inventory.Release(ctx, id, func(ctx context.Context) ([]croft.HostID, error) {
+		inst, err := s.Records.Instance(ctx, id)
+		switch {
+		case err != nil && !errors.Is(err, croft.NotFound):
+			return nil, err
+		case err == nil && (inst.State == croft.StateScheduling || slices.Contains(inst.Places(), caller)):
+			return nil, refuse("what instance %s claims here is for what comes", id)
+		}
+		return []croft.HostID{caller}, nil
 	})
 }
 
