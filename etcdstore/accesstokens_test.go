@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -83,31 +82,6 @@ func (b *breakable) during(t *testing.T, server *etcdserver.Server, do func()) {
 	etcdtest.Compact(t, server)
 	for _, stop := range stops {
 		close(stop)
-	}
-}
-
-func TestAnExpiredTokenGoesWithItsLease(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Server(t)
-	store := etcdtest.Open(t, server)
-	token, _ := accesstest.NewToken(t, "lab", 0)
-	if err := store.AccessTokens.Create(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
-	etcd := etcdtest.Client(t, server, etcdstore.Access{})
-	leases := etcdtest.Must(etcd.Leases(t.Context()))(t).Leases
-	if len(leases) != 1 {
-		t.Fatalf("there are %d leases", len(leases))
-	}
-	ttl := time.Duration(etcdtest.Must(etcd.TimeToLive(t.Context(), leases[0].ID))(t).GrantedTTL) * time.Second
-	if want := time.Hour + access.KeptExpired; ttl > want || ttl < want-time.Minute {
-		t.Errorf("its lease lasts %s, want %s", ttl, want)
-	}
-	// A refused token leaves no lease, and a revoked one takes its own along.
-	etcdtest.WantKind(t, store.AccessTokens.Create(t.Context(), token), croft.Conflict)
-	etcdtest.Must(store.AccessTokens.Revoke(t.Context(), access.Everything(), token.ID))(t)
-	if left := etcdtest.Must(etcd.Leases(t.Context()))(t).Leases; len(left) != 0 {
-		t.Errorf("%d leases are left", len(left))
 	}
 }
 

@@ -40,7 +40,7 @@ import (
 //	/croft/<partition>/below/<project>/<project>   present for each project below another
 //	/croft/<partition>/quota/default               limits of projects that have none of their own
 //	/croft/<partition>/quota/used/<project>        what it and the projects below it use
-//	/croft/<partition>/quota/unsettled/<project>/<instance>/<charged or repaid>
+//	/croft/<partition>/quota/unsettled/<project>/<record>/<charged or repaid>
 //	                                               a change of what it uses, until it is counted
 //	/croft/<partition>/tokens/<project>/<token>    an access token: whom it stands for, and the hash of its secret
 //	/croft/<partition>/objects/<kind>/<project>/<id>

@@ -70,7 +70,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned)
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
-	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(s.shared()), Cluster: &Cluster{s}, Groups: &Groups{s},
+	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects), Cluster: &Cluster{s}, Groups: &Groups{s},
 		Instances: instances, Objects: properties.NewObjects(s.shared(), thingsOf(s.keys)), Orders: &Orders{s},
 		Pools: &Pools{s}, Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
 		Trust: &Trust{s}, Turn: &Turn{s}}, nil

@@ -18,17 +18,26 @@ import (
 // Measure is something that is limited: a resource class as in Placement, or a count of records.
 type Measure string
 
-// CountInstances counts instances, stopped ones as well.
-const CountInstances Measure = "instances"
+// Counts are measures of records. What nothing counts cannot be limited either.
+const (
+	CountInstances Measure = "instances" // stopped ones as well
+	CountTokens    Measure = "tokens"    // expired ones as well, while they are listed
+)
+
+var counts = []Measure{CountInstances, CountTokens}
 
 // Check validates a measure. Invalid.
 func (m Measure) Check() error {
-	if m == CountInstances {
+	if slices.Contains(counts, m) {
 		return nil
 	}
 	if m == "" || len(m) > 255 || strings.Trim(string(m), "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		var words []string
+		for _, c := range counts {
+			words = append(words, string(c))
+		}
 		return croft.Errorf(croft.Invalid, "%.80q is nothing that can be limited: use %s, or a resource class such as %s%s",
-			string(m), CountInstances, croft.VCPU, nearest.Hint(strings.ToUpper(string(m)),
+			string(m), strings.Join(words, ", "), croft.VCPU, nearest.Hint(strings.ToUpper(string(m)),
 				[]string{string(croft.VCPU), string(croft.MemoryMB), string(croft.DiskGB)}))
 	}
 	return nil

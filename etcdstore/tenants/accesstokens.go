@@ -12,14 +12,21 @@ import (
 	"croft"
 	"croft/access"
 	"croft/etcdstore/internal/kv"
+	"croft/tenant"
 )
 
-// AccessTokens stores the tokens of tenants and operators: all but their secrets. A lease removes each of them some
-// time after it expired.
-type AccessTokens struct{ conn *kv.Conn }
+// AccessTokens stores the tokens of tenants and operators: all but their secrets. Those of a project are charged to it;
+// so no lease removes them, which could not give anything back, but Settle does some time after they expired.
+type AccessTokens struct {
+	conn     *kv.Conn
+	projects *Projects
+}
 
 // NewAccessTokens makes the store of access tokens.
-func NewAccessTokens(c *kv.Conn) *AccessTokens { return &AccessTokens{c} }
+func NewAccessTokens(p *Projects) *AccessTokens { return &AccessTokens{p.conn, p} }
+
+// chargeOfToken is what a project is charged with for a token.
+var chargeOfToken = tenant.Amounts{tenant.CountTokens: 1}
 
 func (s *AccessTokens) keys() Keys { return Keys(s.conn.Prefix) }
 
@@ -33,22 +40,24 @@ func (s *AccessTokens) Create(ctx context.Context, t access.Token) error {
 	if err := t.Check(); err != nil { // project and ID become part of the key
 		return err
 	}
-	kept := time.Until(t.Expires) + access.KeptExpired
-	lease, err := s.conn.Etcd.Grant(ctx, max(1, int64(kept/time.Second)))
-	if err != nil {
-		return s.conn.Wrap(err, "make a token")
+	key, write := s.keys().token(t.Project, t.ID), "write a token"
+	put := clientv3.OpPut(key, kv.Encode(t))
+	var written bool
+	var err error
+	if t.Project == "" {
+		var done *clientv3.TxnResponse
+		if done, err = s.conn.Etcd.Txn(ctx).If(kv.Absent(key)).Then(put).Commit(); err != nil {
+			return s.conn.Wrap(err, "%s", write) // if it was written, nobody knows its secret
+		}
+		written = done.Succeeded
+	} else {
+		written, err = s.projects.writeCharged(ctx, charging{project: t.Project, amounts: chargeOfToken, record: key,
+			entry: s.keys().entriesAboutToken(t) + "charged", write: []clientv3.Op{put}, what: write})
 	}
-	key := s.keys().token(t.Project, t.ID)
-	done, err := s.conn.Etcd.Txn(ctx).If(kv.Absent(key)).
-		Then(clientv3.OpPut(key, kv.Encode(t), clientv3.WithLease(lease.ID))).Commit()
-	if err != nil {
-		return s.conn.Wrap(err, "write a token") // if it was written, nobody knows its secret
+	if err == nil && !written {
+		err = croft.Errorf(croft.Conflict, "there is a token %s already", t.ID)
 	}
-	if !done.Succeeded {
-		s.conn.StandDown(ctx, lease.ID)
-		return croft.Errorf(croft.Conflict, "there is a token %s already", t.ID)
-	}
-	return nil
+	return err
 }
 
 // Find implements access.Tokens.
@@ -104,16 +113,39 @@ func (s *AccessTokens) Revoke(ctx context.Context, scope access.Scope, id access
 	if err != nil {
 		return access.Token{}, err
 	}
-	key := string(stored.Key)
-	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, stored.ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+	removed, err := s.remove(ctx, t, stored)
 	if err != nil {
 		return access.Token{}, s.conn.Wrap(err, "revoke the token %s", id)
 	}
-	if !done.Succeeded { // tokens do not change, so it is gone
+	if !removed { // tokens do not change, so it is gone
 		return access.Token{}, croft.Errorf(croft.NotFound, "the token %s was revoked meanwhile", id)
 	}
-	s.conn.StandDown(ctx, clientv3.LeaseID(stored.Lease))
 	return t, nil
+}
+
+// remove removes a token as it was read, and gives back what its project was charged with.
+func (s *AccessTokens) remove(ctx context.Context, t access.Token, stored *mvccpb.KeyValue) (bool, error) {
+	key := string(stored.Key)
+	ops := []clientv3.Op{clientv3.OpDelete(key)}
+	if k := s.keys(); t.Project != "" {
+		ops = append(ops, k.repay(t.Project, k.entriesAboutToken(t)+"repaid", chargeOfToken))
+	}
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, stored.ModRevision)).Then(ops...).Commit()
+	return err == nil && done.Succeeded, err
+}
+
+// removeExpired removes the tokens that expired long enough ago. A record that cannot be read stays.
+func (s *AccessTokens) removeExpired(ctx context.Context) error {
+	return s.conn.ReadRange(ctx, "look for expired tokens", s.keys().tokens(), 0, func(stored *mvccpb.KeyValue) error {
+		var t access.Token
+		if s.conn.Decode(stored.Key, stored.Value, &t) != nil || time.Since(t.Expires) < access.KeptExpired {
+			return nil
+		}
+		if _, err := s.remove(ctx, t, stored); err != nil {
+			return s.conn.Wrap(err, "remove the expired token %s", t.ID)
+		}
+		return nil
+	})
 }
 
 // Watch implements access.TokenFeed. A record that cannot be read is no token: it lets nobody in.

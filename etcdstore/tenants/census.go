@@ -15,7 +15,7 @@ import (
 	"croft/tenant"
 )
 
-// census is what the records of instances say that each project has, as of one revision.
+// census is what the records say that each project has, as of one revision.
 type census struct {
 	revision int64
 	tree     tenant.Tree
@@ -35,14 +35,28 @@ func (s *Projects) takeCensus(ctx context.Context, revision int64) (*census, err
 		return nil, err
 	}
 	n.tree = tenant.NewTree(projects)
-	if got.Count == 0 {
-		return n, nil
+	if err := s.countTokens(ctx, n); err != nil || got.Count == 0 {
+		return n, err
 	}
 	all, err := kv.ReadAll[croft.Instance](ctx, s.conn, "count the instances", s.instances, n.revision)
 	for _, inst := range all {
-		n.owned[inst.Project] = n.owned[inst.Project].Plus(tenant.AmountsOf(inst))
+		n.add(inst.Project, tenant.AmountsOf(inst))
 	}
 	return n, err
+}
+
+func (n *census) add(name croft.Project, more tenant.Amounts) {
+	n.owned[name] = n.owned[name].Plus(more)
+}
+
+func (s *Projects) countTokens(ctx context.Context, n *census) error {
+	return s.conn.ReadRange(ctx, "count the tokens", s.keys().tokens(), n.revision,
+		func(stored *mvccpb.KeyValue) error {
+			if name := s.keys().ofToken(stored.Key); name != "" {
+				n.add(name, chargeOfToken)
+			}
+			return nil
+		}, clientv3.WithKeysOnly())
 }
 
 // of returns what a project and those below it have.

@@ -21,3 +21,6 @@ func (s *Projects) Owed(ctx context.Context) (n, revision int64, err error) {
 	}
 	return got.Count, got.Header.Revision, nil
 }
+
+// RemoveExpired removes the tokens that expired long ago, as Settle does.
+func (s *AccessTokens) RemoveExpired(ctx context.Context) error { return s.removeExpired(ctx) }

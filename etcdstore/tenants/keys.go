@@ -31,6 +31,11 @@ func (k Keys) entriesAbout(inst croft.Instance) string {
 func (k Keys) charged(inst croft.Instance) string { return k.entriesAbout(inst) + "charged" }
 func (k Keys) repaid(inst croft.Instance) string  { return k.entriesAbout(inst) + "repaid" }
 
+// The same of an access token. Its ID never comes back, so that no entry is ever replaced by another.
+func (k Keys) entriesAboutToken(t access.Token) string {
+	return k.entriesOf(t.Project) + "token-" + string(t.ID) + "/"
+}
+
 // The access tokens of a project lie below one key, so that they go with it. Those of no project have a name there
 // that no project can have.
 func (k Keys) tokens() string { return string(k) + "tokens/" }
@@ -43,6 +48,12 @@ func (k Keys) token(p croft.Project, id access.TokenID) string {
 	return k.TokensOf(p) + string(id)
 }
 
+// ofToken returns the project of a token's key; empty: none.
+func (k Keys) ofToken(key []byte) croft.Project {
+	project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.tokens()), "/")
+	return croft.Project(strings.TrimPrefix(project, "-"))
+}
+
 // entryOf returns the project of an entry's key.
 func (k Keys) entryOf(key []byte) croft.Project {
 	project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.allEntries()), "/")
@@ -52,6 +63,10 @@ func (k Keys) entryOf(key []byte) croft.Project {
 // Repay gives back what an instance was charged with, in the transaction that removes its record. Nothing is written
 // where nothing is counted, as in a cloud that an older version serves.
 func (k Keys) Repay(inst croft.Instance) clientv3.Op {
-	return clientv3.OpTxn([]clientv3.Cmp{kv.Exists(k.used(inst.Project))},
-		[]clientv3.Op{clientv3.OpPut(k.repaid(inst), kv.Encode(tenant.AmountsOf(inst)))}, nil)
+	return k.repay(inst.Project, k.repaid(inst), tenant.AmountsOf(inst))
+}
+
+func (k Keys) repay(name croft.Project, entry string, amounts tenant.Amounts) clientv3.Op {
+	return clientv3.OpTxn([]clientv3.Cmp{kv.Exists(k.used(name))},
+		[]clientv3.Op{clientv3.OpPut(entry, kv.Encode(amounts))}, nil)
 }

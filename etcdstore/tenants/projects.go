@@ -5,6 +5,7 @@ package tenants
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -13,6 +14,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/etcdstore/internal/kv"
+	"croft/internal/delay"
 	"croft/tenant"
 )
 
@@ -85,6 +87,10 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 	compares := []clientv3.Cmp{kv.Absent(k.project(p.Name))}
 	var ops []clientv3.Op
 	if p.Parent != "" {
+		empty, err := s.isEmpty(ctx, p.Name)
+		if err != nil {
+			return p, err
+		}
 		above, err := s.readChain(ctx, p.Parent)
 		if err != nil {
 			return p, err
@@ -98,8 +104,8 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 			return p, croft.Errorf(croft.Invalid, "create project %s: there are %d projects above it, at most %d may be",
 				p.Name, len(stored.Above), tenant.MaxDepth-1)
 		}
-		compares = append(compares, kv.Exists(k.project(p.Parent)), kv.AbsentBelow(s.owned(p.Name).Names),
-			kv.AbsentBelow(k.entriesOf(p.Name)))
+		compares = append(compares, kv.Exists(k.project(p.Parent)), empty, kv.AbsentBelow(s.owned(p.Name).Names),
+			kv.AbsentBelow(k.TokensOf(p.Name)), kv.AbsentBelow(k.entriesOf(p.Name)))
 		ops = append(ops, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
 			clientv3.OpPut(k.used(p.Name), kv.Encode(count{Ready: true})))
 	}
@@ -114,11 +120,35 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		if done.Responses[0].GetResponseRange().Count > 0 {
 			return p, croft.Errorf(croft.Conflict, "there is a project %s already: choose another name", p.Name)
 		}
-		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances already, or %s was removed: "+
-			"create it without a parent, or destroy them first and try again", p.Name, p.Parent, p.Parent)
+		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances or tokens already, or %s was "+
+			"removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
 	}
 	p.Generation = done.Header.Revision
 	return p, nil
+}
+
+// isEmpty returns the condition under which nothing is counted for a name. Conflict: something is.
+func (s *Projects) isEmpty(ctx context.Context, name croft.Project) (clientv3.Cmp, error) {
+	key := s.keys().used(name)
+	if err := s.settle(ctx); err != nil {
+		return clientv3.Cmp{}, err
+	}
+	got, err := s.conn.Etcd.Get(ctx, key)
+	if err != nil {
+		return clientv3.Cmp{}, s.conn.Wrap(err, "read what project %s uses", name)
+	}
+	if len(got.Kvs) == 0 {
+		return kv.Absent(key), nil
+	}
+	var n count
+	if err := s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &n); err != nil {
+		return clientv3.Cmp{}, err
+	}
+	if len(n.Used) > 0 {
+		return clientv3.Cmp{}, croft.Errorf(croft.Conflict, "the name %s uses %s already, which would have to count for "+
+			"the projects above it too: create it without a parent, or remove all that first", name, n.Used)
+	}
+	return kv.Unchanged(key, got.Kvs[0].ModRevision), nil
 }
 
 // Change implements tenant.Projects.
@@ -162,36 +192,57 @@ func (s *Projects) find(ctx context.Context, name croft.Project) (storedProject,
 	return s.decodeProject(got.Kvs[0])
 }
 
-// Remove implements tenant.Projects.
+// Remove implements tenant.Projects. Its tokens go with it, and are given back to the projects above it.
 func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 	if err := name.Check(); err != nil { // it becomes part of keys
 		return err
 	}
-	p, err := s.find(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err := s.settle(ctx); err != nil {
-		return err
-	}
 	k := s.keys()
-	remove := []clientv3.Op{clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
-		clientv3.OpDelete(k.below(p.Parent, name))}
-	for _, prefix := range s.owned(name).Rest {
-		remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
+	for {
+		p, err := s.find(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+		c, err := s.readChain(ctx, name)
+		if err != nil {
+			return err
+		}
+		tokens := tenant.Amounts{tenant.CountTokens: c.used(0)[tenant.CountTokens]}
+		if left := c.used(0).Minus(tokens); len(left) > 0 {
+			return inUse(name)
+		}
+		_, ops := k.charge(c, tenant.Amounts{}.Minus(tokens)) // its own counter is removed after that
+		remove := append(ops[1:], clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
+			clientv3.OpDelete(k.below(p.Parent, name)))
+		for _, prefix := range s.owned(name).Rest {
+			remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
+		}
+		done, err := s.conn.Etcd.Txn(ctx).
+			If(append(k.compares(c), kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)),
+				kv.AbsentBelow(k.entriesOf(name)), kv.Unchanged(k.project(name), p.Generation))...).
+			Then(remove...).
+			Else(clientv3.OpGet(s.owned(name).Names, clientv3.WithPrefix(), clientv3.WithCountOnly()),
+				clientv3.OpGet(k.allBelow(name), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+		switch {
+		case err != nil:
+			return s.conn.Wrap(err, "remove project %s", name)
+		case done.Succeeded:
+			return nil
+		case done.Responses[0].GetResponseRange().Count+done.Responses[1].GetResponseRange().Count > 0:
+			return inUse(name)
+		}
+		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // somebody was faster
+			return s.conn.Wrap(err, "remove project %s", name)
+		}
 	}
-	done, err := s.conn.Etcd.Txn(ctx).
-		If(kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)), kv.AbsentBelow(k.entriesOf(name)),
-			kv.Unchanged(k.project(name), p.Generation)).
-		Then(remove...).Commit()
-	if err != nil {
-		return s.conn.Wrap(err, "remove project %s", name)
-	}
-	if !done.Succeeded {
-		return croft.Errorf(croft.Conflict, "project %s has instances, or projects below it: destroy and remove those "+
-			"first", name)
-	}
-	return nil
+}
+
+func inUse(name croft.Project) error {
+	return croft.Errorf(croft.Conflict, "project %s has instances, or projects below it: destroy and remove those first",
+		name)
 }
 
 // Defaults implements tenant.Projects.
