@@ -1,16 +1,15 @@
 package etcdstore
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
 	"croft"
+	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/objects"
 	"croft/placement/ledger"
-	"croft/pool"
 )
 
 // Every key that croft stores is listed in this file. It builds them all but those of projects and quotas, which
@@ -55,7 +54,7 @@ import (
 //	/croft/<partition>/members/<host>              addresses of its etcd and Placement
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/ledger/store.go
 //	/croft/<partition>/placement/head              written by every transaction of Placement that writes
-//	/croft/<partition>/pools/head                  the last numbers of tickets and resources
+//	/croft/<partition>/pools/head                  the numbers given last: to tickets, resources, transactions
 //	/croft/<partition>/pools/leader                the server that acts for the pools, under its lease
 //	/croft/<partition>/pools/pools/<pool>          its settings, operator's orders and statistics
 //	/croft/<partition>/pools/resources/<resource>  a resource; kept for a while after its end
@@ -132,21 +131,8 @@ func (k keys) placementEntry(kind ledger.Kind, id string) string {
 	return k.placement() + string(kind) + "/" + id
 }
 
-func (k keys) pools() poolKeys { return poolKeys(k.prefix + "pools/") }
-
-// poolKeys are the keys of the managers of pools.
-type poolKeys string
-
-func (k poolKeys) head() string                   { return string(k) + "head" }
-func (k poolKeys) leader() string                 { return string(k) + "leader" }
-func (k poolKeys) records() string                { return string(k) + "pools/" }
-func (k poolKeys) resources() string              { return string(k) + "resources/" }
-func (k poolKeys) tickets() string                { return string(k) + "tickets/" }
-func (k poolKeys) record(n pool.Name) string      { return k.records() + string(n) }
-func (k poolKeys) ticket(id pool.TicketID) string { return fmt.Sprintf("%s%016d", k.tickets(), id) }
-func (k poolKeys) resource(id pool.ResourceID) string {
-	return fmt.Sprintf("%s%016d", k.resources(), id)
-}
+// pools has the keys of the managers of pools.
+func (k keys) pools() pools.Keys { return pools.Keys(k.prefix + "pools/") }
 
 // trustKeys are the keys of who is trusted, and of hosts that join.
 type trustKeys keys

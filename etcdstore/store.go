@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/internal/delay"
@@ -26,7 +27,7 @@ type Store struct {
 	Instances    *Instances
 	Objects      *properties.Objects
 	Orders       *Orders
-	Pools        *Pools
+	Pools        *pools.Pools
 	Projects     *tenants.Projects
 	Records      *Records
 	Registry     *Registry
@@ -68,12 +69,14 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { delay.Every(looking, hungLook, s.closeHung) })
 		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
-	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned)
+	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned,
+		pools.Charged(s.shared(), s.keys.pools())...)
+	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects), Cluster: &Cluster{s}, Groups: &Groups{s},
 		Instances: instances, Objects: properties.NewObjects(s.shared(), thingsOf(s.keys)), Orders: &Orders{s},
-		Pools: &Pools{s}, Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
-		Trust: &Trust{s}, Turn: &Turn{s}}, nil
+		Pools: pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
+		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s}}, nil
 }
 
 // thingsOf says where the records of things are.

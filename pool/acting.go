@@ -17,6 +17,9 @@ type acting struct {
 	view   *view
 	inbox  inbox
 	jobs   *jobs
+
+	refused error     // by quotas, of the pools in the file; nil: they are in force
+	asked   time.Time // when that was decided
 }
 
 func newActing(m *Manager, term Term, l *Ledger, from Snapshot) *acting {
@@ -81,7 +84,7 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 	now := time.Now()
 	requests := a.inbox.take()
 	if !a.Still {
-		a.readFile(now)
+		a.readFile(ctx, now)
 	}
 	for _, r := range requests {
 		r.err = r.do(a.ledger, now)
@@ -126,8 +129,16 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 }
 
 // readFile applies a changed pools.yaml. A fault is logged once.
-func (a *acting) readFile(now time.Time) {
+func (a *acting) readFile(ctx context.Context, now time.Time) {
 	pools, fresh, err := a.file.Load()
+	switch {
+	case err != nil:
+	case fresh || a.refused == nil && !a.ledger.configured || a.refused != nil && now.Sub(a.asked) >= quotaPause:
+		a.asked, a.refused = now, a.admitPools(ctx, pools)
+		fresh, err = a.refused == nil, a.refused
+	default:
+		err = a.refused
+	}
 	a.mu.Lock()
 	before := a.fault
 	a.fault = err
@@ -135,7 +146,7 @@ func (a *acting) readFile(now time.Time) {
 	if err != nil && (before == nil || before.Error() != err.Error()) {
 		a.Log.Error("the pools stay as they were: their file is wrong", "err", err)
 	}
-	if fresh || err == nil && !a.ledger.configured {
+	if fresh {
 		a.ledger.configure(pools, now)
 		a.Log.Info("the pools are as their file says", "file", a.File, "pools", len(pools))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
+	"croft/tenant"
 )
 
 // Opening is a request for a ticket.
@@ -21,6 +22,7 @@ type Opening struct {
 	Sandbox  string        // resources used in another sandbox are excluded; empty: one is created
 	TTL      time.Duration // closes the ticket after this time without a use; 0: never
 	Owner    string        // who requests it, if known
+	Project  croft.Project // whose the ticket is to be, within its quota; empty: nobody's
 	MostOpen int           // limit of the owner's open tickets; 0: none
 	// the same key of the same owner returns the same ticket, while it is remembered; empty: a new ticket
 	Key string
@@ -55,7 +57,12 @@ func (o Opening) ticket() (Ticket, error) {
 	if len(o.Key) > maxWord || !utf8.ValidString(o.Key) {
 		return Ticket{}, croft.Errorf(croft.Invalid, "a key of %d bytes: use text of %d at most", len(o.Key), maxWord)
 	}
-	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Owner: o.Owner, Key: o.Key,
+	if o.Project != "" {
+		if err := o.Project.Check(); err != nil {
+			return Ticket{}, err
+		}
+	}
+	t := Ticket{Sandbox: o.Sandbox, TTL: o.TTL, Owner: o.Owner, Project: o.Project, Key: o.Key,
 		Tags: slices.Compact(slices.Sorted(slices.Values(o.Tags)))}
 	if t.Sandbox == "" {
 		t.Sandbox, t.Private = uuid.NewString(), true
@@ -90,9 +97,13 @@ func (m *Manager) nameLeader(err error) error {
 }
 
 // Open opens a ticket. It returns once the ticket is written, with its resource if a suitable one is ready.
-// Invalid; Unavailable.
+// Invalid; NoCapacity: the owner has as many as it may; OverQuota: its project does; Unavailable.
 func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 	t, err := o.ticket()
+	if err != nil {
+		return TicketStatus{}, fmt.Errorf("open a ticket: %w", err)
+	}
+	may, err := m.mayHave(ctx, t.Project)
 	if err != nil {
 		return TicketStatus{}, fmt.Errorf("open a ticket: %w", err)
 	}
@@ -104,6 +115,9 @@ func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 		if o.MostOpen > 0 && l.openOf[t.Owner] >= o.MostOpen {
 			return croft.Errorf(croft.NoCapacity,
 				"%s has %d tickets open, which is as many as it may have: close some first", t.Owner, o.MostOpen)
+		}
+		if err := l.admit(may, tenant.CountTickets, l.openIn); err != nil {
+			return err
 		}
 		t.Opened, t.Renewed = now, now
 		id = l.open(t).ID

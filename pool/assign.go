@@ -10,11 +10,12 @@ import (
 // ones, whatever the priorities.
 const usedBonus = 500
 
-// kind is the ready resources with the same tags.
+// kind is the ready resources with the same tags, for the same projects.
 type kind struct {
-	tags  []Tag
-	ready map[box][]*Resource // by sandbox, unused ones under the zero box; by number, handed out from the front
-	left  int
+	*Settings // of one of their pools
+	tags      []Tag
+	ready     map[box][]*Resource // by sandbox, unused ones under the zero box; by number, handed out from the front
+	left      int
 }
 
 // assign gives ready resources to waiting tickets: first those with an on-demand tag, then in the order of
@@ -49,7 +50,7 @@ func match(lines []*line, stock []*kind) (all []served) {
 	var wanted []*line
 	for _, l := range lines {
 		for _, k := range stock {
-			if hasAll(k.tags, l.tags) {
+			if k.IsFor(l.project) && hasAll(k.tags, l.tags) {
 				fit[l] = append(fit[l], k)
 			}
 		}
@@ -85,9 +86,9 @@ func (r *round) stockUp() (stock []*kind) {
 			if !res.Idle() || res.Failures > 0 {
 				continue
 			}
-			if of == nil || !slices.Equal(of.tags, res.Tags) {
-				if of = find(stock, res.Tags); of == nil {
-					of = &kind{tags: res.Tags, ready: map[box][]*Resource{}}
+			if of == nil || !of.equals(&p.Settings, res.Tags) {
+				if of = find(stock, &p.Settings, res.Tags); of == nil {
+					of = &kind{Settings: &p.Settings, tags: res.Tags, ready: map[box][]*Resource{}}
 					stock = append(stock, of)
 				}
 			}
@@ -103,9 +104,14 @@ func (r *round) stockUp() (stock []*kind) {
 	return stock
 }
 
-func find(stock []*kind, tags []Tag) *kind {
+// equals reports whether resources of a pool with these tags are of the kind.
+func (k *kind) equals(s *Settings, tags []Tag) bool {
+	return k.Project == s.Project && k.Shared == s.Shared && slices.Equal(k.tags, tags)
+}
+
+func find(stock []*kind, s *Settings, tags []Tag) *kind {
 	for _, k := range stock {
-		if slices.Equal(k.tags, tags) {
+		if k.equals(s, tags) {
 			return k
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"croft"
 )
 
 // maxChecks is the limit of concurrent livechecks, over all pools.
@@ -264,6 +266,11 @@ func (r *round) nextCheck(p *stock, res *Resource) time.Time {
 		last = r.began
 	}
 	return last.Add(max(p.Settings.LivecheckPeriod, r.pace, leastPeriod))
+}
+
+// fits reports whether a pool's resources are for tickets of a project with these tags.
+func fits(s *Settings, p croft.Project, tags []string) bool {
+	return s.IsFor(p) && hasAll(s.AllTags(), tags)
 }
 
 // hasAll reports whether tags include all names.

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"croft"
 	"croft/internal/nearest"
 )
 
@@ -41,6 +42,8 @@ var poolFields = map[string]field[Settings]{
 	"ttl":                    seconds(0, func(s *Settings) *time.Duration { return &s.TTL }),
 	"name_pattern":           text(func(s *Settings) *string { return &s.NamePattern }),
 	"description":            text(func(s *Settings) *string { return &s.Description }),
+	"project":                project,
+	"shared":                 truth(func(s *Settings) *bool { return &s.Shared }),
 }
 
 // instanceFields are the settings in a pool's instance.
@@ -65,6 +68,23 @@ func instance(s *Settings, n *yaml.Node) error {
 	}
 	s.Instance = &i
 	return nil
+}
+
+func project(s *Settings, n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("want the name of a project, not %s", found(n))
+	}
+	s.Project = croft.Project(n.Value)
+	return s.Project.Check()
+}
+
+func truth[T any](at func(*T) *bool) field[T] {
+	return func(v *T, n *yaml.Node) error {
+		if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" || n.Decode(at(v)) != nil {
+			return fmt.Errorf("want true or false, not %s", found(n))
+		}
+		return nil
+	}
 }
 
 func readiness(i *Instance, n *yaml.Node) error {

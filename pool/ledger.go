@@ -26,6 +26,8 @@ type Ledger struct {
 	resources  map[ResourceID]*Resource
 
 	openOf  map[string]int // number of open tickets by owner
+	openIn  map[croft.Project]int
+	above   map[croft.Project][]croft.Project // each project with those above it, as last seen
 	waiting queue
 	leased  map[TicketID]*Ticket     // open, with a TTL
 	past    []TicketID               // in the order in which they ended
@@ -79,7 +81,8 @@ func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 		partition: partition, head: from.Head,
 		pools: map[Name]*stock{}, tickets: map[TicketID]*Ticket{}, keys: map[ticketKey]TicketID{},
 		resources: map[ResourceID]*Resource{},
-		openOf:    map[string]int{}, waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{},
+		openOf:    map[string]int{}, openIn: map[croft.Project]int{}, above: map[croft.Project][]croft.Project{},
+		waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{},
 		busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
 	}
 	l.changed.pools, l.changed.tickets, l.changed.resources = map[Name]bool{}, map[TicketID]bool{},
@@ -144,6 +147,7 @@ func (l *Ledger) addTicket(t *Ticket) {
 	}
 	if t.State == TicketOpen {
 		l.openOf[t.Owner]++
+		l.openIn[t.Project]++
 	}
 	if t.State == TicketOpen && t.TTL > 0 {
 		l.leased[t.ID] = t
@@ -221,6 +225,9 @@ func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time)
 		if l.openOf[t.Owner]--; l.openOf[t.Owner] == 0 {
 			delete(l.openOf, t.Owner)
 		}
+		if l.openIn[t.Project]--; l.openIn[t.Project] == 0 {
+			delete(l.openIn, t.Project)
+		}
 		t.Ended, t.Reason = now, reason
 		l.past = append(l.past, t.ID)
 	}
@@ -241,7 +248,7 @@ func (l *Ledger) join(t *Ticket, r *Resource, now time.Time) {
 	l.waiting.remove(t)
 	r.Ticket = t.ID
 	if r.Sandbox == "" {
-		r.Owner, r.Sandbox, r.Private, r.Sandboxed = t.Owner, t.Sandbox, t.Private, now
+		r.Owner, r.Sandbox, r.Private, r.Sandboxed = t.holder(), t.Sandbox, t.Private, now
 	}
 	t.Resource, t.Served = r.ID, now
 	if t.TTL == 0 {

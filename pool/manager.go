@@ -21,6 +21,7 @@ type Config struct {
 	Store     Store             // required
 	Hooks     Hooks             // required
 	Instances Instances         // nil: pools of instances are refused
+	Quotas    Quotas            // nil: no project has any
 	File      string            // required: pools.yaml
 	Me        Server            // Name and Machine are required
 
@@ -192,6 +193,9 @@ func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 	}
 	l := newLedger(m.Partition, from)
 	l.pace, l.began = m.Pace, m.Began
+	if err := m.learnProjects(ctx, l); err != nil {
+		return nil, fmt.Errorf("read the quotas: %w", err)
+	}
 	if m.Still {
 		return newActing(m, term, l, from), nil
 	}

@@ -87,7 +87,7 @@ func (r *round) demandFor(p *stock) *demand {
 // tickets cannot have.
 func absorbed(pools []*demand, t *Ticket) bool {
 	able := slices.DeleteFunc(slices.Clone(pools), func(p *demand) bool {
-		return !hasAll(p.Settings.AllTags(), t.Tags)
+		return !fits(&p.Settings, t.Project, t.Tags)
 	})
 	if i := slices.IndexFunc(able, func(p *demand) bool { return p.used[t.box()] > 0 }); i >= 0 {
 		able[i].used[t.box()]--
@@ -104,7 +104,7 @@ func absorbed(pools []*demand, t *Ticket) bool {
 func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
 	most := 0
 	for _, p := range pools {
-		if !hasAll(p.Settings.AllTags(), t.Tags) || p.planned+p.counts.Live() >= p.Settings.Max ||
+		if !fits(&p.Settings, t.Project, t.Tags) || p.planned+p.counts.Live() >= p.Settings.Max ||
 			p.planned+p.counts.Starting >= p.Settings.MaxStarting {
 			continue
 		}
@@ -129,9 +129,8 @@ func (r *round) surplus(p *stock) int {
 			free++
 		}
 	}
-	tags := p.Settings.AllTags()
 	for _, l := range r.waiting {
-		if hasAll(tags, l.tags) {
+		if fits(&p.Settings, l.project, l.tags) {
 			free -= len(l.tickets)
 		}
 	}

@@ -157,7 +157,15 @@ func (p *parser) judge(s *Settings, at *yaml.Node) error {
 	case s.Instance == nil && s.Commands.Delete == "":
 		return wrong("cmd_delete is required: the command that removes one resource")
 	}
-	if s.Instance != nil {
+	if i := s.Instance; i != nil {
+		switch own := croft.Project(i.Project); {
+		case own == "":
+			i.Project = string(s.Project)
+		case s.Project == "" && own.Check() == nil:
+			s.Project = own
+		case s.Project != "" && s.Project != own:
+			return wrong("project is %s and its instances are %s's: name one of them", s.Project, own)
+		}
 		if p.check == nil {
 			return wrong("this server makes no instances: give it the settings of a cloud, or leave instance out")
 		}

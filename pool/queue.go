@@ -5,30 +5,33 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"croft"
 )
 
-// queue is the waiting tickets: a line for each set of tags, by its key. Decisions by tags are made once per
-// line, however long it is.
+// queue is the waiting tickets: a line for each project and set of tags, by its key. Decisions by tags are made once
+// per line, however long it is.
 type queue map[string]*line
 
-// line is the tickets that wait for the same tags, by number.
+// line is the tickets of a project that wait for the same tags, by number.
 type line struct {
+	project croft.Project
 	tags    []string
 	tickets []*Ticket
 }
 
 // add appends a ticket to its line; its number is the highest there.
 func (q queue) add(t *Ticket) {
-	key := tagKey(t.Tags)
+	key := lineKey(t)
 	if q[key] == nil {
-		q[key] = &line{tags: t.Tags}
+		q[key] = &line{project: t.Project, tags: t.Tags}
 	}
 	q[key].tickets = append(q[key].tickets, t)
 }
 
 // remove takes a ticket out of its line.
 func (q queue) remove(t *Ticket) {
-	key := tagKey(t.Tags)
+	key := lineKey(t)
 	in := q[key]
 	if in == nil {
 		return
@@ -94,5 +97,5 @@ func inTurn(lines []*line, goesOn func(*line) bool) iter.Seq2[*line, *Ticket] {
 	}
 }
 
-// tagKey is equal for equal tags.
-func tagKey(names []string) string { return strings.Join(names, "\x00") }
+// lineKey is equal for tickets of one line.
+func lineKey(t *Ticket) string { return string(t.Project) + "\x00" + strings.Join(t.Tags, "\x00") }

@@ -3,12 +3,17 @@ package pool
 import (
 	"slices"
 	"time"
+
+	"croft"
 )
 
 // Settings are the settings of one pool in pools.yaml.
 type Settings struct {
 	Name        Name   `json:"name"`
 	Description string `json:"description,omitempty"`
+	// Project has the pool: its tickets may have the pool's resources. Shared: those of all projects may.
+	Project croft.Project `json:"project,omitempty"`
+	Shared  bool          `json:"shared,omitempty"`
 
 	// Shell commands; either Commands.New or Instance is set.
 	Commands Commands  `json:"commands,omitzero"`
@@ -76,6 +81,10 @@ const (
 	ReadySSH       Readiness = "ssh"
 	ReadyCloudInit Readiness = "cloud-init"
 )
+
+// IsFor reports whether tickets of a project may have the pool's resources. Those of no project, which clients of the
+// manager open, may have any.
+func (s *Settings) IsFor(p croft.Project) bool { return p == "" || s.Shared || p == s.Project }
 
 // AllTags are both kinds of tags: those of the pool's resources.
 func (s *Settings) AllTags() []Tag { return slices.Concat(s.Tags, s.OnDemand) }

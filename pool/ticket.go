@@ -1,6 +1,10 @@
 package pool
 
-import "time"
+import (
+	"time"
+
+	"croft"
+)
 
 // Name is the name of a pool.
 type Name string
@@ -28,6 +32,7 @@ type Ticket struct {
 	Private  bool          `json:"private,omitempty"`  // only this ticket knows the sandbox
 	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
 	Owner    string        `json:"owner,omitempty"`    // who opened it, if known
+	Project  croft.Project `json:"project,omitempty"`  // whose it is, and is charged with it; empty: nobody's
 	Key      string        `json:"key,omitempty"`      // chosen by its owner
 	TTL      time.Duration `json:"ttl,omitempty"`      // closes it after this time without a use; 0: never
 	Opened   time.Time     `json:"opened"`
@@ -46,12 +51,20 @@ func (t *Ticket) Ready() bool { return t.State == TicketOpen && t.Resource != 0 
 // box is a sandbox. Sandboxes of two owners differ even with the same name.
 type box struct{ owner, name string }
 
-func (t *Ticket) box() box { return box{t.Owner, t.Sandbox} }
+func (t *Ticket) box() box { return box{t.holder(), t.Sandbox} }
+
+// holder is whose the ticket's sandbox and key are: its project's, if it has one. Names of owners have no slash.
+func (t *Ticket) holder() string {
+	if t.Project != "" {
+		return "project/" + string(t.Project)
+	}
+	return t.Owner
+}
 
 // ticketKey is an owner's key of a ticket.
 type ticketKey struct{ owner, key string }
 
-func (t *Ticket) key() ticketKey { return ticketKey{t.Owner, t.Key} }
+func (t *Ticket) key() ticketKey { return ticketKey{t.holder(), t.Key} }
 
 // Expires is when the ticket is closed unless it is used before; zero: never.
 func (t *Ticket) Expires() time.Time {

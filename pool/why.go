@@ -59,7 +59,7 @@ func (v *view) byPosition() []Record {
 // canServe reports whether a pool starts resources for the ticket, warm or on demand, or has a suitable one.
 func (v *view) canServe(p Record, t *Ticket) bool {
 	s := &p.Settings
-	if p.Removed || !hasAll(s.AllTags(), t.Tags) {
+	if p.Removed || !fits(s, t.Project, t.Tags) {
 		return false
 	}
 	demanded := slices.ContainsFunc(s.OnDemand, func(tag Tag) bool { return slices.Contains(t.Tags, tag.Name) })
@@ -93,12 +93,12 @@ func (v *view) whyPool(p Record) string {
 	return fmt.Sprintf("pool %s is about to start one", name)
 }
 
-// whyNever names what no pool has.
+// whyNever names what no pool has. Pools that are not for the ticket's project are not there.
 func (v *view) whyNever(t *Ticket) string {
 	known := map[string]bool{}
 	var full []string
 	for _, p := range v.byPosition() {
-		if p.Removed {
+		if p.Removed || !p.Settings.IsFor(t.Project) {
 			continue
 		}
 		for _, tag := range p.Settings.AllTags() {

@@ -22,9 +22,11 @@ type Measure string
 const (
 	CountInstances Measure = "instances" // stopped ones as well
 	CountTokens    Measure = "tokens"    // expired ones as well, while they are listed
+	CountTickets   Measure = "tickets"   // open ones, of pools
+	CountPools     Measure = "pools"     // while anything is left of them
 )
 
-var counts = []Measure{CountInstances, CountTokens}
+var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools}
 
 // Check validates a measure. Invalid.
 func (m Measure) Check() error {

@@ -60,6 +60,8 @@ it for so long, so that a client that dies keeps nothing.`,
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `tag` that the resource must have; repeat for more")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "",
 		"take a resource that was used under this `name` before, or never; none was used under another")
+	cmd.Flags().StringVar(&o.Project, "project", "",
+		"open it for this `project`, within its quota, from its pools and shared ones; admins may")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "close the ticket when it is not used for this `duration`")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the resource")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this `duration`")

@@ -23,8 +23,9 @@ func QuotaCommand() *cobra.Command {
 		Short: "Limit what projects may use",
 		Long: `quota limits what a project and the projects below it may use together: each
 resource class that instances claim, such as VCPU and MEMORY_MB, and the numbers of
-instances and of access tokens (tokens). A stopped instance counts; one that is
-gone does not. A limit below what is used removes nothing and refuses growth.`,
+instances, access tokens (tokens), pools, and open tickets of pools (tickets). A
+stopped instance counts; one that is gone does not. A limit below what is used
+removes nothing and refuses growth.`,
 		Args: args.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -12,7 +12,6 @@ import (
 	"croft"
 	"croft/access"
 	"croft/etcdstore/internal/kv"
-	"croft/tenant"
 )
 
 // AccessTokens stores the tokens of tenants and operators: all but their secrets. Those of a project are charged to it;
@@ -24,9 +23,6 @@ type AccessTokens struct {
 
 // NewAccessTokens makes the store of access tokens.
 func NewAccessTokens(p *Projects) *AccessTokens { return &AccessTokens{p.conn, p} }
-
-// chargeOfToken is what a project is charged with for a token.
-var chargeOfToken = tenant.Amounts{tenant.CountTokens: 1}
 
 func (s *AccessTokens) keys() Keys { return Keys(s.conn.Prefix) }
 

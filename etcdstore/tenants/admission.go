@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,8 +29,6 @@ const (
 	maxAdmittedBytes = 768 << 10
 	// maxLines bounds the projects whose counters are remembered.
 	maxLines = 256
-	// admitPause is how long a transaction that lost to another process waits at most before the next one.
-	admitPause = 20 * time.Millisecond
 )
 
 // Records is how the records of instances are written.

@@ -15,6 +15,22 @@ import (
 	"croft/tenant"
 )
 
+// Charge is what a project is charged with for a record while it is stored as it is.
+type Charge struct {
+	Project croft.Project // empty: nobody is charged
+	Amounts tenant.Amounts
+}
+
+// Source is where records are that projects are charged with.
+type Source struct {
+	Prefix string
+	// Charge returns what a record is charged with.
+	Charge func(key, value []byte) (Charge, error)
+}
+
+// chargeOfToken is what a project is charged with for a token.
+var chargeOfToken = tenant.Amounts{tenant.CountTokens: 1}
+
 // census is what the records say that each project has, as of one revision.
 type census struct {
 	revision int64
@@ -35,8 +51,16 @@ func (s *Projects) takeCensus(ctx context.Context, revision int64) (*census, err
 		return nil, err
 	}
 	n.tree = tenant.NewTree(projects)
-	if err := s.countTokens(ctx, n); err != nil || got.Count == 0 {
+	if err := s.countTokens(ctx, n); err != nil {
 		return n, err
+	}
+	for _, from := range s.sources {
+		if err := s.countFrom(ctx, from, n); err != nil {
+			return n, err
+		}
+	}
+	if got.Count == 0 {
+		return n, nil
 	}
 	all, err := kv.ReadAll[croft.Instance](ctx, s.conn, "count the instances", s.instances, n.revision)
 	for _, inst := range all {
@@ -47,6 +71,17 @@ func (s *Projects) takeCensus(ctx context.Context, revision int64) (*census, err
 
 func (n *census) add(name croft.Project, more tenant.Amounts) {
 	n.owned[name] = n.owned[name].Plus(more)
+}
+
+func (s *Projects) countFrom(ctx context.Context, from Source, n *census) error {
+	return s.conn.ReadRange(ctx, "count what projects have", from.Prefix, n.revision,
+		func(stored *mvccpb.KeyValue) error {
+			c, err := from.Charge(stored.Key, stored.Value)
+			if c.Project != "" {
+				n.add(c.Project, c.Amounts)
+			}
+			return err
+		})
 }
 
 func (s *Projects) countTokens(ctx context.Context, n *census) error {

@@ -23,6 +23,7 @@ type Projects struct {
 	conn      *kv.Conn
 	instances string // prefix of the records of instances
 	owned     func(croft.Project) Owned
+	sources   []Source // of further records that are charged
 }
 
 // Owned are the prefixes of keys of a project that other rooms store.
@@ -31,9 +32,9 @@ type Owned struct {
 	Rest  []string // what goes with the project: its SSH keys, its tokens, what is noted about its images
 }
 
-// NewProjects makes the store of projects, given where the records of instances are.
-func NewProjects(c *kv.Conn, instances string, owned func(croft.Project) Owned) *Projects {
-	return &Projects{c, instances, owned}
+// NewProjects makes the store of projects, given where the records of instances are, and others that are charged.
+func NewProjects(c *kv.Conn, instances string, owned func(croft.Project) Owned, others ...Source) *Projects {
+	return &Projects{c, instances, owned, others}
 }
 
 func (s *Projects) keys() Keys { return Keys(s.conn.Prefix) }
@@ -274,6 +275,19 @@ func (s *Projects) SetDefaults(ctx context.Context, d tenant.Defaults) (tenant.D
 	}
 	d.Generation = done.Header.Revision
 	return d, nil
+}
+
+// Limits implements pool.Quotas.
+func (s *Projects) Limits(ctx context.Context, name croft.Project) ([]tenant.Account, tenant.Limits, error) {
+	c, err := s.readChain(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := c.accounts()
+	for i := range all {
+		all[i].Used = nil
+	}
+	return all, c.defaults.Limits, nil
 }
 
 // Accounts implements tenant.Projects.

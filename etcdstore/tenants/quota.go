@@ -11,7 +11,6 @@ import (
 
 	"croft"
 	"croft/etcdstore/internal/kv"
-	"croft/internal/delay"
 	"croft/tenant"
 )
 
@@ -36,6 +35,7 @@ type link struct {
 	name     croft.Project
 	record   storedProject
 	recorded int64 // revision of the record; 0: the project has none
+	created  int64 // revision of its first version; 0: likewise
 	count    count
 	counted  int64 // revision of the counter; 0: there is none
 }
@@ -135,7 +135,7 @@ func (s *Projects) fill(names []croft.Project, answers []*etcdserverpb.ResponseO
 			if err := s.conn.Decode(r.Key, r.Value, &l.record); err != nil {
 				return nil, err
 			}
-			l.recorded = r.ModRevision
+			l.recorded, l.created = r.ModRevision, r.CreateRevision
 		}
 		if n := kv.First(answers[3+2*i]); n != nil {
 			if err := s.conn.Decode(n.Key, n.Value, &l.count); err != nil {
@@ -223,18 +223,8 @@ func (k Keys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3
 	return next, ops
 }
 
-// settleEvery is how often Settle looks for entries that nobody settled.
-const settleEvery = time.Minute
-
-// Settle settles entries until ctx ends, so that what projects do not use for long leaves none, and removes tokens
-// that expired long ago. Any number of processes may do so.
-func (s *Projects) Settle(ctx context.Context) error {
-	delay.Every(ctx, settleEvery, func(ctx context.Context) { // the next time is the retry
-		_ = NewAccessTokens(s).removeExpired(ctx)
-		_ = s.settle(ctx)
-	})
-	return ctx.Err()
-}
+// admitPause is how long a transaction that lost to another process waits at most before the next one.
+const admitPause = 20 * time.Millisecond
 
 // settle settles all entries. Others may write new ones meanwhile.
 func (s *Projects) settle(ctx context.Context) error {

@@ -42,7 +42,8 @@ func TestTokensAreCountedForTheWholeChain(t *testing.T) {
 		work.Go(func() {
 			err := stores[i%3].AccessTokens.Create(t.Context(), token)
 			refusal, is := errors.AsType[*tenant.Refusal](err)
-			want := &tenant.Refusal{Measure: tenant.CountTokens, Limit: 5, Used: 5, Requested: 1, Project: "org", Of: "dev"}
+			want := &tenant.Refusal{Measure: tenant.CountTokens, Limit: 5, Used: 5, Requested: 1, Project: "org",
+				Of: "dev"}
 			switch {
 			case err == nil:
 				made.Add(1)
@@ -105,7 +106,8 @@ func TestTokensAndInstancesTogether(t *testing.T) {
 			s := stores[w%2]
 			for range 12 {
 				name := []croft.Project{"tight", "free"}[random.IntN(2)]
-				inst := etcdtest.Must(s.Instances.Create(t.Context(), asked(name, fmt.Sprintf("vm-%d-%d", w, random.Int64()), 1)))(t)
+				vm := fmt.Sprintf("vm-%d-%d", w, random.Int64())
+				inst := etcdtest.Must(s.Instances.Create(t.Context(), asked(name, vm, 1)))(t)
 				token := newToken(t, s, name, 0)
 				if random.IntN(2) == 0 {
 					if err := s.Instances.Discard(t.Context(), inst); err != nil {

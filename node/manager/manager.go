@@ -41,8 +41,8 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 	}
 	me.Directory = hooks.Directory()
 	with := pool.Config{
-		Partition: store.Partition(), Store: store.Pools, Hooks: hooks, File: file, Me: me, Log: c.Log,
-		History: c.Settings.Pool.History, Lenient: c.Lenient, Pace: c.Pace, Began: c.Began,
+		Partition: store.Partition(), Store: store.Pools, Quotas: store.Projects, Hooks: hooks, File: file, Me: me,
+		Log: c.Log, History: c.Settings.Pool.History, Lenient: c.Lenient, Pace: c.Pace, Began: c.Began,
 	}
 	if len(reach.Etcd.Endpoints) > 0 { // otherwise there is no cloud
 		claims, err := reach.Placement.Client()

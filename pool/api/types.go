@@ -22,7 +22,8 @@ const (
 type Ticket struct {
 	ID       int64     `json:"id"`
 	State    string    `json:"state"`
-	Owner    string    `json:"owner,omitempty"` // the name of the token that opened it
+	Owner    string    `json:"owner,omitempty"`   // the name of the token that opened it
+	Project  string    `json:"project,omitempty"` // whose it is; empty: nobody's
 	Tags     []string  `json:"tags"`
 	Sandbox  string    `json:"sandbox,omitempty"`
 	TTL      Seconds   `json:"ttl,omitempty"` // closes the ticket after this time without a use; 0: never
@@ -105,7 +106,9 @@ type Tag struct {
 type Pool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	Mode        string `json:"mode"` // active, paused, drained, removed
+	Project     string `json:"project,omitempty"` // whose it is
+	Shared      bool   `json:"shared,omitempty"`  // tickets of all projects may have its resources
+	Mode        string `json:"mode"`              // active, paused, drained, removed
 	Tags        []Tag  `json:"tags,omitempty"`
 	OnDemand    []Tag  `json:"tags_on_demand,omitempty"`
 	Max         int    `json:"max"`
@@ -208,6 +211,8 @@ type Opening struct {
 	TTL     Seconds `json:"ttl,omitempty"` // closes the ticket after this time without a use; 0: the pool's setting
 	// the same key returns the same ticket, so that a retry opens no second one
 	Key string `json:"key,omitempty"`
+	// whose the ticket is to be, within its quota; admins alone may name one
+	Project string `json:"project,omitempty"`
 }
 
 // Failure is the body of an error.

@@ -93,7 +93,7 @@ func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t, err := s.tickets().Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL),
-		Key: o.Key})
+		Key: o.Key, Project: croft.Project(o.Project)})
 	answer(w, ticket(t), err)
 }
 

@@ -107,3 +107,23 @@ func tagsOf(n int, like string) (all []string) {
 	}
 	return all
 }
+
+func TestAdminsAloneOpenTicketsOfProjects(t *testing.T) {
+	m, ci, boss := one(t)
+	_, err := client(t, ci, m.URL).Open(bounded(t), api.Opening{Tags: []string{"a"}, Project: "lab"})
+	if !errors.Is(err, croft.Denied) || !strings.Contains(err.Error(), "leave the project out") {
+		t.Errorf("a client: %v", err)
+	}
+	admin := client(t, boss, m.URL)
+	got, err := admin.Open(bounded(t), api.Opening{Tags: []string{"a"}, Project: "lab"})
+	if err != nil || got.Project != "lab" {
+		t.Errorf("an admin: %+v, %v", got, err)
+	}
+	_, err = admin.Open(bounded(t), api.Opening{Tags: []string{"a"}, Project: "a/b"})
+	if !errors.Is(err, croft.Invalid) {
+		t.Errorf("a project that cannot be: %v", err)
+	}
+	if _, err = client(t, ci, m.URL).Ticket(bounded(t), got.ID); !errors.Is(err, croft.NotFound) {
+		t.Errorf("another client sees it: %v", err)
+	}
+}

@@ -16,11 +16,15 @@ type Tickets struct{ s *Server }
 // authorized, and this server leads.
 type RPC func(Tickets) http.Handler
 
-// Open opens a ticket owned by the sender. NoCapacity: the sender's open tickets reached its quota; Unavailable:
-// its rate is too high.
+// Open opens a ticket owned by the sender. NoCapacity: the sender's open tickets reached its quota; OverQuota: those of
+// the project did; Unavailable: its rate is too high; Denied: a client names a project.
 func (t Tickets) Open(ctx context.Context, o pool.Opening) (pool.TicketStatus, error) {
 	c := callerOf(ctx)
 	o.Owner = c.name
+	if o.Project != "" && !c.may(RoleAdmin) {
+		return pool.TicketStatus{}, croft.Errorf(croft.Denied,
+			"the token %s is a client's, and only admins open tickets of projects: leave the project out", c.name)
+	}
 	if err := t.s.quotas.bound(c, t.s.Quota, &o); err != nil {
 		return pool.TicketStatus{}, err
 	}

@@ -10,7 +10,8 @@ import (
 // ticket is a ticket as its owner sees it.
 func ticket(t pool.TicketStatus) api.Ticket {
 	shown := api.Ticket{
-		ID: int64(t.ID), State: string(t.State), Owner: t.Owner, Tags: t.Tags, Sandbox: t.Sandbox,
+		ID: int64(t.ID), State: string(t.State), Owner: t.Owner, Project: string(t.Project),
+		Tags: t.Tags, Sandbox: t.Sandbox,
 		TTL:    api.Seconds(t.TTL),
 		Opened: t.Opened, Served: t.Served, Expires: t.Expires(), Ended: t.Ended, Reason: t.Reason,
 		WaitsFor: t.Waits, Never: t.Never,
@@ -64,7 +65,8 @@ func tags(all []pool.Tag) []api.Tag {
 func poolStatus(p pool.PoolStatus) api.Pool {
 	set, c := &p.Settings, p.Counts
 	shown := api.Pool{
-		Name: string(set.Name), Description: set.Description, Mode: mode(p), Tags: tags(set.Tags),
+		Name: string(set.Name), Description: set.Description, Project: string(set.Project), Shared: set.Shared,
+		Mode: mode(p), Tags: tags(set.Tags),
 		OnDemand: tags(set.OnDemand),
 		Max:      set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
 		Up: c.Up, Ready: c.Ready, Free: c.Free, Taken: c.Taken, Starting: c.Starting, Releasing: c.Releasing,

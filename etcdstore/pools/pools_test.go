@@ -1,4 +1,4 @@
-package etcdstore_test
+package pools_test
 
 import (
 	"context"
@@ -122,9 +122,10 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 		}
 	}
 	want := []string{
-		"leader", "pools/gone, tickets/0000000000000090, resources/0000000000000090", // at first
-		"head, pools/p", "tickets/0000000000000001", "tickets/0000000000000003", "resources/0000000000000001",
-		"tickets/0000000000000002, no tickets/0000000000000090", "no resources/0000000000000090", "no pools/gone",
+		"leader", "head, pools/gone, tickets/0000000000000090, resources/0000000000000090", // at first
+		"head, pools/p", "head, tickets/0000000000000001", "head, tickets/0000000000000003",
+		"head, resources/0000000000000001", "head, tickets/0000000000000002, no tickets/0000000000000090",
+		"head, no resources/0000000000000090", "head, no pools/gone",
 	}
 	if diff := cmp.Diff(want, order); diff != "" {
 		t.Error(diff)

@@ -1,0 +1,329 @@
+package pools
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/tenants"
+	"croft/pool"
+	"croft/tenant"
+)
+
+// term is the term of the leader whose key was created at revision. Each of its transactions rewrites the head and
+// compares that it is as the previous one left it. So a transaction of unknown outcome has been done, or never will be,
+// once another one is: it cannot take back what was written later, and what it charges is charged once.
+type term struct {
+	*Pools
+	revision int64
+
+	mu      sync.Mutex
+	begun   bool // the rest is known, from the first reading on
+	limit   int  // on operations in a transaction
+	head    storedHead
+	headAt  int64            // revision of the head; 0: there is none
+	balance *tenants.Balance // of what is written
+	unknown *unsettled       // a transaction of unknown outcome; nil: there is none
+}
+
+// storedHead is the value of the head.
+type storedHead struct {
+	pool.Head
+
+	Attempt int64 `json:"attempt,omitempty"` // number of the transaction that wrote it; each tried one has its own
+}
+
+// unsettled is a transaction, by its number, with what its records are charged with.
+type unsettled struct {
+	number  int64
+	charges map[string]tenants.Charge
+}
+
+// next is the head that the next transaction writes.
+func (t *term) next() storedHead {
+	t.head.Attempt++
+	return t.head
+}
+
+// Load implements pool.Term.
+func (t *term) Load(ctx context.Context) (pool.Snapshot, error) {
+	from, head, headAt, err := t.read(ctx)
+	if err != nil {
+		return from, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begin(from, head, headAt)
+	return from, nil
+}
+
+// read reads everything: all pages at the revision of the first.
+func (t *term) read(ctx context.Context) (from pool.Snapshot, head storedHead, headAt int64, err error) {
+	const what = "read the pools"
+	got, err := t.conn.Etcd.Get(ctx, t.keys.head())
+	if err != nil {
+		return from, head, 0, t.conn.Wrap(err, what)
+	}
+	for _, stored := range got.Kvs {
+		if err := t.conn.Decode(stored.Key, stored.Value, &head); err != nil {
+			return from, head, 0, err
+		}
+		headAt = stored.ModRevision
+	}
+	from.Head = head.Head
+	revision := got.Header.Revision
+	if from.Pools, err = kv.ReadAll[pool.Record](ctx, t.conn, what, t.keys.Records(), revision); err != nil {
+		return from, head, 0, err
+	}
+	if from.Resources, err = kv.ReadAll[pool.Resource](ctx, t.conn, what, t.keys.resources(), revision); err != nil {
+		return from, head, 0, err
+	}
+	from.Tickets, err = kv.ReadAll[pool.Ticket](ctx, t.conn, what, t.keys.Tickets(), revision)
+	return from, head, headAt, err
+}
+
+// begin takes what was read for what is written, unless something was written since. The caller holds the mutex.
+func (t *term) begin(from pool.Snapshot, head storedHead, headAt int64) {
+	if t.begun {
+		return
+	}
+	t.begun, t.head, t.headAt = true, head, headAt
+	charged := map[string]tenants.Charge{}
+	for _, p := range from.Pools {
+		charged[t.keys.record(p.Settings.Name)] = chargeOfPool(p)
+	}
+	for _, ticket := range from.Tickets {
+		charged[t.keys.ticket(ticket.ID)] = chargeOfTicket(ticket)
+	}
+	t.balance.Written(charged)
+}
+
+// chargeOfTicket is what an open ticket of a project is charged with.
+func chargeOfTicket(t pool.Ticket) tenants.Charge {
+	if t.State != pool.TicketOpen {
+		return tenants.Charge{}
+	}
+	return tenants.Charge{Project: t.Project, Amounts: tenant.Amounts{tenant.CountTickets: 1}}
+}
+
+// chargeOfPool is what a pool of a project is charged with, until nothing is left of it.
+func chargeOfPool(p pool.Record) tenants.Charge {
+	return tenants.Charge{Project: p.Settings.Project, Amounts: tenant.Amounts{tenant.CountPools: 1}}
+}
+
+// Charged says what the stored pools and tickets are charged with.
+func Charged(c *kv.Conn, k Keys) []tenants.Source {
+	return []tenants.Source{
+		{Prefix: k.Records(), Charge: func(key, value []byte) (tenants.Charge, error) {
+			var p pool.Record
+			err := c.Decode(key, value, &p)
+			return chargeOfPool(p), err
+		}},
+		{Prefix: k.Tickets(), Charge: func(key, value []byte) (tenants.Charge, error) {
+			var t pool.Ticket
+			err := c.Decode(key, value, &t)
+			return chargeOfTicket(t), err
+		}},
+	}
+}
+
+// change is one operation of a batch.
+type change struct {
+	op     clientv3.Op
+	counts bool // its record is charged with charge from now on
+	charge tenants.Charge
+}
+
+const (
+	// maxBytes bounds what one transaction writes: etcd's servers accept 1.5 MiB by default.
+	maxBytes = 1 << 20
+	// maxCharged bounds the projects that one transaction charges: each has its conditions.
+	maxCharged = 5
+)
+
+// Commit implements pool.Term.
+func (t *term) Commit(ctx context.Context, b pool.Batch) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.begun {
+		from, head, headAt, err := t.read(ctx)
+		if err != nil {
+			return err
+		}
+		t.begin(from, head, headAt)
+	}
+	if t.limit == 0 {
+		limit, err := t.reach.MaxTxnOps(ctx)
+		if err != nil {
+			return err
+		}
+		t.limit = limit
+	}
+	changes := t.changes(b)
+	if b.Head != nil {
+		t.head.Head = *b.Head // the first transaction writes it
+	} else if len(changes) == 0 {
+		return nil
+	}
+	for first := true; first || len(changes) > 0; first = false {
+		n := t.fitting(changes)
+		if err := t.write(ctx, changes[:n]); err != nil {
+			return err
+		}
+		changes = changes[n:]
+	}
+	return nil
+}
+
+// fitting returns how many changes one transaction can take.
+func (t *term) fitting(changes []change) int {
+	size, charged := 0, map[croft.Project]bool{}
+	for i, c := range changes {
+		size += len(c.op.KeyBytes()) + len(c.op.ValueBytes())
+		if c.counts {
+			for _, name := range t.balance.Touched(string(c.op.KeyBytes()), c.charge) {
+				charged[name] = true
+			}
+		}
+		if i+1+maxCharged >= t.limit || i > 0 && (size > maxBytes || len(charged) > maxCharged) {
+			return max(i, 1)
+		}
+	}
+	return len(changes)
+}
+
+// changes returns the operations of a batch, in the order required by pool.Batch.
+func (t *term) changes(b pool.Batch) (all []change) {
+	put := func(key string, v any) change { return change{op: clientv3.OpPut(key, kv.Encode(v))} }
+	counted := func(c change, charge tenants.Charge) change {
+		c.counts, c.charge = true, charge
+		return c
+	}
+	for _, p := range b.Pools {
+		all = append(all, counted(put(t.keys.record(p.Settings.Name), p), chargeOfPool(p)))
+	}
+	ended, open := b.TicketsByEnd()
+	for _, ticket := range ended {
+		all = append(all, counted(put(t.keys.ticket(ticket.ID), ticket), chargeOfTicket(ticket)))
+	}
+	for _, r := range b.Resources {
+		all = append(all, put(t.keys.resource(r.ID), r))
+	}
+	for _, ticket := range open {
+		all = append(all, counted(put(t.keys.ticket(ticket.ID), ticket), chargeOfTicket(ticket)))
+	}
+	gone := func(key string) change { return counted(change{op: clientv3.OpDelete(key)}, tenants.Charge{}) }
+	for _, id := range b.GoneTickets {
+		all = append(all, gone(t.keys.ticket(id)))
+	}
+	for _, id := range b.GoneResources {
+		all = append(all, change{op: clientv3.OpDelete(t.keys.resource(id))})
+	}
+	for _, name := range b.GonePools {
+		all = append(all, gone(t.keys.record(name)))
+	}
+	return all
+}
+
+// write commits one transaction of the leader.
+func (t *term) write(ctx context.Context, changes []change) error {
+	if err := t.settle(ctx); err != nil {
+		return err
+	}
+	var ops []clientv3.Op
+	charges := map[string]tenants.Charge{}
+	for _, c := range changes {
+		if ops = append(ops, c.op); c.counts {
+			charges[string(c.op.KeyBytes())] = c.charge
+		}
+	}
+	for {
+		head := t.next()
+		compares, more, err := t.balance.Charge(ctx, "round-"+strconv.FormatInt(head.Attempt, 10), charges)
+		if err != nil {
+			return err
+		}
+		written, err := t.commit(ctx, head, compares, append(more, ops...), charges)
+		if written || err != nil {
+			return err
+		}
+		t.balance.Stale() // a project of a chain came or went
+	}
+}
+
+// commit tries one transaction. False: the conditions of the charges are not met.
+func (t *term) commit(ctx context.Context, head storedHead, compares []clientv3.Cmp, ops []clientv3.Op,
+	charges map[string]tenants.Charge) (written bool, err error) {
+	done, err := t.replace(ctx, head, compares, ops...)
+	if err != nil {
+		t.unknown = &unsettled{head.Attempt, charges}
+		return false, err
+	}
+	if done.Succeeded {
+		t.headAt = done.Header.Revision
+		t.balance.Written(charges)
+		return true, nil
+	}
+	stored := kv.First(done.Responses[1])
+	if !t.lasts(done) || stored != nil && stored.ModRevision != t.headAt || stored == nil && t.headAt != 0 {
+		return false, replaced()
+	}
+	return false, nil
+}
+
+// replace writes the head, if this term lasts and it is as the previous transaction left it, and more.
+func (t *term) replace(ctx context.Context, head storedHead, compares []clientv3.Cmp,
+	ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	key := t.keys.head()
+	leads := clientv3.Compare(clientv3.CreateRevision(t.keys.leader()), "=", t.revision)
+	done, err := t.conn.Etcd.Txn(ctx).If(append(compares, leads, kv.Unchanged(key, t.headAt))...).
+		Then(append([]clientv3.Op{clientv3.OpPut(key, kv.Encode(head))}, ops...)...).
+		Else(clientv3.OpGet(t.keys.leader()), clientv3.OpGet(key)).Commit()
+	if err != nil {
+		return nil, t.conn.Wrap(err, "write the state of the pools")
+	}
+	return done, nil
+}
+
+// lasts reports whether this term does, by the answer to a transaction that was not done.
+func (t *term) lasts(answer *clientv3.TxnResponse) bool {
+	leader := kv.First(answer.Responses[0])
+	return leader != nil && leader.CreateRevision == t.revision
+}
+
+func replaced() error {
+	return croft.Errorf(croft.Conflict, "write the state of the pools: another server acts for them now")
+}
+
+// settle finds out whether a transaction of unknown outcome was done, by one that excludes it from then on. The outcome
+// of that may be unknown too: what was done is the one whose number the head has.
+func (t *term) settle(ctx context.Context) error {
+	if t.unknown == nil {
+		return nil
+	}
+	done, err := t.replace(ctx, t.next(), nil)
+	if err != nil {
+		return err
+	}
+	if done.Succeeded {
+		t.headAt, t.unknown = done.Header.Revision, nil
+		return nil
+	}
+	stored := kv.First(done.Responses[1])
+	if !t.lasts(done) || stored == nil {
+		return replaced()
+	}
+	var head storedHead
+	if err := t.conn.Decode(stored.Key, stored.Value, &head); err != nil {
+		return err
+	}
+	if head.Attempt == t.unknown.number {
+		t.balance.Written(t.unknown.charges)
+	}
+	t.headAt, t.unknown = stored.ModRevision, nil
+	return nil
+}

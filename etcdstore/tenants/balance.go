@@ -1,0 +1,102 @@
+package tenants
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore/internal/kv"
+	"croft/tenant"
+)
+
+// Balance charges projects for records that one process alone writes. It knows what all of them are charged with, so a
+// transaction that writes many costs one entry for each project of which more or fewer are left, and none compares a
+// counter.
+type Balance struct {
+	projects *Projects
+	charged  map[string]Charge // by key of the record
+	chains   map[croft.Project]*chain
+}
+
+// NewBalance makes a balance of no records.
+func NewBalance(p *Projects) *Balance {
+	return &Balance{p, map[string]Charge{}, map[croft.Project]*chain{}}
+}
+
+// Written says that records are stored now, by their keys; without a project, or removed, they cost nothing.
+func (b *Balance) Written(records map[string]Charge) {
+	for key, c := range records {
+		if c.Project == "" {
+			delete(b.charged, key)
+		} else {
+			b.charged[key] = c
+		}
+	}
+}
+
+// Stale says that the conditions of a charge were not met.
+func (b *Balance) Stale() { clear(b.chains) }
+
+// Touched lists the projects for which it makes a difference that a record is stored with a charge from now on.
+func (b *Balance) Touched(key string, now Charge) (names []croft.Project) {
+	before := b.charged[key]
+	if before.Project == now.Project && maps.Equal(before.Amounts, now.Amounts) {
+		return nil
+	}
+	for _, name := range []croft.Project{before.Project, now.Project} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return slices.Compact(names)
+}
+
+// Charge returns the part of a transaction that charges projects for the records that it writes. The ID has never been
+// that of another transaction which was done.
+func (b *Balance) Charge(ctx context.Context, id string, records map[string]Charge) (compares []clientv3.Cmp,
+	ops []clientv3.Op, err error) {
+	more := map[croft.Project]tenant.Amounts{}
+	for key, now := range records {
+		if before := b.charged[key]; before.Project != "" {
+			more[before.Project] = more[before.Project].Minus(before.Amounts)
+		}
+		if now.Project != "" {
+			more[now.Project] = more[now.Project].Plus(now.Amounts)
+		}
+	}
+	k := b.projects.keys()
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		change := more[name]
+		if len(change) == 0 {
+			continue
+		}
+		entry, back := k.entriesOf(name)+id, tenant.Amounts{}.Minus(change)
+		if !slices.ContainsFunc(slices.Collect(maps.Values(change)), func(n int64) bool { return n > 0 }) {
+			ops = append(ops, k.repay(name, entry+"/repaid", back))
+			continue
+		}
+		c := b.chains[name]
+		if c == nil {
+			if c, err = b.projects.readChain(ctx, name); err != nil {
+				return nil, nil, err
+			}
+			b.chains[name] = c
+		}
+		compares = append(compares, k.counted(c)...)
+		ops = append(ops, clientv3.OpPut(entry+"/charged", kv.Encode(back)))
+	}
+	return compares, ops, nil
+}
+
+// counted are the conditions under which entries of the first project of a chain count for the whole chain: the same
+// projects are above it, whatever their limits are now, and all of them are counted.
+func (k Keys) counted(c *chain) (all []clientv3.Cmp) {
+	for _, l := range c.links {
+		all = append(all, clientv3.Compare(clientv3.CreateRevision(k.project(l.name)), "=", l.created),
+			kv.Exists(k.used(l.name)))
+	}
+	return all
+}

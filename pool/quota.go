@@ -1,0 +1,125 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/tenant"
+)
+
+// Quotas says what projects may have.
+type Quotas interface {
+	// Limits returns a project and those above it, the project first, and the limits of projects that have none of
+	// their own. What they use is not filled in: tickets and pools are counted here.
+	Limits(ctx context.Context, p croft.Project) (chain []tenant.Account, defaults tenant.Limits, err error)
+}
+
+// allowance is what a project may have. Its limits are those at the time of a request.
+type allowance struct {
+	chain    []tenant.Account // the project first; empty: nobody is charged
+	defaults tenant.Limits
+}
+
+// mayHave reads what a project may have.
+func (m *Manager) mayHave(ctx context.Context, p croft.Project) (allowance, error) {
+	if p == "" {
+		return allowance{}, nil
+	}
+	if m.Quotas == nil {
+		return allowance{chain: []tenant.Account{{Project: p}}}, nil
+	}
+	chain, defaults, err := m.Quotas.Limits(ctx, p)
+	return allowance{chain, defaults}, err
+}
+
+// admit decides whether a project may have one more of what is counted by project. OverQuota: the error holds a
+// *tenant.Refusal.
+func (l *Ledger) admit(may allowance, m tenant.Measure, counted map[croft.Project]int) error {
+	if len(may.chain) == 0 {
+		return nil
+	}
+	l.place(may)
+	accounts := slices.Clone(may.chain)
+	for i := range accounts {
+		used := int64(0)
+		for p, n := range counted {
+			if p == accounts[i].Project || slices.Contains(l.above[p], accounts[i].Project) {
+				used += int64(n)
+			}
+		}
+		accounts[i].Used = tenant.Amounts{m: used}
+	}
+	return tenant.Admit(accounts, may.defaults, tenant.Amounts{m: 1})
+}
+
+// place records which projects are above one.
+func (l *Ledger) place(may allowance) {
+	var above []croft.Project
+	for _, a := range may.chain[1:] {
+		above = append(above, a.Project)
+	}
+	l.above[may.chain[0].Project] = above
+}
+
+// projects lists those that tickets and pools are charged to.
+func (l *Ledger) projects() (all []croft.Project) {
+	for p := range l.openIn {
+		all = append(all, p)
+	}
+	for p := range l.poolsIn() {
+		all = append(all, p)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(p croft.Project) bool { return p == "" })
+}
+
+// poolsIn counts the pools of each project, until nothing is left of them.
+func (l *Ledger) poolsIn() map[croft.Project]int {
+	all := map[croft.Project]int{}
+	for _, p := range l.pools {
+		all[p.Settings.Project]++
+	}
+	return all
+}
+
+// learnProjects reads which projects are above those that have something already.
+func (m *Manager) learnProjects(ctx context.Context, l *Ledger) error {
+	for _, p := range l.projects() {
+		may, err := m.mayHave(ctx, p)
+		if err != nil {
+			return err
+		}
+		l.place(may)
+	}
+	return nil
+}
+
+// quotaPatience bounds how long a round waits for limits, quotaPause how often it asks for them again.
+const (
+	quotaPatience = 5 * time.Second
+	quotaPause    = 5 * time.Second
+)
+
+// admitPools decides whether the projects may have the pools of a file that they do not have yet. OverQuota.
+func (a *acting) admitPools(ctx context.Context, pools []Settings) error {
+	ctx, cancel := context.WithTimeout(ctx, quotaPatience)
+	defer cancel()
+	counted := a.ledger.poolsIn()
+	for _, set := range pools {
+		has := a.ledger.pools[set.Name]
+		if set.Project == "" || has != nil && has.Settings.Project == set.Project {
+			continue
+		}
+		may, err := a.mayHave(ctx, set.Project)
+		if err == nil {
+			err = a.ledger.admit(may, tenant.CountPools, counted)
+		}
+		if err != nil {
+			return croft.Errorf(croft.KindOf(err), "pool %s: %w", set.Name, err)
+		}
+		counted[set.Project]++
+	}
+	return nil
+}
