@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/etcdtest"
+	"croft/tenant"
 )
 
 func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
@@ -253,5 +254,39 @@ func TestTheTargetOfAMoveIsWrittenToAnUnchangedRecordOnly(t *testing.T) {
 	if stored := etcdtest.Must(f.Instances.Instance(t.Context(), f.inst.ID))(t); stored.Moving != to ||
 		stored.Revision != set.Revision {
 		t.Errorf("stored is %+v, want the target %s at revision %d", stored, to, set.Revision)
+	}
+}
+
+// What an instance is charged with is the same on every host, stopped or not, until its record is gone.
+func TestAMoveAndAStopAreChargedNothing(t *testing.T) {
+	t.Parallel()
+	f := scheduled(t)
+	used := func() tenant.Amounts {
+		t.Helper()
+		return etcdtest.Must(f.Projects.Accounts(t.Context(), f.inst.Project))(t)[0].Used
+	}
+	before := used()
+	if before[tenant.CountInstances] != 1 || len(before) < 2 {
+		t.Fatalf("charged with %s", before)
+	}
+	there := croft.NewHostID()
+	if err := f.Registry.PutHost(t.Context(), croft.Host{ID: there, Name: "h2"}); err != nil {
+		t.Fatal(err)
+	}
+	f.live(t, there)
+	tombstone, order := f.order(2, croft.WantGone), f.order(3, croft.WantRunning)
+	order.Host = there
+	moved := etcdtest.Must(f.Instances.Relocate(t.Context(), f.inst, tombstone, order))(t)
+	if diff := cmp.Diff(before, used()); diff != "" {
+		t.Errorf("a move (-want +got):\n%s", diff)
+	}
+	stop := order
+	stop.Want, stop.Generation = croft.WantStopped, 4
+	etcdtest.Must(f.Instances.Reorder(t.Context(), moved, stop))(t)
+	if diff := cmp.Diff(before, used()); diff != "" {
+		t.Errorf("a stop (-want +got):\n%s", diff)
+	}
+	if wrong := etcdtest.Must(f.Projects.Check(t.Context()))(t); len(wrong) > 0 {
+		t.Errorf("records say otherwise: %+v", wrong)
 	}
 }

@@ -243,7 +243,8 @@ func (t *term) write(ctx context.Context, changes []change) error {
 	}
 	for {
 		head := t.next()
-		compares, more, err := t.balance.Charge(ctx, "round-"+strconv.FormatInt(head.Attempt, 10), charges)
+		// no two transactions that are done replace the same head
+		compares, more, err := t.balance.Charge(ctx, "round-"+strconv.FormatInt(t.headAt, 10), charges)
 		if err != nil {
 			return err
 		}
