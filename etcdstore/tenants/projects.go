@@ -88,6 +88,9 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 	compares := []clientv3.Cmp{kv.Absent(k.project(p.Name))}
 	var ops []clientv3.Op
 	if p.Parent != "" {
+		if _, err := s.find(ctx, p.Name); err == nil {
+			return p, isThere(p.Name)
+		}
 		empty, err := s.isEmpty(ctx, p.Name)
 		if err != nil {
 			return p, err
@@ -119,13 +122,17 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 	}
 	if !done.Succeeded {
 		if done.Responses[0].GetResponseRange().Count > 0 {
-			return p, croft.Errorf(croft.Conflict, "there is a project %s already: choose another name", p.Name)
+			return p, isThere(p.Name)
 		}
 		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances or tokens already, or %s was "+
 			"removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
 	}
 	p.Generation = done.Header.Revision
 	return p, nil
+}
+
+func isThere(name croft.Project) error {
+	return croft.Errorf(croft.Conflict, "there is a project %s already: choose another name", name)
 }
 
 // isEmpty returns the condition under which nothing is counted for a name. Conflict: something is.
@@ -242,8 +249,8 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 }
 
 func inUse(name croft.Project) error {
-	return croft.Errorf(croft.Conflict, "project %s has instances, or projects below it: destroy and remove those first",
-		name)
+	return croft.Errorf(croft.Conflict, "project %s has instances, pools or open tickets, or projects below it: destroy "+
+		"and remove those first", name)
 }
 
 // Defaults implements tenant.Projects.
