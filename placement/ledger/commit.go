@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -16,7 +17,8 @@ const maxAttempts = 200
 
 // request is one call of Change.
 type request struct {
-	ctx context.Context
+	ctx   context.Context
+	rider Rider // nil: none
 	// decide reads and changes t. It may run several times; only the last run has effect. If it returns an error
 	// nothing changes, and the error is the answer.
 	decide func(t *Tx) error
@@ -84,9 +86,15 @@ type verdict struct {
 func (c *committer) commit(ctx context.Context, requests []*request) []*request {
 	most := len(requests)
 	for range maxAttempts {
+		if most = min(most, len(requests)); most == 0 {
+			return requests
+		}
 		batch, verdicts, rest := c.decide(requests[:most])
-		rest = requests[most-len(rest):]
-		done, err := c.persist(ctx, batch)
+		out, err := c.persist(ctx, batch)
+		if rest = slices.Concat(rest, requests[most:]); len(out.Refused) > 0 && err == nil {
+			requests = answerRefused(requests, out.Refused)
+			continue
+		}
 		switch {
 		case errors.Is(err, ErrTooLarge) && len(verdicts) > 1:
 			most = len(verdicts) / 2
@@ -96,7 +104,7 @@ func (c *committer) commit(ctx context.Context, requests []*request) []*request 
 		case err != nil:
 			answerAll(verdicts, func(error) error { return unavailable(err) })
 			return rest
-		case done:
+		case out.Done:
 			answerAll(verdicts, func(err error) error { return err })
 			return rest
 		}
@@ -107,23 +115,37 @@ func (c *committer) commit(ctx context.Context, requests []*request) []*request 
 	return requests[1:]
 }
 
-// persist commits one batch and updates the state. False: another ledger was faster; the state now has its changes.
-func (c *committer) persist(ctx context.Context, batch Txn) (bool, error) {
-	if len(batch.If)+len(batch.Then) == 0 {
-		return true, nil
+// answerRefused answers the requests of refused riders, and returns the others.
+func answerRefused(requests []*request, refused map[Rider]error) []*request {
+	var others []*request
+	for _, r := range requests {
+		if answer, no := refused[r.rider]; no && r.rider != nil {
+			r.done <- answer
+			continue
+		}
+		others = append(others, r)
+	}
+	return others
+}
+
+// persist commits one batch and updates the state. Not done: another ledger was faster, and the state now has its
+// changes, or riders were refused.
+func (c *committer) persist(ctx context.Context, batch Txn) (Outcome, error) {
+	if len(batch.If)+len(batch.Then)+len(batch.Riders) == 0 {
+		return Outcome{Done: true}, nil
 	}
 	ctx, cancel := c.patience.bound(ctx, "has not confirmed a write")
 	defer cancel()
 	out, err := c.store.Commit(ctx, batch)
 	switch {
 	case err != nil:
-		return false, cmp.Or(context.Cause(ctx), err)
-	case !out.Done:
+		return out, cmp.Or(context.Cause(ctx), err)
+	case !out.Done && len(out.Refused) == 0:
 		c.conflicts.Add(1)
-	case len(batch.Then) == 0 || c.advance(out, batch):
-		return true, nil
+	case out.Done && (len(batch.Then) == 0 || c.advance(out, batch)):
+		return out, nil
 	}
-	return out.Done, c.memory.await(ctx, out.Revision)
+	return out, c.memory.await(ctx, out.Revision)
 }
 
 // advance applies a stored batch, if nothing else was stored since the state's revision. Otherwise the watch has to
@@ -154,17 +176,23 @@ func answerAll(verdicts []verdict, answer func(error) error) {
 func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
 	c.memory.read(func(s *State) {
 		batch, limit := newTx(s, nil, time.Now().Unix()), c.store.Limit()
+		var aboard riders
 		for i, r := range requests {
 			if r.ctx.Err() != nil {
 				verdicts = append(verdicts, verdict{r, unavailable(r.ctx.Err())})
 				continue
 			}
+			if aboard.exclude(r.rider) {
+				rest = append(rest, r)
+				continue
+			}
 			one := newTx(s, batch, batch.basis.now)
 			err := r.run(one)
-			size := batch.sizeWith(one)
+			size := batch.sizeWith(one) + aboard.sizeWith(r.rider)
 			switch {
 			case size > limit && i > 0: // it may fit in the next transaction
-				txn, rest = batch.txn(), requests[i:]
+				txn, rest = batch.txn(), append(rest, requests[i:]...)
+				txn.Riders = aboard.all
 				return
 			case size > limit:
 				err = tooManyEntries(size, limit)
@@ -172,10 +200,44 @@ func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, re
 				batch.keep(one)
 			default:
 				batch.merge(one)
+				aboard.add(r.rider)
 			}
 			verdicts = append(verdicts, verdict{r, err})
 		}
 		txn = batch.txn()
+		txn.Riders = aboard.all
 	})
 	return txn, verdicts, rest
+}
+
+// riders are those of one transaction.
+type riders struct {
+	all   []Rider
+	size  int
+	alone map[string]bool
+}
+
+// exclude reports whether a rider, which may be nil, has to wait for the next transaction.
+func (r *riders) exclude(one Rider) bool {
+	return one != nil && slices.ContainsFunc(one.Alone(), func(name string) bool { return r.alone[name] })
+}
+
+func (r *riders) sizeWith(one Rider) int {
+	if one == nil {
+		return r.size
+	}
+	return r.size + one.Size()
+}
+
+func (r *riders) add(one Rider) {
+	if one == nil {
+		return
+	}
+	r.all, r.size = append(r.all, one), r.sizeWith(one)
+	for _, name := range one.Alone() {
+		if r.alone == nil {
+			r.alone = map[string]bool{}
+		}
+		r.alone[name] = true
+	}
 }

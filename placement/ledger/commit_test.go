@@ -17,7 +17,8 @@ type commitStore struct {
 	*replay
 	limit  int
 	before func(Txn) error // runs before each transaction; an error is the store's answer
-	after  func(*Outcome)  // may change the answer
+	refuse func(Txn) map[Rider]error
+	after  func(*Outcome) // may change the answer
 	stored []Txn
 }
 
@@ -34,6 +35,11 @@ func (s *commitStore) Commit(_ context.Context, t Txn) (Outcome, error) {
 		}
 	}
 	out := Outcome{Before: s.revision}
+	if s.refuse != nil {
+		if out.Refused = s.refuse(t); len(out.Refused) > 0 {
+			return out, nil
+		}
+	}
 	if out.Done = s.commit(t); out.Done {
 		s.stored = append(s.stored, t)
 	}

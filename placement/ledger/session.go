@@ -122,11 +122,17 @@ func (l *Ledger) update(revision int64, entries []Entry) {
 // run several times; it must read and change only t, and its error is returned. Unavailable: the store does not answer,
 // or it is unknown whether the changes were stored.
 func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
+	return l.ChangeWith(ctx, nil, decide)
+}
+
+// ChangeWith is Change in one transaction with a rider, which may be nil. A refusal of the rider by the store is
+// returned as it is; then nothing has changed. The store is not asked about the rider after ChangeWith has returned.
+func (l *Ledger) ChangeWith(ctx context.Context, rider Rider, decide func(t *Tx) error) error {
 	ses := l.session.Load()
 	if ses == nil {
 		return unavailable(l.Ready())
 	}
-	r := &request{ctx: ctx, decide: decide, done: make(chan error, 1)}
+	r := &request{ctx: ctx, rider: rider, decide: decide, done: make(chan error, 1)}
 	select {
 	case ses.requests <- r:
 	case <-ctx.Done():

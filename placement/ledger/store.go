@@ -73,8 +73,19 @@ type Write struct {
 
 // Txn is a transaction.
 type Txn struct {
-	If   []Compare
-	Then []Write
+	If     []Compare
+	Then   []Write
+	Riders []Rider
+}
+
+// Rider is what a caller of ChangeWith adds to the transaction of its change: comparisons and writes of records that
+// the ledger does not know. The store interprets it.
+type Rider interface {
+	// Size is an upper bound of its comparisons, and of its writes.
+	Size() int
+	// Alone lists what only one rider of a transaction may have, such as the name that it takes. Another one with the
+	// same waits for the next transaction.
+	Alone() []string
 }
 
 func (t *Txn) put(kind Kind, id string, value []byte) {
@@ -88,6 +99,9 @@ func (t *Txn) delete(kind Kind, id string) {
 // Outcome is the outcome of a transaction.
 type Outcome struct {
 	Done bool
+	// Refused has the riders because of which the transaction was not done, and the answers to their requests; nil for
+	// one that an earlier try has written. The others may be tried again.
+	Refused map[Rider]error
 	// Revision is the transaction's own if it wrote something, else the last one written: a state of that revision is
 	// up to date.
 	Revision int64
