@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/adrg/xdg"
 	"gopkg.in/yaml.v3"
@@ -227,4 +229,46 @@ func ReferenceFor(name string) (string, error) {
 		return "", err
 	}
 	return entry.Reference()
+}
+
+// Resolver returns ReferenceFor for a process that asks often: it reads the catalog again only when one of its files
+// has changed. It may be called concurrently.
+func Resolver() func(name string) (string, error) {
+	var mu sync.Mutex
+	var read Catalog
+	var seen []fileState
+	return func(name string) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		files := CatalogFiles()
+		if now := statesOf(files); seen == nil || !slices.Equal(now, seen) {
+			catalog, err := LoadCatalog(files, nil)
+			if err != nil {
+				return "", err
+			}
+			read, seen = catalog, now
+		}
+		entry, err := read.Resolve(name)
+		if err != nil {
+			return "", err
+		}
+		return entry.Reference()
+	}
+}
+
+// fileState tells whether a file has changed.
+type fileState struct {
+	size     int64
+	modified time.Time
+}
+
+// statesOf returns the states of files; a file that is missing has none.
+func statesOf(files []string) []fileState {
+	states := make([]fileState, len(files))
+	for i, name := range files {
+		if info, err := os.Stat(name); err == nil {
+			states[i] = fileState{info.Size(), info.ModTime()}
+		}
+	}
+	return states
 }

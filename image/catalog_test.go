@@ -1,10 +1,13 @@
 package image
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/adrg/xdg"
 
 	"croft"
 )
@@ -142,5 +145,26 @@ func TestLoadCatalogSaysWhatIsWrong(t *testing.T) {
 			_, err := LoadCatalog([]string{file}, nil)
 			refused(t, nil, err, croft.Invalid, c.words)
 		})
+	}
+}
+
+// A process that asks often sees a change of a file at its next question.
+func TestResolverFollowsTheFiles(t *testing.T) {
+	old := xdg.ConfigHome
+	xdg.ConfigHome = t.TempDir()
+	t.Cleanup(func() { xdg.ConfigHome = old })
+	if err := os.Mkdir(filepath.Join(xdg.ConfigHome, "croft"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(xdg.ConfigHome, "croft", "images.yaml")
+	resolve := Resolver()
+	if _, err := resolve("mine"); croft.KindOf(err) != croft.NotFound {
+		t.Fatalf("without the file: %v", err)
+	}
+	for i, url := range []string{"https://images.example/a", "https://images.example/longer"} {
+		writeFile(t, own, []byte("mine: {url: "+url+"}\n"))
+		if got, err := resolve("mine"); err != nil || got != url {
+			t.Errorf("file %d: %s, %v; want %s", i, got, err, url)
+		}
 	}
 }
