@@ -21,9 +21,10 @@ const (
 	rounds = 6
 )
 
-// attempt claims resources and writes the order for a request whose record exists.
+// attempt claims resources and writes the order for a request. The record exists, unless a Placer writes it.
 type attempt struct {
 	search
+	placer  Placer       // nil: there is none
 	claimed croft.HostID // where there is, or may be, a claim
 	unsure  bool         // whether the order was written is unknown
 	busy    int          // candidates of this round lost to concurrent updates
@@ -56,6 +57,16 @@ func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Dec
 			return Decision{}, a.noCapacity(ctx)
 		}
 	}
+}
+
+// inOneStep is run with a Placer. There is nothing to undo.
+func (a *attempt) inOneStep(ctx context.Context) (Decision, error) {
+	d, err := a.run(ctx, func() (*snapshot, error) { return a.look(ctx, a.policy.Sample) })
+	if err != nil {
+		return Decision{}, err
+	}
+	a.Log.Info("instance scheduled", "instance", a.inst.ID, "host", d.Host.ID)
+	return d, nil
 }
 
 // round tries each candidate once, in the order of the policy. It returns no host and no error when none is left.
@@ -110,6 +121,9 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, taken [
 		return Decision{}, err
 	}
 	seated.Seats = croft.Renumber(seats, taken)
+	if a.placer != nil {
+		return a.place(ctx, ch, seated, host)
+	}
 	a.claimed = host.ID
 	err = span.Do(ctx, "claim", func(ctx context.Context) error {
 		return a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, ch.candidate)
@@ -133,6 +147,30 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, taken [
 		return Decision{Instance: inst, Host: host}, nil
 	}
 	return a.unassigned(ctx, host, err)
+}
+
+// place is take with a Placer.
+func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, host croft.Host) (Decision, error) {
+	write := func(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+		return a.placer.Place(ctx, inst, o, ch.candidate)
+	}
+	inst, err := a.writeOrder(ctx, &host, write, seated, NewOrder(a.Partition, seated, host.ID, croft.WantRunning))
+	switch {
+	case err == nil:
+		a.inFlight.claimed(ch)
+		return Decision{Instance: inst, Host: host}, nil
+	case ctx.Err() != nil:
+	case errors.Is(err, ErrFull):
+		a.dropped[host.ID] = "had room, and somebody else was faster"
+		return Decision{}, nil
+	case errors.Is(err, ErrClosed):
+		a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"
+		return Decision{}, nil
+	case errors.Is(err, croft.NoCapacity) && len(seated.Spec.Affinities) > 0:
+		a.barred = true
+		return Decision{}, nil
+	}
+	return Decision{}, fmt.Errorf("schedule %s: %w", a.inst.Name, err)
 }
 
 // unassigned settles a failed Assign. Its transaction may have been applied although the answer was lost, or may still

@@ -60,7 +60,7 @@ func (u *inFlight) choose(r *reading, inst croft.Instance, candidates []croft.Ca
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	counted := make([]croft.Candidate, len(candidates))
-	used, members := u.since(r, inst.Project)
+	used, members := u.since(r, inst.Project, candidates)
 	for i, c := range candidates {
 		counted[i] = addUsed(c, used)
 	}
@@ -79,10 +79,16 @@ func same(a, b croft.Candidate) bool {
 	return maps.EqualFunc(a.Allocations, b.Allocations, func(x, y croft.Resources) bool { return maps.Equal(x, y) })
 }
 
-// since sums the choices that r has not read: amounts by provider, and members of the project's groups.
-func (u *inFlight) since(r *reading, project croft.Project) (used map[croft.HostID]croft.Resources,
-	members []croft.Member) {
-	used = map[croft.HostID]croft.Resources{}
+// since sums the choices that r has not read: amounts by provider of the candidates, and members of the project's
+// groups.
+func (u *inFlight) since(r *reading, project croft.Project,
+	candidates []croft.Candidate) (used map[croft.HostID]croft.Resources, members []croft.Member) {
+	used = make(map[croft.HostID]croft.Resources, len(candidates))
+	for _, c := range candidates {
+		for provider := range c.Allocations {
+			used[provider] = nil
+		}
+	}
 	for ch := range u.choices {
 		if ch.project == project && (ch.joined == 0 || ch.joined > r.since) {
 			members = append(members, ch.member...)
@@ -91,7 +97,11 @@ func (u *inFlight) since(r *reading, project croft.Project) (used map[croft.Host
 			continue
 		}
 		for provider, amounts := range ch.candidate.Allocations {
-			if used[provider] == nil {
+			sum, asked := used[provider]
+			if !asked {
+				continue
+			}
+			if sum == nil {
 				used[provider] = croft.Resources{}
 			}
 			for class, amount := range amounts {

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -19,7 +18,7 @@ func (u *inFlight) first(r *reading, inst croft.Instance, candidates ...croft.Ca
 func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
 	// a is a little emptier than b, until a request takes 100 MEMORY_MB of it
 	a, b := candidate("a", 80, 1000, 0), candidate("b", 80, 1000, 50)
-	u := newInFlight()
+	u, both := newInFlight(), []croft.Candidate{a, b}
 	r1, r2, r3 := u.read(), u.read(), u.read()
 	first, host := u.first(r1, croft.Instance{}, a, b)
 	if host != "a" {
@@ -31,10 +30,10 @@ func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
 	u.claimed(first)
 	late := u.read() // the usages now include the first; b's is not added twice
 	u.end(first, true)
-	if used, _ := u.since(late, ""); used["a"] != nil || used["b"][croft.MemoryMB] != 100 {
+	if used, _ := u.since(late, "", both); used["a"] != nil || used["b"][croft.MemoryMB] != 100 {
 		t.Errorf("who reads late is told of %v again", used)
 	}
-	if used, _ := u.since(r3, ""); used["a"][croft.MemoryMB] != 100 {
+	if used, _ := u.since(r3, "", both); used["a"][croft.MemoryMB] != 100 {
 		t.Errorf("who read early is told of %v only", used)
 	}
 	if a.Summaries["a"].Used[croft.MemoryMB] != 0 {
@@ -62,29 +61,29 @@ func TestChoicesThatEndAreForgotten(t *testing.T) {
 }
 
 func TestChoicesCarryTheirGroups(t *testing.T) {
-	u := newInFlight()
+	u, both := newInFlight(), []croft.Candidate{candidate("a", 80, 1000, 0), candidate("b", 80, 1000, 0)}
 	inst := croft.Instance{Project: "p",
 		Spec: croft.Spec{Affinities: []croft.Affinity{{Group: "web", Rule: croft.Apart}}}}
 	r := u.read()
 	u.first(r, inst, candidate("a", 80, 1000, 0))
-	if _, members := u.since(r, "p"); len(members) != 1 || members[0].Host != "a" {
+	if _, members := u.since(r, "p", both); len(members) != 1 || members[0].Host != "a" {
 		t.Errorf("members in flight are %+v", members)
 	}
-	if _, members := u.since(r, "q"); len(members) != 0 {
+	if _, members := u.since(r, "q", both); len(members) != 0 {
 		t.Errorf("another project sees %+v", members)
 	}
 	// once claimed, it is part of the usages of later readers; its group has it once it is ordered
 	ch, _ := u.first(u.read(), inst, candidate("b", 80, 1000, 0))
 	u.claimed(ch)
 	between := u.read()
-	if used, members := u.since(between, "p"); used["b"] != nil || len(members) != 2 {
+	if used, members := u.since(between, "p", both); used["b"] != nil || len(members) != 2 {
 		t.Errorf("between claim and order: %v, %+v", used, members)
 	}
 	u.end(ch, true)
-	if used, members := u.since(u.read(), "p"); used["b"] != nil || len(members) != 1 {
+	if used, members := u.since(u.read(), "p", both); used["b"] != nil || len(members) != 1 {
 		t.Errorf("after the order: %v, %+v", used, members)
 	}
-	if _, members := u.since(between, "p"); len(members) != 2 {
+	if _, members := u.since(between, "p", both); len(members) != 2 {
 		t.Errorf("who read before the order sees %+v", members)
 	}
 }
@@ -98,32 +97,6 @@ func TestAnOrderedChoiceWithoutReadersIsForgotten(t *testing.T) {
 	u.end(ch, true)
 	if len(u.choices) != 0 {
 		t.Errorf("left: %v", u.choices)
-	}
-}
-
-// A caller that asked during a failing read reads again.
-func TestAReadThatFailedIsNotShared(t *testing.T) {
-	s := newSharedRead[int]()
-	begun, fail := make(chan struct{}), make(chan struct{})
-	go func() {
-		_, _ = s.get(t.Context(), func(context.Context) (int, error) {
-			close(begun)
-			<-fail
-			return 0, context.DeadlineExceeded
-		})
-	}()
-	<-begun
-	asked := make(chan int)
-	go func() {
-		got, err := s.get(t.Context(), func(context.Context) (int, error) { return 7, nil })
-		if err != nil {
-			t.Error(err)
-		}
-		asked <- got
-	}()
-	close(fail)
-	if got := <-asked; got != 7 {
-		t.Errorf("got %d", got)
 	}
 }
 

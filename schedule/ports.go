@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"croft"
@@ -84,3 +85,23 @@ type Claims interface {
 	// Providers returns all providers, to explain why nothing fits.
 	Providers(ctx context.Context) ([]croft.Provider, error)
 }
+
+// Placer schedules in one step where records and claims are in one store: it claims for an instance and writes its
+// record, name, charge, order, memberships and seats in one transaction, so that no crash can come in between. Requests
+// that arrive during one transaction share the next.
+type Placer interface {
+	// Place writes an instance that does not exist yet, with the order o for the host of the candidate, and returns its
+	// record, in scheduled. It may change the numbers of the seats in inst to free ones. Conflict: the ID or the name
+	// is taken, or a group has another rule. OverQuota. ErrFull or ErrClosed: another host may do. Other NoCapacity:
+	// the rule of a group bars the host. Unavailable: the store does not answer. After an error nothing is left, except
+	// if the store does not tell what became of the transaction, as the error says.
+	Place(ctx context.Context, inst croft.Instance, o croft.Order, c croft.Candidate) (croft.Instance, error)
+}
+
+// What a Placer refuses because of the host.
+var (
+	// ErrFull: what the candidate takes is not free any more.
+	ErrFull = errors.New("somebody else was faster")
+	// ErrClosed: the host is not alive, or is drained.
+	ErrClosed = errors.New("it takes no orders")
+)

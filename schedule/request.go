@@ -113,7 +113,10 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
-	a := attempt{search: s.search(r, inst)}
+	a := attempt{search: s.search(r, inst), placer: s.Placer()}
+	if a.placer != nil {
+		return a.inOneStep(ctx)
+	}
 	first, forget := a.lookAhead(ctx)
 	a.inst, err = s.Records.Create(ctx, inst)
 	if err != nil {

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"croft"
+	"croft/internal/share"
 	"croft/internal/span"
 )
 
@@ -21,6 +21,9 @@ type Config struct {
 	Registry  Registry          // required
 	Groups    Groups            // required
 	Claims    Claims            // required
+
+	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
+	Placer func() Placer
 
 	Policy      *Policy       // for requests without a policy; Spread by default
 	Log         *slog.Logger  // discards by default
@@ -34,8 +37,8 @@ type Config struct {
 type Scheduler struct {
 	Config
 	inFlight  *inFlight
-	providers *sharedRead[[]croft.Provider]
-	hosts     *sharedRead[map[croft.HostID]croft.Host]
+	providers *share.Read[[]croft.Provider]
+	hosts     *share.Read[map[croft.HostID]croft.Host]
 }
 
 // New checks the config. It starts nothing.
@@ -47,11 +50,14 @@ func New(c Config) (*Scheduler, error) {
 	if c.Policy == nil {
 		c.Policy = Spread
 	}
+	if c.Placer == nil {
+		c.Placer = func() Placer { return nil }
+	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
-	return &Scheduler{Config: c, inFlight: newInFlight(), providers: newSharedRead[[]croft.Provider](),
-		hosts: newSharedRead[map[croft.HostID]croft.Host]()}, nil
+	return &Scheduler{Config: c, inFlight: newInFlight(), providers: share.NewRead[[]croft.Provider](),
+		hosts: share.NewRead[map[croft.HostID]croft.Host]()}, nil
 }
 
 // Decision is the result of a request: the instance, and the host that has the order.
@@ -78,35 +84,4 @@ func (s *Scheduler) writeOrder(ctx context.Context, host *croft.Host,
 // afterwards returns a context for undoing, which must happen even if ctx has ended.
 func (s *Scheduler) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.UndoTimeout)
-}
-
-// sharedRead performs a slow read, such as of all providers, once for all concurrent callers, as when --count 100 finds
-// no room. No caller gets data that was read before its call.
-type sharedRead[T any] struct {
-	now     atomic.Int64  // logical clock: counts callers and reads
-	reading chan struct{} // a mutex with contexts: full while a caller reads
-	begun   int64         // when the last successful read began
-	last    T
-}
-
-func newSharedRead[T any]() *sharedRead[T] { return &sharedRead[T]{reading: make(chan struct{}, 1)} }
-
-// get reads, or returns what another caller began to read after this call. Callers must not change the result.
-func (s *sharedRead[T]) get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
-	asked := s.now.Add(1)
-	select {
-	case s.reading <- struct{}{}:
-	case <-ctx.Done():
-		return last, ctx.Err()
-	}
-	defer func() { <-s.reading }()
-	if s.begun > asked {
-		return s.last, nil
-	}
-	begun := s.now.Add(1)
-	all, err := read(ctx)
-	if err == nil {
-		s.begun, s.last = begun, all
-	}
-	return all, err
 }

@@ -222,11 +222,11 @@ func (s *search) noCapacity(ctx context.Context) error {
 }
 
 func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) {
-	providers, err := s.providers.get(ctx, s.Claims.Providers)
+	providers, err := s.providers.Get(ctx, s.Claims.Providers)
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := s.hosts.get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
+	hosts, err := s.hosts.Get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
 		return s.Registry.Hosts(ctx)
 	})
 	if err != nil {

@@ -1,0 +1,39 @@
+// Package share lets callers that arrive during a slow read share the next one.
+package share
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Read performs a slow read, such as of all providers, once for all concurrent callers, as when --count 100 finds
+// no room. No caller gets data that was read before its call.
+type Read[T any] struct {
+	now     atomic.Int64  // logical clock: counts callers and reads
+	reading chan struct{} // a mutex with contexts: full while a caller reads
+	begun   int64         // when the last successful read began
+	last    T
+}
+
+// NewRead makes a Read.
+func NewRead[T any]() *Read[T] { return &Read[T]{reading: make(chan struct{}, 1)} }
+
+// Get reads, or returns what another caller began to read after this call. Callers must not change the result.
+func (s *Read[T]) Get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
+	asked := s.now.Add(1)
+	select {
+	case s.reading <- struct{}{}:
+	case <-ctx.Done():
+		return last, ctx.Err()
+	}
+	defer func() { <-s.reading }()
+	if s.begun > asked {
+		return s.last, nil
+	}
+	begun := s.now.Add(1)
+	all, err := read(ctx)
+	if err == nil {
+		s.begun, s.last = begun, all
+	}
+	return all, err
+}
