@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
@@ -45,49 +46,63 @@ func (s *Instances) assign(ctx context.Context, inst, next croft.Instance, more 
 	k := s.conn.keys
 	record := k.instance(inst.ID)
 	return s.conn.etcd.Txn(ctx).
-		If(append(k.groups().admitted(next),
-			unchanged(record, inst.Revision),
-			exists(k.session(inst.Session)),
-			exists(k.alive(o.Host)),
-			absent(k.drained(o.Host)),
-			absent(k.order(o.Host, inst.ID)),
-		)...).
+		If(append(orderable(k, next), unchanged(record, inst.Revision), exists(k.session(inst.Session)))...).
 		Then(slices.Concat(more, k.groups().join(next), []clientv3.Op{
 			clientv3.OpPut(record, stored),
 			clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o)),
 		})...).
 		Else(append([]clientv3.Op{
 			clientv3.OpGet(record),
-			clientv3.OpGet(k.alive(o.Host)),
-			clientv3.OpGet(k.drained(o.Host)),
 			clientv3.OpGet(k.session(inst.Session)),
-		}, k.groups().get(next)...)...).Commit()
+		}, readOrderable(k, next)...)...).Commit()
 }
 
 // refused says which comparison of Assign failed. No error: others took the numbers of seats, and the returned ones
 // are free. Each such refusal means that another request got its order, so trying again ends.
 func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Seat, error) {
-	record, host := done.Responses[0].GetResponseRange().Kvs, next.Host
+	record := done.Responses[0].GetResponseRange().Kvs
 	switch {
 	case len(record) == 0 || record[0].ModRevision != inst.Revision:
 		return nil, croft.Errorf(croft.Conflict,
 			"instance %s was changed by somebody else while it was being scheduled", inst.ID)
-	case done.Responses[3].GetResponseRange().Count == 0:
+	case done.Responses[1].GetResponseRange().Count == 0:
 		return nil, croft.Errorf(croft.Conflict,
 			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
-	case done.Responses[1].GetResponseRange().Count == 0:
-		return nil, croft.Errorf(croft.Unavailable, "host %s has gone silent", host)
-	case done.Responses[2].GetResponseRange().Count > 0:
-		return nil, croft.Errorf(croft.Unavailable, "host %s is being drained", host)
 	}
-	seats, collided, err := readmit(next, done.Responses[4:])
+	seats, collided, err := unorderable(next, done.Responses[2:])
+	if err == nil && !collided {
+		err = croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", next.Host, inst.ID)
+	}
+	return seats, err
+}
+
+// orderable returns the comparisons under which an instance may be ordered on its host for the first time.
+func orderable(k keys, next croft.Instance) []clientv3.Cmp {
+	return append(k.groups().admitted(next), exists(k.alive(next.Host)), absent(k.drained(next.Host)),
+		absent(k.order(next.Host, next.ID)))
+}
+
+// readOrderable reads what orderable compares, except for an order that there is.
+func readOrderable(k keys, next croft.Instance) []clientv3.Op {
+	return append([]clientv3.Op{
+		clientv3.OpGet(k.alive(next.Host)),
+		clientv3.OpGet(k.drained(next.Host)),
+	}, k.groups().get(next)...)
+}
+
+// unorderable says which comparison of orderable failed, by what readOrderable read; no error: none of those read.
+// seats are those of the instance, with numbers that are free; collided tells that its own were not.
+func unorderable(next croft.Instance, read []*etcdserverpb.ResponseOp) (seats []croft.Seat, collided bool, err error) {
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("host %s: %w", host, err)
-	case collided:
-		return seats, nil
+	case read[0].GetResponseRange().Count == 0:
+		return nil, false, croft.Errorf(croft.Unavailable, "host %s has gone silent", next.Host)
+	case read[1].GetResponseRange().Count > 0:
+		return nil, false, croft.Errorf(croft.Unavailable, "host %s is being drained", next.Host)
 	}
-	return nil, croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", host, inst.ID)
+	if seats, collided, err = readmit(next, read[2:]); err != nil {
+		err = fmt.Errorf("host %s: %w", next.Host, err)
+	}
+	return seats, collided, err
 }
 
 // Reorder implements schedule.Records.

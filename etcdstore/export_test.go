@@ -140,3 +140,40 @@ func (s *conn) MintAgain(ctx context.Context) error { return s.mint(ctx) }
 func (s *conn) RaiseFrom(ctx context.Context, revision int64) error {
 	return s.raise(ctx, home{Partition: s.partition, Schema: schemaOf(0)}, revision)
 }
+
+// HoldTxns gives the next n transactions up at once. release sends the first of them, and returns whether it was done
+// then.
+func (s *conn) HoldTxns(n int64) (release func() bool) {
+	held := &heldTxn{KV: s.etcd.KV, most: n}
+	s.etcd.KV = held
+	return func() bool {
+		done, err := held.txn.Commit()
+		return err == nil && done.Succeeded
+	}
+}
+
+type heldTxn struct {
+	clientv3.KV
+	most  int64
+	taken atomic.Int64
+	txn   clientv3.Txn // the first
+}
+
+func (k *heldTxn) Txn(ctx context.Context) clientv3.Txn {
+	txn := k.KV.Txn(context.WithoutCancel(ctx))
+	switch n := k.taken.Add(1); {
+	case n > k.most:
+		return k.KV.Txn(ctx)
+	case n == 1:
+		k.txn = txn
+	}
+	return &givenUp{txn}
+}
+
+type givenUp struct{ clientv3.Txn }
+
+func (t *givenUp) If(c ...clientv3.Cmp) clientv3.Txn  { t.Txn.If(c...); return t }
+func (t *givenUp) Then(o ...clientv3.Op) clientv3.Txn { t.Txn.Then(o...); return t }
+func (t *givenUp) Else(o ...clientv3.Op) clientv3.Txn { t.Txn.Else(o...); return t }
+
+func (t *givenUp) Commit() (*clientv3.TxnResponse, error) { return nil, rpctypes.ErrTimeout }

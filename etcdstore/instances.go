@@ -31,30 +31,34 @@ var (
 
 // Create implements schedule.Records.
 func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	if inst.Spec.Restart != "" && s.conn.minor.Load() < restartMinor {
-		return inst,
-			croft.Errorf(croft.Invalid,
-				"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
+	if err := s.conn.canStore(inst); err != nil {
+		return inst, err
 	}
-	if s.conn.minor.Load() < seatsMinor {
+	return s.admissions.Admit(ctx, inst)
+}
+
+// canStore refuses a new instance that programs of this cloud could not read. Invalid.
+func (s *conn) canStore(inst croft.Instance) error {
+	if inst.Spec.Restart != "" && s.minor.Load() < restartMinor {
+		return croft.Errorf(croft.Invalid,
+			"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
+	}
+	if s.minor.Load() < seatsMinor {
 		if len(inst.Spec.Near) > 0 {
-			return inst, croft.Errorf(croft.Invalid,
+			return croft.Errorf(croft.Invalid,
 				"this cloud's croft is too old for --near: leave it out, or upgrade the cloud")
 		}
 		for _, a := range inst.Spec.Affinities {
 			if a.Rule.ByLocation() {
-				return inst, croft.Errorf(croft.Invalid,
+				return croft.Errorf(croft.Invalid,
 					"this cloud's croft is too old for rules about locations, such as that of group %s: leave them out, or upgrade the cloud", a.Group)
 			}
 		}
 	}
-	if err := s.conn.canExpire(inst.Expires); err != nil {
-		return inst, err
+	if err := s.canExpire(inst.Expires); err != nil {
+		return err
 	}
-	if err := inst.Project.Check(); err != nil { // it becomes part of keys
-		return inst, err
-	}
-	return s.admissions.Admit(ctx, inst)
+	return inst.Project.Check() // it becomes part of keys
 }
 
 // recordsOf is how admissions write records.

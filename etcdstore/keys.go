@@ -9,7 +9,6 @@ import (
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/objects"
-	"croft/placement/ledger"
 )
 
 // Every key that croft stores is listed in this file. It builds them all but those of projects and quotas, which
@@ -124,12 +123,6 @@ func (k keys) trust() trustKeys { return trustKeys(k) }
 
 func (k keys) members() string                  { return k.prefix + "members/" }
 func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h) }
-
-func (k keys) placement() string     { return k.prefix + "placement/" }
-func (k keys) placementHead() string { return k.placement() + "head" }
-func (k keys) placementEntry(kind ledger.Kind, id string) string {
-	return k.placement() + string(kind) + "/" + id
-}
 
 // pools has the keys of the managers of pools.
 func (k keys) pools() pools.Keys { return pools.Keys(k.prefix + "pools/") }

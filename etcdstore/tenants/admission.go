@@ -353,7 +353,7 @@ func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, w a
 	unsettled := false
 	for i, answers := range slices.Collect(slices.Chunk(done.Responses[len(s.keys().reads(names)):], 3)) {
 		a := w.batch[i]
-		if err := takenBy(a.inst, answers[0], answers[1]); err != nil {
+		if err := TakenBy(a.inst, answers[0].GetResponseRange().Count > 0, answers[1]); err != nil {
 			a.end(err)
 			continue
 		}
@@ -367,14 +367,14 @@ func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, w a
 	return left, err
 }
 
-// takenBy says who has the ID or the name of a request; nil: nobody.
-func takenBy(inst croft.Instance, record, name *etcdserverpb.ResponseOp) error {
+// TakenBy says who has the ID or the name of a request, by whether it is recorded and who has the name; nil: nobody.
+func TakenBy(inst croft.Instance, recorded bool, name *etcdserverpb.ResponseOp) error {
 	holder := kv.First(name)
 	if holder != nil && string(holder.Value) != string(inst.ID) {
 		return croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
 			inst.Name, holder.Value)
 	}
-	if record.GetResponseRange().Count > 0 || holder != nil {
+	if recorded || holder != nil {
 		return croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none", inst.ID)
 	}
 	return nil

@@ -1,0 +1,163 @@
+// Package placing writes instances in the transactions in which the ledger of croft's own Placement claims for them:
+// claim, record, name, what the project is charged, order, memberships and seats come into being together or not at
+// all. Requests that arrive during one transaction share the next.
+package placing
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"croft"
+	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/tenants"
+	"croft/placement/ledger"
+)
+
+// Sessions begins and ends the sessions of this process.
+type Sessions struct {
+	// Begin returns the session, and begins one if there is none.
+	Begin func(ctx context.Context) (session string, lease clientv3.LeaseID, err error)
+	// Retire lets a session expire, so that the next Begin begins another.
+	Retire func(session string)
+	Key    func(session string) string
+}
+
+// Rounds writes instances through one ledger.
+type Rounds struct {
+	conn     *kv.Conn
+	ledger   *ledger.Ledger
+	charges  *tenants.Charges
+	sessions Sessions
+
+	mu      sync.Mutex
+	current session
+}
+
+// session is the key of a session, which every transaction compares. Whoever deletes it has settled all transactions
+// under it: they are done, or never will be.
+type session struct {
+	name    string
+	created int64 // revision
+}
+
+// New makes a Rounds. The Store of the ledger must be the one of the same etcd.
+func New(c *kv.Conn, l *ledger.Ledger, p *tenants.Projects, s Sessions) *Rounds {
+	return &Rounds{conn: c, ledger: l, charges: tenants.NewCharges(p), sessions: s}
+}
+
+// Piece is the part of a transaction that writes one instance, except for claim and charge.
+type Piece struct {
+	Record    string // its key
+	If        []clientv3.Cmp
+	Then      []clientv3.Op
+	Otherwise []clientv3.Op
+	// Alone lists what one piece of a transaction may have.
+	Alone []string
+	// Mine reports whether a stored record is the one that Then writes, whatever has become of it.
+	Mine func(record []byte) bool
+	// Refused says which comparison of If did not hold, by the record, which may be nil, and by the answers to
+	// Otherwise; nil: none.
+	Refused func(record *mvccpb.KeyValue, answers []*etcdserverpb.ResponseOp) error
+}
+
+// rider is a request that is being written.
+type rider struct {
+	rounds  *Rounds
+	inst    croft.Instance
+	piece   Piece
+	session session
+	// What the last transaction has shown. It is the store's until ChangeWith returns.
+	unsure   bool // whether the transaction was done is unknown
+	revision int64
+}
+
+// Size implements ledger.Rider. The record is compared, and what the session and the project share with others.
+func (r *rider) Size() int { return max(len(r.piece.If)+4, len(r.piece.Then)+1) }
+
+// Alone implements ledger.Rider.
+func (r *rider) Alone() []string { return r.piece.Alone }
+
+// claimRules are those of the newest microversion of Placement.
+var claimRules = ledger.ClaimRules{Generations: true, Types: true,
+	Refuse: func(text string) error { return croft.Errorf(croft.Invalid, "%s", text) }}
+
+// Write claims and writes an instance, and returns the revision of its record. OverQuota: the error holds a
+// *tenant.Refusal. A *ledger.Error: the claim was refused. Otherwise an error is that of Piece.Refused; or Unavailable:
+// etcd does not answer. After each of them nothing was written, and nothing will be, unless the error says that this is
+// not known: then it may be until the session has expired.
+func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.ClaimRequest, p Piece) (int64, error) {
+	for {
+		now, err := r.session(ctx)
+		if err != nil {
+			return 0, err
+		}
+		one := &rider{rounds: r, inst: inst, piece: p, session: now}
+		err = r.ledger.ChangeWith(ctx, one, func(t *ledger.Tx) error { return t.Claim(claimRules, claim) })
+		switch {
+		case one.revision != 0: // even if the ledger has not followed the store in time
+			return one.revision, nil
+		case one.unsure:
+			return r.settle(ctx, one, err)
+		case errors.Is(err, tenants.ErrUnread):
+			err = r.charges.Check(ctx, inst)
+		case errors.Is(err, tenants.ErrUnsettled):
+			err = r.charges.SettleNow(ctx)
+		case errors.Is(err, errNoSession):
+			r.sessions.Retire(now.name)
+			err = nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// errNoSession reports that the key of the session is gone, as after a pause of this machine.
+var errNoSession = errors.New("the session is gone")
+
+// session returns the present session, with its key.
+func (r *Rounds) session(ctx context.Context) (session, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name, lease, err := r.sessions.Begin(ctx)
+	if err != nil || name == r.current.name {
+		return r.current, err
+	}
+	key := r.sessions.Key(name)
+	done, err := r.conn.Etcd.Txn(ctx).Then(clientv3.OpPut(key, "", clientv3.WithLease(lease)),
+		clientv3.OpGet(key)).Commit()
+	if err != nil {
+		r.sessions.Retire(name)
+		return session{}, r.conn.Wrap(err, "begin a session")
+	}
+	r.current = session{name, kv.First(done.Responses[1]).CreateRevision}
+	return r.current, nil
+}
+
+// settleTime bounds the fence.
+const settleTime = 5 * time.Second
+
+// settle finds out what became of a request of unknown outcome. The fence deletes the key of its session, which the
+// transaction compares.
+func (r *Rounds) settle(ctx context.Context, one *rider, cause error) (int64, error) {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	r.sessions.Retire(one.session.name)
+	done, err := r.conn.Etcd.Txn(after).Then(clientv3.OpDelete(r.sessions.Key(one.session.name)),
+		clientv3.OpGet(one.piece.Record)).Commit()
+	if err != nil {
+		return 0, croft.Errorf(croft.Unavailable, "whether it was done is not known, because etcd stopped answering: look "+
+			"for instance %s before you try again: %v; %w", one.inst.ID, cause, r.conn.Wrap(err, "settle it"))
+	}
+	if record := kv.First(done.Responses[1]); record != nil && one.piece.Mine(record.Value) {
+		return record.ModRevision, nil
+	}
+	return 0, croft.Errorf(croft.Unavailable, "etcd did not answer, and nothing was written: %v", cause)
+}
