@@ -188,6 +188,10 @@ func (c *call) createInstance() error {
 		return err
 	}
 	c.w.Header().Set("Location", "/v1/instances/"+string(d.Instance.ID))
+	if d.Host.ID != "" && !c.query.Has("wait") { // it has just been ordered, and nothing else is asked for
+		st := croft.Status{Instance: d.Instance, Host: &d.Host}
+		return c.answer(http.StatusAccepted, c.instance(st))
+	}
 	return c.ordered(d.Instance)
 }
 

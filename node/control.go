@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"croft"
 	"croft/access"
@@ -18,7 +20,9 @@ import (
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/build"
+	"croft/internal/delay"
 	"croft/node/settings"
+	"croft/placement"
 	"croft/placementclient/keystone"
 	"croft/tenant"
 	"croft/trust"
@@ -53,7 +57,8 @@ func RunControl(ctx context.Context, s settings.Settings, reach settings.Reach, 
 	if own != nil {
 		admitted = admission(own, store)
 	}
-	endpoint, err := startControl(ctx, p, store, &s, s.Servers(reach.Joined), reach, own, admitted, log)
+	endpoint, err := startControl(ctx, p, &s, underControl{store: store, servers: s.Servers(reach.Joined), reach: reach,
+		own: own, admitted: admitted}, log)
 	if err != nil {
 		return err
 	}
@@ -62,10 +67,21 @@ func RunControl(ctx context.Context, s settings.Settings, reach settings.Reach, 
 	return p.Wait(ctx)
 }
 
+// underControl is the cloud that the API serves.
+type underControl struct {
+	store     *etcdstore.Store
+	placement *placement.Server // that of this process; nil: it has none
+	servers   settings.Servers
+	reach     settings.Reach
+	own       *trust.Credentials // nil: this host has none
+	admitted  *trust.Admission   // nil: hosts have no certificates
+}
+
 // startControl serves the API of the cloud and returns its endpoint.
-func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *settings.Settings, v settings.Servers,
-	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (at string, err error) {
-	l, scheme, err := listenControl(ctx, s, v, own)
+func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underControl, log *slog.Logger) (at string,
+	err error) {
+	store, v := c.store, c.servers
+	l, scheme, err := listenControl(ctx, s, v, c.own)
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +90,7 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	claims, err := reach.Placement.Client()
+	claims, err := c.reach.Placement.Client()
 	if err != nil {
 		return "", err
 	}
@@ -90,11 +106,12 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 		return "", err
 	}
 	callers = append(callers, more...)
-	if admitted != nil {
-		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: admitted.Caller})
+	if c.admitted != nil {
+		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: c.admitted.Caller})
 	}
-	tree := &liveTree{}
-	server, err := newControl(s, store, claims, access.InTree(tree, access.First(callers...)), log)
+	tree, hosts, own := &liveTree{}, store.NewHostsView(), &direct.Own{}
+	server, err := newControl(store, claims, direct.Scheduling{Hosts: hosts, Own: own},
+		access.InTree(tree, access.First(callers...)), log)
 	if err != nil {
 		return "", err
 	}
@@ -112,6 +129,14 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 		return store.Projects.Follow(ctx, func(t tenant.Tree) { tree.now.Store(&t) })
 	})
 	p.Start(ctx, "the changes that the API tells", server.Run)
+	p.Start(ctx, "the copy of the hosts", hosts.Run)
+	if c.placement != nil {
+		own.Use(store, c.placement)
+	} else {
+		p.Start(ctx, "the state of Placement", func(ctx context.Context) error {
+			return followPlacement(ctx, store, claims, own, log)
+		})
+	}
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
 		defer end()
@@ -185,13 +210,52 @@ func (t *liveTree) Below(p croft.Project) []croft.Project {
 	return []croft.Project{p}
 }
 
-func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, callers access.Authenticator,
+// placementAsk is the interval at which Placement is asked whose it is, until it answers.
+const placementAsk = 2 * time.Second
+
+// followPlacement keeps the state of croft's own Placement in memory until ctx ends, if that is the one which the cloud
+// uses and if it is in our etcd.
+func followPlacement(ctx context.Context, store *etcdstore.Store, claims direct.Claims, own *direct.Own,
+	log *slog.Logger) error {
+	ours, ops, err := isOurs(ctx, store, claims)
+	for ; err != nil && delay.For(ctx, placementAsk) == nil; ours, ops, err = isOurs(ctx, store, claims) {
+		log.Warn("it is not known yet whose Placement this is; requests are scheduled in three steps", "err", err)
+	}
+	if err != nil || !ours {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	server, err := placement.New(placement.Config{Store: store.Placement(ops), Log: log})
+	if err != nil {
+		return err
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() {
+		if server.WaitReady(ctx) == nil {
+			own.Use(store, server)
+		}
+	})
+	return server.Run(ctx)
+}
+
+// isOurs reports whether a Placement keeps its state in our etcd, and how many operations a transaction there may have.
+func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (ours bool, ops int, err error) {
+	partition, err := claims.Home(ctx)
+	if err != nil || partition != store.Partition() {
+		return false, 0, err
+	}
+	ops, err = store.MaxTxnOps(ctx)
+	return err == nil, ops, err
+}
+
+func newControl(store *etcdstore.Store, claims direct.Claims, how direct.Scheduling, callers access.Authenticator,
 	log *slog.Logger) (*control.Server, error) {
-	under, err := direct.Over(store, claims, direct.Settings{})
+	under, err := direct.Over(store, claims, direct.Settings{}, how)
 	if err != nil {
 		return nil, err
 	}
-	return control.New(control.Config{Cloud: under, Callers: callers, Image: image.ReferenceFor,
+	return control.New(control.Config{Cloud: under, Callers: callers, Image: image.Resolver(),
 		Version: build.Version, Log: log})
 }
 
@@ -226,13 +290,12 @@ func listenControl(ctx context.Context, s *settings.Settings, v settings.Servers
 
 // offerControl is startControl where the API is not what the process is for: an address that nobody chose and that is
 // in use keeps nothing from starting.
-func offerControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *settings.Settings, v settings.Servers,
-	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) error {
-	if v.CloudAPI == "" {
+func offerControl(ctx context.Context, p *Parts, s *settings.Settings, c underControl, log *slog.Logger) error {
+	if c.servers.CloudAPI == "" {
 		return nil
 	}
-	endpoint, err := startControl(ctx, p, store, s, v, reach, own, admitted, log)
-	if errors.Is(err, croft.Conflict) && v.CloudAPI == settings.Defaults().CloudAPI.Listen {
+	endpoint, err := startControl(ctx, p, s, c, log)
+	if errors.Is(err, croft.Conflict) && c.servers.CloudAPI == settings.Defaults().CloudAPI.Listen {
 		log.Warn("the API of the cloud is not served here: set cloud_api.listen to an address that is free, or to "+
 			"nothing", "err", err)
 		return nil

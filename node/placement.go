@@ -22,7 +22,6 @@ import (
 	"croft/internal/endpoint"
 	"croft/node/settings"
 	"croft/placement"
-	"croft/placement/ledger"
 	"croft/placementclient/keystone"
 	"croft/trust"
 )
@@ -72,7 +71,7 @@ func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *s
 	if err != nil {
 		return err
 	}
-	endpoint, err := startPlacement(ctx, p, store.Placement(txnOps), &s, servers, reach, nil, nil, log)
+	_, endpoint, err := startPlacement(ctx, p, store, txnOps, &s, servers, reach, nil, nil, log)
 	if err != nil {
 		return err
 	}
@@ -81,22 +80,24 @@ func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *s
 	return p.Wait(ctx)
 }
 
-// startPlacement serves croft's own Placement and returns its endpoint.
-func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s *settings.Settings, v settings.Servers,
-	reach settings.Reach, own *trust.Credentials, admitted *trust.Admission, log *slog.Logger) (string, error) {
+// startPlacement serves croft's own Placement and returns it with its endpoint.
+func startPlacement(ctx context.Context, p *Parts, store *etcdstore.Store, txnOps int, s *settings.Settings,
+	v settings.Servers, reach settings.Reach, own *trust.Credentials, admitted *trust.Admission,
+	log *slog.Logger) (*placement.Server, string, error) {
 	guard, end, err := openKeystone(s.Placement.Keystone)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	c := s.ForPlacement()
-	c.Store, c.Log, c.Token, c.Keystone, c.Traces = store, log, reach.Placement.Token, guard, p.Self.traces
+	c.Store, c.Partition, c.Log, c.Traces = store.Placement(txnOps), store.Partition(), log, p.Self.traces
+	c.Token, c.Keystone = reach.Placement.Token, guard
 	server, err := placement.New(c)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	l, err := Listen(ctx, v.Placement, "placement.listen")
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	p.Self.Counts(server)
 	p.Self.Checks.Add("placement", func(context.Context) error { return server.Ready() })
@@ -113,7 +114,7 @@ func startPlacement(ctx context.Context, p *Parts, store ledger.Store, s *settin
 		defer end()
 		return Serve(ctx, l, CalledAt(s.ServedNames(reach.Placement.Endpoint), v.Placement, mux))
 	})
-	return fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
+	return server, fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
 }
 
 // preparePlacement checks how Placement is reached, or the settings of our own.

@@ -16,6 +16,7 @@ import (
 	"croft/etcdstore/etcdserver"
 	"croft/internal/endpoint"
 	"croft/node/settings"
+	"croft/placement"
 	"croft/trust"
 )
 
@@ -30,6 +31,8 @@ type serving struct {
 	of       *trust.Membership  // nil until another host serves
 	own      *trust.Credentials // nil: no certificates are configured
 	admitted *trust.Admission   // nil: no certificates are configured
+
+	placement *placement.Server // nil: this process serves none
 }
 
 // newServing returns the services of a host with these settings, not yet started.
@@ -65,7 +68,7 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 		s.admitted = admission(s.own, store)
 	}
 	if err == nil && s.settings.ServesPlacement() {
-		s.reach.Placement.Endpoint, err = startPlacement(ctx, p, store.Placement(etcdserver.TxnOps),
+		s.placement, s.reach.Placement.Endpoint, err = startPlacement(ctx, p, store, etcdserver.TxnOps,
 			s.settings, s.servers, s.reach, s.own, s.admitted, s.log)
 	}
 	if err != nil {

@@ -29,6 +29,9 @@ type Config struct {
 	// Keystone also accepts the tokens of a Keystone; nil: no Keystone is configured.
 	Keystone *Keystone
 
+	// Partition is that of Store, which the server tells its clients; empty: it does not.
+	Partition croft.PartitionID
+
 	// ConsistentReads selects the reads that wait for writes through other servers; ConsistentClaims by default.
 	ConsistentReads Consistency
 
@@ -128,6 +131,10 @@ func (s *Server) Handler() http.Handler {
 		case "/readyz", "/livez", "/healthz":
 			mux.ServeHTTP(w, r)
 			return
+		case "/":
+			if s.config.Partition != "" {
+				w.Header().Set(partitionHeader, string(s.config.Partition))
+			}
 		}
 		s.ServeHTTP(w, r)
 	})

@@ -218,6 +218,9 @@ type tagged interface{ tag(version string) }
 // decoder is an answer that decodes itself.
 type decoder interface{ decode(content []byte) error }
 
+// headed is an answer of which the header counts too.
+type headed interface{ readHeader(http.Header) }
+
 func (c *connection) send(ctx context.Context, minor int64, method, path string, body, out any) error {
 	options := &gophercloud.RequestOpts{
 		OkCodes:          []int{200, 201, 204},
@@ -254,6 +257,9 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 	}
 	if t, ok := out.(tagged); ok {
 		t.tag(resp.Header.Get("ETag"))
+	}
+	if h, ok := out.(headed); ok {
+		h.readHeader(resp.Header)
 	}
 	if out == nil || len(content) == 0 {
 		return nil

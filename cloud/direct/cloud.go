@@ -27,7 +27,7 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		return nil, err
 	}
 	c := connection{store, claims}
-	over, err := Over(store, claims, s)
+	over, err := Over(store, claims, s, Scheduling{})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -39,9 +39,8 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 type Claims = *placementclient.Client
 
 // Over is a cloud over connections that its caller keeps: closing it closes nothing.
-func Over(store *etcdstore.Store, claims Claims, s Settings) (*cloud.Cloud, error) {
-	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
-		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims})
+func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*cloud.Cloud, error) {
+	scheduler, err := schedule.New(how.config(store, claims))
 	if err != nil {
 		return nil, err
 	}

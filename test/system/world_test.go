@@ -21,6 +21,7 @@ import (
 	"croft/etcdstore/etcdtest"
 	"croft/hypervisor/sim"
 	"croft/internal/testing/wire"
+	"croft/placement"
 	"croft/placementclient"
 	"croft/schedule"
 	agentgate "croft/trust/gate"
@@ -42,6 +43,7 @@ type world struct {
 	hosts  []*machine
 	front  *gatetest.Front // the agents' only access; nil: they use etcd and Placement directly
 
+	schedulers    atomic.Int64 // so far
 	placementDown atomic.Bool
 	placing       sync.Mutex
 	placement     *placementProcess // guarded by placing
@@ -378,13 +380,66 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	side := &schedulerSide{w: w, gate: g, Records: w.worseRequests(store.Instances), View: store.Instances,
 		Registry: store.Registry, Groups: store.Groups, Claims: w.claims}
 	g.expire = side.expire
-	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: side, View: side,
+	config := schedule.Config{Partition: store.Partition(), Records: side, View: side,
 		Registry: side, Groups: side, Claims: side,
-		UndoTimeout: 5 * time.Second, Backoff: time.Millisecond})
+		UndoTimeout: 5 * time.Second, Backoff: time.Millisecond}
+	if w.schedulers.Add(1)%3 == 0 { // like a server of the API, with the state of Placement in its memory
+		defer w.inOneStep(&config, side, store)()
+	}
+	s, err := schedule.New(config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return do(s)
+}
+
+// inOneStep gives a scheduler a ledger of its own, unless that cannot be loaded.
+func (w *world) inOneStep(c *schedule.Config, side *schedulerSide, store *etcdstore.Store) (end func()) {
+	server, err := placement.New(placement.Config{Store: store.Placement(0), Log: slog.New(slog.DiscardHandler),
+		Retry: 20 * time.Millisecond})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	var work sync.WaitGroup
+	work.Go(func() { _ = server.Run(ctx) })
+	loading, loaded := context.WithTimeout(ctx, time.Second)
+	defer loaded()
+	if server.WaitReady(loading) == nil {
+		side.Claims = localClaims{side.Claims, server}
+		placer := &gatedPlacer{side.gate, store.NewPlacer(server.Ledger())}
+		c.Placer = func() schedule.Placer { return placer }
+	}
+	return func() { cancel(); work.Wait() }
+}
+
+// localClaims searches candidates in memory.
+type localClaims struct {
+	schedule.Claims
+	server *placement.Server
+}
+
+func (c localClaims) Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error) {
+	return c.server.Candidates(ctx, query, limit)
+}
+
+// gatedPlacer is a Placer whose process may die before and after each call. Answers that are lost on the way to etcd
+// are the matter of the tests of etcdstore.
+type gatedPlacer struct {
+	gate *gate
+	schedule.Placer
+}
+
+func (p *gatedPlacer) Place(ctx context.Context, i croft.Instance, o croft.Order, c croft.Candidate) (croft.Instance,
+	error) {
+	if err := p.gate.cross("before scheduler Place", i.ID); err != nil {
+		return i, err
+	}
+	placed, err := p.Placer.Place(ctx, i, o, c)
+	if gone := p.gate.cross("after scheduler Place", i.ID); gone != nil {
+		return i, gone
+	}
+	return placed, err
 }
 
 // actor does random actions, one after the other.
