@@ -2,17 +2,33 @@ package main
 
 import (
 	"flag"
+	"slices"
 	"time"
 
 	"croft"
 )
+
+// Ways to ask for instances.
+const (
+	viaDirect  = "direct"
+	viaControl = "control"
+	viaBoth    = "both"
+)
+
+// ways returns the ways to measure.
+func (b *benchmark) ways() []string {
+	if b.via == viaBoth {
+		return []string{viaDirect, viaControl}
+	}
+	return []string{b.via}
+}
 
 // benchmark is the configuration of a run.
 type benchmark struct {
 	hosts, processes, shared, atOnce int
 	rate                             float64
 	length, resync                   time.Duration
-	croft, plot, output              string
+	croft, via, plot, output         string
 }
 
 func (b *benchmark) flags() *flag.FlagSet {
@@ -27,6 +43,8 @@ func (b *benchmark) flags() *flag.FlagSet {
 	f.DurationVar(&b.resync, "resync", 30*time.Second,
 		"how often agents compare all that they have, as the setting resync")
 	f.StringVar(&b.croft, "croft", "bin/croft", "the `program` to measure")
+	f.StringVar(&b.via, "via", viaDirect, "ask direct (etcd and Placement), control (the API of the cloud, over HTTP with a "+
+		"token, from a process of its own), or both, one after the other (`way`)")
 	f.StringVar(&b.plot, "plot", "croft-bench.svg", "`file` to draw the course into; empty: none")
 	f.StringVar(&b.output, "output", outputText, "print text or json (`format`)")
 	f.StringVar(&b.output, "o", outputText, "short for -output")
@@ -49,6 +67,8 @@ func (b *benchmark) check() error {
 		return croft.Errorf(croft.Invalid, "--for %v: give a time such as 30s", b.length)
 	case b.resync <= 0:
 		return croft.Errorf(croft.Invalid, "--resync %v: give a time such as 30s", b.resync)
+	case !slices.Contains([]string{viaDirect, viaControl, viaBoth}, b.via):
+		return croft.Errorf(croft.Invalid, "--via %q: give direct, control or both", b.via)
 	case b.output != outputText && b.output != outputJSON:
 		return croft.Errorf(croft.Invalid, "--output %q: give text or json", b.output)
 	}

@@ -197,6 +197,8 @@ func scrape(ctx context.Context, url string) (map[string]float64, error) {
 type fleet struct {
 	dir             string
 	etcd, placement string // URLs
+	api             string // likewise; empty: not served
+	tokens          []string
 	children        []*child
 }
 

@@ -24,28 +24,37 @@ func (r *report) print(w io.Writer, output string) error {
 		document.SetIndent("", "  ")
 		return document.Encode(r)
 	}
-	asked := "as many requests as were answered"
-	if r.AskedRate > 0 {
-		asked = fmt.Sprintf("%g requests a second", r.AskedRate)
-	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	line("hosts", "%d, taking orders after %.1f s", r.Hosts, r.Start)
-	line("asked", "%s, %d in all", asked, r.Load.Requests)
-	line("ran", "%d, %.0f a second", r.Load.Ran, r.Load.Rate)
-	for _, kind := range slices.Sorted(maps.Keys(r.Load.Errors)) {
-		line("failed", "%d: %s", r.Load.Errors[kind], kind)
+	r.measured.print(line, r.AskedRate)
+	if r.Control != nil {
+		r.Control.print(line, r.AskedRate)
+		line("through control", "%.2f times as many ran a second as direct", r.Control.Load.Rate/r.Load.Rate)
 	}
-	line("call to answer", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", r.Load.Answer.P50, r.Load.Answer.P99,
-		r.Load.Answer.Max)
-	line("call to running", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", r.Load.Running.P50, r.Load.Running.P99,
-		r.Load.Running.Max)
-	for _, p := range r.Parts {
+	return t.Flush()
+}
+
+func (m *measured) print(line func(name, format string, args ...any), rate float64) {
+	asked := "as many requests as were answered"
+	if rate > 0 {
+		asked = fmt.Sprintf("%g requests a second", rate)
+	}
+	line("way", "%s", m.Way)
+	line("asked", "%s, %d in all", asked, m.Load.Requests)
+	line("ran", "%d, %.0f a second", m.Load.Ran, m.Load.Rate)
+	for _, kind := range slices.Sorted(maps.Keys(m.Load.Errors)) {
+		line("failed", "%d: %s", m.Load.Errors[kind], kind)
+	}
+	line("call to answer", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", m.Load.Answer.P50, m.Load.Answer.P99,
+		m.Load.Answer.Max)
+	line("call to running", "p50 %.1f ms, p99 %.1f ms, at most %.1f ms", m.Load.Running.P50, m.Load.Running.P99,
+		m.Load.Running.Max)
+	for _, p := range m.Parts {
 		line(p.Name, "%.0f MiB, %.2f processors", p.Memory, p.CPU)
 	}
 	line("etcd", "%.0f writes a second, %.1f an instance; %.0f fsyncs a second of %.2f ms; %.0f watchers; %.0f MiB",
-		r.Etcd.Writes, r.Etcd.PerVM, r.Etcd.Fsyncs, r.Etcd.FsyncMS, r.Etcd.Watchers, r.Etcd.Size)
-	return t.Flush()
+		m.Etcd.Writes, m.Etcd.PerVM, m.Etcd.Fsyncs, m.Etcd.FsyncMS, m.Etcd.Watchers, m.Etcd.Size)
 }
 
 // draw plots the course of a run.

@@ -23,12 +23,19 @@ import (
 
 // report is the result of a benchmark.
 type report struct {
-	Hosts     int         `json:"hosts"`
-	AskedRate float64     `json:"asked_per_second"` // 0: without a limit
-	Start     float64     `json:"start_seconds"`    // until all hosts took orders
-	Load      load.Result `json:"load"`
-	Parts     []partUsage `json:"parts"`
-	Etcd      etcdUsage   `json:"etcd"`
+	Hosts     int     `json:"hosts"`
+	AskedRate float64 `json:"asked_per_second"` // 0: without a limit
+	Start     float64 `json:"start_seconds"`    // until all hosts took orders
+	measured
+	Control *measured `json:"through_control,omitempty"` // after the other way; nil: only one was measured
+}
+
+// measured is what was measured while requests were made in one way.
+type measured struct {
+	Way   string      `json:"way"`
+	Load  load.Result `json:"load"`
+	Parts []partUsage `json:"parts"`
+	Etcd  etcdUsage   `json:"etcd"`
 }
 
 // partUsage is the usage of one process while requests were made.
@@ -63,9 +70,17 @@ func (b *benchmark) run(ctx context.Context, stdout, words io.Writer) (err error
 	}
 	r := report{Hosts: b.hosts, AskedRate: b.rate, Start: time.Since(began).Seconds()}
 	fmt.Fprintf(words, "they take orders after %.1f s; asking for instances for %v\n", r.Start, b.length)
-	course, err := b.measure(ctx, f, words, &r)
-	if err != nil {
-		return err
+	var course *course
+	for n, way := range b.ways() {
+		now := &r.measured
+		if n > 0 {
+			r.Control = &measured{}
+			now = r.Control
+		}
+		now.Way = way
+		if course, err = b.measure(ctx, f, words, now); err != nil {
+			return err
+		}
 	}
 	if err := r.print(stdout, b.output); err != nil || b.plot == "" {
 		return err
@@ -131,7 +146,10 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 			return err
 		}
 	}
-	return nil
+	if b.via == viaDirect {
+		return nil
+	}
+	return f.startAPI(ctx, program, settings)
 }
 
 // runView runs a view of the hosts until end is called.
@@ -158,8 +176,11 @@ type course struct {
 	memory map[string]*plot.Line
 }
 
+// wanted is what each instance takes.
+const wanted = "VCPU:1,MEMORY_MB:512,DISK_GB:4"
+
 // measure makes the requests.
-func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *report) (*course, error) {
+func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *measured) (*course, error) {
 	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{f.etcd}})
 	if err != nil {
 		return nil, err
@@ -176,18 +197,24 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *r
 	if err != nil {
 		return nil, err
 	}
-	query, err := schedule.ParseQuery("VCPU:1,MEMORY_MB:512,DISK_GB:4")
+	query, err := schedule.ParseQuery(wanted)
 	if err != nil {
 		return nil, err
+	}
+	ask := func(ctx context.Context, id croft.InstanceID) error {
+		_, err := scheduler.Request(ctx, schedule.Request{ID: id, Query: query, Image: "simulated"})
+		return err
+	}
+	if r.Way == viaControl {
+		client := f.client(b.atOnce)
+		defer client.close()
+		ask = client.ask
 	}
 	c := &course{memory: map[string]*plot.Line{}}
 	second := 0
 	c.run = load.New(load.Config{
 		Rate: b.rate, AtOnce: b.atOnce, For: b.length, Grace: time.Minute,
-		Ask: func(ctx context.Context, id croft.InstanceID) error {
-			_, err := scheduler.Request(ctx, schedule.Request{ID: id, Query: query, Image: "simulated"})
-			return err
-		},
+		Ask: ask,
 		Tick: func(asked, ran int) {
 			second++
 			c.sample(f, float64(second))
@@ -201,7 +228,7 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *r
 }
 
 // follow makes the requests and watches the agents' observations.
-func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, words io.Writer, r *report) error {
+func (c *course) follow(ctx context.Context, f *fleet, store *etcdstore.Store, words io.Writer, r *measured) error {
 	watching, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	"croft/etcdstore"
+	"croft/internal/testing/freeport"
+	"croft/tenant"
+)
+
+// The callers of the API: so many that none of them asks more often than it may, in a few projects.
+const (
+	tenants  = 512
+	projects = 16
+)
+
+// startAPI starts a process that serves the API of the cloud, and makes a token for each caller.
+func (f *fleet) startAPI(ctx context.Context, program, settings string) (err error) {
+	free, err := freeport.Addresses(1)
+	if err != nil {
+		return err
+	}
+	f.api = "http://" + free[0]
+	serving, err := spawn(f.dir, "API", false, program, "control", "--settings", settings, "--etcd", f.etcd,
+		"--placement", f.placement, "--state-dir", filepath.Join(f.dir, "api"), "--listen", free[0],
+		"--log-level", "warn")
+	if err != nil {
+		return err
+	}
+	f.children = append(f.children, serving)
+	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{f.etcd}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	for n := range projects {
+		if _, err := store.Projects.Create(ctx, tenant.Tenant{Name: projectOf(n)}); err != nil {
+			return err
+		}
+	}
+	for n := range tenants {
+		t, secret, err := access.NewToken(access.Token{User: fmt.Sprintf("tenant-%d", n),
+			Project: projectOf(n), Roles: []access.Role{access.Member}, Created: time.Now(),
+			Expires: time.Now().Add(24 * time.Hour)})
+		if err != nil {
+			return err
+		}
+		if err := store.AccessTokens.Create(ctx, t); err != nil {
+			return err
+		}
+		f.tokens = append(f.tokens, secret.Text())
+	}
+	if err := awaitURL(ctx, f.api+"/readyz"); err != nil {
+		return fmt.Errorf("start the API: %w: %s", err, lastLine(serving.log))
+	}
+	return nil
+}
+
+func projectOf(tenant int) croft.Project {
+	return croft.Project(fmt.Sprintf("project-%d", tenant%projects))
+}
+
+// apiClient asks for instances as tenants do.
+type apiClient struct {
+	fleet *fleet
+	http  *http.Client
+	next  atomic.Int64
+}
+
+// client returns a client that keeps a connection for each request in flight.
+func (f *fleet) client(atOnce int) *apiClient {
+	return &apiClient{fleet: f, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce},
+		Timeout: time.Minute}}
+}
+
+func (c *apiClient) close() { c.http.CloseIdleConnections() }
+
+// ask asks for an instance, and returns once it is ordered.
+func (c *apiClient) ask(ctx context.Context, id croft.InstanceID) error {
+	body, err := json.Marshal(api.InstanceRequest{ID: id, Query: wanted, Image: "https://images.example/simulated"})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.fleet.api+"/v1/instances", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.fleet.tokens[c.next.Add(1)%int64(len(c.fleet.tokens))])
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("the API answers %s: %s", answer.Status, text)
+	}
+	return err
+}
