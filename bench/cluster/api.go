@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +15,6 @@ import (
 	"croft/access"
 	"croft/control/api"
 	"croft/etcdstore"
-	"croft/internal/testing/freeport"
-	"croft/tenant"
 )
 
 // The callers of the API: so many that none of them asks more often than it may, in a few projects.
@@ -26,34 +23,17 @@ const (
 	projects = 16
 )
 
-// startAPI starts a process that serves the API of the cloud, and makes a token for each caller.
-func (f *fleet) startAPI(ctx context.Context, program, settings string) (err error) {
-	free, err := freeport.Addresses(1)
-	if err != nil {
-		return err
-	}
-	f.api = "http://" + free[0]
-	serving, err := spawn(f.dir, "API", false, program, "control", "--settings", settings, "--etcd", f.etcd,
-		"--placement", f.placement, "--state-dir", filepath.Join(f.dir, "api"), "--listen", free[0],
-		"--log-level", "warn")
-	if err != nil {
-		return err
-	}
-	f.children = append(f.children, serving)
+// admitTenants makes a token for each caller.
+func (f *fleet) admitTenants(ctx context.Context) (err error) {
 	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{f.etcd}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	for n := range projects {
-		if _, err := store.Projects.Create(ctx, tenant.Tenant{Name: projectOf(n)}); err != nil {
-			return err
-		}
-	}
 	for n := range tenants {
 		t, secret, err := access.NewToken(access.Token{User: fmt.Sprintf("tenant-%d", n),
-			Project: projectOf(n), Roles: []access.Role{access.Member}, Created: time.Now(),
-			Expires: time.Now().Add(24 * time.Hour)})
+			Project: croft.Project(fmt.Sprintf("project-%d", n%projects)), Roles: []access.Role{access.Member},
+			Created: time.Now(), Expires: time.Now().Add(24 * time.Hour)})
 		if err != nil {
 			return err
 		}
@@ -63,13 +43,22 @@ func (f *fleet) startAPI(ctx context.Context, program, settings string) (err err
 		f.tokens = append(f.tokens, secret.Text())
 	}
 	if err := awaitURL(ctx, f.api+"/readyz"); err != nil {
-		return fmt.Errorf("start the API: %w: %s", err, lastLine(serving.log))
+		return fmt.Errorf("start the API: %w", err)
 	}
-	return nil
+	return f.begin(ctx)
 }
 
-func projectOf(tenant int) croft.Project {
-	return croft.Project(fmt.Sprintf("project-%d", tenant%projects))
+// begin asks for an instance of each project: the first of a project counts all records, which takes long once there
+// are many.
+func (f *fleet) begin(ctx context.Context) error {
+	client := f.client(1)
+	defer client.close()
+	for range projects {
+		if err := client.ask(ctx, croft.NewInstanceID()); err != nil {
+			return fmt.Errorf("ask for the first instances: %w", err)
+		}
+	}
+	return nil
 }
 
 // apiClient asks for instances as tenants do.

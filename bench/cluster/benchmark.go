@@ -43,8 +43,8 @@ func (b *benchmark) flags() *flag.FlagSet {
 	f.DurationVar(&b.resync, "resync", 30*time.Second,
 		"how often agents compare all that they have, as the setting resync")
 	f.StringVar(&b.croft, "croft", "bin/croft", "the `program` to measure")
-	f.StringVar(&b.via, "via", viaDirect, "ask direct (etcd and Placement), control (the API of the cloud, over HTTP with a "+
-		"token, from a process of its own), or both, one after the other (`way`)")
+	f.StringVar(&b.via, "via", viaDirect, "ask direct (etcd and Placement), control (the API of the cloud, over HTTP "+
+		"with tokens; the control process is croft up then), or both, one after the other (`way`)")
 	f.StringVar(&b.plot, "plot", "croft-bench.svg", "`file` to draw the course into; empty: none")
 	f.StringVar(&b.output, "output", outputText, "print text or json (`format`)")
 	f.StringVar(&b.output, "o", outputText, "short for -output")

@@ -97,12 +97,30 @@ func TestASmallBenchmark(t *testing.T) {
 	}
 }
 
+func TestBothWaysInOneRun(t *testing.T) {
+	program := croftBinary(t)
+	out, words, err := bench(t, "-croft", program, "--hosts", "3", "--processes", "1", "--rate", "20", "--for", "1s",
+		"--plot", "", "--via", "both")
+	if err != nil {
+		t.Fatalf("%v: %s", err, words)
+	}
+	for _, want := range []string{`^way +direct$`, `^way +control$`, `^through control +[0-9.]+ times as many`} {
+		if !regexp.MustCompile("(?m)" + want).MatchString(out) {
+			t.Errorf("it prints %s, without %s", out, want)
+		}
+	}
+	if n := len(regexp.MustCompile(`(?m)^ran +20, `).FindAllString(out, -1)); n != 2 || strings.Contains(out, "failed") {
+		t.Error(out)
+	}
+}
+
 func TestWhatMakesNoSenseIsRefusedBeforeAnythingStarts(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--hosts 0", "--hosts 0: give 1 to 100000"},
 		{"--hosts 2 --processes 3", "--processes 3"},
 		{"--rate -1", "--rate -1"},
 		{"--for 0s", "--for 0s"},
+		{"--via http", `--via "http": give direct, control or both`},
 		{"-o tabel", `"tabel"`},
 		{"x", `"x" is not a flag`},
 		{"--hots 1", "hots"},

@@ -95,11 +95,11 @@ func (b *benchmark) run(ctx context.Context, stdout, words io.Writer) (err error
 // start starts the processes and returns when all hosts take orders. The last process is a single agent, as on a real
 // host.
 func (b *benchmark) start(ctx context.Context, f *fleet) error {
-	free, err := freeport.Addresses(2)
+	free, err := freeport.Addresses(3)
 	if err != nil {
 		return err
 	}
-	etcd, listen := free[0], free[1]
+	etcd, listen, api := free[0], free[1], free[2]
 	f.etcd, f.placement = "http://"+etcd, "http://"+listen
 	settings := filepath.Join(f.dir, "settings.yaml")
 	if err := os.WriteFile(settings, []byte("sim: {boot: 0s}\n"), 0o644); err != nil {
@@ -109,9 +109,14 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 	if err != nil {
 		return err
 	}
-	control, err := spawn(f.dir, "control", false, program, "placement", "--settings", settings, "--data-dir",
-		filepath.Join(f.dir, "control"),
-		"--etcd-listen", etcd, "--listen", listen, "--log-level", "warn")
+	args := []string{"placement", "--data-dir", filepath.Join(f.dir, "control"), "--listen", listen}
+	if b.via != viaDirect {
+		f.api = "http://" + api
+		args = []string{"up", "--insecure", "--hypervisor", "none", "--state-dir", filepath.Join(f.dir, "control"),
+			"--placement-listen", listen, "--cloud-api-listen", api, "--join-listen", ""}
+	}
+	control, err := spawn(f.dir, "control", false, program, append(args, "--settings", settings, "--etcd-listen", etcd,
+		"--log-level", "warn")...)
 	if err != nil {
 		return err
 	}
@@ -149,7 +154,7 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 	if b.via == viaDirect {
 		return nil
 	}
-	return f.startAPI(ctx, program, settings)
+	return f.admitTenants(ctx)
 }
 
 // runView runs a view of the hosts until end is called.
