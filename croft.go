@@ -26,6 +26,7 @@ type State string
 const (
 	StateScheduling State = "scheduling" // the intent is written; claim and order may not be
 	StateScheduled  State = "scheduled"  // claimed and ordered; the observation knows more
+	StateHeld       State = "held"       // claimed until it expires, and not ordered
 	StateDestroying State = "destroying" // a tombstone is written
 )
 
@@ -80,7 +81,7 @@ type Agent struct {
 	API   string `json:"api,omitempty"`
 }
 
-// Spec is what the user requested. It does not change during an instance's life.
+// Spec is what the user requested. It does not change from the first order on.
 type Spec struct {
 	Resources Resources `json:"resources"`
 	// a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
@@ -185,7 +186,7 @@ type Instance struct {
 	LeftBefore []HostID  `json:"left_before,omitempty"`
 	Created    time.Time `json:"created"`
 	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from its order on
-	// when the caretaker destroys it; zero: never
+	// when the caretaker destroys it, or gives back what is held; zero: never
 	Expires time.Time `json:"expires,omitzero"`
 
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the

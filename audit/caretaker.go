@@ -39,6 +39,7 @@ type careCounts struct {
 	mended      *prometheus.CounterVec
 	undone      prometheus.Counter
 	expired     prometheus.Counter
+	lapsed      prometheus.Counter
 	differences *prometheus.GaugeVec
 }
 
@@ -51,6 +52,8 @@ func (c *Caretaker) metrics() *careCounts {
 			"Requests that were undone because their scheduler died.")
 		m.expired = m.Counter("croft_caretaker_expired_total",
 			"Instances that were destroyed because they had expired.")
+		m.lapsed = m.Counter("croft_caretaker_holds_ended_total",
+			"Held claims that were released because nobody had used them in time.")
 		m.differences = m.Gauges("croft_caretaker_differences",
 			"Differences in the shared records, found twice in this caretaker's last turn.", "kind")
 		CountKinds(m.differences, nil)
@@ -134,7 +137,7 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	for _, d := range Compare(e) {
 		switch d.Kind {
 		case AbandonedRequest:
-			if err := c.undo(ctx, e.Instances[d.Instance]); err != nil {
+			if err := c.undoRequest(ctx, e.Instances[d.Instance]); err != nil {
 				return nil, err
 			}
 		case LostOrder, UndoneOrder, HostProblem: // for the host's own agent
@@ -152,6 +155,12 @@ func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]c
 	c.warned = map[croft.InstanceID]time.Time{}
 	for id, inst := range instances {
 		left := time.Until(inst.Expires)
+		if inst.State == croft.StateHeld && left <= 0 {
+			if err := c.endHold(ctx, inst); err != nil {
+				return err
+			}
+			continue
+		}
 		if inst.Expires.IsZero() || inst.State != croft.StateScheduled || left > croft.ExpirySoon {
 			continue
 		}
@@ -176,12 +185,41 @@ func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]c
 	return nil
 }
 
-// undo ends a request whose scheduler died, or was suspended for longer than its session lives. The fence
-// comes first, since a suspended scheduler may resume at any moment: after the fence it can write no order.
-func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) error {
+// endHold gives back what was held until now. A record that changed meanwhile, as when the claim was used, is left to
+// the next turn.
+func (c *Caretaker) endHold(ctx context.Context, inst croft.Instance) error {
+	now, err := c.Shared.Abandon(ctx, inst)
+	switch {
+	case errors.Is(err, croft.Conflict):
+		return nil
+	case err != nil:
+		return err
+	}
+	undone, err := c.undo(ctx, now)
+	if undone {
+		c.metrics().lapsed.Inc()
+		c.Log.Info("a held claim was not used in time and is released", "instance", inst.ID, "host", inst.Host, "at",
+			inst.Expires)
+	}
+	return err
+}
+
+// undoRequest ends a request whose scheduler died, or was suspended for longer than its session lives.
+func (c *Caretaker) undoRequest(ctx context.Context, inst croft.Instance) error {
+	undone, err := c.undo(ctx, inst)
+	if undone {
+		c.metrics().undone.Inc()
+		c.Log.Info("a request whose scheduler died was undone", "instance", inst.ID, "host", c.Host)
+	}
+	return err
+}
+
+// undo removes a record in scheduling with its claim. The fence comes first, since a suspended scheduler may resume at
+// any moment: after the fence it can write no order. It returns false without an error where somebody else was faster.
+func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) (undone bool, err error) {
 	now := inst
 	// The claim goes before the record: while the record exists, the claim can be found and nobody else gets the UUID.
-	err := c.Inventory.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
+	err = c.Inventory.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
 		now, err = c.Shared.Fence(ctx, inst)
 		if err == nil && (now.State != croft.StateScheduling || now.Session != inst.Session) {
 			err = errInTime
@@ -190,19 +228,15 @@ func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) error {
 	})
 	switch {
 	case errors.Is(err, croft.NotFound), errors.Is(err, errInTime):
-		return nil // another caretaker swept it, or its scheduler goes on
+		return false, nil // another caretaker swept it, or its scheduler goes on
 	case err != nil:
-		return err
+		return false, err
 	}
 	err = c.Shared.Discard(ctx, now)
 	if errors.Is(err, croft.Conflict) {
-		return nil // another caretaker swept it
+		return false, nil // another caretaker swept it
 	}
-	if err == nil {
-		c.metrics().undone.Inc()
-		c.Log.Info("a request whose scheduler died was undone", "instance", inst.ID, "host", c.Host)
-	}
-	return err
+	return err == nil, err
 }
 
 // Mend corrects what is safe and logs the rest, each difference once.

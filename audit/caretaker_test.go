@@ -62,6 +62,11 @@ func (n nobodysRecords) Destroy(_ context.Context, inst croft.Instance) error {
 	return n.step("destroy " + string(inst.ID))
 }
 
+func (n nobodysRecords) Abandon(_ context.Context, inst croft.Instance) (croft.Instance, error) {
+	inst.State = croft.StateScheduling
+	return inst, n.step("abandon " + string(inst.ID))
+}
+
 func (n nobodysRecords) Discard(context.Context, croft.Instance) error { return n.step("discard") }
 
 func (n nobodysClaims) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {

@@ -126,6 +126,10 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 			Advice: "schedule destroy --force frees its name and its claim"})
 		return
 	}
+	if inst.State == croft.StateHeld {
+		c.checkClaim(inst)
+		return
+	}
 	order, ordered := c.orders[croft.OrderID{Host: inst.Host, Instance: inst.ID}]
 	if !ordered {
 		c.report(inst, Difference{Kind: MissingOrder, Mendable: true,
@@ -270,7 +274,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		case exists:
 			_, alsoHere := c.Claims[inst.Host][inst.ID]
 			c.report(inst, Difference{Kind: StrayClaim, Mendable: alsoHere &&
-				inst.State == croft.StateScheduled, Host: host,
+				inst.State != croft.StateDestroying, Host: host,
 				Cause:  fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
 				Advice: "give the consumer allocations on its own host, through the Placement API"})
 		default:

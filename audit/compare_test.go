@@ -54,6 +54,12 @@ func bury(b *audit.Evidence) {
 	b.Orders[0].Want = croft.WantGone
 }
 
+// hold makes the instance one whose claim is held.
+func hold(b *audit.Evidence) {
+	with(func(i *croft.Instance) { i.State, i.Generation = croft.StateHeld, 0 })(b)
+	b.Orders, b.Observations, b.Contents[h1] = nil, nil, audit.Contents{}
+}
+
 func silence(b *audit.Evidence) {
 	b.Hosts[h1] = croft.Host{ID: h1, Name: "one"}
 	delete(b.Contents, h1)
@@ -95,6 +101,14 @@ func TestCompare(t *testing.T) {
 			i.State, i.Session, i.Host = croft.StateScheduling, "dead", ""
 		}),
 			func(b *audit.Evidence) { b.Orders, b.Observations, b.Contents = nil, nil, nil }),
+			[]string{"abandoned request+"}},
+		{"a claim that is held has no order, and is none", hold, nil},
+		{"a claim that is held and missing can be made again",
+			both(hold, func(b *audit.Evidence) { delete(b.Claims[h1], web) }), []string{"missing claim+"}},
+		{"a claim that is held on another host too can go there",
+			both(hold, func(b *audit.Evidence) { b.Claims[h2][web] = size }), []string{"stray claim+"}},
+		{"a hold that somebody gives back is undone like a request whose scheduler died",
+			both(hold, with(func(i *croft.Instance) { i.State = croft.StateScheduling })),
 			[]string{"abandoned request+"}},
 		{"a build under way is none", func(b *audit.Evidence) {
 			b.Contents[h1], b.Observations[0].State = audit.Contents{}, croft.StateFetching

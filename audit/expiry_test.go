@@ -44,6 +44,13 @@ func TestACaretakerDestroysWhatHasExpired(t *testing.T) {
 		{"it does not expire", croft.StateScheduled, 0, "", nil, ""},
 		{"it is being destroyed", croft.StateDestroying, -time.Second, "", nil, ""},
 		{"it is being scheduled", croft.StateScheduling, -time.Second, "", nil, ""},
+		{"it was held until now", croft.StateHeld, -time.Second, "", []string{"abandon web", "fence", "release", "discard"},
+			"was not used in time and is released"},
+		{"it is held and was used or released meanwhile", croft.StateHeld, -time.Second, croft.Conflict,
+			[]string{"abandon web"}, ""},
+		{"it is held, and etcd does not answer", croft.StateHeld, -time.Second, croft.Unavailable,
+			[]string{"abandon web"}, "could not be checked"},
+		{"it is held for a minute more", croft.StateHeld, 91 * time.Second, "", nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -54,6 +61,7 @@ func TestACaretakerDestroysWhatHasExpired(t *testing.T) {
 				n := &nobodys{books: expiring(c.state, expires), fails: map[string]error{}}
 				if c.fails != "" {
 					n.fails["destroy web"] = croft.Errorf(c.fails, "planned")
+					n.fails["abandon web"] = n.fails["destroy web"]
 				}
 				said := n.sweep(t, 90*time.Second)
 				if !slices.Equal(n.steps, c.want) {

@@ -90,6 +90,8 @@ type Shared interface {
 	Discard(ctx context.Context, inst croft.Instance) error
 	// Destroy writes the tombstone of an instance. Conflict: the record changed meanwhile.
 	Destroy(ctx context.Context, inst croft.Instance) error
+	// Abandon sets a held record back to scheduling without a session, so that nobody can use it. Conflict: it changed.
+	Abandon(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	// TakeTurn makes the caller the only caretaker for length, and reports whether it is.
 	TakeTurn(ctx context.Context, length time.Duration) (bool, error)
 }

@@ -24,11 +24,18 @@ func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Ord
 			return inst, err
 		}
 	}
+	return s.place(ctx, inst, next, stored,
+		append(more, clientv3.OpPut(s.conn.keys.order(o.Host, inst.ID), s.conn.encodeOrder(o))))
+}
+
+// place turns the record inst into next, which is on a host, stored as given, and does more in the same transaction.
+func (s *Instances) place(ctx context.Context, inst, next, stored croft.Instance, more []clientv3.Op) (croft.Instance,
+	error) {
 	for {
 		stored.Seats = next.Seats
-		done, err := s.assign(ctx, inst, next, more, encode(stored), o)
+		done, err := s.tryPlace(ctx, inst, next, stored, more)
 		if err != nil {
-			return inst, s.conn.wrap(err, "write the order of instance %s", inst.ID)
+			return inst, s.conn.wrap(err, "place instance %s on host %s", inst.ID, next.Host)
 		}
 		if done.Succeeded {
 			next.Revision = done.Header.Revision
@@ -40,24 +47,20 @@ func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Ord
 	}
 }
 
-// assign commits the transaction of Assign, which turns the record inst into next, stored as given.
-func (s *Instances) assign(ctx context.Context, inst, next croft.Instance, more []clientv3.Op, stored string,
-	o croft.Order) (*clientv3.TxnResponse, error) {
+func (s *Instances) tryPlace(ctx context.Context, inst, next, stored croft.Instance,
+	more []clientv3.Op) (*clientv3.TxnResponse, error) {
 	k := s.conn.keys
 	record := k.instance(inst.ID)
 	return s.conn.etcd.Txn(ctx).
 		If(append(orderable(k, next), unchanged(record, inst.Revision), exists(k.session(inst.Session)))...).
-		Then(slices.Concat(more, k.groups().join(next), []clientv3.Op{
-			clientv3.OpPut(record, stored),
-			clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o)),
-		})...).
+		Then(slices.Concat(more, k.groups().join(next), []clientv3.Op{clientv3.OpPut(record, encode(stored))})...).
 		Else(append([]clientv3.Op{
 			clientv3.OpGet(record),
 			clientv3.OpGet(k.session(inst.Session)),
 		}, readOrderable(k, next)...)...).Commit()
 }
 
-// refused says which comparison of Assign failed. No error: others took the numbers of seats, and the returned ones
+// refused says which comparison of place failed. No error: others took the numbers of seats, and the returned ones
 // are free. Each such refusal means that another request got its order, so trying again ends.
 func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Seat, error) {
 	record := done.Responses[0].GetResponseRange().Kvs

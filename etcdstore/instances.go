@@ -25,6 +25,7 @@ type Instances struct {
 var (
 	_ schedule.Records = (*Instances)(nil)
 	_ schedule.View    = (*Instances)(nil)
+	_ schedule.Holds   = (*Instances)(nil)
 	_ hosts.Instances  = (*Instances)(nil)
 	_ audit.Instances  = (*Instances)(nil)
 )
@@ -133,6 +134,14 @@ func (s *Instances) SetExpiry(ctx context.Context, inst croft.Instance, at time.
 	}
 	next := inst
 	next.Expires = at
+	return s.rewrite(ctx, inst, next)
+}
+
+// rewrite turns the record inst into next. Conflict: it changed.
+func (s *Instances) rewrite(ctx context.Context, inst, next croft.Instance) (croft.Instance, error) {
+	if inst.Revision == 0 {
+		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
+	}
 	record := s.conn.keys.instance(inst.ID)
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(record, inst.Revision)).
 		Then(clientv3.OpPut(record, encode(next))).Commit()

@@ -10,21 +10,9 @@ import (
 
 // SetMoving implements hosts.Instances.
 func (s *Instances) SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error) {
-	if inst.Revision == 0 {
-		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
-	}
 	next := inst
 	next.Moving = to
-	done, err := s.conn.etcd.Txn(ctx).If(unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).
-		Then(clientv3.OpPut(s.conn.keys.instance(inst.ID), encode(next))).Commit()
-	if err != nil {
-		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
-	}
-	if !done.Succeeded {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
-	}
-	next.Revision = done.Header.Revision
-	return next, nil
+	return s.rewrite(ctx, inst, next)
 }
 
 // Relocate implements hosts.Instances. A former host whose order is gone never has anything again: only the

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"time"
 
 	"croft"
 	"croft/topology"
@@ -57,6 +58,9 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 
 // fixed returns why an instance cannot be moved; empty: it can.
 func fixed(inst croft.Instance) string {
+	if inst.State == croft.StateHeld {
+		return "its claim is held for somebody until " + inst.Expires.Format(time.RFC3339)
+	}
 	if !inst.Spec.Ephemeral {
 		return "it is not ephemeral: its disk is here"
 	}

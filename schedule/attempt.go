@@ -25,6 +25,7 @@ const (
 type attempt struct {
 	search
 	placer  Placer       // nil: there is none
+	hold    bool         // order nothing
 	claimed croft.HostID // where there is, or may be, a claim
 	unsure  bool         // whether the order was written is unknown
 	busy    int          // candidates of this round lost to concurrent updates
@@ -141,8 +142,13 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, taken [
 		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
 	}
 	a.inFlight.claimed(ch)
-	inst, err := a.writeOrder(ctx, &host, a.Records.Assign, seated,
-		NewOrder(a.Partition, a.inst, host.ID, croft.WantRunning))
+	var inst croft.Instance
+	if a.hold {
+		inst, err = a.Holds.Hold(ctx, seated, host.ID)
+	} else {
+		inst, err = a.writeOrder(ctx, &host, a.Records.Assign, seated,
+			NewOrder(a.Partition, a.inst, host.ID, croft.WantRunning))
+	}
 	if err == nil {
 		return Decision{Instance: inst, Host: host}, nil
 	}
@@ -173,8 +179,8 @@ func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, 
 	return Decision{}, fmt.Errorf("schedule %s: %w", a.inst.Name, err)
 }
 
-// unassigned settles a failed Assign. Its transaction may have been applied although the answer was lost, or may still
-// be applied. Fence rules that out; only then may the claim be released.
+// unassigned settles a failed Assign or Hold. Its transaction may have been applied although the answer was lost, or may
+// still be applied. Fence rules that out; only then may the claim be released.
 func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) (Decision, error) {
 	after, cancel := a.afterwards(ctx)
 	defer cancel()
@@ -190,7 +196,7 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	case err != nil:
 		a.unsure = true
 		return Decision{}, cause
-	case now.State == croft.StateScheduled && now.Host == host.ID:
+	case (now.State == croft.StateScheduled || now.State == croft.StateHeld) && now.Host == host.ID:
 		return Decision{Instance: now, Host: host}, nil
 	case now.State != croft.StateScheduling || now.Session != a.inst.Session:
 		a.unsure = true // another owner has the record and the claim now

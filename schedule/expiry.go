@@ -23,12 +23,16 @@ func expiry(now time.Time, life time.Duration) (time.Time, error) {
 }
 
 // Keep makes an instance expire after life, counted from now, instead of when it would have; with a life of 0 it no
-// longer expires. Conflict: it is being scheduled or destroyed. Invalid: the life is too short or too long.
+// longer expires, unless it is held. Conflict: it is being scheduled or destroyed. Invalid: the life is too short or
+// too long.
 func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName string,
 	life time.Duration) (inst croft.Instance, err error) {
 	err = s.change(ctx, project, idOrName, "keep", func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
-		if inst.State != croft.StateScheduled {
+		switch {
+		case inst.State == croft.StateHeld && life == 0:
+			return false, croft.Errorf(croft.Invalid, "what is held has an end: say for how long it is to be held")
+		case inst.State != croft.StateScheduled && inst.State != croft.StateHeld:
 			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
 		}
 		expires, err := expiry(time.Now(), life)

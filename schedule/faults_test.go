@@ -23,11 +23,14 @@ var errPlanned = croft.Errorf(croft.Unavailable, "planned")
 // faulty is a store with some methods replaced.
 type faulty struct {
 	schedule.Records
+	schedule.Holds
 	schedule.View
 	schedule.Registry
 	schedule.Groups
 	assign  func(croft.Instance, croft.Order) (croft.Instance, error)
 	fence   func(croft.Instance) (croft.Instance, error)
+	use     func(croft.Instance, croft.Order) error
+	hold    func(croft.Instance) error
 	create  func(croft.Instance) (croft.Instance, error)
 	discard func() error
 	hosts   func() error
@@ -38,8 +41,8 @@ type faulty struct {
 
 // fail replaces methods of the cloud's store.
 func (c *cloud) fail(f faulty) {
-	f.Records, f.View, f.Registry, f.Groups = c.store, c.store, c.store, c.store
-	c.Records, c.View, c.Registry, c.Groups = f, f, f, f
+	f.Records, f.Holds, f.View, f.Registry, f.Groups = c.store, c.store, c.store, c.store, c.store
+	c.Records, c.Holds, c.View, c.Registry, c.Groups = f, f, f, f, f
 }
 
 func (f faulty) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
@@ -63,6 +66,23 @@ func (f faulty) Fence(ctx context.Context, inst croft.Instance) (croft.Instance,
 		return f.fence(inst)
 	}
 	return f.Records.Fence(ctx, inst)
+}
+
+// Use and Hold fail after they were done, as where the answer is lost.
+func (f faulty) Use(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	used, err := f.Holds.Use(ctx, inst, o)
+	if err == nil && f.use != nil {
+		return inst, f.use(inst, o)
+	}
+	return used, err
+}
+
+func (f faulty) Hold(ctx context.Context, inst croft.Instance, host croft.HostID) (croft.Instance, error) {
+	held, err := f.Holds.Hold(ctx, inst, host)
+	if err == nil && f.hold != nil {
+		return inst, f.hold(inst)
+	}
+	return held, err
 }
 
 func (f faulty) Discard(ctx context.Context, inst croft.Instance) error {
@@ -439,6 +459,7 @@ func TestNewRequiresEachPart(t *testing.T) {
 	for name, drop := range map[string]func(*schedule.Config){
 		"Partition": func(c *schedule.Config) { c.Partition = "" },
 		"Records":   func(c *schedule.Config) { c.Records = nil },
+		"Holds":     func(c *schedule.Config) { c.Holds = nil },
 		"View":      func(c *schedule.Config) { c.View = nil },
 		"Registry":  func(c *schedule.Config) { c.Registry = nil },
 		"Groups":    func(c *schedule.Config) { c.Groups = nil },

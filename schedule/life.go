@@ -93,7 +93,7 @@ type Destroyed struct {
 }
 
 // Destroy orders an instance to be removed with its disks, addresses, claim and name. An instance without an order on
-// any host is gone at once. Destroying it again is no error.
+// any host, such as a held one, is gone at once. Destroying it again is no error.
 //
 // With force, an instance on a silent host loses its claim and name at once, and a tombstone waits for the host's
 // return. While the host's agent runs, force changes nothing: the agent removes the instance, and releasing the claim
@@ -106,6 +106,9 @@ func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName
 		case croft.StateScheduling:
 			d.Gone = true
 			return true, s.forgo(ctx, st.Instance)
+		case croft.StateHeld:
+			d.Gone = true
+			return true, s.giveBack(ctx, st.Instance)
 		case croft.StateScheduled:
 			d.Instance, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, st.Instance,
 				NewOrder(s.Partition, st.Instance, st.Instance.Host, croft.WantGone))

@@ -35,6 +35,19 @@ type Records interface {
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
 }
 
+// Holds stores what is claimed for instances that are not ordered yet. Every write is one transaction, conditional on
+// what it builds on. Conflict: the record changed.
+type Holds interface {
+	// Hold sets a record to held on a host, and does as Assign does but for the order.
+	Hold(ctx context.Context, inst croft.Instance, host croft.HostID) (croft.Instance, error)
+	// Use writes the first order of a held instance, and its record with the spec and the expiry in inst. Unavailable:
+	// the host is not alive, or is drained.
+	Use(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
+	// Abandon sets a held record back to scheduling without a session: nobody can use it any more, and who finds it
+	// undoes it, as after the death of a scheduler.
+	Abandon(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+}
+
 // View is the scheduler's read access to instances.
 type View interface {
 	// Find returns the instance with this ID, or this name in the project. NotFound.

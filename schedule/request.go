@@ -32,6 +32,7 @@ type Request struct {
 	Tags     map[string]string
 	Restart  croft.Restart // empty: RestartOnFailure
 	Expires  time.Duration // how long it may live, from now on; 0: until somebody destroys it
+	Hold     time.Duration // only claim, and hold that for so long; 0: order the instance
 
 	Networks  []string // by name; empty: the host's default networks
 	Ephemeral bool
@@ -56,7 +57,7 @@ func (r Request) record() (croft.Instance, error) {
 	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
 		return inst, err
 	}
-	if r.Image == "" {
+	if r.Image == "" && r.Hold == 0 {
 		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
 	}
 	inst.Spec.Metadata, inst.Spec.IMDS, inst.Spec.Tags, inst.Spec.Restart = r.Metadata, r.IMDS, r.Tags, r.Restart
@@ -71,7 +72,11 @@ func (r Request) record() (croft.Instance, error) {
 	}
 	inst.Spec.Affinities = r.Affinities
 	var err error
-	if inst.Expires, err = expiry(inst.Created, r.Expires); err != nil {
+	if r.Hold != 0 && r.Expires != 0 {
+		return inst, croft.Errorf(croft.Invalid,
+			"schedule %s: what is held ends by itself; say when the instance expires where the claim is used", inst.Name)
+	}
+	if inst.Expires, err = expiry(inst.Created, cmp.Or(r.Hold, r.Expires)); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
 	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
@@ -97,8 +102,8 @@ func (r Request) Wants(inst croft.Instance) bool {
 	return err == nil && other == nil && bytes.Equal(a, b)
 }
 
-// Request finds a host for the request, claims its resources and writes the order. It returns once the order is
-// written, before the host has acted on it.
+// Request finds a host for the request, claims its resources and writes the order, unless it is to hold them. It
+// returns once that is written, before the host has acted on it.
 //
 // After an error nothing of the request is left, unless etcd or Placement stopped answering in between: then the record
 // stays in scheduling until agents remove it, once this process has ended. Conflict: the ID or the name is taken, or
@@ -113,10 +118,11 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
-	a := attempt{search: s.search(r, inst), placer: s.Placer()}
-	if a.placer != nil {
+	a := attempt{search: s.search(r, inst), hold: r.Hold != 0}
+	if a.placer = s.Placer(); a.placer != nil && !a.hold {
 		return a.inOneStep(ctx)
 	}
+	a.placer = nil
 	first, forget := a.lookAhead(ctx)
 	a.inst, err = s.Records.Create(ctx, inst)
 	if err != nil {
@@ -125,7 +131,7 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	}
 	decision, err := a.run(ctx, first)
 	if err == nil {
-		s.Log.Info("instance scheduled", "instance", inst.ID, "host", decision.Host.ID)
+		s.Log.Info("instance "+string(decision.Instance.State), "instance", inst.ID, "host", decision.Host.ID)
 		return decision, nil
 	}
 	if undo := a.undo(ctx); undo != nil {

@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Partition croft.PartitionID // required: the installation
 	Records   Records           // required
+	Holds     Holds             // required
 	View      View              // required
 	Registry  Registry          // required
 	Groups    Groups            // required
@@ -43,7 +44,7 @@ type Scheduler struct {
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Scheduler, error) {
-	if c.Partition == "" || c.Records == nil || c.View == nil || c.Registry == nil || c.Groups == nil ||
+	if c.Partition == "" || c.Records == nil || c.Holds == nil || c.View == nil || c.Registry == nil || c.Groups == nil ||
 		c.Claims == nil {
 		return nil, croft.Errorf(croft.Invalid, "schedule: Partition and all interfaces are required")
 	}

@@ -47,8 +47,8 @@ func newCloud(t *testing.T, places ...int64) *cloud {
 	c.placement = scheduletest.NewPlacement(providers...)
 	var err error
 	c.Scheduler, err = schedule.New(schedule.Config{
-		Partition: croft.NewPartitionID(), Records: c.store, View: c.store, Registry: c.store, Groups: c.store,
-		Claims: c.placement,
+		Partition: croft.NewPartitionID(), Records: c.store, Holds: c.store, View: c.store, Registry: c.store,
+		Groups: c.store, Claims: c.placement,
 		// first host first
 		Policy: &schedule.Policy{Sample: 256, Order: func(all []croft.Candidate) []croft.Candidate { return all }},
 	})

@@ -197,8 +197,7 @@ func (b *benchmark) measure(ctx context.Context, f *fleet, words io.Writer, r *m
 	}
 	view := store.NewHostsView()
 	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
-		View: store.Instances, Registry: view, Groups: store.Groups,
-		Claims: claims})
+		Holds: store.Instances, View: store.Instances, Registry: view, Groups: store.Groups, Claims: claims})
 	if err != nil {
 		return nil, err
 	}

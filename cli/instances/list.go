@@ -94,7 +94,7 @@ tag).`,
 
 // states are the words for the states of instances.
 var states = []string{
-	string(croft.StateScheduling), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching),
+	string(croft.StateScheduling), string(croft.StateHeld), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching),
 	string(croft.StateDefining),
 	string(croft.StateBooting), string(croft.StateRunning), string(croft.StateStopped), string(croft.StateFailed),
 	schedule.Unknown,

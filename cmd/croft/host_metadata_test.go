@@ -26,8 +26,7 @@ func asked(t *testing.T, name string) schedule.Request {
 func (c *testCloud) scheduler(t *testing.T) *schedule.Scheduler {
 	t.Helper()
 	s, err := schedule.New(schedule.Config{Partition: c.Store.Partition(), Records: c.Store.Instances,
-		View: c.Store.Instances, Registry: c.Store.Registry,
-		Groups: c.Store.Groups,
+		Holds: c.Store.Instances, View: c.Store.Instances, Registry: c.Store.Registry, Groups: c.Store.Groups,
 		Claims: c.Claims})
 	if err != nil {
 		t.Fatal(err)

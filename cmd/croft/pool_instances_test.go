@@ -39,8 +39,9 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hooks.Close() })
-	scheduler, err := schedule.New(schedule.Config{Partition: cloud.Store.Partition(), Records: cloud.Store.Instances,
-		View: cloud.Store.Instances, Registry: cloud.Store.Registry, Groups: cloud.Store.Groups, Claims: cloud.Claims})
+	scheduler, err := schedule.New(schedule.Config{Partition: cloud.Store.Partition(),
+		Records: cloud.Store.Instances, Holds: cloud.Store.Instances, View: cloud.Store.Instances,
+		Registry: cloud.Store.Registry, Groups: cloud.Store.Groups, Claims: cloud.Claims})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 			return nil, err
 		}
 		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
-			View: store.Instances, Registry: registry, Groups: store.Groups, Claims: claims})
+			Holds: store.Instances, View: store.Instances, Registry: registry, Groups: store.Groups,
+			Claims: claims})
 		if err != nil {
 			return nil, err
 		}

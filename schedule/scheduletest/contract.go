@@ -15,6 +15,7 @@ import (
 type Store struct {
 	Partition croft.PartitionID // of the orders that it accepts
 	schedule.Records
+	schedule.Holds
 	schedule.View
 	schedule.Registry
 	schedule.Groups
@@ -80,7 +81,7 @@ var groups = contract{
 // TestStore checks that the parts of a store keep their contracts. open returns a separate empty store for each
 // case.
 func TestStore(t *testing.T, open func(*testing.T) Store) {
-	for part, cases := range map[string]contract{"records": records, "view": view, "registry": registry,
+	for part, cases := range map[string]contract{"records": records, "holds": holds, "view": view, "registry": registry,
 		"groups": groups} {
 		t.Run(part, func(t *testing.T) {
 			for _, c := range cases {

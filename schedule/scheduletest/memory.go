@@ -17,6 +17,7 @@ import (
 
 var (
 	_ schedule.Records = (*Memory)(nil)
+	_ schedule.Holds   = (*Memory)(nil)
 	_ schedule.View    = (*Memory)(nil)
 )
 
@@ -97,8 +98,8 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 		if err := m.unchanged(inst); err != nil {
 			return err
 		}
-		if m.alive[o.Host] == 0 || m.hosts[o.Host].Drained {
-			return croft.Errorf(croft.Unavailable, "host %s is not alive or drained", o.Host)
+		if err := m.takesOrders(o.Host); err != nil {
+			return err
 		}
 		if err := m.admit(&inst, o.Host); err != nil {
 			return err

@@ -125,8 +125,7 @@ func (c *cloud) schedulers(n int) []*schedule.Scheduler {
 	for i := range all {
 		store := etcdtest.Open(c.T, c.etcd)
 		s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
-			View: store.Instances, Registry: store.Registry,
-			Groups: store.Groups,
+			Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups,
 			Claims: c.client()})
 		c.check(err)
 		all[i] = s

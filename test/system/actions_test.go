@@ -35,7 +35,7 @@ const limit = 20 * time.Second
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	switch n := a.rng.IntN(13); {
+	switch n := a.rng.IntN(17); {
 	case n < 4:
 		a.create(ctx, croft.NewInstanceID(), a.rng.IntN(3) == 0)
 	case n < 7:
@@ -46,6 +46,10 @@ func (a *actor) act() {
 		a.turn(ctx, (*schedule.Scheduler).Start)
 	case n < 11:
 		a.again(ctx)
+	case n < 13:
+		a.use(ctx)
+	case n < 14:
+		a.release(ctx)
 	default:
 		a.tend()
 	}
@@ -61,6 +65,13 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	n := a.rng.IntN(40)
 	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
 		Ephemeral: a.rng.IntN(3) != 0}
+	if a.rng.IntN(4) == 0 {
+		r.Hold = time.Hour
+		if a.rng.IntN(3) == 0 { // the caretaker may be faster than whoever uses it
+			r.Hold = time.Second
+			a.doom(id)
+		}
+	}
 	if n%3 == 0 {
 		r.Affinities = []croft.Affinity{{Group: "racks", Rule: rackRule}}
 	}
@@ -86,7 +97,7 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 func (a *actor) noteRequest(ctx context.Context, r schedule.Request, errs []error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f := &fact{name: r.Name, created: slices.Contains(errs, nil)}
+	f := &fact{name: r.Name, created: slices.Contains(errs, nil), held: r.Hold != 0}
 	// Only a fault during the request leaves its result open.
 	f.refused = !f.created && ctx.Err() == nil && !slices.ContainsFunc(errs, func(err error) bool {
 		return errors.Is(err, errGate) || errors.Is(err, croft.Unavailable)
@@ -205,5 +216,72 @@ func (a *actor) disturb() {
 		a.killPlacement()
 	case 15:
 		m.expire() // as after a suspension longer than the lease
+	}
+}
+
+// held picks an instance whose claim was asked to be held.
+func (a *actor) held() (croft.InstanceID, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, f := range a.facts { // in random order
+		if f.held && !f.refused {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// use uses what is held, sometimes twice at once. Of all uses of a hold, one may be acknowledged.
+func (a *actor) use(ctx context.Context) {
+	id, some := a.held()
+	if !some {
+		return
+	}
+	errs := make([]error, 1+a.rng.IntN(2))
+	var using sync.WaitGroup
+	for i := range errs {
+		lifetime := a.lifetime()
+		using.Go(func() {
+			errs[i] = a.scheduler(lifetime, func(s *schedule.Scheduler) error {
+				_, err := s.Use(ctx, croft.DefaultProject, string(id), schedule.Use{Image: simulated})
+				return err
+			})
+		})
+	}
+	using.Wait()
+	for _, err := range errs {
+		if err == nil {
+			a.tally.add("used what was held")
+			a.ended(id)
+		}
+	}
+}
+
+// release gives back what is held. It never ends an instance.
+func (a *actor) release(ctx context.Context) {
+	id, some := a.held()
+	if !some {
+		return
+	}
+	a.doom(id) // whether or not it is acknowledged
+	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
+		_, err := s.ReleaseHold(ctx, croft.DefaultProject, string(id))
+		return err
+	})
+	if err == nil {
+		a.tally.add("released what was held")
+		a.ended(id)
+	}
+}
+
+// ended notes that a hold ended in a way that was acknowledged, which happens once to each.
+func (a *actor) ended(id croft.InstanceID) {
+	a.mu.Lock()
+	f := a.facts[id]
+	f.ended++
+	again := f.ended > 1 && !a.reused[id]
+	a.mu.Unlock()
+	if again {
+		a.breach("the hold of %s ended twice", id)
 	}
 }

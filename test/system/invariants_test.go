@@ -186,6 +186,9 @@ func crowdedRacks(all []croft.Status) []string {
 
 // unsettled describes how an instance's observation differs from what is wanted.
 func unsettled(st croft.Status) []string {
+	if st.Instance.State == croft.StateHeld && st.Order == nil && st.Observation == nil && st.Instance.Generation == 0 {
+		return nil
+	}
 	if st.Instance.State != croft.StateScheduled || st.Order == nil {
 		return []string{fmt.Sprintf("%s is %s", st.Instance.ID, st.Instance.State)}
 	}
@@ -231,7 +234,10 @@ func (m *machine) violations(ctx context.Context, known map[croft.InstanceID]cro
 	if err != nil {
 		complain("cannot list domains: %v", err)
 	}
-	built := slices.DeleteFunc(mine, func(id croft.InstanceID) bool { return known[id].Instance.Spec.Image == missing })
+	built := slices.DeleteFunc(mine, func(id croft.InstanceID) bool {
+		inst := known[id].Instance
+		return inst.Spec.Image == missing || inst.State == croft.StateHeld
+	})
 	if got := idsOf(domains); !slices.Equal(got, built) {
 		complain("domains %v, instances %v", got, built)
 	}

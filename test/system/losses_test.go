@@ -176,8 +176,8 @@ func TestAnOrderThatIsWrittenLateHasItsClaim(t *testing.T) {
 	w, host := lone(t)
 	side := &lateAssign{schedulerSide: &schedulerSide{w: w, gate: w.gate(0), Records: w.store.Instances,
 		View: w.store.Instances, Registry: w.store.Registry, Groups: w.store.Groups, Claims: w.claims}}
-	s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, View: side, Registry: side,
-		Groups: side, Claims: side})
+	s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side,
+		Holds: w.store.Instances, View: side, Registry: side, Groups: side, Claims: side})
 	if err != nil {
 		t.Fatal(err)
 	}

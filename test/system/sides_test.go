@@ -80,6 +80,10 @@ func (a *agentSide) Fence(ctx context.Context, i croft.Instance) (croft.Instance
 	return through(a.gate, "agent Fence", i.ID, func() (croft.Instance, error) { return a.Shared.Fence(ctx, i) })
 }
 
+func (a *agentSide) Abandon(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(a.gate, "agent Abandon", i.ID, func() (croft.Instance, error) { return a.Shared.Abandon(ctx, i) })
+}
+
 func (a *agentSide) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
 	return through(a.gate, "agent TakeTurn", "", func() (bool, error) { return a.Shared.TakeTurn(ctx, length) })
 }
@@ -141,6 +145,7 @@ type schedulerSide struct {
 	w    *world
 	gate *gate
 	schedule.Records
+	schedule.Holds
 	schedule.View
 	schedule.Registry
 	schedule.Groups
@@ -188,6 +193,18 @@ func (s *schedulerSide) Reorder(ctx context.Context, i croft.Instance, o croft.O
 
 func (s *schedulerSide) Bury(ctx context.Context, i croft.Instance, o croft.Order) error {
 	return s.gate.do("scheduler Bury", i.ID, func() error { return s.Records.Bury(ctx, i, o) })
+}
+
+func (s *schedulerSide) Hold(ctx context.Context, i croft.Instance, h croft.HostID) (croft.Instance, error) {
+	return through(s.gate, "scheduler Hold", i.ID, func() (croft.Instance, error) { return s.Holds.Hold(ctx, i, h) })
+}
+
+func (s *schedulerSide) Use(ctx context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
+	return through(s.gate, "scheduler Use", i.ID, func() (croft.Instance, error) { return s.Holds.Use(ctx, i, o) })
+}
+
+func (s *schedulerSide) Abandon(ctx context.Context, i croft.Instance) (croft.Instance, error) {
+	return through(s.gate, "scheduler Abandon", i.ID, func() (croft.Instance, error) { return s.Holds.Abandon(ctx, i) })
 }
 
 func (s *schedulerSide) Find(ctx context.Context, p croft.Project, id string) (croft.Status, error) {

@@ -72,6 +72,8 @@ type fact struct {
 	created   bool // a request was acknowledged
 	refused   bool // a request failed permanently: nothing may be left
 	destroyed bool // a destroy that began after the answer was acknowledged
+	held      bool // its claim was asked to be held
+	ended     int  // acknowledged uses and releases of that
 }
 
 // machine is a host: its guests, identity and files outlive its agent.
@@ -377,10 +379,10 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	store := w.open()
 	defer func() { _ = store.Close() }()
 	defer g.late.Wait()
-	side := &schedulerSide{w: w, gate: g, Records: w.worseRequests(store.Instances), View: store.Instances,
-		Registry: store.Registry, Groups: store.Groups, Claims: w.claims}
+	side := &schedulerSide{w: w, gate: g, Records: w.worseRequests(store.Instances),
+		Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: w.claims}
 	g.expire = side.expire
-	config := schedule.Config{Partition: store.Partition(), Records: side, View: side,
+	config := schedule.Config{Partition: store.Partition(), Records: side, Holds: side, View: side,
 		Registry: side, Groups: side, Claims: side,
 		UndoTimeout: 5 * time.Second, Backoff: time.Millisecond}
 	if w.schedulers.Add(1)%3 == 0 { // like a server of the API, with the state of Placement in its memory

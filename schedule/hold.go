@@ -1,0 +1,144 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"croft"
+	"croft/internal/hostkey"
+)
+
+// Use says what an instance is to be for which a claim was held. What is empty is as the request for the hold has it.
+type Use struct {
+	Image    string
+	Keys     []string
+	UserData []byte
+	Metadata croft.Metadata
+	IMDS     croft.IMDS
+	Tags     map[string]string
+	Restart  croft.Restart
+	Expires  time.Duration // how long it may live, from now on; 0: until somebody destroys it
+}
+
+// on returns a held record as the use makes it. Invalid.
+func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
+	spec := &inst.Spec
+	spec.Image = cmp.Or(u.Image, spec.Image)
+	spec.Metadata, spec.IMDS = cmp.Or(u.Metadata, spec.Metadata), cmp.Or(u.IMDS, spec.IMDS)
+	spec.Restart, spec.UserData = cmp.Or(u.Restart, spec.Restart), u.UserData
+	if len(u.Keys) > 0 {
+		spec.Keys = u.Keys
+	}
+	if len(u.Tags) > 0 {
+		spec.Tags = u.Tags
+	}
+	if spec.Image == "" {
+		return inst, croft.Errorf(croft.Invalid, "no image is named, and none was when the claim was asked for")
+	}
+	if err := CheckGuest(*spec); err != nil {
+		return inst, err
+	}
+	if inst.Expires, err = expiry(time.Now(), u.Expires); err != nil {
+		return inst, err
+	}
+	// A key of each try's own also tells whose order was written.
+	if spec.HostKey, err = hostkey.New(); err != nil {
+		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
+	}
+	return inst, nil
+}
+
+// Use orders the instance for which a claim is held, on the host of the claim. Of several uses, releases and the end of
+// the hold, one takes effect. Conflict: it is not held any more. Unavailable: the host is silent or drained. Invalid.
+func (s *Scheduler) Use(ctx context.Context, project croft.Project, idOrName string, u Use) (inst croft.Instance,
+	err error) {
+	err = s.change(ctx, project, idOrName, "use", func(st croft.Status) (again bool, err error) {
+		inst = st.Instance
+		if err := held(inst); err != nil {
+			return false, err
+		}
+		if !time.Now().Before(inst.Expires) {
+			return false, croft.Errorf(croft.Conflict, "it was held until %s", inst.Expires.Format(time.RFC3339))
+		}
+		next, err := u.on(inst)
+		if err != nil {
+			return false, err
+		}
+		used, err := s.writeOrder(ctx, st.Host, s.Holds.Use, next,
+			NewOrder(s.Partition, next, next.Host, croft.WantRunning))
+		if err != nil && !errors.Is(err, croft.Conflict) {
+			used, err = s.settleUse(ctx, next, err)
+		}
+		if err == nil {
+			inst = used
+		}
+		return true, err
+	})
+	if err == nil {
+		s.Log.Info("held claim used", "instance", inst.ID, "host", inst.Host)
+	}
+	return inst, err
+}
+
+// settleUse settles a Use that failed: its transaction may have been applied although the answer was lost.
+func (s *Scheduler) settleUse(ctx context.Context, wanted croft.Instance, cause error) (croft.Instance, error) {
+	after, cancel := s.afterwards(ctx)
+	defer cancel()
+	now, err := s.Records.Fence(after, wanted)
+	if err == nil && now.State == croft.StateScheduled && now.Spec.HostKey == wanted.Spec.HostKey {
+		return now, nil
+	}
+	return wanted, cause
+}
+
+// held refuses an instance that is not held. Conflict.
+func held(inst croft.Instance) error {
+	if inst.State == croft.StateHeld {
+		return nil
+	}
+	return croft.Errorf(croft.Conflict, "it is %s, not held", inst.State)
+}
+
+// ReleaseHold gives back what is held for an instance. Conflict: it is not held any more.
+func (s *Scheduler) ReleaseHold(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
+	err error) {
+	err = s.change(ctx, project, idOrName, "release", func(st croft.Status) (again bool, err error) {
+		inst = st.Instance
+		if err := held(inst); err != nil {
+			return false, err
+		}
+		return true, s.giveBack(ctx, inst)
+	})
+	return inst, err
+}
+
+// giveBack ends a hold. The record leads to the claim until that is released; after a crash in between, the caretaker
+// goes on.
+func (s *Scheduler) giveBack(ctx context.Context, inst croft.Instance) error {
+	inst, err := s.Holds.Abandon(ctx, inst)
+	if err != nil {
+		return err
+	}
+	err = s.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+		now, err := s.Records.Fence(ctx, inst)
+		if err == nil && !now.Same(inst) {
+			err = errOthers
+		}
+		inst = now
+		return []croft.HostID{inst.Host}, err
+	})
+	switch {
+	case errors.Is(err, croft.NotFound), errors.Is(err, errOthers):
+		return nil // the caretaker was faster
+	case err != nil:
+		return fmt.Errorf("give its claim back: %w", err)
+	}
+	if err := s.Records.Discard(ctx, inst); err != nil && !errors.Is(err, croft.Conflict) {
+		return err
+	}
+	s.Log.Info("held claim released", "instance", inst.ID, "host", inst.Host)
+	return nil
+}
