@@ -69,6 +69,12 @@ var table = map[Operation]row{
 	"forwardPort":     changes,
 	"explainRequest":  changes, // like createInstance, since it tells how full the cloud is
 
+	"listClaims":   reads,
+	"getClaim":     reads,
+	"createClaim":  changes,
+	"useClaim":     changes,
+	"releaseClaim": changes,
+
 	"listKeys":  reads,
 	"addKey":    changes,
 	"removeKey": changes,

@@ -25,6 +25,8 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 const wanted = `
 e getRoot whoami
 h getDocument getDefaultQuota
+r listClaims getClaim
+m createClaim useClaim releaseClaim
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
 m keepInstance addKey removeKey forwardPort

@@ -27,6 +27,7 @@ type Cloud struct {
 	Instances   Instances
 	Feed        Feed
 	Changes     Changes
+	Holds       Holds
 	Consoles    Consoles
 	Ports       Ports
 	Hosts       Hosts
@@ -49,7 +50,7 @@ func (c *Cloud) Close() error { return c.Connection.Close() }
 
 // Requests asks for instances.
 type Requests interface {
-	// Request claims capacity on a host and orders the instance there. NoCapacity: no host fits; the error holds
+	// Request claims capacity on a host and orders the instance there, unless it only holds the claim. NoCapacity: no host fits; the error holds
 	// a *schedule.Explanation. Conflict: the ID or the name is taken, or the group has another rule.
 	Request(ctx context.Context, r schedule.Request) (schedule.Decision, error)
 	// Explain lists the hosts that fit a request, and what each other host lacks. It claims nothing.
@@ -91,6 +92,16 @@ type Changes interface {
 	Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration) (croft.Instance, error)
 	// Destroy removes an instance. force frees claim and name at once if the host does not answer.
 	Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (schedule.Destroyed, error)
+}
+
+// Holds uses and releases the claims that are held by requests with Hold, each named by its ID or by its name in the
+// project. NotFound; Conflict: it is not held any more.
+type Holds interface {
+	// Use orders the instance that the claim is held for. It returns when the order is written. Unavailable: the host
+	// of the claim is silent or drained.
+	Use(ctx context.Context, project croft.Project, idOrName string, u schedule.Use) (croft.Instance, error)
+	// ReleaseHold gives the claim back. It returns what it was.
+	ReleaseHold(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 }
 
 // Consoles reaches the serial consoles of guests. NotFound: the instance has no host. Unavailable: the host does

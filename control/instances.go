@@ -45,13 +45,20 @@ const (
 )
 
 func (c *call) listInstances() error {
+	return c.listChosen(func(croft.Instance) bool { return true })
+}
+
+// listChosen answers with a page of the instances that the caller sees and that are chosen.
+func (c *call) listChosen(chosen func(croft.Instance) bool) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	all, err := c.Cloud.Instances.List(ctx, c.project)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(st croft.Status) bool { return !c.scope.Sees(st.Instance.Project) })
+	all = slices.DeleteFunc(all, func(st croft.Status) bool {
+		return !c.scope.Sees(st.Instance.Project) || !chosen(st.Instance)
+	})
 	slices.SortFunc(all, func(a, b croft.Status) int {
 		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
 	})
@@ -93,6 +100,11 @@ func (c *call) request() (r schedule.Request, err error) {
 	if err := c.body(&given); err != nil {
 		return r, err
 	}
+	return c.requested(given)
+}
+
+// requested returns the request that a body is.
+func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err error) {
 	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, Keys: given.Keys, UserData: given.UserData,
 		Metadata: given.Metadata, IMDS: given.IMDS, Tags: given.Tags, Restart: given.Restart, Networks: given.Networks,
 		Ephemeral: given.Ephemeral, Affinities: given.Affinities}
@@ -120,7 +132,9 @@ func (c *call) request() (r schedule.Request, err error) {
 	if err := c.checkNear(r); err != nil {
 		return r, err
 	}
-	r.Image, err = c.image(given.Image)
+	if given.Image != "" { // the document requires it where it has to be
+		r.Image, err = c.image(given.Image)
+	}
 	return r, err
 }
 
@@ -177,14 +191,8 @@ func (c *call) createInstance() error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	d, err := c.Cloud.Requests.Request(ctx, r)
-	if errors.Is(err, croft.Conflict) {
-		inst, taken := c.taken(ctx, r, err)
-		if taken != nil {
-			return taken
-		}
-		d.Instance = inst
-	} else if err != nil {
+	d, err := c.make(ctx, r)
+	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Location", "/v1/instances/"+string(d.Instance.ID))
@@ -193,6 +201,17 @@ func (c *call) createInstance() error {
 		return c.answer(http.StatusAccepted, c.instance(st))
 	}
 	return c.ordered(d.Instance)
+}
+
+// make makes what is requested, unless the very same request was made before: then the decision names no host.
+func (c *call) make(ctx context.Context, r schedule.Request) (schedule.Decision, error) {
+	d, err := c.Cloud.Requests.Request(ctx, r)
+	// A quota may be used up by what the very same request has made before.
+	if errors.Is(err, croft.Conflict) || r.ID != "" && errors.Is(err, croft.OverQuota) {
+		d.Host = croft.Host{}
+		d.Instance, err = c.taken(ctx, r, err)
+	}
+	return d, err
 }
 
 // taken says what stands in the way of a request; nil: the very same request was made before, with this result.

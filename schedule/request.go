@@ -96,6 +96,9 @@ func (r Request) Wants(inst croft.Instance) bool {
 	if err != nil || want.ID != inst.ID || want.Project != inst.Project || want.Name != inst.Name {
 		return false
 	}
+	if held := inst.State == croft.StateHeld; held != (r.Hold != 0) && inst.State != croft.StateScheduling {
+		return false
+	}
 	want.Spec.HostKey, inst.Spec.HostKey = "", ""
 	a, err := json.Marshal(want.Spec) // lists and maps that are empty or missing are the same
 	b, other := json.Marshal(inst.Spec)

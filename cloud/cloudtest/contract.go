@@ -67,6 +67,7 @@ func Run(t *testing.T, start func(t *testing.T) Fixture) {
 func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 	runAll(t, start, []check{
 		{"an instance is asked for, seen, waited for and destroyed", (*suite).life},
+		{"a claim is held, used or released", (*suite).holds},
 		{"an instance is stopped, started, rebooted and rebuilt", (*suite).changes},
 		{"what is not there is not found, and what is taken is a conflict", (*suite).refusals},
 		{"what fits nowhere is explained, and leaves nothing", (*suite).explanations},

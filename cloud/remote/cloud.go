@@ -6,8 +6,8 @@ import "croft/cloud"
 func (c *Client) Cloud() *cloud.Cloud {
 	none := operators{}
 	return &cloud.Cloud{
-		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Consoles: consoles{c},
-		Ports: ports{c}, Projects: projects{c},
+		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Holds: holds{c},
+		Consoles: consoles{c}, Ports: ports{c}, Projects: projects{c},
 		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Objects: none,
 		Definitions: none, Audits: none, Monitor: none,
 		Tokens: tokens{}, Access: accessTokens{c}, Backups: none, Connection: c,

@@ -21,7 +21,13 @@ type requests struct{ *Client }
 func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedule.Decision, error) {
 	wanted.ID = cmp.Or(wanted.ID, croft.NewInstanceID())
 	var made api.Instance
-	err := r.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", "instances"}), body(wanted), &made)
+	var request any = body(wanted)
+	at := "instances"
+	if wanted.Hold != 0 {
+		at, request = "claims", api.ClaimRequest{InstanceRequest: body(wanted), Image: wanted.Image,
+			Hold: int64(wanted.Hold / time.Second)}
+	}
+	err := r.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", at}), request, &made)
 	d := schedule.Decision{Instance: made.Instance}
 	if made.Host != nil {
 		d.Host = *made.Host

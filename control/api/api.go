@@ -42,6 +42,25 @@ type Expiry struct {
 	Expires int64 `json:"expires"` // seconds from now on; 0: never
 }
 
+// ClaimRequest asks for a claim that is held.
+type ClaimRequest struct {
+	InstanceRequest
+	Image string `json:"image,omitempty"` // needed for the use, if not here
+	Hold  int64  `json:"hold"`            // seconds from the request on
+}
+
+// ClaimUse is the body of useClaim. What is empty is as the claim was asked for.
+type ClaimUse struct {
+	Image    string            `json:"image,omitempty"`
+	Keys     []string          `json:"keys,omitempty"`
+	UserData []byte            `json:"user_data,omitempty"`
+	Metadata croft.Metadata    `json:"metadata,omitempty"`
+	IMDS     croft.IMDS        `json:"imds,omitempty"`
+	Tags     map[string]string `json:"tags,omitempty"`
+	Restart  croft.Restart     `json:"restart,omitempty"`
+	Expires  int64             `json:"expires,omitempty"` // seconds from the use on; 0: never
+}
+
 // Instance is everything about an instance without its secrets, and what people read first.
 type Instance struct {
 	Name    string `json:"name"`
