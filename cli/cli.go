@@ -63,7 +63,7 @@ func (p Program) commands() []*cobra.Command {
 		serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
 		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
-		instances.Command(), hosts.Command(), images.Command(), keys.Command(), projects.Command(),
+		instances.Command(), instances.ClaimCommand(), hosts.Command(), images.Command(), keys.Command(), projects.Command(),
 		projects.QuotaCommand(), top.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),

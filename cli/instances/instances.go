@@ -31,6 +31,8 @@ or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
 requirement drops and what each host lacks; with -o json or yaml that is the result.
 --explain says which hosts have room and what drops the others, and asks for nothing.
 
+--hold takes the claim and boots nothing; croft claim use boots the instance later.
+
 With --count it asks until nothing is left or it is interrupted, and says how many it
 got; with --all-or-none it gives them back where those are not all. With --wait, an
 instance that fails is removed, and what it said on its console is kept in a file; one
@@ -45,6 +47,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
   schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --anti-affinity db
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --group db --apart-by rack
+  schedule VCPU:4,MEMORY_MB:8192,DISK_GB:20 --name nightly --hold 2h
   schedule --explain VCPU:4,MEMORY_MB:8192,DISK_GB:20
   schedule ssh web`,
 		Args: func(cmd *cobra.Command, given []string) error {

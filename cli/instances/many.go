@@ -89,7 +89,7 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 		}
 	}
 	errs := []error{c.shortfall(cmd, wanted, &h)}
-	if c.Settings.Wait.Any() {
+	if c.Settings.Wait.Any() && wanted.one.Hold == 0 {
 		errs = append(errs, c.waitForNew(ctx, cmd, h.instances, wanted.allOrNone))
 	}
 	if !text && len(h.instances) > 0 {
@@ -107,6 +107,11 @@ func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
 
 // printDecision prints the line that scripts rely on. Tenants do not see which host it is.
 func printDecision(cmd *cobra.Command, d schedule.Decision) {
+	if d.Instance.State == croft.StateHeld {
+		d.Instance.Host = d.Host.ID
+		printHeld(cmd, d.Instance)
+		return
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", cmp.Or(d.Host.ID, "-"), d.Instance.ID)
 }
 

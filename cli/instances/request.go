@@ -31,7 +31,7 @@ type asking struct {
 	count                int
 	networks             []string
 	ephemeral            bool
-	expires              time.Duration
+	expires, hold        time.Duration
 	together, apart      []string
 	locations            locationRule
 	near                 []string
@@ -45,21 +45,12 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.name, "name", "",
 		"`name` of the instance, its host name too (vm- and the beginning of its UUID)")
 	flags.StringVar(&a.uuid, "uuid", "", "`UUID` of the instance (a random one)")
-	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name "+
-		"of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
-	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
-	flags.StringVar(&a.metadata, "metadata", "",
-		"`source` of the guest's metadata: auto, server, nocloud or config-drive (auto)")
-	flags.StringVar(&a.imds, "imds", "",
-		"whether the metadata server wants a token: optional, required or off (optional)")
-	flags.StringVar(&a.restart, "restart", "", "when to restart a guest that is off without an order: always, "+
-		"on-failure (not if it powered itself off) or never (on-failure)")
-	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
+	a.addGuestFlags(flags)
 	flags.StringArrayVar(&a.networks, "network", nil,
 		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
-	flags.DurationVar(&a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+
-		"prolongs it (never)")
+	flags.DurationVar(&a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
+		"use")
 	flags.String("policy", "", "which host with room to take: spread, the one with the most room, or pack, the one "+
 		"with the least (policy)")
 	flags.StringArrayVar(&a.together, string(croft.Together), nil,
@@ -73,6 +64,22 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"only print which hosts have room, in what order, and what excludes the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
 	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: if there is no room for all, give back the others")
+}
+
+// addGuestFlags adds the flags about what the instance is, wherever it runs.
+func (a *asking) addGuestFlags(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name "+
+		"of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
+	flags.StringVar(&a.userData, "user-data", "", "`file` that the guest gets as its user-data; - reads stdin")
+	flags.StringVar(&a.metadata, "metadata", "",
+		"`source` of the guest's metadata: auto, server, nocloud or config-drive (auto)")
+	flags.StringVar(&a.imds, "imds", "",
+		"whether the metadata server wants a token: optional, required or off (optional)")
+	flags.StringVar(&a.restart, "restart", "", "when to restart a guest that is off without an order: always, "+
+		"on-failure (not if it powered itself off) or never (on-failure)")
+	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
+	flags.DurationVar(&a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+
+		"prolongs it (never)")
 }
 
 // run requests the instances. It validates everything possible before the first request.
@@ -90,13 +97,11 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	if a.explain && cmd.Flags().Changed("wait") {
 		return croft.Errorf(croft.Invalid, "--explain asks for nothing that could be waited for: leave out --wait")
 	}
-	if cmd.Flags().Changed("expires") && a.expires <= 0 {
-		return croft.Errorf(croft.Invalid, "--expires %s: write a time such as 8h, or leave it out", a.expires)
+	if err := checkFlags(cmd.Flags(), "expires", "hold"); err != nil {
+		return err
 	}
-	for _, flag := range []string{"name", "uuid", "user-data"} {
-		if f := cmd.Flags().Lookup(flag); f.Changed && f.Value.String() == "" {
-			return croft.Errorf(croft.Invalid, "--%s is empty: leave it out, or say which", flag)
-		}
+	if a.hold != 0 && cmd.Flags().Changed("wait") {
+		return croft.Errorf(croft.Invalid, "--hold boots nothing that could be waited for: leave out --wait")
 	}
 	wanted, err := a.requests(s, given[0], cmd.InOrStdin())
 	if err != nil {
@@ -115,6 +120,25 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 		wanted.one.Keys = slices.Concat(wanted.one.Keys, found)
 		return c.Traced(ctx, "request", func(ctx context.Context) error { return c.request(ctx, cmd, wanted) })
 	})
+}
+
+// checkFlags refuses times that are none, and what is given and empty. Invalid.
+func checkFlags(flags *pflag.FlagSet, times ...string) error {
+	for _, name := range times {
+		life, err := flags.GetDuration(name)
+		if err == nil && flags.Changed(name) && life <= 0 {
+			err = croft.Errorf(croft.Invalid, "--%s %s: write a time such as 8h, or leave it out", name, life)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"name", "uuid", "user-data"} {
+		if f := flags.Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return croft.Errorf(croft.Invalid, "--%s is empty: leave it out, or say which", name)
+		}
+	}
+	return nil
 }
 
 // requests are count requests that differ only in their names.
@@ -176,7 +200,7 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 		}
 		r.Near = append(r.Near, near)
 	}
-	r.Expires = a.expires
+	r.Expires, r.Hold = a.expires, a.hold
 	if a.name != "" {
 		if err := schedule.CheckName(a.name); err != nil {
 			return r, err
@@ -188,26 +212,39 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 			return r, err
 		}
 	}
-	if r.Keys, a.names, err = sshkeys.Read(s.Keys); err != nil {
+	guest, err := a.guest(s.Keys, stdin)
+	if err != nil {
 		return r, err
 	}
-	if r.UserData, err = a.readUserData(stdin); err != nil {
-		return r, err
-	}
-	r.Metadata, r.IMDS, r.Restart = croft.Metadata(a.metadata), croft.IMDS(a.imds), croft.Restart(a.restart)
-	if r.Tags, err = parseTags(a.tags); err != nil {
-		return r, err
-	}
-	if err := schedule.CheckGuest(croft.Spec{UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags,
-		Restart: r.Restart}); err != nil {
-		return r, err
-	}
-	if s.Settings.Set() && !image.IsReference(s.Image) {
-		r.Image = s.Image // the cloud has a catalog of its own
-		return r, nil
-	}
-	r.Image, err = image.ReferenceFor(s.Image)
+	r.Keys, r.UserData, r.Metadata, r.IMDS = guest.Keys, guest.UserData, guest.Metadata, guest.IMDS
+	r.Tags, r.Restart = guest.Tags, guest.Restart
+	r.Image, err = imageOf(s)
 	return r, err
+}
+
+// guest returns what the flags say about the instance, wherever it runs.
+func (a *asking) guest(keys []string, stdin io.Reader) (u schedule.Use, err error) {
+	u = schedule.Use{Metadata: croft.Metadata(a.metadata), IMDS: croft.IMDS(a.imds), Restart: croft.Restart(a.restart),
+		Expires: a.expires}
+	if u.Keys, a.names, err = sshkeys.Read(keys); err != nil {
+		return u, err
+	}
+	if u.UserData, err = a.readUserData(stdin); err != nil {
+		return u, err
+	}
+	if u.Tags, err = parseTags(a.tags); err != nil {
+		return u, err
+	}
+	return u, schedule.CheckGuest(croft.Spec{UserData: u.UserData, Metadata: u.Metadata, IMDS: u.IMDS, Tags: u.Tags,
+		Restart: u.Restart})
+}
+
+// imageOf returns the image that the settings name, as the cloud takes it.
+func imageOf(s direct.Settings) (string, error) {
+	if s.Settings.Set() && !image.IsReference(s.Image) {
+		return s.Image, nil // the cloud has a catalog of its own
+	}
+	return image.ReferenceFor(s.Image)
 }
 
 // parseTags parses key=value texts.

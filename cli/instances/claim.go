@@ -1,0 +1,157 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/schedule"
+)
+
+// ClaimCommand makes the command croft claim.
+func ClaimCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "claim",
+		Short: "Use or release claims that are held",
+		Long: `claim is about claims that schedule --hold has made: resources on a host, with the
+project's quota and the seats in its groups, that wait until a time for an instance.
+Each has a name, which the instance will have; schedule list shows them as held.
+
+Use boots the instance on that host. Who does not use a claim in time loses it. schedule
+keep NAME --expires 2h holds it for longer, from now on.`,
+		Example: `  schedule VCPU:4,MEMORY_MB:8192,DISK_GB:40 --name nightly --hold 2h
+  croft claim list
+  croft claim use nightly --image debian-12 --wait
+  croft claim release nightly`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return croft.Errorf(croft.Invalid, "usage: %s list, use or release", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	cmd.AddCommand(claimListCommand(), useCommand(), releaseCommand())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}
+
+func claimListCommand() *cobra.Command {
+	l := listing{states: []string{string(croft.StateHeld)}, sort: "expires",
+		columns: []string{"name", "host", "expires", "resources", "id"}}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the claims that are held, the first to end first",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
+				if l.all {
+					c.Project = ""
+					l.columns = append([]string{"project"}, l.columns...)
+				}
+				text, err := c.renderList(ctx, cmd, l)
+				if err == nil {
+					_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&l.all, "all", "a", false, "list the claims of all projects")
+	return cmd
+}
+
+func useCommand() *cobra.Command {
+	var a asking
+	cmd := &cobra.Command{
+		Use:   "use UUID|NAME",
+		Short: "Boot the instance that a claim is held for",
+		Long: `use orders the instance that a claim is held for, on the host of the claim. What no
+flag says is as schedule --hold was told. The instance does not end with the hold; with
+--expires it ends then.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteInstances(-1),
+		RunE:              func(cmd *cobra.Command, given []string) error { return a.use(cmd, given[0]) },
+	}
+	a.addGuestFlags(cmd.Flags())
+	cmd.Flags().String("image", "", "`image` to boot (that of schedule --hold)")
+	args.AddWaitFlags(cmd.Flags(),
+		"the instance runs and has an address; =ready: until it says that its set-up is done")
+	args.CompleteFlag(cmd, "restart", schedule.Restarts)
+	return cmd
+}
+
+// use uses a claim that is held.
+func (a *asking) use(cmd *cobra.Command, idOrName string) error {
+	s, err := args.LoadSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if err := checkFlags(cmd.Flags(), "expires"); err != nil {
+		return err
+	}
+	use, err := a.guest(a.keys, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("image") {
+		if s.Image, err = cmd.Flags().GetString("image"); err != nil {
+			return err
+		}
+		if use.Image, err = imageOf(s); err != nil {
+			return err
+		}
+	}
+	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, connected *args.Client) error {
+		c := &session{connected}
+		found, err := schedule.FindKeys(ctx, c.Keys, c.Project, a.names)
+		if err != nil {
+			return err
+		}
+		use.Keys = slices.Concat(use.Keys, found)
+		return c.change(ctx, cmd, []string{idOrName}, s.Wait.Goal(), func(ctx context.Context, project croft.Project,
+			idOrName string) (croft.Instance, string, error) {
+			inst, err := c.Holds.Use(ctx, project, idOrName, use)
+			return inst, "will run", err
+		})
+	})
+}
+
+func releaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "release UUID|NAME...",
+		Short: "Give claims back that are held",
+		Long: `release gives claims back that are held. It harms no instance: where a claim was used
+meanwhile it says so, and schedule destroy removes what runs.`,
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: args.CompleteInstances(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
+				var errs []error
+				for _, arg := range args {
+					inst, _, err := c.changeOne(ctx, arg, func(ctx context.Context, project croft.Project,
+						idOrName string) (croft.Instance, string, error) {
+						inst, err := c.Holds.ReleaseHold(ctx, project, idOrName)
+						return inst, "", err
+					})
+					if errs = append(errs, err); err == nil {
+						fmt.Fprintf(cmd.ErrOrStderr(), "claim %s is released\n", inst.Name)
+					}
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+}
+
+// printHeld prints the line of a claim that is held, and until when.
+func printHeld(cmd *cobra.Command, inst croft.Instance) {
+	fmt.Fprintf(cmd.OutOrStdout(), "HELD ON TARGET, %s, FOR INSTANCE %s\n", out.OrDash(string(inst.Host)), inst.ID)
+	fmt.Fprintf(cmd.ErrOrStderr(), "claim %s is held until %s; `croft claim use %s` boots it\n", inst.Name,
+		inst.Expires.Local().Format(time.DateTime), inst.Name)
+}
