@@ -188,6 +188,8 @@ type Instance struct {
 	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from its order on
 	// when the caretaker destroys it, or gives back what is held; zero: never
 	Expires time.Time `json:"expires,omitzero"`
+	// the end that a hook was told of; a later one is told again
+	Announced time.Time `json:"announced,omitzero"`
 
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
 	// meantime. Never stored.

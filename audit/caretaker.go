@@ -17,7 +17,8 @@ import (
 
 // Caretaker audits what belongs to no host: requests of dead schedulers, names and claims without instances. Every
 // agent that sees all records runs one, and they take turns; where agents see only their own records, the process with
-// the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared and Every.
+// the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared, Every and
+// Announce.
 type Caretaker struct {
 	Host      croft.HostID // of the agent that runs it, for the log
 	Records   Entries
@@ -25,6 +26,8 @@ type Caretaker struct {
 	Inventory Releaser
 	Every     time.Duration // 60 s by default
 	Log       *slog.Logger
+	// Announce tells people that an instance expires soon; nil: only the log does.
+	Announce func(ctx context.Context, inst croft.Instance) error
 
 	reported map[finding]bool               // accessed by one goroutine at a time
 	warned   map[croft.InstanceID]time.Time // of which end; likewise
@@ -40,6 +43,7 @@ type careCounts struct {
 	undone      prometheus.Counter
 	expired     prometheus.Counter
 	lapsed      prometheus.Counter
+	announced   *prometheus.CounterVec
 	differences *prometheus.GaugeVec
 }
 
@@ -54,6 +58,8 @@ func (c *Caretaker) metrics() *careCounts {
 			"Instances that were destroyed because they had expired.")
 		m.lapsed = m.Counter("croft_caretaker_holds_ended_total",
 			"Held claims that were released because nobody had used them in time.")
+		m.announced = m.Counters("croft_caretaker_announcements_total",
+			"Instances whose coming end expiry.hook was run for, by how that ended.", "result")
 		m.differences = m.Gauges("croft_caretaker_differences",
 			"Differences in the shared records, found twice in this caretaker's last turn.", "kind")
 		CountKinds(m.differences, nil)
@@ -148,41 +154,42 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	return found, nil
 }
 
-// expire destroys instances whose time is over, and logs once of each that its end is near. A record that changed
-// meanwhile, as when somebody prolonged it, is left to the next turn.
+// expire destroys instances whose time is over, gives back what is held no longer, and tells of those whose end is
+// near. A record that changed meanwhile, as when somebody prolonged it, is left to the next turn.
 func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]croft.Instance) error {
-	warned := c.warned
-	c.warned = map[croft.InstanceID]time.Time{}
-	for id, inst := range instances {
+	var soon []croft.Instance
+	for _, inst := range instances {
 		left := time.Until(inst.Expires)
-		if inst.State == croft.StateHeld && left <= 0 {
-			if err := c.endHold(ctx, inst); err != nil {
-				return err
-			}
-			continue
+		var err error
+		switch {
+		case inst.Expires.IsZero():
+		case inst.State == croft.StateHeld && left <= 0:
+			err = c.endHold(ctx, inst)
+		case inst.State == croft.StateScheduled && left <= 0:
+			err = c.endLife(ctx, inst)
+		case inst.State == croft.StateScheduled && left <= croft.ExpirySoon:
+			soon = append(soon, inst)
 		}
-		if inst.Expires.IsZero() || inst.State != croft.StateScheduled || left > croft.ExpirySoon {
-			continue
-		}
-		if left > 0 {
-			c.warned[id] = inst.Expires
-			if !warned[id].Equal(inst.Expires) {
-				c.Log.Info("an instance expires soon; `schedule keep` prolongs it", "instance", id,
-					"host", inst.Host, "at", inst.Expires)
-			}
-			continue
-		}
-		switch err := c.Shared.Destroy(ctx, inst); {
-		case errors.Is(err, croft.Conflict):
-		case err != nil:
+		if err != nil {
 			return err
-		default:
-			c.metrics().expired.Inc()
-			c.Log.Info("an instance has expired and is destroyed", "instance", id, "host", inst.Host,
-				"at", inst.Expires)
 		}
 	}
+	c.announce(ctx, soon)
 	return nil
+}
+
+// endLife destroys an instance that has expired.
+func (c *Caretaker) endLife(ctx context.Context, inst croft.Instance) error {
+	err := c.Shared.Destroy(ctx, inst)
+	if errors.Is(err, croft.Conflict) {
+		return nil
+	}
+	if err == nil {
+		c.metrics().expired.Inc()
+		c.Log.Info("an instance has expired and is destroyed", "instance", inst.ID, "host", inst.Host, "at",
+			inst.Expires)
+	}
+	return err
 }
 
 // endHold gives back what was held until now. A record that changed meanwhile, as when the claim was used, is left to

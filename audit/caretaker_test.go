@@ -67,6 +67,15 @@ func (n nobodysRecords) Abandon(_ context.Context, inst croft.Instance) (croft.I
 	return inst, n.step("abandon " + string(inst.ID))
 }
 
+func (n nobodysRecords) NoteAnnounced(_ context.Context, inst croft.Instance) error {
+	err := n.step("note " + string(inst.ID))
+	if err == nil {
+		inst.Announced = inst.Expires
+		n.books.Instances[inst.ID] = inst
+	}
+	return err
+}
+
 func (n nobodysRecords) Discard(context.Context, croft.Instance) error { return n.step("discard") }
 
 func (n nobodysClaims) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {

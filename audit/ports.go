@@ -92,6 +92,8 @@ type Shared interface {
 	Destroy(ctx context.Context, inst croft.Instance) error
 	// Abandon sets a held record back to scheduling without a session, so that nobody can use it. Conflict: it changed.
 	Abandon(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+	// NoteAnnounced notes that the end of an instance was announced. Conflict: the record changed.
+	NoteAnnounced(ctx context.Context, inst croft.Instance) error
 	// TakeTurn makes the caller the only caretaker for length, and reports whether it is.
 	TakeTurn(ctx context.Context, length time.Duration) (bool, error)
 }

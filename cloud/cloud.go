@@ -50,8 +50,9 @@ func (c *Cloud) Close() error { return c.Connection.Close() }
 
 // Requests asks for instances.
 type Requests interface {
-	// Request claims capacity on a host and orders the instance there, unless it only holds the claim. NoCapacity: no host fits; the error holds
-	// a *schedule.Explanation. Conflict: the ID or the name is taken, or the group has another rule.
+	// Request claims capacity on a host and orders the instance there, unless it is to hold the claim. NoCapacity: no
+	// host fits; the error holds a *schedule.Explanation. Conflict: the ID or the name is taken, or the group has
+	// another rule.
 	Request(ctx context.Context, r schedule.Request) (schedule.Decision, error)
 	// Explain lists the hosts that fit a request, and what each other host lacks. It claims nothing.
 	Explain(ctx context.Context, r schedule.Request) (*schedule.Explanation, error)

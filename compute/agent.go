@@ -46,7 +46,9 @@ type Config struct {
 	MaxBuilds   int           // concurrent builds; 4 by default
 	ResyncEvery time.Duration // how often every instance is examined; 30 s by default
 	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
-	Log         *slog.Logger  // required
+	// tells people that an instance expires soon, when it is this agent's turn; nil: only the log does
+	Announce func(context.Context, croft.Instance) error
+	Log      *slog.Logger // required
 
 	Traces trace.TracerProvider // records the execution of traced orders; none by default
 }
@@ -102,7 +104,7 @@ func New(c Config) (*Agent, error) {
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
-			Every: c.SweepEvery, Log: c.Log},
+			Every: c.SweepEvery, Announce: c.Announce, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}

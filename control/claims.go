@@ -11,9 +11,9 @@ import (
 
 func isHeld(inst croft.Instance) bool { return inst.State == croft.StateHeld }
 
-func (c *call) listClaims() error { return c.listChosen(isHeld) }
+func listClaims(c *call) error { return c.listChosen(isHeld) }
 
-func (c *call) createClaim() error {
+func createClaim(c *call) error {
 	var given api.ClaimRequest
 	if err := c.body(&given); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (c *call) createClaim() error {
 	r.Hold = time.Duration(given.Hold) * time.Second
 	ctx, cancel := c.brief()
 	defer cancel()
-	d, err := c.make(ctx, r)
+	d, err := made(ctx, c, r)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *call) createClaim() error {
 	return c.answer(http.StatusCreated, c.instance(st))
 }
 
-func (c *call) getClaim() error {
+func getClaim(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	st, err := c.find(ctx)
@@ -52,7 +52,7 @@ func (c *call) getClaim() error {
 	return c.answer(http.StatusOK, c.instance(st))
 }
 
-func (c *call) useClaim() error {
+func useClaim(c *call) error {
 	var given api.ClaimUse
 	if err := c.body(&given); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *call) useClaim() error {
 	return c.ordered(inst)
 }
 
-func (c *call) releaseClaim() error {
+func releaseClaim(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	st, err := c.find(ctx)

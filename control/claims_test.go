@@ -14,7 +14,8 @@ func TestClaimsAreHeldForTenants(t *testing.T) {
 	a := newAsker(t, url)
 	hidden := []string{"host1", string(c.Hosts["host1"].ID), "PRIVATE KEY"}
 	a.create(t, "anna", "busy")
-	claim := map[string]any{"id": string(croft.NewInstanceID()), "name": "web", "query": wanted()["query"], "hold": 3600}
+	claim := wanted("id", string(croft.NewInstanceID()), "name", "web", "hold", 3600)
+	delete(claim, "image")
 	for _, wrong := range []map[string]any{wanted(), wanted("hold", 0), wanted("hold", 1.5), wanted("hold", 1<<40)} {
 		a.ask(t, "anna", http.MethodPost, "/v1/claims", wrong).want(t, http.StatusBadRequest, api.SchemaViolation)
 	}

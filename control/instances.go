@@ -191,7 +191,7 @@ func (c *call) createInstance() error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	d, err := c.make(ctx, r)
+	d, err := made(ctx, c, r)
 	if err != nil {
 		return err
 	}
@@ -203,8 +203,8 @@ func (c *call) createInstance() error {
 	return c.ordered(d.Instance)
 }
 
-// make makes what is requested, unless the very same request was made before: then the decision names no host.
-func (c *call) make(ctx context.Context, r schedule.Request) (schedule.Decision, error) {
+// made makes what is requested, unless the very same request was made before: then the decision names no host.
+func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, error) {
 	d, err := c.Cloud.Requests.Request(ctx, r)
 	// A quota may be used up by what the very same request has made before.
 	if errors.Is(err, croft.Conflict) || r.ID != "" && errors.Is(err, croft.OverQuota) {

@@ -38,6 +38,14 @@ func (s *Turn) Destroy(ctx context.Context, inst croft.Instance) error {
 	return err
 }
 
+// NoteAnnounced implements audit.Shared.
+func (s *Turn) NoteAnnounced(ctx context.Context, inst croft.Instance) error {
+	next := inst
+	next.Announced = inst.Expires
+	_, err := (&Instances{conn: s.conn}).rewrite(ctx, inst, next)
+	return err
+}
+
 // TakeTurn implements audit.Shared: the turn is a key under a lease that is never renewed.
 func (s *Turn) TakeTurn(ctx context.Context, length time.Duration) (bool, error) {
 	k := s.conn.keys

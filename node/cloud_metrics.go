@@ -54,8 +54,8 @@ func (m *cloudMetrics) Collect(ch chan<- prometheus.Metric) {
 		states[hosts.Host{Host: h}.State()]++
 	}
 	words := map[string]int{}
-	for _, state := range append([]croft.State{croft.StateScheduling, croft.StateHeld, croft.StateDestroying, schedule.Ordered,
-		schedule.Unknown}, croft.ObservedStates...) {
+	for _, state := range append([]croft.State{croft.StateScheduling, croft.StateHeld, croft.StateDestroying,
+		schedule.Ordered, schedule.Unknown}, croft.ObservedStates...) {
 		words[string(state)] = 0
 	}
 	for i := range instances {

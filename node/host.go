@@ -223,6 +223,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	c.Provider = s.ForProvider().Provider(me, c.Partition, facts)
 	c.Orders, c.Registry, c.Records, c.Inventory, c.Hypervisor = h.orders(), h.store, h.store, h.inventory, h.hv
 	c.Shared, _ = h.store.(audit.Shared) // not behind a gate, which has its own caretaker
+	c.Announce = expiryHook(s.Expiry.Hook)
 	c.Log, c.Traces = h.log, traces
 	agent, err := compute.New(c)
 	return agent, me, err

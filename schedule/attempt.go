@@ -196,7 +196,7 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	case err != nil:
 		a.unsure = true
 		return Decision{}, cause
-	case (now.State == croft.StateScheduled || now.State == croft.StateHeld) && now.Host == host.ID:
+	case now.Host == host.ID && (now.State == croft.StateScheduled || now.State == croft.StateHeld):
 		return Decision{Instance: now, Host: host}, nil
 	case now.State != croft.StateScheduling || now.Session != a.inst.Session:
 		a.unsure = true // another owner has the record and the claim now

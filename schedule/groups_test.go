@@ -114,7 +114,8 @@ func TestARivalJoinsTheGroup(t *testing.T) {
 			cloud.placement.Fail("Claim", func() error {
 				rival := member(t, "rival", c.rule)
 				rival.Policy = only
-				other, err := schedule.New(schedule.Config{Partition: cloud.Partition, Records: cloud.store, Holds: cloud.store,
+				other, err := schedule.New(schedule.Config{Partition: cloud.Partition,
+					Records: cloud.store, Holds: cloud.store,
 					View: cloud.store, Registry: cloud.store, Groups: cloud.store, Claims: cloud.placement})
 				if err != nil {
 					return err

@@ -67,8 +67,9 @@ func TestAHeldClaimIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := o.Spec
-	if used.ID != d.Instance.ID || used.State != croft.StateScheduled || o.Generation != 1 || o.Want != croft.WantRunning ||
-		spec.Image != "file:///used" || !slices.Equal(spec.Keys, r.Keys) || spec.Tags["a"] != "use" ||
+	if used.ID != d.Instance.ID || used.State != croft.StateScheduled || o.Generation != 1 ||
+		o.Want != croft.WantRunning || spec.Image != "file:///used" || !slices.Equal(spec.Keys, r.Keys) ||
+		spec.Tags["a"] != "use" ||
 		spec.Restart != croft.RestartNever || spec.HostKey == "" ||
 		time.Until(used.Expires).Round(time.Hour) != 2*time.Hour {
 		t.Errorf("used as %+v, ordered %+v", used, o)
@@ -128,9 +129,8 @@ func TestAHoldHasItsLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
-		if _, err = c.Use(t.Context(), croft.DefaultProject, "nobody", schedule.Use{}); croft.KindOf(err) != croft.NotFound {
-			t.Error(err)
-		}
+		_, err = c.Use(t.Context(), croft.DefaultProject, "nobody", schedule.Use{})
+		wantKind(t, err, croft.NotFound)
 		time.Sleep(2 * time.Hour)
 		_, err = c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i"})
 		wantKind(t, err, croft.Conflict)

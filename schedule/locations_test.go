@@ -125,7 +125,8 @@ func TestARivalTakesTheSeat(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cloud := newSite(t, "s/r/k1", "s/r/k2")
 			cloud.placement.Fail("Claim", func() error {
-				other, err := schedule.New(schedule.Config{Partition: cloud.Partition, Records: cloud.store, Holds: cloud.store,
+				other, err := schedule.New(schedule.Config{Partition: cloud.Partition,
+					Records: cloud.store, Holds: cloud.store,
 					View: cloud.store, Registry: cloud.store, Groups: cloud.store, Claims: cloud.placement,
 					Policy: cloud.Policy})
 				if err != nil {

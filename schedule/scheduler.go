@@ -44,8 +44,8 @@ type Scheduler struct {
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Scheduler, error) {
-	if c.Partition == "" || c.Records == nil || c.Holds == nil || c.View == nil || c.Registry == nil || c.Groups == nil ||
-		c.Claims == nil {
+	if c.Partition == "" || c.Records == nil || c.Holds == nil || c.View == nil || c.Registry == nil ||
+		c.Groups == nil || c.Claims == nil {
 		return nil, croft.Errorf(croft.Invalid, "schedule: Partition and all interfaces are required")
 	}
 	if c.Policy == nil {

@@ -94,11 +94,10 @@ tag).`,
 
 // states are the words for the states of instances.
 var states = []string{
-	string(croft.StateScheduling), string(croft.StateHeld), schedule.Ordered, string(croft.StatePending), string(croft.StateFetching),
-	string(croft.StateDefining),
-	string(croft.StateBooting), string(croft.StateRunning), string(croft.StateStopped), string(croft.StateFailed),
-	schedule.Unknown,
-	string(croft.StateDestroying), string(croft.StateRemoving),
+	string(croft.StateScheduling), string(croft.StateHeld), schedule.Ordered, string(croft.StatePending),
+	string(croft.StateFetching), string(croft.StateDefining), string(croft.StateBooting), string(croft.StateRunning),
+	string(croft.StateStopped), string(croft.StateFailed), schedule.Unknown, string(croft.StateDestroying),
+	string(croft.StateRemoving),
 }
 
 // The default columns of lists, and all columns.

@@ -42,7 +42,8 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"NewKey": api.NewKey{}, "Key": schedule.Key{}, "KeyList": api.KeyList{}, "Host": api.Host{},
 		"HostList": api.HostList{}, "Project": tenant.Tenant{}, "ProjectList": api.ProjectList{},
 		"NewProject": api.NewProject{}, "ProjectChange": api.ProjectChange{}, "Members": api.Members{},
-		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{}, "ClaimRequest": api.ClaimRequest{}, "ClaimUse": api.ClaimUse{},
+		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{},
+		"ClaimRequest": api.ClaimRequest{}, "ClaimUse": api.ClaimUse{},
 		"Defaults": tenant.Defaults{}, "Account": tenant.Account{},
 		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
 	} {

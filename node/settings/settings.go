@@ -148,6 +148,10 @@ type Settings struct {
 		} `yaml:"quota"`
 	} `yaml:"pool"`
 
+	Expiry struct {
+		Hook []string `yaml:"hook"`
+	} `yaml:"expiry"`
+
 	MaxBuilds int           `yaml:"max_builds"`
 	Resync    time.Duration `yaml:"resync"`
 	Sweep     time.Duration `yaml:"sweep"`
@@ -202,6 +206,7 @@ func Defaults() Settings {
 	s.Pool.Listen = "127.0.0.1:49100"
 	s.Pool.History = 10000
 	s.Pool.Quota.Open, s.Pool.Quota.Rate = poolserver.DefaultQuota.Open, poolserver.DefaultQuota.Rate
+	s.Expiry.Hook = []string{}
 	s.MaxBuilds = 4
 	s.Resync = 30 * time.Second
 	s.Sweep = time.Minute
@@ -235,6 +240,8 @@ func (s *Settings) Validate() error {
 			s.Pool.Quota.Rate)
 	case s.Pool.History < 1:
 		return invalid("pool.history is %d: use 1 or more", s.Pool.History)
+	case len(s.Expiry.Hook) > 0 && !filepath.IsAbs(s.Expiry.Hook[0]):
+		return invalid("expiry.hook has %q, which is not the absolute path of a program", s.Expiry.Hook[0])
 	case s.MaxBuilds < 1:
 		return invalid("max_builds is %d: use 1 or more", s.MaxBuilds)
 	case s.Resync <= 0 || s.Sweep <= 0:

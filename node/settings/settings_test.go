@@ -82,6 +82,7 @@ func TestHostSettingsThatNothingCouldWorkWith(t *testing.T) {
 		{"a resync without pause", func(s *Settings) { s.Resync = 0 }},
 		{"a cache of nothing", func(s *Settings) { s.Images.CacheGiB = 0 }},
 		{"a relative directory of images", func(s *Settings) { s.Images.AllowFiles = []string{"/srv", "images"} }},
+		{"a hook by a relative path", func(s *Settings) { s.Expiry.Hook = []string{"tell"} }},
 		{"redirects to a name", func(s *Settings) { s.Images.AllowRedirects = []string{"mirror.example.com"} }},
 		{"a log level that does not exist", func(s *Settings) { s.LogLevel = "loud" }},
 	} {

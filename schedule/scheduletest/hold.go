@@ -2,72 +2,11 @@ package scheduletest
 
 import (
 	"bytes"
-	"context"
 	"testing"
+	"time"
 
 	"croft"
 )
-
-// Hold implements schedule.Holds.
-func (m *Memory) Hold(ctx context.Context, inst croft.Instance, host croft.HostID) (croft.Instance, error) {
-	err := m.write(ctx, func() error {
-		if err := m.unchanged(inst); err != nil {
-			return err
-		}
-		if err := m.takesOrders(host); err != nil {
-			return err
-		}
-		if err := m.admit(&inst, host); err != nil {
-			return err
-		}
-		inst.State, inst.Host, inst.Session = croft.StateHeld, host, ""
-		inst = m.put(inst)
-		return nil
-	})
-	return inst, err
-}
-
-// takesOrders refuses a host that is silent or drained.
-func (m *Memory) takesOrders(host croft.HostID) error {
-	if m.alive[host] == 0 || m.hosts[host].Drained {
-		return croft.Errorf(croft.Unavailable, "host %s is not alive or drained", host)
-	}
-	return nil
-}
-
-// Use implements schedule.Holds.
-func (m *Memory) Use(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
-	err := m.write(ctx, func() error {
-		if err := m.unchanged(inst); err != nil {
-			return err
-		}
-		if err := m.takesOrders(o.Host); err != nil {
-			return err
-		}
-		if len(inst.Spec.UserData) == 0 {
-			inst.Spec.UserData = m.instances[inst.ID].Spec.UserData
-			o.Spec.UserData = inst.Spec.UserData
-		}
-		inst.State, inst.Generation = croft.StateScheduled, o.Generation
-		inst = m.put(inst)
-		m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
-		return nil
-	})
-	return inst, err
-}
-
-// Abandon implements schedule.Holds.
-func (m *Memory) Abandon(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	err := m.write(ctx, func() error {
-		if err := m.unchanged(inst); err != nil {
-			return err
-		}
-		inst.State, inst.Session = croft.StateScheduling, ""
-		inst = m.put(inst)
-		return nil
-	})
-	return inst, err
-}
 
 var holds = contract{
 	{"what is held has no order, and is used once", testHold},
@@ -95,8 +34,8 @@ func testHold(t *testing.T, c *cloud) {
 	inst := c.hold(record("web"))
 	st, err := c.Find(t.Context(), croft.DefaultProject, "web")
 	c.check(err)
-	if got := st.Instance; got.State != croft.StateHeld || got.Host != c.host || got.Session != "" || got.Generation != 0 ||
-		got.Revision != inst.Revision || st.Order != nil {
+	if got := st.Instance; got.State != croft.StateHeld || got.Host != c.host || got.Session != "" ||
+		got.Generation != 0 || got.Revision != inst.Revision || st.Order != nil {
 		t.Errorf("it holds %+v with the order %+v", got, st.Order)
 	}
 	next := inst
@@ -182,4 +121,36 @@ func testHoldUserData(t *testing.T, c *cloud) {
 			t.Errorf("%s: its user-data is %v, want %v", name, o.Spec.UserData, want)
 		}
 	}
+}
+
+func testExpiry(t *testing.T, c *cloud) {
+	c.live()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	inst := record("web")
+	inst.Expires = at
+	inst, err := c.Create(t.Context(), inst)
+	c.check(err)
+	first, err := c.Assign(t.Context(), inst, c.order(inst, croft.WantRunning))
+	c.check(err)
+	expires := func(want time.Time) {
+		t.Helper()
+		st, err := c.Find(t.Context(), croft.DefaultProject, "web")
+		c.check(err)
+		if !st.Instance.Expires.Equal(want) || st.Order == nil || st.Order.Generation != 1 {
+			t.Errorf("it expires at %s, want %s; its order is %+v", st.Instance.Expires, want, st.Order)
+		}
+	}
+	expires(at)
+	second, err := c.SetExpiry(t.Context(), first, at.Add(time.Hour))
+	c.check(err)
+	expires(at.Add(time.Hour))
+	_, err = c.SetExpiry(t.Context(), first, at)
+	c.want(err, croft.Conflict)
+	_, err = c.Reorder(t.Context(), first, c.order(first, croft.WantGone))
+	c.want(err, croft.Conflict)
+	third, err := c.SetExpiry(t.Context(), second, time.Time{})
+	c.check(err)
+	expires(time.Time{})
+	_, err = c.Reorder(t.Context(), third, c.order(third, croft.WantStopped))
+	c.check(err)
 }
