@@ -14,6 +14,8 @@ import (
 	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
+	"croft/objects"
+	"croft/objects/objectstest"
 )
 
 func TestTheDocumentIsServedWithItsHash(t *testing.T) {
@@ -41,7 +43,8 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 		if strings.Contains(o.Summary, "WebSocket") || strings.HasPrefix(o.ID, "watch") {
 			continue // these stream
 		}
-		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey", "{project}", "anna").Replace(o.Path)
+		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey", "{project}", "anna",
+			"{things}", "instances", "{kind}", "instance", "{key}", "nokey", "{tag}", "notag").Replace(o.Path)
 		for token, role := range map[string]access.Role{"reader": access.Reader, "anna": access.Member} {
 			got := a.ask(t, token, o.Method, path, map[string]any{"wrong": 1})
 			denied := access.Decide(access.Operation(o.ID), role) == access.No && !o.Open
@@ -50,7 +53,7 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 				got.want(t, http.StatusNotFound, api.NotFound)
 			case denied:
 				got.want(t, http.StatusForbidden, api.ForbiddenVerb)
-			case got.status == http.StatusForbidden:
+			case got.problem.Code == api.ForbiddenVerb:
 				t.Errorf("a %s may %s, and is refused: %s", role, o.ID, got.body)
 			}
 			got.hides(t, "host1", string(c.Hosts["host1"].ID))
@@ -228,7 +231,7 @@ func TestATenantsImageIsNoFileOfTheHosts(t *testing.T) {
 
 func TestACallerWhoAsksTooOftenWaits(t *testing.T) {
 	server, err := control.New(control.Config{Cloud: &cloud.Cloud{}, Callers: controltest.Known, Rate: 0.01, Burst: 3,
-		Image: func(name string) (string, error) { return name, nil }})
+		Objects: objects.New(&objectstest.Memory{}), Image: func(name string) (string, error) { return name, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/objects"
 	"croft/schedule"
 )
 
@@ -51,7 +52,13 @@ func (c *call) listInstances() error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(st croft.Status) bool { return !c.scope.Sees(st.Instance.Project) })
+	chosen, err := c.chosen(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(st croft.Status) bool {
+		return !c.scope.Sees(st.Instance.Project) || chosen != nil && !chosen[st.Instance.ID]
+	})
 	slices.SortFunc(all, func(a, b croft.Status) int {
 		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
 	})
@@ -62,10 +69,7 @@ func (c *call) listInstances() error {
 			return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id)
 		})
 	}
-	limit := pageLength
-	if text := c.query.Get("limit"); text != "" {
-		limit, _ = strconv.Atoi(text) // checked by the document
-	}
+	limit := c.limit()
 	page := api.InstanceList{Instances: []api.Instance{}}
 	for _, st := range all[:min(limit, len(all))] {
 		page.Instances = append(page.Instances, c.instance(st))
@@ -75,6 +79,23 @@ func (c *call) listInstances() error {
 		page.Next = last.Name + "/" + string(last.ID)
 	}
 	return c.answer(http.StatusOK, page)
+}
+
+// chosen returns the instances that the filters of the request choose; nil: there are no filters.
+func (c *call) chosen(ctx context.Context) (map[croft.InstanceID]bool, error) {
+	f, err := c.filter()
+	if err != nil || len(f) == 0 {
+		return nil, err
+	}
+	all, err := c.Objects.List(ctx, c.caller, c.listed(), objects.Instance, f)
+	if err != nil {
+		return nil, err
+	}
+	chosen := map[croft.InstanceID]bool{}
+	for _, o := range all {
+		chosen[croft.InstanceID(o.ID)] = true
+	}
+	return chosen, nil
 }
 
 func (c *call) getInstance() error {

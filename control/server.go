@@ -15,11 +15,13 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cloud"
+	"croft/objects"
 )
 
 // Config configures a Server.
 type Config struct {
 	Cloud   *cloud.Cloud         // required: Requests, Instances, Feed, Changes, Consoles, Keys and Hosts
+	Objects *objects.Service     // required
 	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
 	// Image turns a name of the catalog, or what has a slash, a colon or a #, such as a URL, into the reference for
 	// hosts; required. Invalid, NotFound.
@@ -43,8 +45,8 @@ type Server struct {
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Server, error) {
-	if c.Cloud == nil || c.Callers == nil || c.Image == nil {
-		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Callers and Image are required")
+	if c.Cloud == nil || c.Objects == nil || c.Callers == nil || c.Image == nil {
+		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Objects, Callers and Image are required")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Rate, c.Burst = cmp.Or(c.Rate, 50), cmp.Or(c.Burst, 200)

@@ -19,6 +19,7 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/node/settings"
+	"croft/objects"
 	"croft/placementclient/keystone"
 	"croft/tenant"
 	"croft/trust"
@@ -191,8 +192,8 @@ func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Clai
 	if err != nil {
 		return nil, err
 	}
-	return control.New(control.Config{Cloud: under, Callers: callers, Image: image.ReferenceFor,
-		Version: build.Version, Log: log})
+	return control.New(control.Config{Cloud: under, Objects: objects.New(store.Objects), Callers: callers,
+		Image: image.ReferenceFor, Version: build.Version, Log: log})
 }
 
 // listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that

@@ -16,6 +16,7 @@ import (
 	"croft/access"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -44,6 +45,10 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"NewProject": api.NewProject{}, "ProjectChange": api.ProjectChange{}, "Members": api.Members{},
 		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{}, "Defaults": tenant.Defaults{}, "Account": tenant.Account{},
 		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
+		"Object": objects.Object{}, "ObjectList": api.ObjectList{}, "ObjectChange": api.ObjectChange{},
+		"PropertyValue": api.PropertyValue{}, "NewDefinition": api.NewDefinition{}, "Definition": objects.Definition{},
+		"Property": objects.Property{}, "Permission": objects.Permission{}, "Breach": objects.Breach{},
+		"BreachList": api.BreachList{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

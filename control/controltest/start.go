@@ -16,6 +16,7 @@ import (
 	"croft/cloud/direct"
 	"croft/control"
 	"croft/etcdstore/etcdserver"
+	"croft/objects"
 	"croft/test/simcloud"
 )
 
@@ -54,8 +55,7 @@ func (tree) Below(p croft.Project) []croft.Project {
 	return []croft.Project{p}
 }
 
-// Start serves the API of a simulated cloud with one host, host1, which has room for cloudtest.Room instances. Images
-// are called as they are.
+// Start serves the API of a simulated cloud with one host, host1, which has room for cloudtest.Room instances.
 func Start(t testing.TB) (url string, c *simcloud.Cloud) {
 	t.Helper()
 	return StartWith(t, func(*cloud.Cloud) {})
@@ -81,7 +81,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	}
 	change(under)
 	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Version: "test",
-		Image: func(name string) (string, error) { return name, nil }})
+		Objects: objects.New(c.Store.Objects), Image: image})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +99,17 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 		}
 	})
 	return served.URL, c
+}
+
+// image is a catalog of one image, debian-12.
+func image(name string) (string, error) {
+	switch {
+	case name == "debian-12":
+		return "https://images.example/debian-12.qcow2", nil
+	case strings.ContainsAny(name, "/:"):
+		return name, nil
+	}
+	return "", croft.Errorf(croft.NotFound, "there is no image %q in the catalog", name)
 }
 
 // Serve serves a handler until the test ends.

@@ -1,0 +1,249 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft"
+	"croft/access"
+	"croft/cloud"
+	"croft/control/api"
+	"croft/objects"
+)
+
+// things maps the words for things in paths to their kinds.
+var things = map[string]objects.Kind{
+	"instances": objects.Instance, "images": objects.Image, "hosts": objects.Host, "groups": objects.Group,
+}
+
+// errNoHosts is the answer about hosts for those who may not see them.
+var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
+
+// thing finds the thing that the path names, if the caller sees it. Whether there is a group of this name, or an image,
+// the store knows.
+func (c *call) thing(ctx context.Context) (objects.Ref, error) {
+	ref := objects.Ref{Kind: things[c.r.PathValue("things")], ID: c.r.PathValue("id")}
+	switch ref.Kind {
+	case objects.Instance:
+		st, err := c.find(ctx)
+		ref.Project, ref.ID = st.Instance.Project, string(st.Instance.ID)
+		return ref, err
+	case objects.Host:
+		if !c.caller.Operator() {
+			return ref, errNoHosts
+		}
+		id, err := cloud.HostCalled(ctx, c.Cloud.Hosts, ref.ID)
+		ref.ID = string(id)
+		return ref, err
+	case objects.Image, objects.Group:
+		ref.Project = c.home()
+		return ref, nil
+	}
+	return ref, api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
+}
+
+// listed is the scope of a list: the project of the request, else all that the caller sees.
+func (c *call) listed() access.Scope {
+	if c.project != "" {
+		return access.Within(c.project)
+	}
+	return c.scope
+}
+
+// filter reads the filters of the request.
+func (c *call) filter() (objects.Filter, error) {
+	f, err := objects.ParseFilter(c.query["filter"])
+	if err != nil {
+		return nil, api.NewProblem(api.BadQuery, err.Error())
+	}
+	return f, nil
+}
+
+// limit is how many things the request wants on a page.
+func (c *call) limit() int {
+	n, err := strconv.Atoi(c.query.Get("limit")) // checked by the document
+	if err != nil {
+		return pageLength
+	}
+	return n
+}
+
+func listObjects(c *call) error {
+	kind := objects.Kind(c.query.Get("kind"))
+	if kind == objects.Host && !c.caller.Operator() {
+		return errNoHosts
+	}
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	scope := c.listed()
+	if !kind.InProject() {
+		scope = c.scope
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	all, err := c.Objects.List(ctx, c.caller, scope, kind, f)
+	if err != nil {
+		return err
+	}
+	if after := c.query.Get("after"); after != "" {
+		all = slices.DeleteFunc(all, func(o objects.Object) bool { return comparePlaces(placeOf(o.Ref), after) <= 0 })
+	}
+	list := api.ObjectList{Objects: all[:min(c.limit(), len(all))]}
+	if len(list.Objects) < len(all) {
+		list.Next = placeOf(list.Objects[len(list.Objects)-1].Ref)
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+// placeOf is where an object stands in lists.
+func placeOf(r objects.Ref) string { return string(r.Project) + "/" + r.ID }
+
+// comparePlaces orders places by project and ID.
+func comparePlaces(a, b string) int {
+	projectA, idA, _ := strings.Cut(a, "/")
+	projectB, idB, _ := strings.Cut(b, "/")
+	return cmp.Or(cmp.Compare(projectA, projectB), cmp.Compare(idA, idB))
+}
+
+// object reads what is noted about the thing in the path.
+func (c *call) object() (objects.Object, error) {
+	ctx, cancel := c.brief()
+	defer cancel()
+	ref, err := c.thing(ctx)
+	if err != nil {
+		return objects.Object{}, err
+	}
+	return c.Objects.Object(ctx, c.caller, c.scope, ref)
+}
+
+// tagged sets the header for a generation, which If-Match repeats.
+func (c *call) tagged(generation int64) {
+	c.w.Header().Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`)
+}
+
+func getObject(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	c.tagged(o.Generation)
+	return c.answer(http.StatusOK, o)
+}
+
+func getProperty(c *call) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	v, there := o.Properties[c.r.PathValue("key")]
+	if !there {
+		return errHidden("property", c.r.PathValue("key"))
+	}
+	c.tagged(o.Generation)
+	return c.answer(http.StatusOK, api.PropertyValue{Value: v})
+}
+
+func changeObject(c *call) error {
+	var given api.ObjectChange
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	return c.changeThing(objects.Change{Set: given.Set, Remove: given.Remove, AddTags: given.AddTags,
+		RemoveTags: given.RemoveTags})
+}
+
+func setProperty(c *call) error {
+	var given api.PropertyValue
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	return c.changeThing(objects.Change{Set: map[string]objects.Value{c.r.PathValue("key"): given.Value}})
+}
+
+func removeProperty(c *call) error {
+	return c.changeThing(objects.Change{Remove: []string{c.r.PathValue("key")}})
+}
+
+func addTag(c *call) error {
+	return c.changeThing(objects.Change{AddTags: []string{c.r.PathValue("tag")}})
+}
+
+func removeTag(c *call) error {
+	return c.changeThing(objects.Change{RemoveTags: []string{c.r.PathValue("tag")}})
+}
+
+// changeThing changes what is noted about the thing in the path.
+func (c *call) changeThing(change objects.Change) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	var err error
+	if change.Generation, err = c.generation(); err != nil {
+		return err
+	}
+	ref, err := c.thing(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.checkImage(ref, change); err != nil {
+		return err
+	}
+	o, err := c.Objects.Change(ctx, c.caller, c.scope, ref, change)
+	switch {
+	case errors.Is(err, croft.Conflict) && change.Generation != nil:
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	case err != nil:
+		return err
+	}
+	c.tagged(o.Generation)
+	return c.answer(http.StatusOK, o)
+}
+
+// checkImage refuses to note anything about an image that the catalog does not have: the cloud has no record of images,
+// so nothing else bounds how many a tenant could name.
+func (c *call) checkImage(ref objects.Ref, change objects.Change) error {
+	if ref.Kind != objects.Image || c.caller.Operator() || len(change.Set)+len(change.AddTags) == 0 {
+		return nil
+	}
+	if err := ref.Check(); err != nil { // a name, not an address
+		return err
+	}
+	_, err := c.Image(ref.ID)
+	return err
+}
+
+// generation returns the generation in the header If-Match; nil: any.
+func (c *call) generation() (*int64, error) {
+	match := c.r.Header.Get("If-Match")
+	if match == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
+	if err != nil || n < 0 {
+		return nil, api.NewProblem(api.BadRequest, "If-Match "+strconv.Quote(clip(match))+
+			" is no generation, such as the header ETag of the answers has")
+	}
+	return &n, nil
+}
+
+// violations says of each property what its definition demands, with a pointer where the body has the property.
+func (c *call) violations(v *objects.ViolationsError) *api.Problem {
+	p := api.NewProblem(api.SchemaViolation, v.Error())
+	for _, one := range v.Violations[:min(len(v.Violations), mostFields)] {
+		f := api.Field{Detail: "the property " + one.Key + " " + one.Problem}
+		switch {
+		case c.operation.ID == "changeObject":
+			f = api.Field{Pointer: pointer([]string{"set", one.Key}), Detail: one.Problem}
+		case one.Key == c.r.PathValue("key"):
+			f = api.Field{Pointer: "/value", Detail: one.Problem}
+		}
+		p.Errors = append(p.Errors, f)
+	}
+	return p
+}
