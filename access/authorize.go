@@ -106,6 +106,9 @@ var table = map[Operation]row{
 	"setDefinition":    operates,
 	"removeDefinition": operates,
 
+	"listImages": everyHuman,
+	"pullImage":  operates,
+
 	"listHosts":  operates,
 	"getHost":    operates,
 	"drainHost":  operates,

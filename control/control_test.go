@@ -218,20 +218,49 @@ func TestKeysAreKeptByProject(t *testing.T) {
 	a.ask(t, "anna", http.MethodDelete, "/v1/keys/laptop", nil).want(t, http.StatusNoContent, "")
 }
 
-func TestATenantsImageIsNoFileOfTheHosts(t *testing.T) {
+func TestATenantsImageIsOfTheCatalogOrASource(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
-	for _, image := range []string{"/etc/shadow", "file:///etc/shadow"} {
+	for _, image := range []string{"/etc/shadow", "file:///etc/shadow", "https://10.0.0.1/a.qcow2",
+		"https://other.example/debian-12.qcow2"} {
 		a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("image", image)).
 			want(t, http.StatusForbidden, api.PropertyForbidden)
 	}
 	a.ask(t, "operator", http.MethodPost, "/v1/instances", wanted("image", "/images/tiny.qcow2")).
 		want(t, http.StatusAccepted, "")
+	for _, image := range []string{"debian-12", "https://images.example/a.qcow2"} {
+		a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("image", image)).want(t, http.StatusAccepted, "")
+	}
+	a.ask(t, "anna", http.MethodPost, "/v1/candidates", wanted("image", "https://10.0.0.1/")).
+		want(t, http.StatusForbidden, api.PropertyForbidden)
+}
+
+func TestTheCatalogIsListed(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	got := a.ask(t, "reader", http.MethodGet, "/v1/images", nil)
+	got.hides(t, "other.example")
+	for _, asker := range []answer{got, a.ask(t, "operator", http.MethodGet, "/v1/images", nil)} {
+		var list cloud.Catalog
+		asker.into(t, &list)
+		if len(list.Images) != 1 || list.Images[0].Name != "debian-12" || len(list.Sources) != 1 {
+			t.Errorf("listed %s", asker.body)
+		}
+	}
+	a.ask(t, "anna", http.MethodPost, "/v1/hosts/host1/images", map[string]any{"image": "debian-12"}).
+		want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "operator", http.MethodPost, "/v1/hosts/none/images", map[string]any{"image": "debian-12"}).
+		want(t, http.StatusNotFound, api.NotFound)
+	pulled := a.ask(t, "operator", http.MethodPost, "/v1/hosts/host1/images", map[string]any{"image": "debian-12"})
+	pulled.want(t, http.StatusOK, "")
+	if !strings.Contains(string(pulled.body), "event: image\ndata: {") {
+		t.Errorf("pulled: %s", pulled.body)
+	}
 }
 
 func TestACallerWhoAsksTooOftenWaits(t *testing.T) {
 	server, err := control.New(control.Config{Cloud: &cloud.Cloud{}, Callers: controltest.Known, Rate: 0.01, Burst: 3,
-		Objects: objects.New(&objectstest.Memory{}), Image: func(name string) (string, error) { return name, nil }})
+		Objects: objects.New(&objectstest.Memory{}), Images: controltest.Images{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,22 +175,6 @@ func keepInstance(c *call) error {
 	})
 }
 
-// image returns the reference of an image. A file of the hosts may be anything that their agents can read, so only
-// operators may name one.
-func (c *call) image(name string) (string, error) {
-	reference, err := c.Image(name)
-	if err != nil {
-		return "", err
-	}
-	cataloged := !strings.ContainsAny(name, "/:#")
-	isURL := strings.HasPrefix(reference, "https://") || strings.HasPrefix(reference, "http://")
-	if !cataloged && !isURL && !c.caller.Operator() {
-		return "", api.NewProblem(api.PropertyForbidden,
-			"the image is a file on the hosts, which only operators may name: use a name of the catalog or a URL")
-	}
-	return reference, nil
-}
-
 func (c *call) createInstance() error {
 	r, err := c.request()
 	if err != nil {

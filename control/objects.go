@@ -214,7 +214,7 @@ func (c *call) checkImage(ref objects.Ref, change objects.Change) error {
 	if err := ref.Check(); err != nil { // a name, not an address
 		return err
 	}
-	_, err := c.Image(ref.ID)
+	_, err := c.Images.Reference(ref.ID)
 	return err
 }
 

@@ -56,6 +56,8 @@ var operations = map[string]func(*call) error{
 	"setDefinition":    setDefinition,
 	"removeDefinition": removeDefinition,
 	"checkDefinition":  checkDefinition,
+	"listImages":       listImages,
+	"pullImage":        pullImage,
 	"listHosts":        listHosts,
 	"getHost":          getHost,
 }

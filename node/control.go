@@ -192,8 +192,12 @@ func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Clai
 	if err != nil {
 		return nil, err
 	}
+	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
+	if err != nil {
+		return nil, err
+	}
 	return control.New(control.Config{Cloud: under, Objects: objects.New(store.Objects), Callers: callers,
-		Image: image.ReferenceFor, Version: build.Version, Log: log})
+		Images: direct.Catalog{Sources: sources}, Version: build.Version, Log: log})
 }
 
 // listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that

@@ -53,7 +53,6 @@ func Run(t *testing.T, start func(t *testing.T) Fixture) {
 	runAll(t, start, []check{
 		{"hosts are drained, enabled and kept from being forgotten", (*suite).maintenance},
 		{"a silent host says so, and can be forgotten", (*suite).silence},
-		{"a host fetches an image, or says why not", (*suite).images},
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},
 		{"a mirror, claims and usages follow the cloud", (*suite).monitor},
 		{"tokens are made, listed without their secrets and revoked", (*suite).tokens},
@@ -74,6 +73,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"the feed tells which instances change, and in which project", (*suite).feed},
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"keys are kept by project and name", (*suite).keys},
+		{"a host fetches an image, or says why not", (*suite).images},
 		{"properties and tags are kept until their thing ends", (*suite).objects},
 		{"definitions govern properties", (*suite).definitions},
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},

@@ -35,10 +35,6 @@ func (operators) MoveAll(context.Context, hosts.Host) ([]hosts.Moved, error) {
 }
 func (operators) RemoveMember(context.Context, hosts.Host) error { return errOperators }
 
-func (operators) Pull(context.Context, croft.Host, string, string, func(croft.Progress)) (*compute.Pulled, error) {
-	return nil, errOperators
-}
-
 func (operators) Audit(context.Context) (audit.Report, error)  { return audit.Report{}, errOperators }
 func (operators) Mend(context.Context, audit.Difference) error { return errOperators }
 

@@ -23,6 +23,7 @@ import (
 
 	"croft/access"
 	"croft/cloud"
+	"croft/cloud/direct"
 	"croft/control"
 	"croft/hypervisor/libvirt"
 	"croft/image"
@@ -90,7 +91,7 @@ func allMetrics(t *testing.T) []metricDesc {
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
 	api, err := control.New(control.Config{Cloud: new(cloud.Cloud), Callers: access.First(),
-		Objects: objects.New(c.Store.Objects), Image: image.ReferenceFor})
+		Objects: objects.New(c.Store.Objects), Images: direct.Catalog{}})
 	check(t, err)
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)

@@ -48,7 +48,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"Object": objects.Object{}, "ObjectList": api.ObjectList{}, "ObjectChange": api.ObjectChange{},
 		"PropertyValue": api.PropertyValue{}, "NewDefinition": api.NewDefinition{}, "Definition": objects.Definition{},
 		"Property": objects.Property{}, "Permission": objects.Permission{}, "Breach": objects.Breach{},
-		"BreachList": api.BreachList{},
+		"BreachList": api.BreachList{}, "Catalog": cloud.Catalog{}, "Image": cloud.Image{}, "NewImage": api.NewImage{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

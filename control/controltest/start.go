@@ -81,7 +81,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	}
 	change(under)
 	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Version: "test",
-		Objects: objects.New(c.Store.Objects), Image: image})
+		Objects: objects.New(c.Store.Objects), Images: Images{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +101,32 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	return served.URL, c
 }
 
-// image is a catalog of one image, debian-12.
-func image(name string) (string, error) {
+// Images is a catalog of one image, debian-12; tenants may name others on images.example.
+type Images struct{}
+
+// Reference implements control.Images.
+func (Images) Reference(name string) (string, error) {
 	switch {
 	case name == "debian-12":
-		return "https://images.example/debian-12.qcow2", nil
-	case strings.ContainsAny(name, "/:"):
+		return "https://other.example/debian-12.qcow2", nil
+	case strings.ContainsAny(name, "/:#"):
 		return name, nil
 	}
 	return "", croft.Errorf(croft.NotFound, "there is no image %q in the catalog", name)
+}
+
+// CheckSource implements control.Images.
+func (Images) CheckSource(reference string) error {
+	if !strings.HasPrefix(reference, "https://images.example/") {
+		return croft.Errorf(croft.Denied, "the cloud takes no image from there")
+	}
+	return nil
+}
+
+// List implements control.Images.
+func (Images) List() (cloud.Catalog, error) {
+	return cloud.Catalog{Images: []cloud.Image{{Name: "debian-12", VerifiedBy: "nothing",
+		URL: "https://other.example/debian-12.qcow2"}}, Sources: []string{"https://images.example/"}}, nil
 }
 
 // Serve serves a handler until the test ends.
