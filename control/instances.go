@@ -48,37 +48,70 @@ const (
 func (c *call) listInstances() error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	all, err := c.Cloud.Instances.List(ctx, c.project)
-	if err != nil {
-		return err
-	}
 	chosen, err := c.chosen(ctx)
 	if err != nil {
 		return err
 	}
+	read := c.pageOfAll
+	if c.project != "" {
+		read = c.pageOfProject
+	}
+	all, more, err := read(ctx, c.query.Get("after"), c.limit(), func(inst croft.Instance) bool {
+		return c.scope.Sees(inst.Project) && (chosen == nil || chosen[inst.ID])
+	})
+	if err != nil {
+		return err
+	}
+	page := api.InstanceList{Instances: []api.Instance{}}
+	for _, st := range all {
+		page.Instances = append(page.Instances, c.instance(st))
+	}
+	if more {
+		last := all[len(all)-1].Instance
+		page.Next = last.Name + "/" + string(last.ID)
+	}
+	return c.answer(http.StatusOK, page)
+}
+
+// pageOfProject reads a page of the instances of a project that are wanted. Names are unique in it.
+func (c *call) pageOfProject(ctx context.Context, after string, limit int, wanted func(croft.Instance) bool) (
+	all []croft.Status, more bool, err error) {
+	size := limit + 1
+	if c.query.Has("filter") {
+		size = max(size, pageLength)
+	}
+	after, _, _ = strings.Cut(after, "/") // a name has no slash
+	for more = true; more && len(all) <= limit; {
+		var page []croft.Status
+		if page, more, err = c.Cloud.Instances.Page(ctx, c.project, after, size); err != nil {
+			return nil, false, err
+		}
+		for _, st := range page {
+			after = st.Instance.Name
+			if wanted(st.Instance) {
+				all = append(all, st)
+			}
+		}
+		more = more && len(page) > 0
+	}
+	return all[:min(limit, len(all))], len(all) > limit, nil
+}
+
+// pageOfAll reads a page of the instances of all projects that are wanted.
+func (c *call) pageOfAll(ctx context.Context, after string, limit int, wanted func(croft.Instance) bool) (
+	all []croft.Status, more bool, err error) {
+	if all, err = c.Cloud.Instances.List(ctx, ""); err != nil {
+		return nil, false, err
+	}
+	name, id, exact := strings.Cut(after, "/") // a name has no slash
 	all = slices.DeleteFunc(all, func(st croft.Status) bool {
-		return !c.scope.Sees(st.Instance.Project) || chosen != nil && !chosen[st.Instance.ID]
+		order := cmp.Compare(st.Instance.Name, name)
+		return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id) || !wanted(st.Instance)
 	})
 	slices.SortFunc(all, func(a, b croft.Status) int {
 		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
 	})
-	if after := c.query.Get("after"); after != "" {
-		name, id, exact := strings.Cut(after, "/") // a name has no slash
-		all = slices.DeleteFunc(all, func(st croft.Status) bool {
-			order := cmp.Compare(st.Instance.Name, name)
-			return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id)
-		})
-	}
-	limit := c.limit()
-	page := api.InstanceList{Instances: []api.Instance{}}
-	for _, st := range all[:min(limit, len(all))] {
-		page.Instances = append(page.Instances, c.instance(st))
-	}
-	if len(all) > limit {
-		last := all[limit-1].Instance
-		page.Next = last.Name + "/" + string(last.ID)
-	}
-	return c.answer(http.StatusOK, page)
+	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 
 // chosen returns the instances that the filters of the request choose; nil: there are no filters.
