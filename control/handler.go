@@ -26,11 +26,13 @@ func (s *Server) Handler() http.Handler {
 			answerProblem(w, p)
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		answerProblem(w, api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths"))
-	})
-	return withoutForeignPages(mux)
+	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerProblem(w, errNothing) })
+	mux.Handle("/", nothing)
+	return withoutForeignPages(httpapi.ExactPaths(mux, nothing))
 }
+
+// errNothing is the answer at paths that the document does not have.
+var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
 
 // exactly keeps a path that ends in a slash from standing for all paths below it.
 func exactly(path string) string {

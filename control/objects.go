@@ -44,7 +44,7 @@ func (c *call) thing(ctx context.Context) (objects.Ref, error) {
 		ref.Project = c.home()
 		return ref, nil
 	}
-	return ref, api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
+	return ref, errNothing
 }
 
 // listed is the scope of a list: the project of the request, else all that the caller sees.

@@ -18,6 +18,7 @@ import (
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/build"
+	"croft/internal/httpapi"
 	"croft/node/settings"
 	"croft/objects"
 	"croft/placementclient/keystone"
@@ -116,7 +117,7 @@ func startControl(ctx context.Context, p *Parts, store *etcdstore.Store, s *sett
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
 		defer end()
-		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, mux))
+		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, httpapi.ExactPaths(mux, server.Handler())))
 	})
 	return scheme + "://" + l.Addr().String(), nil
 }
