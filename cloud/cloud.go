@@ -64,8 +64,8 @@ type Instances interface {
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	// List returns the instances of a project, oldest first; an empty project means all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
-	// Page returns at most limit instances of a project with names behind this one, by name, and whether there are more.
-	// It costs as much as the page is long, however large the cloud is.
+	// Page returns at most limit instances of a project with names behind this one, by name, and whether there are
+	// more. It costs as much as the page is long, however large the cloud is.
 	Page(ctx context.Context, project croft.Project, after string, limit int) (page []croft.Status, more bool,
 		err error)
 	// Watch calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.

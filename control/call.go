@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -104,6 +105,18 @@ func (c *call) lasting() (_ context.Context, end func()) {
 		}
 	})
 	return ctx, func() { cancel(); check.Wait() }
+}
+
+// errNoHosts is the answer about hosts for those who may not see them.
+var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
+
+// errNothing is the answer at paths that the document does not have.
+var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
+
+// errHidden is the answer for what is not there, and for what belongs to others.
+func errHidden(what, name string) error {
+	return api.NewProblem(api.NotFound,
+		fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
 }
 
 // brief bounds work that neither waits nor streams.

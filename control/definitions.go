@@ -11,7 +11,7 @@ import (
 )
 
 // place is where the request wants a definition.
-func (c *call) place() (objects.Place, error) {
+func place(c *call) (objects.Place, error) {
 	at := objects.Place{Level: objects.Partition, Kind: objects.Kind(c.r.PathValue("kind"))}
 	if level := c.query.Get("level"); level != "" {
 		at.Level = objects.Level(level)
@@ -25,37 +25,38 @@ func getDefinition(c *call) error {
 	if c.flag("effective") {
 		if c.query.Has("level") {
 			return api.NewProblem(api.BadQuery,
-				"the parameters effective and level are both there: give level for what is set there, or effective for what applies")
+				"the parameters effective and level are both there: give level for what is set there, or effective for "+
+					"what applies")
 		}
 		d, err := c.Objects.Definition(ctx, objects.Kind(c.r.PathValue("kind")))
-		return c.answerDefinition(d, err)
+		return answerDefinition(c, d, err)
 	}
-	at, err := c.place()
+	at, err := place(c)
 	if err != nil {
 		return err
 	}
 	d, err := c.Objects.DefinitionAt(ctx, at)
-	return c.answerDefinition(d, err)
+	return answerDefinition(c, d, err)
 }
 
 // answerDefinition answers with a definition as the caller may see it, and its generation for If-Match.
-func (c *call) answerDefinition(d objects.Definition, err error) error {
+func answerDefinition(c *call, d objects.Definition, err error) error {
 	if err != nil {
 		return err
 	}
-	d.Permissions = c.permissions(d.Permissions)
+	d.Permissions = permissions(c, d.Permissions)
 	d.Properties = maps.Clone(d.Properties)
 	for key, p := range d.Properties {
-		p.Permissions = c.permissions(p.Permissions)
+		p.Permissions = permissions(c, p.Permissions)
 		d.Properties[key] = p
 	}
-	c.tagged(d.Generation)
+	tagged(c, d.Generation)
 	return c.answer(http.StatusOK, d)
 }
 
 // permissions leaves out those for projects that the caller does not see. Where none is left, one remains that grants
 // nothing: without any, everything would be allowed.
-func (c *call) permissions(all []objects.Permission) []objects.Permission {
+func permissions(c *call, all []objects.Permission) []objects.Permission {
 	var seen []objects.Permission
 	for _, p := range all {
 		if p.Project == "" || c.scope.Sees(p.Project) {
@@ -73,11 +74,11 @@ func setDefinition(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
-	at, err := c.place()
+	at, err := place(c)
 	if err != nil {
 		return err
 	}
-	base, err := c.generation()
+	base, err := generation(c)
 	if err != nil {
 		return err
 	}
@@ -92,11 +93,11 @@ func setDefinition(c *call) error {
 	if errors.Is(err, croft.Conflict) {
 		return api.NewProblem(api.GenerationMismatch, err.Error())
 	}
-	return c.answerDefinition(d, err)
+	return answerDefinition(c, d, err)
 }
 
 func removeDefinition(c *call) error {
-	at, err := c.place()
+	at, err := place(c)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func checkDefinition(c *call) error {
 	if kind == objects.Host && !c.caller.Operator() {
 		return errNoHosts
 	}
-	scope := c.listed()
+	scope := listed(c)
 	if !kind.InProject() {
 		scope = c.scope
 	}

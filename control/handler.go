@@ -31,9 +31,6 @@ func (s *Server) Handler() http.Handler {
 	return withoutForeignPages(httpapi.ExactPaths(mux, nothing))
 }
 
-// errNothing is the answer at paths that the document does not have.
-var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
-
 // exactly keeps a path that ends in a slash from standing for all paths below it.
 func exactly(path string) string {
 	if path[len(path)-1] == '/' {

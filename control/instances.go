@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,12 +15,6 @@ import (
 	"croft/objects"
 	"croft/schedule"
 )
-
-// errHidden is the answer for what is not there, and for what belongs to others.
-func errHidden(what, name string) error {
-	return api.NewProblem(api.NotFound,
-		fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
-}
 
 // find reads the instance that the path names, if the caller may do the operation on it.
 func (c *call) find(ctx context.Context) (croft.Status, error) {
@@ -40,24 +33,19 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 	return st, c.authorize(project)
 }
 
-const (
-	// pageLength is the default length of a page of instances.
-	pageLength = 500
-)
-
 func (c *call) listInstances() error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	chosen, err := c.chosen(ctx)
+	only, err := chosen(ctx, c)
 	if err != nil {
 		return err
 	}
-	read := c.pageOfAll
+	read := pageOfAll
 	if c.project != "" {
-		read = c.pageOfProject
+		read = pageOfProject
 	}
-	all, more, err := read(ctx, c.query.Get("after"), c.limit(), func(inst croft.Instance) bool {
-		return c.scope.Sees(inst.Project) && (chosen == nil || chosen[inst.ID])
+	all, more, err := read(ctx, c, c.query.Get("after"), limit(c), func(inst croft.Instance) bool {
+		return c.scope.Sees(inst.Project) && (only == nil || only[inst.ID])
 	})
 	if err != nil {
 		return err
@@ -74,7 +62,7 @@ func (c *call) listInstances() error {
 }
 
 // pageOfProject reads a page of the instances of a project that are wanted. Names are unique in it.
-func (c *call) pageOfProject(ctx context.Context, after string, limit int, wanted func(croft.Instance) bool) (
+func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
 	all []croft.Status, more bool, err error) {
 	size := limit + 1
 	if c.query.Has("filter") {
@@ -98,7 +86,7 @@ func (c *call) pageOfProject(ctx context.Context, after string, limit int, wante
 }
 
 // pageOfAll reads a page of the instances of all projects that are wanted.
-func (c *call) pageOfAll(ctx context.Context, after string, limit int, wanted func(croft.Instance) bool) (
+func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
 	all []croft.Status, more bool, err error) {
 	if all, err = c.Cloud.Instances.List(ctx, ""); err != nil {
 		return nil, false, err
@@ -115,12 +103,12 @@ func (c *call) pageOfAll(ctx context.Context, after string, limit int, wanted fu
 }
 
 // chosen returns the instances that the filters of the request choose; nil: there are no filters.
-func (c *call) chosen(ctx context.Context) (map[croft.InstanceID]bool, error) {
-	f, err := c.filter()
+func chosen(ctx context.Context, c *call) (map[croft.InstanceID]bool, error) {
+	f, err := filter(c)
 	if err != nil || len(f) == 0 {
 		return nil, err
 	}
-	all, err := c.Objects.List(ctx, c.caller, c.listed(), objects.Instance, f)
+	all, err := c.Objects.List(ctx, c.caller, listed(c), objects.Instance, f)
 	if err != nil {
 		return nil, err
 	}

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/control/api"
 	"croft/objects"
@@ -21,12 +19,9 @@ var things = map[string]objects.Kind{
 	"instances": objects.Instance, "images": objects.Image, "hosts": objects.Host, "groups": objects.Group,
 }
 
-// errNoHosts is the answer about hosts for those who may not see them.
-var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
-
 // thing finds the thing that the path names, if the caller sees it. Whether there is a group of this name, or an image,
 // the store knows.
-func (c *call) thing(ctx context.Context) (objects.Ref, error) {
+func thing(ctx context.Context, c *call) (objects.Ref, error) {
 	ref := objects.Ref{Kind: things[c.r.PathValue("things")], ID: c.r.PathValue("id")}
 	switch ref.Kind {
 	case objects.Instance:
@@ -47,42 +42,16 @@ func (c *call) thing(ctx context.Context) (objects.Ref, error) {
 	return ref, errNothing
 }
 
-// listed is the scope of a list: the project of the request, else all that the caller sees.
-func (c *call) listed() access.Scope {
-	if c.project != "" {
-		return access.Within(c.project)
-	}
-	return c.scope
-}
-
-// filter reads the filters of the request.
-func (c *call) filter() (objects.Filter, error) {
-	f, err := objects.ParseFilter(c.query["filter"])
-	if err != nil {
-		return nil, api.NewProblem(api.BadQuery, err.Error())
-	}
-	return f, nil
-}
-
-// limit is how many things the request wants on a page.
-func (c *call) limit() int {
-	n, err := strconv.Atoi(c.query.Get("limit")) // checked by the document
-	if err != nil {
-		return pageLength
-	}
-	return n
-}
-
 func listObjects(c *call) error {
 	kind := objects.Kind(c.query.Get("kind"))
 	if kind == objects.Host && !c.caller.Operator() {
 		return errNoHosts
 	}
-	f, err := c.filter()
+	f, err := filter(c)
 	if err != nil {
 		return err
 	}
-	scope := c.listed()
+	scope := listed(c)
 	if !kind.InProject() {
 		scope = c.scope
 	}
@@ -95,7 +64,7 @@ func listObjects(c *call) error {
 	if after := c.query.Get("after"); after != "" {
 		all = slices.DeleteFunc(all, func(o objects.Object) bool { return comparePlaces(placeOf(o.Ref), after) <= 0 })
 	}
-	list := api.ObjectList{Objects: all[:min(c.limit(), len(all))]}
+	list := api.ObjectList{Objects: all[:min(limit(c), len(all))]}
 	if len(list.Objects) < len(all) {
 		list.Next = placeOf(list.Objects[len(list.Objects)-1].Ref)
 	}
@@ -113,32 +82,27 @@ func comparePlaces(a, b string) int {
 }
 
 // object reads what is noted about the thing in the path.
-func (c *call) object() (objects.Object, error) {
+func object(c *call) (objects.Object, error) {
 	ctx, cancel := c.brief()
 	defer cancel()
-	ref, err := c.thing(ctx)
+	ref, err := thing(ctx, c)
 	if err != nil {
 		return objects.Object{}, err
 	}
 	return c.Objects.Object(ctx, c.caller, c.scope, ref)
 }
 
-// tagged sets the header for a generation, which If-Match repeats.
-func (c *call) tagged(generation int64) {
-	c.w.Header().Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`)
-}
-
 func getObject(c *call) error {
-	o, err := c.object()
+	o, err := object(c)
 	if err != nil {
 		return err
 	}
-	c.tagged(o.Generation)
+	tagged(c, o.Generation)
 	return c.answer(http.StatusOK, o)
 }
 
 func getProperty(c *call) error {
-	o, err := c.object()
+	o, err := object(c)
 	if err != nil {
 		return err
 	}
@@ -146,7 +110,7 @@ func getProperty(c *call) error {
 	if !there {
 		return errHidden("property", c.r.PathValue("key"))
 	}
-	c.tagged(o.Generation)
+	tagged(c, o.Generation)
 	return c.answer(http.StatusOK, api.PropertyValue{Value: v})
 }
 
@@ -155,7 +119,7 @@ func changeObject(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
-	return c.changeThing(objects.Change{Set: given.Set, Remove: given.Remove, AddTags: given.AddTags,
+	return changeThing(c, objects.Change{Set: given.Set, Remove: given.Remove, AddTags: given.AddTags,
 		RemoveTags: given.RemoveTags})
 }
 
@@ -164,34 +128,34 @@ func setProperty(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
-	return c.changeThing(objects.Change{Set: map[string]objects.Value{c.r.PathValue("key"): given.Value}})
+	return changeThing(c, objects.Change{Set: map[string]objects.Value{c.r.PathValue("key"): given.Value}})
 }
 
 func removeProperty(c *call) error {
-	return c.changeThing(objects.Change{Remove: []string{c.r.PathValue("key")}})
+	return changeThing(c, objects.Change{Remove: []string{c.r.PathValue("key")}})
 }
 
 func addTag(c *call) error {
-	return c.changeThing(objects.Change{AddTags: []string{c.r.PathValue("tag")}})
+	return changeThing(c, objects.Change{AddTags: []string{c.r.PathValue("tag")}})
 }
 
 func removeTag(c *call) error {
-	return c.changeThing(objects.Change{RemoveTags: []string{c.r.PathValue("tag")}})
+	return changeThing(c, objects.Change{RemoveTags: []string{c.r.PathValue("tag")}})
 }
 
 // changeThing changes what is noted about the thing in the path.
-func (c *call) changeThing(change objects.Change) error {
+func changeThing(c *call, change objects.Change) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	var err error
-	if change.Generation, err = c.generation(); err != nil {
+	if change.Generation, err = generation(c); err != nil {
 		return err
 	}
-	ref, err := c.thing(ctx)
+	ref, err := thing(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := c.checkImage(ref, change); err != nil {
+	if err := checkImage(c, ref, change); err != nil {
 		return err
 	}
 	o, err := c.Objects.Change(ctx, c.caller, c.scope, ref, change)
@@ -201,13 +165,13 @@ func (c *call) changeThing(change objects.Change) error {
 	case err != nil:
 		return err
 	}
-	c.tagged(o.Generation)
+	tagged(c, o.Generation)
 	return c.answer(http.StatusOK, o)
 }
 
 // checkImage refuses to note anything about an image that the catalog does not have: the cloud has no record of images,
 // so nothing else bounds how many a tenant could name.
-func (c *call) checkImage(ref objects.Ref, change objects.Change) error {
+func checkImage(c *call, ref objects.Ref, change objects.Change) error {
 	if ref.Kind != objects.Image || c.caller.Operator() || len(change.Set)+len(change.AddTags) == 0 {
 		return nil
 	}
@@ -218,22 +182,8 @@ func (c *call) checkImage(ref objects.Ref, change objects.Change) error {
 	return err
 }
 
-// generation returns the generation in the header If-Match; nil: any.
-func (c *call) generation() (*int64, error) {
-	match := c.r.Header.Get("If-Match")
-	if match == "" {
-		return nil, nil
-	}
-	n, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
-	if err != nil || n < 0 {
-		return nil, api.NewProblem(api.BadRequest, "If-Match "+strconv.Quote(clip(match))+
-			" is no generation, such as the header ETag of the answers has")
-	}
-	return &n, nil
-}
-
 // violations says of each property what its definition demands, with a pointer where the body has the property.
-func (c *call) violations(v *objects.ViolationsError) *api.Problem {
+func violations(c *call, v *objects.ViolationsError) *api.Problem {
 	p := api.NewProblem(api.SchemaViolation, v.Error())
 	for _, one := range v.Violations[:min(len(v.Violations), mostFields)] {
 		f := api.Field{Detail: "the property " + one.Key + " " + one.Problem}

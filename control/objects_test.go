@@ -198,7 +198,8 @@ func TestWhatMayNotBeReadLeavesNoTrace(t *testing.T) {
 		notes(map[string]any{"billing": "mine", "note": "x"}))
 	refused.want(t, http.StatusForbidden, api.PropertyForbidden)
 	refused.hides(t, "secret")
-	a.ask(t, "anna", http.MethodGet, "/v1/instances/two/properties/note", nil).want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "anna", http.MethodGet, "/v1/instances/two/properties/note", nil).
+		want(t, http.StatusNotFound, api.NotFound)
 }
 
 func TestDefinitionsGovern(t *testing.T) {
@@ -213,7 +214,8 @@ func TestDefinitionsGovern(t *testing.T) {
 		"tier":  map[string]any{"enum": []any{"gold", 1}},
 		"cores": map[string]any{"type": []any{"integer"}, "maximum": 8},
 		"owner": map[string]any{"permissions": []any{map[string]any{"project": "berta", "value": "rw"}}},
-	}, "permissions": []any{map[string]any{"project": "berta", "value": ""}, map[string]any{"role": "member", "value": "rw"}}}
+	}, "permissions": []any{map[string]any{"project": "berta", "value": ""},
+		map[string]any{"role": "member", "value": "rw"}}}
 	put := func(token, match string, body any) answer {
 		return a.askWith(t, token, http.MethodPut, at, body, "If-Match", match)
 	}
@@ -240,7 +242,8 @@ func TestDefinitionsGovern(t *testing.T) {
 			t.Errorf("the generation is %s, not %s", got.generation(), set.generation())
 		}
 	}
-	a.ask(t, "anna", http.MethodGet, at+"?effective=true&level=global", nil).want(t, http.StatusBadRequest, api.BadQuery)
+	a.ask(t, "anna", http.MethodGet, at+"?effective=true&level=global", nil).
+		want(t, http.StatusBadRequest, api.BadQuery)
 	a.ask(t, "anna", http.MethodGet, "/v1/definitions/pet", nil).want(t, http.StatusBadRequest, api.BadRequest)
 
 	var list api.BreachList
@@ -307,8 +310,8 @@ func TestListsChooseByProperties(t *testing.T) {
 		var ids []string
 		for after := ""; ; {
 			var list api.ObjectList
-			a.ask(t, "anna", http.MethodGet, "/v1/objects?kind=instance&limit=1&after="+url.QueryEscape(after)+"&"+query,
-				nil).into(t, &list)
+			page := "/v1/objects?kind=instance&limit=1&after=" + url.QueryEscape(after) + "&" + query
+			a.ask(t, "anna", http.MethodGet, page, nil).into(t, &list)
 			for _, o := range list.Objects {
 				ids = append(ids, o.ID)
 			}

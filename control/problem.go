@@ -43,7 +43,7 @@ func (c *call) problem(err error) *api.Problem {
 		return c.refusal(r)
 	}
 	if v, ok := errors.AsType[*objects.ViolationsError](err); ok {
-		return c.violations(v)
+		return violations(c, v)
 	}
 	if _, ok := errors.AsType[*objects.ForbiddenError](err); ok {
 		return api.NewProblem(api.PropertyForbidden, err.Error())

@@ -66,7 +66,7 @@ func createProject(c *call) error {
 
 // answerProject answers with a project, and its generation for If-Match.
 func answerProject(c *call, status int, p tenant.Tenant) error {
-	c.tagged(p.Generation)
+	tagged(c, p.Generation)
 	return c.answer(status, visible(c, p))
 }
 

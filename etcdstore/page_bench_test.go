@@ -45,8 +45,8 @@ func crowd(b *testing.B, others int) *etcdstore.Store {
 
 var operator = access.Caller{Roles: []access.Role{access.PartitionAdmin}}
 
-// BenchmarkListsOfASmallProject measures what lists of three instances cost in a cloud of 10,000, as a ratio to what they
-// cost in a cloud that has no others.
+// BenchmarkListsOfASmallProject measures what lists of three instances cost in a cloud of 10,000, as a ratio to what
+// they cost in a cloud that has no others.
 func BenchmarkListsOfASmallProject(b *testing.B) {
 	alone, crowded := crowd(b, 0), crowd(b, 10_000)
 	for _, c := range []struct {

@@ -39,7 +39,8 @@ func TestSourcesPermitWhatBeginsSo(t *testing.T) {
 		{"a hidden slash", listed, "https://images.example/public%2Fa.raw", croft.Denied},
 		{"back slashes", listed, `https://images.example/public/..%5Cprivate/a.raw`, croft.Denied},
 		{"two slashes", "https://images.example/", "https://images.example//evil/a.raw", croft.Denied},
-		{"its list elsewhere", listed, "https://images.example/public/a.raw#sums=https://10.0.0.1/SHA256SUMS", croft.Denied},
+		{"its list elsewhere", listed, "https://images.example/public/a.raw#sums=https://10.0.0.1/SHA256SUMS",
+			croft.Denied},
 		{"its list up by dots", listed, "https://images.example/public/a.raw#sums=../SHA256SUMS", croft.Denied},
 		{"its signature elsewhere", listed,
 			"https://images.example/public/a.raw#sums=SHA256SUMS&signed-by=/k.gpg&signature=https://10.0.0.1/s.gpg",
@@ -63,7 +64,8 @@ func TestSourcesPermitWhatBeginsSo(t *testing.T) {
 
 func TestSourcesThatAreNone(t *testing.T) {
 	for _, text := range []string{"", "images.example/", "https://images.example", "https://images.example/a",
-		"https://images.example/a/../", "https://images.example/%2e%2e/", "https://u@images.example/", "https:", "ftp://x/",
+		"https://images.example/a/../", "https://images.example/%2e%2e/", "https://u@images.example/", "https:",
+		"ftp://x/",
 		"file:///srv/", "/srv/", "https://images.example/?a=/", "https://images.example/#/", "https:///x/",
 		"https://images.example//"} {
 		if _, err := image.ParseSources([]string{text}); croft.KindOf(err) != croft.Invalid {

@@ -27,7 +27,8 @@ func (i images) Pull(ctx context.Context, host croft.Host, name, reference strin
 		return nil, err
 	}
 	var pulled *compute.Pulled
-	err = i.stream(ctx, http.MethodPost, path("", []string{"v1", "hosts", string(host.ID), "images"}), body, http.Header{},
+	at := path("", []string{"v1", "hosts", string(host.ID), "images"})
+	err = i.stream(ctx, http.MethodPost, at, body, http.Header{},
 		func(e event) (more bool, err error) {
 			switch e.kind {
 			case "progress":
@@ -52,5 +53,5 @@ func (i images) Pull(ctx context.Context, host croft.Host, name, reference strin
 	if err == nil && pulled == nil {
 		err = croft.Errorf(croft.Unavailable, "pull %s to host %s: the cloud ended the stream", name, host.Name)
 	}
-	return pulled, hostList{i.Client}.denied(ctx, err)
+	return pulled, hostList(i).denied(ctx, err)
 }

@@ -78,8 +78,8 @@ func (l objectList) Change(ctx context.Context, project croft.Project, kind obje
 	if c.Generation != nil {
 		header = generation(*c.Generation)
 	}
-	err = l.askWith(ctx, http.MethodPatch, at, header, api.ObjectChange{Set: c.Set, Remove: c.Remove, AddTags: c.AddTags,
-		RemoveTags: c.RemoveTags}, &o)
+	err = l.askWith(ctx, http.MethodPatch, at, header, api.ObjectChange{Set: c.Set, Remove: c.Remove,
+		AddTags: c.AddTags, RemoveTags: c.RemoveTags}, &o)
 	return o, violations(objects.Ref{Kind: kind, Project: project, ID: idOrName}, err)
 }
 
@@ -153,7 +153,8 @@ func (d definitions) Check(ctx context.Context, project croft.Project, kind obje
 		project = ""
 	}
 	var list api.BreachList
-	err := d.ask(ctx, http.MethodGet, path(project, []string{"v1", "definitions", string(kind), "breaches"}), nil, &list)
+	err := d.ask(ctx, http.MethodGet, path(project, []string{"v1", "definitions", string(kind), "breaches"}), nil,
+		&list)
 	return list.Breaches, err
 }
 

@@ -238,7 +238,8 @@ func (s *Objects) refOf(kind objects.Kind, key []byte) objects.Ref {
 	return objects.Ref{Kind: kind, Project: croft.Project(project), ID: id}
 }
 
-// existing leaves out what is noted about things that are gone: programs of older versions remove a thing and leave that.
+// existing leaves out what is noted about things that are gone: programs of older versions remove a thing and leave
+// that.
 func (s *Objects) existing(ctx context.Context, all []objects.Object, revision int64) ([]objects.Object, error) {
 	var ops []clientv3.Op
 	for _, o := range all {
