@@ -98,6 +98,23 @@ var table = map[Operation]row{
 
 	"listActions": reads,
 
+	"listObjects":    reads,
+	"getObject":      reads,
+	"getProperty":    reads,
+	"changeObject":   reads, // permissions of properties decide, which readers may have
+	"setProperty":    reads,
+	"removeProperty": reads,
+	"addTag":         changes,
+	"removeTag":      changes,
+
+	"getDefinition":    everyHuman,
+	"checkDefinition":  reads,
+	"setDefinition":    operates,
+	"removeDefinition": operates,
+
+	"listImages": everyHuman,
+	"pullImage":  operates,
+
 	"listHosts":  operates,
 	"getHost":    operates,
 	"drainHost":  operates,

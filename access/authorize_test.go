@@ -24,14 +24,16 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 // below their own project alone, o operators alone, h everybody but agents, e everybody.
 const wanted = `
 e getRoot whoami
-h getDocument getDefaultQuota
+h getDocument getDefaultQuota getDefinition listImages
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
+r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
-m keepInstance addKey removeKey forwardPort
+m keepInstance addKey removeKey forwardPort addTag removeTag
 a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
+o setDefinition removeDefinition pullImage
 o setDefaultQuota listHosts getHost drainHost enableHost`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {

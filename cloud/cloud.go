@@ -66,6 +66,10 @@ type Instances interface {
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	// List returns the instances of a project, oldest first; an empty project means all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+	// Page returns at most limit instances of a project with names behind this one, by name, and whether there are
+	// more. It costs as much as the page is long, however large the cloud is.
+	Page(ctx context.Context, project croft.Project, after string, limit int) (page []croft.Status, more bool,
+		err error)
 	// Watch calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.
 	Watch(ctx context.Context, changed func()) error
 	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each status until
@@ -167,12 +171,32 @@ type Projects interface {
 	Recount(ctx context.Context, name croft.Project) error
 }
 
-// Images manages the images cached on hosts.
+// Images reads the catalog of images, and manages the images cached on hosts.
 type Images interface {
+	// Catalog lists the images that requests may name.
+	Catalog(ctx context.Context) (Catalog, error)
 	// Pull makes a host download and verify an image, and calls progress meanwhile. name is the image's name for
 	// people. Unavailable: the host does not answer.
 	Pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled,
 		error)
+}
+
+// Catalog is the images that requests may name.
+type Catalog struct {
+	Images []Image `json:"images"` // by name
+	// Sources are the beginnings of the addresses of other images that tenants may name; where there are none, tenants
+	// name those of the catalog alone.
+	Sources []string `json:"sources"`
+}
+
+// Image is an image of the catalog.
+type Image struct {
+	Name        string `json:"name"`
+	Alias       string `json:"alias,omitempty"` // name of the image that it stands for
+	Description string `json:"description,omitempty"`
+	User        string `json:"user,omitempty"` // who logs in
+	VerifiedBy  string `json:"verified_by"`
+	URL         string `json:"url,omitempty"` // where hosts fetch it; for operators
 }
 
 // Objects reads and changes properties and tags. A thing is named by its ID, or by its name, in the project where its

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -37,6 +38,14 @@ func newAsker(t *testing.T, url string) asker {
 	}
 	return asker{url, router}
 }
+
+func init() { // streams of events are text to the validator
+	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.FileBodyDecoder)
+}
+
+// client takes no answer for a hang, and redirects for answers.
+var client = &http.Client{Timeout: time.Minute,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // answer is what a server answered.
 type answer struct {
@@ -79,7 +88,7 @@ func (a asker) askWith(t *testing.T, token, method, path string, body any, heade
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	got, err := http.DefaultClient.Do(r)
+	got, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,14 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -95,6 +97,9 @@ func checkValue(d *json.Decoder, depth int) error {
 	if err != nil {
 		return notJSON(err)
 	}
+	if number, is := token.(json.Number); is {
+		return checkNumber(string(number))
+	}
 	open, nested := token.(json.Delim)
 	if !nested {
 		return nil
@@ -121,6 +126,18 @@ func checkValue(d *json.Decoder, depth int) error {
 	}
 	if _, err = d.Token(); err != nil { // the closing bracket
 		return notJSON(err)
+	}
+	return nil
+}
+
+// checkNumber refuses numbers that no float64 can be near to, or whose digits go on for long: schemas judge numbers
+// exactly, which costs the more the longer they are written out. Invalid.
+func checkNumber(text string) error {
+	const longest, farthest = 100, 400
+	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	power, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	if len(text) > longest || err != nil || power < -farthest || power > farthest {
+		return croft.Errorf(croft.Invalid, "the number %.40s is out of all bounds", text)
 	}
 	return nil
 }

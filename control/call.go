@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"croft"
 	"croft/access"
@@ -85,7 +87,7 @@ func (c *call) recognize(ctx context.Context) error {
 func (c *call) authorize(project croft.Project) error {
 	err := access.Authorize(c.caller, access.Operation(c.operation.ID), project)
 	if errors.Is(err, croft.Denied) && c.operation.Tag == "hosts" {
-		return api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
+		return errNoHosts
 	}
 	return err
 }
@@ -103,6 +105,18 @@ func (c *call) lasting() (_ context.Context, end func()) {
 		}
 	})
 	return ctx, func() { cancel(); check.Wait() }
+}
+
+// errNoHosts is the answer about hosts for those who may not see them.
+var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
+
+// errNothing is the answer at paths that the document does not have.
+var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
+
+// errHidden is the answer for what is not there, and for what belongs to others.
+func errHidden(what, name string) error {
+	return api.NewProblem(api.NotFound,
+		fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
 }
 
 // brief bounds work that neither waits nor streams.
@@ -142,18 +156,15 @@ func parameters(o api.Operation, text string) (url.Values, error) {
 			known = append(known, p.Name)
 		}
 	}
-	for name, values := range given {
+	for name := range given {
 		if !slices.Contains(known, name) {
 			return nil, api.NewProblem(api.BadQuery, "there is no parameter "+strconv.Quote(clip(name))+
 				nearest.Hint(clip(name), known))
 		}
-		if len(values) > 1 {
-			return nil, api.NewProblem(api.BadQuery, "the parameter "+name+" is there twice")
-		}
 	}
 	for _, p := range o.Parameters {
-		if p.In == "query" && given.Has(p.Name) {
-			if err := checkParameter(p, given.Get(p.Name)); err != nil {
+		if p.In == "query" {
+			if err := checkParameter(p, given[p.Name]); err != nil {
 				return nil, err
 			}
 		}
@@ -161,9 +172,32 @@ func parameters(o api.Operation, text string) (url.Values, error) {
 	return given, nil
 }
 
-// checkParameter checks a value by the type, the words and the bounds in the document.
-func checkParameter(p api.Parameter, value string) error {
+// checkParameter checks how often a parameter is there, and its values.
+func checkParameter(p api.Parameter, values []string) error {
 	bad := func(why string) error { return api.NewProblem(api.BadQuery, "the parameter "+p.Name+" "+why) }
+	most := 1.0
+	if p.Schema["type"] == "array" {
+		most, _ = p.Schema["maxItems"].(float64)
+		p.Schema, _ = p.Schema["items"].(map[string]any)
+	}
+	switch {
+	case len(values) > int(most) && most == 1:
+		return bad("is there twice")
+	case len(values) > int(most):
+		return bad("is there " + strconv.Itoa(len(values)) + " times, more than " + strconv.Itoa(int(most)))
+	case len(values) == 0 && p.Required:
+		return bad("is missing")
+	}
+	for _, value := range values {
+		if err := checkParameterValue(p, value, bad); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkParameterValue checks a value by the type, the words and the bounds in the document.
+func checkParameterValue(p api.Parameter, value string, bad func(why string) error) error {
 	if words, ok := p.Schema["enum"].([]any); ok {
 		var known []string
 		for _, word := range words {
@@ -188,6 +222,10 @@ func checkParameter(p api.Parameter, value string) error {
 		}
 		if most, ok := p.Schema["maximum"].(float64); ok && float64(n) > most {
 			return bad("is at most " + strconv.Itoa(int(most)))
+		}
+	case "string":
+		if most, ok := p.Schema["maxLength"].(float64); ok && utf8.RuneCountInString(value) > int(most) {
+			return bad("has more than " + strconv.Itoa(int(most)) + " characters")
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 
 func isHeld(inst croft.Instance) bool { return inst.State == croft.StateHeld }
 
-func listClaims(c *call) error { return c.listChosen(isHeld) }
+func listClaims(c *call) error { return listWanted(c, isHeld) }
 
 func createClaim(c *call) error {
 	var given api.ClaimRequest

@@ -14,6 +14,8 @@ import (
 	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
+	"croft/objects"
+	"croft/objects/objectstest"
 )
 
 func TestTheDocumentIsServedWithItsHash(t *testing.T) {
@@ -41,7 +43,8 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 		if strings.Contains(o.Summary, "WebSocket") || strings.HasPrefix(o.ID, "watch") {
 			continue // these stream
 		}
-		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey", "{project}", "anna").Replace(o.Path)
+		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey", "{project}", "anna",
+			"{things}", "instances", "{kind}", "instance", "{key}", "nokey", "{tag}", "notag").Replace(o.Path)
 		for token, role := range map[string]access.Role{"reader": access.Reader, "anna": access.Member} {
 			got := a.ask(t, token, o.Method, path, map[string]any{"wrong": 1})
 			denied := access.Decide(access.Operation(o.ID), role) == access.No && !o.Open
@@ -50,7 +53,7 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 				got.want(t, http.StatusNotFound, api.NotFound)
 			case denied:
 				got.want(t, http.StatusForbidden, api.ForbiddenVerb)
-			case got.status == http.StatusForbidden:
+			case got.problem.Code == api.ForbiddenVerb:
 				t.Errorf("a %s may %s, and is refused: %s", role, o.ID, got.body)
 			}
 			got.hides(t, "host1", string(c.Hosts["host1"].ID))
@@ -215,20 +218,49 @@ func TestKeysAreKeptByProject(t *testing.T) {
 	a.ask(t, "anna", http.MethodDelete, "/v1/keys/laptop", nil).want(t, http.StatusNoContent, "")
 }
 
-func TestATenantsImageIsNoFileOfTheHosts(t *testing.T) {
+func TestATenantsImageIsOfTheCatalogOrASource(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
-	for _, image := range []string{"/etc/shadow", "file:///etc/shadow"} {
+	for _, image := range []string{"/etc/shadow", "file:///etc/shadow", "https://10.0.0.1/a.qcow2",
+		"https://other.example/debian-12.qcow2"} {
 		a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("image", image)).
 			want(t, http.StatusForbidden, api.PropertyForbidden)
 	}
 	a.ask(t, "operator", http.MethodPost, "/v1/instances", wanted("image", "/images/tiny.qcow2")).
 		want(t, http.StatusAccepted, "")
+	for _, image := range []string{"debian-12", "https://images.example/a.qcow2"} {
+		a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("image", image)).want(t, http.StatusAccepted, "")
+	}
+	a.ask(t, "anna", http.MethodPost, "/v1/candidates", wanted("image", "https://10.0.0.1/")).
+		want(t, http.StatusForbidden, api.PropertyForbidden)
+}
+
+func TestTheCatalogIsListed(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	got := a.ask(t, "reader", http.MethodGet, "/v1/images", nil)
+	got.hides(t, "other.example")
+	for _, asker := range []answer{got, a.ask(t, "operator", http.MethodGet, "/v1/images", nil)} {
+		var list cloud.Catalog
+		asker.into(t, &list)
+		if len(list.Images) != 1 || list.Images[0].Name != "debian-12" || len(list.Sources) != 1 {
+			t.Errorf("listed %s", asker.body)
+		}
+	}
+	a.ask(t, "anna", http.MethodPost, "/v1/hosts/host1/images", map[string]any{"image": "debian-12"}).
+		want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "operator", http.MethodPost, "/v1/hosts/none/images", map[string]any{"image": "debian-12"}).
+		want(t, http.StatusNotFound, api.NotFound)
+	pulled := a.ask(t, "operator", http.MethodPost, "/v1/hosts/host1/images", map[string]any{"image": "debian-12"})
+	pulled.want(t, http.StatusOK, "")
+	if !strings.Contains(string(pulled.body), "event: image\ndata: {") {
+		t.Errorf("pulled: %s", pulled.body)
+	}
 }
 
 func TestACallerWhoAsksTooOftenWaits(t *testing.T) {
 	server, err := control.New(control.Config{Cloud: &cloud.Cloud{}, Callers: controltest.Known, Rate: 0.01, Burst: 3,
-		Image: func(name string) (string, error) { return name, nil }})
+		Objects: objects.New(&objectstest.Memory{}), Images: controltest.Images{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,10 +26,9 @@ func (s *Server) Handler() http.Handler {
 			answerProblem(w, p)
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		answerProblem(w, api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths"))
-	})
-	return withoutForeignPages(mux)
+	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerProblem(w, errNothing) })
+	mux.Handle("/", nothing)
+	return withoutForeignPages(httpapi.ExactPaths(mux, nothing))
 }
 
 // exactly keeps a path that ends in a slash from standing for all paths below it.

@@ -7,20 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"croft"
 	"croft/control/api"
+	"croft/objects"
 	"croft/schedule"
 )
-
-// errHidden is the answer for what is not there, and for what belongs to others.
-func errHidden(what, name string) error {
-	return api.NewProblem(api.NotFound,
-		fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
-}
 
 // find reads the instance that the path names, if the caller may do the operation on it.
 func (c *call) find(ctx context.Context) (croft.Status, error) {
@@ -39,49 +33,95 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 	return st, c.authorize(project)
 }
 
-const (
-	// pageLength is the default length of a page of instances.
-	pageLength = 500
-)
-
 func (c *call) listInstances() error {
-	return c.listChosen(func(croft.Instance) bool { return true })
+	return listWanted(c, func(croft.Instance) bool { return true })
 }
 
-// listChosen answers with a page of the instances that the caller sees and that are chosen.
-func (c *call) listChosen(chosen func(croft.Instance) bool) error {
+// listWanted answers with a page of the instances that the caller sees and that are wanted.
+func listWanted(c *call, wanted func(croft.Instance) bool) error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	all, err := c.Cloud.Instances.List(ctx, c.project)
+	only, err := chosen(ctx, c)
 	if err != nil {
 		return err
 	}
+	read := pageOfAll
+	if c.project != "" {
+		read = pageOfProject
+	}
+	all, more, err := read(ctx, c, c.query.Get("after"), limit(c), func(inst croft.Instance) bool {
+		return c.scope.Sees(inst.Project) && (only == nil || only[inst.ID]) && wanted(inst)
+	})
+	if err != nil {
+		return err
+	}
+	page := api.InstanceList{Instances: []api.Instance{}}
+	for _, st := range all {
+		page.Instances = append(page.Instances, c.instance(st))
+	}
+	if more {
+		last := all[len(all)-1].Instance
+		page.Next = last.Name + "/" + string(last.ID)
+	}
+	return c.answer(http.StatusOK, page)
+}
+
+// pageOfProject reads a page of the instances of a project that are wanted. Names are unique in it.
+func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
+	all []croft.Status, more bool, err error) {
+	size := limit + 1
+	if c.query.Has("filter") || c.operation.ID == "listClaims" {
+		size = max(size, pageLength)
+	}
+	after, _, _ = strings.Cut(after, "/") // a name has no slash
+	for more = true; more && len(all) <= limit; {
+		var page []croft.Status
+		if page, more, err = c.Cloud.Instances.Page(ctx, c.project, after, size); err != nil {
+			return nil, false, err
+		}
+		for _, st := range page {
+			after = st.Instance.Name
+			if wanted(st.Instance) {
+				all = append(all, st)
+			}
+		}
+		more = more && len(page) > 0
+	}
+	return all[:min(limit, len(all))], len(all) > limit, nil
+}
+
+// pageOfAll reads a page of the instances of all projects that are wanted.
+func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
+	all []croft.Status, more bool, err error) {
+	if all, err = c.Cloud.Instances.List(ctx, ""); err != nil {
+		return nil, false, err
+	}
+	name, id, exact := strings.Cut(after, "/") // a name has no slash
 	all = slices.DeleteFunc(all, func(st croft.Status) bool {
-		return !c.scope.Sees(st.Instance.Project) || !chosen(st.Instance)
+		order := cmp.Compare(st.Instance.Name, name)
+		return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id) || !wanted(st.Instance)
 	})
 	slices.SortFunc(all, func(a, b croft.Status) int {
 		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
 	})
-	if after := c.query.Get("after"); after != "" {
-		name, id, exact := strings.Cut(after, "/") // a name has no slash
-		all = slices.DeleteFunc(all, func(st croft.Status) bool {
-			order := cmp.Compare(st.Instance.Name, name)
-			return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id)
-		})
+	return all[:min(limit, len(all))], len(all) > limit, nil
+}
+
+// chosen returns the instances that the filters of the request choose; nil: there are no filters.
+func chosen(ctx context.Context, c *call) (map[croft.InstanceID]bool, error) {
+	f, err := filter(c)
+	if err != nil || len(f) == 0 {
+		return nil, err
 	}
-	limit := pageLength
-	if text := c.query.Get("limit"); text != "" {
-		limit, _ = strconv.Atoi(text) // checked by the document
+	all, err := c.Objects.List(ctx, c.caller, listed(c), objects.Instance, f)
+	if err != nil {
+		return nil, err
 	}
-	page := api.InstanceList{Instances: []api.Instance{}}
-	for _, st := range all[:min(limit, len(all))] {
-		page.Instances = append(page.Instances, c.instance(st))
+	chosen := map[croft.InstanceID]bool{}
+	for _, o := range all {
+		chosen[croft.InstanceID(o.ID)] = true
 	}
-	if len(all) > limit {
-		last := all[limit-1].Instance
-		page.Next = last.Name + "/" + string(last.ID)
-	}
-	return c.answer(http.StatusOK, page)
+	return chosen, nil
 }
 
 func (c *call) getInstance() error {
@@ -166,22 +206,6 @@ func keepInstance(c *call) error {
 	return c.change(func(ctx context.Context, project croft.Project, id string) (croft.Instance, error) {
 		return c.Cloud.Changes.Keep(ctx, project, id, time.Duration(given.Expires)*time.Second)
 	})
-}
-
-// image returns the reference of an image. A file of the hosts may be anything that their agents can read, so only
-// operators may name one.
-func (c *call) image(name string) (string, error) {
-	reference, err := c.Image(name)
-	if err != nil {
-		return "", err
-	}
-	cataloged := !strings.ContainsAny(name, "/:#")
-	isURL := strings.HasPrefix(reference, "https://") || strings.HasPrefix(reference, "http://")
-	if !cataloged && !isURL && !c.caller.Operator() {
-		return "", api.NewProblem(api.PropertyForbidden,
-			"the image is a file on the hosts, which only operators may name: use a name of the catalog or a URL")
-	}
-	return reference, nil
 }
 
 func (c *call) createInstance() error {

@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/control/api"
+	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -40,6 +41,12 @@ func (c *call) problem(err error) *api.Problem {
 	}
 	if r, ok := errors.AsType[*tenant.Refusal](err); ok {
 		return c.refusal(r)
+	}
+	if v, ok := errors.AsType[*objects.ViolationsError](err); ok {
+		return violations(c, v)
+	}
+	if _, ok := errors.AsType[*objects.ForbiddenError](err); ok {
+		return api.NewProblem(api.PropertyForbidden, err.Error())
 	}
 	code := codes[croft.KindOf(err)]
 	if errors.Is(err, context.DeadlineExceeded) && croft.KindOf(err) == "" {

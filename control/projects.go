@@ -66,7 +66,7 @@ func createProject(c *call) error {
 
 // answerProject answers with a project, and its generation for If-Match.
 func answerProject(c *call, status int, p tenant.Tenant) error {
-	c.w.Header().Set("ETag", `"`+strconv.FormatInt(p.Generation, 10)+`"`)
+	tagged(c, p.Generation)
 	return c.answer(status, visible(c, p))
 }
 

@@ -15,20 +15,31 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cloud"
+	"croft/objects"
 )
 
 // Config configures a Server.
 type Config struct {
 	Cloud   *cloud.Cloud         // required: Requests, Instances, Feed, Changes, Consoles, Keys and Hosts
+	Objects *objects.Service     // required
 	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
-	// Image turns a name of the catalog, or what has a slash, a colon or a #, such as a URL, into the reference for
-	// hosts; required. Invalid, NotFound.
-	Image func(name string) (string, error)
+	Images  Images               // required
 
 	Version string       // of croft, for people
 	Log     *slog.Logger // discards by default
 	Rate    rate.Limit   // requests per second of one caller who is no operator; 50 by default
 	Burst   int          // more than that at once; 200 by default
+}
+
+// Images says which images requests may name.
+type Images interface {
+	// Reference turns a name of the catalog, or what has a slash, a colon or a #, such as a URL, into the reference for
+	// hosts. Invalid, NotFound.
+	Reference(name string) (string, error)
+	// CheckSource refuses a reference whose address tenants may not name. Denied.
+	CheckSource(reference string) error
+	// List returns the catalog.
+	List() (cloud.Catalog, error)
 }
 
 // Server serves the API. Run must run while its handler serves events.
@@ -43,8 +54,8 @@ type Server struct {
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Server, error) {
-	if c.Cloud == nil || c.Callers == nil || c.Image == nil {
-		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Callers and Image are required")
+	if c.Cloud == nil || c.Objects == nil || c.Callers == nil || c.Images == nil {
+		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Objects, Callers and Images are required")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Rate, c.Burst = cmp.Or(c.Rate, 50), cmp.Or(c.Burst, 200)

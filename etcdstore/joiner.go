@@ -106,9 +106,6 @@ func (j *joiner) join() ([]croft.Status, error) {
 		}
 		j.hosts[id] = h
 	}
-	slices.SortFunc(j.instances, func(a, b croft.Instance) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
 	all := make([]croft.Status, 0, len(j.instances))
 	for _, inst := range j.instances {
 		st := croft.Status{Instance: inst}
@@ -124,5 +121,10 @@ func (j *joiner) join() ([]croft.Status, error) {
 		}
 		all = append(all, st)
 	}
+	slices.SortFunc(all, byCreation)
 	return all, j.err
+}
+
+func byCreation(a, b croft.Status) int {
+	return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(a.Instance.ID, b.Instance.ID))
 }

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -81,9 +82,18 @@ func (s *Instances) status(ctx context.Context, id croft.InstanceID) (*croft.Sta
 	return st, all.Header.Revision, nil
 }
 
-// List implements schedule.View in one transaction, so that the result is consistent. It omits user-data that
-// is stored apart.
+// mostNamed is how many instances are read one by one: for more of them, reading all of the cloud's costs less.
+const mostNamed = 1000
+
+// List implements schedule.View. The result is of one moment. It omits user-data that is stored apart.
 func (s *Instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
+	if project != "" {
+		few, more, err := s.Page(ctx, project, "", mostNamed)
+		if err != nil || !more {
+			slices.SortFunc(few, byCreation)
+			return few, err
+		}
+	}
 	k := s.conn.keys
 	var ops []clientv3.Op
 	for _, prefix := range []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(),
@@ -103,6 +113,54 @@ func (s *Instances) List(ctx context.Context, project croft.Project) ([]croft.St
 		found = slices.DeleteFunc(found, func(st croft.Status) bool { return st.Instance.Project != project })
 	}
 	return found, err
+}
+
+// Page implements cloud.Instances. It reads no more than the page, as of one moment, and omits user-data that is stored
+// apart.
+func (s *Instances) Page(ctx context.Context, project croft.Project, after string, limit int) (page []croft.Status,
+	more bool, err error) {
+	k := s.conn.keys
+	named, err := s.conn.etcd.Get(ctx, k.name(project, after)+"\x00",
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(k.name(project, ""))), clientv3.WithLimit(int64(limit)+1))
+	if err != nil {
+		return nil, false, s.conn.wrap(err, "list instances")
+	}
+	j := s.conn.newJoiner()
+	read := func(keys []string) error {
+		var ops []clientv3.Op
+		for _, key := range keys {
+			ops = append(ops, clientv3.OpGet(key, clientv3.WithRev(named.Header.Revision)))
+		}
+		found, err := s.conn.shared().GetMany(ctx, "list instances", ops)
+		for _, kvs := range found {
+			j.addAll(kvs)
+		}
+		return err
+	}
+	var records []string
+	for _, kv := range named.Kvs[:min(limit, len(named.Kvs))] {
+		records = append(records, k.instance(croft.InstanceID(kv.Value)))
+	}
+	if err := read(records); err != nil {
+		return nil, false, err
+	}
+	var rest []string
+	hosts := map[croft.HostID]bool{"": true}
+	for _, inst := range j.instances {
+		if inst.Host != "" {
+			rest = append(rest, k.order(inst.Host, inst.ID), k.observed(inst.Host, inst.ID))
+		}
+		if !hosts[inst.Host] {
+			rest = append(rest, k.host(inst.Host), k.alive(inst.Host), k.drained(inst.Host), k.seen(inst.Host))
+		}
+		hosts[inst.Host] = true
+	}
+	if err := read(rest); err != nil {
+		return nil, false, err
+	}
+	page, err = j.join()
+	slices.SortFunc(page, func(a, b croft.Status) int { return cmp.Compare(a.Instance.Name, b.Instance.Name) })
+	return page, len(named.Kvs) > limit, err
 }
 
 // WatchInstance implements schedule.View. Until the instance has a host only its record can change; then also

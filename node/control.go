@@ -21,7 +21,9 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/internal/delay"
+	"croft/internal/httpapi"
 	"croft/node/settings"
+	"croft/objects"
 	"croft/placement"
 	"croft/placementclient/keystone"
 	"croft/tenant"
@@ -110,7 +112,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: c.admitted.Caller})
 	}
 	tree, hosts, own := &liveTree{}, store.NewHostsView(), &direct.Own{}
-	server, err := newControl(store, claims, direct.Scheduling{Hosts: hosts, Own: own},
+	server, err := newControl(s, store, claims, direct.Scheduling{Hosts: hosts, Own: own},
 		access.InTree(tree, access.First(callers...)), log)
 	if err != nil {
 		return "", err
@@ -140,7 +142,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
 		defer end()
-		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, mux))
+		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, httpapi.ExactPaths(mux, server.Handler())))
 	})
 	return scheme + "://" + l.Addr().String(), nil
 }
@@ -249,14 +251,18 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 	return err == nil, ops, err
 }
 
-func newControl(store *etcdstore.Store, claims direct.Claims, how direct.Scheduling, callers access.Authenticator,
-	log *slog.Logger) (*control.Server, error) {
+func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, how direct.Scheduling,
+	callers access.Authenticator, log *slog.Logger) (*control.Server, error) {
 	under, err := direct.Over(store, claims, direct.Settings{}, how)
 	if err != nil {
 		return nil, err
 	}
-	return control.New(control.Config{Cloud: under, Callers: callers, Image: image.Resolver(),
-		Version: build.Version, Log: log})
+	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
+	if err != nil {
+		return nil, err
+	}
+	return control.New(control.Config{Cloud: under, Objects: objects.New(store.Objects), Callers: callers,
+		Images: direct.Catalog{Sources: sources, Resolve: image.Resolver()}, Version: build.Version, Log: log})
 }
 
 // listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that

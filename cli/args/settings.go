@@ -37,6 +37,14 @@ func AddWaitFlags(flags *pflag.FlagSet, what string) {
 	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
 }
 
+// RemoteSettings reads the settings of schedule.yaml for a command that is about this machine unless they name a cloud
+// by its URL.
+func RemoteSettings() (direct.Settings, error) {
+	s, _, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile,
+		Former: direct.FormerSettings})
+	return s, err
+}
+
 // LoadSettings reads the settings of schedule.yaml. Variables override the file, and flags both.
 func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	given := map[string]string{}

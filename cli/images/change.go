@@ -196,14 +196,20 @@ func addCacheFlags(cmd *cobra.Command) {
 	args.CompleteFlag(cmd, "output", out.Formats)
 }
 
+// formatOf returns the format of the output.
+func formatOf(cmd *cobra.Command) (string, error) {
+	format, err := cmd.Flags().GetString("output")
+	if err == nil && !slices.Contains(out.Formats, format) {
+		err = croft.Errorf(croft.Invalid, "output %q is not one of text, table, wide, json and yaml%s", format,
+			nearest.Hint(format, out.Formats))
+	}
+	return format, err
+}
+
 // cacheOf returns the directory of this host's cache and the format of the output.
 func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
-	if format, err = cmd.Flags().GetString("output"); err != nil {
+	if format, err = formatOf(cmd); err != nil {
 		return "", "", err
-	}
-	if !slices.Contains(out.Formats, format) {
-		return "", "", croft.Errorf(croft.Invalid, "output %q is not one of text, table, wide, json and yaml%s", format,
-			nearest.Hint(format, out.Formats))
 	}
 	s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag)
 	return image.CacheDir(s.StateDir), format, err

@@ -4,6 +4,7 @@ package images
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
+	"croft/cloud/direct"
 	"croft/image"
 	"croft/internal/nearest"
 )
@@ -123,9 +125,19 @@ func listCommand() *cobra.Command {
 		Short: "List the images of the catalog and of this host's cache",
 		Long: `list prints the images that have names, and below them those that this host has
 fetched by their addresses. The column DISKS counts the guests' disks that stand on an
-image in the cache; one without is what croft image prune removes.`,
+image in the cache; one without is what croft image prune removes.
+
+With CROFT_URL it prints the catalog of that cloud instead, and what the addresses of
+images begin with that its tenants may name besides.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := args.RemoteSettings()
+			if err != nil {
+				return err
+			}
+			if s.Settings.Set() && !cmd.Flags().Changed("state-dir") {
+				return listOf(cmd, s)
+			}
 			catalog, have, format, err := catalogAndCache(cmd)
 			if err != nil {
 				return err
@@ -145,6 +157,38 @@ image in the cache; one without is what croft image prune removes.`,
 	}
 	addCacheFlags(cmd)
 	return cmd
+}
+
+// listOf prints the catalog of a cloud that is reached over its API.
+func listOf(cmd *cobra.Command, s direct.Settings) error {
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+		defer cancel()
+		list, err := c.Images.Catalog(ctx)
+		if err != nil {
+			return err
+		}
+		if format == out.FormatJSON || format == out.FormatYAML {
+			return out.PrintData(cmd.OutOrStdout(), format, list)
+		}
+		t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+		t.Head("NAME", "VERIFIED BY", "WHAT IT IS")
+		for _, one := range list.Images {
+			what := cmp.Or(one.Description, one.URL, "-")
+			if one.Alias != "" {
+				what = "another name of " + one.Alias
+			}
+			t.Texts(one.Name, one.VerifiedBy, what)
+		}
+		for _, prefix := range list.Sources {
+			t.Texts(prefix+"...", "-", "any image there")
+		}
+		return t.Print(cmd.OutOrStdout())
+	})
 }
 
 func tableOf(all []entry) *out.Table {

@@ -42,11 +42,17 @@ then that of the first such host.`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			reference, err := image.ReferenceFor(given[0])
+			s, err := args.LoadSettings(cmd.Flags())
 			if err != nil {
 				return err
 			}
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+			reference := given[0]
+			if !s.Settings.Set() || image.IsReference(reference) { // else the cloud has a catalog of its own
+				if reference, err = image.ReferenceFor(given[0]); err != nil {
+					return err
+				}
+			}
+			return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
 				chosen, err := chooseHosts(ctx, c.Hosts, hosts)
 				if err != nil {
 					return err

@@ -53,9 +53,6 @@ func Run(t *testing.T, start func(t *testing.T) Fixture) {
 	runAll(t, start, []check{
 		{"hosts are drained, enabled and kept from being forgotten", (*suite).maintenance},
 		{"a silent host says so, and can be forgotten", (*suite).silence},
-		{"properties and tags are kept until their thing ends", (*suite).objects},
-		{"definitions govern properties", (*suite).definitions},
-		{"a host fetches an image, or says why not", (*suite).images},
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},
 		{"a mirror, claims and usages follow the cloud", (*suite).monitor},
 		{"tokens are made, listed without their secrets and revoked", (*suite).tokens},
@@ -72,11 +69,15 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"what is not there is not found, and what is taken is a conflict", (*suite).refusals},
 		{"what fits nowhere is explained, and leaves nothing", (*suite).explanations},
 		{"many requests run at once", (*suite).many},
+		{"instances of a project are listed in pages", (*suite).pages},
 		{"changes are watched until the context ends", (*suite).watching},
 		{"a console is read, followed and attached to", (*suite).consoles},
 		{"the feed tells which instances change, and in which project", (*suite).feed},
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"keys are kept by project and name", (*suite).keys},
+		{"a host fetches an image, or says why not", (*suite).images},
+		{"properties and tags are kept until their thing ends", (*suite).objects},
+		{"definitions govern properties", (*suite).definitions},
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
 		{"access tokens that cannot be are refused", (*suite).noAccess},
 	})
@@ -125,6 +126,41 @@ func (s *suite) running(name string) croft.Status {
 	st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, name)
 	s.must(err)
 	return st
+}
+
+func (s *suite) pages() {
+	query, err := schedule.ParseQuery(small)
+	s.must(err)
+	for _, r := range []schedule.Request{{Name: "c"}, {Name: "a"}, {Name: "b", Project: "other"}} {
+		r.Query, r.Image = query, "/images/tiny.qcow2"
+		_, err := s.Cloud.Requests.Request(s.ctx, r)
+		s.must(err)
+	}
+	for _, c := range []struct {
+		project croft.Project
+		after   string
+		limit   int
+		want    string
+		more    bool
+	}{
+		{"default", "", 5, "ac", false}, {"default", "", 2, "ac", false}, {"default", "", 1, "a", true},
+		{"default", "a", 1, "c", false}, {"default", "b", 5, "c", false}, {"default", "c", 5, "", false},
+		{"other", "", 5, "b", false}, {"other", "b", 5, "", false}, {"another", "", 5, "", false},
+	} {
+		page, more, err := s.Cloud.Instances.Page(s.ctx, c.project, c.after, c.limit)
+		names := ""
+		for _, st := range page {
+			names += st.Instance.Name
+			one, err := s.Cloud.Instances.Find(s.ctx, c.project, st.Instance.Name)
+			if err != nil || one.Instance.ID != st.Instance.ID || st.Order == nil || st.Host == nil ||
+				st.Host.Name != s.Host || !st.Host.Alive {
+				s.Errorf("%s is %+v on %+v, %v", st.Instance.Name, st.Instance, st.Host, err)
+			}
+		}
+		if err != nil || names != c.want || more != c.more {
+			s.Errorf("%+v: %s, more %v, %v", c, names, more, err)
+		}
+	}
 }
 
 func (s *suite) life() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,6 +104,10 @@ func (s *suite) keys() {
 }
 
 func (s *suite) images() {
+	catalog, err := s.Cloud.Images.Catalog(s.ctx)
+	if err != nil || !slices.ContainsFunc(catalog.Images, func(i cloud.Image) bool { return i.Name == "debian-12" }) {
+		s.Errorf("the catalog is %+v, %v", catalog, err)
+	}
 	h, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
 	s.must(err)
 	got, err := s.Cloud.Images.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})

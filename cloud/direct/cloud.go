@@ -58,7 +58,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	h := hostList{store, fleet}
 	o := objectList{objects.New(store.Objects), store.Instances, h, operator(store, s)}
 	return &cloud.Cloud{
-		Requests: requests{scheduler, store}, Instances: instances{scheduler}, Feed: store.Instances,
+		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
 		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,

@@ -11,11 +11,51 @@ import (
 	"strings"
 
 	"croft"
+	"croft/cloud"
 	"croft/compute"
+	"croft/image"
 )
 
 // images implements cloud.Images.
 type images struct{ agents agents }
+
+// Catalog is the catalog of this machine.
+type Catalog struct {
+	Sources image.Sources                // of other images that tenants may name
+	Resolve func(string) (string, error) // as image.ReferenceFor, which nil is
+}
+
+// Reference returns the reference for hosts of a name of the catalog, a URL or a path. NotFound, Invalid.
+func (c Catalog) Reference(name string) (string, error) {
+	if c.Resolve == nil {
+		return image.ReferenceFor(name)
+	}
+	return c.Resolve(name)
+}
+
+// CheckSource refuses a reference whose address tenants may not name. Denied.
+func (c Catalog) CheckSource(reference string) error { return c.Sources.Check(reference) }
+
+// List returns the images of the catalog and the sources.
+func (c Catalog) List() (cloud.Catalog, error) {
+	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	if err != nil {
+		return cloud.Catalog{}, err
+	}
+	list := cloud.Catalog{Images: []cloud.Image{}, Sources: c.Sources.Prefixes()}
+	for _, e := range catalog.List() {
+		real, err := catalog.Resolve(e.Name) // of an alias, what it stands for
+		if err != nil {
+			return cloud.Catalog{}, err
+		}
+		list.Images = append(list.Images, cloud.Image{Name: e.Name, Alias: e.Alias, Description: real.Description,
+			User: real.User, VerifiedBy: real.Verification(), URL: real.URL})
+	}
+	return list, nil
+}
+
+// Catalog implements cloud.Images.
+func (images) Catalog(context.Context) (cloud.Catalog, error) { return Catalog{}.List() }
 
 // Pull implements cloud.Images.
 func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,

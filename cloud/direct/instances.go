@@ -26,7 +26,10 @@ func (r requests) Prepare(ctx context.Context) (end func()) {
 }
 
 // instances implements cloud.Instances.
-type instances struct{ scheduler *schedule.Scheduler }
+type instances struct {
+	scheduler *schedule.Scheduler
+	store     *etcdstore.Store
+}
 
 // Find implements cloud.Instances.
 func (i instances) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
@@ -36,6 +39,12 @@ func (i instances) Find(ctx context.Context, project croft.Project, idOrName str
 // List implements cloud.Instances.
 func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	return i.scheduler.View.List(ctx, project)
+}
+
+// Page implements cloud.Instances.
+func (i instances) Page(ctx context.Context, project croft.Project, after string, limit int) ([]croft.Status, bool,
+	error) {
+	return i.store.Instances.Page(ctx, project, after, limit)
 }
 
 // Watch implements cloud.Instances.

@@ -8,8 +8,8 @@ func (c *Client) Cloud() *cloud.Cloud {
 	return &cloud.Cloud{
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Holds: holds{c},
 		Consoles: consoles{c}, Ports: ports{c}, Projects: projects{c},
-		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Objects: none,
-		Definitions: none, Audits: none, Monitor: none,
+		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: images{c}, Objects: objectList{c},
+		Definitions: definitions{c}, Audits: none, Monitor: none,
 		Tokens: tokens{}, Access: accessTokens{c}, Backups: none, Connection: c,
 	}
 }

@@ -31,13 +31,20 @@ type event struct {
 
 // events passes on the events of a stream until it ends or each returns false or an error.
 func (c *Client) events(ctx context.Context, path string, last int64, each func(event) (more bool, _ error)) error {
-	header := http.Header{"Accept": {"text/event-stream"}}
+	header := http.Header{}
 	if last != 0 {
 		header.Set("Last-Event-ID", strconv.FormatInt(last, 10))
 	}
+	return c.stream(ctx, http.MethodGet, path, nil, header, each)
+}
+
+// stream sends a request and passes on the events of its answer.
+func (c *Client) stream(ctx context.Context, method, path string, body []byte, header http.Header,
+	each func(event) (more bool, _ error)) error {
+	header.Set("Accept", "text/event-stream")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answer, err := c.send(ctx, http.MethodGet, path, nil, header)
+	answer, err := c.send(ctx, method, path, body, header)
 	if err != nil {
 		return err
 	}

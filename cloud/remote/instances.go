@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"croft"
@@ -80,16 +81,12 @@ func (i instances) Find(ctx context.Context, project croft.Project, idOrName str
 func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	var all []croft.Status
 	for after := ""; ; {
-		var page api.InstanceList
-		err := i.ask(ctx, http.MethodGet,
-			path(project, []string{"v1", "instances"}, "limit", "5000", "after", after), nil, &page)
+		page, next, err := i.page(ctx, project, after, mostInstances)
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range page.Instances {
-			all = append(all, one.Status)
-		}
-		if after = page.Next; after == "" {
+		all = append(all, page...)
+		if after = next; after == "" {
 			break
 		}
 	}
@@ -97,6 +94,28 @@ func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Sta
 		return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(a.Instance.ID, b.Instance.ID))
 	})
 	return all, nil
+}
+
+// mostInstances is how many instances a page has at most.
+const mostInstances = 5000
+
+// Page implements cloud.Instances.
+func (i instances) Page(ctx context.Context, project croft.Project, after string, limit int) ([]croft.Status, bool,
+	error) {
+	page, next, err := i.page(ctx, project, after, min(limit, mostInstances))
+	return page, next != "", err
+}
+
+// page reads a page of instances, and where the next one begins.
+func (i instances) page(ctx context.Context, project croft.Project, after string, limit int) (all []croft.Status,
+	next string, err error) {
+	var page api.InstanceList
+	err = i.ask(ctx, http.MethodGet, path(project, []string{"v1", "instances"}, "limit", strconv.Itoa(limit), "after",
+		after), nil, &page)
+	for _, one := range page.Instances {
+		all = append(all, one.Status)
+	}
+	return all, page.Next, err
 }
 
 // Watch implements cloud.Instances.

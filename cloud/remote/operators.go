@@ -9,7 +9,6 @@ import (
 	"croft/cloud"
 	"croft/compute"
 	"croft/hosts"
-	"croft/objects"
 )
 
 // errOperators is the answer of everything that is not part of the API.
@@ -35,34 +34,6 @@ func (operators) MoveAll(context.Context, hosts.Host) ([]hosts.Moved, error) {
 	return nil, errOperators
 }
 func (operators) RemoveMember(context.Context, hosts.Host) error { return errOperators }
-
-func (operators) Pull(context.Context, croft.Host, string, string, func(croft.Progress)) (*compute.Pulled, error) {
-	return nil, errOperators
-}
-
-func (operators) Object(context.Context, croft.Project, objects.Kind, string) (objects.Object, error) {
-	return objects.Object{}, errOperators
-}
-func (operators) List(context.Context, croft.Project, objects.Kind, objects.Filter) ([]objects.Object, error) {
-	return nil, errOperators
-}
-func (operators) Change(context.Context, croft.Project, objects.Kind, string, objects.Change) (objects.Object,
-	error) {
-	return objects.Object{}, errOperators
-}
-func (operators) Effective(context.Context, objects.Kind) (objects.Definition, error) {
-	return objects.Definition{}, errOperators
-}
-func (operators) At(context.Context, objects.Place) (objects.Definition, error) {
-	return objects.Definition{}, errOperators
-}
-func (operators) Set(context.Context, objects.Definition) (objects.Definition, error) {
-	return objects.Definition{}, errOperators
-}
-func (operators) Remove(context.Context, objects.Place) error { return errOperators }
-func (operators) Check(context.Context, croft.Project, objects.Kind) ([]objects.Breach, error) {
-	return nil, errOperators
-}
 
 func (operators) Audit(context.Context) (audit.Report, error)  { return audit.Report{}, errOperators }
 func (operators) Mend(context.Context, audit.Difference) error { return errOperators }

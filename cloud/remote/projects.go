@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"strconv"
 
 	"croft"
 	"croft/control/api"
@@ -45,7 +44,7 @@ func (p projects) Change(ctx context.Context, t tenant.Tenant) (tenant.Tenant, e
 		if what != "" {
 			segments = append(segments, what)
 		}
-		return p.askIf(ctx, method, path("", segments), now.Generation, document, &now)
+		return p.askWith(ctx, method, path("", segments), generation(now.Generation), document, &now)
 	}
 	var err error
 	if !maps.Equal(now.Members, t.Members) {
@@ -58,12 +57,6 @@ func (p projects) Change(ctx context.Context, t tenant.Tenant) (tenant.Tenant, e
 		err = change(http.MethodPatch, "", api.ProjectChange{Note: t.Note})
 	}
 	return now, err
-}
-
-// askIf is ask for a change of what has a generation.
-func (p projects) askIf(ctx context.Context, method, path string, generation int64, document, into any) error {
-	return p.askWith(ctx, method, path, http.Header{"If-Match": {`"` + strconv.FormatInt(generation, 10) + `"`}},
-		document, into)
 }
 
 // Remove implements cloud.Projects.

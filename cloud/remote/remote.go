@@ -132,7 +132,7 @@ func path(project croft.Project, segments []string, parameters ...string) string
 	query := url.Values{}
 	for pair := range slices.Chunk(append([]string{"project", string(project)}, parameters...), 2) {
 		if pair[1] != "" {
-			query.Set(pair[0], pair[1])
+			query.Add(pair[0], pair[1])
 		}
 	}
 	if len(query) > 0 {

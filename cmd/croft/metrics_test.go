@@ -23,6 +23,7 @@ import (
 
 	"croft/access"
 	"croft/cloud"
+	"croft/cloud/direct"
 	"croft/control"
 	"croft/hypervisor/libvirt"
 	"croft/image"
@@ -30,6 +31,7 @@ import (
 	"croft/mdserver"
 	"croft/node"
 	"croft/node/settings"
+	"croft/objects"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/pool"
@@ -89,7 +91,7 @@ func allMetrics(t *testing.T) []metricDesc {
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
 	api, err := control.New(control.Config{Cloud: new(cloud.Cloud), Callers: access.First(),
-		Image: image.ReferenceFor})
+		Objects: objects.New(c.Store.Objects), Images: direct.Catalog{}})
 	check(t, err)
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)

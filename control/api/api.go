@@ -119,6 +119,11 @@ type TokenList struct {
 	Tokens []cloud.AccessToken `json:"tokens"`
 }
 
+// NewImage is the body of pullImage.
+type NewImage struct {
+	Image string `json:"image"` // as requests name it
+}
+
 // Host is a host with its load, for operators.
 type Host struct {
 	hosts.Host

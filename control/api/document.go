@@ -29,9 +29,10 @@ type Operation struct {
 
 // Parameter is a parameter of an operation.
 type Parameter struct {
-	Name   string
-	In     string // path, query or header
-	Schema map[string]any
+	Name     string
+	In       string // path, query or header
+	Required bool
+	Schema   map[string]any
 }
 
 // document is the OpenAPI document in all forms that anybody needs.
@@ -124,6 +125,7 @@ func parametersIn(tree map[string]any, list any) []Parameter {
 		one := Parameter{}
 		one.Name, _ = p["name"].(string)
 		one.In, _ = p["in"].(string)
+		one.Required, _ = p["required"].(bool)
 		one.Schema, _ = p["schema"].(map[string]any)
 		all = append(all, one)
 	}

@@ -16,6 +16,7 @@ import (
 	"croft/access"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -46,6 +47,10 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"ClaimRequest": api.ClaimRequest{}, "ClaimUse": api.ClaimUse{},
 		"Defaults": tenant.Defaults{}, "Account": tenant.Account{},
 		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
+		"Object": objects.Object{}, "ObjectList": api.ObjectList{}, "ObjectChange": api.ObjectChange{},
+		"PropertyValue": api.PropertyValue{}, "NewDefinition": api.NewDefinition{}, "Definition": objects.Definition{},
+		"Property": objects.Property{}, "Permission": objects.Permission{}, "Breach": objects.Breach{},
+		"BreachList": api.BreachList{}, "Catalog": cloud.Catalog{}, "Image": cloud.Image{}, "NewImage": api.NewImage{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

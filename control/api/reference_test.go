@@ -115,6 +115,9 @@ func kindOf(s object) string {
 		return strings.Join(all, ", ")
 	}
 	kind, _ := s["type"].(string)
+	if several, ok := s["type"].([]any); ok {
+		kind = strings.ReplaceAll(strings.Trim(fmt.Sprint(several), "[]"), " ", " or ")
+	}
 	switch {
 	case kind == "array":
 		return "list of " + kindOf(s["items"].(object))

@@ -16,6 +16,7 @@ import (
 	"croft/cloud/direct"
 	"croft/control"
 	"croft/etcdstore/etcdserver"
+	"croft/objects"
 	"croft/test/simcloud"
 )
 
@@ -54,8 +55,7 @@ func (tree) Below(p croft.Project) []croft.Project {
 	return []croft.Project{p}
 }
 
-// Start serves the API of a simulated cloud with one host, host1, which has room for cloudtest.Room instances. Images
-// are called as they are.
+// Start serves the API of a simulated cloud with one host, host1, which has room for cloudtest.Room instances.
 func Start(t testing.TB) (url string, c *simcloud.Cloud) {
 	t.Helper()
 	return StartWith(t, func(*cloud.Cloud) {})
@@ -81,7 +81,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	}
 	change(under)
 	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Version: "test",
-		Image: func(name string) (string, error) { return name, nil }})
+		Objects: objects.New(c.Store.Objects), Images: Images{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +99,34 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 		}
 	})
 	return served.URL, c
+}
+
+// Images is a catalog of one image, debian-12; tenants may name others on images.example.
+type Images struct{}
+
+// Reference implements control.Images.
+func (Images) Reference(name string) (string, error) {
+	switch {
+	case name == "debian-12":
+		return "https://other.example/debian-12.qcow2", nil
+	case strings.ContainsAny(name, "/:#"):
+		return name, nil
+	}
+	return "", croft.Errorf(croft.NotFound, "there is no image %q in the catalog", name)
+}
+
+// CheckSource implements control.Images.
+func (Images) CheckSource(reference string) error {
+	if !strings.HasPrefix(reference, "https://images.example/") {
+		return croft.Errorf(croft.Denied, "the cloud takes no image from there")
+	}
+	return nil
+}
+
+// List implements control.Images.
+func (Images) List() (cloud.Catalog, error) {
+	return cloud.Catalog{Images: []cloud.Image{{Name: "debian-12", VerifiedBy: "nothing",
+		URL: "https://other.example/debian-12.qcow2"}}, Sources: []string{"https://images.example/"}}, nil
 }
 
 // Serve serves a handler until the test ends.

@@ -95,15 +95,15 @@ func noThing(ref objects.Ref) error {
 }
 
 // record reads the record of a thing, or a member of a group; false for images, which have none.
-func (s *Objects) record(ref objects.Ref) (clientv3.Op, bool) {
+func (s *Objects) record(ref objects.Ref, options ...clientv3.OpOption) (clientv3.Op, bool) {
 	switch ref.Kind {
 	case objects.Instance:
-		return clientv3.OpGet(s.things.Instances + ref.ID), true
+		return clientv3.OpGet(s.things.Instances+ref.ID, options...), true
 	case objects.Host:
-		return clientv3.OpGet(s.things.Hosts+ref.ID, clientv3.WithKeysOnly()), true
+		return clientv3.OpGet(s.things.Hosts+ref.ID, append(options, clientv3.WithKeysOnly())...), true
 	case objects.Group:
-		return clientv3.OpGet(s.things.group(ref), clientv3.WithPrefix(), clientv3.WithLimit(1),
-			clientv3.WithKeysOnly()), true
+		return clientv3.OpGet(s.things.group(ref), append(options, clientv3.WithPrefix(), clientv3.WithLimit(1),
+			clientv3.WithKeysOnly())...), true
 	}
 	return clientv3.Op{}, false
 }
@@ -199,24 +199,19 @@ func (s *Objects) List(ctx context.Context, scope access.Scope, kind objects.Kin
 		return nil, nil, err
 	}
 	revision := got.Header.Revision
-	there, err := s.existing(ctx, kind, revision)
-	if err != nil {
-		return nil, nil, err
-	}
 	var all []objects.Object
 	for _, prefix := range s.prefixes(scope, kind) {
 		err := s.conn.ReadRange(ctx, "list properties", prefix, revision, func(entry *mvccpb.KeyValue) error {
 			o, err := s.decodeObject(s.refOf(kind, entry.Key), entry)
-			if there(o.Ref) {
-				all = append(all, o)
-			}
+			all = append(all, o)
 			return err
 		})
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	return all, under, nil
+	all, err = s.existing(ctx, all, revision)
+	return all, under, err
 }
 
 // prefixes are those below which the objects of a kind within a scope are.
@@ -243,26 +238,26 @@ func (s *Objects) refOf(kind objects.Kind, key []byte) objects.Ref {
 	return objects.Ref{Kind: kind, Project: croft.Project(project), ID: id}
 }
 
-// existing returns what tells whether a thing exists: programs of older versions remove a thing and leave what is
-// noted about it.
-func (s *Objects) existing(ctx context.Context, kind objects.Kind, revision int64) (func(objects.Ref) bool, error) {
-	prefix := map[objects.Kind]string{objects.Instance: s.things.Instances, objects.Host: s.things.Hosts,
-		objects.Group: s.things.Groups}[kind]
-	if prefix == "" {
-		return func(objects.Ref) bool { return true }, nil
-	}
-	there := map[string]bool{} // for groups project/name, otherwise the ID
-	err := s.conn.ReadRange(ctx, "list what there is", prefix, revision, func(entry *mvccpb.KeyValue) error {
-		words := strings.SplitN(strings.TrimPrefix(string(entry.Key), prefix), "/", 3)
-		there[strings.Join(words[:min(2, len(words))], "/")] = true
-		return nil
-	}, clientv3.WithKeysOnly())
-	return func(ref objects.Ref) bool {
-		if ref.Kind == objects.Group {
-			return there[string(ref.Project)+"/"+ref.ID]
+// existing leaves out what is noted about things that are gone: programs of older versions remove a thing and leave
+// that.
+func (s *Objects) existing(ctx context.Context, all []objects.Object, revision int64) ([]objects.Object, error) {
+	var ops []clientv3.Op
+	for _, o := range all {
+		if op, ok := s.record(o.Ref, clientv3.WithRev(revision), clientv3.WithKeysOnly()); ok {
+			ops = append(ops, op)
 		}
-		return there[ref.ID]
-	}, err
+	}
+	records, err := s.conn.GetMany(ctx, "list what there is", ops)
+	if err != nil || len(records) == 0 {
+		return all, err
+	}
+	var there []objects.Object
+	for i, o := range all {
+		if len(records[i]) > 0 {
+			there = append(there, o)
+		}
+	}
+	return there, nil
 }
 
 func (s *Objects) getDefinitions(kind objects.Kind) []clientv3.Op {

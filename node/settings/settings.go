@@ -73,6 +73,8 @@ type Settings struct {
 		Cert   string `yaml:"cert"`
 		Key    string `yaml:"key"`
 
+		ImageSources []string `yaml:"image_sources"`
+
 		OIDC     OIDC    `yaml:"oidc"`
 		Keystone Tenants `yaml:"keystone"`
 	} `yaml:"cloud_api"`
@@ -185,6 +187,7 @@ func Defaults() Settings {
 	s.Placement.Randomize = true
 	s.API.Listen = "127.0.0.1:8779"
 	s.CloudAPI.Listen = "127.0.0.1:8781"
+	s.CloudAPI.ImageSources = []string{"https://", "http://"}
 	s.CloudAPI.OIDC = OIDC{UserClaim: "preferred_username", GroupsClaim: "groups", Groups: []string{}}
 	s.CloudAPI.Keystone = Tenants{Projects: []string{}, Roles: []string{}, Operators: []string{}}
 	s.Hypervisor = "libvirt"
@@ -270,6 +273,9 @@ func (s *Settings) Validate() error {
 	}
 	if _, err := image.ParseNetworks(s.Images.AllowRedirects); err != nil {
 		return invalid("images.allow_redirects: %w", err)
+	}
+	if _, err := image.ParseSources(s.CloudAPI.ImageSources); err != nil {
+		return invalid("cloud_api.image_sources: %w", err)
 	}
 	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate(), s.Traces.Check()); err != nil {
 		return err

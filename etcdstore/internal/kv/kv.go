@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,6 +102,24 @@ func (c *Conn) ReadRange(ctx context.Context, what, prefix string, revision int6
 		}
 		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}
+}
+
+// maxGets is how many operations etcd permits in one transaction by default.
+const maxGets = 128
+
+// GetMany reads what is asked for, in the order of ops; each of them names the revision, so that together they are of
+// one moment.
+func (c *Conn) GetMany(ctx context.Context, what string, ops []clientv3.Op) (all [][]*mvccpb.KeyValue, err error) {
+	for some := range slices.Chunk(ops, maxGets) {
+		got, err := c.Etcd.Txn(ctx).Then(some...).Commit()
+		if err != nil {
+			return nil, c.Wrap(err, "%s", what)
+		}
+		for _, r := range got.Responses {
+			all = append(all, r.GetResponseRange().Kvs)
+		}
+	}
+	return all, nil
 }
 
 // ReadAll reads everything below a prefix at one revision; 0: at the present one.

@@ -1,0 +1,57 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"croft"
+	"croft/cloud"
+	"croft/compute"
+	"croft/control/api"
+)
+
+// images implements cloud.Images.
+type images struct{ *Client }
+
+// Catalog implements cloud.Images.
+func (i images) Catalog(ctx context.Context) (list cloud.Catalog, err error) {
+	return list, i.ask(ctx, http.MethodGet, "/v1/images", nil, &list)
+}
+
+// Pull implements cloud.Images. The cloud's own catalog has the reference of a name.
+func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,
+	progress func(croft.Progress)) (*compute.Pulled, error) {
+	body, err := json.Marshal(api.NewImage{Image: reference})
+	if err != nil {
+		return nil, err
+	}
+	var pulled *compute.Pulled
+	at := path("", []string{"v1", "hosts", string(host.ID), "images"})
+	err = i.stream(ctx, http.MethodPost, at, body, http.Header{},
+		func(e event) (more bool, err error) {
+			switch e.kind {
+			case "progress":
+				var p croft.Progress
+				if err = json.Unmarshal(e.data, &p); err == nil {
+					progress(p)
+				}
+				more = true
+			case "image":
+				err = json.Unmarshal(e.data, &pulled)
+			case "problem":
+				p := &api.Problem{}
+				if err = json.Unmarshal(e.data, p); err == nil {
+					return false, p
+				}
+			}
+			if err != nil {
+				err = croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
+			}
+			return more, err
+		})
+	if err == nil && pulled == nil {
+		err = croft.Errorf(croft.Unavailable, "pull %s to host %s: the cloud ended the stream", name, host.Name)
+	}
+	return pulled, hostList(i).denied(ctx, err)
+}

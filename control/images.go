@@ -1,0 +1,66 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"croft"
+	"croft/control/api"
+)
+
+// image returns the reference of an image. Hosts fetch what it names, and reach more than tenants do: their own files
+// and networks. So only operators may name what lies outside of the catalog and the cloud's sources.
+func (c *call) image(name string) (string, error) {
+	reference, err := c.Images.Reference(name)
+	if err != nil || c.caller.Operator() || !strings.ContainsAny(name, "/:#") {
+		return reference, err
+	}
+	err = c.Images.CheckSource(reference)
+	if errors.Is(err, croft.Denied) {
+		return "", api.NewProblem(api.PropertyForbidden, "the image "+clip(name)+": "+err.Error())
+	}
+	return reference, err
+}
+
+func listImages(c *call) error {
+	list, err := c.Images.List()
+	if err != nil {
+		return err
+	}
+	if !c.caller.Operator() { // addresses may have passwords, and names of servers
+		for i := range list.Images {
+			list.Images[i].URL = ""
+		}
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+// pullImage has a host fetch an image.
+func pullImage(c *call) error {
+	var given api.NewImage
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	reference, err := c.image(given.Image)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	h, err := c.Cloud.Hosts.Find(ctx, c.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return c.streaming(func(ctx context.Context, e *events) {
+		pulled, err := c.Cloud.Images.Pull(ctx, h.Host, given.Image, reference, func(p croft.Progress) {
+			_ = e.send("progress", 0, p) // heartbeats notice a client that is gone
+		})
+		if err != nil {
+			_ = e.send("problem", 0, c.problem(err)) // the stream ends either way
+			return
+		}
+		_ = e.send("image", 0, pulled) // likewise
+	})
+}

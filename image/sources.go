@@ -1,0 +1,94 @@
+package image
+
+import (
+	"net/url"
+	"path"
+	"strings"
+
+	"croft"
+)
+
+// Sources are prefixes of the addresses from which users' images may come. The zero Sources permit none.
+type Sources struct{ prefixes []*url.URL }
+
+// ParseSources reads prefixes: https:// or http:// for every server, or an address that ends with a slash. Invalid.
+func ParseSources(texts []string) (Sources, error) {
+	var s Sources
+	for _, text := range texts {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" ||
+			u.Fragment != "" || u.Host == "" && u.Path != "" || !plainPath(u) || !strings.HasSuffix(text, "/") {
+			return Sources{}, croft.Errorf(croft.Invalid, "%q is not the beginning of addresses: write https://SERVER/, "+
+				"https://SERVER/DIRECTORY/, or https:// for every server", text)
+		}
+		s.prefixes = append(s.prefixes, u)
+	}
+	return s, nil
+}
+
+// Prefixes lists the prefixes.
+func (s Sources) Prefixes() []string {
+	all := []string{}
+	for _, p := range s.prefixes {
+		all = append(all, p.String())
+	}
+	return all
+}
+
+// Check refuses a reference that names anything outside of the sources: the image, or the list that verifies it, or
+// that list's signature. Denied.
+func (s Sources) Check(reference string) error {
+	ref, err := ParseReference(reference)
+	if err != nil {
+		return err
+	}
+	permitted := ref.Path == ""
+	for _, address := range []string{ref.URL, ref.Sums, ref.Signature} {
+		permitted = permitted && (address == "" || s.has(address))
+	}
+	if !permitted {
+		return croft.Errorf(croft.Denied, "the cloud takes no image from there: use a name of its catalog%s", s.words())
+	}
+	return nil
+}
+
+// words lists the prefixes for a message.
+func (s Sources) words() string {
+	all := s.Prefixes()
+	if len(all) == 0 {
+		return ""
+	}
+	return ", or an address that begins with " + strings.Join(all, " or ")
+}
+
+func (s Sources) has(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || !plainPath(u) {
+		return false
+	}
+	for _, p := range s.prefixes {
+		if p.Scheme == u.Scheme && (p.Host == "" || serverOf(p) == serverOf(u) && strings.HasPrefix(u.Path, p.Path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// serverOf is the name and the port that a URL leads to.
+func serverOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")) + ":" + port
+}
+
+// plainPath reports whether a path means the same to whoever reads it: it leads nowhere by dots, and hides no
+// separators.
+func plainPath(u *url.URL) bool {
+	clean := path.Clean("/" + u.Path)
+	if strings.HasSuffix(u.Path, "/") && clean != "/" {
+		clean += "/"
+	}
+	return (u.Path == "" || u.Path == clean) && !strings.ContainsAny(u.Path, `\`) && u.RawPath == ""
+}
