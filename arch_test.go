@@ -35,8 +35,8 @@ var (
 		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
 		"croft/pool/vm/...",
 		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...",
-		"croft/control", "croft/control/api", "croft/access/...", "croft/tenant/...", "croft/topology/...",
-		"croft/objects/...",
+		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
+		"croft/topology/...", "croft/objects/...",
 		"croft/federation/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/..."}

@@ -17,6 +17,7 @@ import (
 
 	"croft"
 	"croft/cli/access"
+	"croft/cli/actions"
 	"croft/cli/admin"
 	"croft/cli/args"
 	"croft/cli/hosts"
@@ -67,7 +68,7 @@ func (p Program) commands() []*cobra.Command {
 		projects.QuotaCommand(), top.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
-		access.Command(), admin.TokenCommand(), admin.AuditCommand(),
+		access.Command(), actions.Command(), admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),
 	}
 }

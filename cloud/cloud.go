@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/audit"
 	"croft/compute"
 	"croft/hosts"
@@ -40,6 +41,7 @@ type Cloud struct {
 	Monitor     Monitor
 	Tokens      Tokens
 	Access      Access
+	Actions     Actions
 	Backups     Backups
 	Connection  io.Closer
 }
@@ -281,6 +283,12 @@ type AccessToken struct {
 	Created   time.Time      `json:"created"`
 	CreatedBy string         `json:"created_by"`
 	Expires   time.Time      `json:"expires"`
+}
+
+// Actions is the action log of the cloud.
+type Actions interface {
+	// List returns a page of what was done, as far as the caller sees it, newest entries first. Invalid.
+	List(ctx context.Context, f actions.Filter) (actions.Page, error)
 }
 
 // Backups copies all stored data of the cloud.

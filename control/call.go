@@ -30,6 +30,7 @@ type call struct {
 	caller    access.Caller
 	scope     access.Scope
 	project   croft.Project // that of the request, else the caller's; empty: an operator names none
+	action    action
 }
 
 // answerTime bounds the work on a request that neither waits nor streams.
@@ -55,6 +56,9 @@ func (c *call) admit() (err error) {
 		}
 		c.project = given
 	}
+	if c.action.project = c.project; c.operation.Tag == "instances" || c.operation.Tag == "keys" {
+		c.action.project = c.home()
+	}
 	return c.authorize(c.project)
 }
 
@@ -69,6 +73,7 @@ func (c *call) recognize(ctx context.Context) error {
 	}
 	c.caller = caller
 	if caller.Operator() {
+		c.action.begin(c)
 		return nil
 	}
 	if ok, wait := c.limits.allow(caller.Via + " " + caller.User); !ok {
@@ -77,6 +82,7 @@ func (c *call) recognize(ctx context.Context) error {
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
 		return p
 	}
+	c.action.begin(c)
 	return nil
 }
 

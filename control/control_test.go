@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/control"
 	"croft/control/api"
@@ -228,7 +229,8 @@ func TestATenantsImageIsNoFileOfTheHosts(t *testing.T) {
 
 func TestACallerWhoAsksTooOftenWaits(t *testing.T) {
 	server, err := control.New(control.Config{Cloud: &cloud.Cloud{}, Callers: controltest.Known, Rate: 0.01, Burst: 3,
-		Image: func(name string) (string, error) { return name, nil }})
+		Actions: actions.NewRecorder(nil, nil),
+		Image:   func(name string) (string, error) { return name, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

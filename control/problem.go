@@ -15,13 +15,6 @@ import (
 	"croft/tenant"
 )
 
-// codes maps kinds of error to codes, where an operation does not know better.
-var codes = map[croft.Kind]api.Code{
-	croft.Invalid: api.BadRequest, croft.NotFound: api.NotFound, croft.Conflict: api.BadState,
-	croft.NoCapacity: api.NoCapacity, croft.Unavailable: api.BackendDown, croft.Denied: api.ForbiddenVerb,
-	croft.OverQuota: api.QuotaExceeded, "": api.Internal,
-}
-
 // problem says what an error means for the caller. What is wrong inside the cloud is for its operators: others get a
 // number, under which the log has the error.
 func (c *call) problem(err error) *api.Problem {
@@ -41,7 +34,7 @@ func (c *call) problem(err error) *api.Problem {
 	if r, ok := errors.AsType[*tenant.Refusal](err); ok {
 		return c.refusal(r)
 	}
-	code := codes[croft.KindOf(err)]
+	code := api.CodeOf(err)
 	if errors.Is(err, context.DeadlineExceeded) && croft.KindOf(err) == "" {
 		code = api.BackendDown
 	}

@@ -44,6 +44,7 @@ var operations = map[string]func(*call) error{
 	"listTokens":      listTokens,
 	"createToken":     createToken,
 	"revokeToken":     revokeToken,
+	"listActions":     listActions,
 	"listHosts":       listHosts,
 	"getHost":         getHost,
 }

@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 )
 
@@ -21,6 +22,7 @@ import (
 type Config struct {
 	Cloud   *cloud.Cloud         // required: Requests, Instances, Feed, Changes, Consoles, Keys and Hosts
 	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
+	Actions *actions.Recorder    // required; it has to run longer than the handler serves
 	// Image turns a name of the catalog, or what has a slash, a colon or a #, such as a URL, into the reference for
 	// hosts; required. Invalid, NotFound.
 	Image func(name string) (string, error)
@@ -43,8 +45,8 @@ type Server struct {
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Server, error) {
-	if c.Cloud == nil || c.Callers == nil || c.Image == nil {
-		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Callers and Image are required")
+	if c.Cloud == nil || c.Callers == nil || c.Actions == nil || c.Image == nil {
+		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Callers, Actions and Image are required")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Rate, c.Burst = cmp.Or(c.Rate, 50), cmp.Or(c.Burst, 200)

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/access/oidc"
+	"croft/actions"
 	"croft/cloud/direct"
 	"croft/control"
 	"croft/etcdstore"
@@ -110,11 +111,13 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: c.admitted.Caller})
 	}
 	tree, hosts, own := &liveTree{}, store.NewHostsView(), &direct.Own{}
+	recorder := actions.NewRecorder(store.Actions, log)
 	server, err := newControl(store, claims, direct.Scheduling{Hosts: hosts, Own: own},
-		access.InTree(tree, access.First(callers...)), log)
+		access.InTree(tree, access.First(callers...)), recorder, log)
 	if err != nil {
 		return "", err
 	}
+	p.Start(ctx, "the action log", recorder.Run) // ends after everything that serves
 	p.Self.Counts(server)
 	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
 	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
@@ -250,12 +253,12 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 }
 
 func newControl(store *etcdstore.Store, claims direct.Claims, how direct.Scheduling, callers access.Authenticator,
-	log *slog.Logger) (*control.Server, error) {
+	recorder *actions.Recorder, log *slog.Logger) (*control.Server, error) {
 	under, err := direct.Over(store, claims, direct.Settings{}, how)
 	if err != nil {
 		return nil, err
 	}
-	return control.New(control.Config{Cloud: under, Callers: callers, Image: image.Resolver(),
+	return control.New(control.Config{Cloud: under, Callers: callers, Actions: recorder, Image: image.Resolver(),
 		Version: build.Version, Log: log})
 }
 

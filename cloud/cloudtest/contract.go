@@ -78,6 +78,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"keys are kept by project and name", (*suite).keys},
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
 		{"access tokens that cannot be are refused", (*suite).noAccess},
+		{"the action log has what was done, and what was refused", (*suite).actions},
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/control"
 	"croft/hypervisor/libvirt"
@@ -89,7 +90,7 @@ func allMetrics(t *testing.T) []metricDesc {
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
 	api, err := control.New(control.Config{Cloud: new(cloud.Cloud), Callers: access.First(),
-		Image: image.ReferenceFor})
+		Actions: actions.NewRecorder(c.Store.Actions, log), Image: image.ReferenceFor})
 	check(t, err)
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)

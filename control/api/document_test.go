@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/control/api"
 	"croft/schedule"
@@ -44,6 +45,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"NewProject": api.NewProject{}, "ProjectChange": api.ProjectChange{}, "Members": api.Members{},
 		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{}, "Defaults": tenant.Defaults{}, "Account": tenant.Account{},
 		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
+		"ActionList": actions.Page{}, "Action": actions.Entry{}, "ActionObject": actions.Object{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

@@ -28,8 +28,9 @@ type Projects struct {
 
 // Owned are the prefixes of keys of a project that other rooms store.
 type Owned struct {
-	Names string   // of its instances
-	Rest  []string // what goes with the project: its SSH keys, its tokens, what is noted about its images
+	Names string      // of its instances
+	Rest  []string    // what goes with the project: its SSH keys, its tokens, what is noted about its images
+	End   clientv3.Op // notes that the project was removed
 }
 
 // NewProjects makes the store of projects, given where the records of instances are, and others that are charged.
@@ -205,7 +206,7 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 	if err := name.Check(); err != nil { // it becomes part of keys
 		return err
 	}
-	k := s.keys()
+	k, owned := s.keys(), s.owned(name)
 	for {
 		p, err := s.find(ctx, name)
 		if err != nil {
@@ -224,15 +225,15 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 		}
 		_, ops := k.charge(c, tenant.Amounts{}.Minus(tokens)) // its own counter is removed after that
 		remove := append(ops[1:], clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
-			clientv3.OpDelete(k.below(p.Parent, name)))
-		for _, prefix := range s.owned(name).Rest {
+			clientv3.OpDelete(k.below(p.Parent, name)), owned.End)
+		for _, prefix := range owned.Rest {
 			remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 		}
 		done, err := s.conn.Etcd.Txn(ctx).
-			If(append(k.compares(c), kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)),
+			If(append(k.compares(c), kv.AbsentBelow(owned.Names), kv.AbsentBelow(k.allBelow(name)),
 				kv.AbsentBelow(k.entriesOf(name)), kv.Unchanged(k.project(name), p.Generation))...).
 			Then(remove...).
-			Else(clientv3.OpGet(s.owned(name).Names, clientv3.WithPrefix(), clientv3.WithCountOnly()),
+			Else(clientv3.OpGet(owned.Names, clientv3.WithPrefix(), clientv3.WithCountOnly()),
 				clientv3.OpGet(k.allBelow(name), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
 		switch {
 		case err != nil:
