@@ -254,6 +254,7 @@ type Token struct {
 // Access manages access tokens, with which people and programs call the API. Machines join with Tokens.
 type Access interface {
 	// Create makes a token. Only the caller gets its secret. Invalid. Denied: the caller may not give this role.
+	// Conflict: the project was created or removed meanwhile. NotFound: it has no record, and Within is set.
 	Create(ctx context.Context, a NewAccess) (AccessToken, error)
 	// List returns the tokens of a project by time of creation, without their secrets; an empty project means all that
 	// the caller sees. Expired ones are listed for access.KeptExpired.
@@ -269,6 +270,7 @@ type NewAccess struct {
 	Role    access.Role
 	Note    string
 	By      string        // who makes it; empty: the user of this process
+	Within  bool          // the maker's own right ends with the project, which has to have a record
 	Life    time.Duration // access.ShortestTokenLife to access.LongestTokenLife
 }
 

@@ -46,7 +46,7 @@ func createToken(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	made, err := c.Cloud.Access.Create(ctx, cloud.NewAccess{User: given.User, Project: c.project, Role: given.Role,
-		Note: given.Note, Life: life, By: c.caller.User})
+		Note: given.Note, Life: life, By: c.caller.User, Within: !c.caller.Operator()})
 	if err != nil {
 		return err
 	}
