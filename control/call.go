@@ -104,7 +104,7 @@ func (c *call) lasting() (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	var check sync.WaitGroup
 	check.Go(func() {
-		if access.StillKnown(ctx, c.Callers, c.r, recheck) != nil {
+		if access.StillKnown(ctx, c.Callers, c.r, c.caller, recheck) != nil {
 			cancel()
 		}
 	})

@@ -102,7 +102,8 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}()
 	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
 	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
-	more, end, err := otherCallers(s, store.Partition())
+	tree := &liveTree{}
+	more, end, err := otherCallers(s, store.Partition(), tree)
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +111,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if c.admitted != nil {
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: c.admitted.Caller})
 	}
-	tree, hosts, own := &liveTree{}, store.NewHostsView(), &direct.Own{}
+	hosts, own := store.NewHostsView(), &direct.Own{}
 	recorder := actions.NewRecorder(store.Actions, log)
 	server, err := newControl(store, claims, direct.Scheduling{Hosts: hosts, Own: own},
 		access.InTree(tree, access.First(callers...)), recorder, log)
@@ -149,14 +150,15 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 }
 
 // otherCallers recognizes the users of other identity providers that the settings name.
-func otherCallers(s *settings.Settings, partition croft.PartitionID) (all []access.Authenticator, end func(),
-	err error) {
+func otherCallers(s *settings.Settings, partition croft.PartitionID, members access.Members) (
+	all []access.Authenticator, end func(), err error) {
 	end = func() {}
 	if s.CloudAPI.OIDC.Issuer != "" {
 		c, err := s.CloudAPI.OIDC.Config(partition)
 		if err != nil {
 			return nil, end, err
 		}
+		c.Members = members
 		issuer, err := oidc.New(c)
 		if err != nil {
 			return nil, end, err
@@ -175,6 +177,7 @@ func otherCallers(s *settings.Settings, partition croft.PartitionID) (all []acce
 		return nil, end, fmt.Errorf("cloud_api.keystone.cloud: %w", err)
 	}
 	tokens := keystone.NewTokens(cloud)
+	c.Members = members
 	c.Validate = func(ctx context.Context, token string) (access.KeystoneUser, error) {
 		who, err := tokens.Validate(ctx, token)
 		return access.KeystoneUser(who), err
@@ -211,6 +214,22 @@ func (t *liveTree) Below(p croft.Project) []croft.Project {
 		return now.Below(p)
 	}
 	return []croft.Project{p}
+}
+
+// ProjectsOf implements access.Members.
+func (t *liveTree) ProjectsOf(user string) ([]croft.Project, error) {
+	if now := t.now.Load(); now != nil {
+		return now.ProjectsOf(user), nil
+	}
+	return nil, croft.Errorf(croft.Unavailable, "the projects of this cloud are still being read: try again")
+}
+
+// RolesOf implements access.Members.
+func (t *liveTree) RolesOf(user string, p croft.Project) []access.Role {
+	if now := t.now.Load(); now != nil {
+		return now.RolesOf(user, p)
+	}
+	return nil
 }
 
 // placementAsk is the interval at which Placement is asked whose it is, until it answers.

@@ -58,19 +58,28 @@ func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tena
 	return all, err
 }
 
-// Follow calls changed with the tree of all projects, and again after each change, until ctx ends.
+// Follow calls changed with the tree of all projects, and again after each change, until ctx ends. The tree is always
+// whole: nobody loses a role because projects are being read again.
 func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error {
-	prefix := s.keys().projects()
 	all := map[string]tenant.Tenant{}
 	tell := func() { changed(tenant.NewTree(slices.Collect(maps.Values(all)))) }
-	return s.conn.Follow(ctx, prefix, func() { clear(all); tell() },
-		func(stored *mvccpb.KeyValue, present bool) {
-			delete(all, string(stored.Key))
-			if p, err := s.decodeProject(stored); present && err == nil { // readers of that key itself get the error
-				all[string(stored.Key)] = p.Tenant
-			}
-			tell()
-		})
+	note := func(stored *mvccpb.KeyValue) {
+		if p, err := s.decodeProject(stored); err == nil { // readers of that key itself get the error
+			all[string(stored.Key)] = p.Tenant
+		}
+	}
+	return s.conn.FollowWhole(ctx, s.keys().projects(), func(listed []*mvccpb.KeyValue) {
+		clear(all)
+		for _, stored := range listed {
+			note(stored)
+		}
+		tell()
+	}, func(stored *mvccpb.KeyValue, present bool) {
+		if delete(all, string(stored.Key)); present {
+			note(stored)
+		}
+		tell()
+	})
 }
 
 func (s *Projects) decodeProject(r *mvccpb.KeyValue) (p storedProject, err error) {
