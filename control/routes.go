@@ -62,7 +62,7 @@ func getDocument(c *call) error {
 }
 
 func getRoot(c *call) error {
-	return c.answer(http.StatusOK, api.Cloud{Version: c.Version, Document: api.Hash()})
+	return c.answer(http.StatusOK, api.Cloud{Version: c.Version, Document: api.Hash(), Login: c.Login})
 }
 
 func whoami(c *call) error { return c.answer(http.StatusOK, c.caller) }

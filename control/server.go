@@ -16,6 +16,7 @@ import (
 	"croft/access"
 	"croft/actions"
 	"croft/cloud"
+	"croft/control/api"
 )
 
 // Config configures a Server.
@@ -27,6 +28,7 @@ type Config struct {
 	// hosts; required. Invalid, NotFound.
 	Image func(name string) (string, error)
 
+	Login   *api.Login   // where users may log in; nil: nowhere
 	Version string       // of croft, for people
 	Log     *slog.Logger // discards by default
 	Rate    rate.Limit   // requests per second of one caller who is no operator; 50 by default

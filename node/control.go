@@ -18,6 +18,7 @@ import (
 	"croft/actions"
 	"croft/cloud/direct"
 	"croft/control"
+	"croft/control/api"
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/build"
@@ -113,7 +114,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}
 	hosts, own := store.NewHostsView(), &direct.Own{}
 	recorder := actions.NewRecorder(store.Actions, log)
-	server, err := newControl(store, claims, direct.Scheduling{Hosts: hosts, Own: own},
+	server, err := newControl(store, claims, direct.Scheduling{Hosts: hosts, Own: own}, s.CloudAPI.OIDC,
 		access.InTree(tree, access.First(callers...)), recorder, log)
 	if err != nil {
 		return "", err
@@ -271,13 +272,18 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 	return err == nil, ops, err
 }
 
-func newControl(store *etcdstore.Store, claims direct.Claims, how direct.Scheduling, callers access.Authenticator,
-	recorder *actions.Recorder, log *slog.Logger) (*control.Server, error) {
+func newControl(store *etcdstore.Store, claims direct.Claims, how direct.Scheduling, issuer settings.OIDC,
+	callers access.Authenticator, recorder *actions.Recorder, log *slog.Logger) (*control.Server, error) {
 	under, err := direct.Over(store, claims, direct.Settings{}, how)
 	if err != nil {
 		return nil, err
 	}
-	return control.New(control.Config{Cloud: under, Callers: callers, Actions: recorder, Image: image.Resolver(),
+	var login *api.Login
+	if issuer.Issuer != "" {
+		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
+	}
+	return control.New(control.Config{Cloud: under, Login: login, Callers: callers, Actions: recorder,
+		Image: image.Resolver(),
 		Version: build.Version, Log: log})
 }
 

@@ -37,7 +37,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 	open := map[string]bool{"Host": true} // has fields that the document leaves out
 	left := maps.Clone(schemas)
 	for name, v := range map[string]any{
-		"Problem": api.Problem{}, "Cloud": api.Cloud{}, "Caller": access.Caller{},
+		"Problem": api.Problem{}, "Cloud": api.Cloud{}, "Login": api.Login{}, "Caller": access.Caller{},
 		"InstanceRequest": api.InstanceRequest{}, "Affinity": croft.Affinity{}, "Instance": api.Instance{},
 		"InstanceList": api.InstanceList{}, "Change": croft.Change{}, "Explanation": schedule.Explanation{},
 		"NewKey": api.NewKey{}, "Key": schedule.Key{}, "KeyList": api.KeyList{}, "Host": api.Host{},
