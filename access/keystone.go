@@ -32,7 +32,7 @@ type KeystoneConfig struct {
 	Projects  map[string]croft.Project // by the ID of Keystone's project
 	Roles     map[string]Role          // of a user in a project, by the name of Keystone's role
 	Operators []string                 // Keystone's roles of whole-system scope that make partition-admins
-	Members   Members                  // by the IDs of Keystone's users; nil: being a member of a project counts for nothing
+	Members   Members                  // by the IDs of Keystone's users; nil: members count for nothing
 }
 
 // How long Keystone's answers are reused, and so how long a revoked token still counts. Refusals are reused for a

@@ -31,7 +31,8 @@ type Granted struct {
 func Choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
 	wanted := r.Header.Values(ProjectHeader)
 	if len(wanted) > 1 {
-		return Caller{}, croft.Errorf(croft.Denied, "the request has %d headers %s: send one", len(wanted), ProjectHeader)
+		return Caller{}, croft.Errorf(croft.Denied, "the request has %d headers %s: send one", len(wanted),
+			ProjectHeader)
 	}
 	if operates := g.Roles[""]; len(operates) > 0 { // an operator needs no other role, and may name any project
 		c.Roles = operates
@@ -63,8 +64,8 @@ func Choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
 	case len(projects) == 1:
 		c.Project = projects[0]
 	default:
-		return Caller{}, croft.Errorf(croft.Denied, "%s has roles in the projects %v: name one in the header %s", c.User,
-			projects, ProjectHeader)
+		return Caller{}, croft.Errorf(croft.Denied, "%s has roles in the projects %v: name one in the header %s",
+			c.User, projects, ProjectHeader)
 	}
 	if c.Project != "" {
 		c.Roles = in(c.Project)

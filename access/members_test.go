@@ -73,7 +73,8 @@ func TestWhatMembersAre(t *testing.T) {
 		{"an operator who names any project", "ann", grant("", access.PartitionAdmin), m, []string{"x"},
 			"x [partition-admin]"},
 		{"and none", "ann", grant("", access.PartitionAdmin), m, []string{"a/b"}, "the header X-Croft-Project:"},
-		{"before the members are read", "ann", grant("shop", access.Reader), members{away: true}, nil, "they are being"},
+		{"before the members are read", "ann", grant("shop", access.Reader), members{away: true}, nil,
+			"they are being"},
 	} {
 		r := request(t)
 		r.Header[access.ProjectHeader] = c.header

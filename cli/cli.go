@@ -69,7 +69,8 @@ func (p Program) commands() []*cobra.Command {
 		projects.QuotaCommand(), top.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
-		access.Command(), login.Command(), login.EndCommand(), actions.Command(), admin.TokenCommand(), admin.AuditCommand(),
+		access.Command(), login.Command(), login.EndCommand(), actions.Command(),
+		admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),
 	}
 }

@@ -189,8 +189,8 @@ func TestNoTokenOutlivesItsProject(t *testing.T) {
 	}{
 		{"removed afterwards", create, nil, remove, "", ""},
 		{"removed meanwhile", create, remove, nil, croft.Conflict, croft.Conflict},
-		{"removed and made again meanwhile", create, func(t *testing.T, s *etcdstore.Store) { remove(t, s); create(t, s) },
-			nil, croft.Conflict, croft.Conflict},
+		{"removed and made again meanwhile", create,
+			func(t *testing.T, s *etcdstore.Store) { remove(t, s); create(t, s) }, nil, croft.Conflict, croft.Conflict},
 		{"removed before", func(t *testing.T, s *etcdstore.Store) { create(t, s); remove(t, s) }, nil, create, "",
 			croft.NotFound},
 		{"made meanwhile", nil, create, nil, croft.Conflict, croft.NotFound},

@@ -283,8 +283,7 @@ func newControl(store *etcdstore.Store, claims direct.Claims, how direct.Schedul
 		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
 	}
 	return control.New(control.Config{Cloud: under, Login: login, Callers: callers, Actions: recorder,
-		Image: image.Resolver(),
-		Version: build.Version, Log: log})
+		Image: image.Resolver(), Version: build.Version, Log: log})
 }
 
 // listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that

@@ -52,7 +52,8 @@ func Start(t testing.TB) *Issuer {
 	if err != nil {
 		t.Fatalf("make a key: %v", err)
 	}
-	i := &Issuer{Client: "croft", Life: time.Hour, key: key, devices: map[string]*device{}, refreshes: map[string]User{}}
+	i := &Issuer{Client: "croft", Life: time.Hour, key: key, devices: map[string]*device{},
+		refreshes: map[string]User{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.describe)
 	mux.HandleFunc("GET /keys", i.keys)
