@@ -9,11 +9,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"croft"
 	"croft/access"
+	"croft/access/accesstest"
 	"croft/access/oidc/oidctest"
+	"croft/actions"
 	"croft/etcdstore/etcdserver"
 	"croft/internal/testing/freeport"
 	"croft/internal/testing/patient"
@@ -27,7 +30,8 @@ import (
 // served is the API of a simulated cloud that believes an issuer and a Keystone.
 type served struct {
 	*simcloud.Cloud
-	url string
+	url  string
+	stop func() // ends the API in order; its test does so too
 }
 
 func serve(t *testing.T, change func(*settings.Settings)) served {
@@ -51,17 +55,19 @@ func serve(t *testing.T, change func(*settings.Settings)) served {
 		ended <- node.RunControl(ctx, s, s.Reach(nil), slog.New(slog.DiscardHandler), func() { close(ready) })
 	}()
 	select {
-	case <-ready:
-		t.Cleanup(func() {
-			if cancel(); <-ended != nil {
-				t.Error("the API does not end in order")
-			}
-		})
 	case err := <-ended:
 		cancel()
 		t.Fatal(err)
+	case <-ready:
 	}
-	return served{c, "http://" + s.CloudAPI.Listen}
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the API does not end in order: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return served{c, "http://" + s.CloudAPI.Listen, stop}
 }
 
 // ask asks with headers, as pairs of names and values, and returns the status and, of whoami, project and roles.
@@ -174,6 +180,38 @@ func TestMembersKnownByAnIssuer(t *testing.T) {
 	s.become(t, "ann lab [reader]", ann...)
 	s.set(t, "lab", "", nil)
 	s.become(t, "401", ann...)
+}
+
+// TestAnOrderlyStopLosesNoAction stops the API right after the answers.
+func TestAnOrderlyStopLosesNoAction(t *testing.T) {
+	s := serve(t, func(*settings.Settings) {})
+	token, secret := accesstest.NewToken(t, "", 0)
+	if err := s.Store.AccessTokens.Create(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	s.become(t, "ann  [partition-admin]", "Authorization", "Bearer "+secret.Text())
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			key := fmt.Sprint(s.url, "/v1/keys/k", i)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, key, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Authorization", "Bearer "+secret.Text())
+			got, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+			if err != nil || got.StatusCode != http.StatusNotFound || got.Body.Close() != nil {
+				t.Errorf("remove key %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	s.stop()
+	page, err := s.Store.Actions.List(t.Context(), access.Everything(), actions.Filter{User: "ann"})
+	if err != nil || len(page.Entries) != 40 {
+		t.Errorf("%d of 40 actions are in the log, %v", len(page.Entries), err)
+	}
 }
 
 func TestMembersKnownByKeystone(t *testing.T) {

@@ -197,7 +197,8 @@ func refusal(ctx context.Context, i Issuer, err error) error {
 const early = 30 * time.Second
 
 // Token returns the token of the context in a file, renewed if it has expired, or will in a moment. Of several
-// processes one renews it: an issuer may take each refresh token once. Denied: it cannot be renewed. NotFound; Unavailable.
+// processes one renews it: an issuer may take each refresh token once. Denied: it cannot be renewed. NotFound;
+// Unavailable.
 func Token(ctx context.Context, file string) (string, error) {
 	c, err := Read(file)
 	if err != nil || c.counts() {

@@ -21,8 +21,8 @@ type charging struct {
 	write   []clientv3.Op
 	what    string // for errors
 
-	// still returns an error if nothing may be written any more; nil: it always may. It is asked after the record of the
-	// project was read, which the transaction compares, and so holds in the transaction too.
+	// still returns an error if nothing may be written any more; nil: it always may. It is asked after the record of
+	// the project was read, which the transaction compares, and so holds in the transaction too.
 	still func(context.Context) error
 }
 

@@ -148,7 +148,9 @@ func (i *Issuer) Approve(userCode string, u User) bool {
 }
 
 // Deny refuses the login with a code.
-func (i *Issuer) Deny(userCode string) bool { return i.answer(userCode, func(d *device) { d.denied = true }) }
+func (i *Issuer) Deny(userCode string) bool {
+	return i.answer(userCode, func(d *device) { d.denied = true })
+}
 
 func (i *Issuer) answer(userCode string, do func(*device)) bool {
 	i.mu.Lock()
