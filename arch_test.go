@@ -35,8 +35,8 @@ var (
 		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
 		"croft/pool/vm/...",
 		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...",
-		"croft/control", "croft/control/api", "croft/access/...", "croft/tenant/...", "croft/topology/...",
-		"croft/objects/...",
+		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
+		"croft/topology/...", "croft/objects/...",
 		"croft/federation/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/..."}
@@ -214,7 +214,7 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/access/accesstest",
+	"croft/access/accesstest", "croft/access/oidc/oidctest",
 	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest",
 	"croft/internal/testing/...", "croft/objects/objectstest",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"croft"
@@ -72,10 +73,10 @@ func (a inTree) Authenticate(ctx context.Context, r *http.Request) (Caller, bool
 	return caller.In(a.tree), ok, err
 }
 
-// StillKnown asks a every so often whether the credentials of a request that goes on for long, such as a stream, are
-// still worth something, and returns the reason once they are not. It also returns when ctx ends, with its error. An
-// authenticator that cannot tell now ends nothing.
-func StillKnown(ctx context.Context, a Authenticator, r *http.Request, every time.Duration) error {
+// StillKnown asks a every so often whether the credentials of a request that goes on for long, such as a stream, still
+// make its sender what it was, and returns the reason once they do not. It also returns when ctx ends, with its error.
+// An authenticator that cannot tell now ends nothing.
+func StillKnown(ctx context.Context, a Authenticator, r *http.Request, was Caller, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -84,10 +85,13 @@ func StillKnown(ctx context.Context, a Authenticator, r *http.Request, every tim
 			return ctx.Err()
 		case <-tick.C:
 		}
-		if _, ok, err := a.Authenticate(ctx, r); croft.KindOf(err) == croft.Denied {
+		switch now, ok, err := a.Authenticate(ctx, r); {
+		case croft.KindOf(err) == croft.Denied:
 			return refusal(err)
-		} else if err == nil && !ok {
+		case err == nil && !ok:
 			return ErrNoCredentials
+		case err == nil && (now.Project != was.Project || !slices.Equal(now.Roles, was.Roles)):
+			return refusal(croft.Errorf(croft.Denied, "the roles of %s have changed: ask again", was.User))
 		}
 	}
 }

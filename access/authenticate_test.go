@@ -106,7 +106,7 @@ func (f *fades) Authenticate(ctx context.Context, r *http.Request) (access.Calle
 }
 
 func TestAStreamEndsWithItsCredentials(t *testing.T) {
-	good := &answers{ok: true}
+	good := &answers{ok: true, caller: access.Caller{Project: "lab", Roles: []access.Role{access.Member}}}
 	for _, c := range []struct {
 		name string
 		then *answers
@@ -115,6 +115,10 @@ func TestAStreamEndsWithItsCredentials(t *testing.T) {
 		{"a token that is revoked", &answers{err: croft.Errorf(croft.Denied, "this token is unknown")}, true},
 		{"credentials that are recognized no more", &answers{}, true},
 		{"an authenticator that cannot tell", &answers{err: croft.Errorf(croft.Unavailable, "try again")}, false},
+		{"a member whose role is another", &answers{ok: true, caller: access.Caller{Project: "lab",
+			Roles: []access.Role{access.Reader}}}, true},
+		{"a member of another project", &answers{ok: true, caller: access.Caller{Project: "shop",
+			Roles: []access.Role{access.Member}}}, true},
 		{"credentials that stay good", good, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,7 +128,7 @@ func TestAStreamEndsWithItsCredentials(t *testing.T) {
 				f, began := &fades{}, time.Now()
 				f.now.Store(good)
 				time.AfterFunc(time.Minute+time.Second, func() { f.now.Store(c.then) })
-				err := access.StillKnown(ctx, f, request(t), 5*time.Second)
+				err := access.StillKnown(ctx, f, request(t), good.caller, 5*time.Second)
 				after := time.Since(began)
 				if c.ends && (!access.Unauthenticated(err) || after != 65*time.Second) {
 					t.Errorf("ends after %s with %v", after, err)

@@ -32,6 +32,7 @@ type KeystoneConfig struct {
 	Projects  map[string]croft.Project // by the ID of Keystone's project
 	Roles     map[string]Role          // of a user in a project, by the name of Keystone's role
 	Operators []string                 // Keystone's roles of whole-system scope that make partition-admins
+	Members   Members                  // by the IDs of Keystone's users; nil: members count for nothing
 }
 
 // How long Keystone's answers are reused, and so how long a revoked token still counts. Refusals are reused for a
@@ -99,12 +100,12 @@ func (k *Keystone) Authenticate(ctx context.Context, r *http.Request) (Caller, b
 	if err != nil {
 		return Caller{}, false, err
 	}
-	caller, err := k.caller(user)
+	caller, err := k.caller(user, r)
 	return caller, err == nil, err
 }
 
 // caller maps a user of Keystone to a caller. Denied.
-func (k *Keystone) caller(u KeystoneUser) (Caller, error) {
+func (k *Keystone) caller(u KeystoneUser, r *http.Request) (Caller, error) {
 	c := Caller{Partition: k.c.Partition, User: u.User, Via: "keystone, user " + u.User}
 	if u.System {
 		if !slices.ContainsFunc(u.Roles, func(r string) bool { return slices.Contains(k.c.Operators, r) }) {
@@ -114,20 +115,20 @@ func (k *Keystone) caller(u KeystoneUser) (Caller, error) {
 		c.Roles = []Role{PartitionAdmin}
 		return c, nil
 	}
-	if c.Project = k.c.Projects[u.Project]; c.Project == "" {
-		return Caller{}, croft.Errorf(croft.Denied, "Keystone's project %q is no project of this cloud: its operators "+
-			"can say which one it is", u.Project)
+	home := k.c.Projects[u.Project]
+	if home == "" {
+		return Choose(c, Granted{None: croft.Errorf(croft.Denied, "Keystone's project %q is no project of this cloud: "+
+			"its operators can say which one it is", u.Project)}, k.c.Members, r)
 	}
-	for _, r := range Roles { // in their order, each once
-		if slices.ContainsFunc(u.Roles, func(name string) bool { return k.c.Roles[name] == r }) {
-			c.Roles = append(c.Roles, r)
+	var roles []Role
+	for _, name := range u.Roles {
+		if role, ok := k.c.Roles[name]; ok {
+			roles = append(roles, role)
 		}
 	}
-	if len(c.Roles) == 0 {
-		return Caller{}, croft.Errorf(croft.Denied, "none of Keystone's roles %q is a role in this cloud: its operators "+
-			"can say what they are", u.Roles)
-	}
-	return c, nil
+	return Choose(c, Granted{Roles: map[croft.Project][]Role{home: roles}, Home: home,
+		None: croft.Errorf(croft.Denied, "none of Keystone's roles %q is a role in this cloud: its operators can say "+
+			"what they are", u.Roles)}, k.c.Members, r)
 }
 
 // user returns the user of a token, from memory or from Keystone. Requests that come at once with a new token may ask

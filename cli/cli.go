@@ -17,12 +17,14 @@ import (
 
 	"croft"
 	"croft/cli/access"
+	"croft/cli/actions"
 	"croft/cli/admin"
 	"croft/cli/args"
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
 	"croft/cli/keys"
+	"croft/cli/login"
 	"croft/cli/objects"
 	"croft/cli/pools"
 	"croft/cli/projects"
@@ -68,7 +70,8 @@ func (p Program) commands() []*cobra.Command {
 		projects.QuotaCommand(), top.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
-		access.Command(), admin.TokenCommand(), admin.AuditCommand(),
+		access.Command(), login.Command(), login.EndCommand(), actions.Command(),
+		admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/audit"
 	"croft/compute"
 	"croft/hosts"
@@ -41,6 +42,7 @@ type Cloud struct {
 	Monitor     Monitor
 	Tokens      Tokens
 	Access      Access
+	Actions     Actions
 	Backups     Backups
 	Connection  io.Closer
 }
@@ -288,6 +290,7 @@ type Token struct {
 // Access manages access tokens, with which people and programs call the API. Machines join with Tokens.
 type Access interface {
 	// Create makes a token. Only the caller gets its secret. Invalid. Denied: the caller may not give this role.
+	// Conflict: the project was created or removed meanwhile. NotFound: it has no record, and Within is set.
 	Create(ctx context.Context, a NewAccess) (AccessToken, error)
 	// List returns the tokens of a project by time of creation, without their secrets; an empty project means all that
 	// the caller sees. Expired ones are listed for access.KeptExpired.
@@ -303,6 +306,7 @@ type NewAccess struct {
 	Role    access.Role
 	Note    string
 	By      string        // who makes it; empty: the user of this process
+	Within  bool          // the maker's own right ends with the project, which has to have a record
 	Life    time.Duration // access.ShortestTokenLife to access.LongestTokenLife
 }
 
@@ -317,6 +321,12 @@ type AccessToken struct {
 	Created   time.Time      `json:"created"`
 	CreatedBy string         `json:"created_by"`
 	Expires   time.Time      `json:"expires"`
+}
+
+// Actions is the action log of the cloud.
+type Actions interface {
+	// List returns a page of what was done, as far as the caller sees it, newest entries first. Invalid.
+	List(ctx context.Context, f actions.Filter) (actions.Page, error)
 }
 
 // Backups copies all stored data of the cloud.

@@ -32,6 +32,7 @@ type call struct {
 	caller    access.Caller
 	scope     access.Scope
 	project   croft.Project // that of the request, else the caller's; empty: an operator names none
+	action    action
 }
 
 // answerTime bounds the work on a request that neither waits nor streams.
@@ -57,6 +58,9 @@ func (c *call) admit() (err error) {
 		}
 		c.project = given
 	}
+	if c.action.project = c.project; c.operation.Tag == "instances" || c.operation.Tag == "keys" {
+		c.action.project = c.home()
+	}
 	return c.authorize(c.project)
 }
 
@@ -71,6 +75,7 @@ func (c *call) recognize(ctx context.Context) error {
 	}
 	c.caller = caller
 	if caller.Operator() {
+		c.action.begin(c)
 		return nil
 	}
 	if ok, wait := c.limits.allow(caller.Via + " " + caller.User); !ok {
@@ -79,6 +84,7 @@ func (c *call) recognize(ctx context.Context) error {
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
 		return p
 	}
+	c.action.begin(c)
 	return nil
 }
 
@@ -100,7 +106,7 @@ func (c *call) lasting() (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	var check sync.WaitGroup
 	check.Go(func() {
-		if access.StillKnown(ctx, c.Callers, c.r, recheck) != nil {
+		if access.StillKnown(ctx, c.Callers, c.r, c.caller, recheck) != nil {
 			cancel()
 		}
 	})

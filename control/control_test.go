@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/control"
 	"croft/control/api"
@@ -260,7 +261,8 @@ func TestTheCatalogIsListed(t *testing.T) {
 
 func TestACallerWhoAsksTooOftenWaits(t *testing.T) {
 	server, err := control.New(control.Config{Cloud: &cloud.Cloud{}, Callers: controltest.Known, Rate: 0.01, Burst: 3,
-		Objects: objects.New(&objectstest.Memory{}), Images: controltest.Images{}})
+		Objects: objects.New(&objectstest.Memory{}), Images: controltest.Images{},
+		Actions: actions.NewRecorder(nil, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,13 +55,16 @@ func withoutForeignPages(next http.Handler) http.Handler {
 // serve answers a request for an operation.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) {
 	noted := httpapi.Note(w)
-	c := &call{Server: s, operation: o, w: noted, r: r}
+	c := &call{Server: s, operation: o, r: r}
+	c.w = &recording{noted, c}
 	err := c.admit()
 	if err == nil {
 		err = operations[o.ID](c)
 	}
 	if err != nil {
-		answerProblem(noted, c.problem(err))
+		p := c.problem(err)
+		c.action.record(c, string(p.Code))
+		answerProblem(c.w, p)
 	}
 	s.count(o.ID, noted.Status)
 	s.Log.Debug("request", "operation", o.ID, "user", c.caller.User, "project", c.project, "via", c.caller.Via,

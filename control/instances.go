@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/actions"
 	"croft/control/api"
 	"croft/objects"
 	"croft/schedule"
@@ -30,6 +31,7 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 	if !c.scope.Sees(project) || c.query.Has("project") && project != c.project {
 		return croft.Status{}, errHidden("instance", name)
 	}
+	c.action.about(project, actions.Object{Kind: actions.Instance, ID: string(st.Instance.ID), Name: st.Instance.Name})
 	return st, c.authorize(project)
 }
 
@@ -213,6 +215,7 @@ func (c *call) createInstance() error {
 	if err != nil {
 		return err
 	}
+	c.action.about(r.Project, actions.Object{Kind: actions.Instance, ID: string(r.ID), Name: r.Name})
 	ctx, cancel := c.brief()
 	defer cancel()
 	d, err := made(ctx, c, r)
@@ -325,6 +328,8 @@ var goals = map[string]schedule.Goal{
 
 // ordered answers a change that is ordered, after the wait that the request asks for.
 func (c *call) ordered(inst croft.Instance) error {
+	c.action.about(inst.Project, actions.Object{Kind: actions.Instance, ID: string(inst.ID), Name: inst.Name})
+	c.action.record(c, actions.Done) // whatever the wait ends with
 	status := http.StatusAccepted
 	if goal := goals[c.query.Get("wait")]; goal != nil {
 		patience := defaultWait

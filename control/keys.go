@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/actions"
 	"croft/control/api"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
@@ -27,6 +28,7 @@ func addKey(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
+	c.action.about(c.home(), actions.Object{Kind: "key", Name: given.Name})
 	if given.Name == sshkeys.Agent || given.Name == sshkeys.Auto {
 		return croft.Errorf(croft.Invalid, "a key cannot be named %s, which stands for other keys", given.Name)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/actions"
 )
 
 // newRequests counts requests.
@@ -16,8 +17,32 @@ func newRequests() *prometheus.CounterVec {
 	}, []string{"operation", "status"})
 }
 
+// newLost counts entries of the action log that were dropped.
+func newLost(r *actions.Recorder) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "croft_api_actions_lost_total", Help: "Entries that the action log could not take.",
+	}, func() float64 { return float64(r.Lost()) })
+}
+
 // Collector has the metrics of the server.
-func (s *Server) Collector() prometheus.Collector { return s.requests }
+func (s *Server) Collector() prometheus.Collector { return collectors{s.requests, newLost(s.Actions)} }
+
+// collectors are one collector. It implements prometheus.Collector.
+type collectors []prometheus.Collector
+
+// Describe implements prometheus.Collector.
+func (all collectors) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range all {
+		c.Describe(to)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (all collectors) Collect(to chan<- prometheus.Metric) {
+	for _, c := range all {
+		c.Collect(to)
+	}
+}
 
 func (s *Server) count(operation string, status int) {
 	s.requests.WithLabelValues(operation, strconv.Itoa(status)).Inc()

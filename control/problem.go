@@ -16,13 +16,6 @@ import (
 	"croft/tenant"
 )
 
-// codes maps kinds of error to codes, where an operation does not know better.
-var codes = map[croft.Kind]api.Code{
-	croft.Invalid: api.BadRequest, croft.NotFound: api.NotFound, croft.Conflict: api.BadState,
-	croft.NoCapacity: api.NoCapacity, croft.Unavailable: api.BackendDown, croft.Denied: api.ForbiddenVerb,
-	croft.OverQuota: api.QuotaExceeded, "": api.Internal,
-}
-
 // problem says what an error means for the caller. What is wrong inside the cloud is for its operators: others get a
 // number, under which the log has the error.
 func (c *call) problem(err error) *api.Problem {
@@ -48,7 +41,7 @@ func (c *call) problem(err error) *api.Problem {
 	if _, ok := errors.AsType[*objects.ForbiddenError](err); ok {
 		return api.NewProblem(api.PropertyForbidden, err.Error())
 	}
-	code := codes[croft.KindOf(err)]
+	code := api.CodeOf(err)
 	if errors.Is(err, context.DeadlineExceeded) && croft.KindOf(err) == "" {
 		code = api.BackendDown
 	}

@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/control/api"
 	"croft/tenant"
 )
@@ -42,6 +43,7 @@ func createProject(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
+	c.action.about(c.caller.Project, actions.Object{Kind: actions.Project, Name: string(given.Name)})
 	if given.Parent == "" && !c.caller.Operator() {
 		return api.NewProblem(api.ForbiddenVerb,
 			"only operators create projects that are below none: name the project above in parent")
@@ -50,6 +52,7 @@ func createProject(c *call) error {
 		if err := c.authorize(given.Parent); err != nil {
 			return err
 		}
+		c.action.project = given.Parent
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -164,10 +167,16 @@ func change(c *call, how func(*tenant.Tenant) error) error {
 	return answerProject(c, http.StatusOK, p)
 }
 
+// removeProject is in the log of the project above: that of the project itself ends.
 func removeProject(c *call) error {
+	p, err := namedProject(c)
+	if err != nil {
+		return err
+	}
+	c.action.about(p.Parent, actions.Object{Kind: actions.Project, Name: string(p.Name)})
 	ctx, cancel := c.brief()
 	defer cancel()
-	err := c.Cloud.Projects.Remove(ctx, c.project)
+	err = c.Cloud.Projects.Remove(ctx, c.project)
 	if errors.Is(err, croft.Conflict) {
 		return api.NewProblem(api.InUse, err.Error())
 	}
@@ -207,6 +216,7 @@ func setDefaultQuota(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
+	c.action.about("", actions.Object{Kind: actions.Quota, Name: "default"})
 	ctx, cancel := c.brief()
 	defer cancel()
 	d, err := c.Cloud.Projects.SetDefaults(ctx, given)

@@ -44,6 +44,9 @@ var operations = map[string]func(*call) error{
 	"listTokens":       listTokens,
 	"createToken":      createToken,
 	"revokeToken":      revokeToken,
+	"listActions":      listActions,
+	"listHosts":        listHosts,
+	"getHost":          getHost,
 	"listObjects":      listObjects,
 	"getObject":        getObject,
 	"changeObject":     changeObject,
@@ -58,8 +61,6 @@ var operations = map[string]func(*call) error{
 	"checkDefinition":  checkDefinition,
 	"listImages":       listImages,
 	"pullImage":        pullImage,
-	"listHosts":        listHosts,
-	"getHost":          getHost,
 	"listClaims":       listClaims,
 	"createClaim":      createClaim,
 	"getClaim":         getClaim,
@@ -80,7 +81,7 @@ func getDocument(c *call) error {
 }
 
 func getRoot(c *call) error {
-	return c.answer(http.StatusOK, api.Cloud{Version: c.Version, Document: api.Hash()})
+	return c.answer(http.StatusOK, api.Cloud{Version: c.Version, Document: api.Hash(), Login: c.Login})
 }
 
 func whoami(c *call) error { return c.answer(http.StatusOK, c.caller) }

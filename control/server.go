@@ -14,7 +14,9 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
+	"croft/control/api"
 	"croft/objects"
 )
 
@@ -24,7 +26,9 @@ type Config struct {
 	Objects *objects.Service     // required
 	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
 	Images  Images               // required
+	Actions *actions.Recorder    // required; it has to run longer than the handler serves
 
+	Login   *api.Login   // where users may log in; nil: nowhere
 	Version string       // of croft, for people
 	Log     *slog.Logger // discards by default
 	Rate    rate.Limit   // requests per second of one caller who is no operator; 50 by default
@@ -54,8 +58,8 @@ type Server struct {
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Server, error) {
-	if c.Cloud == nil || c.Objects == nil || c.Callers == nil || c.Images == nil {
-		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Objects, Callers and Images are required")
+	if c.Cloud == nil || c.Objects == nil || c.Callers == nil || c.Actions == nil || c.Images == nil {
+		return nil, croft.Errorf(croft.Invalid, "control: Cloud, Objects, Callers, Actions and Images are required")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Rate, c.Burst = cmp.Or(c.Rate, 50), cmp.Or(c.Burst, 200)

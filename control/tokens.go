@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/control/api"
 )
@@ -45,10 +46,11 @@ func createToken(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	made, err := c.Cloud.Access.Create(ctx, cloud.NewAccess{User: given.User, Project: c.project, Role: given.Role,
-		Note: given.Note, Life: life, By: c.caller.User})
+		Note: given.Note, Life: life, By: c.caller.User, Within: !c.caller.Operator()})
 	if err != nil {
 		return err
 	}
+	c.action.about(c.project, actions.TokenNamed(string(made.ID)))
 	return c.answer(http.StatusCreated, made)
 }
 
@@ -65,6 +67,7 @@ func revokeToken(c *call) error {
 	if i < 0 {
 		return api.NewProblem(api.NotFound, "there is no token "+strconv.Quote(clip(id))+", or it is not yours")
 	}
+	c.action.about(all[i].Project, actions.TokenNamed(id))
 	if err := c.authorize(all[i].Project); err != nil {
 		return err
 	}

@@ -12,6 +12,10 @@ import (
 func TestAdminsMakeTokensOfTheirProjects(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
+	token := map[string]string{"user": "ute", "role": "member", "life": "24h"}
+	a.ask(t, "admin", http.MethodPost, "/v1/tokens", token).want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "anna"}).
+		want(t, http.StatusCreated, "")
 	wanted := func(role string) map[string]string {
 		return map[string]string{"user": "ute", "role": role, "life": "24h"}
 	}

@@ -171,6 +171,69 @@ func TestTokensGoWithTheirProject(t *testing.T) {
 	}
 }
 
+// TestNoTokenOutlivesItsProject tries both orders, and a project that comes back, at each moment of the creation.
+func TestNoTokenOutlivesItsProject(t *testing.T) {
+	t.Parallel()
+	create := func(t *testing.T, s *etcdstore.Store) {
+		etcdtest.Must(s.Projects.Create(t.Context(), tenant.Tenant{Name: "lab"}))(t)
+	}
+	remove := func(t *testing.T, s *etcdstore.Store) {
+		if err := s.Projects.Remove(t.Context(), "lab"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, c := range []struct {
+		name                  string
+		before, during, after func(*testing.T, *etcdstore.Store) // nil: nothing
+		want, within          croft.Kind
+	}{
+		{"removed afterwards", create, nil, remove, "", ""},
+		{"removed meanwhile", create, remove, nil, croft.Conflict, croft.Conflict},
+		{"removed and made again meanwhile", create,
+			func(t *testing.T, s *etcdstore.Store) { remove(t, s); create(t, s) }, nil, croft.Conflict, croft.Conflict},
+		{"removed before", func(t *testing.T, s *etcdstore.Store) { create(t, s); remove(t, s) }, nil, create, "",
+			croft.NotFound},
+		{"made meanwhile", nil, create, nil, croft.Conflict, croft.NotFound},
+	} {
+		for n := range 4 {
+			within, writing := n%2 == 1, n/2 == 1 // else the project is read
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				server := etcdtest.Server(t)
+				store, other := etcdtest.Open(t, server), etcdtest.Open(t, server)
+				do := func(step func(*testing.T, *etcdstore.Store)) {
+					if step != nil {
+						step(t, other)
+					}
+				}
+				do(c.before)
+				store.BeforeTxn(func() {
+					if !writing {
+						do(c.during)
+						return
+					}
+					store.BeforeTxn(func() { do(c.during) })
+				})
+				token, _ := accesstest.NewToken(t, "lab", 0)
+				make, want := store.AccessTokens.Create, c.want
+				if within {
+					make, want = store.AccessTokens.CreateWithin, c.within
+				}
+				etcdtest.WantKind(t, make(t.Context(), token), want)
+				do(c.after)
+				left := etcdtest.Must(store.AccessTokens.List(t.Context(), access.Everything()))(t)
+				outlives := c.name == "removed before" && !within // an operator made it, of a name without a project
+				if len(left) > 0 != outlives {
+					t.Errorf("there is %+v", left)
+				}
+				if found := etcdtest.Must(store.Projects.Check(t.Context()))(t); len(found) > 0 {
+					t.Errorf("what is counted differs: %+v", found)
+				}
+			})
+		}
+	}
+}
+
 func TestATokenIsRevokedOnce(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Start(t)

@@ -5,14 +5,15 @@ import (
 	"strings"
 
 	"croft"
+	"croft/etcdstore/actionlog"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/objects"
 )
 
-// Every key that croft stores is listed in this file. It builds them all but those of projects and quotas, which
-// tenants/keys.go builds.
+// Every key that croft stores is listed in this file. It builds them all but those of the rooms below this one, each of
+// which has a keys.go.
 //
 //	/croft/home                                    partition and schema version, minted once
 //	/croft/<partition>/hosts/<host>                the host's record
@@ -45,6 +46,9 @@ import (
 //	                                               properties and tags of a thing, while it exists
 //	/croft/<partition>/objects/host/<host>         the same of a host, which has no project
 //	/croft/<partition>/definitions/<level>/<kind>  what governs the properties of a kind
+//	/croft/<partition>/actions/<project>/<time>-<nonce>-<count>
+//	                                               entries of its action log that were written at once; - is no project
+//	/croft/<partition>/actions-ended/<project>     when a project of this name was removed
 //	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
 //	/croft/<partition>/authority                   authority of hosts to trust, in PEM
 //	/croft/<partition>/joins/<host>                addresses of its join server and of its gate
@@ -115,7 +119,7 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 
 // owned has the keys of a project that others store.
 func (k keys) owned(p croft.Project) tenants.Owned {
-	return tenants.Owned{Names: k.names() + string(p) + "/",
+	return tenants.Owned{Names: k.names() + string(p) + "/", End: actionlog.Keys(k.prefix).End(p),
 		Rest: []string{k.sshKeys(p), k.tenants().TokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p)}}
 }
 

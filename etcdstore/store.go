@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/etcdstore/actionlog"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
@@ -22,6 +23,7 @@ import (
 type Store struct {
 	*conn
 	AccessTokens *tenants.AccessTokens
+	Actions      *actionlog.Log
 	Cluster      *Cluster
 	Groups       *Groups
 	Instances    *Instances
@@ -73,7 +75,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		pools.Charged(s.shared(), s.keys.pools())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
-	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects), Cluster: &Cluster{s}, Groups: &Groups{s},
+	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
+		Actions: actionlog.New(s.shared()), Cluster: &Cluster{s}, Groups: &Groups{s},
 		Instances: instances, Objects: properties.NewObjects(s.shared(), thingsOf(s.keys)), Orders: &Orders{s},
 		Pools: pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s}}, nil

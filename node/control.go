@@ -15,8 +15,10 @@ import (
 	"croft"
 	"croft/access"
 	"croft/access/oidc"
+	"croft/actions"
 	"croft/cloud/direct"
 	"croft/control"
+	"croft/control/api"
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/build"
@@ -103,7 +105,8 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}()
 	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
 	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
-	more, end, err := otherCallers(s, store.Partition())
+	tree := &liveTree{}
+	more, end, err := otherCallers(s, store.Partition(), tree)
 	if err != nil {
 		return "", err
 	}
@@ -111,12 +114,14 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if c.admitted != nil {
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: c.admitted.Caller})
 	}
-	tree, hosts, own := &liveTree{}, store.NewHostsView(), &direct.Own{}
+	hosts, own := store.NewHostsView(), &direct.Own{}
+	recorder := actions.NewRecorder(store.Actions, log)
 	server, err := newControl(s, store, claims, direct.Scheduling{Hosts: hosts, Own: own},
-		access.InTree(tree, access.First(callers...)), log)
+		access.InTree(tree, access.First(callers...)), recorder, log)
 	if err != nil {
 		return "", err
 	}
+	p.Start(ctx, "the action log", recorder.Run) // ends after everything that serves
 	p.Self.Counts(server)
 	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
 	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
@@ -148,14 +153,15 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 }
 
 // otherCallers recognizes the users of other identity providers that the settings name.
-func otherCallers(s *settings.Settings, partition croft.PartitionID) (all []access.Authenticator, end func(),
-	err error) {
+func otherCallers(s *settings.Settings, partition croft.PartitionID, members access.Members) (
+	all []access.Authenticator, end func(), err error) {
 	end = func() {}
 	if s.CloudAPI.OIDC.Issuer != "" {
 		c, err := s.CloudAPI.OIDC.Config(partition)
 		if err != nil {
 			return nil, end, err
 		}
+		c.Members = members
 		issuer, err := oidc.New(c)
 		if err != nil {
 			return nil, end, err
@@ -174,6 +180,7 @@ func otherCallers(s *settings.Settings, partition croft.PartitionID) (all []acce
 		return nil, end, fmt.Errorf("cloud_api.keystone.cloud: %w", err)
 	}
 	tokens := keystone.NewTokens(cloud)
+	c.Members = members
 	c.Validate = func(ctx context.Context, token string) (access.KeystoneUser, error) {
 		who, err := tokens.Validate(ctx, token)
 		return access.KeystoneUser(who), err
@@ -210,6 +217,22 @@ func (t *liveTree) Below(p croft.Project) []croft.Project {
 		return now.Below(p)
 	}
 	return []croft.Project{p}
+}
+
+// ProjectsOf implements access.Members.
+func (t *liveTree) ProjectsOf(user string) ([]croft.Project, error) {
+	if now := t.now.Load(); now != nil {
+		return now.ProjectsOf(user), nil
+	}
+	return nil, croft.Errorf(croft.Unavailable, "the projects of this cloud are still being read: try again")
+}
+
+// RolesOf implements access.Members.
+func (t *liveTree) RolesOf(user string, p croft.Project) []access.Role {
+	if now := t.now.Load(); now != nil {
+		return now.RolesOf(user, p)
+	}
+	return nil
 }
 
 // placementAsk is the interval at which Placement is asked whose it is, until it answers.
@@ -252,7 +275,7 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 }
 
 func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, how direct.Scheduling,
-	callers access.Authenticator, log *slog.Logger) (*control.Server, error) {
+	callers access.Authenticator, recorder *actions.Recorder, log *slog.Logger) (*control.Server, error) {
 	under, err := direct.Over(store, claims, direct.Settings{}, how)
 	if err != nil {
 		return nil, err
@@ -261,8 +284,13 @@ func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Clai
 	if err != nil {
 		return nil, err
 	}
-	return control.New(control.Config{Cloud: under, Objects: objects.New(store.Objects), Callers: callers,
-		Images: direct.Catalog{Sources: sources, Resolve: image.Resolver()}, Version: build.Version, Log: log})
+	var login *api.Login
+	if issuer := s.CloudAPI.OIDC; issuer.Issuer != "" {
+		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
+	}
+	return control.New(control.Config{Cloud: under, Login: login, Objects: objects.New(store.Objects),
+		Callers: callers, Actions: recorder, Images: direct.Catalog{Sources: sources, Resolve: image.Resolver()},
+		Version: build.Version, Log: log})
 }
 
 // listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that

@@ -76,6 +76,8 @@ func TestTree(t *testing.T) {
 		{"an administrator above is one here", tree.RolesOf("ann", "ci"),
 			[]access.Role{access.Member, access.ProjectAdmin}},
 		{"a member above is nobody here", tree.RolesOf("bob", "dev"), []access.Role(nil)},
+		{"a member has projects", tree.ProjectsOf("ann"), []croft.Project{"ci", "org"}},
+		{"others have none", tree.ProjectsOf("eve"), []croft.Project(nil)},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)

@@ -57,6 +57,18 @@ func (t Tree) RolesOf(user string, p croft.Project) []access.Role {
 	return roles
 }
 
+// ProjectsOf lists the projects that have a user as a member, by name.
+func (t Tree) ProjectsOf(user string) []croft.Project {
+	var all []croft.Project
+	for name, p := range t.projects {
+		if _, is := p.Members[user]; is {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // Sorted lists the projects of the tree, each after the one above it.
 func (t Tree) Sorted() []Tenant {
 	var all []Tenant

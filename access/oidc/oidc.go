@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +31,8 @@ type Config struct {
 	UserClaim   string // the claim with the user's name; "preferred_username" by default
 	GroupsClaim string // the claim with the list of groups; "groups" by default
 
-	Groups map[string]Grant // by the name of a group
+	Groups  map[string]Grant // by the name of a group
+	Members access.Members   // nil: being a member of a project counts for nothing
 
 	// Transport reaches the issuer; http.DefaultTransport by default.
 	Transport http.RoundTripper
@@ -43,10 +43,6 @@ type Grant struct {
 	Project croft.Project
 	Role    access.Role
 }
-
-// ProjectHeader names the project that a request is about, for users with roles in several. It chooses among the
-// projects of the token, and adds none.
-const ProjectHeader = "X-Croft-Project"
 
 // Issuer recognizes the tokens of one issuer, sent as "Authorization: Bearer". It asks the issuer for its keys at the
 // first token, and again when a token is signed with another key, but not more often than every 10 s.
@@ -123,7 +119,7 @@ func (i *Issuer) Authenticate(ctx context.Context, r *http.Request) (access.Call
 	if err != nil {
 		return access.Caller{}, false, i.refusal(err)
 	}
-	caller, err := i.caller(token, r.Header.Values(ProjectHeader))
+	caller, err := i.caller(token, r)
 	return caller, err == nil, err
 }
 
@@ -175,7 +171,7 @@ func (i *Issuer) refusal(err error) error {
 }
 
 // caller maps the claims of a verified token. Denied.
-func (i *Issuer) caller(token *oidc.IDToken, wanted []string) (access.Caller, error) {
+func (i *Issuer) caller(token *oidc.IDToken, r *http.Request) (access.Caller, error) {
 	none := access.Caller{}
 	var claims map[string]json.RawMessage
 	if err := token.Claims(&claims); err != nil {
@@ -187,47 +183,16 @@ func (i *Issuer) caller(token *oidc.IDToken, wanted []string) (access.Caller, er
 			i.c.UserClaim)
 	}
 	var groups []string
-	if json.Unmarshal(claims[i.c.GroupsClaim], &groups) != nil {
+	if text, ok := claims[i.c.GroupsClaim]; (ok || i.c.Members == nil) && json.Unmarshal(text, &groups) != nil {
 		return none, croft.Errorf(croft.Denied, "the claim %s of this token is no list of groups", i.c.GroupsClaim)
 	}
 	c := access.Caller{Partition: i.c.Partition, User: name, Via: "oidc " + i.c.Issuer}
-	return i.choose(c, groups, wanted)
-}
-
-// choose adds the project that the request is about, and the roles there. Denied.
-func (i *Issuer) choose(c access.Caller, groups, wanted []string) (access.Caller, error) {
-	roles := map[croft.Project][]access.Role{}
+	granted := access.Granted{Roles: map[croft.Project][]access.Role{}, None: croft.Errorf(croft.Denied,
+		"no group of %s has a role in this cloud, and no project has that member", name)}
 	for _, group := range groups {
-		if g, ok := i.c.Groups[group]; ok && !slices.Contains(roles[g.Project], g.Role) {
-			roles[g.Project] = append(roles[g.Project], g.Role)
+		if g, ok := i.c.Groups[group]; ok {
+			granted.Roles[g.Project] = append(granted.Roles[g.Project], g.Role)
 		}
 	}
-	projects := slices.Sorted(maps.Keys(roles))
-	switch {
-	case len(projects) == 0:
-		return access.Caller{}, croft.Errorf(croft.Denied, "no group of %s has a role in this cloud", c.User)
-	case len(wanted) > 1:
-		return access.Caller{}, croft.Errorf(croft.Denied, "the request has %d headers %s: send one", len(wanted),
-			ProjectHeader)
-	case len(wanted) == 1:
-		c.Project = croft.Project(wanted[0])
-	case len(projects) == 1:
-		c.Project = projects[0]
-	case len(roles[""]) > 0: // an operator needs no other role
-	default:
-		return access.Caller{}, croft.Errorf(croft.Denied, "%s has roles in the projects %v: name one in the header %s",
-			c.User, projects, ProjectHeader)
-	}
-	if len(wanted) == 1 && len(roles[""]) > 0 { // an operator may name any project
-		if err := c.Project.Check(); err != nil {
-			return access.Caller{}, croft.Errorf(croft.Denied, "the header %s: %s", ProjectHeader, err.Error())
-		}
-		c.Roles = roles[""]
-		return c, nil
-	}
-	if c.Roles = roles[c.Project]; len(c.Roles) == 0 {
-		return access.Caller{}, croft.Errorf(croft.Denied, "%s has no role in the project %.80q that the header %s names",
-			c.User, string(c.Project), ProjectHeader)
-	}
-	return c, nil
+	return access.Choose(c, granted, i.c.Members, r)
 }

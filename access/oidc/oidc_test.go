@@ -40,7 +40,7 @@ func request(t *testing.T, token string, projects ...string) *http.Request {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header[http.CanonicalHeaderKey(oidc.ProjectHeader)] = projects
+	r.Header[http.CanonicalHeaderKey(access.ProjectHeader)] = projects
 	return r
 }
 

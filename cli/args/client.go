@@ -43,7 +43,12 @@ func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
 }
 
 // dialAPI connects over the API. The default project stands for that of the token.
-func dialAPI(ctx context.Context, s direct.Settings) (*Client, error) {
+func dialAPI(ctx context.Context, s direct.Settings) (_ *Client, err error) {
+	if s.Renewed != nil {
+		if s.Token, err = s.Renewed(ctx); err != nil {
+			return nil, err
+		}
+	}
 	api, err := remote.New(s.Settings)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package args
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -8,6 +9,7 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/cloud/login"
 	"croft/cloud/remote"
 	"croft/internal/settings"
 	hosts "croft/node/settings"
@@ -63,12 +65,16 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	s, from, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile, File: file,
 		Flags:  given,
 		Former: direct.FormerSettings})
+	reached := false // directly
 	for _, path := range []string{"etcd.endpoints", "placement.endpoint", "placement.cloud"} {
 		if given[path] != "" {
-			s.Settings = remote.Settings{} // the flag is about a cloud that is reached directly
+			s.Settings, reached = remote.Settings{}, true
 		}
 	}
 	s.Beside(from)
+	if err == nil && !reached && !s.Settings.Set() && s.Unset() {
+		err = addLogin(&s)
+	}
 	if err == nil && !s.Settings.Set() {
 		err = direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
 		if _, none := os.Stat(direct.MachineSocket); errors.Is(err, croft.Denied) && none == nil {
@@ -79,4 +85,19 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")
 	}
 	return s, err
+}
+
+// addLogin names the cloud where the user has logged in, if there is one.
+func addLogin(s *direct.Settings) error {
+	file := login.File()
+	c, err := login.Read(file)
+	if errors.Is(err, croft.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Settings = remote.Settings{URL: c.URL, CA: c.CA, Token: c.Token, Home: c.Project,
+		Renewed: func(ctx context.Context) (string, error) { return login.Token(ctx, file) }}
+	return s.Settings.Check()
 }

@@ -80,6 +80,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"definitions govern properties", (*suite).definitions},
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
 		{"access tokens that cannot be are refused", (*suite).noAccess},
+		{"the action log has what was done, and what was refused", (*suite).actions},
 	})
 }
 

@@ -26,7 +26,11 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud
 	if err != nil {
 		return cloud.AccessToken{}, err
 	}
-	if err := a.store.Create(ctx, t); err != nil {
+	create := a.store.Create
+	if wanted.Within {
+		create = a.store.CreateWithin
+	}
+	if err := create(ctx, t); err != nil {
 		return cloud.AccessToken{}, err
 	}
 	made := accessTokenOf(t)

@@ -32,6 +32,7 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	over.Connection = c
+	recorded(over, store.Actions)
 	return over, nil
 }
 
@@ -63,7 +64,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
-		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: io.NopCloser(nil),
+		Access: accessTokens{store.AccessTokens}, Actions: actionLog{store.Actions}, Backups: store,
+		Connection: io.NopCloser(nil),
 	}, nil
 }
 

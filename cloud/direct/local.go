@@ -50,7 +50,7 @@ func (a Local) Write(file, comment string) error {
 // AddLocal applies the note of this machine if nothing else says where the cloud is. Denied: there may be one, and only
 // root may read it.
 func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
-	if !slices.Equal(etcd.Endpoints, []string{DefaultEtcd}) || etcd.CA != "" || etcd.Cert != "" {
+	if !etcd.unset() {
 		return nil
 	}
 	a, err := ReadLocal(stateDir)
@@ -75,6 +75,16 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 			p.Key
 	}
 	return nil
+}
+
+// unset reports whether nothing says where etcd is.
+func (s EtcdSettings) unset() bool {
+	return slices.Equal(s.Endpoints, []string{DefaultEtcd}) && s.CA == "" && s.Cert == ""
+}
+
+// Unset reports whether nothing says where the cloud is.
+func (s *Settings) Unset() bool {
+	return !s.Settings.Set() && s.Etcd.unset() && s.Placement.Endpoint == "" && s.Placement.Cloud == ""
 }
 
 // ReadLocal returns the note. NotFound: there is none.

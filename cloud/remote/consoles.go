@@ -49,9 +49,7 @@ func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadW
 // socket opens a WebSocket and lets use speak through it.
 func (c *Client) socket(ctx context.Context, path string, use func(io.ReadWriteCloser) error) error {
 	header := http.Header{}
-	if c.token != "" {
-		header.Set("Authorization", "Bearer "+c.token)
-	}
+	c.identify(header)
 	socket, answer, err := websocket.Dial(ctx, c.base+path,
 		&websocket.DialOptions{HTTPClient: c.sockets, HTTPHeader: header})
 	if err != nil {

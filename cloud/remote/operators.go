@@ -13,7 +13,7 @@ import (
 
 // errOperators is the answer of everything that is not part of the API.
 var errOperators = croft.Errorf(croft.Denied, "this is for operators on a host of the cloud: the API does not have it; "+
-	"run it there, without CROFT_URL")
+	"run it there, without CROFT_URL and without a login")
 
 // operators implements what only operators on a host of the cloud can do.
 type operators struct{}

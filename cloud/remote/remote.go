@@ -33,6 +33,9 @@ type Settings struct {
 	URL   string `yaml:"url"`
 	Token string `yaml:"token"` // of a project
 	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's
+
+	Home    croft.Project                         `yaml:"-"` // that a user of an issuer means; empty: the only one
+	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the token instead; nil: it is Token
 }
 
 // Set reports whether the settings name a cloud.
@@ -68,6 +71,7 @@ func (s Settings) Check() error {
 type Client struct {
 	base     string
 	token    string
+	home     croft.Project
 	requests *http.Client
 	sockets  *http.Client // speaks HTTP/1 alone, which can be upgraded
 }
@@ -102,7 +106,7 @@ func New(s Settings) (*Client, error) {
 			}
 		}
 	}
-	return &Client{base: base, token: s.Token,
+	return &Client{base: base, token: s.Token, home: s.Home,
 		requests: &http.Client{Transport: transport, CheckRedirect: stay},
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
@@ -120,6 +124,21 @@ func (c *Client) Close() error {
 // Caller returns who the cloud takes the client for. Denied: the token is not valid.
 func (c *Client) Caller(ctx context.Context) (caller access.Caller, err error) {
 	return caller, c.ask(ctx, http.MethodGet, "/v1/whoami", nil, &caller)
+}
+
+// Root returns what a cloud says of itself to everybody.
+func (c *Client) Root(ctx context.Context) (root api.Cloud, err error) {
+	return root, c.ask(ctx, http.MethodGet, "/v1", nil, &root)
+}
+
+// identify says who asks.
+func (c *Client) identify(h http.Header) {
+	if c.token != "" {
+		h.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.home != "" {
+		h.Set(access.ProjectHeader, string(c.home))
+	}
 }
 
 // path builds a path from its segments, and its query from the project and pairs of names and values. What is empty is
@@ -183,9 +202,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte,
 		if body != nil {
 			r.Header.Set("Content-Type", "application/json")
 		}
-		if c.token != "" {
-			r.Header.Set("Authorization", "Bearer "+c.token)
-		}
+		c.identify(r.Header)
 		answer, err := c.requests.Do(r)
 		if err != nil {
 			return nil, c.unreachable(ctx, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/cloud/direct"
 	"croft/control"
@@ -91,7 +92,8 @@ func allMetrics(t *testing.T) []metricDesc {
 	pools, err := poolserver.New(poolserver.Config{Manager: manager})
 	check(t, err)
 	api, err := control.New(control.Config{Cloud: new(cloud.Cloud), Callers: access.First(),
-		Objects: objects.New(c.Store.Objects), Images: direct.Catalog{}})
+		Objects: objects.New(c.Store.Objects), Images: direct.Catalog{},
+		Actions: actions.NewRecorder(c.Store.Actions, log)})
 	check(t, err)
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)

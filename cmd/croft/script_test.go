@@ -60,6 +60,7 @@ func TestScripts(t *testing.T) {
 			"break":        breakBooks,
 			"ask":          ask,
 			"keystone":     startKeystone,
+			"issuer":       issuer,
 			"disk":         makeDisk,
 			"fill":         fillDisk,
 		},
@@ -71,6 +72,7 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[cloudKey{}] = &scriptCloud{}
+			env.Values[issuerKey{}] = &scriptIssuer{}
 			env.Setenv("CROFT_CLOUD_API_LISTEN", "127.0.0.1:0") // scripts run beside each other
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/.config")

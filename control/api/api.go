@@ -15,6 +15,13 @@ import (
 type Cloud struct {
 	Version  string `json:"version"`  // of croft
 	Document string `json:"document"` // SHA-256 of /openapi.json in hexadecimal digits
+	Login    *Login `json:"login,omitempty"`
+}
+
+// Login is the OpenID Connect issuer whose tokens count in a cloud.
+type Login struct {
+	Issuer string `json:"issuer"`
+	Client string `json:"client"` // that tokens have to be for
 }
 
 // InstanceRequest asks for an instance.

@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/control/api"
 	"croft/objects"
@@ -37,7 +38,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 	open := map[string]bool{"Host": true} // has fields that the document leaves out
 	left := maps.Clone(schemas)
 	for name, v := range map[string]any{
-		"Problem": api.Problem{}, "Cloud": api.Cloud{}, "Caller": access.Caller{},
+		"Problem": api.Problem{}, "Cloud": api.Cloud{}, "Login": api.Login{}, "Caller": access.Caller{},
 		"InstanceRequest": api.InstanceRequest{}, "Affinity": croft.Affinity{}, "Instance": api.Instance{},
 		"InstanceList": api.InstanceList{}, "Change": croft.Change{}, "Explanation": schedule.Explanation{},
 		"NewKey": api.NewKey{}, "Key": schedule.Key{}, "KeyList": api.KeyList{}, "Host": api.Host{},
@@ -51,6 +52,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"PropertyValue": api.PropertyValue{}, "NewDefinition": api.NewDefinition{}, "Definition": objects.Definition{},
 		"Property": objects.Property{}, "Permission": objects.Permission{}, "Breach": objects.Breach{},
 		"BreachList": api.BreachList{}, "Catalog": cloud.Catalog{}, "Image": cloud.Image{}, "NewImage": api.NewImage{},
+		"ActionList": actions.Page{}, "Action": actions.Entry{}, "ActionObject": actions.Object{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

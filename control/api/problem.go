@@ -61,6 +61,15 @@ var meanings = map[Code]struct {
 	Internal:           {http.StatusInternalServerError, ""},
 }
 
+// codes maps kinds of error to codes, where an operation does not know better.
+var codes = map[croft.Kind]Code{
+	croft.Invalid: BadRequest, croft.NotFound: NotFound, croft.Conflict: BadState, croft.NoCapacity: NoCapacity,
+	croft.Unavailable: BackendDown, croft.Denied: ForbiddenVerb, croft.OverQuota: QuotaExceeded, "": Internal,
+}
+
+// CodeOf is the code of an error that has none of its own.
+func CodeOf(err error) Code { return codes[croft.KindOf(err)] }
+
 // Codes lists all codes, unordered.
 func Codes() []Code {
 	var all []Code

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/actions"
 	"croft/cloud"
 	"croft/cloud/cloudtest"
 	"croft/cloud/direct"
@@ -73,21 +74,25 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
 		t.Fatal(err)
 	}
-	s := direct.Defaults()
-	s.Etcd.Endpoints, s.Placement.Endpoint = []string{c.Etcd.Endpoint()}, c.Placement.URL
-	under, err := direct.Dial(ctx, s)
+	under, err := direct.Over(c.Store, c.Claims, direct.Settings{}, direct.Scheduling{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	change(under)
-	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Version: "test",
-		Objects: objects.New(c.Store.Objects), Images: Images{}})
+	recorder := actions.NewRecorder(c.Store.Actions, nil)
+	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Actions: recorder,
+		Version: "test", Objects: objects.New(c.Store.Objects), Images: Images{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var run sync.WaitGroup
 	run.Go(func() { _ = server.Run(ctx) })
+	run.Go(func() {
+		if err := recorder.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	served := httptest.NewServer(server.Handler())
 	t.Cleanup(func() {
 		served.CloseClientConnections()

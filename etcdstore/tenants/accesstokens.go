@@ -31,15 +31,30 @@ var (
 	_ access.TokenFeed = (*AccessTokens)(nil)
 )
 
-// Create implements access.Tokens.
+// Create implements access.Tokens. A project that is removed meanwhile gets no token.
 func (s *AccessTokens) Create(ctx context.Context, t access.Token) error {
+	return s.create(ctx, t, false)
+}
+
+// CreateWithin is Create for those whose own right ends with the project. NotFound: it has no record.
+func (s *AccessTokens) CreateWithin(ctx context.Context, t access.Token) error {
+	return s.create(ctx, t, true)
+}
+
+func (s *AccessTokens) create(ctx context.Context, t access.Token, recorded bool) error {
 	if err := t.Check(); err != nil { // project and ID become part of the key
 		return err
+	}
+	first, err := s.projectOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	if recorded && first == 0 {
+		return croft.Errorf(croft.NotFound, "there is no project %s: ask an operator to create it", t.Project)
 	}
 	key, write := s.keys().token(t.Project, t.ID), "write a token"
 	put := clientv3.OpPut(key, kv.Encode(t))
 	var written bool
-	var err error
 	if t.Project == "" {
 		var done *clientv3.TxnResponse
 		if done, err = s.conn.Etcd.Txn(ctx).If(kv.Absent(key)).Then(put).Commit(); err != nil {
@@ -48,10 +63,36 @@ func (s *AccessTokens) Create(ctx context.Context, t access.Token) error {
 		written = done.Succeeded
 	} else {
 		written, err = s.projects.writeCharged(ctx, charging{project: t.Project, amounts: chargeOfToken, record: key,
-			entry: s.keys().entriesAboutToken(t) + "charged", write: []clientv3.Op{put}, what: write})
+			entry: s.keys().entriesAboutToken(t) + "charged", write: []clientv3.Op{put}, what: write,
+			still: func(ctx context.Context) error { return s.isStill(ctx, t, first) }})
 	}
 	if err == nil && !written {
 		err = croft.Errorf(croft.Conflict, "there is a token %s already", t.ID)
+	}
+	return err
+}
+
+// projectOf returns when the project of a token was created; 0: it has no record.
+func (s *AccessTokens) projectOf(ctx context.Context, t access.Token) (revision int64, err error) {
+	if t.Project == "" {
+		return 0, nil
+	}
+	got, err := s.conn.Etcd.Get(ctx, s.keys().project(t.Project), clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, s.conn.Wrap(err, "read project %s", t.Project)
+	}
+	for _, stored := range got.Kvs {
+		revision = stored.CreateRevision
+	}
+	return revision, nil
+}
+
+// isStill returns an error unless the project of a token is the one that was created at a revision. Conflict.
+func (s *AccessTokens) isStill(ctx context.Context, t access.Token, first int64) error {
+	now, err := s.projectOf(ctx, t)
+	if err == nil && now != first {
+		err = croft.Errorf(croft.Conflict, "project %s was created or removed meanwhile: look at it and try again",
+			t.Project)
 	}
 	return err
 }

@@ -20,6 +20,10 @@ type charging struct {
 	entry   string // key of an entry that says the same
 	write   []clientv3.Op
 	what    string // for errors
+
+	// still returns an error if nothing may be written any more; nil: it always may. It is asked after the record of
+	// the project was read, which the transaction compares, and so holds in the transaction too.
+	still func(context.Context) error
 }
 
 // writeCharged writes a record with its charge in one transaction. False: there is such a record already. OverQuota:
@@ -29,6 +33,11 @@ func (s *Projects) writeCharged(ctx context.Context, w charging) (written bool, 
 		c, err := s.readChain(ctx, w.project)
 		if err != nil {
 			return false, err
+		}
+		if w.still != nil {
+			if err := w.still(ctx); err != nil {
+				return false, err
+			}
 		}
 		if err := tenant.Admit(c.accounts(), c.defaults.Limits, w.amounts); err != nil {
 			if settled {

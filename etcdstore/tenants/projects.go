@@ -28,8 +28,9 @@ type Projects struct {
 
 // Owned are the prefixes of keys of a project that other rooms store.
 type Owned struct {
-	Names string   // of its instances
-	Rest  []string // what goes with the project: its SSH keys, its tokens, what is noted about its images
+	Names string      // of its instances
+	Rest  []string    // what goes with the project: its SSH keys, its tokens, what is noted about its images
+	End   clientv3.Op // notes that the project was removed
 }
 
 // NewProjects makes the store of projects, given where the records of instances are, and others that are charged.
@@ -57,19 +58,28 @@ func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tena
 	return all, err
 }
 
-// Follow calls changed with the tree of all projects, and again after each change, until ctx ends.
+// Follow calls changed with the tree of all projects, and again after each change, until ctx ends. The tree is always
+// whole: nobody loses a role because projects are being read again.
 func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error {
-	prefix := s.keys().projects()
 	all := map[string]tenant.Tenant{}
 	tell := func() { changed(tenant.NewTree(slices.Collect(maps.Values(all)))) }
-	return s.conn.Follow(ctx, prefix, func() { clear(all); tell() },
-		func(stored *mvccpb.KeyValue, present bool) {
-			delete(all, string(stored.Key))
-			if p, err := s.decodeProject(stored); present && err == nil { // readers of that key itself get the error
-				all[string(stored.Key)] = p.Tenant
-			}
-			tell()
-		})
+	note := func(stored *mvccpb.KeyValue) {
+		if p, err := s.decodeProject(stored); err == nil { // readers of that key itself get the error
+			all[string(stored.Key)] = p.Tenant
+		}
+	}
+	return s.conn.FollowWhole(ctx, s.keys().projects(), func(listed []*mvccpb.KeyValue) {
+		clear(all)
+		for _, stored := range listed {
+			note(stored)
+		}
+		tell()
+	}, func(stored *mvccpb.KeyValue, present bool) {
+		if delete(all, string(stored.Key)); present {
+			note(stored)
+		}
+		tell()
+	})
 }
 
 func (s *Projects) decodeProject(r *mvccpb.KeyValue) (p storedProject, err error) {
@@ -205,7 +215,7 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 	if err := name.Check(); err != nil { // it becomes part of keys
 		return err
 	}
-	k := s.keys()
+	k, owned := s.keys(), s.owned(name)
 	for {
 		p, err := s.find(ctx, name)
 		if err != nil {
@@ -224,15 +234,15 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 		}
 		_, ops := k.charge(c, tenant.Amounts{}.Minus(tokens)) // its own counter is removed after that
 		remove := append(ops[1:], clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
-			clientv3.OpDelete(k.below(p.Parent, name)))
-		for _, prefix := range s.owned(name).Rest {
+			clientv3.OpDelete(k.below(p.Parent, name)), owned.End)
+		for _, prefix := range owned.Rest {
 			remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 		}
 		done, err := s.conn.Etcd.Txn(ctx).
-			If(append(k.compares(c), kv.AbsentBelow(s.owned(name).Names), kv.AbsentBelow(k.allBelow(name)),
+			If(append(k.compares(c), kv.AbsentBelow(owned.Names), kv.AbsentBelow(k.allBelow(name)),
 				kv.AbsentBelow(k.entriesOf(name)), kv.Unchanged(k.project(name), p.Generation))...).
 			Then(remove...).
-			Else(clientv3.OpGet(s.owned(name).Names, clientv3.WithPrefix(), clientv3.WithCountOnly()),
+			Else(clientv3.OpGet(owned.Names, clientv3.WithPrefix(), clientv3.WithCountOnly()),
 				clientv3.OpGet(k.allBelow(name), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
 		switch {
 		case err != nil:

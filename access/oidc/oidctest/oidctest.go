@@ -1,0 +1,230 @@
+// Package oidctest is a small OpenID Connect issuer for tests: it signs tokens, lets users log in on another device
+// (RFC 8628) and refreshes what it gave them.
+package oidctest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Issuer is a running issuer. Its fields may be set before it is asked.
+type Issuer struct {
+	URL    string
+	Client string        // the only client that may log users in
+	Life   time.Duration // of tokens that it gives; an hour by default
+
+	key *ecdsa.PrivateKey
+
+	mu        sync.Mutex
+	next      int
+	devices   map[string]*device // by device code
+	refreshes map[string]User    // by refresh token, each of which counts once
+}
+
+// User is a user as tokens say.
+type User struct {
+	Name   string
+	Groups []string // nil: the claim is left out
+}
+
+// device is a login under way.
+type device struct {
+	userCode string
+	user     *User // nil: not approved yet
+	denied   bool
+}
+
+// Start runs an issuer until the test ends.
+func Start(t testing.TB) *Issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatalf("make a key: %v", err)
+	}
+	i := &Issuer{Client: "croft", Life: time.Hour, key: key, devices: map[string]*device{},
+		refreshes: map[string]User{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/openid-configuration", i.describe)
+	mux.HandleFunc("GET /keys", i.keys)
+	mux.HandleFunc("POST /device", i.begin)
+	mux.HandleFunc("POST /token", i.give)
+	server := httptest.NewServer(mux)
+	i.URL = server.URL
+	t.Cleanup(server.Close)
+	return i
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // ignored: the client may be gone
+}
+
+func refuse(w http.ResponseWriter, code string) {
+	reply(w, http.StatusBadRequest, map[string]string{"error": code})
+}
+
+func (i *Issuer) describe(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys",
+		"authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token",
+		"device_authorization_endpoint":         i.URL + "/device",
+		"scopes_supported":                      []string{"openid", "profile", "groups", "offline_access"},
+		"id_token_signing_alg_values_supported": []string{"ES256"}})
+}
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
+	point, err := i.key.PublicKey.Bytes() // 4, x, y
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	reply(w, http.StatusOK, map[string]any{"keys": []any{map[string]any{"kty": "EC", "crv": "P-256", "use": "sig",
+		"alg": "ES256", "kid": "1", "x": encode(point[1:33]), "y": encode(point[33:])}}})
+}
+
+// Token signs a token for the client, which counts for as long as Life says.
+func (i *Issuer) Token(t testing.TB, u User) string {
+	t.Helper()
+	text, err := i.sign(u)
+	if err != nil {
+		t.Fatalf("sign a token: %v", err)
+	}
+	return text
+}
+
+func (i *Issuer) sign(u User) (string, error) {
+	claims := map[string]any{"iss": i.URL, "aud": i.Client, "sub": "id-" + u.Name, "preferred_username": u.Name,
+		"iat": time.Now().Unix(), "exp": time.Now().Add(i.Life).Unix()}
+	if u.Groups != nil {
+		claims["groups"] = u.Groups
+	}
+	body, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	text := encode([]byte(`{"alg":"ES256","kid":"1"}`)) + "." + encode(body)
+	sum := sha256.Sum256([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, i.key, sum[:])
+	if err != nil {
+		return "", err
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return text + "." + encode(signature), nil
+}
+
+// begin begins a login on another device.
+func (i *Issuer) begin(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if r.FormValue("client_id") != i.Client {
+		refuse(w, "invalid_client")
+		return
+	}
+	i.next++
+	code, userCode := fmt.Sprintf("device-secret-%d", i.next), fmt.Sprintf("USER-%04d", i.next)
+	i.devices[code] = &device{userCode: userCode}
+	reply(w, http.StatusOK, map[string]any{"device_code": code, "user_code": userCode, "expires_in": 60, "interval": 1,
+		"verification_uri": i.URL + "/login", "verification_uri_complete": i.URL + "/login?code=" + userCode})
+}
+
+// Approve is what a user does with a code in the browser. False: nobody waits with this code.
+func (i *Issuer) Approve(userCode string, u User) bool {
+	return i.answer(userCode, func(d *device) { d.user = &u })
+}
+
+// Deny refuses the login with a code.
+func (i *Issuer) Deny(userCode string) bool {
+	return i.answer(userCode, func(d *device) { d.denied = true })
+}
+
+func (i *Issuer) answer(userCode string, do func(*device)) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, d := range i.devices {
+		if d.userCode == userCode {
+			do(d)
+			return true
+		}
+	}
+	return false
+}
+
+// Codes lists the codes with which users may log in now.
+func (i *Issuer) Codes() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var all []string
+	for _, d := range i.devices {
+		all = append(all, d.userCode)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// give gives tokens for a device code or a refresh token.
+func (i *Issuer) give(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var user User
+	switch r.FormValue("grant_type") {
+	case "urn:ietf:params:oauth:grant-type:device_code":
+		code := r.FormValue("device_code")
+		d := i.devices[code]
+		switch {
+		case d == nil:
+			refuse(w, "expired_token")
+			return
+		case d.denied:
+			delete(i.devices, code)
+			refuse(w, "access_denied")
+			return
+		case d.user == nil:
+			refuse(w, "authorization_pending")
+			return
+		}
+		user = *d.user
+		delete(i.devices, code)
+	case "refresh_token":
+		known := false
+		if user, known = i.refreshes[r.FormValue("refresh_token")]; !known {
+			refuse(w, "invalid_grant")
+			return
+		}
+		delete(i.refreshes, r.FormValue("refresh_token"))
+	default:
+		refuse(w, "unsupported_grant_type")
+		return
+	}
+	token, err := i.sign(user)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	i.next++
+	refresh := fmt.Sprintf("refresh-secret-%d", i.next)
+	i.refreshes[refresh] = user
+	reply(w, http.StatusOK, map[string]any{"access_token": "access-secret", "token_type": "Bearer",
+		"expires_in": int(i.Life.Seconds()), "refresh_token": refresh, "id_token": token})
+}
+
+// Forget ends all refresh tokens.
+func (i *Issuer) Forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	clear(i.refreshes)
+}

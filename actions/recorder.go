@@ -1,0 +1,245 @@
+package actions
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/internal/delay"
+)
+
+// Batch is entries that are written together.
+type Batch struct {
+	At      time.Time // not before any of its entries
+	Nonce   uint64    // tells batches of one moment apart
+	Entries []Entry
+}
+
+// NewBatch makes a batch of entries, which it cuts to a bounded size.
+func NewBatch(entries ...Entry) Batch {
+	b := Batch{Nonce: rand.Uint64(), Entries: entries}
+	for i, e := range entries {
+		entries[i] = e.bounded()
+		if e.Time.After(b.At) {
+			b.At = e.Time
+		}
+	}
+	return b
+}
+
+// What waits to be written.
+const (
+	mostWaiting   = 20_000
+	mostOfProject = 1_000 // of these, so that a busy project loses entries before others do
+)
+
+// What is written at once: etcd bounds the operations and the size of a transaction.
+const (
+	batchProjects = 100
+	batchEntries  = 500
+)
+
+const (
+	gather    = 50 * time.Millisecond // how long a batch waits for more
+	writing   = 10 * time.Second      // what one write may take
+	again     = time.Second           // after a write that did not succeed
+	finishing = 5 * time.Second       // for the rest, at the end
+	tidying   = time.Hour             // between looks at the bounds of the whole log
+	tidyAfter = 500                   // entries of a project, until its own bound is looked at
+)
+
+// Recorder writes entries into a store, a moment after they come. Adding never waits: what comes faster than it can be
+// written is dropped, and counted, those of the busiest projects first.
+type Recorder struct {
+	store Store
+	log   *slog.Logger
+	wake  chan struct{} // holds one wake
+
+	mu      sync.Mutex
+	waiting map[croft.Project]*line
+	turns   []croft.Project // those with entries, in the order in which they are taken from
+	count   int             // of all entries
+	lost    int
+	done    bool
+}
+
+// line is what waits of one project.
+type line struct {
+	entries []Entry
+	missed  int // dropped since the last entry that was taken
+}
+
+// NewRecorder makes a recorder, which writes nothing until it runs. A nil log discards.
+func NewRecorder(s Store, log *slog.Logger) *Recorder {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Recorder{store: s, log: log, wake: make(chan struct{}, 1), waiting: map[croft.Project]*line{}}
+}
+
+// Store is where the entries go.
+func (r *Recorder) Store() Store { return r.store }
+
+// Add takes an entry. It is written by the end of Run, unless it is among the Lost.
+func (r *Recorder) Add(e Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.waiting[e.Project]
+	if l == nil {
+		l = &line{}
+		r.waiting[e.Project] = l
+	}
+	if r.done || r.count >= mostWaiting || len(l.entries) >= mostOfProject {
+		l.missed++
+		r.lost++
+		return
+	}
+	if len(l.entries) == 0 {
+		r.turns = append(r.turns, e.Project)
+	}
+	l.entries = append(l.entries, e)
+	r.count++
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Lost returns how many entries were dropped, or could not be written at the end.
+func (r *Recorder) Lost() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+// take returns the next batch; false: nothing waits. Projects take turns.
+func (r *Recorder) take() (Batch, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var entries []Entry
+	for range min(len(r.turns), batchProjects) {
+		project := r.turns[0]
+		l := r.waiting[project]
+		n := min(len(l.entries), batchEntries-len(entries))
+		if n == 0 {
+			break
+		}
+		l.entries[0].Missed += l.missed
+		entries = append(entries, l.entries[:n]...)
+		l.entries, l.missed = l.entries[n:], 0
+		r.turns = r.turns[1:]
+		if len(l.entries) > 0 {
+			r.turns = append(r.turns, project)
+		} else {
+			delete(r.waiting, project)
+		}
+	}
+	r.count -= len(entries)
+	return NewBatch(entries...), len(entries) > 0
+}
+
+// Run writes entries until ctx ends, then those that still wait, and returns. Afterwards every entry is lost.
+func (r *Recorder) Run(ctx context.Context) error {
+	written := map[croft.Project]int{} // since the bound of the project was looked at
+	tidied := time.Time{}
+	for ctx.Err() == nil {
+		if time.Since(tidied) >= tidying {
+			tidied = time.Now()
+			r.tidy(ctx)
+			clear(written)
+		}
+		quiet := time.NewTimer(time.Until(tidied.Add(tidying)))
+		select {
+		case <-ctx.Done():
+		case <-quiet.C:
+		case <-r.wake:
+			_ = delay.For(ctx, gather) // then the rest is written below
+		}
+		quiet.Stop()
+		for b, any := r.take(); any; b, any = r.take() {
+			if left := r.write(ctx, b); left {
+				return r.finish(ctx, b)
+			}
+			r.tidyBusy(ctx, written, b)
+		}
+	}
+	return r.finish(ctx, Batch{})
+}
+
+// write writes a batch, again and again until ctx ends; then it reports true.
+func (r *Recorder) write(ctx context.Context, b Batch) (left bool) {
+	for said := false; ; {
+		err := r.append(ctx, b)
+		if err == nil {
+			if said {
+				r.log.Info("the action log is written again", "lost", r.Lost())
+			}
+			return false
+		}
+		if ctx.Err() != nil {
+			return true
+		}
+		if !said {
+			r.log.Warn("the action log cannot be written: entries wait, and are dropped if they become too many",
+				"err", err)
+			said = true
+		}
+		if delay.For(ctx, again) != nil {
+			return true
+		}
+	}
+}
+
+func (r *Recorder) append(ctx context.Context, b Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, writing)
+	defer cancel()
+	return r.store.Append(ctx, b)
+}
+
+// finish writes a batch whose outcome may be unknown, and all that wait.
+func (r *Recorder) finish(ctx context.Context, b Batch) error {
+	r.mu.Lock()
+	r.done = true
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+	defer cancel()
+	for any := true; any; b, any = r.take() {
+		if len(b.Entries) == 0 {
+			continue
+		}
+		if err := r.store.Append(ctx, b); err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.lost += len(b.Entries) + r.count
+			return croft.Errorf(croft.Unavailable, "%d entries of the action log are lost: %w",
+				len(b.Entries)+r.count, err)
+		}
+	}
+	return nil
+}
+
+// tidyBusy keeps a project that does much within its bound.
+func (r *Recorder) tidyBusy(ctx context.Context, written map[croft.Project]int, b Batch) {
+	for _, e := range b.Entries {
+		written[e.Project]++
+	}
+	var busy []croft.Project
+	for project, n := range written {
+		if n >= tidyAfter {
+			busy = append(busy, project)
+			delete(written, project)
+		}
+	}
+	if len(busy) > 0 {
+		r.tidy(ctx, busy...)
+	}
+}
+
+func (r *Recorder) tidy(ctx context.Context, projects ...croft.Project) {
+	if err := r.store.Trim(ctx, time.Now(), projects...); err != nil && ctx.Err() == nil {
+		r.log.Warn("old entries of the action log are not removed now", "err", err)
+	}
+}

@@ -1,0 +1,292 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	"croft/control/controltest"
+	"croft/internal/delay"
+)
+
+// belongings are names of the things of one tenant; those of a ghost are of the same form, and nobody has them.
+type belongings struct{ project, user, id, name, group, key, token, host string }
+
+// all lists the names, the longest ones first, so that none is replaced as a part of another.
+func (b belongings) all() []string {
+	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all
+}
+
+// anonymous replaces what was asked for, so that answers about two tenants can be compared.
+func (b belongings) anonymous(text string) string {
+	for _, name := range b.all() {
+		text = strings.ReplaceAll(text, name, "X")
+	}
+	return text
+}
+
+// values lists what a tenant who knows the belongings of another may send as a parameter; nil: nobody has said yet.
+func (b belongings) values(o api.Operation, p api.Parameter) []string {
+	switch p.In + " " + p.Name {
+	case "path id":
+		switch o.Tag {
+		case "instances":
+			return []string{b.id, b.name}
+		case "tokens":
+			return []string{b.token}
+		case "hosts":
+			return []string{b.host}
+		}
+	case "path name":
+		if o.Tag == "keys" {
+			return []string{b.key}
+		}
+	case "path project", "query project":
+		return []string{b.project}
+	case "query object":
+		return []string{"instance/" + b.id, "instance/" + b.name, "key/" + b.key, "token/" + b.token,
+			"project/" + b.project, "host/" + b.host}
+	case "query user":
+		return []string{b.user}
+	case "query after":
+		return map[string][]string{"instances": {b.name, b.name + "/" + b.id},
+			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
+	case "query follow":
+		return []string{"false"}
+	case "query force":
+		return []string{"true"}
+	case "query port":
+		return []string{"22"}
+	case "query since":
+		return []string{"2020-01-01T00:00:00Z"}
+	case "query limit":
+		return []string{"5000"}
+	case "query wait":
+		return []string{"gone"}
+	case "query timeout":
+		return []string{"1s"}
+	case "header If-Match":
+		return []string{`"1"`}
+	case "header Last-Event-ID":
+		return []string{"1"}
+	}
+	return nil
+}
+
+// bodies lists what such a tenant may send as a body of a schema; nil: nobody has said yet. A UUID and the name of a
+// project are unique in the partition: whoever asks for a taken one is told so, and no more. They are not among these.
+func (b belongings) bodies(schema string) []any {
+	type fields = map[string]any
+	switch strings.TrimPrefix(schema, "#/components/schemas/") {
+	case "":
+		return []any{nil}
+	case "InstanceRequest":
+		affinity := []any{fields{"group": b.group, "rule": "affinity"}}
+		return []any{wanted("near", []string{b.id}), wanted("near", []string{b.name}),
+			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
+			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
+	case "Expiry":
+		return []any{fields{"expires": 60}}
+	case "NewKey":
+		return []any{fields{"name": b.key, "line": "no key"}}
+	case "NewProject":
+		return []any{fields{"name": "below", "parent": b.project}}
+	case "ProjectChange":
+		return []any{fields{"note": "mine now"}}
+	case "Members":
+		return []any{fields{"members": fields{"anna": "project-admin"}}}
+	case "OwnLimits":
+		return []any{fields{"limits": fields{"instances": 0}}}
+	case "Defaults":
+		return []any{fields{"limits": fields{"instances": 0}, "generation": 0}}
+	case "NewToken":
+		return []any{fields{"user": b.user, "role": "member", "life": "24h"}}
+	}
+	return nil
+}
+
+// try is one request that a tenant makes with names of another.
+type try struct {
+	method, path string
+	header       http.Header
+	body         any
+}
+
+// tries makes all requests of an operation: each parameter on its own, and none, with each body.
+func (b belongings) tries(t *testing.T, o api.Operation) (all []try) {
+	t.Helper()
+	paths, queries, header := []string{o.Path}, []string{""}, http.Header{}
+	for _, p := range o.Parameters {
+		values := b.values(o, p)
+		if len(values) == 0 {
+			t.Errorf("%s: say in values what a tenant may try with the parameter %s in the %s", o.ID, p.Name, p.In)
+		}
+		switch p.In {
+		case "path":
+			var filled []string
+			for _, path := range paths {
+				for _, v := range values {
+					filled = append(filled, strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(v)))
+				}
+			}
+			paths = filled
+		case "query":
+			for _, v := range values {
+				queries = append(queries, "?"+url.Values{p.Name: {v}}.Encode())
+			}
+		case "header":
+			header.Set(p.Name, values[0])
+		}
+	}
+	bodies := b.bodies(o.Body)
+	if len(bodies) == 0 {
+		t.Errorf("%s: say in bodies what a tenant may try with %s", o.ID, o.Body)
+	}
+	for _, path := range paths {
+		for _, query := range queries {
+			for _, body := range bodies {
+				all = append(all, try{o.Method, path + query, header, body})
+			}
+		}
+	}
+	return all
+}
+
+// send sends a request and returns status and body; of a stream, what comes in a moment. It asks again if it was too
+// often.
+func (try try) send(t *testing.T, server, token string) (status int, text string) {
+	t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		body, err := json.Marshal(try.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if try.body == nil {
+			body = nil
+		}
+		r, err := http.NewRequestWithContext(ctx, try.method, server+try.path, strings.NewReader(string(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = try.header.Clone()
+		r.Header.Set("Authorization", "Bearer "+token)
+		if strings.HasSuffix(r.URL.Path, "/console") || strings.HasSuffix(r.URL.Path, "/forward") {
+			for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",
+				"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+				r.Header.Set(name, value)
+			}
+		}
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatalf("%s %s: %v", try.method, try.path, err)
+		}
+		if strings.HasPrefix(got.Header.Get("Content-Type"), "text/event-stream") {
+			time.AfterFunc(200*time.Millisecond, cancel)
+		}
+		all, _ := io.ReadAll(got.Body) // a stream ends with an error
+		_ = got.Body.Close()
+		if got.StatusCode != http.StatusTooManyRequests {
+			return got.StatusCode, string(all)
+		}
+		if err := delay.For(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestATenantLearnsNothingOfOthers tries every operation of the document with every name of another tenant, as a
+// member, a reader and an admin of a project of their own. The answers have to be the same as for what is not there.
+func TestATenantLearnsNothingOfOthers(t *testing.T) {
+	server, _ := controltest.Start(t)
+	a := newAsker(t, server)
+	for _, name := range []croft.Project{"berta", "anna"} {
+		a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: name}).
+			want(t, http.StatusCreated, "")
+	}
+	mine := belongings{project: "berta", user: "berta-v", name: "victim-vm", group: "victim-group", key: "victim-key",
+		host: "host1"}
+	affinity := []any{map[string]any{"group": mine.group, "rule": "affinity"}}
+	got := a.ask(t, "berta", http.MethodPost, "/v1/instances?wait=running", wanted("name", mine.name, "tags",
+		map[string]string{"victim": "tag"}, "affinities", affinity))
+	var made api.Instance
+	got.into(t, &made)
+	mine.id = string(made.Instance.ID)
+	line := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl victim"
+	a.ask(t, "berta", http.MethodPost, "/v1/keys", map[string]string{"name": mine.key, "line": line}).
+		want(t, http.StatusCreated, "")
+	var token struct{ ID string }
+	a.ask(t, "operator", http.MethodPost, "/v1/tokens?project=berta",
+		map[string]string{"user": mine.user, "role": "member", "life": "24h"}).into(t, &token)
+	mine.token = token.ID
+	ghost := belongings{project: "ghost", user: "ghosts-v", id: string(croft.NewInstanceID()), name: "ghosts-vm",
+		group: "ghosts-group", key: "ghosts-key", token: string(access.NewSecret().ID), host: "ghost1"}
+	before := a.everything(t, mine)
+
+	tried := 0
+	for _, o := range api.Operations() {
+		victims, ghosts := mine.tries(t, o), ghost.tries(t, o)
+		for i := range victims {
+			for _, as := range []string{"anna", "reader", "admin"} {
+				tried += 2
+				status, text := victims[i].send(t, server, as)
+				ghostStatus, ghostText := ghosts[i].send(t, server, as)
+				what := fmt.Sprintf("%s: %s %s %v as %s", o.ID, o.Method, victims[i].path, victims[i].body, as)
+				if status != ghostStatus {
+					t.Errorf("%s: %d, and %d of what is not there\n%s\n%s", what, status, ghostStatus, text, ghostText)
+				}
+				same := mine.anonymous(text) == ghost.anonymous(ghostText)
+				if status >= http.StatusBadRequest && !same {
+					t.Errorf("%s is told from what is not there:\n%s%s", what, text, ghostText)
+				}
+				asked := fmt.Sprint(victims[i].path, victims[i].body)
+				for _, name := range append(mine.all(), "victim", "10.0.", line[20:40]) {
+					if strings.Contains(text, name) && !strings.Contains(asked, name) && o.ID != "getDocument" &&
+						o.ID != "listActions" {
+						t.Errorf("%s tells %q: %s", what, name, text)
+					}
+				}
+			}
+		}
+	}
+	if tried < 500 {
+		t.Errorf("only %d requests were made", tried)
+	}
+	t.Logf("%d requests of %d operations", tried, len(api.Operations()))
+	if after := a.everything(t, mine); after != before {
+		t.Errorf("the things of the tenant were\n%s\nand are\n%s", before, after)
+	}
+	for _, e := range a.actions(t, "berta", "", 2) {
+		if e.User != "berta" && e.User != "olga" {
+			t.Errorf("what %s tried is in the log of the tenant: %+v", e.User, e)
+		}
+	}
+}
+
+// everything is all that an operator sees of a tenant's things.
+func (a asker) everything(t *testing.T, b belongings) string {
+	t.Helper()
+	var all []string
+	for _, path := range []string{"instances/" + b.id, "keys?project=" + b.project, "tokens?project=" + b.project,
+		"projects/" + b.project, "projects/" + b.project + "/quota", "quota"} {
+		got := a.ask(t, "operator", http.MethodGet, "/v1/"+path, nil)
+		if got.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, got.status, got.body)
+		}
+		all = append(all, string(got.body))
+	}
+	return strings.Join(all, "\n")
+}

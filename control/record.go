@@ -1,0 +1,129 @@
+package control
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/actions"
+	"croft/control/api"
+)
+
+// action is what the action log is told of a request.
+type action struct {
+	at      time.Time // when the caller was known; zero: nobody knows who calls, or the caller asks too often
+	project croft.Project
+	object  actions.Object
+	told    bool
+}
+
+// changes reports whether an operation belongs into the action log: reads do not.
+func changes(o api.Operation) bool {
+	switch o.ID {
+	case "explainRequest": // POST, since it has a body
+		return false
+	case "attachConsole", "forwardPort": // GET, since they upgrade the connection
+		return true
+	}
+	return o.Method != http.MethodGet
+}
+
+// begin notes that it is known who calls. What is refused from now on is in the log of the caller's project, unless
+// it is about a project that the caller sees.
+func (a *action) begin(c *call) { a.at, a.project, a.object = time.Now(), c.caller.Project, named(c) }
+
+// named is the object that the path names, as far as the path tells.
+func named(c *call) actions.Object {
+	o := actions.Object{Kind: actions.Kind(strings.TrimSuffix(c.operation.Tag, "s"))}
+	id, name := c.r.PathValue("id"), c.r.PathValue("name")
+	switch o.Kind {
+	case actions.Project:
+		name = c.r.PathValue("project")
+	case actions.Token:
+		return actions.TokenNamed(id)
+	}
+	if _, err := croft.ParseInstanceID(id); err == nil {
+		o.ID = id
+	} else if id != "" {
+		name = id
+	}
+	o.Name = name
+	return o
+}
+
+// about says what the request is about, in a project that the caller sees.
+func (a *action) about(project croft.Project, o actions.Object) { a.project, a.object = project, o }
+
+// record tells the action log of the request, once.
+func (a *action) record(c *call, result string) {
+	if a.told || a.at.IsZero() || !changes(c.operation) {
+		return
+	}
+	a.told = true
+	c.Actions.Add(actions.Entry{Time: a.at, Operation: c.operation.ID, User: c.caller.User,
+		Operator: c.caller.Operator(), Via: c.caller.Via, From: from(c.r), Project: a.project, Object: a.object,
+		Result: result})
+}
+
+// from is where a request comes from.
+func from(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil { // a Unix socket
+		return "this machine"
+	}
+	return host
+}
+
+// recording tells the action log of a request before its answer: an action that is acknowledged is recorded.
+type recording struct {
+	http.ResponseWriter
+	call *call
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *recording) WriteHeader(status int) {
+	w.call.action.record(w.call, actions.Done) // refusals have been recorded
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets an http.ResponseController reach the connection.
+func (w *recording) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// listActions lists what was done in the projects that the caller sees.
+func listActions(c *call) error {
+	f := actions.Filter{User: c.query.Get("user"), After: c.query.Get("after")}
+	if c.query.Has("project") {
+		f.Project = c.project
+	}
+	var err error
+	if text := c.query.Get("object"); text != "" {
+		if f.Object, err = actions.ParseObject(text); err != nil {
+			return api.NewProblem(api.BadQuery, "object: "+err.Error())
+		}
+	}
+	if text := c.query.Get("since"); text != "" {
+		if f.Since, err = time.Parse(time.RFC3339, text); err != nil {
+			return api.NewProblem(api.BadQuery, "since is no time such as 2026-01-31T12:00:00Z")
+		}
+	}
+	if text := c.query.Get("limit"); text != "" {
+		f.Limit, _ = strconv.Atoi(text) // checked by the document
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	page, err := c.Actions.Store().List(ctx, c.scope, f)
+	if err != nil {
+		return err
+	}
+	if !c.caller.Operator() {
+		for i, e := range page.Entries {
+			if e.Operator {
+				page.Entries[i].Via, page.Entries[i].From = "", ""
+			}
+		}
+	}
+	return c.answer(http.StatusOK, page)
+}

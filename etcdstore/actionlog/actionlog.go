@@ -1,0 +1,210 @@
+// Package actionlog stores the action log in etcd: by project, in blocks of the entries that were written together.
+package actionlog
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/access"
+	"croft/actions"
+	"croft/etcdstore/internal/kv"
+)
+
+// Log is the store of the action log.
+type Log struct{ conn *kv.Conn }
+
+var _ actions.Store = (*Log)(nil)
+
+// New makes the store of the action log.
+func New(c *kv.Conn) *Log { return &Log{c} }
+
+func (s *Log) keys() Keys { return Keys(s.conn.Prefix) }
+
+// Append implements actions.Store: one transaction with a block for each project.
+func (s *Log) Append(ctx context.Context, b actions.Batch) error {
+	entries := map[croft.Project][]actions.Entry{}
+	for _, e := range b.Entries {
+		entries[e.Project] = append(entries[e.Project], e)
+	}
+	var absent []clientv3.Cmp
+	var puts []clientv3.Op
+	for project, all := range entries {
+		key := s.keys().project(project) + blockName(b, len(all))
+		absent = append(absent, kv.Absent(key))
+		puts = append(puts, clientv3.OpPut(key, kv.Encode(all)))
+	}
+	if len(puts) == 0 {
+		return nil
+	}
+	// If the keys are there, this batch was written by an earlier try.
+	if _, err := s.conn.Etcd.Txn(ctx).If(absent...).Then(puts...).Commit(); err != nil {
+		return s.conn.Wrap(err, "write the action log")
+	}
+	return nil
+}
+
+// fetched is how many blocks are read at once.
+const fetched = 64
+
+// List implements actions.Store. Blocks are chosen by their keys, and read from the newest on until the page is full,
+// all as of one revision.
+func (s *Log) List(ctx context.Context, scope access.Scope, f actions.Filter) (actions.Page, error) {
+	page := actions.Page{Entries: []actions.Entry{}}
+	limit := min(cmp.Or(f.Limit, actions.DefaultLimit), actions.MostLimit)
+	behind, err := parsePlace(f.After)
+	if err != nil {
+		return page, err
+	}
+	blocks, revision, err := s.blocks(ctx, scope, f)
+	if err != nil {
+		return page, err
+	}
+	slices.SortFunc(blocks, func(a, b dated) int { return compareBlocks(b.block, a.block) })
+	var last place
+	for some := range slices.Chunk(blocks, fetched) {
+		contents, err := s.read(ctx, some, revision)
+		if err != nil {
+			return page, err
+		}
+		for i, b := range some {
+			for n := len(contents[i]) - 1; n >= 0; n-- {
+				e, here := contents[i][n], place{b.block, n}
+				if !f.Has(e) || !e.Time.After(b.hidden) || f.After != "" && !here.isBehind(behind) {
+					continue
+				}
+				if len(page.Entries) == limit {
+					page.Next = last.String()
+					return inOrder(page), nil
+				}
+				page.Entries, last = append(page.Entries, e), here
+			}
+		}
+	}
+	return inOrder(page), nil
+}
+
+// inOrder sorts a page by time: servers write side by side, so neighbouring blocks overlap.
+func inOrder(p actions.Page) actions.Page {
+	slices.SortStableFunc(p.Entries, func(a, b actions.Entry) int { return b.Time.Compare(a.Time) })
+	return p
+}
+
+// dated is a block with the time until which its entries are hidden from the caller.
+type dated struct {
+	block
+	hidden time.Time
+}
+
+// blocks lists the blocks that may have what a filter chooses, as of a revision.
+func (s *Log) blocks(ctx context.Context, scope access.Scope, f actions.Filter) (all []dated, revision int64,
+	err error) {
+	k := s.keys()
+	now, err := s.conn.Etcd.Get(ctx, k.all(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, 0, s.conn.Wrap(err, "read the action log")
+	}
+	revision = now.Header.Revision
+	prefixes := map[string]ended{}
+	switch {
+	case f.Project != "" && (f.Project.Check() != nil || !scope.Sees(f.Project)):
+	case f.Project != "":
+		prefixes[k.project(f.Project)], err = s.endOf(ctx, scope, f.Project, revision)
+	case scope.All():
+		prefixes[k.all()] = ended{}
+	default:
+		for _, p := range scope.Projects() {
+			if prefixes[k.project(p)], err = s.endOf(ctx, scope, p, revision); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	oldest := moment(f.Since)
+	for prefix, end := range prefixes {
+		err = cmp.Or(err, s.conn.ReadRange(ctx, "list the action log", prefix, revision,
+			func(stored *mvccpb.KeyValue) error {
+				if b := k.blockAt(stored.Key); b.name >= oldest && stored.CreateRevision > end.revision {
+					all = append(all, dated{b, end.At})
+				}
+				return nil
+			}, clientv3.WithKeysOnly()))
+	}
+	return all, revision, err
+}
+
+// endOf returns what is hidden in the log of a project: nothing from operators.
+func (s *Log) endOf(ctx context.Context, scope access.Scope, p croft.Project, revision int64) (end ended, err error) {
+	if scope.All() {
+		return end, nil
+	}
+	got, err := s.conn.Etcd.Get(ctx, s.keys().ended(p), clientv3.WithRev(revision))
+	if err != nil {
+		return end, s.conn.Wrap(err, "read the action log of project %s", p)
+	}
+	for _, stored := range got.Kvs {
+		err = s.conn.Decode(stored.Key, stored.Value, &end)
+		end.revision = stored.ModRevision
+	}
+	return end, err
+}
+
+// read returns the entries of blocks.
+func (s *Log) read(ctx context.Context, blocks []dated, revision int64) ([][]actions.Entry, error) {
+	var gets []clientv3.Op
+	for _, b := range blocks {
+		gets = append(gets, clientv3.OpGet(s.keys().block(b.block), clientv3.WithRev(revision)))
+	}
+	got, err := s.conn.Etcd.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		return nil, s.conn.Wrap(err, "read the action log")
+	}
+	all := make([][]actions.Entry, len(blocks))
+	for i, answer := range got.Responses {
+		if stored := kv.First(answer); stored != nil {
+			if err := s.conn.Decode(stored.Key, stored.Value, &all[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// place is that of an entry in the log.
+type place struct {
+	block
+	entry int
+}
+
+// compareBlocks orders blocks by time.
+func compareBlocks(a, b block) int {
+	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.project, b.project))
+}
+
+// isBehind reports whether p comes after another place in a list, which begins with the newest entry.
+func (p place) isBehind(other place) bool {
+	return cmp.Or(compareBlocks(p.block, other.block), cmp.Compare(p.entry, other.entry)) < 0
+}
+
+func (p place) String() string { return p.name + "/" + p.project + "/" + strconv.Itoa(p.entry) }
+
+// parsePlace reads the text of a place. Invalid.
+func parsePlace(text string) (place, error) {
+	if text == "" {
+		return place{}, nil
+	}
+	words := strings.Split(text, "/")
+	if len(words) == 3 {
+		if n, err := strconv.Atoi(words[2]); err == nil {
+			return place{block{words[1], words[0]}, n}, nil
+		}
+	}
+	return place{}, croft.Errorf(croft.Invalid, "%.40q is no place in the action log: use what another page has as next",
+		text)
+}
