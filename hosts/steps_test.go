@@ -155,7 +155,7 @@ func (d diaryClaims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Clai
 	return croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{d.on: {croft.VCPU: 1}}}, nil
 }
 
-func (d diaryClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+func (d diaryClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Owner, c croft.Candidate) error {
 	for host := range c.Allocations {
 		if err := d.step("claim on", string(host)); err != nil {
 			return err

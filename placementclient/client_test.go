@@ -125,7 +125,7 @@ func TestClaimErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, calls := answering(t, test.answers...)
-			err := client.Claim(t.Context(), croft.NewInstanceID(), "p", candidate)
+			err := client.Claim(t.Context(), croft.NewInstanceID(), croft.Owner{Project: "p"}, candidate)
 			if got := croft.KindOf(err); got != test.kind {
 				t.Errorf("got %v of kind %q, want %q", err, got, test.kind)
 			}
@@ -152,10 +152,11 @@ func TestMicroversionGoesDownToWhatTheServerHas(t *testing.T) {
 		bodies = append(bodies, r.Header.Get("OpenStack-API-Version")+" "+string(buf[:n]))
 		answer(204, "")(w, r)
 	})
-	if err := client.Claim(t.Context(), croft.NewInstanceID(), "p", croft.Candidate{}); err != nil {
+	owner := croft.Owner{Partition: "7d5e2e4e-68ae-4b5c-8f9e-000000000003", Project: "p"}
+	if err := client.Claim(t.Context(), croft.NewInstanceID(), owner, croft.Candidate{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := `placement 1.36 {"allocations":{},"project_id":"p","user_id":"p","consumer_generation":null}`; len(
+	if want := `placement 1.36 {"allocations":{},"project_id":"7d5e2e4e-68ae-4b5c-8f9e-000000000003/p","user_id":"p","consumer_generation":null}`; len(
 		bodies) != 1 || bodies[0] != want {
 		t.Errorf("got %q, want %q", bodies, want)
 	}
