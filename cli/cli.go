@@ -24,6 +24,7 @@ import (
 	"croft/cli/instances"
 	"croft/cli/keys"
 	"croft/cli/objects"
+	"croft/cli/partitions"
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
@@ -64,7 +65,7 @@ func (p Program) commands() []*cobra.Command {
 		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), hosts.Command(), images.Command(), keys.Command(), projects.Command(),
-		projects.QuotaCommand(), top.Command(),
+		projects.QuotaCommand(), top.Command(), partitions.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), admin.TokenCommand(), admin.AuditCommand(),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/etcdstore/partitions"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/internal/delay"
@@ -26,6 +27,7 @@ type Store struct {
 	Instances    *Instances
 	Objects      *properties.Objects
 	Orders       *Orders
+	Partitions   *partitions.Partitions
 	Pools        *Pools
 	Projects     *tenants.Projects
 	Records      *Records
@@ -70,10 +72,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned)
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
+	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(s.shared()), Cluster: &Cluster{s}, Groups: &Groups{s},
-		Instances: instances, Objects: properties.NewObjects(s.shared(), thingsOf(s.keys)), Orders: &Orders{s},
+		Instances: instances, Objects: objects, Orders: &Orders{s},
+		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)),
 		Pools: &Pools{s}, Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
 		Trust: &Trust{s}, Turn: &Turn{s}}, nil
+}
+
+// homeOf says how the home partition is read as of a revision.
+func homeOf(s *conn, p *tenants.Projects, o *properties.Objects) partitions.Home {
+	return partitions.Home{Hosts: s.keys.hosts(), Drained: s.keys.allDrained(), Instances: s.keys.instances(),
+		Projects: p.ReadAt, Objects: o.ReadAt, Definitions: o.DefinitionsAt, Placement: s.Placement(0).readAt}
 }
 
 // thingsOf says where the records of things are.

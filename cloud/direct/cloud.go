@@ -8,6 +8,7 @@ import (
 	"croft/audit"
 	"croft/cloud"
 	"croft/etcdstore"
+	"croft/federation"
 	"croft/hosts"
 	"croft/objects"
 	"croft/placementclient"
@@ -64,7 +65,10 @@ func Over(store *etcdstore.Store, claims Claims, s Settings) (*cloud.Cloud, erro
 		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
-		Access: accessTokens{store.AccessTokens}, Backups: store, Connection: io.NopCloser(nil),
+		Access: accessTokens{store.AccessTokens}, Backups: store,
+		Partitions: &federation.Service{Home: store.Partition(), Store: store.Partitions, Apart: claims,
+			Foreign: s.Placement.Cloud != ""},
+		Connection: io.NopCloser(nil),
 	}, nil
 }
 

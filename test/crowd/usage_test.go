@@ -41,7 +41,8 @@ func TestPlacementSumsUpWhatQuotasCount(t *testing.T) {
 		c.check(err)
 		want := accounts[0].Used
 		got := c.usage(append(below, project)...)
-		got = got.Plus(tenant.Amounts{tenant.CountInstances: want[tenant.CountInstances]}) // Placement knows no such count
+		// Placement does not count instances
+		got = got.Plus(tenant.Amounts{tenant.CountInstances: want[tenant.CountInstances]})
 		if got.String() != want.String() {
 			t.Errorf("Placement says that %s and those below it use %s, and its quota counts %s", project, got, want)
 		}
