@@ -92,6 +92,13 @@ var table = map[Operation]row{
 
 	"listActions": reads,
 
+	"listPartitions":  operates,
+	"getPartition":    operates,
+	"removePartition": operates,
+	"listRows":        operates,
+	"exportPartition": operates,
+	"importPartition": operates,
+
 	"listHosts":  operates,
 	"getHost":    operates,
 	"drainHost":  operates,

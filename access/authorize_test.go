@@ -30,7 +30,8 @@ m createInstance destroyInstance startInstance stopInstance rebootInstance rebui
 m keepInstance addKey removeKey forwardPort
 a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
-o setDefaultQuota listHosts getHost drainHost enableHost`
+o setDefaultQuota listHosts getHost drainHost enableHost
+o listPartitions getPartition removePartition listRows exportPartition importPartition`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {
 	letters := map[access.Operation]string{}

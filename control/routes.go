@@ -46,6 +46,12 @@ var operations = map[string]func(*call) error{
 	"revokeToken":     revokeToken,
 	"listHosts":       listHosts,
 	"getHost":         getHost,
+	"listPartitions":  listPartitions,
+	"getPartition":    getPartition,
+	"removePartition": removePartition,
+	"listRows":        listRows,
+	"exportPartition": exportPartition,
+	"importPartition": importPartition,
 }
 
 // answer writes a document.

@@ -76,6 +76,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"the feed tells which instances change, and in which project", (*suite).feed},
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"keys are kept by project and name", (*suite).keys},
+		{"partitions are exported, imported, shown and forgotten", (*suite).partitions},
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
 		{"access tokens that cannot be are refused", (*suite).noAccess},
 	})

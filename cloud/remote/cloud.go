@@ -10,6 +10,6 @@ func (c *Client) Cloud() *cloud.Cloud {
 		Ports: ports{c}, Projects: projects{c},
 		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: none, Objects: none,
 		Definitions: none, Audits: none, Monitor: none,
-		Tokens: tokens{}, Access: accessTokens{c}, Backups: none, Partitions: partitions{}, Connection: c,
+		Tokens: tokens{}, Access: accessTokens{c}, Backups: none, Partitions: partitions{c}, Connection: c,
 	}
 }

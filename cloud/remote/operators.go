@@ -2,14 +2,12 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"croft"
 	"croft/audit"
 	"croft/cloud"
 	"croft/compute"
-	"croft/federation"
 	"croft/hosts"
 	"croft/objects"
 )
@@ -77,26 +75,6 @@ func (operators) Usages(context.Context, croft.Host) ([]compute.Usage, error) {
 }
 
 func (operators) Snapshot(context.Context, io.Writer) (int64, error) { return 0, errOperators }
-
-// partitions implements cloud.Partitions.
-type partitions struct{}
-
-func (partitions) List(context.Context) ([]federation.Partition, error) { return nil, errOperators }
-func (partitions) Find(context.Context, string) (federation.Partition, error) {
-	return federation.Partition{}, errOperators
-}
-func (partitions) Export(context.Context, string, io.Writer) (federation.Header, error) {
-	return federation.Header{}, errOperators
-}
-func (partitions) Import(context.Context, io.Reader, string) (federation.Partition, bool, error) {
-	return federation.Partition{}, false, errOperators
-}
-func (partitions) Rows(context.Context, string, federation.Kind, func(json.RawMessage) error) error {
-	return errOperators
-}
-func (partitions) Remove(context.Context, string) (federation.Partition, error) {
-	return federation.Partition{}, errOperators
-}
 
 // noMirror implements cloud.Mirror.
 type noMirror struct{}

@@ -16,6 +16,7 @@ import (
 	"croft/access"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/federation"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -43,6 +44,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"HostList": api.HostList{}, "Project": tenant.Tenant{}, "ProjectList": api.ProjectList{},
 		"NewProject": api.NewProject{}, "ProjectChange": api.ProjectChange{}, "Members": api.Members{},
 		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{}, "Defaults": tenant.Defaults{}, "Account": tenant.Account{},
+		"Partition": federation.Partition{}, "PartitionList": api.PartitionList{}, "RowList": api.RowList{},
 		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
 	} {
 		schema := schemas[name].(map[string]any)
