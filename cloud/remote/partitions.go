@@ -98,7 +98,8 @@ func (e *ends) header() (h federation.Header, err error) {
 // Import implements cloud.Partitions.
 func (p partitions) Import(ctx context.Context, from io.Reader, alias string) (shown federation.Partition, changed bool,
 	err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.base+path("", []string{"v1", "import"}, "as", alias), from)
+	url := p.base + path("", []string{"v1", "import"}, "as", alias)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, from)
 	if err != nil {
 		return shown, false, croft.Errorf(croft.Invalid, "%w", err)
 	}

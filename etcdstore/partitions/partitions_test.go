@@ -323,6 +323,32 @@ func TestAnImportThatIsShownIsNotDiscarded(t *testing.T) {
 	}
 }
 
+// A process that dies while it imports leaves rows that nobody sees, and that the next import removes.
+func TestWhatADeadImportLeftIsRemoved(t *testing.T) {
+	a, b := install(t), install(t)
+	b.fill()
+	d, err := a.store.Partitions.Begin(t.Context(), b.Home)
+	a.check(err)
+	a.check(d.Add(t.Context(), federation.Row{Kind: federation.KindHost, Row: json.RawMessage(`{"name":"x"}`)}))
+	all, err := a.List(t.Context())
+	if len(all) != 1 || err != nil {
+		t.Errorf("a part of an import is shown: %+v, %v", all, err)
+	}
+	p, _, err := a.take(b.export("east"), "")
+	a.check(err)
+	rows := 0
+	for _, n := range p.Imported.Rows {
+		rows += n
+	}
+	if left := a.keys(); len(left) != 1+2+rows {
+		t.Errorf("%d keys are left, want home, registry, head and %d rows: %v", len(left), rows, left)
+	}
+	if err := d.Add(t.Context(), federation.Row{Kind: federation.KindHost, Row: json.RawMessage(`{}`)}); !errors.Is(err,
+		croft.Conflict) {
+		t.Errorf("it was not dead, and goes on: %v", err)
+	}
+}
+
 // Many imports at once, of two partitions with the same name, some older: at every moment what is shown is one whole
 // export, in the end the newest one, under two aliases, and nothing else is left.
 func TestImportsAtOnce(t *testing.T) {
