@@ -75,8 +75,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(s.shared()), Cluster: &Cluster{s}, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},
-		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)),
-		Pools: &Pools{s}, Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
+		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)), Pools: &Pools{s},
+		Projects: projects, Records: &Records{s}, Registry: &Registry{s}, SSHKeys: &SSHKeys{s},
 		Trust: &Trust{s}, Turn: &Turn{s}}, nil
 }
 

@@ -3,6 +3,7 @@ package placementclient_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,6 +62,75 @@ func TestContractOfOurServer(t *testing.T) {
 func TestContractOfOpenStack(t *testing.T) {
 	// SQLite locks its whole file: concurrent writers get errors unrelated to the client.
 	placementtest.Run(t, placementoracle.Start(t), placementtest.Options{Serial: true})
+}
+
+// A claim of the previous version counts for the project alone: it is counted as before, and given back or moved like
+// any other, after which it counts for the project of the partition.
+func TestAClaimOfThePreviousVersion(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) string{
+		"ours":        serve,
+		"OpenStack's": func(t *testing.T) string { return placementoracle.Start(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := start(t)
+			client, err := placementclient.New(placementclient.Config{Endpoint: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
+			p := croft.Provider{ID: croft.NewHostID(), Name: "host1", Inventories: map[croft.ResourceClass]croft.Inventory{
+				croft.VCPU: {Total: 4, MinUnit: 1, MaxUnit: 4, StepSize: 1, AllocationRatio: 1}}}
+			if err := client.EnsureProvider(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			moved, ended := croft.NewInstanceID(), croft.NewInstanceID()
+			for _, id := range []croft.InstanceID{moved, ended} {
+				claimAsBefore(t, url, id, p.ID)
+			}
+			owner := croft.Owner{Partition: croft.NewPartitionID(), Project: "lab"}
+			had, err := client.ClaimOf(t.Context(), moved)
+			if err == nil {
+				err = client.Reclaim(t.Context(), had, owner,
+					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 2}}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used, err := client.Usage(t.Context(), owner); err != nil || used[croft.VCPU] != 2 {
+				t.Errorf("after a move, the project of the partition uses %v, %v", used, err)
+			}
+			if err := client.Release(t.Context(), ended, p.ID); err != nil {
+				t.Error(err)
+			}
+			claims, err := client.Claims(t.Context(), p.ID)
+			if err != nil || len(claims) != 1 || claims[moved][croft.VCPU] != 2 {
+				t.Errorf("in the end there are the claims %v, %v", claims, err)
+			}
+		})
+	}
+}
+
+// claimAsBefore claims a VCPU as programs of the previous version do.
+func claimAsBefore(t *testing.T, url string, id croft.InstanceID, host croft.HostID) {
+	t.Helper()
+	body := fmt.Sprintf(`{"allocations": {%q: {"resources": {"VCPU": 1}}}, "project_id": "lab", "user_id": "lab", `+
+		`"consumer_generation": null, "consumer_type": "INSTANCE"}`, host)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/allocations/"+string(id),
+		strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Auth-Token", "admin")
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("OpenStack-API-Version", "placement 1.39")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent {
+		t.Fatalf("a claim as before: %s", answer.Status)
+	}
 }
 
 // answering is a server that gives the answers in order, then repeats the last one.

@@ -323,6 +323,67 @@ func TestAnImportThatIsShownIsNotDiscarded(t *testing.T) {
 	}
 }
 
+// elsewhere is a Placement with its own store.
+type elsewhere struct{ err error }
+
+func (e elsewhere) Providers(context.Context) ([]croft.Provider, error) {
+	root := croft.NewHostID()
+	return []croft.Provider{{ID: root, Root: root, Name: "there"}, {ID: croft.NewHostID(), Root: root, Name: "disk"}},
+		e.err
+}
+
+// stale is a store whose etcd has a provider, as where Placement was moved to a store of its own.
+type stale struct{ federation.Store }
+
+func (s stale) Snapshot(ctx context.Context, begin func(int64) error, each func(federation.Row) error) error {
+	err := s.Store.Snapshot(ctx, begin, each)
+	return errors.Join(err, each(federation.Row{Kind: federation.KindProvider,
+		Row: json.RawMessage(`{"id":"` + string(croft.NewHostID()) + `","name":"former"}`)}))
+}
+
+func TestProvidersAreThoseOfThePlacementInUse(t *testing.T) {
+	a, b := install(t), install(t)
+	b.Apart = elsewhere{}
+	embedded := *b.Service
+	embedded.Store = stale{b.store.Partitions}
+	foreign := embedded
+	foreign.Foreign = true
+	for name, c := range map[string]struct {
+		service *federation.Service
+		want    []string
+	}{
+		"in etcd":                     {&embedded, []string{"former"}},
+		"in none, so it is asked":     {b.Service, []string{"there", "disk"}},
+		"elsewhere, and etcd had one": {&foreign, []string{"there", "disk"}},
+	} {
+		_, err := b.store.Projects.Create(t.Context(), tenant.Tenant{Name: croft.Project("p" + fmt.Sprint(len(name)))})
+		b.check(err) // or it would be the same revision
+		var file bytes.Buffer
+		_, err = c.service.Export(t.Context(), "east", &file)
+		a.check(err)
+		_, _, err = a.take(file.String(), "")
+		a.check(err)
+		var got []string
+		a.check(a.Rows(t.Context(), "east", federation.KindProvider, func(text json.RawMessage) error {
+			var p federation.Provider
+			err := json.Unmarshal(text, &p)
+			got = append(got, p.Name)
+			if (p.Root == "") == (p.Name == "disk") {
+				t.Errorf("%s: the root of %s is %q", name, p.Name, p.Root)
+			}
+			return err
+		}))
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+	b.Apart = elsewhere{croft.Errorf(croft.Unavailable, "away")}
+	var file bytes.Buffer
+	if _, err := b.Export(t.Context(), "", &file); !errors.Is(err, croft.Unavailable) || file.Len() > 0 {
+		t.Errorf("while it is away: %v, and %q is written", err, file.String())
+	}
+}
+
 // A process that dies while it imports leaves rows that nobody sees, and that the next import removes.
 func TestWhatADeadImportLeftIsRemoved(t *testing.T) {
 	a, b := install(t), install(t)
