@@ -99,7 +99,7 @@ func TestAClaimOfThePreviousVersion(t *testing.T) {
 			if used, err := client.Usage(t.Context(), owner); err != nil || used[croft.VCPU] != 2 {
 				t.Errorf("after a move, the project of the partition uses %v, %v", used, err)
 			}
-			if err := client.Release(t.Context(), ended, p.ID); err != nil {
+			if err := client.Release(t.Context(), ended, croft.On(p.ID)); err != nil {
 				t.Error(err)
 			}
 			claims, err := client.Claims(t.Context(), p.ID)
