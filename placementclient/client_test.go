@@ -78,8 +78,9 @@ func TestAClaimOfThePreviousVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(client.Close)
-			p := croft.Provider{ID: croft.NewHostID(), Name: "host1", Inventories: map[croft.ResourceClass]croft.Inventory{
-				croft.VCPU: {Total: 4, MinUnit: 1, MaxUnit: 4, StepSize: 1, AllocationRatio: 1}}}
+			p := croft.Provider{ID: croft.NewHostID(), Name: "host1",
+				Inventories: map[croft.ResourceClass]croft.Inventory{
+					croft.VCPU: {Total: 4, MinUnit: 1, MaxUnit: 4, StepSize: 1, AllocationRatio: 1}}}
 			if err := client.EnsureProvider(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
