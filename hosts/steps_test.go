@@ -213,7 +213,7 @@ func (k keeping) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, e
 	return croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{"a": one, "c": one, "e": one}}, nil
 }
 
-func (k keeping) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+func (k keeping) Reclaim(_ context.Context, _ croft.Claim, _ croft.Owner, c croft.Candidate) error {
 	*k.claimed = slices.Sorted(maps.Keys(c.Allocations))
 	return nil
 }
