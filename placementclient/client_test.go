@@ -1,9 +1,10 @@
 package placementclient_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -114,24 +115,34 @@ func TestAClaimOfThePreviousVersion(t *testing.T) {
 // claimAsBefore claims a VCPU as programs of the previous version do.
 func claimAsBefore(t *testing.T, url string, id croft.InstanceID, host croft.HostID) {
 	t.Helper()
-	body := fmt.Sprintf(`{"allocations": {%q: {"resources": {"VCPU": 1}}}, "project_id": "lab", "user_id": "lab", `+
-		`"consumer_generation": null, "consumer_type": "INSTANCE"}`, host)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/allocations/"+string(id),
-		strings.NewReader(body))
+	client, err := placementclient.New(placementclient.Config{Endpoint: url, Transport: former{}})
+	if err == nil {
+		err = client.Claim(t.Context(), id, croft.Owner{Project: "lab"},
+			croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1}}})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("X-Auth-Token", "admin")
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("OpenStack-API-Version", "placement 1.39")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// former sends claims that count for a project alone.
+type former struct{}
+
+func (former) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		now := []byte(`"project_id":"/lab"`)
+		if !bytes.Contains(text, now) {
+			return nil, errors.New("the claim does not say whom it counts for")
+		}
+		text = bytes.Replace(text, now, []byte(`"project_id":"lab"`), 1)
+		r = r.Clone(r.Context())
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusNoContent {
-		t.Fatalf("a claim as before: %s", answer.Status)
-	}
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // answering is a server that gives the answers in order, then repeats the last one.
