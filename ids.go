@@ -36,6 +36,16 @@ func (p Project) Check() error {
 	return nil
 }
 
+// Owner is whom a claim counts for in Placement, which may serve several partitions: a project of one of them. Its text
+// has at most 100 characters, and Placement takes 255.
+type Owner struct {
+	Partition PartitionID
+	Project   Project
+}
+
+// String is the project_id of the owner's claims: <partition>/<project>.
+func (o Owner) String() string { return string(o.Partition) + "/" + string(o.Project) }
+
 // NewInstanceID makes a random (version 4) UUID.
 func NewInstanceID() InstanceID { return InstanceID(uuid.NewString()) }
 

@@ -115,6 +115,13 @@ var table = map[Operation]row{
 	"listImages": everyHuman,
 	"pullImage":  operates,
 
+	"listPartitions":  operates,
+	"getPartition":    operates,
+	"removePartition": operates,
+	"listRows":        operates,
+	"exportPartition": operates,
+	"importPartition": operates,
+
 	"listHosts":  operates,
 	"getHost":    operates,
 	"drainHost":  operates,

@@ -34,7 +34,8 @@ m keepInstance addKey removeKey forwardPort addTag removeTag
 a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
-o setDefaultQuota listHosts getHost drainHost enableHost`
+o setDefaultQuota listHosts getHost drainHost enableHost
+o listPartitions getPartition removePartition listRows exportPartition importPartition`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {
 	letters := map[access.Operation]string{}

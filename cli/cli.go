@@ -26,6 +26,7 @@ import (
 	"croft/cli/keys"
 	"croft/cli/login"
 	"croft/cli/objects"
+	"croft/cli/partitions"
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
@@ -67,7 +68,7 @@ func (p Program) commands() []*cobra.Command {
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), instances.ClaimCommand(), hosts.Command(), images.Command(), keys.Command(),
 		projects.Command(),
-		projects.QuotaCommand(), top.Command(),
+		projects.QuotaCommand(), top.Command(), partitions.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), actions.Command(),

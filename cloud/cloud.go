@@ -5,6 +5,7 @@ package cloud
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"croft/actions"
 	"croft/audit"
 	"croft/compute"
+	"croft/federation"
 	"croft/hosts"
 	"croft/internal/nearest"
 	"croft/objects"
@@ -44,6 +46,7 @@ type Cloud struct {
 	Access      Access
 	Actions     Actions
 	Backups     Backups
+	Partitions  Partitions
 	Connection  io.Closer
 }
 
@@ -333,6 +336,24 @@ type Actions interface {
 type Backups interface {
 	// Snapshot writes everything in etcd to w and returns the number of bytes.
 	Snapshot(ctx context.Context, w io.Writer) (int64, error)
+}
+
+// Partitions exchanges what partitions have on record. federation.Service says what each method does, and returns.
+type Partitions interface {
+	// List returns all partitions that are known here, home first.
+	List(ctx context.Context) ([]federation.Partition, error)
+	// Find returns a partition by its ID or its alias. NotFound.
+	Find(ctx context.Context, idOrAlias string) (federation.Partition, error)
+	// Export writes an export of home, and nothing before all of it was read; name is an alias for others, or empty.
+	Export(ctx context.Context, name string, w io.Writer) (federation.Header, error)
+	// Import shows an export, whole or not at all; alias, unless empty, is the partition's name here from now on.
+	// changed is false if that very export is shown already. Invalid. Conflict: a newer one is shown, or the alias is
+	// taken.
+	Import(ctx context.Context, from io.Reader, alias string) (p federation.Partition, changed bool, err error)
+	// Rows calls each with the rows of a kind that were imported of a partition. NotFound.
+	Rows(ctx context.Context, idOrAlias string, kind federation.Kind, each func(json.RawMessage) error) error
+	// Remove forgets a partition and everything imported of it, and returns what it was. NotFound.
+	Remove(ctx context.Context, idOrAlias string) (federation.Partition, error)
 }
 
 // HostCalled returns the host with this ID or, if there is none, with this name. NotFound.

@@ -66,6 +66,12 @@ var operations = map[string]func(*call) error{
 	"getClaim":         getClaim,
 	"useClaim":         useClaim,
 	"releaseClaim":     releaseClaim,
+	"listPartitions":   listPartitions,
+	"getPartition":     getPartition,
+	"removePartition":  removePartition,
+	"listRows":         listRows,
+	"exportPartition":  exportPartition,
+	"importPartition":  importPartition,
 }
 
 // answer writes a document.

@@ -16,6 +16,11 @@ import (
 // which has a keys.go.
 //
 //	/croft/home                                    partition and schema version, minted once
+//	/croft/partitions/<partition>                  another partition that is known here: its alias
+//	/croft/<partition>/imported/head               which import is shown of that partition
+//	/croft/<partition>/imported/begun/<import>     an import that is not shown, or no more
+//	/croft/<partition>/imported/rows/<import>/<kind>/<number>
+//	                                               a row of an import
 //	/croft/<partition>/hosts/<host>                the host's record
 //	/croft/<partition>/alive/<host>                since when, under the agent's lease, and its schema version
 //	/croft/<partition>/seen/<host>                 when the agent last reported to be alive, to a minute

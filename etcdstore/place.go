@@ -46,7 +46,7 @@ func (s *Placer) Place(ctx context.Context, inst croft.Instance, o croft.Order, 
 		stored.Seats = next.Seats
 		p := s.piece(next, encode(stored), o)
 		p.Then = append(p.Then, more...)
-		next.Revision, err = s.rounds.Write(ctx, next, claimOf(next, c), p)
+		next.Revision, err = s.rounds.Write(ctx, next, claimOf(s.conn.partition, next, c), p)
 		if again, ok := errors.AsType[*renumbered](err); ok {
 			next.Seats = again.seats
 			continue
@@ -125,8 +125,9 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 const consumerType = "INSTANCE"
 
 // claimOf is the claim of a candidate for an instance without any.
-func claimOf(inst croft.Instance, c croft.Candidate) ledger.ClaimRequest {
-	claim := ledger.ClaimRequest{Consumer: string(inst.ID), Project: string(inst.Project), User: string(inst.Project),
+func claimOf(home croft.PartitionID, inst croft.Instance, c croft.Candidate) ledger.ClaimRequest {
+	owner := croft.Owner{Partition: home, Project: inst.Project}
+	claim := ledger.ClaimRequest{Consumer: string(inst.ID), Project: owner.String(), User: string(inst.Project),
 		Type: consumerType}
 	for provider, amounts := range c.Allocations {
 		for class, n := range amounts {

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/actionlog"
+	"croft/etcdstore/partitions"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
@@ -29,6 +30,7 @@ type Store struct {
 	Instances    *Instances
 	Objects      *properties.Objects
 	Orders       *Orders
+	Partitions   *partitions.Partitions
 	Pools        *pools.Pools
 	Projects     *tenants.Projects
 	Records      *Records
@@ -75,11 +77,19 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		pools.Charged(s.shared(), s.keys.pools())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
+	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
 		Actions: actionlog.New(s.shared()), Cluster: &Cluster{s}, Groups: &Groups{s},
-		Instances: instances, Objects: properties.NewObjects(s.shared(), thingsOf(s.keys)), Orders: &Orders{s},
-		Pools: pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
+		Instances: instances, Objects: objects, Orders: &Orders{s},
+		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)),
+		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s}}, nil
+}
+
+// homeOf says how the home partition is read as of a revision.
+func homeOf(s *conn, p *tenants.Projects, o *properties.Objects) partitions.Home {
+	return partitions.Home{Hosts: s.keys.hosts(), Drained: s.keys.allDrained(), Instances: s.keys.instances(),
+		Projects: p.ReadAt, Objects: o.ReadAt, Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
 }
 
 // thingsOf says where the records of things are.

@@ -167,7 +167,7 @@ func (w worldClaims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Clai
 	return croft.Claim{Instance: id}, w.step("claim of", string(id))
 }
 
-func (w worldClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+func (w worldClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Owner, c croft.Candidate) error {
 	for h, amounts := range c.Allocations {
 		if amounts[croft.VCPU] > 0 {
 			return w.step("claim on", string(h))

@@ -64,7 +64,7 @@ func (o claims) Candidates(context.Context, string, int) ([]croft.Candidate, err
 func (o claims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, error) {
 	return croft.Claim{Instance: id}, o.broken
 }
-func (o claims) Reclaim(context.Context, croft.Claim, croft.Project, croft.Candidate) error {
+func (o claims) Reclaim(context.Context, croft.Claim, croft.Owner, croft.Candidate) error {
 	return o.broken
 }
 func (o claims) Release(context.Context, croft.InstanceID, croft.Permit) error { return o.broken }

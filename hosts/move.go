@@ -188,11 +188,12 @@ func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.Host
 		if inst, err = f.Instances.SetMoving(ctx, inst, moving); err != nil {
 			return inst, err
 		}
+		owner := croft.Owner{Partition: f.Partition, Project: inst.Project}
 		var all croft.Candidate
 		if all, err = f.withRemains(ctx, inst, had, c); err != nil {
 			return inst, err
 		}
-		if err = f.Claims.Reclaim(ctx, had, inst.Project, all); !errors.Is(err, croft.Conflict) {
+		if err = f.Claims.Reclaim(ctx, had, owner, all); !errors.Is(err, croft.Conflict) {
 			return inst, err
 		}
 	}

@@ -69,9 +69,9 @@ type Claims interface {
 	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
 	// ClaimOf returns what an instance claims.
 	ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error)
-	// Reclaim atomically replaces an instance's claim by a candidate's. Conflict: the claim differs from
-	// had. NoCapacity: it does not fit. On error nothing has changed.
-	Reclaim(ctx context.Context, had croft.Claim, project croft.Project, c croft.Candidate) error
+	// Reclaim atomically replaces an instance's claim by a candidate's, which counts for owner. Conflict: the claim
+	// differs from had. NoCapacity: it does not fit. On error nothing has changed.
+	Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, c croft.Candidate) error
 	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
 	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error

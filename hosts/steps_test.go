@@ -155,7 +155,7 @@ func (d diaryClaims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Clai
 	return croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{d.on: {croft.VCPU: 1}}}, nil
 }
 
-func (d diaryClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+func (d diaryClaims) Reclaim(_ context.Context, _ croft.Claim, _ croft.Owner, c croft.Candidate) error {
 	for host := range c.Allocations {
 		if err := d.step("claim on", string(host)); err != nil {
 			return err
@@ -213,7 +213,7 @@ func (k keeping) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, e
 	return croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{"a": one, "c": one, "e": one}}, nil
 }
 
-func (k keeping) Reclaim(_ context.Context, _ croft.Claim, _ croft.Project, c croft.Candidate) error {
+func (k keeping) Reclaim(_ context.Context, _ croft.Claim, _ croft.Owner, c croft.Candidate) error {
 	*k.claimed = slices.Sorted(maps.Keys(c.Allocations))
 	return nil
 }

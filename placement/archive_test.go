@@ -221,7 +221,7 @@ func TestImportBesideClaimsIsNeverOver(t *testing.T) {
 				for class, offer := range p.Inventories {
 					take[class] = max(offer.MinUnit, offer.Capacity()/2)
 				}
-				_ = client.Claim(ctx, croft.NewInstanceID(), "p",
+				_ = client.Claim(ctx, croft.NewInstanceID(), croft.Owner{Project: "p"},
 					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: take}})
 			}
 		})

@@ -244,7 +244,7 @@ func (m *mover) move(t *testing.T) error {
 		return err
 	}
 	m.moves++
-	return m.archive.Client.Claim(t.Context(), m.id, "p",
+	return m.archive.Client.Claim(t.Context(), m.id, croft.Owner{Project: "p"},
 		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{m.at(): {croft.VCPU: 1}}})
 }
 

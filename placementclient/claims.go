@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -42,9 +43,8 @@ func (b allocationsBody) at(minor int64) any {
 }
 
 // Claim implements schedule.Claims.
-func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.Project,
-	candidate croft.Candidate) error {
-	return c.Reclaim(ctx, croft.Claim{Instance: id}, project, candidate)
+func (c *Client) Claim(ctx context.Context, id croft.InstanceID, owner croft.Owner, candidate croft.Candidate) error {
+	return c.Reclaim(ctx, croft.Claim{Instance: id}, owner, candidate)
 }
 
 // Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate, in one PUT on the generation of the
@@ -52,9 +52,9 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, project croft.P
 // and only if it is unchanged. NoCapacity: the candidate does not fit. Conflict: the claim is a different one, or
 // concurrent updates of hosts exhausted the retries. If the answer to an attempt was lost, Reclaim checks whether it
 // succeeded.
-func (c *Client) Reclaim(ctx context.Context, had croft.Claim, project croft.Project, candidate croft.Candidate) error {
-	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: string(project),
-		User: string(project), Type: consumerType}
+func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, candidate croft.Candidate) error {
+	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: owner.String(),
+		User: string(owner.Project), Type: consumerType}
 	for host, r := range candidate.Allocations {
 		body.Allocations[host] = resourcesBody{r}
 	}
@@ -146,6 +146,16 @@ func claimError(err error) error {
 		return croft.Errorf(croft.NoCapacity, "%w", err)
 	}
 	return err
+}
+
+// Usage returns what an owner's claims amount to, as Placement sums them up.
+func (c *Client) Usage(ctx context.Context, owner croft.Owner) (croft.Resources, error) {
+	var body struct {
+		Usages croft.Resources `json:"usages"` // from 1.38 on by consumer type
+	}
+	path := "/usages?project_id=" + url.QueryEscape(owner.String())
+	err := c.conn.callAt(ctx, typedMinor-1, http.MethodGet, path, nil, &body)
+	return body.Usages, err
 }
 
 // ClaimOf implements hosts.Claims.

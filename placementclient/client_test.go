@@ -1,8 +1,10 @@
 package placementclient_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,6 +63,86 @@ func TestContractOfOurServer(t *testing.T) {
 func TestContractOfOpenStack(t *testing.T) {
 	// SQLite locks its whole file: concurrent writers get errors unrelated to the client.
 	placementtest.Run(t, placementoracle.Start(t), placementtest.Options{Serial: true})
+}
+
+// A claim of the previous version counts for the project alone: it is counted as before, and given back or moved like
+// any other, after which it counts for the project of the partition.
+func TestAClaimOfThePreviousVersion(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) string{
+		"ours":        serve,
+		"OpenStack's": func(t *testing.T) string { return placementoracle.Start(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := start(t)
+			client, err := placementclient.New(placementclient.Config{Endpoint: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
+			p := croft.Provider{ID: croft.NewHostID(), Name: "host1",
+				Inventories: map[croft.ResourceClass]croft.Inventory{
+					croft.VCPU: {Total: 4, MinUnit: 1, MaxUnit: 4, StepSize: 1, AllocationRatio: 1}}}
+			if err := client.EnsureProvider(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			moved, ended := croft.NewInstanceID(), croft.NewInstanceID()
+			for _, id := range []croft.InstanceID{moved, ended} {
+				claimAsBefore(t, url, id, p.ID)
+			}
+			owner := croft.Owner{Partition: croft.NewPartitionID(), Project: "lab"}
+			had, err := client.ClaimOf(t.Context(), moved)
+			if err == nil {
+				err = client.Reclaim(t.Context(), had, owner,
+					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 2}}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used, err := client.Usage(t.Context(), owner); err != nil || used[croft.VCPU] != 2 {
+				t.Errorf("after a move, the project of the partition uses %v, %v", used, err)
+			}
+			if err := client.Release(t.Context(), ended, croft.On(p.ID)); err != nil {
+				t.Error(err)
+			}
+			claims, err := client.Claims(t.Context(), p.ID)
+			if err != nil || len(claims) != 1 || claims[moved][croft.VCPU] != 2 {
+				t.Errorf("in the end there are the claims %v, %v", claims, err)
+			}
+		})
+	}
+}
+
+// claimAsBefore claims a VCPU as programs of the previous version do.
+func claimAsBefore(t *testing.T, url string, id croft.InstanceID, host croft.HostID) {
+	t.Helper()
+	client, err := placementclient.New(placementclient.Config{Endpoint: url, Transport: former{}})
+	if err == nil {
+		err = client.Claim(t.Context(), id, croft.Owner{Project: "lab"},
+			croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// former sends claims that count for a project alone.
+type former struct{}
+
+func (former) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		now := []byte(`"project_id":"/lab"`)
+		if !bytes.Contains(text, now) {
+			return nil, errors.New("the claim does not say whom it counts for")
+		}
+		text = bytes.Replace(text, now, []byte(`"project_id":"lab"`), 1)
+		r = r.Clone(r.Context())
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	}
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // answering is a server that gives the answers in order, then repeats the last one.
@@ -125,7 +207,7 @@ func TestClaimErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, calls := answering(t, test.answers...)
-			err := client.Claim(t.Context(), croft.NewInstanceID(), "p", candidate)
+			err := client.Claim(t.Context(), croft.NewInstanceID(), croft.Owner{Project: "p"}, candidate)
 			if got := croft.KindOf(err); got != test.kind {
 				t.Errorf("got %v of kind %q, want %q", err, got, test.kind)
 			}
@@ -152,10 +234,11 @@ func TestMicroversionGoesDownToWhatTheServerHas(t *testing.T) {
 		bodies = append(bodies, r.Header.Get("OpenStack-API-Version")+" "+string(buf[:n]))
 		answer(204, "")(w, r)
 	})
-	if err := client.Claim(t.Context(), croft.NewInstanceID(), "p", croft.Candidate{}); err != nil {
+	owner := croft.Owner{Partition: "7d5e2e4e-68ae-4b5c-8f9e-000000000003", Project: "p"}
+	if err := client.Claim(t.Context(), croft.NewInstanceID(), owner, croft.Candidate{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := `placement 1.36 {"allocations":{},"project_id":"p","user_id":"p","consumer_generation":null}`; len(
+	if want := `placement 1.36 {"allocations":{},"project_id":"7d5e2e4e-68ae-4b5c-8f9e-000000000003/p","user_id":"p","consumer_generation":null}`; len(
 		bodies) != 1 || bodies[0] != want {
 		t.Errorf("got %q, want %q", bodies, want)
 	}

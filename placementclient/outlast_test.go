@@ -12,6 +12,9 @@ import (
 	"croft/placementclient"
 )
 
+// claimant is who claims.
+const claimant croft.InstanceID = "7d5e2e4e-68ae-4b5c-8f9e-000000000002"
+
 // TestAClaimThatIsSentIsAnswered cancels the caller while the server writes the claim: a claim released before it is
 // written would remain.
 func TestAClaimThatIsSentIsAnswered(t *testing.T) {
@@ -26,7 +29,7 @@ func TestAClaimThatIsSentIsAnswered(t *testing.T) {
 	candidate := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{
 		"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {croft.VCPU: 1},
 	}}
-	if err := client.Claim(ctx, "7d5e2e4e-68ae-4b5c-8f9e-000000000002", "default", candidate); err != nil {
+	if err := client.Claim(ctx, claimant, croft.Owner{Project: "default"}, candidate); err != nil {
 		t.Errorf("the caller does not know of his claim: %v", err)
 	}
 }
@@ -61,7 +64,7 @@ func TestAClaimThatIsNotAnsweredInTimeIsNoInterruption(t *testing.T) {
 			}, context.Canceled},
 		} {
 			ctx, cancel := test.end()
-			err := client.Claim(ctx, "7d5e2e4e-68ae-4b5c-8f9e-000000000002", "default", croft.Candidate{})
+			err := client.Claim(ctx, claimant, croft.Owner{Project: "default"}, croft.Candidate{})
 			if !errors.Is(err, test.want) {
 				t.Errorf("%s: %v, not %v", test.what, err, test.want)
 			}

@@ -127,7 +127,8 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, taken [
 	}
 	a.claimed = host.ID
 	err = span.Do(ctx, "claim", func(ctx context.Context) error {
-		return a.Claims.Claim(ctx, a.inst.ID, a.inst.Project, ch.candidate)
+		owner := croft.Owner{Partition: a.Partition, Project: a.inst.Project}
+		return a.Claims.Claim(ctx, a.inst.ID, owner, ch.candidate)
 	}, attribute.String("croft.host", string(host.ID)))
 	switch {
 	case errors.Is(err, croft.Conflict):

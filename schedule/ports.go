@@ -91,7 +91,7 @@ type Claims interface {
 	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
 	// Claim takes the candidate's allocations for a consumer without any. NoCapacity: they no longer fit. Conflict:
 	// concurrent updates exhausted the client's retries.
-	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
+	Claim(ctx context.Context, id croft.InstanceID, owner croft.Owner, c croft.Candidate) error
 	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
 	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error

@@ -33,7 +33,7 @@ func underWay(t *testing.T, c *cloud, name string) croft.Instance {
 	}
 	candidates, err := c.placement.Candidates(t.Context(), query, 1)
 	if err == nil {
-		err = c.placement.Claim(t.Context(), inst.ID, inst.Project, candidates[0])
+		err = c.placement.Claim(t.Context(), inst.ID, croft.Owner{Project: inst.Project}, candidates[0])
 	}
 	if err != nil {
 		t.Fatal(err)

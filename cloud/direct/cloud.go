@@ -8,6 +8,7 @@ import (
 	"croft/audit"
 	"croft/cloud"
 	"croft/etcdstore"
+	"croft/federation"
 	"croft/hosts"
 	"croft/objects"
 	"croft/placementclient"
@@ -65,6 +66,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
 		Access: accessTokens{store.AccessTokens}, Actions: actionLog{store.Actions}, Backups: store,
+		Partitions: &federation.Service{Home: store.Partition(), Store: store.Partitions, Apart: claims,
+			Foreign: s.Placement.Cloud != ""},
 		Connection: io.NopCloser(nil),
 	}, nil
 }

@@ -44,7 +44,8 @@ func (b breaker) delete(key string) error {
 
 func (b breaker) leakClaim(host string) error {
 	c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{b.Hosts[host].ID: {croft.VCPU: 1}}}
-	return b.Claims.Claim(b.ctx, croft.NewInstanceID(), croft.DefaultProject, c)
+	owner := croft.Owner{Partition: b.Store.Partition(), Project: croft.DefaultProject}
+	return b.Claims.Claim(b.ctx, croft.NewInstanceID(), owner, c)
 }
 
 func (b breaker) dropClaim(name string) error {

@@ -62,7 +62,7 @@ type Registry interface {
 
 // Claims is what schedulers do in Placement.
 type Claims interface {
-	Claim(ctx context.Context, id croft.InstanceID, project croft.Project, c croft.Candidate) error
+	Claim(ctx context.Context, id croft.InstanceID, owner croft.Owner, c croft.Candidate) error
 }
 
 // stage is a cloud under test, with helpers for what happens there.
@@ -169,7 +169,7 @@ func (s *stage) condemn(inst croft.Instance) croft.Instance {
 // claim gives an instance a claim on the host, whose provider must exist.
 func (s *stage) claim(id croft.InstanceID) {
 	s.t.Helper()
-	s.check(s.Others.Claim(s.ctx(), id, croft.DefaultProject, croft.Candidate{
+	s.check(s.Others.Claim(s.ctx(), id, croft.Owner{Project: croft.DefaultProject}, croft.Candidate{
 		Allocations: map[croft.HostID]croft.Resources{s.Host: {croft.VCPU: 1}},
 	}))
 }

@@ -17,6 +17,7 @@ import (
 	"croft/actions"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/federation"
 	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
@@ -47,6 +48,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{},
 		"ClaimRequest": api.ClaimRequest{}, "ClaimUse": api.ClaimUse{},
 		"Defaults": tenant.Defaults{}, "Account": tenant.Account{},
+		"Partition": federation.Partition{}, "PartitionList": api.PartitionList{}, "RowList": api.RowList{},
 		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
 		"Object": objects.Object{}, "ObjectList": api.ObjectList{}, "ObjectChange": api.ObjectChange{},
 		"PropertyValue": api.PropertyValue{}, "NewDefinition": api.NewDefinition{}, "Definition": objects.Definition{},

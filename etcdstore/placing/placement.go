@@ -16,6 +16,7 @@ import (
 
 	"croft/etcdstore/internal/kv"
 	"croft/placement/ledger"
+	"croft/placement/transfer"
 )
 
 // Placement stores the state of the embedded Placement below the home partition. Each transaction that writes
@@ -53,8 +54,10 @@ func (p *Placement) keys() Keys { return Keys(p.conn.Prefix) }
 func (p *Placement) Limit() int { return p.limit - 2 }
 
 // Load implements ledger.Store: all pages are read at the revision of the first.
-func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
-	var out ledger.Snapshot
+func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) { return p.loadAt(ctx, 0) }
+
+func (p *Placement) loadAt(ctx context.Context, revision int64) (ledger.Snapshot, error) {
+	out := ledger.Snapshot{Revision: revision}
 	prefix := p.keys().All()
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
@@ -77,6 +80,22 @@ func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) {
 		}
 		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}
+}
+
+// ReadAt returns the state as of a revision of etcd.
+func (p *Placement) ReadAt(ctx context.Context, revision int64) (*transfer.State, error) {
+	return (&ledger.Archive{Store: placementAt{p, revision}}).Read(ctx, func(string, int, int) {})
+}
+
+// placementAt reads the state as of a revision.
+type placementAt struct {
+	*Placement
+	revision int64
+}
+
+// Load implements ledger.Store.
+func (p placementAt) Load(ctx context.Context) (ledger.Snapshot, error) {
+	return p.loadAt(ctx, p.revision)
 }
 
 // key splits a key below the prefix into kind and ID; false for the head.

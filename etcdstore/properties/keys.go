@@ -1,6 +1,8 @@
 package properties
 
 import (
+	"strings"
+
 	"croft"
 	"croft/objects"
 )
@@ -22,6 +24,14 @@ func (k Keys) Object(r objects.Ref) string {
 	return k.Project(r.Kind, r.Project) + r.ID
 }
 
+func (k Keys) definitions() string { return string(k) + "definitions/" }
+
 func (k Keys) definition(at objects.Place) string {
-	return string(k) + "definitions/" + string(at.Level) + "/" + string(at.Kind)
+	return k.definitions() + string(at.Level) + "/" + string(at.Kind)
+}
+
+// placeOf returns the place of a definition's key.
+func (k Keys) placeOf(key []byte) objects.Place {
+	level, kind, _ := strings.Cut(strings.TrimPrefix(string(key), k.definitions()), "/")
+	return objects.Place{Level: objects.Level(level), Kind: objects.Kind(kind)}
 }

@@ -264,8 +264,12 @@ func inUse(name croft.Project) error {
 }
 
 // Defaults implements tenant.Projects.
-func (s *Projects) Defaults(ctx context.Context) (d tenant.Defaults, err error) {
-	got, err := s.conn.Etcd.Get(ctx, s.keys().defaults())
+func (s *Projects) Defaults(ctx context.Context) (tenant.Defaults, error) {
+	return s.defaultsAt(ctx, 0)
+}
+
+func (s *Projects) defaultsAt(ctx context.Context, revision int64) (d tenant.Defaults, err error) {
+	got, err := s.conn.Etcd.Get(ctx, s.keys().defaults(), clientv3.WithRev(revision))
 	if err != nil {
 		return d, s.conn.Wrap(err, "read the default limits")
 	}
@@ -274,6 +278,15 @@ func (s *Projects) Defaults(ctx context.Context) (d tenant.Defaults, err error) 
 		d.Generation = got.Kvs[0].ModRevision
 	}
 	return d, err
+}
+
+// ReadAt returns all projects and the limits of the partition, as of a revision.
+func (s *Projects) ReadAt(ctx context.Context, revision int64) (all []tenant.Tenant, d tenant.Defaults, err error) {
+	if d, err = s.defaultsAt(ctx, revision); err != nil {
+		return nil, d, err
+	}
+	all, err = s.readProjects(ctx, revision)
+	return all, d, err
 }
 
 // SetDefaults implements tenant.Projects.

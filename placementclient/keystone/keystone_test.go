@@ -170,7 +170,7 @@ func TestTokensAreRenewedByOneForAll(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				// The body must be sent again with the new token.
-				if err := client.Claim(t.Context(), croft.NewInstanceID(), "p",
+				if err := client.Claim(t.Context(), croft.NewInstanceID(), croft.Owner{Project: "p"},
 					croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: 9}}}); !errors.Is(
 					err, croft.NoCapacity) {
 					t.Errorf("a claim that does not fit: got %v", err)

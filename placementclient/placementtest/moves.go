@@ -20,16 +20,16 @@ func (s *suite) reclaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	had := s.claimOf(t, id)
-	if err := s.client.Reclaim(t.Context(), had, "project", on(to)); err != nil {
+	if err := s.client.Reclaim(t.Context(), had, owner, on(to)); err != nil {
 		t.Fatal(err)
 	}
 	s.uses(t, from, 0)
 	s.uses(t, to, 4)
-	if err := s.client.Reclaim(t.Context(), had, "project", on(from)); !errors.Is(err, croft.Conflict) {
+	if err := s.client.Reclaim(t.Context(), had, owner, on(from)); !errors.Is(err, croft.Conflict) {
 		t.Errorf("by somebody who has not seen the last change: got %v, want a conflict", err)
 	}
 	s.uses(t, to, 4)
-	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), "project", on(to)); err != nil {
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(to)); err != nil {
 		t.Errorf("to where it is: %v", err)
 	}
 	for _, rival := range []croft.InstanceID{other, croft.NewInstanceID()} {
@@ -37,7 +37,7 @@ func (s *suite) reclaim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), "project", on(from)); !errors.Is(err, croft.NoCapacity) {
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(from)); !errors.Is(err, croft.NoCapacity) {
 		t.Errorf("to where there is no room: got %v, want no capacity", err)
 	}
 	s.uses(t, to, 4) // unchanged
@@ -45,11 +45,11 @@ func (s *suite) reclaim(t *testing.T) {
 	if err := s.client.Release(t.Context(), id, croft.On()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.client.Reclaim(t.Context(), had, "project", on(to)); !errors.Is(err, croft.Conflict) {
+	if err := s.client.Reclaim(t.Context(), had, owner, on(to)); !errors.Is(err, croft.Conflict) {
 		t.Errorf("of a claim that was released: got %v, want a conflict", err)
 	}
 	s.uses(t, to, 0)
-	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), "project", on(to)); err != nil {
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(to)); err != nil {
 		t.Errorf("of an instance that has no claim: %v", err)
 	}
 	s.uses(t, to, 4)
@@ -87,7 +87,7 @@ func (s *suite) reuse(t *testing.T) {
 	}
 	s.uses(t, here, 1)
 	moved := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{there.ID: some}}
-	if err := s.client.Reclaim(t.Context(), had, "project", moved); !errors.Is(err, croft.Conflict) {
+	if err := s.client.Reclaim(t.Context(), had, owner, moved); !errors.Is(err, croft.Conflict) {
 		t.Errorf("moved although it is another claim by now: got %v, want a conflict", err)
 	}
 	s.uses(t, here, 1)
@@ -142,4 +142,42 @@ func (s *suite) removeProvider(t *testing.T) {
 	if _, err := s.client.Claims(t.Context(), p.ID); !errors.Is(err, croft.NotFound) {
 		t.Errorf("got %v, want that it is gone", err)
 	}
+}
+
+// usage claims for one project of two partitions, which share a Placement.
+func (s *suite) usage(t *testing.T) {
+	p, id := s.add(t, host("usage")), croft.NewInstanceID()
+	here := croft.Owner{Partition: croft.NewPartitionID(), Project: "lab"}
+	there := croft.Owner{Partition: croft.NewPartitionID(), Project: "lab"}
+	candidate := func(cpus int64) croft.Candidate {
+		return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: cpus}}}
+	}
+	uses := func(want map[croft.Owner]int64) {
+		t.Helper()
+		for o, cpus := range want {
+			got, err := s.client.Usage(t.Context(), o)
+			if err != nil || got[croft.VCPU] != cpus || cpus == 0 && len(got) > 0 {
+				t.Errorf("%s uses %v, %v; want VCPU:%d", o, got, err, cpus)
+			}
+		}
+	}
+	uses(map[croft.Owner]int64{here: 0, there: 0})
+	for i, o := range []croft.Owner{here, here, there} {
+		claimant := croft.NewInstanceID()
+		if i == 0 {
+			claimant = id
+		}
+		if err := s.client.Claim(t.Context(), claimant, o, candidate(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uses(map[croft.Owner]int64{here: 2, there: 1})
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), there, candidate(2)); err != nil {
+		t.Fatal(err)
+	}
+	uses(map[croft.Owner]int64{here: 1, there: 3})
+	if err := s.client.Release(t.Context(), id, croft.On()); err != nil {
+		t.Fatal(err)
+	}
+	uses(map[croft.Owner]int64{here: 1, there: 1})
 }

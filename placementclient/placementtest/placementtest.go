@@ -45,6 +45,7 @@ func Run(t *testing.T, endpoint string, o Options) {
 	t.Run("a claim moves at once or not at all", s.reclaim)
 	t.Run("a claim is released where it is", s.releaseWhere)
 	t.Run("a UUID that is used again has another claim", s.reuse)
+	t.Run("what an owner claims is what Placement says that it uses", s.usage)
 	t.Run("a provider goes once nobody claims from it", s.removeProvider)
 	t.Run("a drained provider has no candidates", s.drained)
 	t.Run("traits narrow the candidates, unknown ones are invalid", s.traits)
@@ -54,6 +55,9 @@ func Run(t *testing.T, endpoint string, o Options) {
 		t.Run("of many at once as many as fit get a place", s.race)
 	}
 }
+
+// owner is whom claims count for in tests.
+var owner = croft.Owner{Partition: croft.NewPartitionID(), Project: "project"}
 
 type suite struct {
 	client *placementclient.Client
@@ -208,7 +212,7 @@ func (s *suite) claim(t *testing.T) {
 		t.Error("candidate (-want +got):", diff)
 	}
 	id := croft.NewInstanceID()
-	if err := s.client.Claim(t.Context(), id, "project", list[0]); err != nil {
+	if err := s.client.Claim(t.Context(), id, owner, list[0]); err != nil {
 		t.Fatal(err)
 	}
 	claims, err := s.client.Claims(t.Context(), p.ID)
@@ -226,7 +230,7 @@ func (s *suite) claim(t *testing.T) {
 
 // take claims on a provider and returns the error of Claim.
 func (s *suite) take(t *testing.T, p croft.Provider, id croft.InstanceID, r croft.Resources) error {
-	return s.client.Claim(t.Context(), id, "project",
+	return s.client.Claim(t.Context(), id, owner,
 		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: r}})
 }
 

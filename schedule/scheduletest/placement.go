@@ -170,7 +170,7 @@ func (p *Placement) candidate(host croft.HostID, amounts croft.Resources) croft.
 }
 
 // Claim implements schedule.Claims.
-func (p *Placement) Claim(ctx context.Context, id croft.InstanceID, _ croft.Project, c croft.Candidate) error {
+func (p *Placement) Claim(ctx context.Context, id croft.InstanceID, _ croft.Owner, c croft.Candidate) error {
 	if err := p.fault(ctx, "Claim"); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (p *Placer) Place(ctx context.Context, inst croft.Instance, o croft.Order, 
 	if err != nil {
 		return inst, err
 	}
-	if err := p.Placement.Claim(ctx, inst.ID, inst.Project, c); err != nil {
+	if err := p.Placement.Claim(ctx, inst.ID, croft.Owner{Project: inst.Project}, c); err != nil {
 		return inst, p.undone(ctx, created, croft.Errorf(croft.NoCapacity, "%w: %w", schedule.ErrFull, err))
 	}
 	placed, err := p.Memory.Assign(ctx, created, o)

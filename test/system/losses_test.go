@@ -112,7 +112,7 @@ func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: query.Total()}}
-			if err := w.claims.Claim(t.Context(), inst.ID, inst.Project, c); err != nil {
+			if err := w.claims.Claim(t.Context(), inst.ID, w.owner(inst), c); err != nil {
 				t.Fatal(err)
 			}
 			if err := dying.Close(); err != nil { // its lease has ended
@@ -234,7 +234,7 @@ type heldReclaim struct {
 	hold func()
 }
 
-func (s *heldReclaim) Reclaim(ctx context.Context, had croft.Claim, p croft.Project, c croft.Candidate) error {
+func (s *heldReclaim) Reclaim(ctx context.Context, had croft.Claim, p croft.Owner, c croft.Candidate) error {
 	s.hold()
 	return s.operatorSide.Reclaim(ctx, had, p, c)
 }
@@ -316,7 +316,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 		"nowhere": {}} {
 		had, err := w.claims.ClaimOf(t.Context(), inst.ID)
 		if err == nil {
-			err = w.claims.Reclaim(t.Context(), had, inst.Project, on(hosts...))
+			err = w.claims.Reclaim(t.Context(), had, w.owner(inst), on(hosts...))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -333,7 +333,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 	var rivals []croft.InstanceID
 	for range 4 { // a host has capacity for four
 		rivals = append(rivals, croft.NewInstanceID())
-		if err := w.claims.Claim(t.Context(), rivals[len(rivals)-1], inst.Project, on(inst.Host)); err != nil {
+		if err := w.claims.Claim(t.Context(), rivals[len(rivals)-1], w.owner(inst), on(inst.Host)); err != nil {
 			t.Fatal(err)
 		}
 	}

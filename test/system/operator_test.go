@@ -102,7 +102,7 @@ func (o *operatorSide) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.
 	return through(o.gate, "operator ClaimOf", id, func() (croft.Claim, error) { return o.claimBook.ClaimOf(ctx, id) })
 }
 
-func (o *operatorSide) Reclaim(ctx context.Context, had croft.Claim, p croft.Project, c croft.Candidate) error {
+func (o *operatorSide) Reclaim(ctx context.Context, had croft.Claim, p croft.Owner, c croft.Candidate) error {
 	return o.gate.do("operator Reclaim", had.Instance, func() error { return o.claimBook.Reclaim(ctx, had, p, c) })
 }
 

@@ -224,7 +224,7 @@ func (s *schedulerSide) Candidates(ctx context.Context, query string, limit int)
 	})
 }
 
-func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.Project, c croft.Candidate) error {
+func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.Owner, c croft.Candidate) error {
 	return s.gate.do("scheduler Claim", id, func() error { return s.Claims.Claim(ctx, id, p, c) })
 }
 

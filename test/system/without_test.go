@@ -189,7 +189,7 @@ type worseClaims struct {
 
 func (w *world) worseClaims(c hosts.Claims) hosts.Claims { return &worseClaims{c, w} }
 
-func (c *worseClaims) Reclaim(ctx context.Context, had croft.Claim, p croft.Project, to croft.Candidate) error {
+func (c *worseClaims) Reclaim(ctx context.Context, had croft.Claim, p croft.Owner, to croft.Candidate) error {
 	if c.w.without["claim as seen"] {
 		now, err := c.claimBook.ClaimOf(ctx, had.Instance)
 		if err != nil {

@@ -461,3 +461,8 @@ func (a *actor) lifetime() int {
 	}
 	return 1 + a.rng.IntN(12)
 }
+
+// owner is whom the claim of an instance counts for.
+func (w *world) owner(inst croft.Instance) croft.Owner {
+	return croft.Owner{Partition: w.store.Partition(), Project: inst.Project}
+}

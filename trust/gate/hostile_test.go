@@ -110,7 +110,7 @@ func order(inst croft.Instance, host croft.HostID, want croft.Want) croft.Order 
 }
 
 func (h *hostile) claim(id croft.InstanceID, on croft.HostID) {
-	h.check(h.Claim(h.t.Context(), id, "p",
+	h.check(h.Claim(h.t.Context(), id, croft.Owner{Project: "p"},
 		croft.Candidate{Allocations: map[croft.HostID]croft.Resources{on: {croft.VCPU: 1}}}))
 }
 

@@ -1,0 +1,182 @@
+// Package partitions has the commands about other clouds: croft partition, which exports what this one has on record
+// and shows what others exported.
+package partitions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/federation"
+	"croft/internal/durable"
+)
+
+// Command makes the command croft partition.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "partition",
+		Short: "Export what this cloud has on record, and show what other clouds exported",
+		Long: `partition is about clouds: each is a partition with a UUID of its own. An export has
+a partition's hosts, projects, limits, properties and instances as of one moment,
+without secrets. Imported elsewhere it is shown there, for reading alone: nothing is
+scheduled on what was imported, and its names and numbers never meet those of the
+cloud that shows it.`,
+		Example: `  croft partition export --name east east.jsonl
+  croft partition import east.jsonl
+  croft partition show east hosts`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	cmd.AddCommand(exportCommand(), importCommand(), listCommand(), showCommand(), removeCommand())
+	return cmd
+}
+
+// transferTime bounds an export or an import.
+const transferTime = 10 * time.Minute
+
+func exportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export [FILE]",
+		Short: "Write what this cloud has on record to a new file, or to stdout",
+		Long: `export writes hosts, resource providers, limits, projects, definitions, properties,
+tags and instances of this cloud as JSON Lines, all as of one revision of etcd. There
+is no token, user-data, key or address of a host in it.`,
+		Args: args.Count(0, 1),
+	}
+	name := cmd.Flags().String("name", "", "`alias` that importers use unless they choose another")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, transferTime)
+			defer cancel()
+			write := func(w io.Writer) (federation.Header, error) { return c.Partitions.Export(ctx, *name, w) }
+			if len(given) == 0 || given[0] == "-" {
+				_, err := write(cmd.OutOrStdout())
+				return err
+			}
+			h, err := writeNew(given[0], write)
+			if err == nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s has what partition %s has on record at revision %d\n", given[0],
+					h.Partition, h.Revision)
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+// writeNew leaves a complete file or none.
+func writeNew(file string, write func(io.Writer) (federation.Header, error)) (h federation.Header, err error) {
+	if _, err := os.Lstat(file); err == nil {
+		return h, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".export-*") // readable only by its owner
+	if err != nil {
+		return h, croft.Errorf(croft.Invalid, "write the export: %w", err)
+	}
+	h, err = write(f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return h, errors.Join(err, os.Remove(f.Name()))
+	}
+	return h, durable.FlushDir(filepath.Dir(file))
+}
+
+func importCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Show what another cloud exported, instead of what it exported before",
+		Long: `import reads an export (- is stdin) and shows it whole or not at all. The same export
+again changes nothing, an older one is refused. Names of partitions are aliases of this
+cloud: where the proposed one is taken, a number is added.`,
+		Args: args.Count(1, 1),
+	}
+	alias := cmd.Flags().String("as", "", "`alias` of the partition here, from now on")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		from := cmd.InOrStdin()
+		if given[0] != "-" {
+			f, err := os.Open(given[0])
+			if err != nil {
+				return croft.Errorf(croft.Invalid, "read the export: %w", err)
+			}
+			defer f.Close()
+			from = f
+		}
+		return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, transferTime)
+			defer cancel()
+			p, changed, err := c.Partitions.Import(ctx, from, *alias)
+			if err != nil {
+				return fmt.Errorf("import %s: %w", given[0], err)
+			}
+			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), f, p)
+			}
+			words := map[bool]string{true: "is", false: "was already"}[changed]
+			fmt.Fprintf(cmd.ErrOrStderr(), "partition %s %s shown as of revision %d\n", p.Alias, words,
+				p.Imported.Revision)
+			return nil
+		})
+	}
+	return cmd
+}
+
+func listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the partitions that are known here",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Partitions.List(ctx)
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, all)
+				}
+				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+				t.Head("ALIAS", "ID", "REVISION", "EXPORTED", "HOSTS", "PROJECTS", "INSTANCES")
+				for _, p := range all {
+					texts := []string{p.Alias, string(p.ID), "-", "-", "-", "-", "-"}
+					if i := p.Imported; i != nil {
+						texts = append(texts[:2], fmt.Sprint(i.Revision), i.Exported.Format(time.DateTime),
+							fmt.Sprint(i.Rows[federation.KindHost]), fmt.Sprint(i.Rows[federation.KindProject]),
+							fmt.Sprint(i.Rows[federation.KindInstance]))
+					}
+					t.Texts(texts...)
+				}
+				return t.Print(cmd.OutOrStdout())
+			})
+		},
+	}
+}
+
+func removeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove PARTITION",
+		Short:             "Forget a partition and everything that was imported of it",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: complete,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				p, err := c.Partitions.Remove(ctx, given[0])
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "partition %s (%s) is forgotten here\n", p.Alias, p.ID)
+				}
+				return err
+			})
+		},
+	}
+}

@@ -1,0 +1,162 @@
+package partitions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/federation"
+	"croft/objects"
+	"croft/tenant"
+)
+
+func showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show PARTITION [KIND]",
+		Short: "Show what was imported of a partition: of which moment it is, or everything of a kind",
+		Long: `show prints of which moment an import is, and how much there is of each kind. With a
+kind it lists all of that: host, provider, quota, project, definition, object or
+instance, with or without an s at the end. -o json has every field.`,
+		Args:              args.Count(1, 2),
+		ValidArgsFunction: complete,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				if len(given) == 1 {
+					return showPartition(ctx, cmd, c, given[0])
+				}
+				kind := federation.Kind(strings.TrimSuffix(given[1], "s"))
+				rows := []json.RawMessage{}
+				err := c.Partitions.Rows(ctx, given[0], kind, func(row json.RawMessage) error {
+					rows = append(rows, row)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				return showRows(cmd, c.Settings.Output, kind, rows)
+			})
+		},
+	}
+}
+
+func showPartition(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrAlias string) error {
+	p, err := c.Partitions.Find(ctx, idOrAlias)
+	if err != nil {
+		return err
+	}
+	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), f, p)
+	}
+	t := out.Table{}
+	t.Texts("partition", string(p.ID))
+	t.Texts("alias", p.Alias)
+	if i := p.Imported; i != nil {
+		t.Texts("revision", fmt.Sprint(i.Revision))
+		t.Texts("exported", i.Exported.Format(time.DateTime))
+		t.Texts("imported", i.At.Format(time.DateTime))
+		for _, kind := range federation.Kinds {
+			t.Texts(string(kind)+"s", fmt.Sprint(i.Rows[kind]))
+		}
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+// showRows prints the rows of a kind.
+func showRows(cmd *cobra.Command, format string, kind federation.Kind, rows []json.RawMessage) error {
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, rows)
+	}
+	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	table := tables[kind]
+	t.Head(table.head...)
+	for _, row := range rows {
+		texts, err := table.texts(row)
+		if err != nil {
+			return fmt.Errorf("read a row of the import: %w", err)
+		}
+		t.Texts(texts...)
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+// table says how the rows of a kind are printed.
+type table struct {
+	head  []string
+	texts func(json.RawMessage) ([]string, error)
+}
+
+var tables = map[federation.Kind]table{
+	federation.KindHost: {[]string{"NAME", "LOCATION", "STATE", "VERSION", "ID"}, texts(
+		func(h federation.Host) []string {
+			state := map[bool]string{true: "drained", false: "-"}[h.Drained]
+			return []string{h.Name, h.Location, state, h.Version, string(h.ID)}
+		})},
+	federation.KindProvider: {[]string{"NAME", "CAPACITY", "TRAITS", "ID"}, texts(func(p federation.Provider) []string {
+		var capacity []string
+		for _, class := range slices.Sorted(maps.Keys(p.Inventories)) {
+			capacity = append(capacity, fmt.Sprintf("%s:%d", class, p.Inventories[class].Capacity()))
+		}
+		return []string{p.Name, strings.Join(capacity, ","), fmt.Sprint(len(p.Traits)), string(p.ID)}
+	})},
+	federation.KindQuota: {[]string{"LIMITS"}, texts(func(d tenant.Defaults) []string {
+		return []string{tenant.Amounts(d.Limits).String()}
+	})},
+	federation.KindProject: {[]string{"NAME", "PARENT", "MEMBERS", "LIMITS", "NOTE"}, texts(
+		func(p tenant.Tenant) []string {
+			return []string{string(p.Name), string(p.Parent), fmt.Sprint(len(p.Members)),
+				tenant.Amounts(p.Limits).String(), p.Note}
+		})},
+	federation.KindDefinition: {[]string{"LEVEL", "KIND", "PROPERTIES"}, texts(func(d objects.Definition) []string {
+		return []string{string(d.Level), string(d.Kind), strings.Join(slices.Sorted(maps.Keys(d.Properties)), ",")}
+	})},
+	federation.KindObject: {[]string{"KIND", "PROJECT", "ID", "PROPERTIES", "TAGS"}, texts(
+		func(o objects.Object) []string {
+			return []string{string(o.Kind), string(o.Project), o.ID,
+				strings.Join(slices.Sorted(maps.Keys(o.Properties)), ","), strings.Join(o.Tags, ",")}
+		})},
+	federation.KindInstance: {[]string{"PROJECT", "NAME", "STATE", "RESOURCES", "CREATED", "HOST", "ID"}, texts(
+		func(i federation.Instance) []string {
+			return []string{string(i.Project), i.Name, string(i.State), i.Resources.String(),
+				i.Created.Format(time.DateTime), string(i.Host), string(i.ID)}
+		})},
+}
+
+func texts[T any](of func(T) []string) func(json.RawMessage) ([]string, error) {
+	return func(row json.RawMessage) ([]string, error) {
+		var v T
+		if err := json.Unmarshal(row, &v); err != nil {
+			return nil, err
+		}
+		return of(v), nil
+	}
+}
+
+// complete completes aliases, and kinds behind one.
+func complete(cmd *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var all []string
+	if len(given) == 1 && cmd.Name() == "show" {
+		for _, kind := range federation.Kinds {
+			all = append(all, string(kind)+"s")
+		}
+	}
+	if len(given) == 0 {
+		_ = args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			known, err := c.Partitions.List(ctx)
+			for _, p := range known {
+				if !p.Home {
+					all = append(all, p.Alias)
+				}
+			}
+			return err
+		})
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,28 @@
+package partitions
+
+import (
+	"fmt"
+
+	"croft"
+	"croft/federation"
+)
+
+// Keys builds the keys of partitions other than home. It is the prefix of all that croft stores; the list of all keys
+// is in etcdstore.
+type Keys string
+
+func (k Keys) registry() string                           { return string(k) + "partitions/" }
+func (k Keys) partition(p croft.PartitionID) string       { return k.registry() + string(p) }
+func (k Keys) imported(p croft.PartitionID) string        { return string(k) + string(p) + "/imported/" }
+func (k Keys) head(p croft.PartitionID) string            { return k.imported(p) + "head" }
+func (k Keys) drafts(p croft.PartitionID) string          { return k.imported(p) + "begun/" }
+func (k Keys) draft(p croft.PartitionID, d string) string { return k.drafts(p) + d }
+func (k Keys) rows(p croft.PartitionID, d string) string {
+	return k.imported(p) + "rows/" + d + "/"
+}
+func (k Keys) kind(p croft.PartitionID, d string, kind federation.Kind) string {
+	return k.rows(p, d) + string(kind) + "/"
+}
+func (k Keys) row(p croft.PartitionID, d string, kind federation.Kind, n int) string {
+	return fmt.Sprintf("%s%08d", k.kind(p, d, kind), n)
+}

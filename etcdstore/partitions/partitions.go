@@ -1,0 +1,282 @@
+// Package partitions stores what is known of partitions other than home, and what was imported of them, each below its
+// own key; and reads home as one snapshot. The rows of an import are written under a number of its own. One
+// transaction then makes it the one that is shown, so that nobody ever sees a part of one.
+package partitions
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore/internal/kv"
+	"croft/federation"
+)
+
+// Partitions is the store of partitions.
+type Partitions struct {
+	conn *kv.Conn
+	keys Keys
+	home Home
+}
+
+// New makes the store of partitions below a prefix, in which home is one of them.
+func New(c *kv.Conn, k Keys, h Home) *Partitions { return &Partitions{c, k, h} }
+
+var (
+	_ federation.Store = (*Partitions)(nil)
+	_ federation.Draft = (*draft)(nil)
+)
+
+// entry is the value of a partition's key in the registry.
+type entry struct {
+	Alias string    `json:"alias"`
+	Added time.Time `json:"added"`
+}
+
+// head is the value of the key that says what is shown of a partition.
+type head struct {
+	Draft string `json:"draft"` // whose rows they are
+	federation.Imported
+}
+
+// known is a partition as read, with what a change of it compares.
+type known struct {
+	federation.Partition
+	entry entry
+	head  head
+	shown int64 // revision of the head; 0: there is none
+}
+
+// List implements federation.Store.
+func (s *Partitions) List(ctx context.Context) ([]federation.Partition, error) {
+	all, _, err := s.read(ctx)
+	var out []federation.Partition
+	for _, p := range all {
+		out = append(out, p.Partition)
+	}
+	return out, err
+}
+
+// read returns all partitions by alias, as of the revision that it returns.
+func (s *Partitions) read(ctx context.Context) (all []known, revision int64, err error) {
+	prefix := s.keys.registry()
+	got, err := s.conn.Etcd.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, 0, s.conn.Wrap(err, "list the partitions")
+	}
+	for _, stored := range got.Kvs {
+		p := known{Partition: federation.Partition{ID: croft.PartitionID(kv.Last(stored.Key))}}
+		if err := s.conn.Decode(stored.Key, stored.Value, &p.entry); err != nil {
+			return nil, 0, err
+		}
+		p.Alias = p.entry.Alias
+		if err := s.readHead(ctx, &p, got.Header.Revision); err != nil {
+			return nil, 0, err
+		}
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b known) int { return cmp.Compare(a.Alias, b.Alias) })
+	return all, got.Header.Revision, nil
+}
+
+// readHead reads what is shown of a partition, as of a revision.
+func (s *Partitions) readHead(ctx context.Context, p *known, revision int64) error {
+	got, err := s.conn.Etcd.Get(ctx, s.keys.head(p.ID), clientv3.WithRev(revision))
+	if err != nil {
+		return s.conn.Wrap(err, "read what was imported of partition %s", p.ID)
+	}
+	for _, stored := range got.Kvs {
+		if err := s.conn.Decode(stored.Key, stored.Value, &p.head); err != nil {
+			return err
+		}
+		p.Imported, p.shown = &p.head.Imported, stored.ModRevision
+	}
+	return nil
+}
+
+// Rows implements federation.Store.
+func (s *Partitions) Rows(ctx context.Context, id croft.PartitionID, kind federation.Kind,
+	each func(json.RawMessage) error) error {
+	got, err := s.conn.Etcd.Get(ctx, s.keys.head(id))
+	if err != nil {
+		return s.conn.Wrap(err, "read what was imported of partition %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return croft.Errorf(croft.NotFound, "nothing was imported of partition %s", id)
+	}
+	var h head
+	if err := s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &h); err != nil {
+		return err
+	}
+	return s.conn.ReadRange(ctx, "read what was imported", s.keys.kind(id, h.Draft, kind), got.Header.Revision,
+		func(stored *mvccpb.KeyValue) error { return each(stored.Value) })
+}
+
+// Remove implements federation.Store.
+func (s *Partitions) Remove(ctx context.Context, id croft.PartitionID) error {
+	key := s.keys.partition(id)
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key)).Then(clientv3.OpDelete(key),
+		clientv3.OpDelete(s.keys.imported(id), clientv3.WithPrefix())).Commit()
+	if err != nil {
+		return s.conn.Wrap(err, "remove partition %s", id)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.NotFound, "partition %s was removed meanwhile", id)
+	}
+	return nil
+}
+
+// draft is an import that is not shown yet. Its key exists as long as nobody removed its rows.
+type draft struct {
+	store *Partitions
+	id    croft.PartitionID
+	name  string
+	rows  map[federation.Kind]int
+}
+
+// Begin implements federation.Store.
+func (s *Partitions) Begin(ctx context.Context, id croft.PartitionID) (federation.Draft, error) {
+	d := &draft{s, id, uuid.NewString(), map[federation.Kind]int{}}
+	_, err := s.conn.Etcd.Put(ctx, d.key(), kv.Encode(time.Now().UTC().Truncate(time.Second)))
+	if err != nil {
+		return nil, s.conn.Wrap(err, "begin to import partition %s", id)
+	}
+	return d, nil
+}
+
+func (d *draft) key() string { return d.store.keys.draft(d.id, d.name) }
+
+func (d *draft) overtaken() error {
+	return croft.Errorf(croft.Conflict, "partition %s was imported by somebody else meanwhile, or removed: look at "+
+		"`croft partition list`, and import again", d.id)
+}
+
+// Add implements federation.Draft.
+func (d *draft) Add(ctx context.Context, rows ...federation.Row) error {
+	var ops []clientv3.Op
+	for _, r := range rows {
+		key := d.store.keys.row(d.id, d.name, r.Kind, d.rows[r.Kind])
+		d.rows[r.Kind]++
+		ops = append(ops, clientv3.OpPut(key, string(r.Row)))
+	}
+	done, err := d.store.conn.Etcd.Txn(ctx).If(kv.Exists(d.key())).Then(ops...).Commit()
+	if err != nil {
+		return d.store.conn.Wrap(err, "import partition %s", d.id)
+	}
+	if !done.Succeeded {
+		return d.overtaken()
+	}
+	return nil
+}
+
+// Show implements federation.Draft.
+func (d *draft) Show(ctx context.Context, settle func([]federation.Partition, *federation.Partition) (
+	federation.Partition, error)) (federation.Partition, error) {
+	for {
+		c, err := d.change(ctx)
+		if err != nil {
+			return federation.Partition{}, err
+		}
+		if c.next, err = settle(c.others, c.current()); err != nil {
+			return c.next, err
+		}
+		shown, err := d.show(ctx, c)
+		if err != nil {
+			return c.next, err
+		}
+		if shown {
+			for _, name := range c.stale {
+				_ = (&draft{d.store, d.id, name, nil}).Discard(ctx) // else the next import does it
+			}
+			return c.next, nil
+		}
+	}
+}
+
+// change is what Show builds on, and writes.
+type change struct {
+	revision int64
+	others   []federation.Partition
+	former   known // of this partition; without an ID: it is not known yet
+	next     federation.Partition
+	stale    []string // drafts that are removed
+}
+
+func (c *change) current() *federation.Partition {
+	if c.former.ID == "" {
+		return nil
+	}
+	return &c.former.Partition
+}
+
+// change reads what Show builds on. Conflict: the draft is gone.
+func (d *draft) change(ctx context.Context) (*change, error) {
+	all, revision, err := d.store.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &change{revision: revision}
+	for _, p := range all {
+		if p.ID == d.id {
+			c.former = p
+		} else {
+			c.others = append(c.others, p.Partition)
+		}
+	}
+	prefix := d.store.keys.drafts(d.id)
+	got, err := d.store.conn.Etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithRev(revision))
+	if err != nil {
+		return nil, d.store.conn.Wrap(err, "list the imports of partition %s", d.id)
+	}
+	for _, stored := range got.Kvs {
+		c.stale = append(c.stale, kv.Last(stored.Key))
+	}
+	own := slices.Index(c.stale, d.name)
+	if own < 0 {
+		return nil, d.overtaken()
+	}
+	c.stale = slices.Delete(c.stale, own, own+1)
+	if former := c.former.head.Draft; former != "" {
+		c.stale = append(c.stale, former)
+	}
+	return c, nil
+}
+
+// show shows the draft, unless something has changed. What was shown before becomes a draft, to be removed.
+func (d *draft) show(ctx context.Context, c *change) (bool, error) {
+	k, e := d.store.keys, entry{Alias: c.next.Alias, Added: c.former.entry.Added}
+	if e.Added.IsZero() {
+		e.Added = time.Now().UTC().Truncate(time.Second)
+	}
+	ops := []clientv3.Op{clientv3.OpPut(k.partition(d.id), kv.Encode(e)),
+		clientv3.OpPut(k.head(d.id), kv.Encode(head{d.name, *c.next.Imported})), clientv3.OpDelete(d.key())}
+	if former := c.former.head.Draft; former != "" {
+		ops = append(ops, clientv3.OpPut(k.draft(d.id, former), kv.Encode(e.Added)))
+	}
+	registry := clientv3.Compare(clientv3.ModRevision(k.registry()).WithPrefix(), "<", c.revision+1)
+	done, err := d.store.conn.Etcd.Txn(ctx).
+		If(kv.Exists(d.key()), kv.Unchanged(k.head(d.id), c.former.shown), registry).Then(ops...).Commit()
+	if err != nil {
+		return false, d.store.conn.Wrap(err, "show what was imported of partition %s", d.id)
+	}
+	return done.Succeeded, nil
+}
+
+// Discard implements federation.Draft. It compares that the draft was not shown, which may be unknown.
+func (d *draft) Discard(ctx context.Context) error {
+	k := d.store.keys
+	_, err := d.store.conn.Etcd.Txn(ctx).If(kv.Exists(d.key())).
+		Then(clientv3.OpDelete(d.key()), clientv3.OpDelete(k.rows(d.id, d.name), clientv3.WithPrefix())).Commit()
+	if err != nil {
+		return d.store.conn.Wrap(err, "remove an import of partition %s that was not completed", d.id)
+	}
+	return nil
+}

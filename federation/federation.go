@@ -1,0 +1,201 @@
+// Package federation exchanges what partitions have on record. An export is one consistent snapshot of the home
+// partition, without tokens, user-data, private keys and other secrets. An import shows another partition's export
+// here: as a whole or not at all, only the newest, and for reading alone. Nothing is ever scheduled on what was
+// imported, and its names and numbers never meet those of home, since it lies under its own partition's key.
+package federation
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"croft"
+)
+
+// Partition is a partition that is known here: home, or another one of which an export was imported.
+type Partition struct {
+	ID       croft.PartitionID `json:"id"`
+	Alias    string            `json:"alias"` // its name here, unique; elsewhere it may have another one
+	Home     bool              `json:"home"`
+	Imported *Imported         `json:"imported,omitempty"` // nil: nothing was imported
+}
+
+// Imported says which export of a partition is shown.
+type Imported struct {
+	Revision int64        `json:"revision"` // of the partition's etcd
+	Exported time.Time    `json:"exported"`
+	At       time.Time    `json:"at"`
+	Rows     map[Kind]int `json:"rows"` // how many there are of each kind
+}
+
+// HomeAlias is the alias of the home partition.
+const HomeAlias = "home"
+
+// aliasForm is the form of an alias: safe on terminals and in URLs.
+var aliasForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+// CheckAlias validates an alias. Invalid.
+func CheckAlias(alias string) error {
+	if !aliasForm.MatchString(alias) {
+		return croft.Errorf(croft.Invalid, "%.80q is not an alias of a partition: use 1 to 63 lower-case letters, digits, "+
+			"dots and dashes, beginning and ending with a letter or digit", alias)
+	}
+	if alias == HomeAlias {
+		return croft.Errorf(croft.Invalid, "the alias %s is this installation's own partition: choose another", alias)
+	}
+	if _, err := uuid.Parse(alias); err == nil {
+		return croft.Errorf(croft.Invalid, "%s is a UUID, which cannot be an alias: choose another", alias)
+	}
+	return nil
+}
+
+// Called finds a partition by its ID or its alias. NotFound.
+func Called(all []Partition, idOrAlias string) (Partition, error) {
+	i := slices.IndexFunc(all, func(p Partition) bool { return string(p.ID) == idOrAlias || p.Alias == idOrAlias })
+	if i < 0 {
+		return Partition{}, croft.Errorf(croft.NotFound, "there is no partition %.80q; `croft partition list` shows all",
+			idOrAlias)
+	}
+	return all[i], nil
+}
+
+// settle decides what is shown of a partition once an import is complete. current is nil if nothing was imported yet.
+// Conflict: something newer is shown, or the alias is taken.
+func settle(h Header, rows map[Kind]int, alias string, others []Partition, current *Partition) (Partition, error) {
+	p := Partition{ID: h.Partition, Imported: &Imported{Revision: h.Revision, Exported: h.Time,
+		At: time.Now().UTC().Truncate(time.Second), Rows: rows}}
+	if current != nil {
+		p.Alias = current.Alias
+		if err := newer(h, current.Imported); err != nil {
+			return p, err
+		}
+	}
+	taken := func(name string) bool {
+		return name == HomeAlias || slices.ContainsFunc(others, func(o Partition) bool { return o.Alias == name })
+	}
+	switch {
+	case alias != "" && taken(alias):
+		return p, croft.Errorf(croft.Conflict, "another partition has the alias %s here: give one that is free with --as",
+			alias)
+	case alias != "":
+		p.Alias = alias
+	case p.Alias == "":
+		p.Alias = free(h.alias(), taken)
+	}
+	return p, nil
+}
+
+// newer refuses an export that is older than what is shown. Conflict.
+func newer(h Header, shown *Imported) error {
+	if shown != nil && h.Revision < shown.Revision {
+		return croft.Errorf(croft.Conflict, "the file is of revision %d of partition %s, and revision %d was imported "+
+			"already: export again; if that partition was restored from a backup, `croft partition remove` it first",
+			h.Revision, h.Partition, shown.Revision)
+	}
+	return nil
+}
+
+// free returns a name that is not taken: name itself, or with a number.
+func free(name string, taken func(string) bool) string {
+	candidate := name
+	for n := 2; taken(candidate); n++ {
+		candidate = fmt.Sprintf("%.58s-%d", name, n)
+	}
+	return candidate
+}
+
+// Kind is a kind of row in an export.
+type Kind string
+
+// The kinds, in the order of an export.
+const (
+	KindHost       Kind = "host"
+	KindProvider   Kind = "provider"
+	KindQuota      Kind = "quota"
+	KindProject    Kind = "project"
+	KindDefinition Kind = "definition"
+	KindObject     Kind = "object"
+	KindInstance   Kind = "instance"
+)
+
+// Kinds lists all kinds.
+var Kinds = []Kind{KindHost, KindProvider, KindQuota, KindProject, KindDefinition, KindObject, KindInstance}
+
+// Row is one thing on record.
+type Row struct {
+	Kind Kind            `json:"kind"`
+	Row  json.RawMessage `json:"row"`
+}
+
+// Host is a host, without its addresses and its token.
+type Host struct {
+	ID       croft.HostID `json:"id"`
+	Name     string       `json:"name"`
+	Location string       `json:"location,omitempty"`
+	Version  string       `json:"version,omitempty"`
+	VirtType string       `json:"virt_type,omitempty"`
+	Drained  bool         `json:"drained,omitempty"`
+}
+
+// HostOf is what others learn of a host.
+func HostOf(h croft.Host) Host {
+	return Host{ID: h.ID, Name: h.Name, Location: h.Location, Version: h.Version, VirtType: h.VirtType,
+		Drained: h.Drained}
+}
+
+// Provider is a resource provider of Placement.
+type Provider struct {
+	ID          croft.HostID                            `json:"id"`
+	Name        string                                  `json:"name"`
+	Root        croft.HostID                            `json:"root,omitempty"` // empty: itself
+	Inventories map[croft.ResourceClass]croft.Inventory `json:"inventories,omitempty"`
+	Traits      []croft.Trait                           `json:"traits,omitempty"`
+	Aggregates  []string                                `json:"aggregates,omitempty"` // UUIDs
+}
+
+// Instance is an instance, without what its guest gets: user-data, keys and tags.
+type Instance struct {
+	ID         croft.InstanceID `json:"id"`
+	Project    croft.Project    `json:"project"`
+	Name       string           `json:"name"`
+	State      croft.State      `json:"state"`
+	Host       croft.HostID     `json:"host,omitempty"`
+	Generation int64            `json:"generation"`
+	Resources  croft.Resources  `json:"resources,omitempty"`
+	Image      string           `json:"image,omitempty"` // without credentials
+	Ephemeral  bool             `json:"ephemeral,omitempty"`
+	Affinities []croft.Affinity `json:"affinities,omitempty"`
+	Created    time.Time        `json:"created"`
+	Expires    time.Time        `json:"expires,omitzero"`
+}
+
+// InstanceOf is what others learn of an instance.
+func InstanceOf(i croft.Instance) Instance {
+	return Instance{ID: i.ID, Project: i.Project, Name: i.Name, State: i.State, Host: i.Host, Generation: i.Generation,
+		Resources: i.Spec.Resources, Image: withoutCredentials(i.Spec.Image), Ephemeral: i.Spec.Ephemeral,
+		Affinities: i.Spec.Affinities, Created: i.Created, Expires: i.Expires}
+}
+
+// withoutCredentials leaves out of an image's reference what may let its reader in: user and password, and the query,
+// as of a signed URL.
+func withoutCredentials(image string) string {
+	if image, fragment, is := strings.Cut(image, "#"); is {
+		return withoutCredentials(image) + "#" + fragment
+	}
+	image, _, _ = strings.Cut(image, "?")
+	scheme, rest, is := strings.Cut(image, "://")
+	if !is {
+		return image
+	}
+	authority, path, slash := strings.Cut(rest, "/")
+	authority = authority[strings.LastIndexByte(authority, '@')+1:]
+	if slash {
+		path = "/" + path
+	}
+	return scheme + "://" + authority + path
+}
