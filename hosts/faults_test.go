@@ -225,7 +225,6 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 	if _, err := w.fleet(t).Forget(t.Context(), "one", false); err != nil {
 		t.Errorf("a host without a provider: %v", err)
 	}
-	w = begin()
 	for name, ghost := range map[string]croft.Instance{"comes": {ID: "ghost", Host: "b", Moving: "a"},
 		"is being scheduled": {ID: "ghost", State: croft.StateScheduling}, "is elsewhere": {ID: "ghost", Host: "b"}} {
 		w = begin()

@@ -164,6 +164,10 @@ func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostI
 		return inst, errors.Join(cause, err)
 	case now.Host == to && now.Moving == "":
 		return now, nil
+	case !now.Same(inst): // above all, it is not to be moved if it is to be gone
+		changed := croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved",
+			inst.ID)
+		return inst, errors.Join(changed, f.unclaim(ctx, inst))
 	}
 	return now, cause
 }

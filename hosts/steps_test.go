@@ -297,7 +297,10 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 		}, []string{"read"}, "b"},
 		{"to who ended it before its answer was lost", func(d *diary) {
 			d.fails[relocate] = func() error { d.inst.Moving = ""; return errPlanned }
-		}, []string{"fence"}, "b"},
+		}, []string{"fence", "read", "moving to ", "claim on a"}, "a"},
+		{"to its end, and the host is silent", func(d *diary) {
+			d.fails[relocate] = func() error { d.inst.State = croft.StateDestroying; return errPlanned }
+		}, []string{"fence", "read"}, "b"},
 		{"to who moves it elsewhere", func(d *diary) {
 			d.fails[relocate] = func() error { d.inst.Moving = "c"; return croft.Errorf(croft.Conflict, "planned") }
 		}, []string{"read"}, "b"},
