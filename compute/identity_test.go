@@ -229,8 +229,9 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 	}
 	tombstone, order := c.order(inst, croft.WantGone), there.order(inst, croft.WantRunning)
 	order.Generation = tombstone.Generation + 1
-	for moved := inst; ; {
-		if moved, err = c.store.Instances.Relocate(t.Context(), inst, tombstone, order); err == nil {
+	for {
+		moved, err := c.store.Instances.Relocate(t.Context(), inst, tombstone, order)
+		if err == nil {
 			inst = moved
 			break
 		}

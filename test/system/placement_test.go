@@ -145,7 +145,7 @@ func (w *world) livePlacement() (*placementProcess, error) {
 // placementLife returns how many crossings the next Placement process lives: many, so that it serves for some time.
 func (w *world) placementLife() int {
 	n := w.calls.Add(1)
-	if w.faulty == 0 || n%2 == 0 {
+	if w.faulty == 0 || w.calmed.Load() || n%2 == 0 {
 		return 0
 	}
 	return 50 + int((w.seed+n*7919)%500)

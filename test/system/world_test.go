@@ -48,6 +48,7 @@ type world struct {
 	placing       sync.Mutex
 	placement     *placementProcess // guarded by placing
 	faulty        float64
+	calmed        atomic.Bool // the faults have ended
 	mood          mood
 	calls         atomic.Uint64 // numbers what depends on chance, each with its seed
 	gates         atomic.Uint64 // numbers the gates
@@ -204,7 +205,11 @@ func (w *world) openAt(address string) *etcdstore.Store {
 
 // gate returns a process's gate. last is how many crossings the process lives; 0: no limit.
 func (w *world) gate(last int) *gate {
-	return w.newGate(w.seed+w.calls.Add(1)*7919, w.faulty, last-1)
+	faulty := w.faulty
+	if w.calmed.Load() {
+		faulty = 0
+	}
+	return w.newGate(w.seed+w.calls.Add(1)*7919, faulty, last-1)
 }
 
 func noMissing(_ context.Context, ref string) error {
