@@ -180,8 +180,8 @@ func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, 
 	return Decision{}, fmt.Errorf("schedule %s: %w", a.inst.Name, err)
 }
 
-// unassigned settles a failed Assign or Hold. Its transaction may have been applied although the answer was lost, or may
-// still be applied. Fence rules that out; only then may the claim be released.
+// unassigned settles a failed Assign or Hold. Its transaction may have been applied although the answer was lost, or
+// may still be applied. Fence rules that out; only then may the claim be released.
 func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) (Decision, error) {
 	after, cancel := a.afterwards(ctx)
 	defer cancel()

@@ -10,6 +10,7 @@ func (c *Client) Cloud() *cloud.Cloud {
 		Consoles: consoles{c}, Ports: ports{c}, Projects: projects{c},
 		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: images{c}, Objects: objectList{c},
 		Definitions: definitions{c}, Audits: none, Monitor: none,
-		Tokens: tokens{}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: none, Partitions: partitions{c}, Connection: c,
+		Tokens: tokens{}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: none,
+		Partitions: partitions{c}, Connection: c,
 	}
 }

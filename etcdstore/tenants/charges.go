@@ -131,7 +131,8 @@ type Charged struct {
 func (c *Charges) Charge(insts []croft.Instance) (part *Charged, refused map[croft.InstanceID]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &chargedBuilder{Charged: &Charged{charges: c, counters: map[croft.Project]link{}, settled: map[croft.Project]bool{}},
+	p := &chargedBuilder{Charged: &Charged{charges: c, counters: map[croft.Project]link{},
+		settled: map[croft.Project]bool{}},
 		links: maps.Clone(c.links), counted: map[croft.Project]bool{}, seen: map[croft.Project]bool{}}
 	refused = map[croft.InstanceID]error{}
 	for _, inst := range insts {
