@@ -135,9 +135,10 @@ func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 }
 
 // Check implements tenant.Projects: counters, entries and records of one revision.
-func (s *Projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) { return s.checkAt(ctx, 0) }
+func (s *Projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) { return s.CheckAt(ctx, 0) }
 
-func (s *Projects) checkAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
+// CheckAt is Check as of an earlier revision of etcd; 0: the present one.
+func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
 	census, err := s.takeCensus(ctx, revision)
 	if err != nil {
 		return nil, err

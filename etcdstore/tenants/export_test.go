@@ -4,14 +4,7 @@ import (
 	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"croft/tenant"
 )
-
-// CheckAt is Check as of an earlier revision.
-func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
-	return s.checkAt(ctx, revision)
-}
 
 // Owed counts the repayments that are not settled, and returns the present revision of etcd.
 func (s *Projects) Owed(ctx context.Context) (n, revision int64, err error) {
