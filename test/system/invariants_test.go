@@ -266,8 +266,8 @@ func idsOf(domains []compute.Domain) []croft.InstanceID {
 func (w *world) watchful(ctx context.Context, hosts []*machine) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	// Hosts are looked at one after the other, and between two of them a guest may have moved: so what runs on two hosts
-	// is a breach if the next look finds the same.
+	// Hosts are looked at one after the other, and between two of them a guest may have moved: so what runs on two
+	// hosts is a breach if the next look finds the same.
 	before := map[croft.InstanceID]bool{}
 	for {
 		select {
