@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -42,13 +43,35 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	switch p.In + " " + p.Name {
 	case "path id":
 		switch o.Tag {
-		case "instances":
+		case "instances", "claims":
 			return []string{b.id, b.name}
+		case "objects":
+			return []string{b.id, b.name, b.group, b.host}
+		case "partitions":
+			return []string{b.id, b.project}
 		case "tokens":
 			return []string{b.token}
 		case "hosts":
 			return []string{b.host}
 		}
+	case "path things":
+		return []string{"instances", "groups", "hosts"}
+	case "path kind":
+		return []string{"instance", "group"}
+	case "query kind":
+		return map[string][]string{"objects": {"instance", "group", "host"}, "partitions": {"host"}}[o.Tag]
+	case "path key":
+		return []string{"color"}
+	case "path tag":
+		return []string{"blue"}
+	case "query filter":
+		return []string{"color=blue", "tag:blue"}
+	case "query level":
+		return []string{"partition"}
+	case "query effective":
+		return []string{"true"}
+	case "query as", "query name":
+		return []string{b.project}
 	case "path name":
 		if o.Tag == "keys" {
 			return []string{b.key}
@@ -61,8 +84,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query user":
 		return []string{b.user}
 	case "query after":
-		return map[string][]string{"instances": {b.name, b.name + "/" + b.id},
-			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
+		return map[string][]string{"instances": {b.name, b.name + "/" + b.id}, "claims": {b.name, b.name + "/" + b.id},
+			"objects": {b.project + "/" + b.id}, "log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
 	case "query follow":
 		return []string{"false"}
 	case "query force":
@@ -97,6 +120,18 @@ func (b belongings) bodies(schema string) []any {
 		return []any{wanted("near", []string{b.id}), wanted("near", []string{b.name}),
 			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
+	case "ClaimRequest":
+		return []any{wanted("near", []string{b.id}, "hold", 60), wanted("near", []string{b.host}, "hold", 60)}
+	case "ClaimUse":
+		return []any{fields{"image": "https://images.example/tiny.qcow2"}}
+	case "NewImage":
+		return []any{fields{"image": "debian-12"}}
+	case "ObjectChange":
+		return []any{fields{"set": fields{"color": "blue"}}}
+	case "PropertyValue":
+		return []any{fields{"value": "blue"}}
+	case "NewDefinition":
+		return []any{fields{}}
 	case "Expiry":
 		return []any{fields{"expires": 60}}
 	case "NewKey":
@@ -127,7 +162,13 @@ type try struct {
 // tries makes all requests of an operation: each parameter on its own, and none, with each body.
 func (b belongings) tries(t *testing.T, o api.Operation) (all []try) {
 	t.Helper()
-	paths, queries, header := []string{o.Path}, []string{""}, http.Header{}
+	paths, header, needed := []string{o.Path}, http.Header{}, url.Values{}
+	for _, p := range o.Parameters {
+		if values := b.values(o, p); p.In == "query" && p.Required && len(values) > 0 {
+			needed.Set(p.Name, values[0])
+		}
+	}
+	queries := []string{"?" + needed.Encode()}
 	for _, p := range o.Parameters {
 		values := b.values(o, p)
 		if len(values) == 0 {
@@ -144,7 +185,9 @@ func (b belongings) tries(t *testing.T, o api.Operation) (all []try) {
 			paths = filled
 		case "query":
 			for _, v := range values {
-				queries = append(queries, "?"+url.Values{p.Name: {v}}.Encode())
+				query := maps.Clone(needed)
+				query.Set(p.Name, v)
+				queries = append(queries, "?"+query.Encode())
 			}
 		case "header":
 			header.Set(p.Name, values[0])
