@@ -45,7 +45,8 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 			continue // these stream
 		}
 		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey", "{project}", "anna",
-			"{things}", "instances", "{kind}", "instance", "{key}", "nokey", "{tag}", "notag").Replace(o.Path) + required(o)
+			"{things}", "instances", "{kind}", "instance", "{key}", "nokey", "{tag}", "notag").
+			Replace(o.Path) + required(o)
 		for token, role := range map[string]access.Role{"reader": access.Reader, "anna": access.Member} {
 			got := a.ask(t, token, o.Method, path, map[string]any{"wrong": 1})
 			denied := access.Decide(access.Operation(o.ID), role) == access.No && !o.Open
