@@ -85,7 +85,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{b.user}
 	case "query after":
 		return map[string][]string{"instances": {b.name, b.name + "/" + b.id},
-			"claims": {b.name, b.name + "/" + b.id}, "objects": {b.project + "/" + b.id}, "log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
+			"claims": {b.name, b.name + "/" + b.id}, "objects": {b.project + "/" + b.id},
+			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
 	case "query follow":
 		return []string{"false"}
 	case "query force":
