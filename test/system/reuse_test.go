@@ -112,17 +112,20 @@ func TestATombstoneLeavesTheNextClaimOnItsHost(t *testing.T) {
 			t.Error(err)
 		}
 		claimed := make(chan struct{})
-		side := &assignHook{&schedulerSide{w: w, gate: w.gate(0), Records: w.store.Instances, View: w.store.Instances,
-			Registry: w.store.Registry, Groups: w.store.Groups, Claims: w.claims}, func() {
-			close(claimed)
+		reached := sync.OnceFunc(func() { close(claimed) })
+		side := &assignHook{&schedulerSide{w: w, gate: w.gate(0), Records: w.store.Instances,
+			Holds: w.store.Instances, View: w.store.Instances, Registry: w.store.Registry, Groups: w.store.Groups,
+			Claims: w.claims}, func() {
+			reached()
 			w.await(t, "the tombstone is carried out", func() bool {
 				_, err := w.store.Orders.Order(t.Context(), a.id, inst.ID)
 				return errors.Is(err, croft.NotFound)
 			})
 		}}
 		asking.Go(func() {
-			s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, View: side,
-				Registry: side, Groups: side, Claims: side})
+			defer reached()
+			s, err := schedule.New(schedule.Config{Partition: w.store.Partition(), Records: side, Holds: side,
+				View: side, Registry: side, Groups: side, Claims: side})
 			if err == nil {
 				_, err = s.Request(t.Context(), schedule.Request{ID: inst.ID, Query: query, Image: simulated,
 					Name: "again"})
