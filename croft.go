@@ -249,6 +249,19 @@ type Claim struct {
 // between. An error ends the release.
 type Permit func(ctx context.Context) (on []HostID, err error)
 
+// IfSame permits the release of an instance's claim where the instance is, or moves to, if fence finds the record as it
+// was. Afterwards inst is the record as stored. Conflict: it changed.
+func IfSame(inst *Instance, fence func(context.Context, Instance) (Instance, error)) Permit {
+	return func(ctx context.Context) ([]HostID, error) {
+		now, err := fence(ctx, *inst)
+		if err == nil && !now.Same(*inst) {
+			err = Errorf(Conflict, "instance %s was changed by somebody else", inst.ID)
+		}
+		*inst = now
+		return inst.Places(), err
+	}
+}
+
 // On permits the release of a claim on these hosts; none: on all.
 func On(hosts ...HostID) Permit {
 	return func(context.Context) ([]HostID, error) { return hosts, nil }

@@ -46,6 +46,9 @@ type Owner struct {
 // String is the project_id of the owner's claims: <partition>/<project>.
 func (o Owner) String() string { return string(o.Partition) + "/" + string(o.Project) }
 
+// ConsumerType is the type of the consumers that are instances, in Placement.
+const ConsumerType = "INSTANCE"
+
 // NewInstanceID makes a random (version 4) UUID.
 func NewInstanceID() InstanceID { return InstanceID(uuid.NewString()) }
 

@@ -224,15 +224,7 @@ func (c *Caretaker) undoRequest(ctx context.Context, inst croft.Instance) error 
 // undo removes a record in scheduling with its claim. The fence comes first, since a suspended scheduler may resume at
 // any moment: after the fence it can write no order. It returns false without an error where somebody else was faster.
 func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) (undone bool, err error) {
-	now := inst
-	// The claim goes before the record: while the record exists, the claim can be found and nobody else gets the UUID.
-	err = c.Inventory.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
-		now, err = c.Shared.Fence(ctx, inst)
-		if err == nil && (now.State != croft.StateScheduling || now.Session != inst.Session) {
-			err = errInTime
-		}
-		return nil, err
-	})
+	now, err := releaseAbandoned(ctx, c.Inventory, c.Shared, inst)
 	switch {
 	case errors.Is(err, croft.NotFound), errors.Is(err, errInTime):
 		return false, nil // another caretaker swept it, or its scheduler goes on

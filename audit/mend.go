@@ -68,18 +68,27 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 // undo ends a request whose scheduler died. The fence comes first, since a suspended scheduler may resume;
 // then the claim, while the record still allows a retry.
 func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
-	now := inst
-	err := a.Claims.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
-		now, err = a.Instances.Fence(ctx, inst)
+	now, err := releaseAbandoned(ctx, a.Claims, a.Instances, inst)
+	if err != nil {
+		return err
+	}
+	return a.Instances.Discard(ctx, now)
+}
+
+// releaseAbandoned fences a request whose scheduler died, releases its claim and returns the record, which can then be
+// discarded. The claim goes before the record: while the record exists, the claim can be found and nobody else gets the
+// UUID. NotFound: the record is gone. errInTime.
+func releaseAbandoned(ctx context.Context, claims Releaser, records interface {
+	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+}, inst croft.Instance) (now croft.Instance, err error) {
+	err = claims.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
+		now, err = records.Fence(ctx, inst)
 		if err == nil && (now.State != croft.StateScheduling || now.Session != inst.Session) {
 			err = errInTime
 		}
 		return nil, err
 	})
-	if err != nil {
-		return err
-	}
-	return a.Instances.Discard(ctx, now)
+	return now, err
 }
 
 // Why a claim is not released after all.

@@ -121,14 +121,11 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 	return p
 }
 
-// consumerType is the type of consumers that are instances, in Placement.
-const consumerType = "INSTANCE"
-
 // claimOf is the claim of a candidate for an instance without any.
 func claimOf(home croft.PartitionID, inst croft.Instance, c croft.Candidate) ledger.ClaimRequest {
 	owner := croft.Owner{Partition: home, Project: inst.Project}
 	claim := ledger.ClaimRequest{Consumer: string(inst.ID), Project: owner.String(), User: string(inst.Project),
-		Type: consumerType}
+		Type: croft.ConsumerType}
 	for provider, amounts := range c.Allocations {
 		for class, n := range amounts {
 			claim.Demands = append(claim.Demands, ledger.Demand{Provider: string(provider),

@@ -111,14 +111,7 @@ func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) erro
 			}
 		}
 		// The claim before the record, which a retry needs to find the claim.
-		err = f.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
-			now, err := f.Instances.Fence(ctx, inst)
-			if err == nil && !now.Same(inst) {
-				err = croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
-			}
-			inst = now
-			return inst.Places(), err
-		})
+		err = f.Claims.Release(ctx, inst.ID, croft.IfSame(&inst, f.Instances.Fence))
 		if err != nil {
 			return err
 		}

@@ -12,9 +12,6 @@ import (
 	"croft"
 )
 
-// consumerType is the consumer type of croft's instances.
-const consumerType = "INSTANCE"
-
 type resourcesBody struct {
 	Resources croft.Resources `json:"resources"`
 }
@@ -54,7 +51,7 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, owner croft.Own
 // succeeded.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: owner.String(),
-		User: string(owner.Project), Type: consumerType}
+		User: string(owner.Project), Type: croft.ConsumerType}
 	for host, r := range candidate.Allocations {
 		body.Allocations[host] = resourcesBody{r}
 	}
@@ -176,7 +173,7 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	}
 	claim.Generation, claim.Version = body.Generation, body.version
 	if body.Type == "" || body.Type == "unknown" {
-		body.Type = consumerType
+		body.Type = croft.ConsumerType
 	}
 	body.Allocations = map[croft.HostID]resourcesBody{}
 	return claim, body, nil

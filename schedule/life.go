@@ -145,14 +145,7 @@ func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
 
 // bury ends an instance on a silent host: the claim first, so that it can be repeated while there is a record.
 func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
-	err := s.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
-		now, err := s.Records.Fence(ctx, inst)
-		if err == nil && !now.Same(inst) {
-			err = croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
-		}
-		inst = now
-		return inst.Places(), err
-	})
+	err := s.Claims.Release(ctx, inst.ID, croft.IfSame(&inst, s.Records.Fence))
 	if err != nil {
 		return err
 	}
