@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"os"
 	"slices"
 	"time"
 
@@ -28,7 +29,7 @@ type benchmark struct {
 	hosts, processes, shared, atOnce int
 	rate                             float64
 	length, resync                   time.Duration
-	croft, via, plot, output         string
+	croft, via, plot, output, guests string
 }
 
 func (b *benchmark) flags() *flag.FlagSet {
@@ -45,10 +46,22 @@ func (b *benchmark) flags() *flag.FlagSet {
 	f.StringVar(&b.croft, "croft", "bin/croft", "the `program` to measure")
 	f.StringVar(&b.via, "via", viaDirect, "ask direct (etcd and Placement), control (the API of the cloud, over HTTP "+
 		"with tokens; the control process is croft up then), or both, one after the other (`way`)")
+	f.StringVar(&b.guests, "guests-dir", inMemory(), "`directory` for the files of the guests, which on real hosts have "+
+		"disks of their own; empty: the temporary one")
 	f.StringVar(&b.plot, "plot", "croft-bench.svg", "`file` to draw the course into; empty: none")
 	f.StringVar(&b.output, "output", outputText, "print text or json (`format`)")
 	f.StringVar(&b.output, "o", outputText, "short for -output")
 	return f
+}
+
+// inMemory is a directory in memory, empty where there is none: three files for each guest would else cost this
+// machine's one file system more than all of croft.
+func inMemory() string {
+	const dir = "/dev/shm"
+	if at, err := os.Stat(dir); err != nil || !at.IsDir() {
+		return ""
+	}
+	return dir
 }
 
 func (b *benchmark) check() error {

@@ -44,7 +44,7 @@ func bench(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	var out, words bytes.Buffer
-	err = run(ctx, args, &out, &words)
+	err = run(ctx, append([]string{"-guests-dir", ""}, args...), &out, &words)
 	if left, readErr := os.ReadDir(tmp); readErr != nil || len(left) > 0 {
 		t.Errorf("%v is left, %v", left, readErr)
 	}

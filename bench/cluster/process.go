@@ -195,7 +195,7 @@ func scrape(ctx context.Context, url string) (map[string]float64, error) {
 
 // fleet holds the processes of a benchmark.
 type fleet struct {
-	dir             string
+	dir, guests     string
 	etcd, placement string // URLs
 	api             string // likewise; empty: not served
 	tokens          []string
@@ -221,5 +221,5 @@ func (f *fleet) end() error {
 		stop(f.children[1:]) // agents first: they need the control process to end
 		stop(f.children[:1])
 	}
-	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
+	return errors.Join(append(errs, os.RemoveAll(f.dir), os.RemoveAll(f.guests))...)
 }

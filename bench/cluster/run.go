@@ -63,6 +63,9 @@ func (b *benchmark) run(ctx context.Context, stdout, words io.Writer) (err error
 	}
 	f := &fleet{dir: dir}
 	defer func() { err = errors.Join(err, f.end()) }()
+	if f.guests, err = os.MkdirTemp(b.guests, "croft-bench-guests-"); err != nil {
+		return fmt.Errorf("make a directory for the guests: %w", err)
+	}
 	fmt.Fprintf(words, "starting etcd, Placement and the agents of %d hosts\n", b.hosts)
 	began := time.Now()
 	if err := b.start(ctx, f); err != nil {
@@ -133,7 +136,7 @@ func (b *benchmark) start(ctx context.Context, f *fleet) error {
 		c, err := spawn(f.dir, "agents "+strconv.Itoa(n+1), true, self, runAgents, "--first", strconv.Itoa(first),
 			"--hosts", strconv.Itoa(end-first),
 			"--agents-per-connection", strconv.Itoa(b.shared), "--etcd", f.etcd, "--placement", f.placement, "--resync",
-			b.resync.String(), "--dir", filepath.Join(f.dir, "hosts"))
+			b.resync.String(), "--dir", f.guests)
 		if err != nil {
 			return err
 		}
