@@ -14,7 +14,7 @@ import (
 type Load struct {
 	If        []clientv3.Cmp
 	Then      []clientv3.Op
-	Otherwise []clientv3.Op // reads for Failed
+	Otherwise []clientv3.Op // reads for Failed, at the revision at which it was not done
 
 	riders   []*rider
 	sessions []session

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -165,8 +166,7 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 	if then = append(then, load.Then...); len(t.Then) > 0 {
 		then = append(then, clientv3.OpPut(head, nonce))
 	}
-	got, err := p.conn.Etcd.Txn(ctx).If(append(compares, load.If...)...).Then(then...).
-		Else(append([]clientv3.Op{clientv3.OpGet(head)}, load.Otherwise...)...).Commit()
+	got, err := p.conn.Etcd.Txn(ctx).If(append(compares, load.If...)...).Then(then...).Else(clientv3.OpGet(head)).Commit()
 	if err != nil {
 		if err = p.refusal(p.conn.Wrap(err, "write the state of Placement")); errors.Is(err, ledger.ErrTooLarge) {
 			load.Unsent()
@@ -189,8 +189,29 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 		load.Done(out.Revision)
 		return out, nil
 	}
-	out.Refused, err = load.Failed(got.Responses[1:])
+	found, err := p.readAt(ctx, got.Header.Revision, load.Otherwise)
+	if err != nil { // the riders settle it: the transport may have sent the transaction twice
+		return out, err
+	}
+	out.Refused, err = load.Failed(found)
 	return out, err
+}
+
+// readAt reads what a transaction that was not done found. These reads are not in it, because all of them would be
+// written to the disks of all members with each that is done.
+func (p *Placement) readAt(ctx context.Context, revision int64, reads []clientv3.Op) ([]*etcdserverpb.ResponseOp,
+	error) {
+	if len(reads) == 0 {
+		return nil, nil
+	}
+	for i := range reads {
+		clientv3.WithRev(revision)(&reads[i])
+	}
+	got, err := p.conn.Etcd.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, p.conn.Wrap(err, "read why the state of Placement was not written")
+	}
+	return got.Responses, nil
 }
 
 // refusal recognises a transaction that etcd, or the transport, refused for its size.
