@@ -57,6 +57,7 @@ func RunControl(ctx context.Context, s settings.Settings, reach settings.Reach, 
 	p.Self = me
 	defer func() { err = errors.Join(err, p.End()) }()
 	me.OfStore(store)
+	p.Start(ctx, "the pace of the collector", PaceCollector)
 	var admitted *trust.Admission
 	if own != nil {
 		admitted = admission(own, store)

@@ -5,20 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"runtime/metrics"
-	"time"
 
 	"croft"
 	"croft/cloud/direct"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
-	"croft/internal/delay"
 	"croft/internal/endpoint"
 	"croft/node/settings"
 	"croft/placement"
@@ -46,7 +41,7 @@ func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *s
 	config, err := s.Etcd.Config(os.Getenv)
 	if own != nil {
 		servers.Etcd = own.Listen
-		p.Start(ctx, "the limit of memory", LimitMemory)
+		p.Start(ctx, "the pace of the collector", PaceCollector)
 		var etcd *etcdserver.Server
 		if etcd, config, err = StartEtcd(ctx, &s, servers, etcdserver.Config{Dir: filepath.Join(own.Dir, "etcd"),
 			Log: log}, nil); err == nil {
@@ -146,36 +141,6 @@ func checkToken(address, token string) error {
 			"placement.listen: %s can be reached from other machines and placement.token is the well-known default; set another token", address)
 	}
 	return nil
-}
-
-const (
-	// smallMemory is enough for the control process of a few thousand hosts, not including the program itself.
-	smallMemory = 120 << 20
-	// smallLive is how much of it may be live. Beyond that, the memory limit would make the garbage collector run
-	// continuously.
-	smallLive = smallMemory * 3 / 4
-)
-
-// LimitMemory keeps the process within smallMemory while that is cheap, until ctx ends: without it the collector would
-// let the heap double, and return memory of the start slowly. GOGC and GOMEMLIMIT in the environment take precedence.
-func LimitMemory(ctx context.Context) error {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		<-ctx.Done()
-		return nil
-	}
-	defer debug.SetMemoryLimit(math.MaxInt64)
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	for {
-		metrics.Read(live)
-		limit := int64(math.MaxInt64)
-		if live[0].Value.Uint64() < smallLive {
-			limit = smallMemory
-		}
-		debug.SetMemoryLimit(limit)
-		if delay.For(ctx, 2*time.Second) != nil {
-			return nil
-		}
-	}
 }
 
 // prepareOwnPlacement checks the settings of our own Placement. If that accepts only tokens of Keystone, this

@@ -115,6 +115,7 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	p.Self = self
 	self.ofEtcd(etcd)
 	defer func() { err = errors.Join(err, p.End()) }()
+	p.Start(ctx, "the pace of the collector", PaceCollector)
 	p.Start(ctx, "the embedded etcd", etcd.Wait)
 	if err := me.serve(ctx, p, store); err != nil {
 		return unlessStopped(ctx, err)

@@ -46,7 +46,7 @@ func openStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir str
 		where = own
 		servers := s.Servers(nil)
 		servers.Etcd = "127.0.0.1:0"
-		p.Start(ctx, "the limit of memory", node.LimitMemory)
+		p.Start(ctx, "the pace of the collector", node.PaceCollector)
 		kind := etcdserver.Config{Dir: own}
 		if p.Self != nil {
 			kind.Log = p.Self.Log()
