@@ -166,7 +166,8 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 	if then = append(then, load.Then...); len(t.Then) > 0 {
 		then = append(then, clientv3.OpPut(head, nonce))
 	}
-	got, err := p.conn.Etcd.Txn(ctx).If(append(compares, load.If...)...).Then(then...).Else(clientv3.OpGet(head)).Commit()
+	got, err := p.conn.Etcd.Txn(ctx).If(append(compares, load.If...)...).Then(then...).
+		Else(clientv3.OpGet(head)).Commit()
 	if err != nil {
 		if err = p.refusal(p.conn.Wrap(err, "write the state of Placement")); errors.Is(err, ledger.ErrTooLarge) {
 			load.Unsent()
