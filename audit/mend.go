@@ -88,7 +88,10 @@ func releaseAbandoned(ctx context.Context, claims Releaser, records interface {
 		}
 		return nil, err
 	})
-	return now, err
+	if err != nil { // then a call that was given up may still write the record
+		return croft.Instance{}, err
+	}
+	return now, nil
 }
 
 // Why a claim is not released after all.
