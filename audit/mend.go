@@ -80,8 +80,9 @@ func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
 // UUID. NotFound: the record is gone. errInTime.
 func releaseAbandoned(ctx context.Context, claims Releaser, records interface {
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-}, inst croft.Instance) (now croft.Instance, err error) {
-	err = claims.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
+}, inst croft.Instance) (croft.Instance, error) {
+	var now croft.Instance
+	err := claims.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
 		now, err = records.Fence(ctx, inst)
 		if err == nil && (now.State != croft.StateScheduling || now.Session != inst.Session) {
 			err = errInTime
