@@ -19,6 +19,7 @@ import (
 	"croft/etcdstore/etcdserver"
 	"croft/objects"
 	"croft/test/simcloud"
+	"croft/usage"
 )
 
 // Callers maps tokens to callers.
@@ -93,6 +94,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 			t.Error(err)
 		}
 	})
+	run.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(ctx) })
 	served := httptest.NewServer(server.Handler())
 	t.Cleanup(func() {
 		served.CloseClientConnections()
