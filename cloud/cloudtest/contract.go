@@ -91,7 +91,7 @@ func runAll(t *testing.T, start func(t *testing.T) Fixture, checks []check) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			c.test(&suite{t, start(t), ctx})
+			c.test(&suite{t, noting(start(t)), ctx})
 		})
 	}
 }

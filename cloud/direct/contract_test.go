@@ -8,6 +8,7 @@ import (
 	"croft/cloud/cloudtest"
 	"croft/cloud/direct"
 	"croft/etcdstore/etcdserver"
+	"croft/etcdstore/etcdtest"
 	"croft/test/simcloud"
 	"croft/usage"
 )
@@ -20,6 +21,7 @@ func TestContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
+		t.Cleanup(func() { etcdtest.CheckDump(t, c.Etcd.Endpoint()) })
 		if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
 			t.Fatal(err)
 		}
