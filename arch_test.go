@@ -36,6 +36,7 @@ var (
 		"croft/pool/vm/...",
 		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...", "croft/grid/...", "croft/cluster/...",
 		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
+		"croft/usage/...",
 		"croft/topology/...", "croft/objects/...",
 		"croft/federation/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",

@@ -82,6 +82,8 @@ var table = map[Operation]row{
 	"listProjects":  reads,
 	"getProject":    reads,
 	"getQuota":      reads,
+	"getUsage":      reads,
+	"listUsage":     reads,
 	"createProject": manages, // below the project that is named as its parent
 	"changeProject": fromAbove,
 	"removeProject": fromAbove,

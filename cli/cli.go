@@ -68,7 +68,7 @@ func (p Program) commands() []*cobra.Command {
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), instances.ClaimCommand(), hosts.Command(), images.Command(), keys.Command(),
 		projects.Command(),
-		projects.QuotaCommand(), top.Command(), partitions.Command(),
+		projects.QuotaCommand(), projects.UsageCommand(), top.Command(), partitions.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), actions.Command(),

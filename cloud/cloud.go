@@ -21,6 +21,7 @@ import (
 	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/usage"
 )
 
 // Cloud is a connection to a cloud, with a field for each kind of request. Until Close, the methods of its fields
@@ -37,6 +38,7 @@ type Cloud struct {
 	Maintenance Maintenance
 	Keys        Keys
 	Projects    Projects
+	Usage       Usage
 	Images      Images
 	Objects     Objects
 	Definitions Definitions
@@ -174,6 +176,12 @@ type Projects interface {
 	Accounts(ctx context.Context, names ...croft.Project) ([]tenant.Account, error)
 	Check(ctx context.Context) ([]tenant.Discrepancy, error)
 	Recount(ctx context.Context, name croft.Project) error
+}
+
+// Usage is what projects used, by day.
+type Usage interface {
+	// List returns what a filter chooses of what the caller sees. Invalid.
+	List(ctx context.Context, f usage.Filter) (usage.Report, error)
 }
 
 // Images reads the catalog of images, and manages the images cached on hosts.

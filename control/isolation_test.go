@@ -94,7 +94,14 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query port":
 		return []string{"22"}
 	case "query since":
+		if o.Tag == "projects" {
+			return []string{"2020-01-01"}
+		}
 		return []string{"2020-01-01T00:00:00Z"}
+	case "query until":
+		return []string{"2999-01-01"}
+	case "query former":
+		return []string{"true"}
 	case "query limit":
 		return []string{"5000"}
 	case "query wait":

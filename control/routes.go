@@ -39,6 +39,8 @@ var operations = map[string]func(*call) error{
 	"setMembers":       setMembers,
 	"getQuota":         getQuota,
 	"setQuota":         setQuota,
+	"getUsage":         getUsage,
+	"listUsage":        listUsage,
 	"getDefaultQuota":  getDefaultQuota,
 	"setDefaultQuota":  setDefaultQuota,
 	"listTokens":       listTokens,

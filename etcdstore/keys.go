@@ -46,6 +46,10 @@ import (
 //	/croft/<partition>/quota/used/<project>        what it and the projects below it use
 //	/croft/<partition>/quota/unsettled/<project>/<record>/<charged or repaid>
 //	                                               a change of what it uses, until it is counted
+//	/croft/<partition>/quota/recorded              until when the history of usage is complete, and who records it
+//	/croft/<partition>/usage/now/<project>/<born>  what it uses now, and used today
+//	/croft/<partition>/usage/days/<project>/<born>/<date>
+//	                                               what it used on a day before
 //	/croft/<partition>/tokens/<project>/<token>    an access token: whom it stands for, and the hash of its secret
 //	/croft/<partition>/objects/<kind>/<project>/<id>
 //	                                               properties and tags of a thing, while it exists

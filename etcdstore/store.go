@@ -16,6 +16,7 @@ import (
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
+	"croft/etcdstore/usages"
 	"croft/internal/delay"
 )
 
@@ -38,6 +39,7 @@ type Store struct {
 	SSHKeys      *SSHKeys
 	Trust        *Trust
 	Turn         *Turn
+	Usage        *usages.History
 }
 
 // Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not
@@ -83,7 +85,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Instances: instances, Objects: objects, Orders: &Orders{s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
-		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s}}, nil
+		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s},
+		Usage: usages.New(s.shared(), projects)}, nil
 }
 
 // homeOf says how the home partition is read as of a revision.

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"croft"
 	"croft/access"
 	"croft/access/oidc"
@@ -30,6 +32,7 @@ import (
 	"croft/placementclient/keystone"
 	"croft/tenant"
 	"croft/trust"
+	"croft/usage"
 )
 
 // RunControl serves the API of the cloud alone, until ctx ends or a part fails. Any number of such processes may serve
@@ -133,6 +136,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Self.Serves(mux, v.CloudAPI)
 	p.Start(ctx, "the tokens of the API", tokens.Run)
 	p.Start(ctx, "what projects use", store.Projects.Settle)
+	p.Start(ctx, "the history of usage", usage.Recorder{Name: uuid.NewString(), Store: store.Usage, Log: log}.Run)
 	p.Start(ctx, "the tree of projects", func(ctx context.Context) error {
 		return store.Projects.Follow(ctx, func(t tenant.Tree) { tree.now.Store(&t) })
 	})

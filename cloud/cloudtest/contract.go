@@ -81,6 +81,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"partitions are exported, imported, shown and forgotten", (*suite).partitions},
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
 		{"access tokens that cannot be are refused", (*suite).noAccess},
+		{"what projects used is recorded by day", (*suite).usage},
 		{"the action log has what was done, and what was refused", (*suite).actions},
 	})
 }
@@ -90,7 +91,7 @@ func runAll(t *testing.T, start func(t *testing.T) Fixture, checks []check) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			c.test(&suite{t, start(t), ctx})
+			c.test(&suite{t, noting(start(t)), ctx})
 		})
 	}
 }

@@ -62,7 +62,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
-		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a},
+		Keys: store.SSHKeys, Projects: projects{store.Projects},
+		Usage: usageHistory{store.Usage}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
 		Access: accessTokens{store.AccessTokens}, Actions: actionLog{store.Actions}, Backups: store,

@@ -2,12 +2,15 @@ package direct_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"croft/cloud/cloudtest"
 	"croft/cloud/direct"
 	"croft/etcdstore/etcdserver"
+	"croft/etcdstore/etcdtest"
 	"croft/test/simcloud"
+	"croft/usage"
 )
 
 func TestContract(t *testing.T) {
@@ -18,6 +21,7 @@ func TestContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
+		t.Cleanup(func() { etcdtest.CheckDump(t, c.Etcd.Endpoint()) })
 		if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
 			t.Fatal(err)
 		}
@@ -32,6 +36,10 @@ func TestContract(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		recording, cancel := context.WithCancel(ctx)
+		var recorder sync.WaitGroup
+		recorder.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(recording) })
+		t.Cleanup(func() { cancel(); recorder.Wait() })
 		return cloudtest.Fixture{Cloud: connected, Host: "host1", Silence: func() {
 			if err := c.StopHost(ctx, "host1"); err != nil {
 				t.Fatal(err)

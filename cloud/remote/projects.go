@@ -8,6 +8,7 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/tenant"
+	"croft/usage"
 )
 
 // projects implements cloud.Projects.
@@ -96,3 +97,36 @@ func (projects) Check(context.Context) ([]tenant.Discrepancy, error) { return ni
 
 // Recount implements cloud.Projects.
 func (projects) Recount(context.Context, croft.Project) error { return errOperators }
+
+// usageHistory implements cloud.Usage.
+type usageHistory struct{ *Client }
+
+// List implements cloud.Usage: with one request for all projects, or one for each that is named.
+func (u usageHistory) List(ctx context.Context, f usage.Filter) (usage.Report, error) {
+	former := ""
+	if f.Former {
+		former = "true"
+	}
+	read := func(segments ...string) (r usage.Report, err error) {
+		days := path("", segments, "since", f.Since, "until", f.Until, "former", former)
+		return r, u.ask(ctx, http.MethodGet, days, nil, &r)
+	}
+	if f.Projects == nil {
+		return read("v1", "usage")
+	}
+	all := usage.Report{Projects: []usage.Account{}}
+	for _, name := range f.Projects {
+		if err := name.Check(); err != nil {
+			return all, err
+		}
+		one, err := read("v1", "projects", string(name), "usage")
+		if err != nil {
+			return all, err
+		}
+		if all.Until.IsZero() || one.Until.Before(all.Until) {
+			all.Until = one.Until
+		}
+		all.Projects = append(all.Projects, one.Projects...)
+	}
+	return all, nil
+}

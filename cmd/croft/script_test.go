@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
+	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/patient"
 )
 
@@ -52,7 +53,11 @@ func TestScripts(t *testing.T) {
 			"stdout-empty": stdoutEmpty,
 			"bigfile":      bigFile,
 			"capture":      capture,
-			"cloud":        startCloud,
+			"cloud": func(ts *testscript.TestScript, neg bool, args []string) {
+				startCloud(ts, neg, args)
+				etcd := cloudOf(ts).Etcd.Endpoint()
+				ts.Defer(func() { etcdtest.CheckDump(named{t, ts.Name()}, etcd) })
+			},
 			"host":         changeHost,
 			"nothing-left": nothingLeft,
 			"guest-says":   guestSays,
@@ -80,6 +85,18 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// named is the test of all scripts, which says of which script an error is.
+type named struct {
+	testing.TB
+	script string
+}
+
+// Errorf implements testing.TB. The test of a script itself may have ended.
+func (n named) Errorf(format string, args ...any) {
+	n.TB.Helper()
+	n.TB.Errorf("%s: "+format, append([]any{n.script}, args...)...)
 }
 
 // exits CODE COMMAND... requires the command to end with the code.
@@ -143,6 +160,9 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("no match for %s in %q", args[1], ts.ReadFile("stdout"))
 	}
 	ts.Setenv(args[0], found[1])
+	if strings.Contains(args[0], "secret") || strings.Contains(args[0], "token") {
+		etcdtest.Issued(found[1])
+	}
 }
 
 type cloudKey struct{}

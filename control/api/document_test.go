@@ -21,6 +21,7 @@ import (
 	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/usage"
 )
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {
@@ -48,6 +49,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"OwnLimits": api.Limits{}, "Expiry": api.Expiry{},
 		"ClaimRequest": api.ClaimRequest{}, "ClaimUse": api.ClaimUse{},
 		"Defaults": tenant.Defaults{}, "Account": tenant.Account{},
+		"UsageReport": usage.Report{}, "ProjectUsage": usage.Account{}, "UsageDay": usage.Day{},
 		"Partition": federation.Partition{}, "PartitionList": api.PartitionList{}, "RowList": api.RowList{},
 		"NewToken": api.NewToken{}, "TokenList": api.TokenList{}, "Token": cloud.AccessToken{},
 		"Object": objects.Object{}, "ObjectList": api.ObjectList{}, "ObjectChange": api.ObjectChange{},

@@ -17,8 +17,10 @@ import (
 	"croft/cloud/direct"
 	"croft/control"
 	"croft/etcdstore/etcdserver"
+	"croft/etcdstore/etcdtest"
 	"croft/objects"
 	"croft/test/simcloud"
+	"croft/usage"
 )
 
 // Callers maps tokens to callers.
@@ -71,6 +73,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	t.Cleanup(func() { etcdtest.CheckDump(t, c.Etcd.Endpoint()) })
 	if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +82,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 		t.Fatal(err)
 	}
 	change(under)
+	under.Access = noted{under.Access}
 	recorder := actions.NewRecorder(c.Store.Actions, nil)
 	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Actions: recorder,
 		Version: "test", Objects: objects.New(c.Store.Objects), Images: Images{}})
@@ -93,6 +97,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 			t.Error(err)
 		}
 	})
+	run.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(ctx) })
 	served := httptest.NewServer(server.Handler())
 	t.Cleanup(func() {
 		served.CloseClientConnections()
@@ -104,6 +109,16 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 		}
 	})
 	return served.URL, c
+}
+
+// noted notes the tokens that the API makes, which the dump of etcd at the end is searched for.
+type noted struct{ cloud.Access }
+
+// Create implements cloud.Access.
+func (n noted) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {
+	made, err := n.Access.Create(ctx, wanted)
+	etcdtest.Issued(made.Secret)
+	return made, err
 }
 
 // Images is a catalog of one image, debian-12; tenants may name others on images.example.

@@ -107,6 +107,7 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 		without: takenOut(), mood: newMood(seed)}
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
+	t.Cleanup(func() { etcdtest.CheckDump(t, "http://"+w.listen) })
 	w.history = etcdtest.Record(t, "http://"+w.listen)
 	w.store = w.open()
 	w.startPlacement()

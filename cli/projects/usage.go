@@ -1,0 +1,211 @@
+package projects
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/tenant"
+	"croft/usage"
+)
+
+// UsageCommand makes the command croft usage.
+func UsageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Show what projects used, by day",
+		Long: `usage shows what projects used: for each day in UTC the amounts times the time for
+which they were charged, such as VCPU-hours, and the most at once. What counts is
+what quotas count: a stopped instance and a held claim count, one that is gone does
+not. The use of a project includes that of the projects below it. Tenants see their
+project, admins of a project also those below it, operators all.
+
+A note says for how long the amounts of a day are estimated: they changed while
+nothing recorded that, and half of that time counts by what was used before, half by
+what was used after. Days are kept for 400 days, also those of removed projects, which
+operators see with --former. With very many projects the oldest days go sooner.`,
+		Example: `  croft usage
+  croft usage --project lab --since 30d --by project
+  croft usage --since 2026-01-01 --until 2026-01-31 -o json`,
+		Args: args.Count(0, 0),
+	}
+	args.AddCloudFlags(cmd.Flags())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	since := cmd.Flags().String("since", "7d", "the first day: so many `days` up to today, such as 7d, or a day such as 2026-01-31")
+	until := cmd.Flags().String("until", "", "the last `day`, such as 2026-01-31; today by default")
+	by := cmd.Flags().String("by", byDay, "a line for each `day` of a project, or project for their sum")
+	former := cmd.Flags().Bool("former", false, "show removed projects too")
+	args.CompleteFlag(cmd, "by", []string{byDay, byProject})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f := usage.Filter{Former: *former, Until: *until}
+		var err error
+		if f.Since, err = firstDay(*since, time.Now()); err != nil {
+			return err
+		}
+		if err := f.Check(); err != nil {
+			return err
+		}
+		if *by != byDay && *by != byProject {
+			return croft.Errorf(croft.Invalid, "--by %q: use %s or %s", *by, byDay, byProject)
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			if cmd.Flags().Changed("project") {
+				f.Projects = []croft.Project{c.Project}
+			}
+			r, err := c.Usage.List(ctx, f)
+			if err != nil {
+				return err
+			}
+			if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
+				if *by == byProject {
+					return out.PrintData(cmd.OutOrStdout(), format, totalled(r))
+				}
+				return out.PrintData(cmd.OutOrStdout(), format, r)
+			}
+			warnAboutUsage(cmd, r, time.Now())
+			if *by == byProject {
+				return printTotals(cmd, r)
+			}
+			return printDays(cmd, r)
+		})
+	}
+	return cmd
+}
+
+// What usage has a line for.
+const (
+	byDay     = "day"
+	byProject = "project"
+)
+
+// firstDay reads a day, or how many days there are up to the present one. Invalid.
+func firstDay(text string, now time.Time) (string, error) {
+	if days, is := strings.CutSuffix(text, "d"); is {
+		n, err := strconv.Atoi(days)
+		if err != nil || n < 1 || n > int(usage.Kept/(24*time.Hour)) {
+			return "", croft.Errorf(croft.Invalid, "--since %.40q: use a number of days from 1d to %dd, or a day such as "+
+				"2026-01-31", text, usage.Kept/(24*time.Hour))
+		}
+		return now.UTC().AddDate(0, 0, 1-n).Format(time.DateOnly), nil
+	}
+	if _, err := time.Parse(time.DateOnly, text); err != nil {
+		return "", croft.Errorf(croft.Invalid, "--since %.40q: use a number of days such as 7d, or a day such as 2026-01-31",
+			text)
+	}
+	return text, nil
+}
+
+// stale is how old a history is that nobody records.
+const stale = 2 * time.Minute
+
+// warnAboutUsage says if the history is not complete.
+func warnAboutUsage(cmd *cobra.Command, r usage.Report, now time.Time) {
+	switch {
+	case r.Until.IsZero():
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing is recorded yet: a server of the API does that")
+	case now.Sub(r.Until) > stale:
+		fmt.Fprintf(cmd.ErrOrStderr(), "this is what was used until %s: no server of the API has recorded more since\n",
+			r.Until.Local().Format(time.DateTime))
+	}
+}
+
+// projectTotal is the sum over the days of a project.
+type projectTotal struct {
+	Project     croft.Project  `json:"project"`
+	Former      bool           `json:"former,omitempty"`
+	Days        int            `json:"days"` // those with any use
+	UnitSeconds tenant.Amounts `json:"unit_seconds"`
+	Peak        tenant.Amounts `json:"peak"`
+	Estimated   int64          `json:"estimated_seconds,omitempty"`
+}
+
+// usageTotals is a report by project.
+type usageTotals struct {
+	Until    time.Time      `json:"recorded_until,omitzero"`
+	Projects []projectTotal `json:"projects"`
+}
+
+func totalled(r usage.Report) usageTotals {
+	all := usageTotals{Until: r.Until, Projects: []projectTotal{}}
+	for _, a := range r.Projects {
+		sum := usage.Sum(a.Days)
+		all.Projects = append(all.Projects, projectTotal{a.Project, a.Former, len(a.Days), sum.UnitSeconds, sum.Peak,
+			sum.Estimated})
+	}
+	return all
+}
+
+func printDays(cmd *cobra.Command, r usage.Report) error {
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("DAY", "PROJECT", "RESOURCE", "USED", "UNIT", "PEAK", "NOTE")
+	type line struct {
+		usage.Account
+		usage.Day
+	}
+	var lines []line
+	for _, a := range r.Projects {
+		for _, d := range a.Days {
+			lines = append(lines, line{a, d})
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return strings.Compare(a.Date, b.Date) })
+	for _, l := range lines {
+		for _, r := range usedRows(l.Account, l.Day) {
+			t.Texts(append([]string{l.Date}, r...)...)
+		}
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+func printTotals(cmd *cobra.Command, r usage.Report) error {
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("PROJECT", "RESOURCE", "USED", "UNIT", "PEAK", "NOTE")
+	for _, a := range r.Projects {
+		for _, r := range usedRows(a, usage.Sum(a.Days)) {
+			t.Texts(r...)
+		}
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+// usedRows has a line for each resource of a day, or of a sum of days.
+func usedRows(a usage.Account, d usage.Day) (rows [][]string) {
+	note := "-"
+	if d.Estimated > 0 {
+		note = (time.Duration(d.Estimated) * time.Second).String() + " estimated"
+	}
+	if a.Former {
+		note = strings.TrimSuffix("removed, "+note, ", -")
+	}
+	for _, m := range slices.Sorted(maps.Keys(d.Peak)) {
+		used, unit := inHours(m, d.UnitSeconds[m])
+		rows = append(rows, []string{string(a.Project), string(m), used, unit, strconv.FormatInt(d.Peak[m], 10), note})
+	}
+	if len(rows) == 0 { // nobody knows of any use, and there may have been some
+		rows = append(rows, []string{string(a.Project), "-", "-", "-", "-", note})
+	}
+	return rows
+}
+
+// inHours writes unit-seconds with the unit that people count in.
+func inHours(m tenant.Measure, unitSeconds int64) (amount, unit string) {
+	hours := float64(unitSeconds) / 3600
+	switch m {
+	case tenant.Measure(croft.MemoryMB):
+		hours, unit = hours/1024, "GB-hours"
+	case tenant.Measure(croft.DiskGB):
+		unit = "GB-hours"
+	default: // counts are in the plural
+		unit = strings.TrimSuffix(string(m), "s") + "-hours"
+	}
+	return strconv.FormatFloat(hours, 'f', 2, 64), unit
+}

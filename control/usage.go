@@ -1,0 +1,35 @@
+package control
+
+import (
+	"net/http"
+
+	"croft"
+	"croft/control/api"
+	"croft/usage"
+)
+
+// listUsage tells what the projects used that the caller sees.
+func listUsage(c *call) error { return answerUsage(c, c.scope.Projects()) }
+
+// getUsage tells what the project in the path used, with the projects below it.
+func getUsage(c *call) error { return answerUsage(c, []croft.Project{c.project}) }
+
+// answerUsage answers with the history of projects; nil: all. What was used before a project was removed is for
+// operators: a later one of the same name may be of others.
+func answerUsage(c *call, projects []croft.Project) error {
+	f := usage.Filter{Projects: projects, Former: c.flag("former") && c.caller.Operator(), Since: c.query.Get("since"),
+		Until: c.query.Get("until")}
+	if !c.scope.All() && f.Projects == nil {
+		f.Projects = []croft.Project{}
+	}
+	if err := f.Check(); err != nil {
+		return api.NewProblem(api.BadQuery, err.Error())
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	report, err := c.Cloud.Usage.List(ctx, f)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, report)
+}

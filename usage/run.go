@@ -1,0 +1,174 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/internal/delay"
+)
+
+const (
+	every     = 10 * time.Second // between two steps, while nothing changes
+	gather    = time.Second      // how long a change waits for more
+	between   = 5 * time.Second  // between two steps at least
+	patience  = 3 * every        // for a head that does not change
+	finishing = 2 * time.Second  // for the last step
+	tidying   = 6 * time.Hour    // between looks at the bounds
+
+	ticks       = time.Second     // between two signs that the process runs
+	suspended   = 5 * time.Second // without such a sign
+	unconfirmed = 2 * every       // without hearing of an own step
+)
+
+// Recorder records what projects use. Any number may run; one at a time acts, and the others wait until its head has
+// not changed for a while.
+type Recorder struct {
+	Name  string // unique, also among recorders that ended
+	Store Store
+	Log   *slog.Logger // nil discards
+}
+
+// Run records until ctx ends.
+func (r Recorder) Run(ctx context.Context) error {
+	if r.Log == nil {
+		r.Log = slog.New(slog.DiscardHandler)
+	}
+	for ctx.Err() == nil {
+		head, err := r.turn(ctx)
+		if err == nil {
+			err = r.record(ctx, head)
+		}
+		if ctx.Err() == nil && !errors.Is(err, croft.Conflict) { // Conflict: another one acts
+			r.Log.Warn("what projects use is not recorded for the moment; beginning again", "err", err)
+		}
+		_ = delay.For(ctx, gather) // the loop ends with ctx
+	}
+	return ctx.Err()
+}
+
+// turn waits until it is this recorder's turn to act.
+func (r Recorder) turn(ctx context.Context) (Head, error) {
+	head, err := r.Store.Head(ctx)
+	for since := time.Now(); err == nil && head.Recorder != "" && head.Recorder != r.Name &&
+		time.Since(since) < patience; {
+		if err := delay.For(ctx, every); err != nil {
+			return head, err
+		}
+		was := head.Generation
+		if head, err = r.Store.Head(ctx); head.Generation != was {
+			since = time.Now()
+		}
+	}
+	return head, err
+}
+
+// record acts until it fails, or ctx ends.
+func (r Recorder) record(ctx context.Context, head Head) error {
+	began := time.Now().Round(0) // a suspended machine has only this clock to tell
+	taken, err := r.Store.Take(ctx, head, r.Name)
+	if err != nil {
+		return err
+	}
+	a := &acting{Recorder: r, state: begin(taken, began), changed: make(chan struct{}, 1)}
+	under, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	failed := make(chan error, 1)
+	work.Go(func() {
+		failed <- cmp.Or(taken.Follow(under, a.note), croft.Errorf(croft.Unavailable, "the watch ended"))
+	})
+	work.Go(func() {
+		delay.Every(under, tidying, func(ctx context.Context) {
+			if err := r.Store.Trim(ctx, time.Now()); err != nil && ctx.Err() == nil {
+				r.Log.Warn("old days of what projects used could not be removed", "err", err)
+			}
+		})
+	})
+	work.Go(func() {
+		for delay.For(under, ticks) == nil {
+			a.tick()
+		}
+	})
+	for {
+		wrote := time.Now()
+		if err := a.write(ctx, r.Name); err != nil {
+			return err // it is not known what is stored
+		}
+		select {
+		case err = <-failed:
+		case <-a.changed:
+			err = delay.For(ctx, max(gather, between-time.Since(wrote)))
+		case <-time.After(every):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		switch {
+		case ctx.Err() != nil:
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+			defer cancel()
+			return a.write(last, "") // else the next recorder waits, and estimates
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// acting is a recorder that acts.
+type acting struct {
+	Recorder
+	changed chan struct{} // holds one wake
+
+	mu    sync.Mutex
+	state *recording
+	late  error // nothing that is heard has a known time any more
+}
+
+func (a *acting) note(s Seen) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := cmp.Or(a.late, a.state.note(s, time.Now().Round(0))); err != nil {
+		return err
+	}
+	if len(a.state.dirty) > 0 {
+		select {
+		case a.changed <- struct{}{}:
+		default: // it is awake
+		}
+	}
+	return nil
+}
+
+// tick says that the process runs. If it had not for a while, the next change or step fails.
+func (a *acting) tick() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.state.tick(time.Now().Round(0)); err != nil {
+		a.late = err
+	}
+}
+
+// write writes a step in the name of a recorder; empty: it ends.
+func (a *acting) write(ctx context.Context, name string) error {
+	a.mu.Lock()
+	step, err := a.state.step(time.Now().Round(0))
+	err = cmp.Or(a.late, err)
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	step.Next.Recorder = name
+	head, err := a.Store.Write(ctx, step)
+	if err != nil {
+		return err // whether it was written or not: the next one to act reads that
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state.wrote(head)
+	return nil
+}
