@@ -78,3 +78,9 @@ type Claims interface {
 	// RemoveProvider removes a provider; none is not an error. Conflict: there are claims on it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error
 }
+
+// Aggregates is read access to sets of hosts.
+type Aggregates interface {
+	// Named returns those of the named aggregates that exist, as of one moment.
+	Named(ctx context.Context, names ...string) (map[string]croft.Aggregate, error)
+}

@@ -12,14 +12,15 @@ import (
 
 // Question is the input of Explain.
 type Question struct {
-	Query     Query
-	Spec      croft.Spec
-	Providers []croft.Provider
-	Hosts     map[croft.HostID]croft.Host
-	Members   []croft.Member          // of the request's groups
-	Seats     []croft.Seat            // taken in them
-	Fits      []Fit                   // hosts that are candidates
-	Dropped   map[croft.HostID]string // reasons found by the attempt
+	Query      Query
+	Spec       croft.Spec
+	Providers  []croft.Provider
+	Hosts      map[croft.HostID]croft.Host
+	Members    []croft.Member             // of the request's groups
+	Seats      []croft.Seat               // taken in them
+	Aggregates map[string]croft.Aggregate // that the request's bounds name
+	Fits       []Fit                      // hosts that are candidates
+	Dropped    map[croft.HostID]string    // reasons found by the attempt
 }
 
 // Explain checks every host that is not a candidate against each requirement separately, and a tree of providers
@@ -54,6 +55,11 @@ func (q Question) judge(t tree) verdict {
 		t = t.whole() // usage is ignored here, and so is what the agent withdrew
 	}
 	v.judge(q.Query, t)
+	for _, b := range q.Spec.In {
+		if err := topology.AdmitBounds([]croft.Bound{b}, host, q.Aggregates); err != nil {
+			v.add(miss{requirement: b.String(), kind: err.Error(), gap: 3, text: err.Error()})
+		}
+	}
 	for _, near := range q.Spec.Near {
 		if _, err := topology.Admit([]croft.Near{near}, host); err != nil {
 			v.add(miss{requirement: "near " + near.String(), kind: err.Error(), gap: 3, text: err.Error()})

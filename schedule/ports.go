@@ -74,6 +74,22 @@ type Groups interface {
 	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat, error)
 }
 
+// Aggregates is the scheduler's read access to aggregates.
+type Aggregates interface {
+	// Named returns those of the named aggregates that exist, as of one moment.
+	Named(ctx context.Context, names ...string) (map[string]croft.Aggregate, error)
+	// List returns all aggregates, by name.
+	List(ctx context.Context) ([]croft.Aggregate, error)
+}
+
+// noAggregates are those of a scheduler that has none.
+type noAggregates struct{}
+
+func (noAggregates) Named(context.Context, ...string) (map[string]croft.Aggregate, error) {
+	return nil, nil
+}
+func (noAggregates) List(context.Context) ([]croft.Aggregate, error) { return nil, nil }
+
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {
 	// AddKey stores a key. Conflict: the project has a key with this name.
@@ -111,10 +127,12 @@ type Placer interface {
 	Place(ctx context.Context, inst croft.Instance, o croft.Order, c croft.Candidate) (croft.Instance, error)
 }
 
-// What a Placer refuses because of the host.
+// What is refused because of the host: the first two by a Placer, the last also by whoever else writes orders.
 var (
 	// ErrFull: what the candidate takes is not free any more.
 	ErrFull = errors.New("somebody else was faster")
 	// ErrClosed: the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
+	// ErrStale: an aggregate changed that the choice of the host is based on.
+	ErrStale = errors.New("an aggregate was changed meanwhile")
 )

@@ -23,6 +23,8 @@ type Config struct {
 	Groups    Groups            // required
 	Claims    Claims            // required
 
+	Aggregates Aggregates // none by default
+
 	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
 	Placer func() Placer
 
@@ -50,6 +52,9 @@ func New(c Config) (*Scheduler, error) {
 	}
 	if c.Policy == nil {
 		c.Policy = Spread
+	}
+	if c.Aggregates == nil {
+		c.Aggregates = noAggregates{}
 	}
 	if c.Placer == nil {
 		c.Placer = func() Placer { return nil }

@@ -140,6 +140,9 @@ func details(st croft.Status) *out.Table {
 	for _, affinity := range inst.Spec.Affinities {
 		add("group", affinity.String())
 	}
+	for _, bound := range inst.Spec.In {
+		add("placed", bound.String())
+	}
 	for _, near := range inst.Spec.Near {
 		add("near", near.String()+", at "+near.Location)
 	}

@@ -33,7 +33,8 @@ func (o *Own) Use(store *etcdstore.Store, server *placement.Server) {
 // config configures a scheduler.
 func (how Scheduling) config(store *etcdstore.Store, claims Claims) schedule.Config {
 	c := schedule.Config{Partition: store.Partition(), Records: store.Instances, Holds: store.Instances,
-		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims}
+		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims,
+		Aggregates: store.Aggregates}
 	if how.Hosts != nil {
 		c.Registry = how.Hosts
 	}

@@ -39,6 +39,7 @@ type InstanceRequest struct {
 	Networks   []string          `json:"networks,omitempty"`
 	Ephemeral  bool              `json:"ephemeral,omitempty"`
 	Affinities []croft.Affinity  `json:"affinities,omitempty"`
+	In         []string          `json:"in,omitempty"`      // as croft.ParseBound reads them
 	Near       []string          `json:"near,omitempty"`    // as croft.ParseNear reads them
 	Expires    int64             `json:"expires,omitempty"` // seconds from the request on; 0: never
 	Policy     string            `json:"policy,omitempty"`

@@ -51,7 +51,8 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		}
 		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
 			Holds: store.Instances, View: store.Instances, Registry: registry, Groups: store.Groups,
-			Claims: claims})
+			Aggregates: store.Aggregates,
+			Claims:     claims})
 		if err != nil {
 			return nil, err
 		}
