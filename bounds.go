@@ -11,11 +11,9 @@ import (
 // member_of.
 type Bound string
 
-// Limits of bounds: each name may add a comparison to the transaction that writes the order, and etcd limits those.
-const (
-	MaxBounds     = 16
-	maxBoundNames = 16 // of one bound
-)
+// MaxBoundNames bounds the names in all bounds of an instance: each may add a comparison to the transaction that writes
+// the order, and etcd limits those.
+const MaxBoundNames = 16
 
 const (
 	boundNot     = "!"
@@ -48,8 +46,8 @@ func NewBound(not bool, names ...string) (Bound, error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if n := len(names); n == 0 || n > maxBoundNames {
-		return "", Errorf(Invalid, "%d names of aggregates or locations: give 1 to %d", n, maxBoundNames)
+	if n := len(names); n == 0 || n > MaxBoundNames {
+		return "", Errorf(Invalid, "%d names of aggregates or locations: give 1 to %d", n, MaxBoundNames)
 	}
 	text := strings.Join(names, ",")
 	if len(names) > 1 {
@@ -63,8 +61,8 @@ func NewBound(not bool, names ...string) (Bound, error) {
 
 // CheckBounds refuses texts that ParseBound would not return, and too many of them. Invalid.
 func CheckBounds(all []Bound) error {
-	if len(all) > MaxBounds {
-		return Errorf(Invalid, "%d times aggregates or locations to be in: %d at most", len(all), MaxBounds)
+	if n := len(NamesIn(all)); n > MaxBoundNames {
+		return Errorf(Invalid, "%d names of aggregates or locations: %d at most", n, MaxBoundNames)
 	}
 	for _, b := range all {
 		if parsed, err := ParseBound(string(b)); err != nil || parsed != b {

@@ -1,7 +1,7 @@
 package croft_test
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,9 +9,9 @@ import (
 )
 
 func TestBoundsAreReadInOneForm(t *testing.T) {
-	many := "in:" + strings.TrimSuffix(strings.Repeat("a,", 17), ",")
-	for i := range 17 {
-		many = strings.Replace(many, "a", "b"+strings.Repeat("c", i), 1)
+	tooMany := "in:a"
+	for i := range 16 {
+		tooMany += fmt.Sprint(",a", i)
 	}
 	for _, c := range []struct{ name, text, want, says string }{
 		{"one", "ssd", "ssd", "in ssd"},
@@ -29,7 +29,7 @@ func TestBoundsAreReadInOneForm(t *testing.T) {
 		{"an empty name", "in:a,", "", ""},
 		{"twice not", "!!a", "", ""},
 		{"capitals", "SSD", "", ""},
-		{"too many", many, "", ""},
+		{"too many", tooMany, "", ""},
 		{"a long name", strings.Repeat("a", 700), "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,8 +51,15 @@ func TestBoundsAreReadInOneForm(t *testing.T) {
 	if err := croft.CheckBounds([]croft.Bound{"in:b,a"}); croft.KindOf(err) != croft.Invalid {
 		t.Errorf("another form is stored: %v", err)
 	}
-	if err := croft.CheckBounds(slices.Repeat([]croft.Bound{"a"}, 17)); croft.KindOf(err) != croft.Invalid {
-		t.Errorf("17 bounds: %v", err)
+	var many []croft.Bound
+	for i := range 17 {
+		many = append(many, croft.Bound(fmt.Sprint("a", i)))
+	}
+	if err := croft.CheckBounds(many); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("17 names: %v", err)
+	}
+	if err := croft.CheckBounds(many[1:]); err != nil {
+		t.Error(err)
 	}
 }
 

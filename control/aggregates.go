@@ -11,6 +11,7 @@ import (
 	"croft/cloud"
 	"croft/control/api"
 	"croft/internal/nearest"
+	"croft/schedule"
 )
 
 // aggregate returns an aggregate as the caller may see it: only operators see hosts, and how often they change.
@@ -181,4 +182,15 @@ func checkBounds(c *call, all []croft.Bound) error {
 		}
 	}
 	return nil
+}
+
+// checkFilters leaves the filters of hosts that the caller may choose by: what others may not read is as if it were
+// absent.
+func checkFilters(c *call, r *schedule.Request) (err error) {
+	ctx, cancel := c.brief()
+	defer cancel()
+	r.Where, r.WhereNot = slices.Concat(r.Query.Where, r.Where), slices.Concat(r.Query.WhereNot, r.WhereNot)
+	r.Query.Where, r.Query.WhereNot = nil, nil
+	r.Where, r.WhereNot, r.Hidden, err = c.Objects.ForHosts(ctx, c.caller, r.Where, r.WhereNot)
+	return err
 }

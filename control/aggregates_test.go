@@ -76,7 +76,7 @@ func TestTenantsChooseByPublicAggregatesAlone(t *testing.T) {
 	}
 	got = a.ask(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "web", "in", []string{"ssd"}))
 	got.want(t, http.StatusOK, "")
-	got.hides(t, hidden...)
+	got.hides(t, append(hidden, "ssd")...)
 	got = a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("in", []string{"empty"}))
 	got.want(t, http.StatusConflict, api.NoCapacity)
 	got.hides(t, hidden...)
@@ -90,4 +90,70 @@ func TestTenantsChooseByPublicAggregatesAlone(t *testing.T) {
 	a.ask(t, "anna", http.MethodPost, "/v1/candidates", wanted("in", []string{"ssd"})).want(t, http.StatusOK, "")
 	a.ask(t, "operator", http.MethodDelete, "/v1/aggregates/ssd", nil).want(t, http.StatusNoContent, "")
 	a.ask(t, "operator", http.MethodDelete, "/v1/aggregates/ssd", nil).want(t, http.StatusNotFound, api.NotFound)
+}
+
+// TestTenantsChooseByPropertiesThatTheyMayRead: others of a host are as if they were absent.
+func TestTenantsChooseByPropertiesThatTheyMayRead(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	a.ask(t, "operator", http.MethodPatch, "/v1/hosts/host1/object", map[string]any{"add_tags": []string{"new"},
+		"set": map[string]any{"tier": "gold", "owner": "jo", "cost": "7"}}).want(t, http.StatusOK, "")
+	a.askWith(t, "operator", http.MethodPut, "/v1/definitions/host", map[string]any{"properties": map[string]any{
+		"tier":  map[string]any{"permissions": []any{map[string]any{"project": "anna", "value": "r"}}},
+		"owner": map[string]any{"permissions": []any{map[string]any{"role": "project-admin", "value": "rw"}}},
+	}}, "If-Match", `"0"`).want(t, http.StatusOK, "")
+	for _, c := range []struct {
+		name, token     string
+		where, whereNot []string
+		fits            bool
+	}{
+		{"a permission lets the project read it", "anna", []string{"tier=gold"}, nil, true},
+		{"and be barred by it", "anna", nil, []string{"tier=gold"}, false},
+		{"another value", "anna", []string{"tier=tin"}, nil, false},
+		{"one for a role that the caller does not have", "anna", []string{"owner=jo"}, nil, false},
+		{"whatever its value", "anna", []string{"owner"}, nil, false},
+		{"it bars nothing either", "anna", nil, []string{"owner=jo"}, true},
+		{"one without a permission", "anna", []string{"cost"}, nil, false},
+		{"which bars nothing", "anna", nil, []string{"cost"}, true},
+		{"one that there is not", "anna", []string{"nothing"}, nil, false},
+		{"a tag", "anna", []string{"tag:new"}, nil, false},
+		{"which bars nothing", "anna", nil, []string{"tag:new"}, true},
+		{"both at once", "anna", []string{"tier=gold owner=jo"}, nil, false},
+		{"one or the other", "anna", []string{"owner=jo", "tier=g*"}, nil, true},
+		{"another project", "berta", []string{"tier=gold"}, nil, false},
+		{"an operator", "operator", []string{"tier=gold owner=jo cost=7 tag:new"}, nil, true},
+		{"an operator is barred", "operator", nil, []string{"tag:new"}, false},
+	} {
+		body := wanted()
+		if c.where != nil {
+			body["where"] = c.where
+		}
+		if c.whereNot != nil {
+			body["where_not"] = c.whereNot
+		}
+		var why struct{ Fits []any }
+		got := a.ask(t, c.token, http.MethodPost, "/v1/candidates", body)
+		got.into(t, &why)
+		if c.token != "operator" {
+			got.hides(t, "host1")
+		}
+		if (len(why.Fits) == 1) != c.fits {
+			t.Errorf("%s: fits %v, want %v", c.name, why.Fits, c.fits)
+		}
+	}
+	for _, wrong := range []string{"", " ", "a$b", "tag:"} {
+		got := a.ask(t, "anna", http.MethodPost, "/v1/candidates", wanted("where_not", []string{wrong}))
+		if got.status != http.StatusBadRequest {
+			t.Errorf("%q: %d", wrong, got.status)
+		}
+	}
+	query := "VCPU:1,MEMORY_MB:256,DISK_GB:1&where=owner=jo&where=tier=gold&where_not=cost"
+	got := a.ask(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "web", "query", query))
+	got.want(t, http.StatusOK, "")
+	got.hides(t, "tier=gold", "cost")
+	var made api.Instance
+	a.ask(t, "operator", http.MethodGet, "/v1/instances/web?project=anna", nil).into(t, &made)
+	if spec := made.Instance.Spec; len(spec.Where) != 1 || spec.Where[0] != "tier=gold" || len(spec.WhereNot) != 0 {
+		t.Errorf("a move would look at %q, and not %q", spec.Where, spec.WhereNot)
+	}
 }

@@ -181,6 +181,10 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 		}
 		r.In = append(r.In, b)
 	}
+	r.Where, r.WhereNot = given.Where, given.WhereNot
+	if err := checkFilters(c, &r); err != nil {
+		return r, err
+	}
 	if err := checkBounds(c, slices.Concat(r.Query.In, r.In)); err != nil {
 		return r, err
 	}

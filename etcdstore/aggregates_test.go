@@ -9,7 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"croft"
+	"croft/access"
 	"croft/etcdstore/etcdtest"
+	"croft/objects"
 	"croft/schedule"
 )
 
@@ -104,15 +106,23 @@ func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 	ssd := etcdtest.Must(p.Aggregates.Create(ctx, croft.Aggregate{Name: "ssd", Hosts: []croft.HostID{p.host}}))(t)
 	note := "changed"
 	changed := etcdtest.Must(p.Aggregates.Change(ctx, "ssd", croft.AggregateChange{Note: &note}))(t)
+	host := objects.Ref{Kind: objects.Host, ID: string(p.host)}
+	operator := access.Caller{Roles: []access.Role{access.PartitionAdmin}}
+	noted := etcdtest.Must(objects.New(p.Objects).Change(ctx, operator, access.Everything(), host,
+		objects.Change{AddTags: []string{"new"}}))(t)
+	older := noted.Generation - 1
 	for _, c := range []struct {
 		name    string
 		basedOn map[string]int64
+		noted   *int64
 		stale   bool
 	}{
-		{"an older generation", map[string]int64{"ssd": ssd.Generation}, true},
-		{"one that was made since", map[string]int64{"ssd": 0}, true},
-		{"one that was removed since, and one as it was", map[string]int64{"gone": 7, "ssd": changed.Generation}, true},
-		{"as they are", map[string]int64{"gone": 0, "ssd": changed.Generation}, false},
+		{"an older generation", map[string]int64{"ssd": ssd.Generation}, nil, true},
+		{"one that was made since", map[string]int64{"ssd": 0}, nil, true},
+		{"one that was removed since, and one as it was", map[string]int64{"gone": 7, "ssd": changed.Generation}, nil,
+			true},
+		{"other properties of the host", map[string]int64{"ssd": changed.Generation}, &older, true},
+		{"as they are", map[string]int64{"gone": 0, "ssd": changed.Generation}, &noted.Generation, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			judge := func(what string, err error) {
@@ -122,12 +132,12 @@ func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 				}
 			}
 			inst := wanted(t, "placed")
-			inst.BasedOn = c.basedOn
+			inst.BasedOn, inst.Noted = c.basedOn, c.noted
 			_, err := p.place(ctx, p.placer, inst)
 			judge("place", err)
 			for _, name := range []string{"assigned", "held"} {
 				inst := etcdtest.Must(p.Instances.Create(ctx, wanted(t, name)))(t)
-				inst.BasedOn = c.basedOn
+				inst.BasedOn, inst.Noted = c.basedOn, c.noted
 				if name == "held" {
 					_, err = p.Instances.Hold(ctx, inst, p.host)
 				} else {
@@ -163,6 +173,12 @@ func TestAMoveNeedsTheAggregatesAsTheyWere(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	inst.BasedOn = map[string]int64{"ssd": ssd.Generation}
+	old, none := int64(7), int64(0)
+	inst.Noted = &old
+	if _, err := f.Instances.Relocate(ctx, inst, tombstone, order); !errors.Is(err, schedule.ErrStale) {
+		t.Fatalf("got %v", err)
+	}
+	inst.Noted = &none
 	if moved, err := f.Instances.Relocate(ctx, inst, tombstone, order); err != nil || moved.Host != there {
 		t.Fatalf("got %+v, %v", moved, err)
 	}

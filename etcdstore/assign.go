@@ -83,7 +83,7 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 
 // orderable returns the comparisons under which an instance may be ordered on its host for the first time.
 func orderable(k keys, next croft.Instance) []clientv3.Cmp {
-	return slices.Concat(k.groups().admitted(next), k.aggregates().Unchanged(next.BasedOn), []clientv3.Cmp{
+	return slices.Concat(k.groups().admitted(next), asChosen(k, next), []clientv3.Cmp{
 		exists(k.alive(next.Host)), absent(k.drained(next.Host)), absent(k.order(next.Host, next.ID))})
 }
 
@@ -92,7 +92,7 @@ func readOrderable(k keys, next croft.Instance) []clientv3.Op {
 	return slices.Concat([]clientv3.Op{
 		clientv3.OpGet(k.alive(next.Host)),
 		clientv3.OpGet(k.drained(next.Host)),
-	}, k.aggregates().Read(next.BasedOn), k.groups().get(next))
+	}, readChosen(k, next), k.groups().get(next))
 }
 
 // unorderable says which comparison of orderable failed, by what readOrderable read; no error: none of those read.
@@ -108,14 +108,41 @@ func unorderable(next croft.Instance, read []*etcdserverpb.ResponseOp) (seats []
 	if err := stale(next, read); err != nil {
 		return nil, false, err
 	}
-	if seats, collided, err = readmit(next, read[len(next.BasedOn):]); err != nil {
+	if seats, collided, err = readmit(next, read[len(readChosen(keys{}, next)):]); err != nil {
 		err = fmt.Errorf("host %s: %w", next.Host, err)
 	}
 	return seats, collided, err
 }
 
-// stale returns an error if an aggregate changed that the choice of the host is based on, by what was read.
+// asChosen compares what the choice of an instance's host is based on.
+func asChosen(k keys, next croft.Instance) []clientv3.Cmp {
+	compares := k.aggregates().Unchanged(next.BasedOn)
+	if next.Noted != nil {
+		compares = append(compares, unchanged(k.properties(next.Host), *next.Noted))
+	}
+	return compares
+}
+
+// readChosen reads what asChosen compares.
+func readChosen(k keys, next croft.Instance) []clientv3.Op {
+	reads := k.aggregates().Read(next.BasedOn)
+	if next.Noted != nil {
+		reads = append(reads, clientv3.OpGet(k.properties(next.Host), clientv3.WithKeysOnly()))
+	}
+	return reads
+}
+
+// stale returns an error if what the choice of the host is based on has changed, by what readChosen read.
 func stale(next croft.Instance, read []*etcdserverpb.ResponseOp) error {
+	if next.Noted != nil {
+		now := int64(0)
+		if kvs := read[len(next.BasedOn)].GetResponseRange().Kvs; len(kvs) > 0 {
+			now = kvs[0].ModRevision
+		}
+		if now != *next.Noted {
+			return croft.Errorf(croft.NoCapacity, "%w: the properties of host %s", schedule.ErrStale, next.Host)
+		}
+	}
 	if name := aggregates.Changed(next.BasedOn, read); name != "" {
 		return croft.Errorf(croft.NoCapacity, "%w: %s", schedule.ErrStale, name)
 	}

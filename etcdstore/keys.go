@@ -121,6 +121,11 @@ func (k keys) groups() groupKeys { return groupKeys(k) }
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
 
+// properties is the key of what is noted about a host.
+func (k keys) properties(h croft.HostID) string {
+	return properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Host, ID: string(h)})
+}
+
 func (k keys) aggregates() aggregates.Keys { return aggregates.Keys(k.prefix) }
 
 // tenants has the keys of projects, and of what they use.

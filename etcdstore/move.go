@@ -34,7 +34,7 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 	}
 	ops := append(more, append(k.groups().leave(inst), k.groups().join(next)...)...)
 	done, err := s.conn.etcd.Txn(ctx).
-		If(append(k.aggregates().Unchanged(inst.BasedOn),
+		If(append(asChosen(k, next),
 			unchanged(k.instance(inst.ID), inst.Revision),
 			exists(k.alive(order.Host)),
 			absent(k.drained(order.Host)),
@@ -46,7 +46,7 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 			clientv3.OpPut(k.order(order.Host, inst.ID), s.conn.encodeOrder(order)),
 		)...).
 		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID))},
-			k.aggregates().Read(inst.BasedOn)...)...).Commit()
+			readChosen(k, next)...)...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
 	}
@@ -57,7 +57,7 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 				croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved",
 					inst.ID)
 		}
-		if err := stale(inst, done.Responses[1:]); err != nil {
+		if err := stale(next, done.Responses[1:]); err != nil {
 			return inst, err
 		}
 		return inst,

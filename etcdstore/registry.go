@@ -10,9 +10,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/etcdstore/aggregates"
-	"croft/etcdstore/properties"
 	"croft/hosts"
-	"croft/objects"
 	"croft/schedule"
 	"croft/trust"
 )
@@ -136,7 +134,7 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 		clientv3.OpDelete(k.trust().join(host)),
 		clientv3.OpDelete(k.trust().formerJoin(host)),
 		clientv3.OpDelete(k.trust().joined(host)),
-		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Host, ID: string(host)})),
+		clientv3.OpDelete(k.properties(host)),
 		clientv3.OpDelete(k.host(host)),
 	})
 }

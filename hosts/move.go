@@ -83,7 +83,8 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 		return croft.Host{}, err
 	}
 	inst := st.Instance
-	if inst, err = f.bound(ctx, inst, hosts); err != nil {
+	inst, noted, err := f.bound(ctx, inst, hosts)
+	if err != nil {
 		return croft.Host{}, err
 	}
 	candidates, err := f.candidates(ctx, inst)
@@ -96,6 +97,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 			rest = rest[1:]
 			continue
 		}
+		inst.Noted = noted.Generation(inst.Spec, to.ID)
 		next, err := f.moveTo(ctx, st, inst, rest[0], to.ID)
 		switch {
 		case err == nil:
@@ -107,7 +109,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 		default:
 			rest = rest[1:]
 		}
-		if inst, err = f.bound(ctx, next, hosts); err != nil {
+		if inst, noted, err = f.bound(ctx, next, hosts); err != nil {
 			return croft.Host{}, err
 		}
 	}
@@ -121,31 +123,35 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	return croft.Host{}, croft.Errorf(croft.NoCapacity, "no other host has room for it")
 }
 
-// bound removes the hosts that the bounds of an instance do not admit, and returns the instance with the aggregates by
-// which that was decided.
-func (f *Fleet) bound(ctx context.Context, inst croft.Instance, hosts map[croft.HostID]croft.Host) (croft.Instance,
-	error) {
-	if len(inst.Spec.In) == 0 {
-		return inst, nil
+// bound removes the hosts that the bounds and filters of an instance do not admit, and returns the instance with the
+// aggregates by which that was decided, and what is noted about hosts.
+func (f *Fleet) bound(ctx context.Context, inst croft.Instance, hosts map[croft.HostID]croft.Host) (
+	_ croft.Instance, noted croft.Noted, err error) {
+	if len(inst.Spec.In) == 0 && !inst.Spec.ByNotes() {
+		return inst, noted, nil
+	}
+	if f.Properties != nil && inst.Spec.ByNotes() {
+		if noted, err = f.Properties.Noted(ctx, inst.Spec.Where, inst.Spec.WhereNot, nil); err != nil {
+			return inst, noted, err
+		}
 	}
 	var aggregates map[string]croft.Aggregate
 	if f.Aggregates != nil {
-		var err error
 		if aggregates, err = f.Aggregates.Named(ctx, croft.NamesIn(inst.Spec.In)...); err != nil {
-			return inst, err
+			return inst, noted, err
 		}
 	}
 	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
-		return topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil
+		return topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil || noted.Admit(inst.Spec, h.ID) != nil
 	})
 	inst.BasedOn = topology.BasedOn(inst.Spec.In, aggregates)
-	return inst, nil
+	return inst, noted, nil
 }
 
 // candidates returns ways to place an instance.
 func (f *Fleet) candidates(ctx context.Context, inst croft.Instance) ([]croft.Candidate, error) {
 	limit := candidateLimit
-	if len(inst.Spec.In) > 0 {
+	if len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
 		limit = boundLimit // the hosts that it may be on may be few among all
 	}
 	return f.Claims.Candidates(ctx, queryOf(inst), limit)

@@ -79,6 +79,12 @@ type Claims interface {
 	RemoveProvider(ctx context.Context, host croft.HostID) error
 }
 
+// Properties is read access to what is noted about hosts.
+type Properties interface {
+	// Noted judges all hosts by filters. What is about hidden keys never holds.
+	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
+}
+
 // Aggregates is read access to sets of hosts.
 type Aggregates interface {
 	// Named returns those of the named aggregates that exist, as of one moment.

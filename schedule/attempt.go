@@ -123,6 +123,7 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snapshot) (Decision, error) {
 	seated := a.inst
 	seated.BasedOn = topology.BasedOn(seated.Spec.In, o.aggregates)
+	seated.Noted = o.noted.Generation(seated.Spec, host.ID)
 	seats, err := seatsOf(a.inst.Spec.Affinities, host)
 	if err != nil {
 		return Decision{}, err

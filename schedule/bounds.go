@@ -10,9 +10,18 @@ import (
 	"croft/topology"
 )
 
-// checkBounds refuses bounds that name what is neither an aggregate nor a location that a host is in. NotFound.
-func (s *Scheduler) checkBounds(ctx context.Context, all []croft.Bound) error {
-	names := croft.NamesIn(all)
+// checkBounds refuses filters that are none, and bounds that name what is neither an aggregate nor a location that a
+// host is in. Invalid, NotFound.
+func (s *Scheduler) checkBounds(ctx context.Context, spec croft.Spec, hidden []string) error {
+	if spec.ByNotes() {
+		if _, err := s.Properties.Noted(ctx, spec.Where, spec.WhereNot, hidden); err != nil {
+			return err
+		}
+	}
+	if len(spec.In) == 0 {
+		return nil
+	}
+	names := croft.NamesIn(spec.In)
 	aggregates, err := s.Aggregates.Named(ctx, names...)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func newAggregates(t *testing.T, inOneStep bool) (*cloud, scheduletest.Aggregate
 		}
 	}
 	config := c.Config
-	config.Aggregates = all
+	config.Aggregates, config.Properties = all, scheduletest.Notes{Memory: c.store}
 	config.Policy = &schedule.Policy{Sample: 256, Order: func(some []croft.Candidate) []croft.Candidate {
 		at := func(one croft.Candidate) int { // hosts are asked for one by one in no order
 			return slices.IndexFunc(c.hosts, func(id croft.HostID) bool { return one.Allocations[id] != nil })
@@ -228,4 +228,102 @@ func TestASmallAggregateIsFoundAmongMany(t *testing.T) {
 			wantKind(t, err, croft.NoCapacity)
 		})
 	}
+}
+
+func TestPropertiesOfHostsChoose(t *testing.T) {
+	for _, c := range []struct {
+		name                    string
+		where, whereNot, hidden []string
+		bounds                  []string
+		want                    string
+	}{
+		{"one that is wanted", []string{"gold"}, nil, nil, nil, "host2 host2 host2 -"},
+		{"one of two", []string{"gold", "old"}, nil, nil, nil, "host2 host2 host2 host4 host4 host4 -"},
+		{"none of two", nil, []string{"gold", "old"}, nil, nil, "host1 host1 host1 host3 host3 host3 -"},
+		{"wanted and not", []string{"new"}, []string{"gold"}, nil, nil, "host3 host3 host3 -"},
+		{"in an aggregate too", []string{"new"}, nil, nil, []string{"ssd"}, "host3 host3 host3 -"},
+		{"in a location too", []string{"new"}, nil, nil, []string{"s/r/k1"}, "host2 host2 host2 -"},
+		{"what nobody has", []string{"silver"}, nil, nil, nil, "-"},
+		{"what is hidden is wanted in vain", []string{"gold"}, nil, []string{"gold"}, nil, "-"},
+		{"what is hidden bars nothing", nil, []string{"gold", "old"}, []string{"gold"}, nil, "host1 host1 host1 host2"},
+	} {
+		for _, inOneStep := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in one step %v", c.name, inOneStep), func(t *testing.T) {
+				cloud, _ := newAggregates(t, inOneStep)
+				notes := scheduletest.Notes{Memory: cloud.store}
+				for i, words := range [][]string{nil, {"gold", "new"}, {"new"}, {"old"}} {
+					if err := notes.Note(t.Context(), cloud.hosts[i], words...); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i, want := range strings.Fields(c.want) {
+					r := within(t, fmt.Sprint("web", i), c.bounds...)
+					r.Where, r.WhereNot, r.Hidden = c.where, c.whereNot, c.hidden
+					d, err := cloud.Request(t.Context(), r)
+					if want == "-" {
+						wantKind(t, err, croft.NoCapacity)
+						continue
+					}
+					if err != nil || d.Host.Name != want {
+						t.Fatalf("request %d went to %q, %v, want %s", i, d.Host.Name, err, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPropertiesChangeBeforeTheOrder is TestAnAggregateChangesBeforeTheOrder for what is noted about the host.
+func TestPropertiesChangeBeforeTheOrder(t *testing.T) {
+	for _, inOneStep := range []bool{false, true} {
+		for _, c := range []struct {
+			name  string
+			words []string
+			want  string
+		}{{"the host loses it", nil, "host2"}, {"the host keeps it", []string{"gold", "more"}, "host1"},
+			{"the host gets one that is barred", []string{"gold", "bad"}, "host2"}} {
+			t.Run(fmt.Sprintf("%s, in one step %v", c.name, inOneStep), func(t *testing.T) {
+				cloud, _ := newAggregates(t, inOneStep)
+				notes := scheduletest.Notes{Memory: cloud.store}
+				for _, host := range cloud.hosts[:2] {
+					if err := notes.Note(t.Context(), host, "gold"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				cloud.placement.Fail("Claim", func() error {
+					return notes.Note(t.Context(), cloud.hosts[0], c.words...)
+				})
+				r := request(t, "web")
+				r.Where, r.WhereNot = []string{"gold"}, []string{"bad"}
+				d, err := cloud.Request(t.Context(), r)
+				if err != nil || d.Host.Name != c.want {
+					t.Fatalf("went to %q, %v, want %s", d.Host.Name, err, c.want)
+				}
+			})
+		}
+	}
+}
+
+func TestFiltersInTheQueryAndInExplanations(t *testing.T) {
+	cloud, _ := newAggregates(t, false)
+	if err := (scheduletest.Notes{Memory: cloud.store}).Note(t.Context(), cloud.hosts[0], "tier=gold"); err != nil {
+		t.Fatal(err)
+	}
+	r := request(t, "web")
+	var err error
+	if r.Query, err = schedule.ParseQuery(query + "&where=tier=gold&where_not=old"); err != nil {
+		t.Fatal(err)
+	}
+	why, err := cloud.Explain(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(why.Fits) != 1 || why.Fits[0].Host != "host1" || len(why.Requirements) != 1 ||
+		why.Requirements[0].Requirement != "where tier=gold, not where old" || why.Requirements[0].Dropped != 3 {
+		t.Errorf("got %+v", why)
+	}
+	r.Where = []string{""}
+	_, err = cloud.Request(t.Context(), r)
+	wantKind(t, err, croft.Invalid)
+	cloud.nothingLeft(t)
 }

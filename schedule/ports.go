@@ -82,13 +82,23 @@ type Aggregates interface {
 	List(ctx context.Context) ([]croft.Aggregate, error)
 }
 
-// noAggregates are those of a scheduler that has none.
-type noAggregates struct{}
+// Properties is the scheduler's read access to what is noted about hosts.
+type Properties interface {
+	// Noted judges all hosts by filters. What is about hidden keys, and with the key tag: about tags, never holds.
+	// Invalid: a text is no filter.
+	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
+}
 
-func (noAggregates) Named(context.Context, ...string) (map[string]croft.Aggregate, error) {
+// nothing stands for those of a scheduler that has none, and no properties.
+type nothing struct{}
+
+func (nothing) Named(context.Context, ...string) (map[string]croft.Aggregate, error) {
 	return nil, nil
 }
-func (noAggregates) List(context.Context) ([]croft.Aggregate, error) { return nil, nil }
+func (nothing) Noted(context.Context, []string, []string, []string) (croft.Noted, error) {
+	return croft.Noted{}, nil
+}
+func (nothing) List(context.Context) ([]croft.Aggregate, error) { return nil, nil }
 
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {
@@ -133,6 +143,6 @@ var (
 	ErrFull = errors.New("somebody else was faster")
 	// ErrClosed: the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
-	// ErrStale: an aggregate changed that the choice of the host is based on.
-	ErrStale = errors.New("an aggregate was changed meanwhile")
+	// ErrStale: an aggregate changed that the choice of the host is based on, or the properties of the host.
+	ErrStale = errors.New("what the choice of the host is based on was changed meanwhile")
 )

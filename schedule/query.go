@@ -15,6 +15,8 @@ type Query struct {
 	GroupPolicy  string         // none or isolate; empty: not given
 	RootRequired []string       // traits of the root provider; a leading ! forbids the trait
 	In           []croft.Bound  // aggregates and locations, of which Placement does not know
+	Where        []string       // filters of properties of hosts: one has to hold
+	WhereNot     []string       // likewise: none may hold
 	SameSubtree  [][]string     // suffixes, with leading underscore
 }
 
@@ -46,7 +48,7 @@ func (q Query) plain() bool {
 }
 
 // Encode returns the query string of GET /allocation_candidates. Equal queries have equal strings, however they were
-// written, and ParseQuery reads them back, except for In. No character needs escaping in a URL.
+// written, and ParseQuery reads them back, except for In, Where and WhereNot. No character needs escaping in a URL.
 func (q Query) Encode() string {
 	var terms []string
 	for _, g := range q.Groups {

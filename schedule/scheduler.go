@@ -24,6 +24,7 @@ type Config struct {
 	Claims    Claims            // required
 
 	Aggregates Aggregates // none by default
+	Properties Properties // none by default
 
 	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
 	Placer func() Placer
@@ -54,7 +55,10 @@ func New(c Config) (*Scheduler, error) {
 		c.Policy = Spread
 	}
 	if c.Aggregates == nil {
-		c.Aggregates = noAggregates{}
+		c.Aggregates = nothing{}
+	}
+	if c.Properties == nil {
+		c.Properties = nothing{}
 	}
 	if c.Placer == nil {
 		c.Placer = func() Placer { return nil }

@@ -23,6 +23,7 @@ type search struct {
 	inst    croft.Instance
 	query   Query
 	policy  *Policy
+	hidden  []string                // keys of properties that the caller may not read
 	dropped map[croft.HostID]string // why hosts that Placement proposed are dropped
 }
 
@@ -36,6 +37,7 @@ type snapshot struct {
 	members    []croft.Member             // of the instance's groups
 	seats      []croft.Seat               // taken in them
 	aggregates map[string]croft.Aggregate // those that the bounds name
+	noted      croft.Noted
 }
 
 // look reads a snapshot. Unless it returns an error, the caller must end the reading.
@@ -161,7 +163,7 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = why.text
 			continue
 		}
-		err := topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)
+		err := s.within(o, host)
 		if err == nil {
 			err = admit(s.inst.Spec, host, o.members, o.seats)
 		}
@@ -248,7 +250,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	}
 	return Explain(Question{
 		Query: s.query, Spec: s.inst.Spec, Providers: providers, Hosts: hosts,
-		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Fits: fits, Dropped: s.dropped,
+		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Noted: o.noted, Fits: fits, Dropped: s.dropped,
 	}), nil
 }
 
@@ -281,8 +283,24 @@ func (s *Scheduler) allHosts(ctx context.Context) (map[croft.HostID]croft.Host, 
 	})
 }
 
-// readBounds reads the aggregates that the request names.
+// bounded reports whether a request restricts hosts by what Placement does not know.
+func bounded(spec croft.Spec) bool { return len(spec.In) > 0 || spec.ByNotes() }
+
+// within checks whether bounds and filters of the request admit a host. NoCapacity: they do not.
+func (s *search) within(o *snapshot, host croft.Host) error {
+	if err := o.noted.Admit(s.inst.Spec, host.ID); err != nil {
+		return err
+	}
+	return topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)
+}
+
+// readBounds reads the aggregates that the request names, and what is noted about hosts if it asks for that.
 func (s *search) readBounds(ctx context.Context, o *snapshot) (err error) {
+	if spec := s.inst.Spec; spec.ByNotes() {
+		if o.noted, err = s.Properties.Noted(ctx, spec.Where, spec.WhereNot, s.hidden); err != nil {
+			return err
+		}
+	}
 	if len(s.inst.Spec.In) > 0 {
 		o.aggregates, err = s.Aggregates.Named(ctx, croft.NamesIn(s.inst.Spec.In)...)
 	}
@@ -297,7 +315,7 @@ const mostNarrow = 64
 // Few hosts are asked for one by one, with in_tree: among all candidates, of which Placement returns some at random, a
 // few would seldom be. So no aggregate has to be known to Placement, and locations are treated alike.
 func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]croft.Candidate, int, error) {
-	if len(s.inst.Spec.In) == 0 {
+	if !bounded(s.inst.Spec) {
 		all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
 		return all, len(all), err
 	}
@@ -324,7 +342,7 @@ func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]crof
 		return nil, 0, err
 	}
 	seen := len(all)
-	all, err = s.bounded(ctx, o, all)
+	all, err = s.admitted(ctx, o, all)
 	return all, seen, err
 }
 
@@ -336,6 +354,10 @@ func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID,
 		return nil, false, nil
 	}
 	hosts, few = topology.Members(bounds, o.aggregates)
+	if !few && len(s.inst.Spec.Where) > 0 {
+		hosts, few = slices.Collect(maps.Keys(o.noted.Wanted)), true
+	}
+	hosts = slices.DeleteFunc(hosts, func(id croft.HostID) bool { return o.noted.Admit(s.inst.Spec, id) != nil })
 	if (!few || len(hosts) > mostNarrow) && slices.ContainsFunc(bounds, o.byLocation) {
 		all, err := s.allHosts(ctx)
 		if err != nil {
@@ -343,7 +365,7 @@ func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID,
 		}
 		hosts, few = nil, true
 		for id, h := range all {
-			if topology.AdmitBounds(bounds, h, o.aggregates) == nil {
+			if s.within(o, h) == nil {
 				hosts = append(hosts, id)
 			}
 		}
@@ -383,10 +405,9 @@ func (s *search) sharing(ctx context.Context) (bool, error) {
 	}), err
 }
 
-// bounded returns the candidates on hosts that the bounds admit.
-func (s *search) bounded(ctx context.Context, o *snapshot, all []croft.Candidate) ([]croft.Candidate, error) {
-	bounds := s.inst.Spec.In
-	if slices.ContainsFunc(bounds, o.namesLocation) {
+// admitted returns the candidates on hosts that bounds and filters admit.
+func (s *search) admitted(ctx context.Context, o *snapshot, all []croft.Candidate) ([]croft.Candidate, error) {
+	if slices.ContainsFunc(s.inst.Spec.In, o.namesLocation) {
 		if err := s.readHosts(ctx, o, hostsOf(all)); err != nil {
 			return nil, err
 		}
@@ -394,6 +415,6 @@ func (s *search) bounded(ctx context.Context, o *snapshot, all []croft.Candidate
 	return slices.DeleteFunc(all, func(c croft.Candidate) bool {
 		host := o.hosts[hostOf(c)]
 		host.ID = hostOf(c)
-		return topology.AdmitBounds(bounds, host, o.aggregates) != nil
+		return s.within(o, host) != nil
 	}), nil
 }

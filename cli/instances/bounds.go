@@ -1,16 +1,19 @@
 package instances
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"croft"
+	"croft/objects"
 )
 
-// bounds are the aggregates and locations to be in or not, as flags say it.
-type bounds struct{ in, inAny, notIn []string }
+// bounds are the aggregates and locations to be in or not, as flags say it,
+// and filters of what is noted about hosts.
+type bounds struct{ in, inAny, notIn, where, whereNot []string }
 
 func (b *bounds) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&b.in, "in", nil, "run on a host in this `aggregate` (croft aggregate list), site, row or "+
@@ -19,6 +22,17 @@ func (b *bounds) addFlags(flags *pflag.FlagSet) {
 		"separated by commas; repeat for more such sets")
 	flags.StringArrayVar(&b.notIn, "not-in", nil,
 		"run on a host that is not in this `aggregate` or location; repeat for more")
+	flags.StringArrayVar(&b.where, "where", nil, "run on a host with these properties and tags, by a `filter`: "+
+		"'tier=gold rack=r* tag:new'; repeat for alternatives")
+	flags.StringArrayVar(&b.whereNot, "where-not", nil,
+		"run on a host that this `filter` does not choose; repeat for more")
+}
+
+// checkFilters refuses what is no filter. Invalid.
+func (b *bounds) checkFilters() error {
+	_, wanted := objects.ParseFilter(b.where)
+	_, barred := objects.ParseFilter(b.whereNot)
+	return cmp.Or(wanted, barred)
 }
 
 // all returns the bounds. Invalid.

@@ -198,6 +198,10 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	if r.In, err = a.bounds.all(); err != nil {
 		return r, err
 	}
+	r.Where, r.WhereNot = a.bounds.where, a.bounds.whereNot
+	if err := a.bounds.checkFilters(); err != nil {
+		return r, err
+	}
 	for _, text := range a.near {
 		near, err := croft.ParseNear(text)
 		if err != nil {

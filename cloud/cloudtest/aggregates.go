@@ -6,6 +6,7 @@ import (
 
 	"croft"
 	"croft/cloud"
+	"croft/objects"
 	"croft/schedule"
 )
 
@@ -48,6 +49,23 @@ func (s *suite) aggregates() {
 	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "db", Query: query, Image: "/images/tiny.qcow2",
 		In: []croft.Bound{"!hdd"}})
 	s.is(err, croft.NotFound, "in an aggregate that there is not")
+
+	_, err = s.Cloud.Objects.Change(s.ctx, "", objects.Host, s.Host, property("tier", "gold"))
+	s.must(err)
+	query, err = schedule.ParseQuery(small + "&where=tier=gold")
+	s.must(err)
+	d, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "gold", Query: query, Image: "/images/tiny.qcow2",
+		Where: []string{"tier=tin"}, WhereNot: []string{"tag:old"}})
+	if err != nil || !slices.Equal(d.Instance.Spec.Where, []string{"tier=gold", "tier=tin"}) ||
+		!slices.Equal(d.Instance.Spec.WhereNot, []string{"tag:old"}) {
+		s.Errorf("by properties: got %+v, %v", d.Instance.Spec, err)
+	}
+	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "tin", Query: query, Image: "/images/tiny.qcow2",
+		WhereNot: []string{"tier"}})
+	s.is(err, croft.NoCapacity, "by properties that no host has")
+	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "tin", Query: query, Image: "/images/tiny.qcow2",
+		Where: []string{"a$b"}})
+	s.is(err, croft.Invalid, "by what is no filter")
 
 	public, old := true, ssd.Generation
 	next, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Public: &public, Generation: &old})

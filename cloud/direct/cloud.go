@@ -48,7 +48,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	}
 	a := agents{store}
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store.Registry, Members: store.Cluster,
-		Instances: store.Instances, Orders: store.Orders, Claims: claims, Aggregates: store.Aggregates})
+		Instances: store.Instances, Orders: store.Orders, Claims: claims, Aggregates: store.Aggregates,
+		Properties: objects.OfHosts{Store: store.Objects}})
 	if err != nil {
 		return nil, err
 	}

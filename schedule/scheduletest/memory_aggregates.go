@@ -45,3 +45,43 @@ func (m Aggregates) List(ctx context.Context) (all []croft.Aggregate, err error)
 	}
 	return all, ctx.Err()
 }
+
+// note is what is noted about a host: words, each of which is a filter that chooses it.
+type note struct {
+	words      []string
+	generation int64
+}
+
+// Notes are the properties of hosts of a Memory.
+type Notes struct{ *Memory }
+
+var _ schedule.Properties = Notes{}
+
+// Note notes words about a host in place of those before.
+func (m Notes) Note(ctx context.Context, host croft.HostID, words ...string) error {
+	return m.write(ctx, func() error {
+		m.noted[host] = note{words, m.revision}
+		return nil
+	})
+}
+
+// Noted implements schedule.Properties. An empty word is no filter.
+func (m Notes) Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error) {
+	if slices.Contains(slices.Concat(where, whereNot), "") {
+		return croft.Noted{}, croft.Errorf(croft.Invalid, "a filter is empty")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := croft.Noted{Wanted: map[croft.HostID]bool{}, Barred: map[croft.HostID]bool{},
+		Generations: map[croft.HostID]int64{}}
+	for host, note := range m.noted {
+		n.Generations[host] = note.generation
+		for _, word := range note.words {
+			if !slices.Contains(hidden, word) {
+				n.Wanted[host] = n.Wanted[host] || slices.Contains(where, word)
+				n.Barred[host] = n.Barred[host] || slices.Contains(whereNot, word)
+			}
+		}
+	}
+	return n, ctx.Err()
+}
