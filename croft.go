@@ -105,6 +105,10 @@ type Spec struct {
 
 	Affinities []Affinity `json:"affinities,omitempty"` // its groups
 	Near       []Near     `json:"near,omitempty"`       // locations that it is to be near to
+	In         []Bound    `json:"in,omitempty"`         // aggregates and locations that it is to be in, or not
+	// filters of properties and tags of hosts: one of Where has to choose its host, and none of WhereNot may
+	Where    []string `json:"where,omitempty"`
+	WhereNot []string `json:"where_not,omitempty"`
 
 	// what to do when the guest went off without an order; RestartOnFailure if empty
 	Restart Restart `json:"restart,omitempty"`
@@ -190,6 +194,13 @@ type Instance struct {
 	Expires time.Time `json:"expires,omitzero"`
 	// the end that a hook was told of; a later one is told again
 	Announced time.Time `json:"announced,omitzero"`
+
+	// BasedOn has the generations of the aggregates by which its host is being chosen, by name; 0: there is none of
+	// this name. The write of the first order, and of a move, compares them. Never stored.
+	BasedOn map[string]int64 `json:"-"`
+	// Noted is the generation of the properties of this host, if it is chosen by those: 0: it has none. Compared like
+	// BasedOn. Never stored.
+	Noted *int64 `json:"-"`
 
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
 	// meantime. Never stored.

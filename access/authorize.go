@@ -128,6 +128,12 @@ var table = map[Operation]row{
 	"getHost":    operates,
 	"drainHost":  operates,
 	"enableHost": operates,
+
+	"listAggregates":  everyHuman, // others than operators see the public ones, without hosts
+	"getAggregate":    everyHuman,
+	"createAggregate": operates,
+	"changeAggregate": operates,
+	"removeAggregate": operates,
 }
 
 // Operations lists the operations of the table, sorted.

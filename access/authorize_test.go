@@ -24,7 +24,7 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 // below their own project alone, o operators alone, h everybody but agents, e everybody.
 const wanted = `
 e getRoot whoami
-h getDocument getDefaultQuota getDefinition listImages
+h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r getUsage listUsage
@@ -35,7 +35,7 @@ m keepInstance addKey removeKey forwardPort addTag removeTag
 a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
-o setDefaultQuota listHosts getHost drainHost enableHost
+o setDefaultQuota listHosts getHost drainHost enableHost createAggregate changeAggregate removeAggregate
 o listPartitions getPartition removePartition listRows exportPartition importPartition`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {

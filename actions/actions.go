@@ -45,6 +45,7 @@ type Kind string
 const (
 	Instance   Kind = "instance"
 	Host       Kind = "host"
+	Aggregate  Kind = "aggregate"
 	Project    Kind = "project"
 	Quota      Kind = "quota" // the default one
 	Token      Kind = "token"
@@ -53,6 +54,7 @@ const (
 
 // kinds are those that filters may name.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
+	string(Aggregate),
 	string(Invitation)}
 
 // ParseObject reads KIND/NAME or KIND/ID; a name alone is that of an instance. Invalid.

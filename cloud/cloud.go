@@ -35,6 +35,7 @@ type Cloud struct {
 	Consoles    Consoles
 	Ports       Ports
 	Hosts       Hosts
+	Aggregates  Aggregates
 	Maintenance Maintenance
 	Keys        Keys
 	Projects    Projects
@@ -144,6 +145,22 @@ type Hosts interface {
 	Find(ctx context.Context, idOrName string) (hosts.Host, error)
 	// Problems describes what is wrong with the store of the cloud, one sentence per problem.
 	Problems(ctx context.Context) []string
+}
+
+// Aggregates names sets of hosts, which requests may choose among. Callers who are no operators see the public ones
+// alone, without hosts and generation.
+type Aggregates interface {
+	// List returns the aggregates by name.
+	List(ctx context.Context) ([]croft.Aggregate, error)
+	// Find returns an aggregate. NotFound.
+	Find(ctx context.Context, name string) (croft.Aggregate, error)
+	// Create makes an aggregate. Conflict: there is one of this name, or a site. NotFound: no such host. Invalid.
+	Create(ctx context.Context, a croft.Aggregate) (croft.Aggregate, error)
+	// Change changes an aggregate. NotFound: it, or a host to be added, does not exist. Conflict: it has another
+	// generation. Invalid.
+	Change(ctx context.Context, name string, c croft.AggregateChange) (croft.Aggregate, error)
+	// Remove removes an aggregate of a generation; nil: of any. Its hosts stay. NotFound; Conflict.
+	Remove(ctx context.Context, name string, generation *int64) error
 }
 
 // Maintenance changes hosts, each named by ID or name. NotFound.

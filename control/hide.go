@@ -27,7 +27,7 @@ func withoutHosts(st croft.Status) croft.Status {
 		hidden = append(hidden, string(host))
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
-	i.Spec.Near = withoutLocations(i.Spec.Near)
+	i.Spec = withoutPlaces(i.Spec)
 	if st.Host != nil {
 		hidden = append(append(hidden, st.Host.Name, st.Host.API, st.Host.Place), st.Host.Addresses...)
 		st.Host = &croft.Host{Alive: st.Host.Alive}
@@ -35,7 +35,7 @@ func withoutHosts(st croft.Status) croft.Status {
 	if st.Order != nil {
 		o := *st.Order
 		o.Host, o.MovedFrom, o.LeftBefore, o.Trace = "", "", nil, ""
-		o.Spec.Near = withoutLocations(o.Spec.Near)
+		o.Spec = withoutPlaces(o.Spec)
 		st.Order = &o
 	}
 	if st.Observation != nil {
@@ -51,13 +51,15 @@ func withoutHosts(st croft.Status) croft.Status {
 	return st
 }
 
-// withoutLocations leaves what the user named.
-func withoutLocations(all []croft.Near) []croft.Near {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].Location = ""
+// withoutPlaces removes from a spec where hosts are, except for what it is to be near to as the user named that. What
+// it is to be in goes as a whole: an operator may have asked for the instance, with names that tenants do not know.
+func withoutPlaces(spec croft.Spec) croft.Spec {
+	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
+	spec.Near = slices.Clone(spec.Near)
+	for i := range spec.Near {
+		spec.Near[i].Location = ""
 	}
-	return all
+	return spec
 }
 
 // explanation returns an explanation as the caller may see it: for tenants, hosts are numbered in the order in which

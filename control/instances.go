@@ -174,6 +174,20 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 	if err := c.checkNear(r); err != nil {
 		return r, err
 	}
+	for _, text := range given.In {
+		b, err := croft.ParseBound(text)
+		if err != nil {
+			return r, err
+		}
+		r.In = append(r.In, b)
+	}
+	r.Where, r.WhereNot = given.Where, given.WhereNot
+	if err := checkFilters(c, &r); err != nil {
+		return r, err
+	}
+	if err := checkBounds(c, slices.Concat(r.Query.In, r.In)); err != nil {
+		return r, err
+	}
 	if given.Image != "" { // the document requires it where it has to be
 		r.Image, err = c.image(given.Image)
 	}

@@ -21,11 +21,11 @@ import (
 )
 
 // belongings are names of the things of one tenant; those of a ghost are of the same form, and nobody has them.
-type belongings struct{ project, user, id, name, group, key, token, host string }
+type belongings struct{ project, user, id, name, group, key, token, host, aggregate string }
 
 // all lists the names, the longest ones first, so that none is replaced as a part of another.
 func (b belongings) all() []string {
-	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host}
+	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host, b.aggregate}
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	return all
 }
@@ -73,9 +73,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query as", "query name":
 		return []string{b.project}
 	case "path name":
-		if o.Tag == "keys" {
-			return []string{b.key}
-		}
+		return map[string][]string{"keys": {b.key}, "aggregates": {b.aggregate}}[o.Tag]
 	case "path project", "query project":
 		return []string{b.project}
 	case "query object":
@@ -127,6 +125,7 @@ func (b belongings) bodies(schema string) []any {
 		affinity := []any{fields{"group": b.group, "rule": "affinity"}}
 		return []any{wanted("near", []string{b.id}), wanted("near", []string{b.name}),
 			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
+			wanted("in", []string{b.aggregate}), wanted("in", []string{"!" + b.aggregate}),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
 	case "ClaimRequest":
 		return []any{wanted("near", []string{b.id}, "hold", 60), wanted("near", []string{b.host}, "hold", 60)}
@@ -142,6 +141,10 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{}}
 	case "Expiry":
 		return []any{fields{"expires": 60}}
+	case "NewAggregate":
+		return []any{fields{"name": b.aggregate}}
+	case "AggregateChange":
+		return []any{fields{"public": true}, fields{"add_hosts": []string{b.host}}}
 	case "NewKey":
 		return []any{fields{"name": b.key, "line": "no key"}}
 	case "NewProject":
@@ -269,7 +272,9 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 			want(t, http.StatusCreated, "")
 	}
 	mine := belongings{project: "berta", user: "berta-v", name: "victim-vm", group: "victim-group", key: "victim-key",
-		host: "host1"}
+		host: "host1", aggregate: "victim-aggregate"}
+	a.ask(t, "operator", http.MethodPost, "/v1/aggregates", api.NewAggregate{Name: mine.aggregate,
+		Hosts: []string{mine.host}}).want(t, http.StatusCreated, "")
 	affinity := []any{map[string]any{"group": mine.group, "rule": "affinity"}}
 	got := a.ask(t, "berta", http.MethodPost, "/v1/instances?wait=running", wanted("name", mine.name, "tags",
 		map[string]string{"victim": "tag"}, "affinities", affinity))
@@ -284,7 +289,8 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 		map[string]string{"user": mine.user, "role": "member", "life": "24h"}).into(t, &token)
 	mine.token = token.ID
 	ghost := belongings{project: "ghost", user: "ghosts-v", id: string(croft.NewInstanceID()), name: "ghosts-vm",
-		group: "ghosts-group", key: "ghosts-key", token: string(access.NewSecret().ID), host: "ghost1"}
+		group: "ghosts-group", key: "ghosts-key", token: string(access.NewSecret().ID), host: "ghost1",
+		aggregate: "ghosts-aggregate"}
 	before := a.everything(t, mine)
 
 	tried := 0

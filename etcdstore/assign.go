@@ -9,6 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/aggregates"
+	"croft/schedule"
 )
 
 // Assign implements schedule.Records. The transaction compares the life of the host and of the session. So no
@@ -81,16 +83,16 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 
 // orderable returns the comparisons under which an instance may be ordered on its host for the first time.
 func orderable(k keys, next croft.Instance) []clientv3.Cmp {
-	return append(k.groups().admitted(next), exists(k.alive(next.Host)), absent(k.drained(next.Host)),
-		absent(k.order(next.Host, next.ID)))
+	return slices.Concat(k.groups().admitted(next), asChosen(k, next), []clientv3.Cmp{
+		exists(k.alive(next.Host)), absent(k.drained(next.Host)), absent(k.order(next.Host, next.ID))})
 }
 
 // readOrderable reads what orderable compares, except for an order that there is.
 func readOrderable(k keys, next croft.Instance) []clientv3.Op {
-	return append([]clientv3.Op{
+	return slices.Concat([]clientv3.Op{
 		clientv3.OpGet(k.alive(next.Host)),
 		clientv3.OpGet(k.drained(next.Host)),
-	}, k.groups().get(next)...)
+	}, readChosen(k, next), k.groups().get(next))
 }
 
 // unorderable says which comparison of orderable failed, by what readOrderable read; no error: none of those read.
@@ -102,10 +104,49 @@ func unorderable(next croft.Instance, read []*etcdserverpb.ResponseOp) (seats []
 	case read[1].GetResponseRange().Count > 0:
 		return nil, false, croft.Errorf(croft.Unavailable, "host %s is being drained", next.Host)
 	}
-	if seats, collided, err = readmit(next, read[2:]); err != nil {
+	read = read[2:]
+	if err := stale(next, read); err != nil {
+		return nil, false, err
+	}
+	if seats, collided, err = readmit(next, read[len(readChosen(keys{}, next)):]); err != nil {
 		err = fmt.Errorf("host %s: %w", next.Host, err)
 	}
 	return seats, collided, err
+}
+
+// asChosen compares what the choice of an instance's host is based on.
+func asChosen(k keys, next croft.Instance) []clientv3.Cmp {
+	compares := k.aggregates().Unchanged(next.BasedOn)
+	if next.Noted != nil {
+		compares = append(compares, unchanged(k.properties(next.Host), *next.Noted))
+	}
+	return compares
+}
+
+// readChosen reads what asChosen compares.
+func readChosen(k keys, next croft.Instance) []clientv3.Op {
+	reads := k.aggregates().Read(next.BasedOn)
+	if next.Noted != nil {
+		reads = append(reads, clientv3.OpGet(k.properties(next.Host), clientv3.WithKeysOnly()))
+	}
+	return reads
+}
+
+// stale returns an error if what the choice of the host is based on has changed, by what readChosen read.
+func stale(next croft.Instance, read []*etcdserverpb.ResponseOp) error {
+	if next.Noted != nil {
+		now := int64(0)
+		if kvs := read[len(next.BasedOn)].GetResponseRange().Kvs; len(kvs) > 0 {
+			now = kvs[0].ModRevision
+		}
+		if now != *next.Noted {
+			return croft.Errorf(croft.NoCapacity, "%w: the properties of host %s", schedule.ErrStale, next.Host)
+		}
+	}
+	if name := aggregates.Changed(next.BasedOn, read); name != "" {
+		return croft.Errorf(croft.NoCapacity, "%w: %s", schedule.ErrStale, name)
+	}
+	return nil
 }
 
 // Reorder implements schedule.Records.

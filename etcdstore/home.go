@@ -23,15 +23,17 @@ import (
 //	    an instance that is moved repeatedly names all hosts that still have something of it
 //	1.3 groups have rules about locations, whose members have seats; instances may expire,
 //	    or be near to a location
+//	1.5 instances may have to be in aggregates and locations, or not in them
 const (
 	schemaMajor   = 1
-	schemaMinor   = 4
+	schemaMinor   = 5
 	tracesMinor   = 1 // from this version on orders name traces
 	userDataMinor = 2 // from this version on orders and records have no user-data
 	formersMinor  = 2 // from this version on they name more than one former host
 	restartMinor  = 2 // from this version on agents apply restart policies
 	expiryMinor   = 3 // from this version on caretakers destroy instances that have expired
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
+	boundsMinor   = 5 // from this version on specs name aggregates and locations to be in
 	vacatesMinor  = 4 // from this version on agents give back what an instance that moved away claims on their host
 )
 

@@ -20,7 +20,7 @@ var _ schedule.Registry = (*HostsView)(nil)
 
 // NewHostsView returns a view that reads everything from etcd until it runs.
 func (s *conn) NewHostsView() *HostsView {
-	return &HostsView{&Registry{s}, s.mirrorOf(s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained())}
+	return &HostsView{&Registry{conn: s}, s.mirrorOf(s.keys.hosts(), s.keys.allAlive(), s.keys.allDrained())}
 }
 
 // Run keeps the copy up to date until ctx ends.

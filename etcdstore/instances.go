@@ -44,6 +44,10 @@ func (s *conn) canStore(inst croft.Instance) error {
 		return croft.Errorf(croft.Invalid,
 			"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
 	}
+	if (len(inst.Spec.In) > 0 || inst.Spec.ByNotes()) && s.minor.Load() < boundsMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for aggregates, locations and properties to "+
+			"choose hosts by: leave them out, or upgrade the cloud")
+	}
 	if s.minor.Load() < seatsMinor {
 		if len(inst.Spec.Near) > 0 {
 			return croft.Errorf(croft.Invalid,

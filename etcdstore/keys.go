@@ -6,6 +6,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/actionlog"
+	"croft/etcdstore/aggregates"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
@@ -28,6 +29,7 @@ import (
 //	/croft/<partition>/twins/<host>/<place>        another agent with its UUID, on standby
 //	/croft/<partition>/turn                        held by the caretaker
 //	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
+//	/croft/<partition>/aggregates/<name>           hosts that an operator put together
 //	/croft/<partition>/sessions/<session>          present under a scheduler's lease
 //	/croft/<partition>/instances/<instance>        the record
 //	/croft/<partition>/userdata/<instance>         its user-data, as given, while it has a record
@@ -122,6 +124,13 @@ func (k keys) groups() groupKeys { return groupKeys(k) }
 
 func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
+
+// properties is the key of what is noted about a host.
+func (k keys) properties(h croft.HostID) string {
+	return properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Host, ID: string(h)})
+}
+
+func (k keys) aggregates() aggregates.Keys { return aggregates.Keys(k.prefix) }
 
 // tenants has the keys of projects, and of what they use.
 func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }

@@ -34,18 +34,19 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 	}
 	ops := append(more, append(k.groups().leave(inst), k.groups().join(next)...)...)
 	done, err := s.conn.etcd.Txn(ctx).
-		If(
+		If(append(asChosen(k, next),
 			unchanged(k.instance(inst.ID), inst.Revision),
 			exists(k.alive(order.Host)),
 			absent(k.drained(order.Host)),
 			absent(k.order(order.Host, inst.ID)),
-		).
+		)...).
 		Then(append(ops,
 			clientv3.OpPut(k.instance(inst.ID), encode(stored)),
 			clientv3.OpPut(k.order(inst.Host, inst.ID), s.conn.encodeOrder(tombstone)),
 			clientv3.OpPut(k.order(order.Host, inst.ID), s.conn.encodeOrder(order)),
 		)...).
-		Else(clientv3.OpGet(k.instance(inst.ID))).Commit()
+		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID))},
+			readChosen(k, next)...)...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
 	}
@@ -55,6 +56,9 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 			return inst,
 				croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved",
 					inst.ID)
+		}
+		if err := stale(next, done.Responses[1:]); err != nil {
+			return inst, err
 		}
 		return inst,
 			croft.Errorf(croft.Unavailable,

@@ -9,15 +9,17 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/etcdstore/properties"
+	"croft/etcdstore/aggregates"
 	"croft/hosts"
-	"croft/objects"
 	"croft/schedule"
 	"croft/trust"
 )
 
 // Registry stores the hosts: their records, which of them are alive, and which take no orders.
-type Registry struct{ conn *conn }
+type Registry struct {
+	conn       *conn
+	aggregates *aggregates.Aggregates
+}
 
 var (
 	_ compute.Registry  = (*Registry)(nil)
@@ -104,8 +106,8 @@ func (s *Registry) Accept(ctx context.Context, host croft.HostID) error {
 	return s.conn.wrapped(err, "accept the host")
 }
 
-// ForgetHost implements hosts.Store. It removes observations and all other data of the host, properties and tags
-// included, its record last. Tombstones stay.
+// ForgetHost implements hosts.Store. It removes observations and all other data of the host, properties, tags and its
+// places in aggregates included, its record last. Tombstones stay.
 func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 	k := s.conn.keys
 	records := &Records{s.conn}
@@ -124,7 +126,7 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 			return err
 		}
 	}
-	_, err = s.conn.etcd.Txn(ctx).Then(
+	return s.forget(ctx, host, []clientv3.Op{
 		clientv3.OpDelete(k.observedOn(host), clientv3.WithPrefix()),
 		clientv3.OpDelete(k.twins(host), clientv3.WithPrefix()),
 		clientv3.OpDelete(k.drained(host)),
@@ -132,8 +134,27 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 		clientv3.OpDelete(k.trust().join(host)),
 		clientv3.OpDelete(k.trust().formerJoin(host)),
 		clientv3.OpDelete(k.trust().joined(host)),
-		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Host, ID: string(host)})),
+		clientv3.OpDelete(k.properties(host)),
 		clientv3.OpDelete(k.host(host)),
-	).Commit()
-	return s.conn.wrapped(err, "remove the host's record")
+	})
+}
+
+// forget takes a host out of all aggregates, with the last of which it does more.
+func (s *Registry) forget(ctx context.Context, host croft.HostID, more []clientv3.Op) error {
+	for {
+		compares, ops, further, err := s.aggregates.Forget(ctx, host)
+		if err != nil {
+			return err
+		}
+		if !further {
+			ops = append(ops, more...)
+		}
+		done, err := s.conn.etcd.Txn(ctx).If(compares...).Then(ops...).Commit()
+		if err != nil {
+			return s.conn.wrap(err, "remove the host's record")
+		}
+		if done.Succeeded && !further {
+			return nil
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/actionlog"
+	"croft/etcdstore/aggregates"
 	"croft/etcdstore/partitions"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
@@ -26,6 +27,7 @@ type Store struct {
 	*conn
 	AccessTokens *tenants.AccessTokens
 	Actions      *actionlog.Log
+	Aggregates   *aggregates.Aggregates
 	Cluster      *Cluster
 	Groups       *Groups
 	Instances    *Instances
@@ -80,12 +82,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
+	named := aggregates.New(s.shared(), s.keys.hosts())
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
-		Actions: actionlog.New(s.shared()), Cluster: &Cluster{s}, Groups: &Groups{s},
+		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &Cluster{s}, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
-		Registry: &Registry{s}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s},
+		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s},
 		Usage: usages.New(s.shared(), projects)}, nil
 }
 

@@ -274,6 +274,9 @@ type Config struct {
 	Orders    Orders
 	Claims    Claims
 
+	Aggregates Aggregates // none by default
+	Properties Properties // none by default
+
 	UndoTimeout time.Duration // limit for undoing after a failure; 5 s by default
 	Log         *slog.Logger  // discards by default
 }

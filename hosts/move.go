@@ -11,11 +11,15 @@ import (
 	"time"
 
 	"croft"
+	"croft/schedule"
 	"croft/topology"
 )
 
 // candidateLimit is how many candidates a move requests from Placement.
 const candidateLimit = 256
+
+// boundLimit is the same for an instance that is bound to some hosts.
+const boundLimit = 1 << 16
 
 // Moved is the result for one instance of a drained host.
 type Moved struct {
@@ -77,26 +81,40 @@ func fixed(inst croft.Instance) string {
 
 // move chooses a host for an instance and orders it there.
 func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
-	candidates, err := f.Claims.Candidates(ctx, queryOf(st.Instance), candidateLimit)
-	if err != nil {
-		return croft.Host{}, err
-	}
 	hosts, err := f.Hosts.Hosts(ctx)
 	if err != nil {
 		return croft.Host{}, err
 	}
 	inst := st.Instance
-	for _, c := range f.usable(inst, candidates, hosts) {
-		to := hosts[hostOf(c)]
-		next, err := f.moveTo(ctx, st, inst, c, to.ID)
+	inst, noted, err := f.bound(ctx, inst, hosts)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	candidates, err := f.candidates(ctx, inst)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	for rest := f.usable(inst, candidates, hosts); len(rest) > 0; {
+		to := hosts[hostOf(rest[0])]
+		if to.ID == "" { // it was removed by bound
+			rest = rest[1:]
+			continue
+		}
+		inst.Noted = noted.Generation(inst.Spec, to.ID)
+		next, err := f.moveTo(ctx, st, inst, rest[0], to.ID)
 		switch {
 		case err == nil:
 			f.Log.Info("instance moves", "instance", inst.ID, "host", inst.Host, "to", to.ID)
 			return to, nil
+		case errors.Is(err, schedule.ErrStale): // the host may still do
 		case !errors.Is(err, croft.NoCapacity) && !errors.Is(err, croft.Unavailable):
 			return croft.Host{}, err
+		default:
+			rest = rest[1:]
 		}
-		inst = next
+		if inst, noted, err = f.bound(ctx, next, hosts); err != nil {
+			return croft.Host{}, err
+		}
 	}
 	if inst.Moving != "" {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
@@ -106,6 +124,40 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 		}
 	}
 	return croft.Host{}, croft.Errorf(croft.NoCapacity, "no other host has room for it")
+}
+
+// bound removes the hosts that the bounds and filters of an instance do not admit, and returns the instance with the
+// aggregates by which that was decided, and what is noted about hosts.
+func (f *Fleet) bound(ctx context.Context, inst croft.Instance, hosts map[croft.HostID]croft.Host) (
+	_ croft.Instance, noted croft.Noted, err error) {
+	if len(inst.Spec.In) == 0 && !inst.Spec.ByNotes() {
+		return inst, noted, nil
+	}
+	if f.Properties != nil && inst.Spec.ByNotes() {
+		if noted, err = f.Properties.Noted(ctx, inst.Spec.Where, inst.Spec.WhereNot, nil); err != nil {
+			return inst, noted, err
+		}
+	}
+	var aggregates map[string]croft.Aggregate
+	if f.Aggregates != nil {
+		if aggregates, err = f.Aggregates.Named(ctx, croft.NamesIn(inst.Spec.In)...); err != nil {
+			return inst, noted, err
+		}
+	}
+	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
+		return topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil || noted.Admit(inst.Spec, h.ID) != nil
+	})
+	inst.BasedOn = topology.BasedOn(inst.Spec.In, aggregates)
+	return inst, noted, nil
+}
+
+// candidates returns ways to place an instance.
+func (f *Fleet) candidates(ctx context.Context, inst croft.Instance) ([]croft.Candidate, error) {
+	limit := candidateLimit
+	if len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
+		limit = boundLimit // the hosts that it may be on may be few among all
+	}
+	return f.Claims.Candidates(ctx, queryOf(inst), limit)
 }
 
 // usable returns the candidates on other hosts that take orders and are as near as the instance is to be, best first:

@@ -78,3 +78,15 @@ type Claims interface {
 	// RemoveProvider removes a provider; none is not an error. Conflict: there are claims on it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error
 }
+
+// Properties is read access to what is noted about hosts.
+type Properties interface {
+	// Noted judges all hosts by filters. What is about hidden keys never holds.
+	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
+}
+
+// Aggregates is read access to sets of hosts.
+type Aggregates interface {
+	// Named returns those of the named aggregates that exist, as of one moment.
+	Named(ctx context.Context, names ...string) (map[string]croft.Aggregate, error)
+}

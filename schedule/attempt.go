@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/internal/delay"
 	"croft/internal/span"
+	"croft/topology"
 )
 
 const (
@@ -29,7 +30,8 @@ type attempt struct {
 	claimed croft.HostID // where there is, or may be, a claim
 	unsure  bool         // whether the order was written is unknown
 	busy    int          // candidates of this round lost to concurrent updates
-	barred  bool         // the rule of a group just barred the chosen host
+	barred  bool         // the rule of a group just barred the chosen host, or what it is based on changed
+	stale   bool         // it is the latter: the host may still do
 }
 
 // run tries candidates until one has the order. The first round uses the snapshot returned by first.
@@ -88,7 +90,7 @@ func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (se
 			return 0, d, err
 		}
 	}
-	return len(o.candidates), Decision{}, nil
+	return o.seen, Decision{}, nil
 }
 
 // try takes the best candidate of some that can be taken. It returns no host and no error if none can.
@@ -100,10 +102,13 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 	for len(left) > 0 {
 		var ch *choice
 		ch, left = a.inFlight.choose(o.reading, a.inst, left, a.rank(o))
-		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)], o.seats)
+		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)], o)
 		a.inFlight.end(ch, d.Host.ID != "")
 		if err != nil || d.Host.ID != "" {
 			return d, err
+		}
+		if a.stale {
+			left = append([]croft.Candidate{ch.candidate}, left...)
 		}
 		if a.barred {
 			if left, err = a.regroup(ctx, o, left); err != nil {
@@ -115,13 +120,15 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 }
 
 // take claims a candidate and writes the order. It returns no host and no error when the next candidate is to be tried.
-func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, taken []croft.Seat) (Decision, error) {
+func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snapshot) (Decision, error) {
 	seated := a.inst
+	seated.BasedOn = topology.BasedOn(seated.Spec.In, o.aggregates)
+	seated.Noted = o.noted.Generation(seated.Spec, host.ID)
 	seats, err := seatsOf(a.inst.Spec.Affinities, host)
 	if err != nil {
 		return Decision{}, err
 	}
-	seated.Seats = croft.Renumber(seats, taken)
+	seated.Seats = croft.Renumber(seats, o.seats)
 	if a.placer != nil {
 		return a.place(ctx, ch, seated, host)
 	}
@@ -173,6 +180,9 @@ func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, 
 	case errors.Is(err, ErrClosed):
 		a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"
 		return Decision{}, nil
+	case errors.Is(err, ErrStale):
+		a.barred, a.stale = true, true
+		return Decision{}, nil
 	case errors.Is(err, croft.NoCapacity) && len(seated.Spec.Affinities) > 0:
 		a.barred = true
 		return Decision{}, nil
@@ -211,7 +221,7 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	case ctx.Err() != nil, a.unsure:
 		return Decision{}, cause
 	case errors.Is(cause, croft.NoCapacity):
-		a.barred = true
+		a.barred, a.stale = true, errors.Is(cause, ErrStale)
 		return Decision{}, nil
 	case !errors.Is(cause, croft.Unavailable):
 		return Decision{}, cause
@@ -270,10 +280,11 @@ func (a *attempt) release(ctx context.Context) error {
 // errOthers reports that somebody else has the record, and with it the claim.
 var errOthers = errors.New("the record is somebody else's now")
 
-// regroup reads the groups again after another member joined one, and drops the candidates that are barred now.
+// regroup reads groups and aggregates again after another member joined one, or one changed, and drops the candidates
+// that are barred now.
 func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {
-	a.barred = false
-	if err := a.readMembers(ctx, o); err != nil {
+	a.barred, a.stale = false, false
+	if err := errors.Join(a.readMembers(ctx, o), a.readBounds(ctx, o)); err != nil {
 		return nil, err
 	}
 	return a.usable(o, left)

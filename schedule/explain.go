@@ -12,14 +12,16 @@ import (
 
 // Question is the input of Explain.
 type Question struct {
-	Query     Query
-	Spec      croft.Spec
-	Providers []croft.Provider
-	Hosts     map[croft.HostID]croft.Host
-	Members   []croft.Member          // of the request's groups
-	Seats     []croft.Seat            // taken in them
-	Fits      []Fit                   // hosts that are candidates
-	Dropped   map[croft.HostID]string // reasons found by the attempt
+	Query      Query
+	Spec       croft.Spec
+	Providers  []croft.Provider
+	Hosts      map[croft.HostID]croft.Host
+	Members    []croft.Member             // of the request's groups
+	Seats      []croft.Seat               // taken in them
+	Aggregates map[string]croft.Aggregate // that the request's bounds name
+	Noted      croft.Noted
+	Fits       []Fit                   // hosts that are candidates
+	Dropped    map[croft.HostID]string // reasons found by the attempt
 }
 
 // Explain checks every host that is not a candidate against each requirement separately, and a tree of providers
@@ -54,6 +56,14 @@ func (q Question) judge(t tree) verdict {
 		t = t.whole() // usage is ignored here, and so is what the agent withdrew
 	}
 	v.judge(q.Query, t)
+	for _, b := range q.Spec.In {
+		if err := topology.AdmitBounds([]croft.Bound{b}, host, q.Aggregates); err != nil {
+			v.add(miss{requirement: b.String(), kind: err.Error(), gap: 3, text: err.Error()})
+		}
+	}
+	if err := q.Noted.Admit(q.Spec, t.id()); err != nil {
+		v.add(miss{requirement: notes(q.Spec), kind: err.Error(), gap: 3, text: err.Error()})
+	}
 	for _, near := range q.Spec.Near {
 		if _, err := topology.Admit([]croft.Near{near}, host); err != nil {
 			v.add(miss{requirement: "near " + near.String(), kind: err.Error(), gap: 3, text: err.Error()})
@@ -81,6 +91,18 @@ func (q Question) judge(t tree) verdict {
 		v.add(miss{requirement: "not taken meanwhile", kind: "raced", text: "has room by now: ask again"})
 	}
 	return v
+}
+
+// notes says what a request demands of the properties of hosts.
+func notes(spec croft.Spec) string {
+	var parts []string
+	if len(spec.Where) > 0 {
+		parts = append(parts, "where "+strings.Join(spec.Where, " or "))
+	}
+	if len(spec.WhereNot) > 0 {
+		parts = append(parts, "not where "+strings.Join(spec.WhereNot, " or "))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // unusable returns why a host would not act on an order; nil: it would.

@@ -19,7 +19,7 @@ const maxAmount = 1<<31 - 1
 
 // parameters are the keywords of a query.
 var parameters = []string{"resources", "required", "member_of", "in_tree", "group_policy", "root_required",
-	"same_subtree"}
+	"same_subtree", "in", "where", "where_not"}
 
 // suffixed are the parameters that may carry a group's suffix.
 var suffixed = parameters[:4]
@@ -133,6 +133,14 @@ func (p *parser) value(word, suffix, value string) error {
 		p.query.GroupPolicy = value
 	case "root_required":
 		return p.addRootRequired(value)
+	case "in":
+		b, err := croft.ParseBound(value)
+		p.query.In = append(p.query.In, b)
+		return err
+	case "where":
+		p.query.Where = append(p.query.Where, value)
+	case "where_not":
+		p.query.WhereNot = append(p.query.WhereNot, value)
 	case "same_subtree":
 		p.query.SameSubtree = append(p.query.SameSubtree, strings.Split(value, ","))
 	}

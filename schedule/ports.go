@@ -74,6 +74,32 @@ type Groups interface {
 	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat, error)
 }
 
+// Aggregates is the scheduler's read access to aggregates.
+type Aggregates interface {
+	// Named returns those of the named aggregates that exist, as of one moment.
+	Named(ctx context.Context, names ...string) (map[string]croft.Aggregate, error)
+	// List returns all aggregates, by name.
+	List(ctx context.Context) ([]croft.Aggregate, error)
+}
+
+// Properties is the scheduler's read access to what is noted about hosts.
+type Properties interface {
+	// Noted judges all hosts by filters. What is about hidden keys, and with the key tag: about tags, never holds.
+	// Invalid: a text is no filter.
+	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
+}
+
+// nothing stands for those of a scheduler that has none, and no properties.
+type nothing struct{}
+
+func (nothing) Named(context.Context, ...string) (map[string]croft.Aggregate, error) {
+	return nil, nil
+}
+func (nothing) Noted(context.Context, []string, []string, []string) (croft.Noted, error) {
+	return croft.Noted{}, nil
+}
+func (nothing) List(context.Context) ([]croft.Aggregate, error) { return nil, nil }
+
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {
 	// AddKey stores a key. Conflict: the project has a key with this name.
@@ -111,10 +137,12 @@ type Placer interface {
 	Place(ctx context.Context, inst croft.Instance, o croft.Order, c croft.Candidate) (croft.Instance, error)
 }
 
-// What a Placer refuses because of the host.
+// What is refused because of the host: the first two by a Placer, the last also by whoever else writes orders.
 var (
 	// ErrFull: what the candidate takes is not free any more.
 	ErrFull = errors.New("somebody else was faster")
 	// ErrClosed: the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
+	// ErrStale: an aggregate changed that the choice of the host is based on, or the properties of the host.
+	ErrStale = errors.New("what the choice of the host is based on was changed meanwhile")
 )

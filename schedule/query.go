@@ -14,6 +14,9 @@ type Query struct {
 	Groups       []RequestGroup // sorted by suffix, so the group without one is first
 	GroupPolicy  string         // none or isolate; empty: not given
 	RootRequired []string       // traits of the root provider; a leading ! forbids the trait
+	In           []croft.Bound  // aggregates and locations, of which Placement does not know
+	Where        []string       // filters of properties of hosts: one has to hold
+	WhereNot     []string       // likewise: none may hold
 	SameSubtree  [][]string     // suffixes, with leading underscore
 }
 
@@ -45,7 +48,7 @@ func (q Query) plain() bool {
 }
 
 // Encode returns the query string of GET /allocation_candidates. Equal queries have equal strings, however they were
-// written, and ParseQuery reads them back. No character needs escaping in a URL.
+// written, and ParseQuery reads them back, except for In, Where and WhereNot. No character needs escaping in a URL.
 func (q Query) Encode() string {
 	var terms []string
 	for _, g := range q.Groups {
@@ -160,4 +163,16 @@ func (q Query) bootable() error {
 		}
 	}
 	return nil
+}
+
+// anchor returns the index of the group that decides about the host; -1: there is none.
+func (q Query) anchor() int {
+	return slices.IndexFunc(q.Groups, func(g RequestGroup) bool { return g.Resources[croft.VCPU] > 0 })
+}
+
+// inTree returns the query for one host. It does not change q.
+func (q Query) inTree(host croft.HostID) Query {
+	q.Groups = slices.Clone(q.Groups)
+	q.Groups[q.anchor()].InTree = host
+	return q
 }

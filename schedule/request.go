@@ -38,6 +38,10 @@ type Request struct {
 	Ephemeral bool
 
 	Affinities []croft.Affinity // the groups to join
+	In         []croft.Bound    // aggregates and locations to be in or not, beside those of the query
+	Where      []string         // filters of properties of hosts, beside those of the query: one has to hold
+	WhereNot   []string         // likewise: none may hold
+	Hidden     []string         // keys of properties that the caller may not read; tag: are tags
 	Near       []croft.Near     // instances of the project, hosts or locations to be near to; Location is ignored
 	Policy     *Policy          // nil: the scheduler's
 }
@@ -71,6 +75,14 @@ func (r Request) record() (croft.Instance, error) {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
 	inst.Spec.Affinities = r.Affinities
+	inst.Spec.In = slices.Concat(r.Query.In, r.In)
+	slices.Sort(inst.Spec.In)
+	inst.Spec.In = slices.Compact(inst.Spec.In)
+	inst.Spec.Where = slices.Concat(r.Query.Where, r.Where)
+	inst.Spec.WhereNot = slices.Concat(r.Query.WhereNot, r.WhereNot)
+	if err := croft.CheckBounds(inst.Spec.In); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
 	var err error
 	if r.Hold != 0 && r.Expires != 0 {
 		return inst, croft.Errorf(croft.Invalid,
@@ -121,6 +133,9 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
+	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {
+		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
 	a := attempt{search: s.search(r, inst), hold: r.Hold != 0}
 	if a.placer = s.Placer(); a.placer != nil && !a.hold {
 		return a.inOneStep(ctx)
@@ -153,6 +168,9 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
+	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {
+		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
 	a := s.search(r, inst)
 	o, err := a.look(ctx, lastLimit)
 	if err != nil {
@@ -172,10 +190,11 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 // search prepares the search for a request's host.
 func (s *Scheduler) search(r Request, inst croft.Instance) search {
 	policy := cmp.Or(r.Policy, s.Policy)
-	if byLocation(inst.Spec) { // the right location may be one of many
+	if byLocation(inst.Spec) || bounded(inst.Spec) { // the right location may be one of many
 		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
 	}
 	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: policy,
+		hidden:  r.Hidden,
 		dropped: map[croft.HostID]string{}}
 }
 

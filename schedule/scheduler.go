@@ -23,6 +23,9 @@ type Config struct {
 	Groups    Groups            // required
 	Claims    Claims            // required
 
+	Aggregates Aggregates // none by default
+	Properties Properties // none by default
+
 	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
 	Placer func() Placer
 
@@ -50,6 +53,12 @@ func New(c Config) (*Scheduler, error) {
 	}
 	if c.Policy == nil {
 		c.Policy = Spread
+	}
+	if c.Aggregates == nil {
+		c.Aggregates = nothing{}
+	}
+	if c.Properties == nil {
+		c.Properties = nothing{}
 	}
 	if c.Placer == nil {
 		c.Placer = func() Placer { return nil }

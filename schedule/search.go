@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"croft"
 	"croft/internal/nearest"
 	"croft/internal/span"
+	"croft/topology"
 )
 
 // search finds the hosts that an instance may go to.
@@ -20,6 +23,7 @@ type search struct {
 	inst    croft.Instance
 	query   Query
 	policy  *Policy
+	hidden  []string                // keys of properties that the caller may not read
 	dropped map[croft.HostID]string // why hosts that Placement proposed are dropped
 }
 
@@ -28,9 +32,12 @@ type snapshot struct {
 	reading    *reading
 	candidates []croft.Candidate // best first
 	hosts      map[croft.HostID]croft.Host
-	read       map[croft.HostID]bool // hosts looked up so far
-	members    []croft.Member        // of the instance's groups
-	seats      []croft.Seat          // taken in them
+	read       map[croft.HostID]bool      // hosts looked up so far
+	seen       int                        // candidates that Placement returned, of which others were dropped
+	members    []croft.Member             // of the instance's groups
+	seats      []croft.Seat               // taken in them
+	aggregates map[string]croft.Aggregate // those that the bounds name
+	noted      croft.Noted
 }
 
 // look reads a snapshot. Unless it returns an error, the caller must end the reading.
@@ -43,7 +50,10 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 		}
 		end(err)
 	}()
-	o.candidates, err = s.Claims.Candidates(ctx, s.query.Encode(), limit)
+	if err = s.readBounds(ctx, o); err != nil {
+		return o, err
+	}
+	o.candidates, o.seen, err = s.candidates(ctx, o, limit)
 	if unknown := s.unknownNetwork(ctx, err); unknown != nil {
 		err = unknown
 	}
@@ -153,7 +163,11 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = why.text
 			continue
 		}
-		switch err := admit(s.inst.Spec, host, o.members, o.seats); {
+		err := s.within(o, host)
+		if err == nil {
+			err = admit(s.inst.Spec, host, o.members, o.seats)
+		}
+		switch {
 		case errors.Is(err, croft.NoCapacity):
 		case err != nil:
 			return nil, fmt.Errorf("schedule %s: %w", s.inst.Name, err)
@@ -226,19 +240,17 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := s.hosts.Get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
-		return s.Registry.Hosts(ctx)
-	})
+	hosts, err := s.allHosts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o := &snapshot{}
-	if err := s.readMembers(ctx, o); err != nil {
+	if err := errors.Join(s.readMembers(ctx, o), s.readBounds(ctx, o)); err != nil {
 		return nil, err
 	}
 	return Explain(Question{
 		Query: s.query, Spec: s.inst.Spec, Providers: providers, Hosts: hosts,
-		Members: o.members, Seats: o.seats, Fits: fits, Dropped: s.dropped,
+		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Noted: o.noted, Fits: fits, Dropped: s.dropped,
 	}), nil
 }
 
@@ -262,4 +274,147 @@ func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 		fits, last = append(fits, fit), strained
 	}
 	return fits
+}
+
+// allHosts returns all hosts. Requests that ask at once share the answer.
+func (s *Scheduler) allHosts(ctx context.Context) (map[croft.HostID]croft.Host, error) {
+	return s.hosts.Get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
+		return s.Registry.Hosts(ctx)
+	})
+}
+
+// bounded reports whether a request restricts hosts by what Placement does not know.
+func bounded(spec croft.Spec) bool { return len(spec.In) > 0 || spec.ByNotes() }
+
+// within checks whether bounds and filters of the request admit a host. NoCapacity: they do not.
+func (s *search) within(o *snapshot, host croft.Host) error {
+	if err := o.noted.Admit(s.inst.Spec, host.ID); err != nil {
+		return err
+	}
+	return topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)
+}
+
+// readBounds reads the aggregates that the request names, and what is noted about hosts if it asks for that.
+func (s *search) readBounds(ctx context.Context, o *snapshot) (err error) {
+	if spec := s.inst.Spec; spec.ByNotes() {
+		if o.noted, err = s.Properties.Noted(ctx, spec.Where, spec.WhereNot, s.hidden); err != nil {
+			return err
+		}
+	}
+	if len(s.inst.Spec.In) > 0 {
+		o.aggregates, err = s.Aggregates.Named(ctx, croft.NamesIn(s.inst.Spec.In)...)
+	}
+	return err
+}
+
+// mostNarrow is up to how many hosts are asked for one by one.
+const mostNarrow = 64
+
+// candidates returns candidates on hosts that the bounds admit, and how many Placement returned.
+//
+// Few hosts are asked for one by one, with in_tree: among all candidates, of which Placement returns some at random, a
+// few would seldom be. So no aggregate has to be known to Placement, and locations are treated alike.
+func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]croft.Candidate, int, error) {
+	if !bounded(s.inst.Spec) {
+		all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
+		return all, len(all), err
+	}
+	hosts, few, err := s.narrow(ctx, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	if few && len(hosts) == 0 {
+		return nil, 0, nil
+	}
+	if few {
+		all, err := s.oneByOne(ctx, hosts)
+		if err != nil || len(all) > 0 {
+			return all, 0, err
+		}
+		// A provider that others share is not in the tree of any host.
+		if shared, err := s.sharing(ctx); err != nil || !shared {
+			return nil, 0, err
+		}
+		limit = lastLimit
+	}
+	all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	seen := len(all)
+	all, err = s.admitted(ctx, o, all)
+	return all, seen, err
+}
+
+// narrow returns the hosts that the request may use, if its bounds leave few.
+func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID, few bool, err error) {
+	bounds := s.inst.Spec.In
+	at := s.query.anchor()
+	if at < 0 || s.query.Groups[at].InTree != "" {
+		return nil, false, nil
+	}
+	hosts, few = topology.Members(bounds, o.aggregates)
+	if !few && len(s.inst.Spec.Where) > 0 {
+		hosts, few = slices.Collect(maps.Keys(o.noted.Wanted)), true
+	}
+	hosts = slices.DeleteFunc(hosts, func(id croft.HostID) bool { return o.noted.Admit(s.inst.Spec, id) != nil })
+	if (!few || len(hosts) > mostNarrow) && slices.ContainsFunc(bounds, o.byLocation) {
+		all, err := s.allHosts(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		hosts, few = nil, true
+		for id, h := range all {
+			if s.within(o, h) == nil {
+				hosts = append(hosts, id)
+			}
+		}
+	}
+	return hosts, few && len(hosts) <= mostNarrow, nil
+}
+
+// byLocation tells whether a bound demands a location.
+func (o *snapshot) byLocation(b croft.Bound) bool { return !b.Not() && o.namesLocation(b) }
+
+// namesLocation tells whether a bound names what is no aggregate.
+func (o *snapshot) namesLocation(b croft.Bound) bool {
+	return slices.ContainsFunc(b.Names(), func(name string) bool { _, is := o.aggregates[name]; return !is })
+}
+
+// oneByOne returns candidates on hosts, each of which is asked for.
+func (s *search) oneByOne(ctx context.Context, hosts []croft.HostID) ([]croft.Candidate, error) {
+	const atOnce, ofOneHost = 8, 16
+	found := make([][]croft.Candidate, len(hosts))
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	for i, host := range hosts {
+		work.Go(func() (err error) {
+			found[i], err = s.Claims.Candidates(ctx, s.query.inTree(host).Encode(), ofOneHost)
+			return err
+		})
+	}
+	err := work.Wait()
+	return slices.Concat(found...), err
+}
+
+// sharing tells whether there are providers that hosts share.
+func (s *search) sharing(ctx context.Context) (bool, error) {
+	all, err := s.providers.Get(ctx, s.Claims.Providers)
+	return slices.ContainsFunc(all, func(p croft.Provider) bool {
+		return slices.Contains(p.Traits, "MISC_SHARES_VIA_AGGREGATE")
+	}), err
+}
+
+// admitted returns the candidates on hosts that bounds and filters admit.
+func (s *search) admitted(ctx context.Context, o *snapshot, all []croft.Candidate) ([]croft.Candidate, error) {
+	if slices.ContainsFunc(s.inst.Spec.In, o.namesLocation) {
+		if err := s.readHosts(ctx, o, hostsOf(all)); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(all, func(c croft.Candidate) bool {
+		host := o.hosts[hostOf(c)]
+		host.ID = hostOf(c)
+		return s.within(o, host) != nil
+	}), nil
 }

@@ -37,6 +37,17 @@ func Admit(all []croft.Near, host croft.Host) (sum int, err error) {
 	return sum, nil
 }
 
+// Names returns the locations that hosts are in, from sites down to racks, each as Parse reads it.
+func Names(hosts []croft.Host) (names []string) {
+	tree := New(hosts)
+	for i := range tree.Len() {
+		if at := tree.At(i); at.Host == "" {
+			names = append(names, at.Path.String())
+		}
+	}
+	return names
+}
+
 // Locate returns the location of which a user has given a path, if a host is in it. NotFound: none is. Invalid: the
 // text is no path.
 func Locate(text string, hosts []croft.Host) (Path, error) {

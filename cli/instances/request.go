@@ -35,6 +35,7 @@ type asking struct {
 	together, apart      []string
 	locations            locationRule
 	near                 []string
+	bounds               bounds
 	explain              bool
 	allOrNone            bool
 
@@ -58,6 +59,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
 		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
 	a.locations.addFlags(flags)
+	a.bounds.addFlags(flags)
 	flags.StringArrayVar(&a.near, "near", nil, "run near to this instance, host or `location`: as near as there is "+
 		"room, or with name:rack (host, rack, row, site) in the same rack; repeat for more")
 	flags.BoolVar(&a.explain, "explain", false,
@@ -191,6 +193,13 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 		return r, err
 	}
 	if r.Affinities, err = a.affinities(); err != nil {
+		return r, err
+	}
+	if r.In, err = a.bounds.all(); err != nil {
+		return r, err
+	}
+	r.Where, r.WhereNot = a.bounds.where, a.bounds.whereNot
+	if err := a.bounds.checkFilters(); err != nil {
 		return r, err
 	}
 	for _, text := range a.near {

@@ -140,6 +140,15 @@ func details(st croft.Status) *out.Table {
 	for _, affinity := range inst.Spec.Affinities {
 		add("group", affinity.String())
 	}
+	for _, bound := range inst.Spec.In {
+		add("placed", bound.String())
+	}
+	if len(inst.Spec.Where) > 0 {
+		add("placed", "where "+strings.Join(inst.Spec.Where, " or "))
+	}
+	for _, filter := range inst.Spec.WhereNot {
+		add("placed", "not where "+filter)
+	}
 	for _, near := range inst.Spec.Near {
 		add("near", near.String()+", at "+near.Location)
 	}

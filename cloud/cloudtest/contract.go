@@ -74,6 +74,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"a console is read, followed and attached to", (*suite).consoles},
 		{"the feed tells which instances change, and in which project", (*suite).feed},
 		{"hosts are listed with their instances", (*suite).hosts},
+		{"hosts are put together in aggregates", (*suite).aggregates},
 		{"keys are kept by project and name", (*suite).keys},
 		{"a host fetches an image, or says why not", (*suite).images},
 		{"properties and tags are kept until their thing ends", (*suite).objects},

@@ -6,6 +6,7 @@ import (
 
 	"croft"
 	"croft/etcdstore"
+	"croft/objects"
 	"croft/placement"
 	"croft/schedule"
 )
@@ -33,7 +34,8 @@ func (o *Own) Use(store *etcdstore.Store, server *placement.Server) {
 // config configures a scheduler.
 func (how Scheduling) config(store *etcdstore.Store, claims Claims) schedule.Config {
 	c := schedule.Config{Partition: store.Partition(), Records: store.Instances, Holds: store.Instances,
-		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims}
+		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims,
+		Aggregates: store.Aggregates, Properties: objects.OfHosts{Store: store.Objects}}
 	if how.Hosts != nil {
 		c.Registry = how.Hosts
 	}

@@ -51,6 +51,10 @@ func body(r schedule.Request) api.InstanceRequest {
 		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,
 		Networks: r.Networks, Ephemeral: r.Ephemeral, Affinities: r.Affinities,
 		Expires: int64(r.Expires / time.Second)}
+	for _, bound := range slices.Concat(r.Query.In, r.In) { // the encoded query is Placement's
+		b.In = append(b.In, string(bound))
+	}
+	b.Where, b.WhereNot = slices.Concat(r.Query.Where, r.Where), slices.Concat(r.Query.WhereNot, r.WhereNot)
 	for _, n := range r.Near {
 		b.Near = append(b.Near, n.String())
 	}

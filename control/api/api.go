@@ -39,6 +39,9 @@ type InstanceRequest struct {
 	Networks   []string          `json:"networks,omitempty"`
 	Ephemeral  bool              `json:"ephemeral,omitempty"`
 	Affinities []croft.Affinity  `json:"affinities,omitempty"`
+	In         []string          `json:"in,omitempty"`    // as croft.ParseBound reads them
+	Where      []string          `json:"where,omitempty"` // as objects.ParseFilter reads them
+	WhereNot   []string          `json:"where_not,omitempty"`
 	Near       []string          `json:"near,omitempty"`    // as croft.ParseNear reads them
 	Expires    int64             `json:"expires,omitempty"` // seconds from the request on; 0: never
 	Policy     string            `json:"policy,omitempty"`

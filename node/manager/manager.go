@@ -17,6 +17,7 @@ import (
 	"croft/image"
 	"croft/internal/endpoint"
 	"croft/node/settings"
+	"croft/objects"
 	"croft/pool"
 	"croft/pool/shell"
 	"croft/pool/vm"
@@ -51,6 +52,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		}
 		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
 			Holds: store.Instances, View: store.Instances, Registry: registry, Groups: store.Groups,
+			Aggregates: store.Aggregates, Properties: objects.OfHosts{Store: store.Objects},
 			Claims: claims})
 		if err != nil {
 			return nil, err

@@ -30,6 +30,8 @@ type Memory struct {
 	observed  map[croft.OrderID]croft.Observation
 	hosts     map[croft.HostID]croft.Host
 	alive     map[croft.HostID]int
+	named     map[string]croft.Aggregate
+	noted     map[croft.HostID]note
 	changed   chan struct{} // closed and replaced at every write
 }
 
@@ -41,6 +43,8 @@ func NewMemory() *Memory {
 		observed:  map[croft.OrderID]croft.Observation{},
 		hosts:     map[croft.HostID]croft.Host{},
 		alive:     map[croft.HostID]int{},
+		named:     map[string]croft.Aggregate{},
+		noted:     map[croft.HostID]note{},
 		changed:   make(chan struct{}),
 	}
 }
@@ -114,6 +118,14 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 
 // admit checks the rules of the instance's groups, and numbers its seats.
 func (m *Memory) admit(inst *croft.Instance, host croft.HostID) error {
+	if inst.Noted != nil && *inst.Noted != m.noted[host].generation {
+		return croft.Errorf(croft.NoCapacity, "%w: properties", schedule.ErrStale)
+	}
+	for name, generation := range inst.BasedOn {
+		if m.named[name].Generation != generation {
+			return croft.Errorf(croft.NoCapacity, "%w: %s", schedule.ErrStale, name)
+		}
+	}
 	var taken []croft.Seat
 	for _, a := range inst.Spec.Affinities {
 		seats := m.seats(inst.Project, a.Group)

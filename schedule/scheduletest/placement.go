@@ -146,6 +146,9 @@ func qualified(provider croft.Provider, q schedule.Query) bool {
 		}
 	}
 	for _, g := range q.Groups {
+		if g.InTree != "" && g.InTree != provider.ID {
+			return false
+		}
 		for _, set := range g.Required {
 			if !slices.ContainsFunc(set, has) {
 				return false

@@ -1,0 +1,278 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud"
+	"croft/internal/plain"
+)
+
+// AggregateCommand makes the command croft aggregate.
+func AggregateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "aggregate",
+		Short: "Put hosts together under names, for requests to choose among",
+		Long: `aggregate manages sets of hosts that operators have named: those with fast disks,
+those of a customer, those that are to be replaced. A host may be in any number of
+them. Requests choose by them (schedule --in, --in-any and --not-in), tenants by the
+public ones. Sites, rows and racks can be named there without an aggregate.
+
+Groups are something else: instances that are kept apart or together.`,
+		Example: `  croft aggregate create ssd host1 host2 --public --note "NVMe disks"
+  croft aggregate change ssd --add host3 --remove host1
+  schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --in ssd`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 0 {
+				return args.OnlySubcommands(cmd, given)
+			}
+			return croft.Errorf(croft.Invalid, "usage: %s create, list, show, change or remove", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	cmd.AddCommand(aggregateCreate(), aggregateList(), aggregateShow(), aggregateChange(), aggregateRemove())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}
+
+func completeAggregates(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
+		all, err := c.Aggregates.List(ctx)
+		for _, a := range all {
+			offer(a.Name, a.Note)
+		}
+		return err
+	})
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// hostIDs returns the hosts with these names or UUIDs.
+func hostIDs(ctx context.Context, c *args.Client, names []string) (all []croft.HostID, err error) {
+	for _, name := range names {
+		id, err := cloud.HostCalled(ctx, c.Hosts, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	return all, nil
+}
+
+// told says what was done, or prints the aggregate for machines.
+func told(cmd *cobra.Command, c *args.Client, a croft.Aggregate, format string, words ...any) error {
+	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), f, a)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", words...)
+	return nil
+}
+
+func hostCount(n int) string {
+	if n == 1 {
+		return "1 host"
+	}
+	return fmt.Sprintf("%d hosts", n)
+}
+
+func aggregateCreate() *cobra.Command {
+	var a croft.Aggregate
+	cmd := &cobra.Command{
+		Use:   "create NAME [HOST...]",
+		Short: "Create an aggregate of these hosts",
+		Args:  args.Count(1, -1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			a.Name = given[0]
+			if err := a.Check(); err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
+				if a.Hosts, err = hostIDs(ctx, c, given[1:]); err != nil {
+					return err
+				}
+				made, err := c.Aggregates.Create(ctx, a)
+				if err != nil {
+					return err
+				}
+				return told(cmd, c, made, "aggregate %s has %s", made.Name, hostCount(len(made.Hosts)))
+			})
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
+			cobra.ShellCompDirective) {
+			if len(given) == 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return args.CompleteHosts(cmd, nil, prefix)
+		},
+	}
+	cmd.Flags().StringVar(&a.Note, "note", "", "`text` for people")
+	cmd.Flags().BoolVar(&a.Public, "public", false, "tenants see its name and may choose by it")
+	return cmd
+}
+
+func aggregateList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the aggregates",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Aggregates.List(ctx)
+				if err != nil {
+					return err
+				}
+				stdout := cmd.OutOrStdout()
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(stdout, f, append([]croft.Aggregate{}, all...)) // never null
+				}
+				t := out.Table{Color: out.IsColored(stdout)}
+				t.Head("NAME", "PUBLIC", "HOSTS", "NOTE")
+				for _, a := range all {
+					t.Texts(a.Name, yes(a.Public), howMany(a), a.Note)
+				}
+				return t.Print(stdout)
+			})
+		},
+	}
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// howMany is the number of hosts for those who see them.
+func howMany(a croft.Aggregate) string {
+	if a.Generation == 0 {
+		return "-"
+	}
+	return fmt.Sprint(len(a.Hosts))
+}
+
+func aggregateShow() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show an aggregate and its hosts",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completeAggregates,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				a, err := c.Aggregates.Find(ctx, given[0])
+				if err != nil {
+					return err
+				}
+				stdout := cmd.OutOrStdout()
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(stdout, f, a)
+				}
+				names, err := hostNames(ctx, c, a)
+				if err != nil {
+					return err
+				}
+				t := out.Table{Color: out.IsColored(stdout)}
+				t.Head("NAME", "PUBLIC", "HOSTS", "NOTE")
+				t.Texts(a.Name, yes(a.Public), out.OrDash(strings.Join(names, " ")), plain.Line(a.Note))
+				return t.Print(stdout)
+			})
+		},
+	}
+}
+
+// hostNames returns the names of an aggregate's hosts, sorted.
+func hostNames(ctx context.Context, c *args.Client, a croft.Aggregate) ([]string, error) {
+	if len(a.Hosts) == 0 {
+		return nil, nil
+	}
+	records, err := c.Hosts.Records(ctx, a.Hosts...)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, id := range a.Hosts {
+		name := records[id].Name
+		if name == "" {
+			name = string(id)
+		}
+		names = append(names, plain.Line(name))
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func aggregateChange() *cobra.Command {
+	var add, remove []string
+	var note string
+	var public bool
+	cmd := &cobra.Command{
+		Use:   "change NAME",
+		Short: "Add hosts to an aggregate, remove hosts from it, or change its note",
+		Long: `change does all that its flags say, or nothing. Instances stay where they are, even if
+their request named the aggregate: it counts where a host is chosen.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completeAggregates,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			var change croft.AggregateChange
+			if cmd.Flags().Changed("note") {
+				change.Note = &note
+			}
+			if cmd.Flags().Changed("public") {
+				change.Public = &public
+			}
+			if change.Note == nil && change.Public == nil && len(add)+len(remove) == 0 {
+				return croft.Errorf(croft.Invalid,
+					"nothing is to be changed: give --add, --remove, --note or --public")
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
+				if change.Add, err = hostIDs(ctx, c, add); err != nil {
+					return err
+				}
+				if change.Remove, err = hostIDs(ctx, c, remove); err != nil {
+					return err
+				}
+				a, err := c.Aggregates.Change(ctx, given[0], change)
+				if err != nil {
+					return err
+				}
+				return told(cmd, c, a, "aggregate %s has %s", a.Name, hostCount(len(a.Hosts)))
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&add, "add", nil, "`host` to add; repeat for more")
+	cmd.Flags().StringSliceVar(&remove, "remove", nil, "`host` to remove; repeat for more")
+	cmd.Flags().StringVar(&note, "note", "", "`text` for people")
+	cmd.Flags().BoolVar(&public, "public", false,
+		"tenants see its name and may choose by it; --public=false: they do not")
+	return cmd
+}
+
+func aggregateRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove NAME...",
+		Short:             "Remove aggregates; their hosts stay",
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: completeAggregates,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				var errs []error
+				for _, name := range given {
+					err := c.Aggregates.Remove(ctx, name, nil)
+					if errs = append(errs, err); err == nil {
+						fmt.Fprintf(cmd.ErrOrStderr(), "aggregate %s is removed\n", name)
+					}
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+}

@@ -1,0 +1,97 @@
+package cloudtest
+
+import (
+	"errors"
+	"slices"
+
+	"croft"
+	"croft/cloud"
+	"croft/objects"
+	"croft/schedule"
+)
+
+func (s *suite) aggregates() {
+	host, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, s.Host)
+	s.must(err)
+	g := s.Cloud.Aggregates
+	if all, err := g.List(s.ctx); err != nil || len(all) != 0 {
+		s.Errorf("there are none yet: got %+v, %v", all, err)
+	}
+	_, err = g.Find(s.ctx, "ssd")
+	s.is(err, croft.NotFound, "an aggregate that there is not")
+	ssd, err := g.Create(s.ctx, croft.Aggregate{Name: "ssd", Note: "fast", Hosts: []croft.HostID{host, host}})
+	s.must(err)
+	if !slices.Equal(ssd.Hosts, []croft.HostID{host}) || ssd.Generation == 0 || ssd.Public {
+		s.Errorf("made %+v", ssd)
+	}
+	_, err = g.Create(s.ctx, croft.Aggregate{Name: "ssd"})
+	s.is(err, croft.Conflict, "a name that is taken")
+	_, err = g.Create(s.ctx, croft.Aggregate{Name: "a/b"})
+	s.is(err, croft.Invalid, "a name that is none")
+	_, err = g.Create(s.ctx, croft.Aggregate{Name: "gone", Hosts: []croft.HostID{croft.NewHostID()}})
+	s.is(err, croft.NotFound, "an aggregate of a host that there is not")
+	_, err = g.Create(s.ctx, croft.Aggregate{Name: "all"})
+	s.must(err)
+
+	query, err := schedule.ParseQuery(small + "&in=in:all,ssd")
+	s.must(err)
+	d, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "web", Query: query, Image: "/images/tiny.qcow2",
+		In: []croft.Bound{"!all"}})
+	if err != nil || !slices.Equal(d.Instance.Spec.In, []croft.Bound{"!all", "in:all,ssd"}) {
+		s.Errorf("in an aggregate: got %v, %v", d.Instance.Spec.In, err)
+	}
+	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "db", Query: query, Image: "/images/tiny.qcow2",
+		In: []croft.Bound{"all"}})
+	s.is(err, croft.NoCapacity, "in an aggregate without hosts")
+	if _, explained := errors.AsType[*schedule.Explanation](err); !explained {
+		s.Errorf("why not is not explained: %v", err)
+	}
+	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "db", Query: query, Image: "/images/tiny.qcow2",
+		In: []croft.Bound{"!hdd"}})
+	s.is(err, croft.NotFound, "in an aggregate that there is not")
+
+	_, err = s.Cloud.Objects.Change(s.ctx, "", objects.Host, s.Host, property("tier", "gold"))
+	s.must(err)
+	query, err = schedule.ParseQuery(small + "&where=tier=gold")
+	s.must(err)
+	d, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "gold", Query: query, Image: "/images/tiny.qcow2",
+		Where: []string{"tier=tin"}, WhereNot: []string{"tag:old"}})
+	if err != nil || !slices.Equal(d.Instance.Spec.Where, []string{"tier=gold", "tier=tin"}) ||
+		!slices.Equal(d.Instance.Spec.WhereNot, []string{"tag:old"}) {
+		s.Errorf("by properties: got %+v, %v", d.Instance.Spec, err)
+	}
+	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "tin", Query: query, Image: "/images/tiny.qcow2",
+		WhereNot: []string{"tier"}})
+	s.is(err, croft.NoCapacity, "by properties that no host has")
+	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "tin", Query: query, Image: "/images/tiny.qcow2",
+		Where: []string{"a$b"}})
+	s.is(err, croft.Invalid, "by what is no filter")
+
+	public, old := true, ssd.Generation
+	next, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Public: &public, Generation: &old})
+	s.must(err)
+	if !next.Public || next.Note != "fast" || !next.Has(host) || next.Generation <= old {
+		s.Errorf("changed %+v", next)
+	}
+	_, err = g.Change(s.ctx, "ssd", croft.AggregateChange{Remove: []croft.HostID{host}, Generation: &old})
+	s.is(err, croft.Conflict, "a change of an older generation")
+	s.is(g.Remove(s.ctx, "ssd", &old), croft.Conflict, "a removal of an older generation")
+	_, err = g.Change(s.ctx, "ssd", croft.AggregateChange{Add: []croft.HostID{croft.NewHostID()}})
+	s.is(err, croft.NotFound, "a host that there is not")
+	_, err = g.Change(s.ctx, "hdd", croft.AggregateChange{Public: &public})
+	s.is(err, croft.NotFound, "a change of an aggregate that there is not")
+	again, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Add: []croft.HostID{host}})
+	if err != nil || again.Generation != next.Generation {
+		s.Errorf("a host that is in it is added: got %+v, %v, want generation %d", again, err, next.Generation)
+	}
+	empty, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Remove: []croft.HostID{host}})
+	if err != nil || len(empty.Hosts) != 0 {
+		s.Errorf("the host is removed: got %+v, %v", empty, err)
+	}
+	if all, err := g.List(s.ctx); err != nil || len(all) != 2 || all[0].Name != "all" || all[1].Name != "ssd" {
+		s.Errorf("listed %+v, %v", all, err)
+	}
+	s.must(g.Remove(s.ctx, "ssd", &empty.Generation))
+	s.is(g.Remove(s.ctx, "ssd", nil), croft.NotFound, "a removal for the second time")
+	s.must(g.Remove(s.ctx, "all", nil))
+}

@@ -1,0 +1,87 @@
+package scheduletest
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"croft"
+	"croft/schedule"
+)
+
+// Aggregates are the aggregates of a Memory.
+type Aggregates struct{ *Memory }
+
+var _ schedule.Aggregates = Aggregates{}
+
+// Put stores an aggregate in place of the one of this name; without hosts it removes it.
+func (m Aggregates) Put(ctx context.Context, name string, hosts ...croft.HostID) error {
+	return m.write(ctx, func() error {
+		if len(hosts) == 0 {
+			delete(m.named, name)
+			return nil
+		}
+		hosts = slices.Sorted(slices.Values(hosts))
+		m.named[name] = croft.Aggregate{Name: name, Hosts: hosts, Generation: m.revision}
+		return nil
+	})
+}
+
+// Named implements schedule.Aggregates.
+func (m Aggregates) Named(ctx context.Context, names ...string) (map[string]croft.Aggregate, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := maps.Clone(m.named)
+	maps.DeleteFunc(found, func(name string, _ croft.Aggregate) bool { return !slices.Contains(names, name) })
+	return found, ctx.Err()
+}
+
+// List implements schedule.Aggregates.
+func (m Aggregates) List(ctx context.Context) (all []croft.Aggregate, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.named)) {
+		all = append(all, m.named[name])
+	}
+	return all, ctx.Err()
+}
+
+// note is what is noted about a host: words, each of which is a filter that chooses it.
+type note struct {
+	words      []string
+	generation int64
+}
+
+// Notes are the properties of hosts of a Memory.
+type Notes struct{ *Memory }
+
+var _ schedule.Properties = Notes{}
+
+// Note notes words about a host in place of those before.
+func (m Notes) Note(ctx context.Context, host croft.HostID, words ...string) error {
+	return m.write(ctx, func() error {
+		m.noted[host] = note{words, m.revision}
+		return nil
+	})
+}
+
+// Noted implements schedule.Properties. An empty word is no filter.
+func (m Notes) Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error) {
+	if slices.Contains(slices.Concat(where, whereNot), "") {
+		return croft.Noted{}, croft.Errorf(croft.Invalid, "a filter is empty")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := croft.Noted{Wanted: map[croft.HostID]bool{}, Barred: map[croft.HostID]bool{},
+		Generations: map[croft.HostID]int64{}}
+	for host, note := range m.noted {
+		n.Generations[host] = note.generation
+		for _, word := range note.words {
+			if !slices.Contains(hidden, word) {
+				n.Wanted[host] = n.Wanted[host] || slices.Contains(where, word)
+				n.Barred[host] = n.Barred[host] || slices.Contains(whereNot, word)
+			}
+		}
+	}
+	return n, ctx.Err()
+}
