@@ -160,7 +160,8 @@ func Authorize(c Caller, op Operation, project croft.Project) error {
 		return croft.Errorf(croft.NotFound, "there is no project %.80q", string(project))
 	}
 	if c.Peer != "" && slices.Contains(lasting, op) {
-		return croft.Errorf(croft.Denied, "%s may not do %s: users of other clouds give no rights that would outlast theirs",
+		return croft.Errorf(croft.Denied,
+			"%s may not do %s: users of other clouds give no rights that would outlast theirs",
 			c.words(), op)
 	}
 	project = cmp.Or(project, c.Project)

@@ -82,8 +82,9 @@ func settle(h Header, rows map[Kind]int, alias string, others []Partition, curre
 	}
 	switch {
 	case p.Peer != nil && alias != "" && alias != p.Alias: // users are called by it
-		return p, croft.Errorf(croft.Conflict, "the partition is the peer %s here: change its alias by `croft partition "+
-			"peer add --alias`", p.Alias)
+		return p, croft.Errorf(croft.Conflict,
+			"the partition is the peer %s here: change its alias by `croft partition "+
+				"peer add --alias`", p.Alias)
 	case alias != "" && taken(alias):
 		return p, croft.Errorf(croft.Conflict, "another partition has the alias %s here: give one that is free with --as",
 			alias)

@@ -72,7 +72,8 @@ func CheckPeerRoles(roles []access.Role) ([]access.Role, error) {
 	}
 	for _, r := range roles {
 		if !slices.Contains(PeerRoles, r) {
-			return nil, croft.Errorf(croft.Invalid, "%.40q is no role for users of a peer: use %v", string(r), PeerRoles)
+			return nil, croft.Errorf(croft.Invalid, "%.40q is no role for users of a peer: use %v", string(r),
+				PeerRoles)
 		}
 	}
 	roles = slices.DeleteFunc(slices.Clone(PeerRoles), func(r access.Role) bool { return !slices.Contains(roles, r) })
@@ -85,12 +86,14 @@ func CheckEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return croft.Errorf(croft.Invalid, "%.200q is not the address of a cloud's API, such as https://east.example:8781",
+		return croft.Errorf(croft.Invalid,
+			"%.200q is not the address of a cloud's API, such as https://east.example:8781",
 			endpoint)
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	if err == nil && !Reachable(ip) {
-		return croft.Errorf(croft.Invalid, "the address %s is no cloud's: it is link-local, unspecified or multicast", ip)
+		return croft.Errorf(croft.Invalid, "the address %s is no cloud's: it is link-local, unspecified or multicast",
+			ip)
 	}
 	if loopback := u.Hostname() == "localhost" || err == nil && ip.IsLoopback(); u.Scheme == "http" && !loopback {
 		return croft.Errorf(croft.Invalid, "%.200s would send requests unencrypted: use https", endpoint)
@@ -140,7 +143,8 @@ func (p Peer) Roots() (*x509.CertPool, error) {
 		n++
 	}
 	if n == 0 {
-		return nil, croft.Errorf(croft.Invalid, "the authorities of the peer are no certificates in PEM, of at most %d KiB",
+		return nil, croft.Errorf(croft.Invalid,
+			"the authorities of the peer are no certificates in PEM, of at most %d KiB",
 			maxCA>>10)
 	}
 	return pool, nil

@@ -15,9 +15,10 @@ import (
 // PeerStore is where peers, and what their members may do here, are. Every write is one transaction, conditional on
 // what it builds on.
 type PeerStore interface {
-	// PutPeer stores what settle returns, which gets all partitions but home, and may be called repeatedly. Its error is
-	// returned.
-	PutPeer(ctx context.Context, id croft.PartitionID, settle func(all []Partition) (Partition, error)) (Partition, error)
+	// PutPeer stores what settle returns, which gets all partitions but home, and may be called repeatedly. Its error
+	// is returned.
+	PutPeer(ctx context.Context, id croft.PartitionID, settle func(all []Partition) (Partition, error)) (Partition,
+		error)
 	// RemovePeer removes a peer and its mappings; what was imported of the partition stays. NotFound.
 	RemovePeer(ctx context.Context, id croft.PartitionID) error
 	// PutMapping stores a mapping, or another role for it. NotFound: there is no such peer, or no such project.
@@ -45,12 +46,23 @@ type NewPeer struct {
 // Card returns the card of home. An empty endpoint is that of a server of the API. Invalid: the name or the endpoint.
 // Unavailable: no server of the API has told its key yet.
 func (s *Service) Card(ctx context.Context, name, endpoint string) (Card, error) {
+	if name != "" {
+		if err := CheckAlias(name); err != nil {
+			return Card{}, err
+		}
+	}
+	if endpoint != "" {
+		if err := CheckEndpoint(endpoint); err != nil {
+			return Card{}, err
+		}
+	}
 	signers, err := s.Peers.Signers(ctx)
 	if err != nil {
 		return Card{}, err
 	}
 	if len(signers) == 0 {
-		return Card{}, croft.Errorf(croft.Unavailable, "no server of this cloud's API has a key to sign with yet: start one")
+		return Card{}, croft.Errorf(croft.Unavailable,
+			"no server of this cloud's API has a key to sign with yet: start one")
 	}
 	c := Card{Format: CardFormat, Partition: s.Home, Name: name, Endpoint: strings.TrimRight(endpoint, "/")}
 	own := false
@@ -147,7 +159,8 @@ func (s *Service) peer(ctx context.Context, idOrAlias string) (Partition, error)
 	}
 	p, err := Called(all, idOrAlias)
 	if err != nil || p.Peer == nil {
-		return Partition{}, croft.Errorf(croft.NotFound, "there is no peer %.80q; `croft partition peer list` shows all",
+		return Partition{}, croft.Errorf(croft.NotFound,
+			"there is no peer %.80q; `croft partition peer list` shows all",
 			idOrAlias)
 	}
 	return p, nil

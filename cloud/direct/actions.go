@@ -32,6 +32,7 @@ func recorded(c *cloud.Cloud, log *actionlog.Log) {
 	machine, _ := os.Hostname() // the entry says less without it
 	j := &journal{log: log, user: localUser(), machine: machine, under: c.Connection}
 	c.Maintenance, c.Projects = maintenance{c.Maintenance, j}, recordedProjects{c.Projects, j}
+	c.Peers = recordedPeers{c.Peers, j}
 	c.Access, c.Tokens, c.Connection = recordedAccess{c.Access, j}, recordedTokens{c.Tokens, j}, j
 }
 

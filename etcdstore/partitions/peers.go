@@ -170,8 +170,9 @@ func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error
 				of++
 			}
 			if other.Peer == m.Peer && other.Theirs == m.Theirs && other.Project != m.Project {
-				return croft.Errorf(croft.Conflict, "their project %s has its members in another project here already: a "+
-					"project of a peer is one project here", m.Theirs)
+				return croft.Errorf(croft.Conflict,
+					"their project %s has its members in another project here already: a "+
+						"project of a peer is one project here", m.Theirs)
 			}
 		}
 		if of >= mostMappings {
@@ -181,7 +182,8 @@ func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error
 		done, err := s.conn.Etcd.Txn(ctx).
 			If(kv.Exists(k.peer(m.Peer)), kv.Exists(project), unchangedBelow(k.mappings(), revision)).
 			Then(clientv3.OpPut(k.mapping(m), kv.Encode(m))).
-			Else(clientv3.OpGet(k.peer(m.Peer), clientv3.WithCountOnly()), clientv3.OpGet(project, clientv3.WithCountOnly())).
+			Else(clientv3.OpGet(k.peer(m.Peer), clientv3.WithCountOnly()), clientv3.OpGet(project,
+				clientv3.WithCountOnly())).
 			Commit()
 		switch {
 		case err != nil:
@@ -252,7 +254,8 @@ func (s *Partitions) PutSigner(ctx context.Context, one federation.Signer) error
 
 // Signers implements federation.PeerStore.
 func (s *Partitions) Signers(ctx context.Context) ([]federation.Signer, error) {
-	all, err := kv.ReadAll[federation.Signer](ctx, s.conn, "list with which keys this cloud signs", s.peerKeys().signers(),
+	all, err := kv.ReadAll[federation.Signer](ctx, s.conn, "list with which keys this cloud signs",
+		s.peerKeys().signers(),
 		0)
 	slices.SortStableFunc(all, func(a, b federation.Signer) int {
 		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Key, b.Key))

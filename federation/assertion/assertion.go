@@ -31,8 +31,8 @@ const (
 	Skew = 60 * time.Second
 	// longest bounds the life of the assertions of others.
 	longest = 60 * time.Second
-	// Kept is how long the nonce of a used assertion is remembered at least: its clock may be ahead by Skew, its life the
-	// longest, and its end is tolerated for Skew; the clocks of our own servers may be apart by as much again.
+	// Kept is how long the nonce of a used assertion is remembered at least: its clock may be ahead by Skew, its life
+	// the longest, and its end is tolerated for Skew; the clocks of our own servers may be apart by as much again.
 	Kept = longest + 3*Skew
 )
 
@@ -138,11 +138,13 @@ func (a Assertion) inTime(now time.Time) error {
 	issued, expires := time.Unix(a.Issued, 0), time.Unix(a.Expires, 0)
 	switch {
 	case issued.After(now.Add(Skew)):
-		return croft.Errorf(croft.Denied, "the assertion is of a time %s ahead of the clock here: clocks may be apart by %s",
+		return croft.Errorf(croft.Denied,
+			"the assertion is of a time %s ahead of the clock here: clocks may be apart by %s",
 			issued.Sub(now).Round(time.Second), Skew)
 	case !expires.After(now.Add(-Skew)):
-		return croft.Errorf(croft.Denied, "the assertion is %s old and counted for %s: the clock of its partition is behind "+
-			"that here, by more than the %s that are allowed, or it came late", now.Sub(issued).Round(time.Second),
+		return croft.Errorf(croft.Denied,
+			"the assertion is %s old and counted for %s: the clock of its partition is behind "+
+				"that here, by more than the %s that are allowed, or it came late", now.Sub(issued).Round(time.Second),
 			expires.Sub(issued), Skew)
 	}
 	return nil
@@ -156,8 +158,9 @@ func (a Assertion) fits(r *http.Request, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if a.Request != RequestDigest(r.Method, r.URL, r.Header, body) {
-		return nil, croft.Errorf(croft.Denied, "the assertion was made for another request: method, path, query, headers or "+
-			"body are not those that were signed")
+		return nil, croft.Errorf(croft.Denied,
+			"the assertion was made for another request: method, path, query, headers or "+
+				"body are not those that were signed")
 	}
 	return body, nil
 }

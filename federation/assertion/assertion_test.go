@@ -218,19 +218,23 @@ func TestWhatNoAssertionIs(t *testing.T) {
 		}, "altered"},
 		{"one of a clock an hour ahead", signed(hour(1)), "1h0m0s ahead"},
 		{"one of a clock an hour behind", signed(hour(-1)), "1h0m0s old"},
-		{"one that expired", signed(func(a *Assertion) { a.Issued, a.Expires = a.Issued-100, a.Issued-70 }), "1m40s old"},
+		{"one that expired", signed(func(a *Assertion) { a.Issued, a.Expires = a.Issued-100, a.Issued-70 }),
+			"1m40s old"},
 		{"one that counts for long", signed(func(a *Assertion) { a.Expires += 3600 }), "its life"},
 		{"one that ends before it begins", signed(func(a *Assertion) { a.Expires = a.Issued - 1 }), "its life"},
-		{"one for another partition", signed(func(a *Assertion) { a.Audience = other }), "is for partition " + string(other)},
+		{"one for another partition", signed(func(a *Assertion) { a.Audience = other }), "is for partition " +
+			string(other)},
 		{"one of nobody that is known", signed(func(a *Assertion) { a.Issuer = other }), "is no peer"},
 		{"one of home itself", signed(func(a *Assertion) { a.Issuer = there }), "is no peer"},
 		{"one of no partition", signed(func(a *Assertion) { a.Issuer = "east" }), "no partitions"},
 		{"one of a user that cannot be", signed(func(a *Assertion) { a.User = "an\nna" }), "no user"},
-		{"one of a project that cannot be", signed(func(a *Assertion) { a.Project = "../x" }), "no user, or no project"},
+		{"one of a project that cannot be", signed(func(a *Assertion) { a.Project = "../x" }),
+			"no user, or no project"},
 		{"one of a project without a mapping", signed(func(a *Assertion) { a.Project = "lab" }), "has no project here"},
 		{"one without a nonce", signed(func(a *Assertion) { a.Nonce = "" }), "nonce"},
 		{"one whose nonce leads elsewhere", signed(func(a *Assertion) { a.Nonce = "../../" + a.Nonce }), "nonce"},
-		{"one of an operator", signed(func(a *Assertion) { a.Roles = []access.Role{access.PartitionAdmin} }), "give none"},
+		{"one of an operator", signed(func(a *Assertion) { a.Roles = []access.Role{access.PartitionAdmin} }),
+			"give none"},
 		{"one of an agent", signed(func(a *Assertion) { a.Roles = []access.Role{access.Agent} }), "give none"},
 		{"one without roles", signed(func(a *Assertion) { a.Roles = nil }), "give none"},
 		{"one for another body", asked(func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("{}")) }),
@@ -238,7 +242,8 @@ func TestWhatNoAssertionIs(t *testing.T) {
 		{"one for another method", asked(func(r *http.Request) { r.Method = http.MethodDelete }), "another request"},
 		{"one for another path", asked(func(r *http.Request) { r.URL.Path = "/v1/keys" }), "another request"},
 		{"one for another query", asked(func(r *http.Request) { r.URL.RawQuery = "wait=gone" }), "another request"},
-		{"one for another generation", asked(func(r *http.Request) { r.Header.Set("If-Match", "7") }), "another request"},
+		{"one for another generation", asked(func(r *http.Request) { r.Header.Set("If-Match", "7") }),
+			"another request"},
 		{"one that somebody else signed", with(jose.EdDSA, strangers, jwsType, nil), "altered"},
 		{"one of a key that nobody told", func() (*http.Request, string) {
 			text, _ := sign(s.good(t), strangers, federation.PublicKeyOf(stranger).ID())
@@ -246,13 +251,15 @@ func TestWhatNoAssertionIs(t *testing.T) {
 		}, "give those of this cloud a new card"},
 		{"one that is not signed", func() (*http.Request, string) {
 			text, _ := json.Marshal(s.good(t))
-			return request(t), segment([]byte(fmt.Sprintf(`{"alg":"none","typ":%q,"kid":%q}`, jwsType, s.public.ID()))) + "." +
+			return request(t), segment([]byte(fmt.Sprintf(`{"alg":"none","typ":%q,"kid":%q}`, jwsType,
+				s.public.ID()))) + "." +
 				segment(text) + "."
 		}, "Ed25519"},
 		{"one with the public key as a secret", with(jose.HS256, []byte(public), jwsType, nil), "Ed25519"},
 		{"one that is signed with RSA", with(jose.RS256, rsaKey, jwsType, nil), "Ed25519"},
 		{"a token of another type", with(jose.EdDSA, s.private, "JWT", nil), "of type"},
-		{"one with more in its header", with(jose.EdDSA, s.private, jwsType, map[jose.HeaderKey]any{"x": "y"}), "header"},
+		{"one with more in its header", with(jose.EdDSA, s.private, jwsType, map[jose.HeaderKey]any{"x": "y"}),
+			"header"},
 		{"one with fields that nobody knows", func() (*http.Request, string) {
 			text, _ := json.Marshal(map[string]any{"iss": here, "admin": true})
 			signer, _ := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: s.private},

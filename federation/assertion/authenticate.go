@@ -83,7 +83,8 @@ func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string
 		now = a.Now
 	}
 	if s.Audience != a.Partition {
-		return access.Caller{}, croft.Errorf(croft.Denied, "the assertion is for partition %s, and this is %s", s.Audience,
+		return access.Caller{}, croft.Errorf(croft.Denied, "the assertion is for partition %s, and this is %s",
+			s.Audience,
 			a.Partition)
 	}
 	if err := s.inTime(now()); err != nil {
@@ -125,7 +126,8 @@ func (a *Authenticator) verify(s sealed) error {
 func (a *Authenticator) key(issuer croft.PartitionID, id string) (ed25519.PublicKey, error) {
 	p, _, err := a.Book.mapping(issuer, "")
 	if croft.KindOf(err) == croft.NotFound {
-		return nil, croft.Errorf(croft.Denied, "the assertion is of partition %s, which is no peer of this cloud", issuer)
+		return nil, croft.Errorf(croft.Denied, "the assertion is of partition %s, which is no peer of this cloud",
+			issuer)
 	}
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 
 // Feed tells what is known of peers.
 type Feed interface {
-	// WatchPeers calls changed with all peers and all mappings, at first and after every change, until ctx ends. Calls do
-	// not overlap.
+	// WatchPeers calls changed with all peers and all mappings, at first and after every change, until ctx ends. Calls
+	// do not overlap.
 	WatchPeers(ctx context.Context, changed func([]federation.Partition, []federation.Mapping)) error
 }
 

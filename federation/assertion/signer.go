@@ -126,8 +126,9 @@ func readKey(file string) (key, error) {
 		return key{}, fmt.Errorf("read a key for peers: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return key{}, croft.Errorf(croft.Invalid, "others may read the private key in %s: chmod go= %s, and if they may "+
-			"have, have another made (croft partition key rotate)", file, file)
+		return key{}, croft.Errorf(croft.Invalid,
+			"others may read the private key in %s: chmod go= %s, and if they may "+
+				"have, have another made (croft partition key rotate)", file, file)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
