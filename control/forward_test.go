@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"croft"
 	"croft/access"
 	"croft/actions"
@@ -392,4 +394,37 @@ func TestAPeerThatHangs(t *testing.T) {
 	if _, err := client.Do(r); err == nil {
 		t.Error("it answers")
 	}
+}
+
+// TestAConsoleOfAPeerIsReached speaks with a guest in the west over a WebSocket to the east.
+func TestAConsoleOfAPeerIsReached(t *testing.T) {
+	p := newPair(t)
+	network := echo{make(chan croft.InstanceID, 1)}
+	p.west.Under.Ports = network
+	p.maps(t, "anna", "shop", access.Member)
+	p.inWest(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "web")).want(t, http.StatusOK, "")
+	dial := func(token, query string) (*websocket.Conn, *http.Response, error) {
+		return websocket.Dial(t.Context(), p.east.URL+"/v1/instances/web/forward"+query, &websocket.DialOptions{
+			HTTPHeader: http.Header{"Authorization": {"Bearer " + token}, "X-Croft-Partition": {"west"}}})
+	}
+	if _, got, err := dial("reader", ""); err == nil || got.StatusCode != http.StatusForbidden {
+		t.Errorf("a reader: %+v, %v", got, err)
+	}
+	if _, got, err := dial("anna", "?port=0"); err == nil || got.StatusCode != http.StatusBadRequest {
+		t.Errorf("no port: %+v, %v", got, err)
+	}
+	socket, _, err := dial("anna", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-network.asked
+	stream := websocket.NetConn(t.Context(), socket, websocket.MessageBinary)
+	if _, err := io.WriteString(stream, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, len("hello\nhello\n"))
+	if _, err := io.ReadFull(stream, said); err != nil || string(said) != "hello\nhello\n" {
+		t.Errorf("it says %q, %v", said, err)
+	}
+	_ = stream.Close()
 }

@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/cloud"
 	"croft/control"
 	"croft/federation"
 	"croft/federation/assertion"
@@ -22,8 +23,7 @@ type Site struct {
 	Cloud *simcloud.Cloud
 	Keys  *assertion.Keys
 	Book  *assertion.Book
-
-	config control.Config
+	Under *cloud.Cloud // that is served; tests may change it before they ask
 }
 
 // StartSite starts an installation of its own, with its etcd, its Placement and its keys for peers.
@@ -42,7 +42,7 @@ func StartSite(t testing.TB) *Site {
 			&assertion.Authenticator{Partition: c.Store.Partition(),
 				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Most: control.MaxBody}))
 		config.Peers = &control.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
-		s.config = *config
+		s.Under = config.Cloud
 	})
 	all, err := s.Keys.Open()
 	if err != nil {
@@ -59,18 +59,14 @@ func StartSite(t testing.TB) *Site {
 // Meet makes another site a peer under an alias, as operators do.
 func (s *Site) Meet(t testing.TB, other *Site, alias string, roles ...access.Role) {
 	t.Helper()
-	card, err := other.config.Cloud.Peers.Card(t.Context(), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Add(t, card, alias, roles...)
+	s.Add(t, other.Card(t), alias, roles...)
 }
 
 // Add makes a partition a peer by its card.
 func (s *Site) Add(t testing.TB, card federation.Card, alias string, roles ...access.Role) {
 	t.Helper()
 	wanted := federation.NewPeer{Card: card, Alias: alias, Roles: roles}
-	if _, err := s.config.Cloud.Peers.AddPeer(t.Context(), wanted); err != nil {
+	if _, err := s.Under.Peers.AddPeer(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	patient.Until(t, "the server knows the peer", func() bool {
@@ -82,7 +78,7 @@ func (s *Site) Add(t testing.TB, card federation.Card, alias string, roles ...ac
 // Card returns the card of the site.
 func (s *Site) Card(t testing.TB) federation.Card {
 	t.Helper()
-	card, err := s.config.Cloud.Peers.Card(t.Context(), "", "")
+	card, err := s.Under.Peers.Card(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
