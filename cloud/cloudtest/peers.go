@@ -24,7 +24,8 @@ func (s *suite) peers() {
 	s.must(err)
 	found, err := s.Cloud.Partitions.Find(s.ctx, "south")
 	s.must(err)
-	if added.Alias != "south" || found.Peer == nil || found.Peer.Endpoint != neighbour.Endpoint || found.Imported != nil {
+	if added.Alias != "south" || found.Peer == nil || found.Peer.Endpoint != neighbour.Endpoint ||
+		found.Imported != nil {
 		s.Errorf("added %+v, found %+v", added, found)
 	}
 	_, err = s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "mapped"})
