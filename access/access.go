@@ -39,6 +39,7 @@ type Caller struct {
 	Project   croft.Project     `json:"project,omitempty"` // empty only for a partition-admin or an agent
 	Roles     []Role            `json:"roles"`
 	Host      croft.HostID      `json:"host,omitempty"` // of an agent
+	Peer      croft.PartitionID `json:"peer,omitempty"` // the partition that the user is of, if it is another one
 	Via       string            `json:"via"`            // how it was recognized, such as "token 1f3a" or "socket, uid 0"
 
 	tree Tree // nil: no project is below another

@@ -92,7 +92,10 @@ var table = map[Operation]row{
 	"getDefaultQuota": everyHuman,
 	"setDefaultQuota": operates,
 
-	"setMembers": manages,
+	"setMembers":    manages,
+	"listMappings":  reads,
+	"setMapping":    manages, // of operators, and of the users of a peer about their own partition
+	"removeMapping": manages,
 
 	"listTokens":  manages,
 	"createToken": manages,
@@ -120,6 +123,11 @@ var table = map[Operation]row{
 	"listPartitions":  operates,
 	"getPartition":    operates,
 	"removePartition": operates,
+	"getCard":         operates,
+	"addPeer":         operates,
+	"removePeer":      operates,
+	"listSigners":     operates,
+	"retireSigner":    operates,
 	"listRows":        operates,
 	"exportPartition": operates,
 	"importPartition": operates,
@@ -135,6 +143,9 @@ var table = map[Operation]row{
 	"changeAggregate": operates,
 	"removeAggregate": operates,
 }
+
+// lasting are the operations that give rights which would outlive the peer through whom a caller comes.
+var lasting = []Operation{"createToken", "setMembers"}
 
 // Operations lists the operations of the table, sorted.
 func Operations() []Operation { return slices.Sorted(maps.Keys(table)) }
@@ -156,6 +167,11 @@ func Authorize(c Caller, op Operation, project croft.Project) error {
 	if project != "" && !about.cloud && !c.Scope().Sees(project) {
 		return croft.Errorf(croft.NotFound, "there is no project %.80q", string(project))
 	}
+	if c.Peer != "" && slices.Contains(lasting, op) {
+		return croft.Errorf(croft.Denied,
+			"%s may not do %s: users of other clouds give no rights that would outlast theirs",
+			c.words(), op)
+	}
 	project = cmp.Or(project, c.Project)
 	if project == "" && !about.cloud && !c.Operator() {
 		return forbidden(c, op, project)
@@ -166,6 +182,11 @@ func Authorize(c Caller, op Operation, project croft.Project) error {
 		}
 	}
 	return forbidden(c, op, project)
+}
+
+// MayAnywhere reports whether one of these roles may do op, perhaps not everywhere.
+func MayAnywhere(op Operation, roles []Role) bool {
+	return slices.ContainsFunc(roles, func(r Role) bool { d := Decide(op, r); return d == Yes || d == Below })
 }
 
 // AuthorizeRoles decides whether a caller may give somebody roles, in a token or as a member: project-admins give what

@@ -32,11 +32,13 @@ r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys li
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
 m keepInstance addKey removeKey forwardPort addTag removeTag
-a createProject setMembers listTokens createToken revokeToken
+r listMappings
+a createProject setMembers setMapping removeMapping listTokens createToken revokeToken
 b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
 o setDefaultQuota listHosts getHost drainHost enableHost createAggregate changeAggregate removeAggregate
-o listPartitions getPartition removePartition listRows exportPartition importPartition`
+o listPartitions getPartition removePartition listRows exportPartition importPartition
+o getCard addPeer removePeer listSigners retireSigner`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {
 	letters := map[access.Operation]string{}
@@ -82,6 +84,8 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 	const own, below, deep, other = "lab", "lab-a", "lab-b", "shop"
 	reader, member := caller(own, access.Reader), caller(own, access.Member)
 	admin, operator := caller(own, access.ProjectAdmin), caller("", access.PartitionAdmin)
+	foreign := admin
+	foreign.Peer = "11111111-1111-4111-8111-111111111111"
 	agent, nobody := access.Caller{Roles: []access.Role{access.Agent}}, caller(own)
 	lost := caller("", access.Reader, access.Member, access.ProjectAdmin)
 	for _, c := range []struct {
@@ -105,6 +109,10 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 		{"a member sets no quota", member, "setQuota", own, croft.Denied,
 			`ann (member) may not do setQuota in project "lab": it takes the role project-admin`},
 		{"an admin makes tokens", admin, "createToken", own, "", ""},
+		{"an admin of another cloud makes none", foreign, "createToken", own, croft.Denied, "would outlast theirs"},
+		{"nor members", foreign, "setMembers", below, croft.Denied, "would outlast theirs"},
+		{"but projects below", foreign, "createProject", own, "", ""},
+		{"and their quotas", foreign, "setQuota", below, "", ""},
 		{"an admin does so below", admin, "createToken", deep, "", ""},
 		{"an admin does not elsewhere", admin, "createToken", other, croft.NotFound, ""},
 		{"nor there below", admin, "createToken", "shop-a", croft.NotFound, ""},

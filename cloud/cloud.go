@@ -50,6 +50,7 @@ type Cloud struct {
 	Actions     Actions
 	Backups     Backups
 	Partitions  Partitions
+	Peers       Peers
 	Connection  io.Closer
 }
 
@@ -379,6 +380,19 @@ type Partitions interface {
 	Rows(ctx context.Context, idOrAlias string, kind federation.Kind, each func(json.RawMessage) error) error
 	// Remove forgets a partition and everything imported of it, and returns what it was. NotFound.
 	Remove(ctx context.Context, idOrAlias string) (federation.Partition, error)
+}
+
+// Peers manages the clouds with which this one exchanges requests; federation.Service says what each method does. A
+// peer is named by its UUID or its alias.
+type Peers interface {
+	Card(ctx context.Context, name, endpoint string) (federation.Card, error)
+	AddPeer(ctx context.Context, n federation.NewPeer) (federation.Partition, error)
+	RemovePeer(ctx context.Context, idOrAlias string) (federation.Partition, error)
+	Map(ctx context.Context, m federation.Mapping) (federation.Mapping, error)
+	Unmap(ctx context.Context, m federation.Mapping) error
+	Mappings(ctx context.Context, project croft.Project) ([]federation.Mapping, error)
+	Signers(ctx context.Context) ([]federation.Signer, error)
+	RetireSigner(ctx context.Context, id string) error
 }
 
 // HostCalled returns the host with this ID or, if there is none, with this name. NotFound.

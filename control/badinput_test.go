@@ -40,7 +40,8 @@ func schemaAt(schema map[string]any) map[string]any {
 // sample is a value that fits a schema. Where the document alone does not say what makes sense, sense does.
 func sample(name string, schema map[string]any) any {
 	sense := map[string]any{"query": "VCPU:1,MEMORY_MB:256,DISK_GB:1", "image": "debian-12", "life": "24h",
-		"line": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl anna"}
+		"partition": "11111111-1111-4111-8111-111111111111",
+		"line":      "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl anna"}
 	if v, ok := sense[name]; ok {
 		return v
 	}
@@ -92,7 +93,8 @@ func crowd(t *testing.T) (asker, *strings.Replacer) {
 			want(t, http.StatusCreated, "")
 	}
 	return a, strings.NewReplacer("/hosts/{id}", "/hosts/host1", "{id}", string(web), "{name}", "laptop", "{project}",
-		"anna", "{things}", "instances", "{kind}", "instance", "{key}", "owner", "{tag}", "keep")
+		"anna", "{theirs}", "web",
+		"{things}", "instances", "{kind}", "instance", "{key}", "owner", "{tag}", "keep")
 }
 
 // streams reports whether an operation goes on for ever where its request is right.

@@ -22,7 +22,7 @@ import (
 
 // Limits of a body. No schema of the document nests deeper.
 const (
-	maxBody  = 1 << 20 // bytes
+	MaxBody  = 1 << 20 // bytes, but of imports
 	maxDepth = 32
 )
 

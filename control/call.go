@@ -18,6 +18,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/control/api"
+	"croft/federation"
 	"croft/internal/httpapi"
 	"croft/internal/nearest"
 )
@@ -33,20 +34,14 @@ type call struct {
 	scope     access.Scope
 	project   croft.Project // that of the request, else the caller's; empty: an operator names none
 	action    action
+	peer      *federation.Partition // to which the request is forwarded; nil: it is for this cloud
 }
 
 // answerTime bounds the work on a request that neither waits nor streams.
 const answerTime = 30 * time.Second
 
-// admit finds out who asks, and refuses what the caller may not do or names wrongly.
+// admit refuses what the caller, who is known, may not do or names wrongly.
 func (c *call) admit() (err error) {
-	ctx, cancel := c.brief()
-	defer cancel()
-	if !c.operation.Open {
-		if err := c.recognize(ctx); err != nil {
-			return err
-		}
-	}
 	if c.query, err = parameters(c.operation, c.r.URL.RawQuery); err != nil || c.operation.Open {
 		return err
 	}
@@ -140,7 +135,7 @@ func (c *call) home() croft.Project {
 
 // body reads, checks and decodes the request's body.
 func (c *call) body(into any) error {
-	text, err := httpapi.ReadBody(c.w, c.r, maxBody, 0)
+	text, err := httpapi.ReadBody(c.w, c.r, MaxBody, 0)
 	if err != nil {
 		return err
 	}

@@ -57,11 +57,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) 
 	noted := httpapi.Note(w)
 	c := &call{Server: s, operation: o, r: r}
 	c.w = &recording{noted, c}
-	err := c.admit()
-	if err == nil {
-		err = operations[o.ID](c)
-	}
-	if err != nil {
+	if err := do(c); err != nil {
 		p := c.problem(err)
 		c.action.record(c, string(p.Code))
 		answerProblem(c.w, p)
@@ -69,4 +65,20 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) 
 	s.count(o.ID, noted.Status)
 	s.Log.Debug("request", "operation", o.ID, "user", c.caller.User, "project", c.project, "via", c.caller.Via,
 		"status", noted.Status)
+}
+
+// do does what is asked, here or in another cloud. An error is the answer.
+func do(c *call) error {
+	if !c.operation.Open {
+		if err := known(c); err != nil {
+			return err
+		}
+	}
+	if c.peer != nil {
+		return forward(c, *c.peer)
+	}
+	if err := c.admit(); err != nil {
+		return err
+	}
+	return operations[c.operation.ID](c)
 }

@@ -47,7 +47,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 			return []string{b.id, b.name}
 		case "objects":
 			return []string{b.id, b.name, b.group, b.host}
-		case "partitions":
+		case "partitions", "projects":
 			return []string{b.id, b.project}
 		case "tokens":
 			return []string{b.token}
@@ -60,6 +60,10 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{"instance", "group"}
 	case "query kind":
 		return map[string][]string{"objects": {"instance", "group", "host"}, "partitions": {"host"}}[o.Tag]
+	case "path theirs":
+		return []string{b.project}
+	case "query endpoint":
+		return []string{"https://east.example"}
 	case "path key":
 		return []string{"color"}
 	case "path tag":
@@ -157,6 +161,11 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"limits": fields{"instances": 0}}}
 	case "Defaults":
 		return []any{fields{"limits": fields{"instances": 0}, "generation": 0}}
+	case "NewMapping":
+		return []any{fields{"peer": b.id, "theirs": b.project, "role": "member"}}
+	case "NewPeer":
+		return []any{fields{"card": fields{"card": 1, "partition": b.id, "endpoint": "https://east.example",
+			"keys": []string{}}}}
 	case "NewToken":
 		return []any{fields{"user": b.user, "role": "member", "life": "24h"}}
 	}

@@ -85,7 +85,9 @@ type recording struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *recording) WriteHeader(status int) {
-	w.call.action.record(w.call, actions.Done) // refusals have been recorded
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // or an answer is still to come
+		w.call.action.record(w.call, actions.Done) // refusals have been recorded
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 

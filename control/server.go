@@ -28,6 +28,7 @@ type Config struct {
 	Images  Images               // required
 	Actions *actions.Recorder    // required; it has to run longer than the handler serves
 
+	Peers   *Peers       // other clouds that requests are forwarded to; nil: none
 	Login   *api.Login   // where users may log in; nil: nowhere
 	Version string       // of croft, for people
 	Log     *slog.Logger // discards by default
@@ -53,6 +54,7 @@ type Server struct {
 	limits *limits
 	feed   *feed
 
+	forwards *forwarding
 	requests *prometheus.CounterVec
 }
 
@@ -68,10 +70,13 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{Config: c, bodies: bodies, limits: newLimits(c.Rate, c.Burst), feed: newFeed(),
-		requests: newRequests()}, nil
+		forwards: newForwarding(c.Peers, c.Log), requests: newRequests()}, nil
 }
 
 // Run follows the changes of the cloud until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	return s.Cloud.Feed.Follow(ctx, s.feed.begin, s.feed.add)
 }
+
+// Close ends idle connections to peers. Nothing may be served afterwards.
+func (s *Server) Close() { s.forwards.close() }

@@ -7,6 +7,7 @@ import (
 	"croft"
 	"croft/etcdstore/actionlog"
 	"croft/etcdstore/aggregates"
+	"croft/etcdstore/partitions"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
@@ -60,6 +61,16 @@ import (
 //	/croft/<partition>/actions/<project>/<time>-<nonce>-<count>
 //	                                               entries of its action log that were written at once; - is no project
 //	/croft/<partition>/actions-ended/<project>     when a project of this name was removed
+//
+// /croft/<partition>/peers/known/<partition> a peer: its alias, endpoint, public keys, and the roles of its users
+//
+//	/croft/<partition>/peers/mappings/<project>/<partition>/<project>
+//	                                               the role that members of a project of a peer have in a project
+//
+// /croft/<partition>/peers/signers/<key> a public key with which a server of the API signs, and where that is
+//
+//	/croft/<partition>/assertions/<partition>/<nonce>
+//	                                               present while an assertion of a peer that was used would count
 //	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
 //	/croft/<partition>/authority                   authority of hosts to trust, in PEM
 //	/croft/<partition>/joins/<host>                addresses of its join server and of its gate
@@ -138,7 +149,8 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 // owned has the keys of a project that others store.
 func (k keys) owned(p croft.Project) tenants.Owned {
 	return tenants.Owned{Names: k.names() + string(p) + "/", End: actionlog.Keys(k.prefix).End(p),
-		Rest: []string{k.sshKeys(p), k.tenants().TokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p)}}
+		Rest: []string{k.sshKeys(p), k.tenants().TokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p),
+			partitions.PeerKeys(k.prefix).MappingsOf(p)}}
 }
 
 func (k keys) trust() trustKeys { return trustKeys(k) }

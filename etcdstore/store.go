@@ -95,6 +95,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // homeOf says how the home partition is read as of a revision.
 func homeOf(s *conn, p *tenants.Projects, o *properties.Objects) partitions.Home {
 	return partitions.Home{Hosts: s.keys.hosts(), Drained: s.keys.allDrained(), Instances: s.keys.instances(),
+		Authority: s.keys.trust().authority(), Project: s.keys.tenants().Project,
 		Projects: p.ReadAt, Objects: o.ReadAt, Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
 }
 

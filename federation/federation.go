@@ -1,7 +1,8 @@
 // Package federation exchanges what partitions have on record. An export is one consistent snapshot of the home
 // partition, without tokens, user-data, private keys and other secrets. An import shows another partition's export
 // here: as a whole or not at all, only the newest, and for reading alone. Nothing is ever scheduled on what was
-// imported, and its names and numbers never meet those of home, since it lies under its own partition's key.
+// imported, and its names and numbers never meet those of home, since it lies under its own partition's key. With peers
+// it exchanges requests: it knows where they are, with which keys they sign, and what their users may do here.
 package federation
 
 import (
@@ -17,12 +18,13 @@ import (
 	"croft"
 )
 
-// Partition is a partition that is known here: home, or another one of which an export was imported.
+// Partition is a partition that is known here: home, one of which an export was imported, or a peer.
 type Partition struct {
 	ID       croft.PartitionID `json:"id"`
 	Alias    string            `json:"alias"` // its name here, unique; elsewhere it may have another one
 	Home     bool              `json:"home"`
 	Imported *Imported         `json:"imported,omitempty"` // nil: nothing was imported
+	Peer     *Peer             `json:"peer,omitempty"`     // nil: no requests are exchanged with it
 }
 
 // Imported says which export of a partition is shown.
@@ -70,7 +72,7 @@ func settle(h Header, rows map[Kind]int, alias string, others []Partition, curre
 	p := Partition{ID: h.Partition, Imported: &Imported{Revision: h.Revision, Exported: h.Time,
 		At: time.Now().UTC().Truncate(time.Second), Rows: rows}}
 	if current != nil {
-		p.Alias = current.Alias
+		p.Alias, p.Peer = current.Alias, current.Peer
 		if err := newer(h, current.Imported); err != nil {
 			return p, err
 		}
@@ -79,6 +81,10 @@ func settle(h Header, rows map[Kind]int, alias string, others []Partition, curre
 		return name == HomeAlias || slices.ContainsFunc(others, func(o Partition) bool { return o.Alias == name })
 	}
 	switch {
+	case p.Peer != nil && alias != "" && alias != p.Alias: // users are called by it
+		return p, croft.Errorf(croft.Conflict,
+			"the partition is the peer %s here: change its alias by `croft partition "+
+				"peer add --alias`", p.Alias)
 	case alias != "" && taken(alias):
 		return p, croft.Errorf(croft.Conflict, "another partition has the alias %s here: give one that is free with --as",
 			alias)

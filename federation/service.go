@@ -49,6 +49,7 @@ type Providers interface {
 type Service struct {
 	Home  croft.PartitionID
 	Store Store
+	Peers PeerStore
 	Apart Providers // asked where snapshots have no providers
 	// Foreign: the Placement has its own store, so that providers in snapshots are of former times.
 	Foreign bool

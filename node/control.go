@@ -109,7 +109,8 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}()
 	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
 	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
-	tree := &liveTree{}
+	tree, peers := &liveTree{}, newPeering(s, store, scheme+"://"+l.Addr().String(), log)
+	callers = append(callers, peers.callers())
 	more, end, err := otherCallers(s, store.Partition(), tree)
 	if err != nil {
 		return "", err
@@ -121,7 +122,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	hosts, own := store.NewHostsView(), &direct.Own{}
 	recorder := actions.NewRecorder(store.Actions, log)
 	server, err := newControl(s, store, claims, direct.Scheduling{Hosts: hosts, Own: own},
-		access.InTree(tree, access.First(callers...)), recorder, log)
+		access.InTree(tree, access.First(callers...)), peers.forwards(), recorder, log)
 	if err != nil {
 		return "", err
 	}
@@ -135,6 +136,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	mux.Handle("/", server.Handler())
 	p.Self.Serves(mux, v.CloudAPI)
 	p.Start(ctx, "the tokens of the API", tokens.Run)
+	peers.start(ctx, p)
 	p.Start(ctx, "what projects use", store.Projects.Settle)
 	p.Start(ctx, "the history of usage", usage.Recorder{Name: uuid.NewString(), Store: store.Usage, Log: log}.Run)
 	p.Start(ctx, "the tree of projects", func(ctx context.Context) error {
@@ -152,6 +154,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
 		defer end()
+		defer server.Close()
 		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, httpapi.ExactPaths(mux, server.Handler())))
 	})
 	return scheme + "://" + l.Addr().String(), nil
@@ -280,7 +283,8 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 }
 
 func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, how direct.Scheduling,
-	callers access.Authenticator, recorder *actions.Recorder, log *slog.Logger) (*control.Server, error) {
+	callers access.Authenticator, peers *control.Peers, recorder *actions.Recorder, log *slog.Logger) (*control.Server,
+	error) {
 	under, err := direct.Over(store, claims, direct.Settings{}, how)
 	if err != nil {
 		return nil, err
@@ -294,7 +298,8 @@ func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Clai
 		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
 	}
 	return control.New(control.Config{Cloud: under, Login: login, Objects: objects.New(store.Objects),
-		Callers: callers, Actions: recorder, Images: direct.Catalog{Sources: sources, Resolve: image.Resolver()},
+		Callers: callers, Peers: peers, Actions: recorder, Images: direct.Catalog{Sources: sources,
+			Resolve: image.Resolver()},
 		Version: build.Version, Log: log})
 }
 

@@ -19,7 +19,7 @@ import (
 var settingsFlags = map[string]string{
 	"etcd": "etcd.endpoints", "placement": "placement.endpoint", "cloud": "placement.cloud", "project": "project",
 	"output": "output", "wait": "wait", "timeout": "timeout", "policy": "policy",
-	"server": "pool.endpoints",
+	"server": "pool.endpoints", "partition": "partition",
 }
 
 // AddCloudFlags defines the flags of all commands that connect to the cloud.
@@ -29,6 +29,7 @@ func AddCloudFlags(flags *pflag.FlagSet) {
 	flags.String("placement", "", "`URL` of Placement (placement.endpoint)")
 	flags.String("cloud", "", "cloud of clouds.yaml whose Keystone knows us to Placement (`name`; placement.cloud)")
 	flags.String("project", "", "`name` of the project that owns the instances (project)")
+	flags.String("partition", "", "`name` of another cloud that is asked through this one (partition)")
 	flags.StringP("output", "o", "", "print text, table, wide, json or yaml (`format`; output)")
 }
 
@@ -71,9 +72,17 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 			s.Settings, reached = remote.Settings{}, true
 		}
 	}
+	if err == nil && reached && given["partition"] != "" {
+		err = croft.Errorf(croft.Invalid,
+			"--partition asks another cloud through the API of this one: leave out --etcd, "+
+				"--placement and --cloud")
+	}
 	s.Beside(from)
 	if err == nil && !reached && !s.Settings.Set() && s.Unset() {
 		err = addLogin(&s)
+	}
+	if err == nil && !s.Settings.Set() && s.Partition != "" {
+		return s, throughSocket(&s)
 	}
 	if err == nil && !s.Settings.Set() {
 		err = direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
@@ -87,6 +96,18 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	return s, err
 }
 
+// throughSocket names the API of this machine's cloud, since other clouds are asked through the API alone. Invalid:
+// there is none.
+func throughSocket(s *direct.Settings) error {
+	if _, err := os.Stat(direct.MachineSocket); err != nil {
+		return croft.Errorf(croft.Invalid,
+			"partition %s is asked through the API of your cloud: say where that is in url "+
+				"(CROFT_URL), or log in (croft login)", s.Partition)
+	}
+	s.URL = "unix://" + direct.MachineSocket
+	return nil
+}
+
 // addLogin names the cloud where the user has logged in, if there is one.
 func addLogin(s *direct.Settings) error {
 	file := login.File()
@@ -97,7 +118,7 @@ func addLogin(s *direct.Settings) error {
 	if err != nil {
 		return err
 	}
-	s.Settings = remote.Settings{URL: c.URL, CA: c.CA, Token: c.Token, Home: c.Project,
+	s.Settings = remote.Settings{URL: c.URL, CA: c.CA, Token: c.Token, Home: c.Project, Partition: s.Partition,
 		Renewed: func(ctx context.Context) (string, error) { return login.Token(ctx, file) }}
 	return s.Settings.Check()
 }

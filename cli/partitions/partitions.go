@@ -24,12 +24,12 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partition",
-		Short: "Export what this cloud has on record, and show what other clouds exported",
+		Short: "Export what this cloud has on record, show what others exported, and ask them",
 		Long: `partition is about clouds: each is a partition with a UUID of its own. An export has
 a partition's hosts, projects, limits, properties and instances as of one moment,
 without secrets. Imported elsewhere it is shown there, for reading alone: nothing is
 scheduled on what was imported, and its names and numbers never meet those of the
-cloud that shows it.`,
+cloud that shows it. Peers are other clouds with which this one exchanges requests.`,
 		Example: `  croft partition export --name east east.jsonl
   croft partition import east.jsonl
   croft partition show east hosts`,
@@ -37,7 +37,9 @@ cloud that shows it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(exportCommand(), importCommand(), listCommand(), showCommand(), removeCommand())
+	cmd.AddCommand(exportCommand(), importCommand(), listCommand(), showCommand(), removeCommand(), cardCommand(),
+		peerCommand(),
+		keyCommand())
 	return cmd
 }
 
@@ -147,13 +149,16 @@ func listCommand() *cobra.Command {
 					return out.PrintData(cmd.OutOrStdout(), f, all)
 				}
 				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-				t.Head("ALIAS", "ID", "REVISION", "EXPORTED", "HOSTS", "PROJECTS", "INSTANCES")
+				t.Head("ALIAS", "ID", "REVISION", "EXPORTED", "HOSTS", "PROJECTS", "INSTANCES", "PEER")
 				for _, p := range all {
-					texts := []string{p.Alias, string(p.ID), "-", "-", "-", "-", "-"}
+					texts := []string{p.Alias, string(p.ID), "-", "-", "-", "-", "-", "-"}
+					if p.Peer != nil {
+						texts[len(texts)-1] = p.Peer.Endpoint
+					}
 					if i := p.Imported; i != nil {
-						texts = append(texts[:2], fmt.Sprint(i.Revision), i.Exported.Format(time.DateTime),
+						texts = append(texts[:2:2], fmt.Sprint(i.Revision), i.Exported.Format(time.DateTime),
 							fmt.Sprint(i.Rows[federation.KindHost]), fmt.Sprint(i.Rows[federation.KindProject]),
-							fmt.Sprint(i.Rows[federation.KindInstance]))
+							fmt.Sprint(i.Rows[federation.KindInstance]), texts[len(texts)-1])
 					}
 					t.Texts(texts...)
 				}

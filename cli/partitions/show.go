@@ -58,6 +58,9 @@ func showPartition(ctx context.Context, cmd *cobra.Command, c *args.Client, idOr
 	t := out.Table{}
 	t.Texts("partition", string(p.ID))
 	t.Texts("alias", p.Alias)
+	if p.Peer != nil {
+		peerRows(&t, p.Peer)
+	}
 	if i := p.Imported; i != nil {
 		t.Texts("revision", fmt.Sprint(i.Revision))
 		t.Texts("exported", i.Exported.Format(time.DateTime))

@@ -12,6 +12,7 @@ import (
 	"croft/access"
 	"croft/cli/args"
 	"croft/cli/out"
+	"croft/federation"
 	"croft/tenant"
 )
 
@@ -36,11 +37,21 @@ identity provider knows him; tokens (croft access) carry their own role.`,
 			}, "%s is %s in project %s", given[1], given[2], given[0])
 		},
 	}
+	m := federation.Mapping{}
 	remove := &cobra.Command{
-		Use:   "remove PROJECT USER",
-		Short: "Take a user out of a project",
-		Args:  args.Count(2, 2),
+		Use:   "remove PROJECT [USER]",
+		Short: "Take a user out of a project, or the members of a project of another cloud",
+		Args:  args.Count(1, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
+			if foreign := m.Peer != "" && m.Theirs != ""; foreign == (len(given) == 2) ||
+				(m.Peer == "") != (m.Theirs == "") {
+				return croft.Errorf(croft.Invalid,
+					"name a user, or a project of another cloud with --peer and --their-project")
+			}
+			if len(given) == 1 {
+				m.Project = croft.Project(given[0])
+				return removeMapping(cmd, m)
+			}
 			return changeMembers(cmd, given[0], func(p *tenant.Tenant) error {
 				if _, is := p.Members[given[1]]; !is {
 					return croft.Errorf(croft.NotFound, "%q is no member of project %s", given[1], p.Name)
@@ -50,7 +61,8 @@ identity provider knows him; tokens (croft access) carry their own role.`,
 			}, "%s is no member of project %s any more", given[1], given[0])
 		},
 	}
-	cmd.AddCommand(set, remove)
+	mappingFlags(remove, &m)
+	cmd.AddCommand(set, memberAddCommand(), remove)
 	return cmd
 }
 
@@ -80,6 +92,10 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 	if err != nil {
 		return err
 	}
+	mappings, err := c.Peers.Mappings(ctx, p.Name)
+	if err != nil {
+		return err
+	}
 	defaults, err := c.Projects.Defaults(ctx)
 	if err != nil {
 		return err
@@ -88,8 +104,9 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 		return out.PrintData(cmd.OutOrStdout(), f, struct {
 			tenant.Tenant
 
-			Used tenant.Amounts `json:"used"`
-		}{p, accounts[0].Used})
+			Used     tenant.Amounts       `json:"used"`
+			Mappings []federation.Mapping `json:"mappings,omitempty"`
+		}{p, accounts[0].Used, mappings})
 	}
 	t := out.Table{}
 	t.Texts("name", string(p.Name))
@@ -101,6 +118,9 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 	}
 	for _, user := range slices.Sorted(maps.Keys(p.Members)) {
 		t.Texts("member", fmt.Sprintf("%s (%s)", user, p.Members[user]))
+	}
+	for _, m := range mappings {
+		t.Texts("member", fmt.Sprintf("members of %s in %s (%s)", m.Theirs, m.Alias, m.Role))
 	}
 	for _, r := range rows(accounts[0], defaults.Limits) {
 		t.Texts("quota", fmt.Sprintf("%s %d of %s", r.measure, r.used, r.limit))

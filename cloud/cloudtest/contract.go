@@ -80,6 +80,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"properties and tags are kept until their thing ends", (*suite).objects},
 		{"definitions govern properties", (*suite).definitions},
 		{"partitions are exported, imported, shown and forgotten", (*suite).partitions},
+		{"peers are added and removed, with what their projects are here", (*suite).peers},
 		{"access tokens are made, listed without their secrets and revoked", (*suite).access},
 		{"access tokens that cannot be are refused", (*suite).noAccess},
 		{"what projects used is recorded by day", (*suite).usage},

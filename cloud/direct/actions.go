@@ -33,6 +33,7 @@ func recorded(c *cloud.Cloud, log *actionlog.Log) {
 	j := &journal{log: log, user: localUser(), machine: machine, under: c.Connection}
 	c.Aggregates = recordedAggregates{c.Aggregates, j}
 	c.Maintenance, c.Projects = maintenance{c.Maintenance, j}, recordedProjects{c.Projects, j}
+	c.Peers = recordedPeers{c.Peers, j}
 	c.Access, c.Tokens, c.Connection = recordedAccess{c.Access, j}, recordedTokens{c.Tokens, j}, j
 }
 

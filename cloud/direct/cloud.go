@@ -59,6 +59,9 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		return nil, err
 	}
 	h := hostList{store, fleet}
+	known := &federation.Service{Home: store.Partition(), Store: store.Partitions, Peers: store.Partitions,
+		Apart:   claims,
+		Foreign: s.Placement.Cloud != ""}
 	o := objectList{objects.New(store.Objects), store.Instances, h, operator(store, s)}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
@@ -68,8 +71,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
 		Access: accessTokens{store.AccessTokens}, Actions: actionLog{store.Actions}, Backups: store,
-		Partitions: &federation.Service{Home: store.Partition(), Store: store.Partitions, Apart: claims,
-			Foreign: s.Placement.Cloud != ""},
+		Partitions: known, Peers: known,
 		Connection: io.NopCloser(nil),
 	}, nil
 }

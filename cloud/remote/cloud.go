@@ -11,6 +11,6 @@ func (c *Client) Cloud() *cloud.Cloud {
 		Aggregates: aggregates{c}, Keys: keys{c}, Maintenance: none, Images: images{c}, Objects: objectList{c},
 		Definitions: definitions{c}, Audits: none, Monitor: none,
 		Tokens: tokens{}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: none,
-		Partitions: partitions{c}, Connection: c,
+		Partitions: partitions{c}, Peers: peers{c}, Connection: c,
 	}
 }

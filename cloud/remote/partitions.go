@@ -104,9 +104,7 @@ func (p partitions) Import(ctx context.Context, from io.Reader, alias string) (s
 		return shown, false, croft.Errorf(croft.Invalid, "%w", err)
 	}
 	r.Header.Set("Content-Type", "application/octet-stream")
-	if p.token != "" {
-		r.Header.Set("Authorization", "Bearer "+p.token)
-	}
+	p.identify(r.Header)
 	answer, err := p.requests.Do(r)
 	if err != nil {
 		return shown, false, p.unreachable(ctx, err)

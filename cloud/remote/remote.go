@@ -23,6 +23,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/control/api"
+	"croft/federation/assertion"
 	"croft/internal/delay"
 	"croft/internal/endpoint"
 )
@@ -33,6 +34,10 @@ type Settings struct {
 	URL   string `yaml:"url"`
 	Token string `yaml:"token"` // of a project
 	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's
+
+	// Partition is another cloud that is meant, by the UUID or the alias that the cloud has for it; empty: the cloud
+	// itself
+	Partition string `yaml:"partition"`
 
 	Home    croft.Project                         `yaml:"-"` // that a user of an issuer means; empty: the only one
 	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the token instead; nil: it is Token
@@ -45,7 +50,8 @@ func (s Settings) Set() bool { return s.URL != "" }
 func (s Settings) Check() error {
 	if !s.Set() {
 		if s.Token != "" || s.CA != "" {
-			return croft.Errorf(croft.Invalid, "token and ca (CROFT_TOKEN, CROFT_CA) are for the cloud that url names: set that too (CROFT_URL)")
+			return croft.Errorf(croft.Invalid,
+				"token and ca (CROFT_TOKEN, CROFT_CA) are for the cloud that url names: set that too (CROFT_URL)")
 		}
 		return nil
 	}
@@ -61,6 +67,9 @@ func (s Settings) Check() error {
 		return croft.Errorf(croft.Invalid,
 			"url: %s would send the token unencrypted: use https, with the cloud's CA in ca (CROFT_CA)", s.URL)
 	}
+	if strings.ContainsFunc(s.Partition, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return croft.Errorf(croft.Invalid, "partition (CROFT_PARTITION) %.80q is no name of a cloud", s.Partition)
+	}
 	if strings.ContainsAny(s.Token, " \t\r\n") {
 		return croft.Errorf(croft.Invalid, "token (CROFT_TOKEN) has white space in it")
 	}
@@ -72,6 +81,7 @@ type Client struct {
 	base     string
 	token    string
 	home     croft.Project
+	meant    string // the partition that is meant; empty: the cloud itself
 	requests *http.Client
 	sockets  *http.Client // speaks HTTP/1 alone, which can be upgraded
 }
@@ -106,7 +116,7 @@ func New(s Settings) (*Client, error) {
 			}
 		}
 	}
-	return &Client{base: base, token: s.Token, home: s.Home,
+	return &Client{base: base, token: s.Token, home: s.Home, meant: s.Partition,
 		requests: &http.Client{Transport: transport, CheckRedirect: stay},
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
@@ -138,6 +148,9 @@ func (c *Client) identify(h http.Header) {
 	}
 	if c.home != "" {
 		h.Set(access.ProjectHeader, string(c.home))
+	}
+	if c.meant != "" {
+		h.Set(assertion.Header, c.meant)
 	}
 }
 

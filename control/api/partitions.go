@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 
+	"croft"
+	"croft/access"
 	"croft/federation"
 )
 
@@ -14,4 +16,21 @@ type PartitionList struct {
 // RowList is rows of one kind of an import.
 type RowList struct {
 	Rows []json.RawMessage `json:"rows"`
+}
+
+// SignerList has the keys with which the servers of a cloud sign for its peers.
+type SignerList struct {
+	Signers []federation.Signer `json:"signers"`
+}
+
+// MappingList has the projects of peers whose members are members of a project.
+type MappingList struct {
+	Mappings []federation.Mapping `json:"mappings"`
+}
+
+// NewMapping is the body of setMapping.
+type NewMapping struct {
+	Peer   croft.PartitionID `json:"peer"` // or its alias
+	Theirs croft.Project     `json:"theirs"`
+	Role   access.Role       `json:"role"`
 }

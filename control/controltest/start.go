@@ -67,6 +67,12 @@ func Start(t testing.TB) (url string, c *simcloud.Cloud) {
 // StartWith is Start with a change of the cloud that is served.
 func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud.Cloud) {
 	t.Helper()
+	return StartConfigured(t, func(_ *simcloud.Cloud, c *control.Config) { change(c.Cloud) })
+}
+
+// StartConfigured is Start with a change of the configuration of the server.
+func StartConfigured(t testing.TB, change func(*simcloud.Cloud, *control.Config)) (url string, c *simcloud.Cloud) {
+	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // the cloud ends with Close
 	c, err := simcloud.New(ctx, t.TempDir(), etcdserver.Config{})
 	if err != nil {
@@ -81,11 +87,12 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(under)
-	under.Access = noted{under.Access}
 	recorder := actions.NewRecorder(c.Store.Actions, nil)
-	server, err := control.New(control.Config{Cloud: under, Callers: access.First(Known), Actions: recorder,
-		Version: "test", Objects: objects.New(c.Store.Objects), Images: Images{}})
+	config := control.Config{Cloud: under, Callers: access.First(Known), Actions: recorder,
+		Version: "test", Objects: objects.New(c.Store.Objects), Images: Images{}}
+	change(c, &config)
+	under.Access = noted{under.Access}
+	server, err := control.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +109,7 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	t.Cleanup(func() {
 		served.CloseClientConnections()
 		served.Close()
+		server.Close()
 		cancel()
 		run.Wait()
 		if err := under.Close(); err != nil {

@@ -26,3 +26,24 @@ func (k Keys) kind(p croft.PartitionID, d string, kind federation.Kind) string {
 func (k Keys) row(p croft.PartitionID, d string, kind federation.Kind, n int) string {
 	return fmt.Sprintf("%s%08d", k.kind(p, d, kind), n)
 }
+
+// PeerKeys builds the keys of home about its peers. It is home's prefix.
+type PeerKeys string
+
+func (k PeerKeys) all() string                     { return string(k) + "peers/" }
+func (k PeerKeys) peers() string                   { return k.all() + "known/" }
+func (k PeerKeys) peer(p croft.PartitionID) string { return k.peers() + string(p) }
+func (k PeerKeys) signers() string                 { return k.all() + "signers/" }
+func (k PeerKeys) signer(id string) string         { return k.signers() + id }
+func (k PeerKeys) mappings() string                { return k.all() + "mappings/" }
+func (k PeerKeys) mapping(m federation.Mapping) string {
+	return k.MappingsOf(m.Project) + string(m.Peer) + "/" + string(m.Theirs)
+}
+
+// MappingsOf is the prefix of the mappings of a project, which go with it.
+func (k PeerKeys) MappingsOf(p croft.Project) string { return k.mappings() + string(p) + "/" }
+
+// Used assertions are not below the other keys, which are watched.
+func (k PeerKeys) nonce(p croft.PartitionID, nonce string) string {
+	return string(k) + "assertions/" + string(p) + "/" + nonce
+}

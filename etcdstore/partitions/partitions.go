@@ -83,7 +83,7 @@ func (s *Partitions) read(ctx context.Context) (all []known, revision int64, err
 		all = append(all, p)
 	}
 	slices.SortFunc(all, func(a, b known) int { return cmp.Compare(a.Alias, b.Alias) })
-	return all, got.Header.Revision, nil
+	return all, got.Header.Revision, s.readPeers(ctx, all, got.Header.Revision)
 }
 
 // readHead reads what is shown of a partition, as of a revision.
@@ -122,15 +122,23 @@ func (s *Partitions) Rows(ctx context.Context, id croft.PartitionID, kind federa
 // Remove implements federation.Store.
 func (s *Partitions) Remove(ctx context.Context, id croft.PartitionID) error {
 	key := s.keys.partition(id)
-	done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key)).Then(clientv3.OpDelete(key),
-		clientv3.OpDelete(s.keys.imported(id), clientv3.WithPrefix())).Commit()
-	if err != nil {
-		return s.conn.Wrap(err, "remove partition %s", id)
+	for {
+		still, ops, err := s.cut(ctx, id)
+		if err != nil {
+			return err
+		}
+		ops = append(ops, clientv3.OpDelete(key), clientv3.OpDelete(s.keys.imported(id), clientv3.WithPrefix()))
+		done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key), still).Then(ops...).
+			Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
+		switch {
+		case err != nil:
+			return s.conn.Wrap(err, "remove partition %s", id)
+		case done.Succeeded:
+			return nil
+		case done.Responses[0].GetResponseRange().Count == 0:
+			return croft.Errorf(croft.NotFound, "partition %s was removed meanwhile", id)
+		}
 	}
-	if !done.Succeeded {
-		return croft.Errorf(croft.NotFound, "partition %s was removed meanwhile", id)
-	}
-	return nil
 }
 
 // draft is an import that is not shown yet. Its key exists as long as nobody removed its rows.
@@ -261,7 +269,7 @@ func (d *draft) show(ctx context.Context, c *change) (bool, error) {
 	if former := c.former.head.Draft; former != "" {
 		ops = append(ops, clientv3.OpPut(k.draft(d.id, former), kv.Encode(e.Added)))
 	}
-	registry := clientv3.Compare(clientv3.ModRevision(k.registry()).WithPrefix(), "<", c.revision+1)
+	registry := unchangedBelow(k.registry(), c.revision)
 	done, err := d.store.conn.Etcd.Txn(ctx).
 		If(kv.Exists(d.key()), kv.Unchanged(k.head(d.id), c.former.shown), registry).Then(ops...).Commit()
 	if err != nil {

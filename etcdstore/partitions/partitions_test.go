@@ -35,7 +35,8 @@ func install(t *testing.T) *installation {
 	t.Helper()
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
-	service := &federation.Service{Home: store.Partition(), Store: store.Partitions, Apart: none{}}
+	service := &federation.Service{Home: store.Partition(), Store: store.Partitions, Peers: store.Partitions,
+		Apart: none{}}
 	return &installation{t, service, server, store}
 }
 
@@ -131,7 +132,8 @@ func TestTwoInstallationsShowEachOtherWhatTheyHave(t *testing.T) {
 		t.Errorf("partitions %+v", all)
 	}
 	shown := a.shown("east")
-	for _, want := range []string{`host {`, `"name":"site1.row1.rack1.host1","drained":true`, `quota {"limits":{"VCPU":20}`,
+	for _, want := range []string{`host {`, `"name":"site1.row1.rack1.host1","drained":true`,
+		`quota {"limits":{"VCPU":20}`,
 		`project {"name":"lab"`, `"anna":"member"`, `definition {"level":"global"`, `"tags":["fast"]`, `"name":"web"`} {
 		if !strings.Contains(strings.Join(shown, "\n"), want) {
 			t.Errorf("%s is not shown: %s", want, shown)

@@ -20,6 +20,8 @@ import (
 // Home reads the home partition as of a revision.
 type Home struct {
 	Hosts, Drained, Instances string // prefixes of keys that end in an ID
+	Authority                 string // the key of the authority of hosts
+	Project                   func(croft.Project) string
 	Projects                  func(ctx context.Context, revision int64) ([]tenant.Tenant, tenant.Defaults, error)
 	Objects                   func(ctx context.Context, revision int64, each func(objects.Object) error) error
 	Definitions               func(ctx context.Context, revision int64) ([]objects.Definition, error)

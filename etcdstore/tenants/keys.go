@@ -16,8 +16,12 @@ import (
 // lists them among all others.
 type Keys string
 
-func (k Keys) projects() string                         { return string(k) + "projects/" }
-func (k Keys) project(p croft.Project) string           { return k.projects() + string(p) }
+func (k Keys) projects() string               { return string(k) + "projects/" }
+func (k Keys) project(p croft.Project) string { return k.projects() + string(p) }
+
+// Project is the key of a project's record.
+func (k Keys) Project(p croft.Project) string { return k.project(p) }
+
 func (k Keys) allBelow(p croft.Project) string          { return string(k) + "below/" + string(p) + "/" }
 func (k Keys) below(parent, child croft.Project) string { return k.allBelow(parent) + string(child) }
 func (k Keys) defaults() string                         { return string(k) + "quota/default" }

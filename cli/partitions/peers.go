@@ -1,0 +1,337 @@
+package partitions
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/access"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/federation"
+	"croft/federation/assertion"
+	"croft/node"
+)
+
+func cardCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "card",
+		Short: "Print what another cloud needs to know to exchange requests with this one",
+		Long: `card prints a card of this cloud: its UUID, where its API is, the public keys with
+which its servers sign, and the authority of its certificate. There is no secret in it.
+The operators of the other cloud take it with croft partition peer add --card, and
+compare the fingerprint that both commands print on stderr.
+
+Each server of the API has a key of its own. Give a new card after one more serves, and
+after croft partition key rotate.`,
+		Example: `  croft partition card --name east --endpoint https://east.example:8781 > east.card`,
+		Args:    args.Count(0, 0),
+	}
+	name := cmd.Flags().String("name", "", "`alias` that others use unless they choose another")
+	at := cmd.Flags().String("endpoint", "", "`URL` where others reach the API (default: where a server of it listens)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			card, err := c.Peers.Card(ctx, *name, *at)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "the card of %s at %s; fingerprint %s\n", card.Partition, card.Endpoint,
+				card.Fingerprint())
+			return out.PrintData(cmd.OutOrStdout(), out.FormatJSON, card)
+		})
+	}
+	return cmd
+}
+
+func peerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "peer",
+		Short: "Exchange requests with other clouds",
+		Long: `peer is about clouds with which this one exchanges requests. Users here ask a peer with
+--partition ALIAS (CROFT_PARTITION): their cloud forwards the request and vouches for
+them. Users of a peer may do something here once operators have mapped their project to
+one here: croft project member add.`,
+		Example: `  croft partition peer add --card east.card --alias east --roles reader,member
+  croft partition peer list
+  croft partition peer remove east`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(peerAddCommand(), peerListCommand(), peerShowCommand(), peerRemoveCommand())
+	return cmd
+}
+
+func peerAddCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "add --card FILE",
+		Short: "Take another cloud for a peer, by its card, or take over a new card of it",
+		Long: `add reads a card (- is stdin). Of a peer that is known, its endpoint, keys and authority
+become those of the card: keys that are not in it count no more. The roles bound what
+users may be through the peer, in both directions.`,
+		Args: args.Count(0, 0),
+	}
+	file := cmd.Flags().String("card", "", "`file` with the card of the other cloud")
+	alias := cmd.Flags().String("alias", "", "`name` of the peer here (default: what the card proposes)")
+	roles := cmd.Flags().StringSlice("roles", nil, "`roles` that users may have: reader, member, project-admin")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		card, err := readCard(cmd, *file)
+		if err != nil {
+			return err
+		}
+		wanted := federation.NewPeer{Card: card, Alias: *alias}
+		for _, r := range *roles {
+			wanted.Roles = append(wanted.Roles, access.Role(r))
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			p, err := c.Peers.AddPeer(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), f, p)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s (%s) at %s is a peer; the fingerprint of its card is %s\n", p.Alias,
+				p.ID,
+				p.Peer.Endpoint, card.Fingerprint())
+			return nil
+		})
+	}
+	return cmd
+}
+
+// readCard reads a card from a file, or from stdin.
+func readCard(cmd *cobra.Command, file string) (federation.Card, error) {
+	if file == "" {
+		return federation.Card{}, croft.Errorf(croft.Invalid,
+			"name the file with the card: --card FILE; the operators of the "+
+				"other cloud print it with `croft partition card`")
+	}
+	from := cmd.InOrStdin()
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return federation.Card{}, croft.Errorf(croft.Invalid, "read the card: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	text, err := io.ReadAll(io.LimitReader(from, 1<<20))
+	if err != nil {
+		return federation.Card{}, croft.Errorf(croft.Invalid, "read the card: %w", err)
+	}
+	card, err := federation.ParseCard(text)
+	if err != nil {
+		return card, fmt.Errorf("read %s: %w", file, err)
+	}
+	return card, nil
+}
+
+func peerListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the peers",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Partitions.List(ctx)
+				if err != nil {
+					return err
+				}
+				peers := []federation.Partition{}
+				for _, p := range all {
+					if p.Peer != nil {
+						peers = append(peers, p)
+					}
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, peers)
+				}
+				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+				t.Head("ALIAS", "ID", "ENDPOINT", "ROLES", "KEYS", "ADDED")
+				for _, p := range peers {
+					t.Texts(p.Alias, string(p.ID), p.Peer.Endpoint, rolesOf(p.Peer), fmt.Sprint(len(p.Peer.Keys)),
+						p.Peer.Added.Format(time.DateTime))
+				}
+				return t.Print(cmd.OutOrStdout())
+			})
+		},
+	}
+}
+
+func rolesOf(p *federation.Peer) string {
+	var words []string
+	for _, r := range p.Roles {
+		words = append(words, string(r))
+	}
+	return strings.Join(words, ",")
+}
+
+func peerShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show PEER",
+		Short:             "Show a peer: where it is, its keys, and what its users may be",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: complete,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				p, err := c.Partitions.Find(ctx, given[0])
+				if err == nil && p.Peer == nil {
+					err = croft.Errorf(croft.NotFound, "%s is no peer; `croft partition peer list` shows all", p.Alias)
+				}
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, p)
+				}
+				t := out.Table{}
+				t.Texts("partition", string(p.ID))
+				t.Texts("alias", p.Alias)
+				peerRows(&t, p.Peer)
+				return t.Print(cmd.OutOrStdout())
+			})
+		},
+	}
+}
+
+// peerRows adds what is known of a peer to a table.
+func peerRows(t *out.Table, p *federation.Peer) {
+	t.Texts("endpoint", p.Endpoint)
+	t.Texts("roles", rolesOf(p))
+	t.Texts("authority", map[bool]string{true: "those of the system", false: "its own"}[p.CA == ""])
+	for _, k := range p.Keys {
+		t.Texts("key", k.ID())
+	}
+}
+
+func peerRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove PEER",
+		Short: "End the exchange of requests with a peer, at once",
+		Long: `remove ends the exchange of requests with a peer, those that are under way included,
+and the memberships of its projects. Instances stay with the projects here, and what was
+imported stays too (croft partition remove forgets both).`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: complete,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				p, err := c.Peers.RemovePeer(ctx, given[0])
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s (%s) is no peer any more\n", p.Alias, p.ID)
+				}
+				return err
+			})
+		},
+	}
+}
+
+func keyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Look after the keys with which this cloud signs for its peers",
+		Long: `key is about the keys with which servers of the API sign what they forward. Each server
+makes one, in state_dir/peers of its machine, which nobody else reads; the public halves
+are in this cloud's card. To change one:
+
+  croft partition key rotate            on that machine: a new key, which signs from tomorrow
+  croft partition card > east.card      for each peer, who adds it today
+  croft partition key retire ID         later: the former key leaves the cards`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(keyListCommand(), keyRotateCommand(), keyRetireCommand())
+	return cmd
+}
+
+func keyListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the keys that are in the cards of this cloud",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Peers.Signers(ctx)
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, append([]federation.Signer{}, all...))
+				}
+				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+				t.Head("ID", "HOST", "ENDPOINT", "SINCE", "SIGNS")
+				for _, one := range all {
+					signs := "now"
+					if one.Use.After(time.Now()) {
+						signs = "from " + one.Use.Local().Format(time.DateTime)
+					}
+					t.Texts(one.Key.ID(), one.Host, one.Endpoint, one.Since.Local().Format(time.DateTime), signs)
+				}
+				return t.Print(cmd.OutOrStdout())
+			})
+		},
+	}
+}
+
+// longestDelay bounds how long a new key waits.
+const longestDelay = 366 * 24 * time.Hour
+
+func keyRotateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Make a new key for this machine's server of the API, which signs after a while",
+		Long: `rotate makes a key in the state directory of this machine, where the server of the API
+finds it within seconds: it is in this cloud's card then. Peers refuse what is signed
+with a key that they were not given, so it signs only after a while (--use-after).`,
+		Args: args.Count(0, 0),
+	}
+	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
+	after := cmd.Flags().Duration("use-after", 24*time.Hour, "`duration` until it signs: give peers a new card before")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *after < 0 || *after > longestDelay {
+			return croft.Errorf(croft.Invalid, "--use-after %s: use something between 0s and %s", *after, longestDelay)
+		}
+		s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag, args.LogLevelFlag)
+		if err != nil {
+			return err
+		}
+		keys := &assertion.Keys{Dir: node.PeerKeys(s.StateDir)}
+		if _, err := os.Stat(keys.Dir); err != nil {
+			return croft.Errorf(croft.NotFound, "%s has no keys for peers: they are on machines that serve the API",
+				s.StateDir)
+		}
+		made, err := keys.Make(time.Now().Add(*after))
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "key %s signs from %s on: give each peer a new card before\n",
+				made.Public.ID(),
+				made.Use.Local().Format(time.DateTime))
+		}
+		return err
+	}
+	return cmd
+}
+
+func keyRetireCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "retire ID",
+		Short: "Take a key out of the cards of this cloud",
+		Long: `retire takes a key out of the cards that this cloud prints from now on. A peer believes
+it until it has another card.`,
+		Args: args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				err := c.Peers.RetireSigner(ctx, given[0])
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "key %s is in no card from now on: give each peer a new one\n",
+						given[0])
+				}
+				return err
+			})
+		},
+	}
+}

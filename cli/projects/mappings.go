@@ -1,0 +1,77 @@
+package projects
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/access"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/federation"
+)
+
+// mappingFlags define which members of a project of a peer are meant.
+func mappingFlags(cmd *cobra.Command, m *federation.Mapping) {
+	cmd.Flags().StringVar((*string)(&m.Peer), "peer", "", "`alias` of the cloud that they are of")
+	cmd.Flags().StringVar((*string)(&m.Theirs), "their-project", "", "`project` there")
+}
+
+func memberAddCommand() *cobra.Command {
+	m := federation.Mapping{}
+	cmd := &cobra.Command{
+		Use:   "add PROJECT --peer PEER --their-project PROJECT --role ROLE",
+		Short: "Make the members of a project of another cloud members of one here",
+		Long: `add maps a project of a peer to a project here: whoever is in it there may do here what
+the role says, and no more than there, and no more than the peer's roles allow. What they
+make counts against the quota of the project here. A project-admin of theirs may create
+projects below it, with quotas, and map further projects of their own cloud to those.
+
+The same again changes the role.`,
+		Example: `  croft project member add shop --peer east --their-project web --role member`,
+		Args:    args.Count(1, 1),
+	}
+	mappingFlags(cmd, &m)
+	cmd.Flags().StringVar((*string)(&m.Role), "role", "",
+		"`role` that they have at most: reader, member, project-admin")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		if m.Peer == "" || m.Theirs == "" || m.Role == "" {
+			return croft.Errorf(croft.Invalid, "say whose members, and as what: --peer PEER --their-project PROJECT "+
+				"--role ROLE; for users of this cloud it is croft project member set")
+		}
+		m.Project = croft.Project(given[0])
+		if err := m.Check(); err != nil {
+			return err
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			set, err := c.Peers.Map(ctx, m)
+			if err != nil {
+				return err
+			}
+			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+				return out.PrintData(cmd.OutOrStdout(), f, set)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "members of %s in %s are %s of project %s\n", set.Theirs, set.Alias,
+				set.Role,
+				set.Project)
+			return nil
+		})
+	}
+	args.CompleteFlag(cmd, "role", []string{string(access.Reader), string(access.Member), string(access.ProjectAdmin)})
+	return cmd
+}
+
+// removeMapping ends the membership of the members of a project of a peer.
+func removeMapping(cmd *cobra.Command, m federation.Mapping) error {
+	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+		err := c.Peers.Unmap(ctx, m)
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "members of %s in %s are no members of project %s any more\n", m.Theirs,
+				m.Peer,
+				m.Project)
+		}
+		return err
+	})
+}

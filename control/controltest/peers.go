@@ -1,0 +1,105 @@
+package controltest
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"croft"
+	"croft/access"
+	"croft/cloud"
+	"croft/control"
+	"croft/federation"
+	"croft/federation/assertion"
+	"croft/internal/testing/patient"
+	"croft/tenant"
+	"croft/test/simcloud"
+)
+
+// Site is an installation that exchanges requests with others.
+type Site struct {
+	URL   string
+	Cloud *simcloud.Cloud
+	Keys  *assertion.Keys
+	Book  *assertion.Book
+	Under *cloud.Cloud // that is served; tests may change it before they ask
+}
+
+// StartSite starts an installation of its own, with its etcd, its Placement and its keys for peers.
+func StartSite(t testing.TB) *Site {
+	t.Helper()
+	s := &Site{Keys: &assertion.Keys{Dir: filepath.Join(t.TempDir(), "peers")}}
+	s.URL, s.Cloud = StartConfigured(t, func(c *simcloud.Cloud, config *control.Config) {
+		s.Book = assertion.NewBook(c.Store.Partitions)
+		tree := &projectTree{}
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		var run sync.WaitGroup
+		run.Go(func() { _ = s.Book.Run(ctx) })
+		run.Go(func() { _ = c.Store.Projects.Follow(ctx, tree.set) })
+		t.Cleanup(func() { cancel(); run.Wait() })
+		config.Callers = access.InTree(tree, access.First(Known,
+			&assertion.Authenticator{Partition: c.Store.Partition(),
+				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Most: control.MaxBody}))
+		config.Peers = &control.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
+		s.Under = config.Cloud
+	})
+	all, err := s.Keys.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Cloud.Store.Partitions.PutSigner(t.Context(), federation.Signer{Key: all[0].Public, Endpoint: s.URL,
+		Host: "host1", Since: all[0].Since})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Meet makes another site a peer under an alias, as operators do.
+func (s *Site) Meet(t testing.TB, other *Site, alias string, roles ...access.Role) {
+	t.Helper()
+	s.Add(t, other.Card(t), alias, roles...)
+}
+
+// Add makes a partition a peer by its card.
+func (s *Site) Add(t testing.TB, card federation.Card, alias string, roles ...access.Role) {
+	t.Helper()
+	wanted := federation.NewPeer{Card: card, Alias: alias, Roles: roles}
+	if _, err := s.Under.Peers.AddPeer(t.Context(), wanted); err != nil {
+		t.Fatal(err)
+	}
+	patient.Until(t, "the server knows the peer", func() bool {
+		p, err := s.Book.Called(alias)
+		return err == nil && p.Peer.Endpoint == card.Endpoint
+	})
+}
+
+// Card returns the card of the site.
+func (s *Site) Card(t testing.TB) federation.Card {
+	t.Helper()
+	card, err := s.Under.Peers.Card(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return card
+}
+
+// projectTree is the tree of projects as it is now. It implements access.Tree.
+type projectTree struct {
+	mu  sync.Mutex
+	now tenant.Tree
+}
+
+func (t *projectTree) set(now tenant.Tree) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now = now
+}
+
+// Below implements access.Tree.
+func (t *projectTree) Below(p croft.Project) []croft.Project {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now.Below(p)
+}

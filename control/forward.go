@@ -1,0 +1,147 @@
+package control
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/actions"
+	"croft/control/api"
+	"croft/federation"
+	"croft/federation/assertion"
+	"croft/internal/httpapi"
+)
+
+// errNoPeer is the answer for a partition that is no peer, and for one that the caller may not use.
+func errNoPeer(name string) error {
+	return api.NewProblem(api.NotFound,
+		fmt.Sprintf("there is no cloud %q here to which requests are forwarded, or it is "+
+			"not for you", clip(name)))
+}
+
+// known finds out who asks, and which cloud.
+func known(c *call) (err error) {
+	ctx, cancel := c.brief()
+	defer cancel()
+	if err := c.recognize(ctx); err != nil {
+		return err
+	}
+	c.peer, err = foreign(c)
+	return err
+}
+
+// foreign returns the peer that a request is for; nil: it is for home. The caller is known, and may use the peer.
+func foreign(c *call) (*federation.Partition, error) {
+	names := c.r.Header.Values(assertion.Header)
+	switch {
+	case len(names) > 1:
+		return nil, api.NewProblem(api.BadRequest, "the request has the header "+assertion.Header+" twice")
+	case len(names) == 0 || names[0] == "" || names[0] == federation.HomeAlias:
+		return nil, nil
+	case c.forwards != nil && names[0] == string(c.forwards.peers.Home):
+		return nil, nil
+	case c.caller.Peer != "":
+		return nil, api.NewProblem(api.BadRequest,
+			"this request was forwarded by another cloud, and is not forwarded again: "+
+				"ask that cloud for "+clip(names[0]))
+	case c.forwards == nil:
+		return nil, errNoPeer(names[0])
+	}
+	p, err := c.forwards.peers.Called(names[0])
+	if croft.KindOf(err) == croft.NotFound || err == nil && len(p.Peer.Asserts(c.caller)) == 0 {
+		return nil, errNoPeer(names[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	roles := p.Peer.Asserts(c.caller)
+	if !access.MayAnywhere(access.Operation(c.operation.ID), roles) {
+		return nil, api.NewProblem(api.ForbiddenVerb,
+			fmt.Sprintf("%s is nothing that you may do in the cloud %s: its users "+
+				"from here are %v at most", c.operation.ID, p.Alias, roles))
+	}
+	return &p, nil
+}
+
+// homeProject is the project of this cloud on whose behalf a request is forwarded. Operators may name one.
+func homeProject(c *call) (croft.Project, error) {
+	if c.caller.Project != "" {
+		return c.caller.Project, nil
+	}
+	project := croft.Project(c.r.Header.Get(access.ProjectHeader))
+	if project.Check() != nil {
+		return "", api.NewProblem(api.BadRequest,
+			"name the project of this cloud for which you ask another one, in the "+
+				"header "+access.ProjectHeader+", or use a token of a project")
+	}
+	return project, nil
+}
+
+// forward lets a peer answer a request. The credentials of the caller stay here: the peer gets an assertion for exactly
+// this request.
+func forward(c *call, p federation.Partition) error {
+	project, err := homeProject(c)
+	if err != nil {
+		return err
+	}
+	c.action.about(project, foreignObject(c, p))
+	select {
+	case c.forwards.turns <- struct{}{}:
+		defer func() { <-c.forwards.turns }()
+	default:
+		return api.NewProblem(api.Busy, "too many requests are being forwarded to other clouds: try again")
+	}
+	body, err := httpapi.ReadBody(c.w, c.r, MaxBody, 0)
+	if err != nil {
+		return err
+	}
+	to, err := url.Parse(p.Peer.Endpoint)
+	if err != nil {
+		return err
+	}
+	to.Path, to.RawPath, to.RawQuery = c.r.URL.Path, c.r.URL.RawPath, c.r.URL.RawQuery
+	header := http.Header{}
+	for _, name := range assertion.BoundHeaders() {
+		v := c.r.Header.Get(name)
+		if v != "" && (name != "Upgrade" || strings.EqualFold(v, "websocket")) {
+			header.Set(name, v)
+		}
+	}
+	signed, err := c.forwards.peers.Sign(assertion.Assertion{Issuer: c.forwards.peers.Home, Audience: p.ID,
+		User: c.caller.User, Project: project, Roles: p.Peer.Asserts(c.caller),
+		Request: assertion.RequestDigest(c.r.Method, to, header, body)})
+	if err != nil {
+		return err
+	}
+	header.Set("Authorization", assertion.Scheme+" "+signed)
+	header.Set("User-Agent", "croft")
+	ctx, end := c.lasting()
+	defer end()
+	return c.forwards.send(c.w, c.r.WithContext(ctx), &outgoing{peer: p, to: to, header: header, body: body,
+		waits: waits(c.r.URL), tell: func(result string) { c.action.record(c, result) }})
+}
+
+// foreignObject is what a forwarded request is about, as the path names it there.
+func foreignObject(c *call, p federation.Partition) actions.Object {
+	o := named(c)
+	o.Name = p.Alias + ":" + o.Name + o.ID
+	o.ID = ""
+	return o
+}
+
+// waits is how long a request waits by itself.
+func waits(u *url.URL) time.Duration {
+	q := u.Query()
+	if q.Get("wait") == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(q.Get("timeout"))
+	if err != nil {
+		return longestWait
+	}
+	return min(max(d, 0), longestWait)
+}

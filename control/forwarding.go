@@ -1,0 +1,278 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"croft"
+	"croft/actions"
+	"croft/control/api"
+	"croft/federation"
+	"croft/federation/assertion"
+)
+
+// Peers are other clouds, to which requests are forwarded that name one in the header assertion.Header.
+type Peers struct {
+	Home croft.PartitionID
+	// Called finds a peer by its UUID or its alias, in memory. NotFound, Unavailable.
+	Called func(idOrAlias string) (federation.Partition, error)
+	// Sign completes an assertion by its times and its nonce, and signs it.
+	Sign func(assertion.Assertion) (string, error)
+}
+
+// Bounds of what is forwarded.
+const (
+	mostForwarded = 256              // at once, to all peers
+	maxForwarded  = 16 << 20         // bytes of an answer that is no stream
+	forwardTime   = 45 * time.Second // until the answer begins, without the time that a request waits by itself
+)
+
+// forwarding carries requests to peers. A nil *forwarding knows none.
+type forwarding struct {
+	peers Peers
+	log   *slog.Logger
+	turns chan struct{}
+
+	mu         sync.Mutex
+	transports map[string]*http.Transport // by endpoint and authorities
+}
+
+func newForwarding(p *Peers, log *slog.Logger) *forwarding {
+	if p == nil {
+		return nil
+	}
+	return &forwarding{peers: *p, log: log, turns: make(chan struct{}, mostForwarded),
+		transports: map[string]*http.Transport{}}
+}
+
+// outgoing is a request as a peer gets it.
+type outgoing struct {
+	peer   federation.Partition
+	to     *url.URL
+	header http.Header
+	body   []byte
+	waits  time.Duration       // how long the request waits by itself
+	tell   func(result string) // called once the result is known
+}
+
+// send sends a request and passes on the answer, as it comes.
+func (f *forwarding) send(w http.ResponseWriter, r *http.Request, out *outgoing) (failed error) {
+	p := out.peer
+	transport, err := f.transport(p)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	patience := time.AfterFunc(forwardTime+out.waits, func() { cancel(errSilent) })
+	defer patience.Stop()
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			upgrade, sockets := out.header.Get("Upgrade") != "", r.Out.Header
+			r.Out.URL, r.Out.Host, r.Out.Header = out.to, out.to.Host, out.header
+			if upgrade {
+				r.Out.Header.Set("Connection", "Upgrade")
+				for _, name := range []string{"Sec-Websocket-Key", "Sec-Websocket-Version",
+					"Sec-Websocket-Extensions"} {
+					r.Out.Header[name] = sockets[name]
+				}
+			}
+			r.Out.Body, r.Out.ContentLength = io.NopCloser(bytes.NewReader(out.body)), int64(len(out.body))
+			if len(out.body) == 0 {
+				r.Out.Body = http.NoBody
+			}
+		},
+		ModifyResponse: func(a *http.Response) error {
+			if err := admit(a, out.tell); err != nil {
+				return err
+			}
+			patience.Stop()
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+				err = cause
+			}
+			failed = f.problem(p, err)
+		},
+	}
+	proxy.ServeHTTP(w, r.WithContext(ctx))
+	return failed
+}
+
+// errSilent ends the wait for a peer.
+var errSilent = errors.New("it does not answer in time")
+
+// transport returns what reaches a peer, over HTTP/1, which can be upgraded.
+func (f *forwarding) transport(p federation.Partition) (*http.Transport, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := p.Peer.Endpoint + " " + p.Peer.CA
+	if t := f.transports[key]; t != nil {
+		return t, nil
+	}
+	roots, err := p.Peer.Roots()
+	if err != nil {
+		return nil, err
+	}
+	if len(f.transports) >= 64 { // endpoints of former times
+		f.closeIdle()
+		clear(f.transports)
+	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: onlyReachable}
+	f.transports[key] = &http.Transport{DialContext: dialer.DialContext, DisableCompression: true,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 16,
+		MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: false}
+	return f.transports[key], nil
+}
+
+// onlyReachable refuses addresses that no peer has, such as that of a metadata server, whatever a name resolves to.
+func onlyReachable(_, address string, _ syscall.RawConn) error {
+	if at, err := netip.ParseAddrPort(address); err != nil || !federation.Reachable(at.Addr()) {
+		return errUnreachable
+	}
+	return nil
+}
+
+var errUnreachable = errors.New("its name leads to an address that no cloud has")
+
+// closeIdle closes connections that nobody uses.
+func (f *forwarding) closeIdle() {
+	for _, t := range f.transports {
+		t.CloseIdleConnections()
+	}
+}
+
+// close ends idle connections.
+func (f *forwarding) close() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closeIdle()
+}
+
+// An oddity is an answer that is not a cloud's.
+type oddity struct{ why string }
+
+func (o oddity) Error() string { return o.why }
+
+// passed are the headers of an answer that a client gets.
+var passed = []string{"Content-Type", "Etag", "Retry-After", "Cache-Control", "Upgrade", "Connection",
+	"Sec-Websocket-Accept", "Sec-Websocket-Protocol", "Sec-Websocket-Extensions"}
+
+// admit looks at an answer before anything of it is passed on, and tells the action log.
+func admit(a *http.Response, tell func(result string)) error {
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	switch {
+	case a.StatusCode == http.StatusSwitchingProtocols:
+	case a.StatusCode >= 300 && a.StatusCode < 400:
+		return oddity{fmt.Sprintf("it redirects (%d), which is not followed", a.StatusCode)}
+	case a.StatusCode == http.StatusNoContent:
+	case kind == "text/event-stream", kind == "application/octet-stream":
+		if a.StatusCode != http.StatusOK {
+			return oddity{fmt.Sprintf("it answers %d with a stream", a.StatusCode)}
+		}
+	case kind == "application/json", kind == "application/problem+json":
+		text, err := io.ReadAll(io.LimitReader(a.Body, maxForwarded+1))
+		if err != nil {
+			return err
+		}
+		if len(text) > maxForwarded {
+			return oddity{fmt.Sprintf("its answer is longer than %d MiB", maxForwarded>>20)}
+		}
+		if !json.Valid(text) {
+			return oddity{"its answer is no JSON"}
+		}
+		_ = a.Body.Close()
+		a.Body, a.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+		if a.StatusCode >= http.StatusBadRequest {
+			return refused(a, text, tell)
+		}
+	default:
+		return oddity{fmt.Sprintf("it answers %d as %.40q, as no cloud does", a.StatusCode, kind)}
+	}
+	keep(a)
+	tell(actions.Done)
+	return nil
+}
+
+// refused passes on a problem. That the peer does not believe the assertion is not the caller's doing.
+func refused(a *http.Response, text []byte, tell func(result string)) error {
+	var told api.Problem
+	if err := json.Unmarshal(text, &told); err != nil || told.Code.Status() == 0 {
+		return oddity{fmt.Sprintf("it answers %d without a code that this version knows", a.StatusCode)}
+	}
+	if a.StatusCode == http.StatusUnauthorized {
+		return oddity{"it refuses this cloud: " + printable(told.Detail)}
+	}
+	keep(a)
+	tell(string(told.Code))
+	return nil
+}
+
+// keep drops the headers that are not passed on.
+func keep(a *http.Response) {
+	kept := http.Header{}
+	for _, name := range passed {
+		if v := a.Header.Values(name); len(v) > 0 {
+			kept[name] = v
+		}
+	}
+	a.Header, a.Trailer = kept, nil
+}
+
+// problem says why a peer cannot answer. Where it is, operators alone learn, from the log.
+func (f *forwarding) problem(p federation.Partition, err error) error {
+	f.log.Warn("a request could not be forwarded", "peer", p.Alias, "endpoint", p.Peer.Endpoint, "err", err)
+	why := "it does not answer"
+	if odd, is := errors.AsType[oddity](err); is {
+		why = odd.why
+	}
+	if _, is := errors.AsType[*tls.CertificateVerificationError](err); is {
+		why = "this cloud does not trust the certificate that it shows: its operators give those of this cloud a " +
+			"new card"
+	}
+	for _, known := range []error{errSilent, errUnreachable} {
+		if errors.Is(err, known) {
+			why = known.Error()
+		}
+	}
+	return api.NewProblem(api.BackendDown, "the cloud "+p.Alias+" cannot be asked: "+why)
+}
+
+// longestTold bounds what is passed on of a peer's own words.
+const longestTold = 400
+
+// printable shortens a text of others, and takes out what does not print.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if runes := []rune(text); len(runes) > longestTold {
+		return string(runes[:longestTold]) + "..."
+	}
+	return text
+}

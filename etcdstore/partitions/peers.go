@@ -1,0 +1,288 @@
+package partitions
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore/internal/kv"
+	"croft/federation"
+	"croft/federation/assertion"
+)
+
+var (
+	_ federation.PeerStore = (*Partitions)(nil)
+	_ assertion.Feed       = (*Partitions)(nil)
+)
+
+// peer is the value of a peer's key. The alias is that of the registry: both are written by one transaction.
+type peer struct {
+	Alias string `json:"alias"`
+	federation.Peer
+}
+
+func (s *Partitions) peerKeys() PeerKeys { return PeerKeys(s.conn.Prefix) }
+
+// readPeers adds to partitions the peers that they are, as of a revision.
+func (s *Partitions) readPeers(ctx context.Context, all []known, revision int64) error {
+	got, err := s.conn.Etcd.Get(ctx, s.peerKeys().peers(), clientv3.WithPrefix(), clientv3.WithRev(revision))
+	if err != nil {
+		return s.conn.Wrap(err, "list the peers")
+	}
+	for _, stored := range got.Kvs {
+		i := slices.IndexFunc(all, func(p known) bool { return string(p.ID) == kv.Last(stored.Key) })
+		if i < 0 {
+			continue // of a registry that lost it: it is in no list, and forwards nothing
+		}
+		var p peer
+		if err := s.conn.Decode(stored.Key, stored.Value, &p); err != nil {
+			return err
+		}
+		all[i].Peer = &p.Peer
+	}
+	return nil
+}
+
+// unchangedBelow compares that nothing below a prefix was written since a revision.
+func unchangedBelow(prefix string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(prefix).WithPrefix(), "<", revision+1)
+}
+
+// PutPeer implements federation.PeerStore.
+func (s *Partitions) PutPeer(ctx context.Context, id croft.PartitionID,
+	settle func([]federation.Partition) (federation.Partition, error)) (federation.Partition, error) {
+	for {
+		all, revision, err := s.read(ctx)
+		if err != nil {
+			return federation.Partition{}, err
+		}
+		var plain []federation.Partition
+		e := entry{Added: time.Now().UTC().Truncate(time.Second)}
+		for _, p := range all {
+			plain = append(plain, p.Partition)
+			if p.ID == id {
+				e = p.entry
+			}
+		}
+		next, err := settle(plain)
+		if err != nil {
+			return next, err
+		}
+		e.Alias = next.Alias
+		k := s.peerKeys()
+		done, err := s.conn.Etcd.Txn(ctx).
+			If(unchangedBelow(s.keys.registry(), revision), unchangedBelow(k.peers(), revision)).
+			Then(clientv3.OpPut(s.keys.partition(id), kv.Encode(e)),
+				clientv3.OpPut(k.peer(id), kv.Encode(peer{next.Alias, *next.Peer}))).Commit()
+		if err != nil {
+			return next, s.conn.Wrap(err, "write peer %s", id)
+		}
+		if done.Succeeded {
+			return next, nil
+		}
+	}
+}
+
+// cut returns what ends the exchange with a peer: its record and its mappings, which are few.
+func (s *Partitions) cut(ctx context.Context, id croft.PartitionID) (still clientv3.Cmp, ops []clientv3.Op, err error) {
+	all, revision, err := s.mappings(ctx)
+	if err != nil {
+		return still, nil, err
+	}
+	k := s.peerKeys()
+	ops = []clientv3.Op{clientv3.OpDelete(k.peer(id))}
+	for _, m := range all {
+		if m.Peer == id {
+			ops = append(ops, clientv3.OpDelete(k.mapping(m)))
+		}
+	}
+	return unchangedBelow(k.mappings(), revision), ops, nil
+}
+
+// RemovePeer implements federation.PeerStore. A partition of which nothing was imported is forgotten.
+func (s *Partitions) RemovePeer(ctx context.Context, id croft.PartitionID) error {
+	for {
+		still, ops, err := s.cut(ctx, id)
+		if err != nil {
+			return err
+		}
+		key := s.peerKeys().peer(id)
+		got, err := s.conn.Etcd.Get(ctx, key)
+		if err != nil {
+			return s.conn.Wrap(err, "read peer %s", id)
+		}
+		if len(got.Kvs) == 0 {
+			return croft.Errorf(croft.NotFound, "peer %s was removed meanwhile", id)
+		}
+		forget := clientv3.OpTxn([]clientv3.Cmp{kv.Absent(s.keys.head(id))},
+			[]clientv3.Op{clientv3.OpDelete(s.keys.partition(id))}, nil)
+		done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key), still).Then(append(ops, forget)...).Commit()
+		if err != nil {
+			return s.conn.Wrap(err, "remove peer %s", id)
+		}
+		if done.Succeeded {
+			return nil
+		}
+	}
+}
+
+// Mappings implements federation.PeerStore.
+func (s *Partitions) Mappings(ctx context.Context) ([]federation.Mapping, error) {
+	all, _, err := s.mappings(ctx)
+	return all, err
+}
+
+func (s *Partitions) mappings(ctx context.Context) (all []federation.Mapping, revision int64, err error) {
+	got, err := s.conn.Etcd.Get(ctx, s.peerKeys().mappings(), clientv3.WithPrefix())
+	if err != nil {
+		return nil, 0, s.conn.Wrap(err, "list the projects that peers have here")
+	}
+	for _, stored := range got.Kvs {
+		var m federation.Mapping
+		if err := s.conn.Decode(stored.Key, stored.Value, &m); err != nil {
+			return nil, 0, err
+		}
+		all = append(all, m)
+	}
+	return all, got.Header.Revision, nil
+}
+
+// mostMappings bounds the mappings of a peer, so that one transaction removes them all.
+const mostMappings = 100
+
+// PutMapping implements federation.PeerStore.
+func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error {
+	k := s.peerKeys()
+	for {
+		all, revision, err := s.mappings(ctx)
+		if err != nil {
+			return err
+		}
+		of := 0
+		for _, other := range all {
+			if other.Peer == m.Peer && other.Project != m.Project {
+				of++
+			}
+			if other.Peer == m.Peer && other.Theirs == m.Theirs && other.Project != m.Project {
+				return croft.Errorf(croft.Conflict,
+					"their project %s has its members in another project here already: a "+
+						"project of a peer is one project here", m.Theirs)
+			}
+		}
+		if of >= mostMappings {
+			return croft.Errorf(croft.Conflict, "the peer has %d projects here, which is the most", of)
+		}
+		project := s.home.Project(m.Project)
+		done, err := s.conn.Etcd.Txn(ctx).
+			If(kv.Exists(k.peer(m.Peer)), kv.Exists(project), unchangedBelow(k.mappings(), revision)).
+			Then(clientv3.OpPut(k.mapping(m), kv.Encode(m))).
+			Else(clientv3.OpGet(k.peer(m.Peer), clientv3.WithCountOnly()), clientv3.OpGet(project,
+				clientv3.WithCountOnly())).
+			Commit()
+		switch {
+		case err != nil:
+			return s.conn.Wrap(err, "write what project %s is to a peer", m.Project)
+		case done.Succeeded:
+			return nil
+		case done.Responses[0].GetResponseRange().Count == 0:
+			return croft.Errorf(croft.NotFound, "peer %s was removed meanwhile", m.Peer)
+		case done.Responses[1].GetResponseRange().Count == 0:
+			return croft.Errorf(croft.NotFound, "there is no project %s: create it first", m.Project)
+		}
+	}
+}
+
+// RemoveMapping implements federation.PeerStore.
+func (s *Partitions) RemoveMapping(ctx context.Context, m federation.Mapping) error {
+	done, err := s.conn.Etcd.Delete(ctx, s.peerKeys().mapping(m))
+	if err != nil {
+		return s.conn.Wrap(err, "remove what project %s is to a peer", m.Project)
+	}
+	if done.Deleted == 0 {
+		return croft.Errorf(croft.NotFound, "their project %s has no members in project %s", m.Theirs, m.Project)
+	}
+	return nil
+}
+
+// WatchPeers implements assertion.Feed. What cannot be read is no peer, and no mapping: it lets nobody in.
+func (s *Partitions) WatchPeers(ctx context.Context, changed func([]federation.Partition, []federation.Mapping)) error {
+	k, values := s.peerKeys(), map[string]*mvccpb.KeyValue{}
+	tell := func() {
+		var peers []federation.Partition
+		var mappings []federation.Mapping
+		for key, stored := range values {
+			var p peer
+			var m federation.Mapping
+			switch {
+			case strings.HasPrefix(key, k.peers()) && s.conn.Decode(stored.Key, stored.Value, &p) == nil:
+				peers = append(peers, federation.Partition{ID: croft.PartitionID(kv.Last(stored.Key)), Alias: p.Alias,
+					Peer: &p.Peer})
+			case strings.HasPrefix(key, k.mappings()) && s.conn.Decode(stored.Key, stored.Value, &m) == nil:
+				mappings = append(mappings, m)
+			}
+		}
+		changed(peers, mappings)
+	}
+	return s.conn.FollowWhole(ctx, k.all(), func(all []*mvccpb.KeyValue) {
+		clear(values)
+		for _, stored := range all {
+			values[string(stored.Key)] = stored
+		}
+		tell()
+	}, func(stored *mvccpb.KeyValue, present bool) {
+		if delete(values, string(stored.Key)); present {
+			values[string(stored.Key)] = stored
+		}
+		tell()
+	})
+}
+
+// PutSigner records the public half of a key with which a server of the API signs, and where that server is.
+func (s *Partitions) PutSigner(ctx context.Context, one federation.Signer) error {
+	_, err := s.conn.Etcd.Put(ctx, s.peerKeys().signer(one.Key.ID()), kv.Encode(one))
+	if err != nil {
+		return s.conn.Wrap(err, "write with which key a server signs")
+	}
+	return nil
+}
+
+// Signers implements federation.PeerStore.
+func (s *Partitions) Signers(ctx context.Context) ([]federation.Signer, error) {
+	all, err := kv.ReadAll[federation.Signer](ctx, s.conn, "list with which keys this cloud signs",
+		s.peerKeys().signers(),
+		0)
+	slices.SortStableFunc(all, func(a, b federation.Signer) int {
+		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.Key, b.Key))
+	})
+	return all, err
+}
+
+// RemoveSigner implements federation.PeerStore.
+func (s *Partitions) RemoveSigner(ctx context.Context, id string) error {
+	done, err := s.conn.Etcd.Delete(ctx, s.peerKeys().signer(id))
+	if err != nil {
+		return s.conn.Wrap(err, "remove the key %s", id)
+	}
+	if done.Deleted == 0 {
+		return croft.Errorf(croft.NotFound, "this cloud has no key %.40q; `croft partition key list` shows all", id)
+	}
+	return nil
+}
+
+// Authority implements federation.PeerStore.
+func (s *Partitions) Authority(ctx context.Context) (string, error) {
+	got, err := s.conn.Etcd.Get(ctx, s.home.Authority)
+	if err != nil {
+		return "", s.conn.Wrap(err, "read the authority of this cloud")
+	}
+	for _, stored := range got.Kvs {
+		return string(stored.Value), nil
+	}
+	return "", nil
+}

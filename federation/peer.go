@@ -1,0 +1,290 @@
+package federation
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"croft"
+	"croft/access"
+)
+
+// Peer is what home knows of a partition with which it exchanges requests: ours are forwarded to its endpoint, and its
+// requests count here where they are signed with one of its keys.
+type Peer struct {
+	Endpoint string        `json:"endpoint"`     // URL of its API, without a path
+	Keys     []PublicKey   `json:"keys"`         // with which it signs, one for each of its servers
+	CA       string        `json:"ca,omitempty"` // PEM of the authorities of its endpoint; empty: those of the system
+	Roles    []access.Role `json:"roles"`        // that users may have through it, in both directions
+	Added    time.Time     `json:"added"`
+}
+
+// PublicKey is a public key of Ed25519, in base64.
+type PublicKey string
+
+// keyText is the encoding of public keys; strict, so that a key has one text.
+var keyText = base64.RawURLEncoding.Strict()
+
+// PublicKeyOf returns the text of a key.
+func PublicKeyOf(key ed25519.PublicKey) PublicKey { return PublicKey(keyText.EncodeToString(key)) }
+
+// Key decodes the key. Invalid.
+func (k PublicKey) Key() (ed25519.PublicKey, error) {
+	key, err := keyText.DecodeString(string(k))
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return nil, croft.Errorf(croft.Invalid, "%.60q is not a public key of Ed25519", string(k))
+	}
+	return key, nil
+}
+
+// ID names the key: the first 16 hexadecimal digits of its SHA-256.
+func (k PublicKey) ID() string {
+	sum := sha256.Sum256([]byte(k))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Bounds of a peer's record.
+const (
+	maxKeys = 32
+	maxCA   = 64 << 10 // bytes
+)
+
+// PeerRoles are the roles that users may have through a peer: never those of operators and hosts.
+var PeerRoles = []access.Role{access.Reader, access.Member, access.ProjectAdmin}
+
+// CheckPeerRoles validates the roles that a peer's users may have, and sorts them. Invalid.
+func CheckPeerRoles(roles []access.Role) ([]access.Role, error) {
+	if len(roles) == 0 {
+		return nil, croft.Errorf(croft.Invalid, "a peer needs a role that its users may have: %v", PeerRoles)
+	}
+	for _, r := range roles {
+		if !slices.Contains(PeerRoles, r) {
+			return nil, croft.Errorf(croft.Invalid, "%.40q is no role for users of a peer: use %v", string(r),
+				PeerRoles)
+		}
+	}
+	roles = slices.DeleteFunc(slices.Clone(PeerRoles), func(r access.Role) bool { return !slices.Contains(roles, r) })
+	return roles, nil
+}
+
+// CheckEndpoint validates the address of a peer's API. Invalid: it has a path, is not encrypted beyond this machine, or
+// is a link-local address, as clouds have their metadata servers on.
+func CheckEndpoint(endpoint string) error {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return croft.Errorf(croft.Invalid,
+			"%.200q is not the address of a cloud's API, such as https://east.example:8781",
+			endpoint)
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err == nil && !Reachable(ip) {
+		return croft.Errorf(croft.Invalid, "the address %s is no cloud's: it is link-local, unspecified or multicast",
+			ip)
+	}
+	if loopback := u.Hostname() == "localhost" || err == nil && ip.IsLoopback(); u.Scheme == "http" && !loopback {
+		return croft.Errorf(croft.Invalid, "%.200s would send requests unencrypted: use https", endpoint)
+	}
+	return nil
+}
+
+// Reachable reports whether a peer may have an address.
+func Reachable(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return !ip.IsLinkLocalUnicast() && !ip.IsUnspecified() && !ip.IsMulticast() && !ip.IsInterfaceLocalMulticast()
+}
+
+// Check validates a peer. Invalid.
+func (p Peer) Check() error {
+	if err := CheckEndpoint(p.Endpoint); err != nil {
+		return err
+	}
+	if len(p.Keys) == 0 || len(p.Keys) > maxKeys {
+		return croft.Errorf(croft.Invalid, "a peer has 1 to %d keys, not %d", maxKeys, len(p.Keys))
+	}
+	for _, k := range p.Keys {
+		if _, err := k.Key(); err != nil {
+			return err
+		}
+	}
+	if _, err := p.Roots(); err != nil {
+		return err
+	}
+	_, err := CheckPeerRoles(p.Roles)
+	return err
+}
+
+// Roots returns the authorities of the endpoint's certificate; nil: those of the system. Invalid.
+func (p Peer) Roots() (*x509.CertPool, error) {
+	if p.CA == "" {
+		return nil, nil
+	}
+	pool, n := x509.NewCertPool(), 0
+	for block, rest := pem.Decode([]byte(p.CA)); block != nil && len(p.CA) <= maxCA; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || block.Type != "CERTIFICATE" {
+			n = 0
+			break
+		}
+		pool.AddCert(c)
+		n++
+	}
+	if n == 0 {
+		return nil, croft.Errorf(croft.Invalid,
+			"the authorities of the peer are no certificates in PEM, of at most %d KiB",
+			maxCA>>10)
+	}
+	return pool, nil
+}
+
+// Key returns the key with this ID.
+func (p Peer) Key(id string) (ed25519.PublicKey, bool) {
+	for _, k := range p.Keys {
+		if k.ID() == id {
+			key, err := k.Key()
+			return key, err == nil
+		}
+	}
+	return nil, false
+}
+
+// CardFormat is the version of the form of cards.
+const CardFormat = 1
+
+// Card is what the operator of one cloud gives to that of another, so that it becomes a peer there. It has no secret in
+// it. It proves nothing: whoever takes it compares its fingerprint with the one that its maker was shown.
+type Card struct {
+	Format    int               `json:"card"`
+	Partition croft.PartitionID `json:"partition"`
+	Name      string            `json:"name,omitempty"` // an alias that its maker proposes
+	Endpoint  string            `json:"endpoint"`
+	Keys      []PublicKey       `json:"keys"`
+	CA        string            `json:"ca,omitempty"`
+}
+
+// maxCard bounds the text of a card.
+const maxCard = 256 << 10
+
+// ParseCard reads a card. Invalid.
+func ParseCard(text []byte) (c Card, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if len(text) > maxCard {
+		return c, croft.Errorf(croft.Invalid, "this is no card of a cloud: it has more than %d KiB", maxCard>>10)
+	}
+	if err := d.Decode(&c); err != nil || d.More() {
+		var form struct {
+			Format int `json:"card"`
+		}
+		if json.Unmarshal(text, &form) == nil && form.Format > CardFormat {
+			c.Format = form.Format
+			return c, c.Check()
+		}
+		return c, croft.Errorf(croft.Invalid, "this is no card of a cloud, as `croft partition card` prints it")
+	}
+	return c, c.Check()
+}
+
+// Check validates a card. Invalid.
+func (c Card) Check() error {
+	if c.Format != CardFormat {
+		return croft.Errorf(croft.Invalid, "the card has format %d, and this croft knows format %d: upgrade", c.Format,
+			CardFormat)
+	}
+	if id, err := uuid.Parse(string(c.Partition)); err != nil || id.String() != string(c.Partition) {
+		return croft.Errorf(croft.Invalid, "the card names no partition: %.80q is not a UUID", string(c.Partition))
+	}
+	if c.Name != "" {
+		if err := CheckAlias(c.Name); err != nil {
+			return err
+		}
+	}
+	return c.peer(PeerRoles).Check()
+}
+
+func (c Card) peer(roles []access.Role) Peer {
+	return Peer{Endpoint: strings.TrimRight(c.Endpoint, "/"), Keys: c.Keys, CA: c.CA, Roles: roles}
+}
+
+// Fingerprint is a digest of all that a card says but its name, for people to compare.
+func (c Card) Fingerprint() string {
+	c.Name = ""
+	text, _ := json.Marshal(c) // plain strings: cannot fail
+	sum := sha256.Sum256(text)
+	var parts []string
+	for part := range slices.Chunk(sum[:16], 2) {
+		parts = append(parts, hex.EncodeToString(part))
+	}
+	return strings.Join(parts, "-")
+}
+
+// Signer is a server of home's API that signs for its peers.
+type Signer struct {
+	Key      PublicKey `json:"key"`
+	Endpoint string    `json:"endpoint"` // of its API, as far as it knows
+	Own      bool      `json:"own"`      // its certificate is of the cloud's own authority
+	Host     string    `json:"host"`     // the machine's name, for people
+	Since    time.Time `json:"since"`    // when the key was made
+	Use      time.Time `json:"use"`      // from when on it signs; until then it is told in cards
+}
+
+// Mapping makes the members of a project of a peer members of a project here.
+type Mapping struct {
+	Project croft.Project     `json:"project"` // here
+	Peer    croft.PartitionID `json:"peer"`
+	Alias   string            `json:"alias,omitempty"` // of the peer, when read
+	Theirs  croft.Project     `json:"theirs"`          // the project there
+	Role    access.Role       `json:"role"`            // the greatest that they have here
+	Added   time.Time         `json:"added"`
+}
+
+// Check validates a mapping. Invalid.
+func (m Mapping) Check() error {
+	if err := cmp.Or(m.Project.Check(), m.Theirs.Check()); err != nil {
+		return err
+	}
+	if _, err := CheckPeerRoles([]access.Role{m.Role}); err != nil {
+		return err
+	}
+	return nil
+}
+
+// upTo returns the roles of a peer that are not above any of these.
+func (p Peer) upTo(roles []access.Role) []access.Role {
+	greatest := -1
+	for _, r := range roles {
+		greatest = max(greatest, slices.Index(PeerRoles, r))
+	}
+	return slices.DeleteFunc(slices.Clone(PeerRoles), func(r access.Role) bool {
+		return slices.Index(PeerRoles, r) > greatest || !slices.Contains(p.Roles, r)
+	})
+}
+
+// Asserts returns the roles that a caller of home has for a peer: those of the peer that are not above the caller's. An
+// operator has them all.
+func (p Peer) Asserts(c access.Caller) []access.Role {
+	if c.Operator() {
+		return slices.Clone(p.Roles)
+	}
+	return p.upTo(c.Roles)
+}
+
+// Allows returns the roles that users of a peer have here through a mapping: those of the peer that are neither above
+// theirs nor above that of the mapping.
+func (m Mapping) Allows(p Peer, theirs []access.Role) []access.Role {
+	p.Roles = p.upTo(theirs)
+	return p.upTo([]access.Role{m.Role})
+}
