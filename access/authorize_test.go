@@ -27,6 +27,9 @@ e getRoot whoami
 h getDocument getDefaultQuota getDefinition listImages
 r listClaims getClaim
 m createClaim useClaim releaseClaim
+r listPools getPool listPoolResources listTickets getTicket
+m openTicket renewTicket closeTicket
+a getResourceLog
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest

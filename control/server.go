@@ -18,6 +18,7 @@ import (
 	"croft/cloud"
 	"croft/control/api"
 	"croft/objects"
+	pools "croft/pool/api"
 )
 
 // Config configures a Server.
@@ -27,6 +28,8 @@ type Config struct {
 	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
 	Images  Images               // required
 	Actions *actions.Recorder    // required; it has to run longer than the handler serves
+
+	Pools *pools.Client // of the manager of pools, with the rights of an admin; nil: there is none
 
 	Login   *api.Login   // where users may log in; nil: nowhere
 	Version string       // of croft, for people

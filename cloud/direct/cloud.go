@@ -57,11 +57,16 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if err != nil {
 		return nil, err
 	}
+	manager, err := s.Pool.Client() // which has asked nothing yet, and may not be there
+	if err != nil {
+		return nil, err
+	}
 	h := hostList{store, fleet}
 	o := objectList{objects.New(store.Objects), store.Instances, h, operator(store, s)}
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
+		Pools: manager, Tickets: manager,
 		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},

@@ -34,6 +34,7 @@ type Settings struct {
 	Token string `yaml:"token"` // of a project
 	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's
 
+	Found   bool                                  `yaml:"-"` // it is this machine's socket, which nobody named
 	Home    croft.Project                         `yaml:"-"` // that a user of an issuer means; empty: the only one
 	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the token instead; nil: it is Token
 }
