@@ -75,6 +75,16 @@ var table = map[Operation]row{
 	"useClaim":     changes,
 	"releaseClaim": changes,
 
+	"listPools":         reads,
+	"getPool":           reads,
+	"listPoolResources": reads,
+	"getResourceLog":    manages, // its commands are the operators', who may not have thought of readers
+	"listTickets":       reads,
+	"getTicket":         reads, // members alone see what it hands out
+	"openTicket":        changes,
+	"renewTicket":       changes,
+	"closeTicket":       changes,
+
 	"listKeys":  reads,
 	"addKey":    changes,
 	"removeKey": changes,

@@ -28,6 +28,9 @@ h getDocument getDefaultQuota getDefinition listImages listAggregates getAggrega
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r getUsage listUsage
+r listPools getPool listPoolResources listTickets getTicket
+m openTicket renewTicket closeTicket
+a getResourceLog
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest

@@ -50,12 +50,12 @@ const (
 	Quota      Kind = "quota" // the default one
 	Token      Kind = "token"
 	Invitation Kind = "invitation" // for a machine that is to be a host
+	Ticket     Kind = "ticket"     // its name is its number
 )
 
 // kinds are those that filters may name.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
-	string(Aggregate),
-	string(Invitation)}
+	string(Aggregate), string(Invitation), string(Ticket)}
 
 // ParseObject reads KIND/NAME or KIND/ID; a name alone is that of an instance. Invalid.
 func ParseObject(text string) (Object, error) {

@@ -19,6 +19,7 @@ import (
 	"croft/hosts"
 	"croft/internal/nearest"
 	"croft/objects"
+	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
 	"croft/usage"
@@ -38,6 +39,8 @@ type Cloud struct {
 	Aggregates  Aggregates
 	Maintenance Maintenance
 	Keys        Keys
+	Pools       Pools
+	Tickets     Tickets
 	Projects    Projects
 	Usage       Usage
 	Images      Images
@@ -181,6 +184,39 @@ type Maintenance interface {
 
 // Keys stores public SSH keys of projects, by name.
 type Keys = schedule.Keys
+
+// Pools reads the pools that the caller may use, as their manager knows them.
+type Pools interface {
+	// Pools lists the pools in the order of their file. Stock is nil where it is not for the caller.
+	Pools(ctx context.Context) ([]pools.Pool, error)
+	// Pool returns a pool. NotFound.
+	Pool(ctx context.Context, name string) (pools.Pool, error)
+	// Resources lists resources by number, of one pool if it is named; without all, those that have not ended.
+	Resources(ctx context.Context, pool string, all bool) ([]pools.Resource, error)
+	// Resource returns a resource by its number or name. NotFound.
+	Resource(ctx context.Context, idOrName string) (pools.Resource, error)
+	// Logs returns what a resource's commands printed. NotFound.
+	Logs(ctx context.Context, idOrName string) ([]byte, error)
+}
+
+// Tickets opens, reads and closes tickets of pools. Each is named by its number. Unavailable: no manager of pools
+// answers in time.
+type Tickets interface {
+	// Open opens a ticket. The same key gets the same ticket, so whoever does not know whether a ticket was opened asks
+	// again with its key. OverQuota; Invalid.
+	Open(ctx context.Context, o pools.Opening) (pools.Ticket, error)
+	// Ticket returns a ticket, which begins its lease anew. NotFound.
+	Ticket(ctx context.Context, id int64) (pools.Ticket, error)
+	// Wait returns the ticket once it has a resource, has ended, or can never be served. It outlasts restarts of the
+	// manager, until ctx ends. NotFound.
+	Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticket, error)
+	// Close gives a ticket's resource back, or cancels the ticket. Closing twice is no error. NotFound.
+	Close(ctx context.Context, id int64) (pools.Ticket, error)
+	// Renew begins the lease of a ticket anew. NotFound; Conflict: it has ended, or has no lease.
+	Renew(ctx context.Context, id int64) (pools.Ticket, error)
+	// Tickets lists tickets, the oldest first.
+	Tickets(ctx context.Context, of pools.Selection) (pools.Tickets, error)
+}
 
 // Projects manages projects and quotas; tenant.Projects says what each method does, and returns.
 type Projects interface {

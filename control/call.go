@@ -53,7 +53,8 @@ func (c *call) admit() (err error) {
 		}
 		c.project = given
 	}
-	if c.action.project = c.project; c.operation.Tag == "instances" || c.operation.Tag == "keys" {
+	c.action.project = c.project
+	if slices.Contains([]string{"instances", "keys", "tickets"}, c.operation.Tag) {
 		c.action.project = c.home()
 	}
 	return c.authorize(c.project)

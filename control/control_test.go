@@ -44,7 +44,8 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 		if strings.Contains(o.Summary, "WebSocket") || strings.HasPrefix(o.ID, "watch") {
 			continue // these stream
 		}
-		path := strings.NewReplacer("{id}", string(web), "{name}", "nokey", "{project}", "anna",
+		path := strings.NewReplacer("/tickets/{id}", "/tickets/1", "{resource}", "1", "{id}", string(web),
+			"{name}", "nokey", "{project}", "anna",
 			"{things}", "instances", "{kind}", "instance", "{key}", "nokey", "{tag}", "notag").
 			Replace(o.Path) + required(o)
 		for token, role := range map[string]access.Role{"reader": access.Reader, "anna": access.Member} {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +19,19 @@ import (
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/delay"
+	pools "croft/pool/api"
 )
 
 // belongings are names of the things of one tenant; those of a ghost are of the same form, and nobody has them.
-type belongings struct{ project, user, id, name, group, key, token, host, aggregate string }
+type belongings struct {
+	project, user, id, name, group, key, token, host, aggregate, pool string
+
+	ticket, resource string // numbers, which are told by what is around them
+}
 
 // all lists the names, the longest ones first, so that none is replaced as a part of another.
 func (b belongings) all() []string {
-	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host, b.aggregate}
+	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host, b.aggregate, b.pool}
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	return all
 }
@@ -34,6 +40,9 @@ func (b belongings) all() []string {
 func (b belongings) anonymous(text string) string {
 	for _, name := range b.all() {
 		text = strings.ReplaceAll(text, name, "X")
+	}
+	for _, number := range []string{b.ticket, b.resource} {
+		text = strings.ReplaceAll(text, `\"`+number+`\"`, "X") // in a sentence
 	}
 	return text
 }
@@ -51,6 +60,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 			return []string{b.id, b.project}
 		case "tokens":
 			return []string{b.token}
+		case "tickets":
+			return []string{b.ticket}
 		case "hosts":
 			return []string{b.host}
 		}
@@ -77,7 +88,11 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query as", "query name":
 		return []string{b.project}
 	case "path name":
-		return map[string][]string{"keys": {b.key}, "aggregates": {b.aggregate}}[o.Tag]
+		return map[string][]string{"keys": {b.key}, "aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"}}[o.Tag]
+	case "path resource":
+		return []string{b.resource}
+	case "query all":
+		return []string{"true"}
 	case "path project", "query project":
 		return []string{b.project}
 	case "query object":
@@ -87,7 +102,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{b.user}
 	case "query after":
 		return map[string][]string{"instances": {b.name, b.name + "/" + b.id},
-			"claims": {b.name, b.name + "/" + b.id}, "objects": {b.project + "/" + b.id},
+			"claims": {b.name, b.name + "/" + b.id}, "tickets": {b.ticket}, "objects": {b.project + "/" + b.id},
 			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
 	case "query follow":
 		return []string{"false"}
@@ -107,7 +122,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query limit":
 		return []string{"5000"}
 	case "query wait":
-		return []string{"gone"}
+		return []string{map[bool]string{true: "ready", false: "gone"}[o.Tag == "tickets"]}
 	case "query timeout":
 		return []string{"1s"}
 	case "header If-Match":
@@ -135,6 +150,9 @@ func (b belongings) bodies(schema string) []any {
 		return []any{wanted("near", []string{b.id}, "hold", 60), wanted("near", []string{b.host}, "hold", 60)}
 	case "ClaimUse":
 		return []any{fields{"image": "https://images.example/tiny.qcow2"}}
+	case "NewTicket":
+		return []any{fields{"tags": []string{"victim-tag"}, "key": "victim-once"},
+			fields{"tags": []string{"apart"}, "sandbox": "victim-box"}}
 	case "NewImage":
 		return []any{fields{"image": "debian-12"}}
 	case "ObjectChange":
@@ -274,7 +292,7 @@ func (try try) send(t *testing.T, server, token string) (status int, text string
 // TestATenantLearnsNothingOfOthers tries every operation of the document with every name of another tenant, as a
 // member, a reader and an admin of a project of their own. The answers have to be the same as for what is not there.
 func TestATenantLearnsNothingOfOthers(t *testing.T) {
-	server, _ := controltest.Start(t)
+	server, _ := controltest.StartWithPools(t)
 	a := newAsker(t, server)
 	for _, name := range []croft.Project{"berta", "anna"} {
 		a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: name}).
@@ -297,9 +315,16 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 	a.ask(t, "operator", http.MethodPost, "/v1/tokens?project=berta",
 		map[string]string{"user": mine.user, "role": "member", "life": "24h"}).into(t, &token)
 	mine.token = token.ID
+	for _, tag := range []string{"victim-tag", "shared"} {
+		a.ask(t, "berta", http.MethodPost, "/v1/tickets?wait=ready", map[string]any{"tags": []string{tag},
+			"sandbox": "victim-box", "key": "victim-" + tag}).want(t, http.StatusOK, "")
+	}
+	var ticket pools.Ticket
+	a.ask(t, "berta", http.MethodGet, "/v1/tickets/1", nil).into(t, &ticket)
+	mine.pool, mine.ticket, mine.resource = "victims", "1", strconv.FormatInt(ticket.Resource.ID, 10)
 	ghost := belongings{project: "ghost", user: "ghosts-v", id: string(croft.NewInstanceID()), name: "ghosts-vm",
 		group: "ghosts-group", key: "ghosts-key", token: string(access.NewSecret().ID), host: "ghost1",
-		aggregate: "ghosts-aggregate"}
+		aggregate: "ghosts-aggregate", pool: "ghosts", ticket: "4711", resource: "4712"}
 	before := a.everything(t, mine)
 
 	tried := 0
@@ -346,7 +371,8 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 func (a asker) everything(t *testing.T, b belongings) string {
 	t.Helper()
 	var all []string
-	for _, path := range []string{"instances/" + b.id, "keys?project=" + b.project, "tokens?project=" + b.project,
+	for _, path := range []string{"tickets?all=true&project=" + b.project, "instances/" + b.id,
+		"keys?project=" + b.project, "tokens?project=" + b.project,
 		"projects/" + b.project, "projects/" + b.project + "/quota", "quota"} {
 		got := a.ask(t, "operator", http.MethodGet, "/v1/"+path, nil)
 		if got.status != http.StatusOK {

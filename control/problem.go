@@ -12,6 +12,7 @@ import (
 	"croft/access"
 	"croft/control/api"
 	"croft/objects"
+	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -34,6 +35,10 @@ func (c *call) problem(err error) *api.Problem {
 	}
 	if r, ok := errors.AsType[*tenant.Refusal](err); ok {
 		return c.refusal(r)
+	}
+	if r, ok := errors.AsType[*pools.Refusal](err); ok {
+		return c.refusal(&tenant.Refusal{Measure: tenant.Measure(r.Resource), Limit: r.Limit, Used: r.Used,
+			Requested: r.Requested, Project: croft.Project(r.Project), Of: croft.Project(r.Of)})
 	}
 	if v, ok := errors.AsType[*objects.ViolationsError](err); ok {
 		return violations(c, v)

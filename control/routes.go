@@ -10,6 +10,16 @@ import (
 // operations does each operation of the document. An error that it returns is the answer, so nothing may be written
 // before. To add an operation, write it into the document, and its method here.
 var operations = map[string]func(*call) error{
+	"listPools":         listPools,
+	"getPool":           getPool,
+	"listPoolResources": listPoolResources,
+	"getResourceLog":    getResourceLog,
+	"listTickets":       listTickets,
+	"openTicket":        openTicket,
+	"getTicket":         getTicket,
+	"renewTicket":       renewTicket,
+	"closeTicket":       closeTicket,
+
 	"getDocument":      getDocument,
 	"getRoot":          getRoot,
 	"whoami":           whoami,

@@ -18,6 +18,7 @@ import (
 	"croft/cloud"
 	"croft/control/api"
 	"croft/objects"
+	pools "croft/pool/api"
 )
 
 // Config configures a Server.
@@ -28,12 +29,13 @@ type Config struct {
 	Images  Images               // required
 	Actions *actions.Recorder    // required; it has to run longer than the handler serves
 
-	Peers   *Peers       // other clouds that requests are forwarded to; nil: none
-	Login   *api.Login   // where users may log in; nil: nowhere
-	Version string       // of croft, for people
-	Log     *slog.Logger // discards by default
-	Rate    rate.Limit   // requests per second of one caller who is no operator; 50 by default
-	Burst   int          // more than that at once; 200 by default
+	Peers   *Peers        // other clouds that requests are forwarded to; nil: none
+	Pools   *pools.Client // of the manager of pools, with the rights of an admin; nil: there is none
+	Login   *api.Login    // where users may log in; nil: nowhere
+	Version string        // of croft, for people
+	Log     *slog.Logger  // discards by default
+	Rate    rate.Limit    // requests per second of one caller who is no operator; 50 by default
+	Burst   int           // more than that at once; 200 by default
 }
 
 // Images says which images requests may name.

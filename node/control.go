@@ -30,6 +30,7 @@ import (
 	"croft/objects"
 	"croft/placement"
 	"croft/placementclient/keystone"
+	pools "croft/pool/api"
 	"croft/tenant"
 	"croft/trust"
 	"croft/usage"
@@ -121,7 +122,11 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}
 	hosts, own := store.NewHostsView(), &direct.Own{}
 	recorder := actions.NewRecorder(store.Actions, log)
-	server, err := newControl(s, store, claims, direct.Scheduling{Hosts: hosts, Own: own},
+	manager, err := managerOfPools(ctx, p, s, store)
+	if err != nil {
+		return "", err
+	}
+	server, err := newControl(s, store, claims, manager, direct.Scheduling{Hosts: hosts, Own: own},
 		access.InTree(tree, access.First(callers...)), peers.forwards(), recorder, log)
 	if err != nil {
 		return "", err
@@ -282,9 +287,9 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 	return err == nil, ops, err
 }
 
-func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, how direct.Scheduling,
-	callers access.Authenticator, peers *control.Peers, recorder *actions.Recorder, log *slog.Logger) (*control.Server,
-	error) {
+func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, manager *pools.Client,
+	how direct.Scheduling, callers access.Authenticator, peers *control.Peers, recorder *actions.Recorder,
+	log *slog.Logger) (*control.Server, error) {
 	under, err := direct.Over(store, claims, direct.Settings{}, how)
 	if err != nil {
 		return nil, err
@@ -297,7 +302,7 @@ func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Clai
 	if issuer := s.CloudAPI.OIDC; issuer.Issuer != "" {
 		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
 	}
-	return control.New(control.Config{Cloud: under, Login: login, Objects: objects.New(store.Objects),
+	return control.New(control.Config{Cloud: under, Pools: manager, Login: login, Objects: objects.New(store.Objects),
 		Callers: callers, Peers: peers, Actions: recorder, Images: direct.Catalog{Sources: sources,
 			Resolve: image.Resolver()},
 		Version: build.Version, Log: log})

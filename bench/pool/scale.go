@@ -103,7 +103,7 @@ func (s server) greatRound(ctx context.Context, clients int) (time.Duration, err
 	if err != nil {
 		return 0, err
 	}
-	open, err := c.Tickets(ctx, false, 0)
+	open, err := c.Tickets(ctx, poolclient.Selection{})
 	if err != nil {
 		return 0, err
 	}

@@ -67,7 +67,7 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 		Flags:  given,
 		Former: direct.FormerSettings})
 	reached := false // directly
-	for _, path := range []string{"etcd.endpoints", "placement.endpoint", "placement.cloud"} {
+	for _, path := range []string{"etcd.endpoints", "placement.endpoint", "placement.cloud", "pool.endpoints"} {
 		if given[path] != "" {
 			s.Settings, reached = remote.Settings{}, true
 		}
@@ -87,7 +87,7 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	if err == nil && !s.Settings.Set() {
 		err = direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
 		if _, none := os.Stat(direct.MachineSocket); errors.Is(err, croft.Denied) && none == nil {
-			s.URL, err = "unix://"+direct.MachineSocket, nil // which says who operates the cloud
+			s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil // which says who operates the cloud
 		}
 	}
 	if err == nil && given["timeout"] != "" && !s.Wait.Any() && flags.Lookup("wait") != nil {

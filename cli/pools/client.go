@@ -10,8 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
+	"croft/cloud"
+	"croft/cloud/direct"
 	"croft/pool/api"
 )
 
@@ -19,17 +22,67 @@ import (
 func addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
-	flags.String("server", "", "`URLs` of the managers of pools, with commas (pool.endpoints)")
+	flags.String("server", "",
+		"`URLs` of the managers of pools, with commas, instead of the cloud that CROFT_URL names (pool.endpoints)")
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
 	args.CompleteFlag(cmd, "output", out.Formats)
 }
 
-// ask reads the settings and calls do with a client of a manager of pools.
-func ask(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, output string) error) error {
+// client is whom commands ask about pools and tickets: a manager of pools, or a cloud over its API.
+type client interface {
+	cloud.Pools
+	cloud.Tickets
+}
+
+// ask reads the settings and calls do with a client of the manager of pools that they name; else of the cloud whose URL
+// they have; else of the manager on this machine.
+func ask(cmd *cobra.Command, do func(ctx context.Context, c client, output string) error) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return err
 	}
+	if !overAPI(s) {
+		return askManager(cmd, s, func(ctx context.Context, c *api.Client, output string) error {
+			return do(ctx, c, output)
+		})
+	}
+	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
+		return do(ctx, overCloud{c.Pools, c.Tickets}, s.Output)
+	})
+}
+
+// overCloud is a cloud as a client. Its parts have other names than their methods.
+type overCloud struct {
+	poolReader
+	ticketUser
+}
+
+type (
+	poolReader = cloud.Pools
+	ticketUser = cloud.Tickets
+)
+
+// overAPI reports whether the settings name a cloud by its URL, and no manager of pools.
+func overAPI(s direct.Settings) bool {
+	return s.Settings.Set() && !s.Settings.Found && len(s.Pool.Endpoints) == 0
+}
+
+// operate is ask for what only a manager does, for its operators. Denied: the settings name a cloud.
+func operate(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, output string) error) error {
+	s, err := args.LoadSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if overAPI(s) {
+		return croft.Errorf(croft.Denied, "%s is for operators of the manager of pools, and not in the API of the cloud "+
+			"at %s: name the manager with --server", cmd.CommandPath(), s.URL)
+	}
+	return askManager(cmd, s, do)
+}
+
+// askManager calls do with a client of the manager of pools.
+func askManager(cmd *cobra.Command, s direct.Settings,
+	do func(ctx context.Context, c *api.Client, output string) error) error {
 	c, err := s.Pool.Client()
 	if err != nil {
 		return err
@@ -42,7 +95,7 @@ func completePoolNames(cmd *cobra.Command, args []string, prefix string) ([]stri
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return complete(cmd, args, prefix, func(ctx context.Context, c *api.Client) (all []string, err error) {
+	return complete(cmd, args, prefix, func(ctx context.Context, c client) (all []string, err error) {
 		pools, err := c.Pools(ctx)
 		for _, p := range pools {
 			all = append(all, cobra.CompletionWithDesc(p.Name, fmt.Sprintf("%d ready, %d taken", p.Ready, p.Taken)))
@@ -55,7 +108,7 @@ func completeResources(cmd *cobra.Command, args []string, prefix string) ([]stri
 	if len(args) > 0 && !slices.Contains([]string{"delete"}, cmd.Name()) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return complete(cmd, args, prefix, func(ctx context.Context, c *api.Client) (all []string, err error) {
+	return complete(cmd, args, prefix, func(ctx context.Context, c client) (all []string, err error) {
 		resources, err := c.Resources(ctx, "", false)
 		for _, r := range resources {
 			all = append(all, cobra.CompletionWithDesc(r.Name, stateCell(r).Text))
@@ -66,8 +119,8 @@ func completeResources(cmd *cobra.Command, args []string, prefix string) ([]stri
 
 // completeTickets completes numbers of open tickets.
 func completeTickets(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return complete(cmd, args, prefix, func(ctx context.Context, c *api.Client) (all []string, err error) {
-		list, err := c.Tickets(ctx, false, 0)
+	return complete(cmd, args, prefix, func(ctx context.Context, c client) (all []string, err error) {
+		list, err := c.Tickets(ctx, api.Selection{})
 		for _, t := range list.Tickets {
 			words := ticketCell(t).Text + " " + strings.Join(t.Tags, ",")
 			all = append(all, cobra.CompletionWithDesc(strconv.FormatInt(t.ID, 10), words))
@@ -78,11 +131,11 @@ func completeTickets(cmd *cobra.Command, args []string, prefix string) ([]string
 
 // complete completes names with this prefix that are not arguments yet.
 func complete(cmd *cobra.Command, given []string, prefix string,
-	list func(context.Context, *api.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	list func(context.Context, client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), args.CompletionTimeout)
 	defer cancel()
 	var found []string
-	_ = ask(cmd, func(_ context.Context, c *api.Client, _ string) error {
+	_ = ask(cmd, func(_ context.Context, c client, _ string) error {
 		all, err := list(ctx, c)
 		for _, one := range all {
 			name, _, _ := strings.Cut(one, "\t")

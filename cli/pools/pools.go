@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,8 @@ func Command(serve *cobra.Command) *cobra.Command {
 		Long: `A pool keeps resources ready before anybody asks: virtual machines of this cloud, or
 whatever shell commands can make. croft pool serve runs the manager, which reads
 pools.yaml and hands resources out to tickets (croft ticket); the other commands here
-are for those who look after it.`,
+are for those who look after it. With CROFT_URL and a token of a project, list, show,
+resources, resource and logs ask the cloud for the pools that the project may use.`,
 		Args: args.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -50,7 +52,7 @@ func listCommand() *cobra.Command {
 		Short: "List the pools and how many resources they have",
 		Args:  args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+			return ask(cmd, func(ctx context.Context, c client, output string) error {
 				all, err := c.Pools(ctx)
 				if err != nil {
 					return err
@@ -70,6 +72,11 @@ func printPools(w io.Writer, output string, all []api.Pool) error {
 		"START TIME", "SUCCESS")
 	for _, p := range all {
 		row := []out.Cell{{Text: p.Name}, modeCell(p)}
+		if p.Stock == nil { // a shared pool of others
+			row = append(row, unknown, unknown, out.Cell{Text: strconv.Itoa(p.Free)})
+			t.Row(append(row, slices.Repeat([]out.Cell{unknown}, 7)...)...)
+			continue
+		}
 		deleting := p.DeleteRequest + p.Deleting
 		for _, n := range []int{p.Max, p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, deleting, p.Waiting} {
 			row = append(row, out.Cell{Text: strconv.Itoa(n)})
@@ -80,11 +87,14 @@ func printPools(w io.Writer, output string, all []api.Pool) error {
 	return t.Print(w)
 }
 
+// unknown stands for what is not for the caller.
+var unknown = out.Cell{Text: "-"}
+
 func modeCell(p api.Pool) out.Cell {
 	switch {
 	case p.Mode != "active":
 		return out.Cell{Text: p.Mode, Color: out.Yellow}
-	case !p.BackOff.IsZero():
+	case p.Stock != nil && !p.BackOff.IsZero():
 		return out.Cell{Text: "failing", Color: out.Red}
 	}
 	return out.Cell{Text: p.Mode, Color: out.Green}
@@ -109,7 +119,7 @@ func showCommand() *cobra.Command {
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+			return ask(cmd, func(ctx context.Context, c client, output string) error {
 				p, err := c.Pool(ctx, args[0])
 				if err != nil {
 					return err
@@ -130,12 +140,17 @@ func printPool(w io.Writer, output string, p api.Pool) error {
 			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
 		}
 	}
-	took, rate := startTexts(p.Stats)
 	line("pool", p.Name)
 	line("description", p.Description)
+	line("project", p.Project)
 	line("mode", modeCell(p).Text)
 	line("tags", tagList(p.Tags))
 	line("on demand", tagList(p.OnDemand))
+	if p.Stock == nil { // a shared pool of others
+		line("warm", fmt.Sprintf("%d never used", p.Free))
+		return t.Print(w)
+	}
+	took, rate := startTexts(p.Stats)
 	line("resources", fmt.Sprintf("%d up (%d ready, %d taken), %d starting, %d releasing, %d deleting; at most %d",
 		p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, p.DeleteRequest+p.Deleting, p.Max))
 	line("warm", fmt.Sprintf("%d never used, %d wanted", p.Free, p.MaxPrealloc))
@@ -173,7 +188,7 @@ func changeCommand(verb, short string,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+			return operate(cmd, func(ctx context.Context, c *api.Client, output string) error {
 				p, err := change(c, ctx, args[0])
 				if err != nil || output == out.FormatText {
 					return err

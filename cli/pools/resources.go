@@ -25,7 +25,7 @@ func resourcesCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list recently ended ones too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+		return ask(cmd, func(ctx context.Context, c client, output string) error {
 			of := strings.Join(args, "")
 			if of != "" {
 				if _, err := c.Pool(ctx, of); err != nil {
@@ -72,7 +72,7 @@ func resourceCommand() *cobra.Command {
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+			return ask(cmd, func(ctx context.Context, c client, output string) error {
 				r, err := c.Resource(ctx, args[0])
 				if err != nil {
 					return err
@@ -106,7 +106,7 @@ for their end (croft pool resources shows it).`,
 		if given := len(args) > 0; given == (all || unused) || all && unused {
 			return croft.Errorf(croft.Invalid, "usage: %s", cmd.UseLine())
 		}
-		return ask(cmd, func(ctx context.Context, c *api.Client, output string) error {
+		return operate(cmd, func(ctx context.Context, c *api.Client, output string) error {
 			d, err := c.Delete(ctx, which(all, unused), args...)
 			if err != nil {
 				return err
@@ -141,7 +141,7 @@ func logsCommand() *cobra.Command {
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(cmd, func(ctx context.Context, c *api.Client, _ string) error {
+			return ask(cmd, func(ctx context.Context, c client, _ string) error {
 				text, err := c.Logs(ctx, args[0])
 				if err != nil {
 					return err

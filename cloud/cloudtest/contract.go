@@ -28,6 +28,18 @@ type Fixture struct {
 // Room is the number of instances that fit on the host of a Fixture.
 const Room = 3
 
+// Pools is the file of the pools that a Fixture has to have; others may be beside them.
+const Pools = `
+everybodys:
+  project: org
+  shared: true
+  cmd_new: echo secret-$RESALLOC_ID
+  cmd_delete: "true"
+  max: 3
+  max_prealloc: 1
+  tags: [shared]
+`
+
 // small is the query that fits Room times on the host.
 const small = "VCPU:1,MEMORY_MB:256,DISK_GB:1"
 
@@ -76,6 +88,8 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"hosts are put together in aggregates", (*suite).aggregates},
 		{"keys are kept by project and name", (*suite).keys},
+		{"a ticket is opened once, waited for, renewed and closed", (*suite).tickets},
+		{"pools and their resources are listed", (*suite).pools},
 		{"a host fetches an image, or says why not", (*suite).images},
 		{"properties and tags are kept until their thing ends", (*suite).objects},
 		{"definitions govern properties", (*suite).definitions},

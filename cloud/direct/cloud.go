@@ -58,6 +58,10 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if err != nil {
 		return nil, err
 	}
+	manager, err := s.Pool.Client() // which has asked nothing yet, and may not be there
+	if err != nil {
+		return nil, err
+	}
 	h := hostList{store, fleet}
 	known := &federation.Service{Home: store.Partition(), Store: store.Partitions, Peers: store.Partitions,
 		Apart:   claims,
@@ -67,7 +71,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
 		Aggregates: aggregates{store.Aggregates, store}, Keys: store.SSHKeys, Projects: projects{store.Projects},
-		Usage: usageHistory{store.Usage}, Images: images{a},
+		Pools: manager, Tickets: manager, Usage: usageHistory{store.Usage}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
 		Access: accessTokens{store.AccessTokens}, Actions: actionLog{store.Actions}, Backups: store,

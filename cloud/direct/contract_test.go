@@ -25,7 +25,12 @@ func TestContract(t *testing.T) {
 		if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
 			t.Fatal(err)
 		}
+		pools, err := c.ServePools(ctx, "pools", cloudtest.Pools)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s := direct.Defaults()
+		s.Pool.Endpoints = []string{pools.Address}
 		s.Etcd.Endpoints, s.Placement.Endpoint = []string{c.Etcd.Endpoint()}, c.Placement.URL
 		connected, err := direct.Dial(ctx, s)
 		if err != nil {

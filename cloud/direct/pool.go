@@ -24,7 +24,13 @@ func (s PoolSettings) Client() (*poolclient.Client, error) { return s.ClientFor(
 
 // ClientFor is Client with this time limit for retries.
 func (s PoolSettings) ClientFor(patience time.Duration) (*poolclient.Client, error) {
-	c := poolclient.Config{Token: s.Token, CA: s.CA, Patience: patience}
+	return s.ClientOf(patience, nil)
+}
+
+// ClientOf is ClientFor with a function that returns, for each attempt, the address of a manager, in place of the
+// configured ones; nil: those count.
+func (s PoolSettings) ClientOf(patience time.Duration, locate func() (string, error)) (*poolclient.Client, error) {
+	c := poolclient.Config{Token: s.Token, CA: s.CA, Patience: patience, Locate: locate}
 	for _, endpoint := range s.Endpoints {
 		u, err := url.Parse(strings.TrimSpace(endpoint))
 		if err != nil {
@@ -39,11 +45,11 @@ func (s PoolSettings) ClientFor(patience time.Duration) (*poolclient.Client, err
 	}
 	if s.TokenFile != "" {
 		if s.Token != "" {
-			return nil, croft.Errorf(croft.Invalid, "pool.token and pool.token_file are both set: leave one out")
+			return nil, croft.Errorf(croft.Invalid, "token and token_file are both set for a manager of pools: leave one out")
 		}
 		text, err := os.ReadFile(s.TokenFile)
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "pool.token_file: %w", err)
+			return nil, croft.Errorf(croft.Invalid, "token_file of a manager of pools: %w", err)
 		}
 		c.Token = strings.TrimSpace(string(text))
 	}

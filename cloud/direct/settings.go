@@ -16,7 +16,6 @@ import (
 	"croft/cloud/remote"
 	"croft/internal/nearest"
 	"croft/internal/traces"
-	poolclient "croft/pool/api"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )
@@ -54,7 +53,7 @@ func Defaults() Settings {
 	}
 	s.Etcd.Endpoints = EndpointsFromEnv(os.Getenv)
 	s.Placement.Token = DefaultToken
-	s.Pool.Endpoints = []string{poolclient.DefaultEndpoint}
+	s.Pool.Endpoints = []string{}
 	return s
 }
 

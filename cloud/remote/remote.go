@@ -39,6 +39,7 @@ type Settings struct {
 	// itself
 	Partition string `yaml:"partition"`
 
+	Found   bool                                  `yaml:"-"` // it is this machine's socket, which nobody named
 	Home    croft.Project                         `yaml:"-"` // that a user of an issuer means; empty: the only one
 	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the token instead; nil: it is Token
 }

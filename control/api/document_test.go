@@ -19,6 +19,7 @@ import (
 	"croft/control/api"
 	"croft/federation"
 	"croft/objects"
+	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
 	"croft/usage"
@@ -61,6 +62,9 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"PropertyValue": api.PropertyValue{}, "NewDefinition": api.NewDefinition{}, "Definition": objects.Definition{},
 		"Property": objects.Property{}, "Permission": objects.Permission{}, "Breach": objects.Breach{},
 		"BreachList": api.BreachList{}, "Catalog": cloud.Catalog{}, "Image": cloud.Image{}, "NewImage": api.NewImage{},
+		"Pool": pools.Pool{}, "PoolList": api.PoolList{}, "PoolTag": pools.Tag{}, "PoolStats": pools.Stats{},
+		"PoolResource": pools.Resource{}, "PoolResourceList": api.PoolResourceList{}, "NewTicket": api.NewTicket{},
+		"Ticket": pools.Ticket{}, "TicketList": api.TicketList{},
 		"ActionList": actions.Page{}, "Action": actions.Entry{}, "ActionObject": actions.Object{},
 	} {
 		schema := schemas[name].(map[string]any)
@@ -88,6 +92,9 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 
 // fields lists the names of a struct's fields in JSON, with those of embedded structs.
 func fields(s reflect.Type) []string {
+	if s.Kind() == reflect.Pointer {
+		s = s.Elem()
+	}
 	var all []string
 	for i := range s.NumField() {
 		f := s.Field(i)

@@ -44,6 +44,7 @@ var Known = Callers{
 	"admin":    {User: "ada", Project: "anna", Roles: []access.Role{access.ProjectAdmin}, Via: "token 6"},
 	"adam": access.Caller{User: "adam", Project: "org", Roles: []access.Role{access.ProjectAdmin}, Via: "token 5"}.
 		In(tree{}),
+	"dora":   {User: "dora", Project: "dev", Roles: []access.Role{access.Member}, Via: "token 7"},
 	"reader": {User: "rita", Project: "anna", Roles: []access.Role{access.Reader}, Via: "token 4"},
 }
 
@@ -70,8 +71,20 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 	return StartConfigured(t, func(_ *simcloud.Cloud, c *control.Config) { change(c.Cloud) })
 }
 
+// StartWithPools is Start with Pools, so that projects are charged with some from the beginning.
+func StartWithPools(t testing.TB) (url string, c *simcloud.Cloud) {
+	t.Helper()
+	return start(t, Pools, func(*simcloud.Cloud, *control.Config) {})
+}
+
 // StartConfigured is Start with a change of the configuration of the server.
 func StartConfigured(t testing.TB, change func(*simcloud.Cloud, *control.Config)) (url string, c *simcloud.Cloud) {
+	t.Helper()
+	return start(t, cloudtest.Pools, change)
+}
+
+// start serves the API of a simulated cloud with the pools of a file.
+func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Config)) (url string, c *simcloud.Cloud) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // the cloud ends with Close
 	c, err := simcloud.New(ctx, t.TempDir(), etcdserver.Config{})
@@ -87,9 +100,18 @@ func StartConfigured(t testing.TB, change func(*simcloud.Cloud, *control.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	served, err := c.ServePools(ctx, "pools", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager, err := served.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
 	recorder := actions.NewRecorder(c.Store.Actions, nil)
 	config := control.Config{Cloud: under, Callers: access.First(Known), Actions: recorder,
-		Version: "test", Objects: objects.New(c.Store.Objects), Images: Images{}}
+		Pools: manager, Version: "test", Objects: objects.New(c.Store.Objects), Images: Images{},
+		Rate: 10_000, Burst: 10_000}
 	change(c, &config)
 	under.Access = noted{under.Access}
 	server, err := control.New(config)
@@ -105,18 +127,19 @@ func StartConfigured(t testing.TB, change func(*simcloud.Cloud, *control.Config)
 		}
 	})
 	run.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(ctx) })
-	served := httptest.NewServer(server.Handler())
+	front := httptest.NewServer(server.Handler())
 	t.Cleanup(func() {
-		served.CloseClientConnections()
-		served.Close()
+		front.CloseClientConnections()
+		front.Close()
 		server.Close()
+		manager.CloseIdle()
 		cancel()
 		run.Wait()
 		if err := under.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return served.URL, c
+	return front.URL, c
 }
 
 // noted notes the tokens that the API makes, which the dump of etcd at the end is searched for.
@@ -128,6 +151,38 @@ func (n noted) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.Access
 	etcdtest.Issued(made.Secret)
 	return made, err
 }
+
+// Pools is a file of pools: of anna, of berta, of org for all, and of nobody.
+const Pools = `
+annas:
+  project: anna
+  cmd_new: echo secret-$RESALLOC_ID
+  cmd_delete: "true"
+  max: 4
+  max_prealloc: 1
+  tags: [annas]
+victims:
+  project: berta
+  description: of the victim
+  cmd_new: echo victim-$RESALLOC_ID
+  cmd_delete: "true"
+  max: 4
+  max_prealloc: 2
+  tags: [victim-tag]
+everybodys:
+  project: org
+  shared: true
+  cmd_new: echo secret-$RESALLOC_ID
+  cmd_delete: "true"
+  max: 3
+  max_prealloc: 1
+  tags: [shared]
+apart:
+  cmd_new: echo secret-$RESALLOC_ID
+  cmd_delete: "true"
+  max_prealloc: 1
+  tags: [shared, apart]
+`
 
 // Images is a catalog of one image, debian-12; tenants may name others on images.example.
 type Images struct{}

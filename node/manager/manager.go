@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"croft"
@@ -16,6 +15,7 @@ import (
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/endpoint"
+	"croft/node"
 	"croft/node/settings"
 	"croft/objects"
 	"croft/pool"
@@ -75,12 +75,11 @@ func self(s *settings.Settings, l net.Listener) (pool.Server, error) {
 	if err != nil {
 		return pool.Server{}, fmt.Errorf("find this machine's name: %w", err)
 	}
-	machine, err := os.ReadFile("/etc/machine-id")
-	if err != nil || len(machine) == 0 {
-		machine = []byte(name)
+	machine, err := node.Machine()
+	if err != nil {
+		return pool.Server{}, err
 	}
-	me := pool.Server{Name: fmt.Sprintf("%s/%d", name, os.Getpid()), Machine: strings.TrimSpace(string(machine)),
-		Address: s.Pool.Address}
+	me := pool.Server{Name: fmt.Sprintf("%s/%d", name, os.Getpid()), Machine: machine, Address: s.Pool.Address}
 	if me.Address == "" {
 		scheme := "http://"
 		if s.Pool.Cert != "" {

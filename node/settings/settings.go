@@ -75,6 +75,8 @@ type Settings struct {
 
 		ImageSources []string `yaml:"image_sources"`
 
+		Pools direct.PoolSettings `yaml:"pools"`
+
 		OIDC     OIDC    `yaml:"oidc"`
 		Keystone Tenants `yaml:"keystone"`
 	} `yaml:"cloud_api"`
@@ -188,6 +190,7 @@ func Defaults() Settings {
 	s.API.Listen = "127.0.0.1:8779"
 	s.CloudAPI.Listen = "127.0.0.1:8781"
 	s.CloudAPI.ImageSources = []string{"https://", "http://"}
+	s.CloudAPI.Pools.Endpoints = []string{}
 	s.CloudAPI.OIDC = OIDC{UserClaim: "preferred_username", GroupsClaim: "groups", Groups: []string{}}
 	s.CloudAPI.Keystone = Tenants{Projects: []string{}, Roles: []string{}, Operators: []string{}}
 	s.Hypervisor = "libvirt"

@@ -3,10 +3,13 @@ package api
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
+
+	"croft"
 )
 
 // waitTurn is how long one request of Wait asks the server to wait.
@@ -25,7 +28,31 @@ func (c *Client) Open(ctx context.Context, o Opening) (Ticket, error) {
 
 // Ticket returns a ticket. NotFound.
 func (c *Client) Ticket(ctx context.Context, id int64) (Ticket, error) {
-	return ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), patience: c.patience})
+	return ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), query: c.limited(nil),
+		patience: c.patience})
+}
+
+// Within returns a client for which there are no tickets but those of these projects; without any, none. Its token has
+// to be an admin's. The two clients share their connections. Pools and resources are the same for both.
+func (c *Client) Within(projects ...croft.Project) *Client {
+	within := *c
+	within.projects = append([]string{}, "")
+	for _, p := range projects {
+		within.projects = append(within.projects, string(p))
+	}
+	return &within
+}
+
+// limited adds the projects of the client to a query, which may be nil.
+func (c *Client) limited(query url.Values) url.Values {
+	if c.projects != nil {
+		query = maps.Clone(query)
+		if query == nil {
+			query = url.Values{}
+		}
+		query["project"] = c.projects
+	}
+	return query
 }
 
 // Waiting configures a wait.
@@ -39,8 +66,7 @@ type Waiting struct {
 func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) {
 	turn := time.Duration(0) // the first answer is immediate
 	for {
-		query := url.Values{"wait": {turn.String()}, "never": {strconv.FormatBool(w.Never)}}
-		t, err := ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), query: query})
+		t, err := c.await(ctx, id, turn, w.Never, 0)
 		if err != nil || !t.Waiting() || t.Never && !w.Never {
 			return t, err
 		}
@@ -50,20 +76,37 @@ func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) 
 	}
 }
 
+// Poll is one turn of Wait, of at most two minutes: it returns the ticket once it waits no more or can never be served,
+// or else after the turn. NotFound; Unavailable: no server answered for as long as the turn and Config.Patience.
+func (c *Client) Poll(ctx context.Context, id int64, turn time.Duration) (Ticket, error) {
+	return c.await(ctx, id, turn, false, turn+c.patience)
+}
+
+func (c *Client) await(ctx context.Context, id int64, turn time.Duration, never bool, patience time.Duration) (Ticket,
+	error) {
+	query := url.Values{"wait": {turn.String()}, "never": {strconv.FormatBool(never)}}
+	return ask[Ticket](ctx, c, call{method: http.MethodGet, path: ticketPath(id), query: c.limited(query),
+		patience: patience})
+}
+
 // Close releases a ticket's resource, or cancels a waiting ticket. Closing twice is no error. NotFound.
 func (c *Client) Close(ctx context.Context, id int64) (Ticket, error) {
-	return ask[Ticket](ctx, c, call{method: http.MethodDelete, path: ticketPath(id), patience: c.patience})
+	return ask[Ticket](ctx, c, call{method: http.MethodDelete, path: ticketPath(id), query: c.limited(nil),
+		patience: c.patience})
 }
 
 // Renew restarts the TTL of a ticket. NotFound; Conflict: it has ended, or has no TTL.
 func (c *Client) Renew(ctx context.Context, id int64) (Ticket, error) {
-	return ask[Ticket](ctx, c, call{method: http.MethodPost, path: ticketPath(id) + "/renew", patience: c.patience})
+	return ask[Ticket](ctx, c, call{method: http.MethodPost, path: ticketPath(id) + "/renew", query: c.limited(nil),
+		patience: c.patience})
 }
 
-// Tickets lists the newest tickets: the open ones, or with all the closed and failed ones too. limit bounds their
-// number; 0: no limit.
-func (c *Client) Tickets(ctx context.Context, all bool, limit int) (Tickets, error) {
-	query := url.Values{"all": {strconv.FormatBool(all)}, "limit": {strconv.Itoa(limit)}}
+// Tickets lists tickets, the oldest first. Those of one project are for admins.
+func (c *Client) Tickets(ctx context.Context, of Selection) (Tickets, error) {
+	query := c.limited(url.Values{"all": {strconv.FormatBool(of.All)}, "limit": {strconv.Itoa(of.Limit)}})
+	if of.Project != "" {
+		query.Set("project", of.Project)
+	}
 	return ask[Tickets](ctx, c, call{method: http.MethodGet, path: "/v1/tickets", query: query, patience: c.patience})
 }
 

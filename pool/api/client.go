@@ -43,14 +43,19 @@ type Config struct {
 	Patience  time.Duration // how long to retry a server that does not answer; default 10 s
 	// Transport replaces the network; nil: HTTP over TCP.
 	Transport http.RoundTripper
+	// Locate returns the address of a server for each attempt, in place of Endpoints. Its error counts as Unavailable.
+	// nil: there are Endpoints.
+	Locate func() (string, error)
 }
 
 // Client calls managers. Its methods may be called concurrently.
 type Client struct {
 	endpoints *failover.Endpoints
+	locate    func() (string, error)
 	token     string
 	patience  time.Duration
 	http      *http.Client
+	projects  []string // see Within; nil: tickets of all
 }
 
 // New returns a client and sends nothing. Invalid.
@@ -58,7 +63,7 @@ func New(c Config) (*Client, error) {
 	if len(c.Endpoints) == 0 {
 		c.Endpoints = []string{DefaultEndpoint}
 	}
-	client := &Client{endpoints: failover.New(c.Endpoints), token: c.Token,
+	client := &Client{endpoints: failover.New(c.Endpoints), locate: c.Locate, token: c.Token,
 		patience: cmp.Or(c.Patience, 10*time.Second)}
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
@@ -118,7 +123,15 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 	var failed error // of the newest attempt that did not end by its deadline
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		endpoint, next := c.endpoints.Current()
-		err := c.once(asking, endpoint, what, body, result)
+		var err error
+		if c.locate != nil {
+			endpoint, err = c.locate()
+		}
+		if err != nil {
+			err = croft.Errorf(croft.Unavailable, "%w", err)
+		} else {
+			err = c.once(asking, endpoint, what, body, result)
+		}
 		if !errors.Is(err, croft.Unavailable) {
 			return err
 		}
@@ -216,6 +229,10 @@ func failure(endpoint string, resp *http.Response, text []byte) error {
 	}
 	if f.Kind == "" {
 		return errors.New(f.Error)
+	}
+	if f.Refusal != nil {
+		f.Refusal.sentence = f.Error
+		return f.Refusal
 	}
 	return croft.Errorf(croft.Kind(f.Kind), "%s", f.Error)
 }

@@ -111,13 +111,19 @@ type Pool struct {
 	Mode        string `json:"mode"`              // active, paused, drained, removed
 	Tags        []Tag  `json:"tags,omitempty"`
 	OnDemand    []Tag  `json:"tags_on_demand,omitempty"`
-	Max         int    `json:"max"`
-	MaxStarting int    `json:"max_starting"`
-	MaxPrealloc int    `json:"max_prealloc"`
+	Free        int    `json:"free"` // up and never used
+
+	*Stock // nil: not for the caller, as of a shared pool of others; the manager itself always tells
+}
+
+// Stock is what a pool has, and how its starts went.
+type Stock struct {
+	Max         int `json:"max"`
+	MaxStarting int `json:"max_starting"`
+	MaxPrealloc int `json:"max_prealloc"`
 
 	Up            int `json:"up"`
 	Ready         int `json:"ready"`
-	Free          int `json:"free"`
 	Taken         int `json:"taken"`
 	Starting      int `json:"starting"`
 	Releasing     int `json:"releasing"`
@@ -218,7 +224,34 @@ type Opening struct {
 // Failure is the body of an error.
 type Failure struct {
 	Error string `json:"error"`          // a sentence
-	Kind  string `json:"kind,omitempty"` // invalid, not found, conflict, no capacity, unavailable
+	Kind  string `json:"kind,omitempty"` // invalid, not found, conflict, no capacity, over quota, unavailable
+
+	Refusal *Refusal `json:"refusal,omitempty"` // of over quota
+}
+
+// Refusal says which quota forbids a project another ticket. As an error it is croft.OverQuota.
+type Refusal struct {
+	Resource  string `json:"resource"` // what is limited
+	Limit     int64  `json:"limit"`
+	Used      int64  `json:"used"`
+	Requested int64  `json:"requested"`
+	Project   string `json:"project"` // whose limit it is: the project itself, or one above it
+	Of        string `json:"of"`      // the project that asked
+
+	sentence string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.sentence }
+
+// Unwrap returns the error's kind.
+func (r *Refusal) Unwrap() error { return croft.OverQuota }
+
+// Selection chooses tickets for a list. The zero value means all but those that were closed.
+type Selection struct {
+	All     bool   // closed ones too, as far as they are remembered
+	Limit   int    // the newest so many alone; 0: no limit
+	Project string // of this project alone; empty: all that the caller sees
 }
 
 // Tickets is the answer to a request for tickets.

@@ -103,7 +103,7 @@ func maintResource(r api.Resource) string {
 }
 
 func maintTickets(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
-	list, err := c.Tickets(ctx, false, 0)
+	list, err := c.Tickets(ctx, api.Selection{})
 	for _, t := range list.Tickets {
 		line := fmt.Sprintf("%d - state=%s tags=%s", t.ID, t.State, strings.Join(t.Tags, ","))
 		if t.Resource != nil {

@@ -10,6 +10,7 @@ import (
 	"croft/internal/connlimit"
 	"croft/internal/httpapi"
 	"croft/pool/api"
+	"croft/tenant"
 )
 
 // cookie is the name of the cookie in which a browser keeps a token.
@@ -29,7 +30,7 @@ func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	if !known {
 		return caller{}, true
 	}
-	return caller{g.Name, g.Role, g.Quota}, false
+	return caller{name: g.Name, role: g.Role, quota: g.Quota}, false
 }
 
 // shown returns the token of a request: a bearer token, or a password of basic authentication. A token in a
@@ -68,6 +69,23 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// within limits a request of an admin to the tickets of the projects that its query names, if it names any. An empty
+// name is that of no project.
+func within(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		projects, named := r.URL.Query()["project"]
+		c := callerOf(r.Context())
+		switch {
+		case !named:
+			next(w, r)
+		case !c.may(RoleAdmin):
+			refuse(w, http.StatusForbidden, "the token "+c.name+" is a client's, and only admins name projects")
+		default:
+			next(w, r.WithContext(context.WithValue(r.Context(), withinKey{}, projects)))
+		}
+	}
+}
+
 func refuse(w http.ResponseWriter, status int, sentence string) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="pools"`)
@@ -87,5 +105,10 @@ func fail(w http.ResponseWriter, err error) {
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
-	httpapi.Answer(w, status, api.Failure{Error: err.Error(), Kind: string(croft.KindOf(err))})
+	failure := api.Failure{Error: err.Error(), Kind: string(croft.KindOf(err))}
+	if r, ok := errors.AsType[*tenant.Refusal](err); ok {
+		failure.Refusal = &api.Refusal{Resource: string(r.Measure), Limit: r.Limit, Used: r.Used,
+			Requested: r.Requested, Project: string(r.Project), Of: string(r.Of)}
+	}
+	httpapi.Answer(w, status, failure)
 }

@@ -30,14 +30,17 @@ func (s *Server) addAPI(mux *http.ServeMux) {
 	client := func(pattern string, do func(*http.Request) (any, error)) {
 		mux.HandleFunc(pattern, s.only(RoleClient, s.here(documented(do))))
 	}
+	ticket := func(pattern string, do func(*http.Request) (any, error)) {
+		mux.HandleFunc(pattern, s.only(RoleClient, within(s.here(documented(do)))))
+	}
 	admin := func(pattern string, do func(*http.Request) (any, error)) {
 		mux.HandleFunc(pattern, s.only(RoleAdmin, s.here(documented(do))))
 	}
 	mux.HandleFunc("POST /v1/tickets", s.only(RoleClient, s.here(s.openTicket)))
-	client("GET /v1/tickets", s.listTickets)
-	client("GET /v1/tickets/{id}", s.showTicket)
-	client("DELETE /v1/tickets/{id}", s.endTicket)
-	client("POST /v1/tickets/{id}/renew", s.renewTicket)
+	ticket("GET /v1/tickets", s.listTickets)
+	ticket("GET /v1/tickets/{id}", s.showTicket)
+	ticket("DELETE /v1/tickets/{id}", s.endTicket)
+	ticket("POST /v1/tickets/{id}/renew", s.renewTicket)
 	client("GET /v1/pools", s.listPools)
 	client("GET /v1/pools/{name}", s.showPool)
 	admin("POST /v1/pools/{name}/pause", s.changePool(s.Manager.Pause))
@@ -97,7 +100,7 @@ func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 	answer(w, ticket(t), err)
 }
 
-// listTickets lists the newest tickets; a client gets only its own.
+// listTickets lists the newest tickets of the caller.
 func (s *Server) listTickets(r *http.Request) (any, error) {
 	past, err := flag(r, "all")
 	if err != nil {
@@ -112,9 +115,7 @@ func (s *Server) listTickets(r *http.Request) (any, error) {
 		return nil, err
 	}
 	list := api.Tickets{Tickets: []api.Ticket{}}
-	if c := callerOf(r.Context()); !c.may(RoleAdmin) {
-		all = slices.DeleteFunc(all, func(t pool.TicketStatus) bool { return t.Owner != c.name })
-	}
+	all = slices.DeleteFunc(all, func(t pool.TicketStatus) bool { return !owns(r.Context(), t.Ticket) })
 	for _, t := range all {
 		if t.State == pool.TicketOpen {
 			list.Open++
@@ -188,7 +189,7 @@ func (s *Server) endTicket(r *http.Request) (any, error) {
 	if err == nil {
 		err = s.Manager.Close(r.Context(), id)
 	}
-	if s.Manager.Forgotten(id) { // it ended long ago, whoever owned it
+	if s.Manager.Forgotten(id) && projectsOf(r.Context()) == nil { // it ended long ago, whoever owned it
 		return api.Ticket{ID: int64(id), State: api.TicketClosed, Tags: []string{}}, nil
 	}
 	if err != nil {

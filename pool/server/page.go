@@ -83,7 +83,7 @@ type overview struct {
 	Secrets bool   // show what only admins may see
 
 	Pools         []poolRow
-	Totals        api.Pool
+	Totals        api.Stock
 	Tickets       []ticketRow
 	Open, Waiting int
 	MoreTickets   int

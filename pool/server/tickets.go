@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 
 	"croft"
 	"croft/pool"
@@ -63,13 +65,32 @@ func (t Tickets) Close(ctx context.Context, id pool.TicketID) error {
 // owned treats another client's ticket as missing: numbers can be guessed, and a ticket's resource is only for
 // its owner. NotFound.
 func (t Tickets) owned(ctx context.Context, id pool.TicketID) error {
-	c := callerOf(ctx)
-	if c.may(RoleAdmin) {
+	if callerOf(ctx).may(RoleAdmin) && projectsOf(ctx) == nil {
 		return nil
 	}
 	st, err := t.s.Manager.Peek(id)
-	if err == nil && st.Owner != c.name {
+	if err == nil && !owns(ctx, st.Ticket) || projectsOf(ctx) != nil && errors.Is(err, croft.NotFound) {
 		err = croft.Errorf(croft.NotFound, "there is no ticket %d", id)
 	}
 	return err
+}
+
+type withinKey struct{}
+
+// projectsOf returns the projects to whose tickets a request of an admin is limited; nil: to none.
+func projectsOf(ctx context.Context) []string {
+	projects, _ := ctx.Value(withinKey{}).([]string)
+	return projects
+}
+
+// owns reports whether a ticket is there for the sender of a request.
+func owns(ctx context.Context, t pool.Ticket) bool {
+	c := callerOf(ctx)
+	switch projects := projectsOf(ctx); {
+	case projects != nil:
+		return t.Project != "" && slices.Contains(projects, string(t.Project))
+	case c.may(RoleAdmin):
+		return true
+	}
+	return t.Owner == c.name
 }

@@ -67,9 +67,11 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 	shown := api.Pool{
 		Name: string(set.Name), Description: set.Description, Project: string(set.Project), Shared: set.Shared,
 		Mode: mode(p), Tags: tags(set.Tags),
-		OnDemand: tags(set.OnDemand),
-		Max:      set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
-		Up: c.Up, Ready: c.Ready, Free: c.Free, Taken: c.Taken, Starting: c.Starting, Releasing: c.Releasing,
+		OnDemand: tags(set.OnDemand), Free: c.Free,
+	}
+	shown.Stock = &api.Stock{
+		Max: set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
+		Up: c.Up, Ready: c.Ready, Taken: c.Taken, Starting: c.Starting, Releasing: c.Releasing,
 		DeleteRequest: c.DeleteRequest, Deleting: c.Deleting, Waiting: p.Waiting,
 		Stats: api.Stats{
 			Attempted: p.Stats.Attempted, Succeeded: p.Stats.Succeeded, SuccessRate: p.Stats.SuccessRate,

@@ -1,0 +1,242 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"croft"
+	"croft/access"
+	"croft/control/api"
+	pools "croft/pool/api"
+)
+
+// ErrNoPools is the answer about pools while nobody acts for them.
+var ErrNoPools error = api.NewProblem(api.BackendDown,
+	"no manager of pools acts in this cloud: try again, or have its operators start one (croft pool serve)")
+
+// manager returns the client of the manager of pools.
+func manager(c *call) (*pools.Client, error) {
+	if c.Pools == nil {
+		return nil, ErrNoPools
+	}
+	return c.Pools, nil
+}
+
+// fromManager gives an error of the manager the kind that it has for callers of the API: that the manager refuses this
+// server, or is none, is the cloud's fault and not theirs.
+func fromManager(err error) error {
+	switch croft.KindOf(err) {
+	case "", croft.Denied, croft.NoCapacity:
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+			return croft.Errorf(croft.Unavailable, "ask the manager of pools: %w", err)
+		}
+	}
+	return err
+}
+
+// namedWithin is the scope of what the path names: the project of the request if it names one, else all that the caller
+// sees.
+func namedWithin(c *call) access.Scope {
+	if c.query.Has("project") {
+		return access.Within(c.project)
+	}
+	return c.scope
+}
+
+// ticketsIn returns a client for the tickets in a scope.
+func ticketsIn(c *call, scope access.Scope) (*pools.Client, error) {
+	m, err := manager(c)
+	if err != nil || scope.All() {
+		return m, err
+	}
+	return m.Within(scope.Projects()...), nil
+}
+
+// owns reports whether a pool belongs to a project of a scope.
+func owns(scope access.Scope, p pools.Pool) bool {
+	return scope.All() || p.Project != "" && scope.Sees(croft.Project(p.Project))
+}
+
+// poolIn returns a pool as the caller may see it. False: tickets of the projects in the scope may not have its
+// resources, so it is not there.
+func poolIn(c *call, scope access.Scope, p pools.Pool) (pools.Pool, bool) {
+	own := owns(scope, p)
+	switch {
+	case !own && !p.Shared:
+		return p, false
+	case c.caller.Operator():
+	case own:
+		p.Stock = withoutErrors(*p.Stock)
+	default:
+		p.Project, p.Stock = "", nil
+	}
+	return p, true
+}
+
+// withoutErrors leaves that a start failed, and when: why names hosts, or is what a command printed.
+func withoutErrors(s pools.Stock) *pools.Stock {
+	s.LastError = ""
+	if s.LastFailure != nil {
+		f := *s.LastFailure
+		f.Error, s.LastFailure = "", &f
+	}
+	return &s
+}
+
+func listPools(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	m, err := manager(c)
+	if err != nil {
+		return err
+	}
+	all, err := m.Pools(ctx)
+	if err != nil {
+		return fromManager(err)
+	}
+	list := api.PoolList{Pools: []pools.Pool{}}
+	for _, p := range all {
+		if shown, ok := poolIn(c, listed(c), p); ok {
+			list.Pools = append(list.Pools, shown)
+		}
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+// findPool reads the pool that the path names. own: it belongs to a project of the request's scope.
+func findPool(ctx context.Context, c *call) (shown pools.Pool, own bool, err error) {
+	m, err := manager(c)
+	if err != nil {
+		return shown, false, err
+	}
+	name := c.r.PathValue("name")
+	all, err := m.Pools(ctx)
+	if err != nil {
+		return shown, false, fromManager(err)
+	}
+	i := slices.IndexFunc(all, func(p pools.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return shown, false, errHidden("pool", name)
+	}
+	shown, ok := poolIn(c, namedWithin(c), all[i])
+	if !ok {
+		return shown, false, errHidden("pool", name)
+	}
+	if own = owns(namedWithin(c), all[i]); own {
+		err = c.authorize(croft.Project(all[i].Project))
+	}
+	return shown, own, err
+}
+
+func getPool(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	p, _, err := findPool(ctx, c)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, p)
+}
+
+// resourceIn returns a resource of a pool as the caller may see it, without what it hands out: that is in tickets.
+func resourceIn(c *call, own bool, r pools.Resource) pools.Resource {
+	if c.caller.Operator() {
+		return r
+	}
+	r.Data, r.Facts, r.Sandbox, r.Reason, r.Error = nil, nil, "", "", ""
+	if !own {
+		r.Instance, r.Counters = "", nil
+	}
+	return r
+}
+
+// heldIn returns which resources tickets in a scope have now.
+func heldIn(ctx context.Context, c *call, scope access.Scope) (map[int64]bool, error) {
+	m, err := ticketsIn(c, scope)
+	if err != nil {
+		return nil, err
+	}
+	list, err := m.Tickets(ctx, pools.Selection{})
+	held := map[int64]bool{}
+	for _, t := range list.Tickets {
+		if t.Resource != nil && t.State == pools.TicketOpen {
+			held[t.Resource.ID] = true
+		}
+	}
+	return held, fromManager(err)
+}
+
+// seesResource reports whether a resource of a pool is there for the caller.
+func seesResource(c *call, own bool, r pools.Resource, held map[int64]bool) bool {
+	return c.caller.Operator() || held[r.ID] || own && r.Ticket == 0
+}
+
+func listPoolResources(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	p, own, err := findPool(ctx, c)
+	if err != nil {
+		return err
+	}
+	all, err := c.Pools.Resources(ctx, p.Name, own && c.flag("all"))
+	if err != nil {
+		return fromManager(err)
+	}
+	held, err := heldIn(ctx, c, namedWithin(c)) // read later, so that what is given away meanwhile is not there
+	if err != nil {
+		return err
+	}
+	list := api.PoolResourceList{Resources: []pools.Resource{}}
+	for _, r := range all {
+		if seesResource(c, own, r, held) {
+			list.Resources = append(list.Resources, resourceIn(c, own, r))
+		}
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+// logHead is the line above the output of one command, which names a file of the manager's machine.
+var logHead = regexp.MustCompile(`(?m)^==> /(?:.*/)?([^/\n]+) <==$`)
+
+// getResourceLog tells what commands of a resource printed, unless others may have used it.
+func getResourceLog(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	p, own, err := findPool(ctx, c)
+	if err != nil {
+		return err
+	}
+	if !own || p.Shared && !c.caller.Operator() {
+		return errHidden("log in pool", p.Name)
+	}
+	name := c.r.PathValue("resource")
+	r, err := c.Pools.Resource(ctx, name)
+	if errors.Is(err, croft.NotFound) || err == nil && r.Pool != p.Name {
+		return errHidden("resource", name)
+	}
+	if err != nil {
+		return fromManager(err)
+	}
+	held, err := heldIn(ctx, c, namedWithin(c))
+	if err != nil {
+		return err
+	}
+	if !seesResource(c, own, r, held) {
+		return errHidden("resource", name)
+	}
+	text, err := c.Pools.Logs(ctx, strconv.FormatInt(r.ID, 10))
+	if err != nil {
+		return fromManager(err)
+	}
+	if !c.caller.Operator() {
+		text = logHead.ReplaceAll(text, []byte("==> $1 <=="))
+	}
+	c.w.Header().Set("Content-Type", "application/octet-stream")
+	c.w.Header().Set("Cache-Control", "no-store")
+	_, _ = c.w.Write(text) // ignore clients that went away
+	return nil
+}

@@ -1,0 +1,314 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/actions"
+	"croft/control/api"
+	pools "croft/pool/api"
+)
+
+func openTicket(c *call) error {
+	var given api.NewTicket
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	patience, err := ticketPatience(c)
+	if err != nil {
+		return err
+	}
+	m, err := ticketsIn(c, access.Within(c.home()))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	t, err := m.Open(ctx, pools.Opening{Tags: given.Tags, Sandbox: given.Sandbox, TTL: given.TTL, Key: given.Key,
+		Project: string(c.home())})
+	if err != nil {
+		return fromManager(err)
+	}
+	c.action.about(c.home(), ticketNamed(t))
+	if !asGiven(given, t) {
+		return api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(clip(given.Key))+
+			" is that of another ticket: choose another one, or none")
+	}
+	c.action.record(c, actions.Done) // whatever the wait ends with
+	c.w.Header().Set("Location", "/v1/tickets/"+strconv.FormatInt(t.ID, 10))
+	return answerTicket(c, m, t, patience, http.StatusAccepted)
+}
+
+// ticketNamed is a ticket in the action log.
+func ticketNamed(t pools.Ticket) actions.Object {
+	return actions.Object{Kind: actions.Ticket, Name: strconv.FormatInt(t.ID, 10)}
+}
+
+// asGiven reports whether a ticket is the one that a body asks for. Without a sandbox or a lease in the body, it has
+// those that the manager chose.
+func asGiven(given api.NewTicket, t pools.Ticket) bool {
+	tags := slices.Compact(slices.Sorted(slices.Values(given.Tags)))
+	difference := time.Duration(given.TTL - t.TTL).Abs() // of numbers with a fraction, by rounding
+	return slices.Equal(tags, t.Tags) && (given.Sandbox == "" || given.Sandbox == t.Sandbox) &&
+		(given.TTL == 0 || difference < time.Millisecond)
+}
+
+// ticketPatience is how long the request wants to wait for a ticket; 0: not at all.
+func ticketPatience(c *call) (time.Duration, error) {
+	if !c.query.Has("wait") {
+		return 0, nil
+	}
+	text := c.query.Get("timeout")
+	if text == "" {
+		return defaultWait, nil
+	}
+	patience, err := time.ParseDuration(text)
+	if err != nil || patience <= 0 || patience > longestWait {
+		return 0, api.NewProblem(api.BadQuery, fmt.Sprintf("timeout is no duration such as 30s, of %s at most",
+			longestWait))
+	}
+	return patience, nil
+}
+
+// question asks the manager about a ticket, or for a change of it.
+type question func(context.Context, *pools.Client, int64) (pools.Ticket, error)
+
+// findTicket returns the ticket that the path names, as ask answers with a client for the tickets that are there for
+// the caller.
+func findTicket(c *call, ask question) (m *pools.Client, t pools.Ticket, err error) {
+	if m, err = ticketsIn(c, namedWithin(c)); err != nil {
+		return m, t, err
+	}
+	name := c.r.PathValue("id")
+	id, err := pools.ParseTicketID(name)
+	if err != nil || strconv.FormatInt(id, 10) != name {
+		return m, t, errHidden("ticket", name)
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	t, err = ask(ctx, m, id)
+	if errors.Is(err, croft.NotFound) {
+		return m, t, errHidden("ticket", name)
+	}
+	if err != nil {
+		return m, t, fromManager(err)
+	}
+	c.action.about(croft.Project(t.Project), ticketNamed(t))
+	return m, t, nil
+}
+
+func getTicket(c *call) error {
+	patience, err := ticketPatience(c)
+	if err != nil {
+		return err
+	}
+	m, t, err := findTicket(c, func(ctx context.Context, m *pools.Client, id int64) (pools.Ticket, error) {
+		return m.Ticket(ctx, id)
+	})
+	if err != nil {
+		return err
+	}
+	waiting := http.StatusOK
+	if patience > 0 {
+		waiting = http.StatusAccepted
+	}
+	return answerTicket(c, m, t, patience, waiting)
+}
+
+// closeTicket and renewTicket ask for the change right away: whoever may do either may do it in every project that the
+// caller sees.
+func closeTicket(c *call) error {
+	m, t, err := findTicket(c, func(ctx context.Context, m *pools.Client, id int64) (pools.Ticket, error) {
+		return m.Close(ctx, id)
+	})
+	if err != nil {
+		return err
+	}
+	return answerTicket(c, m, t, 0, http.StatusOK)
+}
+
+func renewTicket(c *call) error {
+	m, t, err := findTicket(c, func(ctx context.Context, m *pools.Client, id int64) (pools.Ticket, error) {
+		return m.Renew(ctx, id)
+	})
+	if err != nil {
+		return err
+	}
+	return answerTicket(c, m, t, 0, http.StatusOK)
+}
+
+// answerTicket answers with a ticket, after a wait of this patience. waiting is the status for a ticket that waits.
+func answerTicket(c *call, m *pools.Client, t pools.Ticket, patience time.Duration, waiting int) error {
+	if patience > 0 {
+		var err error
+		if t, err = await(c, m, t, patience); err != nil {
+			return err
+		}
+	}
+	status := http.StatusOK
+	if t.Waiting() {
+		status = waiting
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	shown, err := ticketsFor(ctx, c, t)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Cache-Control", "no-store")
+	return c.answer(status, shown[0])
+}
+
+// ticketTurn bounds one question to the manager about a ticket that is waited for.
+const ticketTurn = 20 * time.Second
+
+// await returns a ticket once it waits no more or can never be served, or when the patience is over.
+func await(c *call, m *pools.Client, t pools.Ticket, patience time.Duration) (pools.Ticket, error) {
+	ctx, end := c.lasting()
+	defer end()
+	until := time.Now().Add(patience)
+	for t.Waiting() && !t.Never {
+		left := time.Until(until)
+		if left <= 0 {
+			break
+		}
+		var err error
+		t, err = m.Poll(ctx, t.ID, min(left, ticketTurn))
+		if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
+			return t, api.NewProblem(api.Unauthenticated, "the credentials count no more")
+		}
+		if err != nil {
+			return t, fromManager(err)
+		}
+	}
+	return t, nil
+}
+
+func listTickets(c *call) error {
+	m, err := ticketsIn(c, listed(c))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	after := int64(0)
+	if text := c.query.Get("after"); text != "" {
+		if after, err = pools.ParseTicketID(text); err != nil {
+			return api.NewProblem(api.BadQuery, "after is no number of a ticket, such as a page has as next")
+		}
+	}
+	all, err := m.Tickets(ctx, pools.Selection{All: c.flag("all")})
+	if err != nil {
+		return fromManager(err)
+	}
+	chosen := slices.DeleteFunc(all.Tickets, func(t pools.Ticket) bool { return after > 0 && t.ID >= after })
+	slices.Reverse(chosen)
+	page := api.TicketList{}
+	if most := limit(c); len(chosen) > most {
+		chosen = chosen[:most]
+		page.Next = strconv.FormatInt(chosen[most-1].ID, 10)
+	}
+	if page.Tickets, err = ticketsFor(ctx, c, chosen...); err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, page)
+}
+
+// ticketsFor returns tickets as the caller may see them.
+func ticketsFor(ctx context.Context, c *call, all ...pools.Ticket) ([]pools.Ticket, error) {
+	shown := append([]pools.Ticket{}, all...)
+	if c.caller.Operator() {
+		return shown, nil
+	}
+	var known []pools.Pool
+	if slices.ContainsFunc(shown, func(t pools.Ticket) bool { return t.Waiting() && !t.Never }) {
+		var err error
+		if known, err = c.Pools.Pools(ctx); err != nil {
+			return nil, fromManager(err)
+		}
+	}
+	for i := range shown {
+		t := &shown[i]
+		t.Owner = ""
+		if t.Waiting() && !t.Never { // why it can never be served names only what its project may use
+			t.WaitsFor = waitsFor(*t, known)
+		}
+		if t.State == pools.TicketFailed {
+			t.Reason = "its resource broke, or was taken away"
+		}
+		if t.Resource != nil {
+			r := handedOut(c, *t)
+			t.Resource = &r
+		}
+	}
+	return shown, nil
+}
+
+// handedOut returns the resource of a ticket as the caller may see it: what it hands out is for those who may use it.
+func handedOut(c *call, t pools.Ticket) pools.Resource {
+	r := resourceIn(c, false, *t.Resource)
+	if access.Authorize(c.caller, "openTicket", croft.Project(t.Project)) == nil {
+		r.Data, r.Facts = t.Resource.Data, factsFor(c, t.Resource.Facts)
+	}
+	return r
+}
+
+// factsFor returns facts about an instance without its host. Whose it is they have if the caller sees that project.
+func factsFor(c *call, facts json.RawMessage) json.RawMessage {
+	var all map[string]any
+	if len(facts) == 0 || json.Unmarshal(facts, &all) != nil {
+		return nil
+	}
+	shown := map[string]any{"address": all["address"]}
+	if project, ok := all["project"].(string); ok && c.scope.Sees(croft.Project(project)) {
+		for _, field := range []string{"instance", "name", "project"} {
+			shown[field] = all[field]
+		}
+	}
+	text, err := json.Marshal(shown)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// waitsFor says what a ticket waits for, without numbers of others, and without why starts fail.
+func waitsFor(t pools.Ticket, known []pools.Pool) string {
+	var all []string
+	for _, p := range known {
+		if p.Mode == "removed" || !p.Shared && p.Project != t.Project || !hasTags(p, t.Tags) {
+			continue
+		}
+		switch {
+		case p.Mode != "active":
+			all = append(all, "pool "+p.Name+" is "+p.Mode)
+		case p.Starting > 0:
+			all = append(all, "pool "+p.Name+" is starting more")
+		case !p.BackOff.IsZero():
+			all = append(all, "pool "+p.Name+" fails to start anything at the moment")
+		default:
+			all = append(all, "pool "+p.Name+" has nothing ready")
+		}
+	}
+	if len(all) == 0 {
+		return "no pool has anything for it now"
+	}
+	return strings.Join(all, "; ")
+}
+
+func hasTags(p pools.Pool, names []string) bool {
+	has := map[string]bool{}
+	for _, tag := range slices.Concat(p.Tags, p.OnDemand) {
+		has[tag.Name] = true
+	}
+	return !slices.ContainsFunc(names, func(name string) bool { return !has[name] })
+}
