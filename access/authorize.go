@@ -89,6 +89,8 @@ var table = map[Operation]row{
 
 	"getDefaultQuota": everyHuman,
 	"setDefaultQuota": operates,
+	"checkQuotas":     operates,
+	"recountQuota":    operates,
 
 	"setMembers": manages,
 
@@ -115,6 +117,9 @@ var table = map[Operation]row{
 	"listImages": everyHuman,
 	"pullImage":  operates,
 
+	"listHostImages":   operates,
+	"removeHostImages": operates,
+
 	"listPartitions":  operates,
 	"getPartition":    operates,
 	"removePartition": operates,
@@ -122,10 +127,31 @@ var table = map[Operation]row{
 	"exportPartition": operates,
 	"importPartition": operates,
 
-	"listHosts":  operates,
-	"getHost":    operates,
-	"drainHost":  operates,
-	"enableHost": operates,
+	"listHosts":    operates,
+	"getHost":      operates,
+	"drainHost":    operates,
+	"enableHost":   operates,
+	"acceptHost":   operates,
+	"forgetHost":   operates,
+	"emptyHost":    operates,
+	"removeMember": operates,
+	"listUsages":   operates,
+
+	"getInventory":        operates,
+	"getHostCapabilities": operates,
+
+	"listResourceTypes": everyHuman,
+	"listCapabilities":  everyHuman,
+	"addCapability":     operates,
+	"removeCapability":  operates,
+	"listUsers":         everyHuman, // of whom each sees some
+
+	"auditCloud":  operates,
+	"repairCloud": operates,
+
+	"listInvitations":  operates,
+	"createInvitation": operates,
+	"revokeInvitation": operates,
 }
 
 // Operations lists the operations of the table, sorted.

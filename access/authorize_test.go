@@ -24,7 +24,7 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 // below their own project alone, o operators alone, h everybody but agents, e everybody.
 const wanted = `
 e getRoot whoami
-h getDocument getDefaultQuota getDefinition listImages
+h getDocument getDefaultQuota getDefinition listImages listResourceTypes listCapabilities listUsers
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
@@ -34,7 +34,9 @@ m keepInstance addKey removeKey forwardPort addTag removeTag
 a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
-o setDefaultQuota listHosts getHost drainHost enableHost
+o setDefaultQuota listHosts getHost drainHost enableHost acceptHost forgetHost emptyHost removeMember listUsages
+o listHostImages removeHostImages getInventory getHostCapabilities addCapability removeCapability
+o auditCloud repairCloud listInvitations createInvitation revokeInvitation checkQuotas recountQuota
 o listPartitions getPartition removePartition listRows exportPartition importPartition`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {

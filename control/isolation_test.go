@@ -73,9 +73,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query as", "query name":
 		return []string{b.project}
 	case "path name":
-		if o.Tag == "keys" {
-			return []string{b.key}
-		}
+		return map[string][]string{"keys": {b.key}, "invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
 	case "path project", "query project":
 		return []string{b.project}
 	case "query object":
@@ -87,6 +85,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return map[string][]string{"instances": {b.name, b.name + "/" + b.id},
 			"claims": {b.name, b.name + "/" + b.id}, "objects": {b.project + "/" + b.id},
 			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
+	case "query image":
+		return []string{"debian-12"}
 	case "query follow":
 		return []string{"false"}
 	case "query force":
@@ -98,7 +98,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query limit":
 		return []string{"5000"}
 	case "query wait":
-		return []string{"gone"}
+		return map[string][]string{"instances": {"gone"}, "claims": {"gone"}, "hosts": {"moved"}}[o.Tag]
 	case "query timeout":
 		return []string{"1s"}
 	case "header If-Match":
@@ -147,6 +147,8 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"limits": fields{"instances": 0}}}
 	case "Defaults":
 		return []any{fields{"limits": fields{"instances": 0}, "generation": 0}}
+	case "NewInvitation":
+		return []any{fields{"host": b.host, "life": "1h"}}
 	case "NewToken":
 		return []any{fields{"user": b.user, "role": "member", "life": "24h"}}
 	}

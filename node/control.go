@@ -116,7 +116,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}
 	hosts, own := store.NewHostsView(), &direct.Own{}
 	recorder := actions.NewRecorder(store.Actions, log)
-	server, err := newControl(s, store, claims, direct.Scheduling{Hosts: hosts, Own: own},
+	server, err := newControl(s, c, claims, direct.Scheduling{Hosts: hosts, Own: own},
 		access.InTree(tree, access.First(callers...)), recorder, log)
 	if err != nil {
 		return "", err
@@ -274,9 +274,10 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 	return err == nil, ops, err
 }
 
-func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, how direct.Scheduling,
+func newControl(s *settings.Settings, c underControl, claims direct.Claims, how direct.Scheduling,
 	callers access.Authenticator, recorder *actions.Recorder, log *slog.Logger) (*control.Server, error) {
-	under, err := direct.Over(store, claims, direct.Settings{}, how)
+	store := c.store
+	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
 	if err != nil {
 		return nil, err
 	}

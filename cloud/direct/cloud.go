@@ -62,6 +62,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	return &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
+		Catalogue: catalogue{claims, fleet}, Users: users{projects{store.Projects}, operator(store, s)},
 		Keys: store.SSHKeys, Projects: projects{store.Projects}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},

@@ -32,7 +32,7 @@ func TestContract(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		return cloudtest.Fixture{Cloud: connected, Host: "host1", Silence: func() {
+		return cloudtest.Fixture{Cloud: connected, Host: "host1", Here: true, Silence: func() {
 			if err := c.StopHost(ctx, "host1"); err != nil {
 				t.Fatal(err)
 			}

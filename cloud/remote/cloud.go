@@ -4,13 +4,12 @@ import "croft/cloud"
 
 // Cloud returns the cloud as commands use it.
 func (c *Client) Cloud() *cloud.Cloud {
-	none := operators{}
 	return &cloud.Cloud{
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Holds: holds{c},
-		Consoles: consoles{c}, Ports: ports{c}, Projects: projects{c},
-		Hosts: hostList{c}, Keys: keys{c}, Maintenance: none, Images: images{c}, Objects: objectList{c},
-		Definitions: definitions{c}, Audits: none, Monitor: none,
-		Tokens: tokens{}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: none,
+		Catalogue: catalogue{c}, Users: users{c}, Consoles: consoles{c}, Ports: ports{c}, Projects: projects{c},
+		Hosts: hostList{c}, Keys: keys{c}, Maintenance: maintenance{c}, Images: images{c}, Objects: objectList{c},
+		Definitions: definitions{c}, Audits: audits{c}, Monitor: monitor{c},
+		Tokens: invitations{c}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: backups{},
 		Partitions: partitions{c}, Connection: c,
 	}
 }

@@ -34,6 +34,8 @@ type Settings struct {
 	Token string `yaml:"token"` // of a project
 	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's
 
+	Context string                                `yaml:"-"` // of croft login; empty: none
+	Again   string                                `yaml:"-"` // the command that logs in there once more
 	Home    croft.Project                         `yaml:"-"` // that a user of an issuer means; empty: the only one
 	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the token instead; nil: it is Token
 }
@@ -71,6 +73,7 @@ func (s Settings) Check() error {
 type Client struct {
 	base     string
 	token    string
+	advice   string // for credentials that do not count; empty: none
 	home     croft.Project
 	requests *http.Client
 	sockets  *http.Client // speaks HTTP/1 alone, which can be upgraded
@@ -106,7 +109,11 @@ func New(s Settings) (*Client, error) {
 			}
 		}
 	}
-	return &Client{base: base, token: s.Token, home: s.Home,
+	advice := ""
+	if s.Context != "" {
+		advice = fmt.Sprintf(" (the context is %s; to log in again: %s)", s.Context, s.Again)
+	}
+	return &Client{base: base, token: s.Token, home: s.Home, advice: advice,
 		requests: &http.Client{Transport: transport, CheckRedirect: stay},
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
@@ -212,6 +219,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte,
 		}
 		err = problemIn(answer)
 		_ = answer.Body.Close()
+		if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.Unauthenticated {
+			p.Detail += c.advice
+		}
 		if answer.StatusCode != http.StatusTooManyRequests {
 			return nil, err
 		}
