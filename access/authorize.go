@@ -101,6 +101,8 @@ var table = map[Operation]row{
 
 	"getDefaultQuota": everyHuman,
 	"setDefaultQuota": operates,
+	"checkQuotas":     operates,
+	"recountQuota":    operates,
 
 	"setMembers":    manages,
 	"listMappings":  reads,
@@ -130,6 +132,9 @@ var table = map[Operation]row{
 	"listImages": everyHuman,
 	"pullImage":  operates,
 
+	"listHostImages":   operates,
+	"removeHostImages": operates,
+
 	"listPartitions":  operates,
 	"getPartition":    operates,
 	"removePartition": operates,
@@ -142,16 +147,37 @@ var table = map[Operation]row{
 	"exportPartition": operates,
 	"importPartition": operates,
 
-	"listHosts":  operates,
-	"getHost":    operates,
-	"drainHost":  operates,
-	"enableHost": operates,
+	"listHosts":    operates,
+	"getHost":      operates,
+	"drainHost":    operates,
+	"enableHost":   operates,
+	"acceptHost":   operates,
+	"forgetHost":   operates,
+	"emptyHost":    operates,
+	"removeMember": operates,
+	"listUsages":   operates,
 
 	"listAggregates":  everyHuman, // others than operators see the public ones, without hosts
 	"getAggregate":    everyHuman,
 	"createAggregate": operates,
 	"changeAggregate": operates,
 	"removeAggregate": operates,
+
+	"getInventory":        operates,
+	"getHostCapabilities": operates,
+
+	"listResourceTypes": everyHuman,
+	"listCapabilities":  everyHuman,
+	"addCapability":     operates,
+	"removeCapability":  operates,
+	"listUsers":         everyHuman, // of whom each sees some
+
+	"auditCloud":  operates,
+	"repairCloud": operates,
+
+	"listInvitations":  operates,
+	"createInvitation": operates,
+	"revokeInvitation": operates,
 }
 
 // lasting are the operations that give rights which would outlive the peer through whom a caller comes.

@@ -25,6 +25,7 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 const wanted = `
 e getRoot whoami
 h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate
+h listResourceTypes listCapabilities listUsers
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r getUsage listUsage
@@ -39,7 +40,10 @@ r listMappings
 a createProject setMembers setMapping removeMapping listTokens createToken revokeToken
 b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
-o setDefaultQuota listHosts getHost drainHost enableHost createAggregate changeAggregate removeAggregate
+o setDefaultQuota listHosts getHost drainHost enableHost acceptHost forgetHost emptyHost removeMember listUsages
+o createAggregate changeAggregate removeAggregate
+o listHostImages removeHostImages getInventory getHostCapabilities addCapability removeCapability
+o auditCloud repairCloud listInvitations createInvitation revokeInvitation checkQuotas recountQuota
 o listPartitions getPartition removePartition listRows exportPartition importPartition
 o getCard addPeer removePeer listSigners retireSigner`
 

@@ -55,6 +55,7 @@ type Difference struct {
 	Mendable bool             `json:"mendable"`           // without risk to a guest or its disk
 	Advice   string           `json:"advice,omitempty"`   // what to do if it is not mendable
 	Revision int64            `json:"revision,omitempty"` // of the entry on which it is based
+	Outcome  string           `json:"outcome,omitempty"`  // of mending it; empty: nobody tried
 }
 
 // same reports whether two looks found the same difference.

@@ -20,6 +20,7 @@ import (
 	"croft/cli/actions"
 	"croft/cli/admin"
 	"croft/cli/args"
+	"croft/cli/catalogue"
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
@@ -69,10 +70,11 @@ func (p Program) commands() []*cobra.Command {
 		instances.Command(), instances.ClaimCommand(), hosts.Command(), hosts.AggregateCommand(),
 		images.Command(), keys.Command(),
 		projects.Command(),
-		projects.QuotaCommand(), projects.UsageCommand(), top.Command(), partitions.Command(),
+		projects.QuotaCommand(), projects.UsageCommand(), top.Command(),
+		catalogue.ClassCommand(), catalogue.TraitCommand(), catalogue.UserCommand(), partitions.Command(),
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
-		access.Command(), login.Command(), login.EndCommand(), actions.Command(),
+		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
 		admin.TokenCommand(), admin.AuditCommand(),
 		completionCommand(), p.manCommand(),
 	}

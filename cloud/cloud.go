@@ -43,6 +43,8 @@ type Cloud struct {
 	Tickets     Tickets
 	Projects    Projects
 	Usage       Usage
+	Users       Users
+	Catalogue   Catalogue
 	Images      Images
 	Objects     Objects
 	Definitions Definitions
@@ -246,6 +248,11 @@ type Images interface {
 	// people. Unavailable: the host does not answer.
 	Pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled,
 		error)
+	// Held lists the images cached on a host, most recently used first. Unavailable: the host does not answer.
+	Held(ctx context.Context, host croft.Host) ([]compute.Held, error)
+	// Remove removes from the cache of a host the image of a reference, or with a SHA-256, and returns it; without
+	// either, all that no disk stands on. NotFound: the host does not have it. Unavailable.
+	Remove(ctx context.Context, host croft.Host, reference string) ([]compute.Held, error)
 }
 
 // Catalog is the images that requests may name.
@@ -298,8 +305,8 @@ type Definitions interface {
 // Audits compares all records with what exists.
 type Audits interface {
 	Audit(ctx context.Context) (audit.Report, error)
-	// Mend repairs one difference that is marked as mendable.
-	Mend(ctx context.Context, d audit.Difference) error
+	// Repair is Audit, and mends what is marked as mendable; each difference has its outcome.
+	Repair(ctx context.Context) (audit.Report, error)
 }
 
 // Monitor reads data that changes continuously.
@@ -333,6 +340,9 @@ type Tokens interface {
 	// Revoke revokes a token, named by its name or a unique prefix of it. NotFound; Conflict: the prefix is ambiguous.
 	Revoke(ctx context.Context, name string) (Token, error)
 }
+
+// LongestInvitation bounds the life of such a token, from a second on: it is a secret in transit.
+const LongestInvitation = 7 * 24 * time.Hour
 
 // Invitation describes a token to create.
 type Invitation struct {

@@ -27,6 +27,8 @@ import (
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
 //	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
 //	POST /v1/images                                fetch an image: a PullRequest, answered by lines of Pull
+//	GET /v1/images                                 the cache: a list of Held as JSON
+//	DELETE /v1/images[?image=REFERENCE|SHA256]     remove one, or all that nothing uses: the same of what was
 //	GET /v1/holding                                what the host has: audit.Contents as JSON
 //	GET /v1/usages                                 what its guests use: a list of Usage as JSON
 //	DELETE /v1/instances/{id}/files                disks that belong to nobody
@@ -43,6 +45,8 @@ func (api *API) Handler() http.Handler {
 	mux.Handle("GET /v1/instances/{id}/console", api.authorized(api.console))
 	mux.Handle("POST /v1/instances/{id}/console", api.authorized(api.attach))
 	mux.Handle("POST /v1/images", api.authorized(api.pull))
+	mux.Handle("GET /v1/images", api.authorized(api.cached(held)))
+	mux.Handle("DELETE /v1/images", api.authorized(api.cached(removeHeld)))
 	mux.Handle("GET /v1/holding", api.authorized(api.contents))
 	mux.Handle("GET /v1/usages", api.authorized(api.usages))
 	mux.Handle("DELETE /v1/instances/{id}/files", api.authorized(api.removeFiles))

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"croft"
+	"croft/compute"
 	"croft/control/api"
 )
 
@@ -35,6 +37,43 @@ func listImages(c *call) error {
 		}
 	}
 	return c.answer(http.StatusOK, list)
+}
+
+// digest is a SHA-256, which no name of the catalog is.
+var digest = regexp.MustCompile("^[0-9a-f]{64}$")
+
+// listHostImages lists what is in the cache of a host.
+func listHostImages(c *call) error {
+	return cached(c, c.Cloud.Images.Held)
+}
+
+// removeHostImages removes an image from the cache of a host, or what nothing uses.
+func removeHostImages(c *call) error {
+	reference := c.query.Get("image")
+	if reference != "" && !digest.MatchString(reference) {
+		var err error
+		if reference, err = c.image(reference); err != nil {
+			return err
+		}
+	}
+	return cached(c, func(ctx context.Context, h croft.Host) ([]compute.Held, error) {
+		return c.Cloud.Images.Remove(ctx, h, reference)
+	})
+}
+
+func cached(c *call, do func(context.Context, croft.Host) ([]compute.Held, error)) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	h, err := c.Cloud.Hosts.Find(ctx, c.r.PathValue("id"))
+	if h.ID == "" {
+		return err
+	}
+	c.action.about("", aboutHost(h))
+	all, err := do(ctx, h.Host)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, api.HeldList{Images: append([]compute.Held{}, all...)})
 }
 
 // pullImage has a host fetch an image.

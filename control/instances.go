@@ -340,23 +340,33 @@ var goals = map[string]schedule.Goal{
 	"running": schedule.Running, "ready": schedule.Ready, "stopped": schedule.Stopped, "gone": schedule.Gone,
 }
 
+// patience is how long the request wants to wait; but begins the error.
+func patience(c *call, but string) (time.Duration, error) {
+	text := c.query.Get("timeout")
+	if text == "" {
+		return defaultWait, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > longestWait {
+		return 0, api.NewProblem(api.BadQuery, fmt.Sprintf("%stimeout is no duration such as 30s, of %s at most", but,
+			longestWait))
+	}
+	return d, nil
+}
+
 // ordered answers a change that is ordered, after the wait that the request asks for.
 func (c *call) ordered(inst croft.Instance) error {
 	c.action.about(inst.Project, actions.Object{Kind: actions.Instance, ID: string(inst.ID), Name: inst.Name})
 	c.action.record(c, actions.Done) // whatever the wait ends with
 	status := http.StatusAccepted
 	if goal := goals[c.query.Get("wait")]; goal != nil {
-		patience := defaultWait
-		if text := c.query.Get("timeout"); text != "" {
-			var err error
-			if patience, err = time.ParseDuration(text); err != nil || patience <= 0 || patience > longestWait {
-				return api.NewProblem(api.BadQuery, fmt.Sprintf(
-					"it is ordered, but timeout is no duration such as 30s, of %s at most", longestWait))
-			}
+		patience, err := patience(c, "it is ordered, but ")
+		if err != nil {
+			return err
 		}
 		ctx, cancel := context.WithTimeout(c.r.Context(), patience)
 		defer cancel()
-		err := c.Cloud.Instances.Wait(ctx, inst, goal, nil)
+		err = c.Cloud.Instances.Wait(ctx, inst, goal, nil)
 		switch {
 		case err == nil:
 			status = http.StatusOK

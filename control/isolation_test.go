@@ -88,7 +88,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query as", "query name":
 		return []string{b.project}
 	case "path name":
-		return map[string][]string{"keys": {b.key}, "aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"}}[o.Tag]
+		return map[string][]string{"keys": {b.key}, "aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"},
+			"invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
 	case "path resource":
 		return []string{b.resource}
 	case "query all":
@@ -104,6 +105,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return map[string][]string{"instances": {b.name, b.name + "/" + b.id},
 			"claims": {b.name, b.name + "/" + b.id}, "tickets": {b.ticket}, "objects": {b.project + "/" + b.id},
 			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
+	case "query image":
+		return []string{"debian-12"}
 	case "query follow":
 		return []string{"false"}
 	case "query force":
@@ -122,7 +125,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query limit":
 		return []string{"5000"}
 	case "query wait":
-		return []string{map[bool]string{true: "ready", false: "gone"}[o.Tag == "tickets"]}
+		return map[string][]string{"instances": {"gone"}, "claims": {"gone"}, "hosts": {"moved"},
+			"tickets": {"ready"}}[o.Tag]
 	case "query timeout":
 		return []string{"1s"}
 	case "header If-Match":
@@ -184,6 +188,8 @@ func (b belongings) bodies(schema string) []any {
 	case "NewPeer":
 		return []any{fields{"card": fields{"card": 1, "partition": b.id, "endpoint": "https://east.example",
 			"keys": []string{}}}}
+	case "NewInvitation":
+		return []any{fields{"host": b.host, "life": "1h"}}
 	case "NewToken":
 		return []any{fields{"user": b.user, "role": "member", "life": "24h"}}
 	}

@@ -44,6 +44,10 @@ func named(c *call) actions.Object {
 		name = c.r.PathValue("project")
 	case actions.Token:
 		return actions.TokenNamed(id)
+	case "catalogue":
+		o.Kind = "capability"
+	case actions.Invitation:
+		name = "" // it may be a whole token
 	}
 	if _, err := croft.ParseInstanceID(id); err == nil {
 		o.ID = id

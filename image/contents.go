@@ -12,20 +12,12 @@ import (
 	"time"
 
 	"croft"
+	"croft/compute"
 	"croft/image/format"
 )
 
 // Held is an image in a cache.
-type Held struct {
-	Path        string    `json:"path"`
-	Format      string    `json:"format"`
-	VirtualSize int64     `json:"virtual_size"`
-	Bytes       int64     `json:"bytes"` // allocated on disk
-	SHA256      string    `json:"sha256"`
-	Disks       int       `json:"disks"` // disks linked to this file; disks on other file systems are copies
-	Used        time.Time `json:"used"`
-	References  []string  `json:"references"` // references that resolved to it, unless forgotten since
-}
+type Held = compute.Held
 
 // Contents lists the images in a cache, most recently used first.
 type Contents struct {

@@ -30,7 +30,6 @@ import (
 	"croft/objects"
 	"croft/placement"
 	"croft/placementclient/keystone"
-	pools "croft/pool/api"
 	"croft/tenant"
 	"croft/trust"
 	"croft/usage"
@@ -126,8 +125,8 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if err != nil {
 		return "", err
 	}
-	server, err := newControl(s, store, claims, manager, direct.Scheduling{Hosts: hosts, Own: own},
-		access.InTree(tree, access.First(callers...)), peers.forwards(), recorder, log)
+	server, err := newControl(s, c, claims, direct.Scheduling{Hosts: hosts, Own: own}, control.Config{Pools: manager,
+		Peers: peers.forwards(), Callers: access.InTree(tree, access.First(callers...)), Actions: recorder, Log: log})
 	if err != nil {
 		return "", err
 	}
@@ -287,10 +286,11 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 	return err == nil, ops, err
 }
 
-func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Claims, manager *pools.Client,
-	how direct.Scheduling, callers access.Authenticator, peers *control.Peers, recorder *actions.Recorder,
-	log *slog.Logger) (*control.Server, error) {
-	under, err := direct.Over(store, claims, direct.Settings{}, how)
+// newControl makes the server, of whose configuration what depends on the cloud is filled in.
+func newControl(s *settings.Settings, c underControl, claims direct.Claims, how direct.Scheduling,
+	config control.Config) (*control.Server, error) {
+	store := c.store
+	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
 	if err != nil {
 		return nil, err
 	}
@@ -302,10 +302,9 @@ func newControl(s *settings.Settings, store *etcdstore.Store, claims direct.Clai
 	if issuer := s.CloudAPI.OIDC; issuer.Issuer != "" {
 		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
 	}
-	return control.New(control.Config{Cloud: under, Pools: manager, Login: login, Objects: objects.New(store.Objects),
-		Callers: callers, Peers: peers, Actions: recorder, Images: direct.Catalog{Sources: sources,
-			Resolve: image.Resolver()},
-		Version: build.Version, Log: log})
+	config.Cloud, config.Login, config.Objects, config.Version = under, login, objects.New(store.Objects), build.Version
+	config.Images = direct.Catalog{Sources: sources, Resolve: image.Resolver()}
+	return control.New(config)
 }
 
 // listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that

@@ -141,7 +141,7 @@ func (h *host) closeHypervisor() {
 // images returns the source of disks; simulated guests have none.
 func (h *host) images() (compute.Images, error) {
 	if h.settings.Hypervisor == "sim" {
-		return sim.Images{}, nil
+		return sim.Images{Kept: &sim.Kept{}}, nil
 	}
 	c, err := h.settings.ForImages()
 	if err != nil {

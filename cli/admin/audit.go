@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft"
 	"croft/audit"
 	"croft/cli/args"
 	"croft/cli/out"
@@ -35,18 +34,18 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				report, err := c.Audits.Audit(ctx)
+				look := c.Audits.Audit
+				if fix {
+					look = c.Audits.Repair
+				}
+				report, err := look(ctx)
 				if err != nil {
 					return fmt.Errorf("audit: %w", err)
 				}
-				outcomes := make([]string, len(report.Differences))
-				if fix {
-					mendAll(ctx, c.Audits.Mend, report, outcomes)
-				}
-				if err := printAudit(cmd, c.Settings.Output, report, outcomes); err != nil {
+				if err := printAudit(cmd, c.Settings.Output, report); err != nil {
 					return err
 				}
-				return verdict(report, outcomes)
+				return verdict(report)
 			})
 		},
 	}
@@ -55,54 +54,19 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 	return cmd
 }
 
-const (
-	mended      = "mended"
-	mendedAbove = "mended together with the one above" // of the same kind and instance
-)
-
-// mendAll mends the mendable differences and records the outcome of each. Differences with one cause are mended
-// and reported once: a claim that leaked on two hosts is two differences.
-func mendAll(ctx context.Context, mend func(context.Context, audit.Difference) error, report audit.Report,
-	outcomes []string) {
-	type thing struct {
-		kind     audit.Kind
-		instance croft.InstanceID
-		name     string
-	}
-	done := map[thing]bool{}
-	for i, d := range report.Differences {
-		if !d.Mendable {
-			continue
-		}
-		one := thing{d.Kind, d.Instance, ""}
-		if d.Instance == "" || d.Kind == audit.LostName || d.Kind == audit.StrayFiles {
-			one.name = d.Name + string(d.Host) // separate per name and host
-		}
-		if done[one] {
-			outcomes[i] = mendedAbove
-			continue
-		}
-		if err := mend(ctx, d); err != nil {
-			outcomes[i] = "not mended: " + err.Error()
-			continue
-		}
-		outcomes[i], done[one] = mended, true
-	}
-}
-
 // verdict returns an error if differences remain.
-func verdict(report audit.Report, outcomes []string) error {
+func verdict(report audit.Report) error {
 	left := 0
-	for _, outcome := range outcomes {
-		if outcome != mended && outcome != mendedAbove {
+	for _, d := range report.Differences {
+		if !d.Settled() {
 			left++
 		}
 	}
 	switch {
 	case left == 0:
 		return nil
-	case left < len(outcomes) || !anyMendable(report):
-		return fmt.Errorf("audit: %d of %d differences are left", left, len(outcomes))
+	case left < len(report.Differences) || !anyMendable(report):
+		return fmt.Errorf("audit: %d of %d differences are left", left, len(report.Differences))
 	}
 	return errors.New("audit: the hosts, Placement and the records differ; --fix mends what is safe")
 }
@@ -117,27 +81,19 @@ func anyMendable(report audit.Report) bool {
 }
 
 // printAudit prints the differences, and on stderr what could not be read.
-func printAudit(cmd *cobra.Command, format string, report audit.Report, outcomes []string) error {
+func printAudit(cmd *cobra.Command, format string, report audit.Report) error {
 	for _, u := range report.Unchecked {
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name),
 			plain.Line(u.Why))
 	}
 	if format == out.FormatJSON || format == out.FormatYAML {
-		type result struct {
-			audit.Difference
-			Outcome string `json:"outcome,omitempty"`
-		}
-		results := []result{}
-		for i, d := range report.Differences {
-			results = append(results, result{d, outcomes[i]})
-		}
 		return out.PrintData(cmd.OutOrStdout(), format, struct {
-			Differences []result          `json:"differences"`
-			Unchecked   []audit.Unchecked `json:"unchecked"`
-		}{results, append([]audit.Unchecked{}, report.Unchecked...)})
+			Differences []audit.Difference `json:"differences"`
+			Unchecked   []audit.Unchecked  `json:"unchecked"`
+		}{append([]audit.Difference{}, report.Differences...), append([]audit.Unchecked{}, report.Unchecked...)})
 	}
-	for i, d := range report.Differences {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), plain.Line(sentence(d, outcomes[i]))); err != nil {
+	for _, d := range report.Differences {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), plain.Line(sentence(d))); err != nil {
 			return err
 		}
 	}
@@ -145,7 +101,7 @@ func printAudit(cmd *cobra.Command, format string, report audit.Report, outcomes
 }
 
 // sentence is a difference on one line: what, of which instance and host, why, and the outcome or what to do.
-func sentence(d audit.Difference, outcome string) string {
+func sentence(d audit.Difference) string {
 	var b strings.Builder
 	b.WriteString(string(d.Kind))
 	switch {
@@ -159,8 +115,8 @@ func sentence(d audit.Difference, outcome string) string {
 	}
 	b.WriteString(": " + d.Cause)
 	switch {
-	case outcome != "":
-		b.WriteString("; " + outcome)
+	case d.Outcome != "":
+		b.WriteString("; " + d.Outcome)
 	case d.Advice != "":
 		b.WriteString("; do: " + d.Advice)
 	case d.Mendable:

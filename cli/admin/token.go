@@ -34,9 +34,6 @@ tokens with which people and programs call its API are of croft access.`,
 	return cmd
 }
 
-// longestInvitation bounds the validity of a token: it is a secret in transit.
-const longestInvitation = 7 * 24 * time.Hour
-
 func tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
@@ -71,8 +68,9 @@ listen on, or what --etcd and --placement say.`,
 	member := cmd.Flags().Bool("etcd-member", false,
 		"where trust is strict: let hosts join with --etcd-member, and so reach etcd")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *life < time.Second || *life > longestInvitation {
-			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life, longestInvitation)
+		if *life < time.Second || *life > cloud.LongestInvitation {
+			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life,
+				cloud.LongestInvitation)
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			token, err := c.Tokens.Invite(ctx, cloud.Invitation{

@@ -25,12 +25,18 @@ var settingsFlags = map[string]string{
 // AddCloudFlags defines the flags of all commands that connect to the cloud.
 func AddCloudFlags(flags *pflag.FlagSet) {
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
+	AddContextFlag(flags)
 	flags.String("etcd", "", "`URLs` of etcd, with commas (etcd.endpoints)")
 	flags.String("placement", "", "`URL` of Placement (placement.endpoint)")
 	flags.String("cloud", "", "cloud of clouds.yaml whose Keystone knows us to Placement (`name`; placement.cloud)")
 	flags.String("project", "", "`name` of the project that owns the instances (project)")
 	flags.String("partition", "", "`name` of another cloud that is asked through this one (partition)")
 	flags.StringP("output", "o", "", "print text, table, wide, json or yaml (`format`; output)")
+}
+
+// AddContextFlag defines the flag of commands that connect to a cloud only where one is named.
+func AddContextFlag(flags *pflag.FlagSet) {
+	flags.String(ContextFlag, "", "use the login with this `name` (croft context list)")
 }
 
 // AddWaitFlags defines the flags of commands that can wait until their orders are done.
@@ -40,15 +46,32 @@ func AddWaitFlags(flags *pflag.FlagSet, what string) {
 	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
 }
 
-// RemoteSettings reads the settings of schedule.yaml for a command that is about this machine unless they name a cloud
-// by its URL.
-func RemoteSettings() (direct.Settings, error) {
+// RemoteSettings reads the settings of schedule.yaml for a command that is about this machine unless they, or a login,
+// name a cloud that is reached over its API.
+func RemoteSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	s, _, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile,
 		Former: direct.FormerSettings})
+	if err == nil {
+		err = addLogin(&s, named(flags))
+	}
 	return s, err
 }
 
-// LoadSettings reads the settings of schedule.yaml. Variables override the file, and flags both.
+// named is the login that the flag or the variable names; empty: neither does.
+func named(flags *pflag.FlagSet) string {
+	name, _ := flags.GetString(ContextFlag) // not every command has it
+	if name == "" && os.Getenv("CROFT_URL") == "" {
+		name = os.Getenv(login.Variable)
+	}
+	return name
+}
+
+// ContextFlag names the flag with the name of a login.
+const ContextFlag = "context"
+
+// LoadSettings reads the settings of schedule.yaml. Variables override the file, and flags both. A login goes before
+// the cloud of this machine: the one that the flag names before everything else, the one that the variable names before
+// all but flags and CROFT_URL, the current one where nothing else names a cloud.
 func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	given := map[string]string{}
 	flags.Visit(func(f *pflag.Flag) {
@@ -66,34 +89,39 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	s, from, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile, File: file,
 		Flags:  given,
 		Former: direct.FormerSettings})
-	reached := false // directly
-	for _, path := range []string{"etcd.endpoints", "placement.endpoint", "placement.cloud", "pool.endpoints"} {
-		if given[path] != "" {
-			s.Settings, reached = remote.Settings{}, true
-		}
-	}
-	if err == nil && reached && given["partition"] != "" {
-		err = croft.Errorf(croft.Invalid,
-			"--partition asks another cloud through the API of this one: leave out --etcd, "+
-				"--placement and --cloud")
-	}
 	s.Beside(from)
-	if err == nil && !reached && !s.Settings.Set() && s.Unset() {
-		err = addLogin(&s)
-	}
-	if err == nil && !s.Settings.Set() && s.Partition != "" {
-		return s, throughSocket(&s)
-	}
-	if err == nil && !s.Settings.Set() {
-		err = direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
-		if _, none := os.Stat(direct.MachineSocket); errors.Is(err, croft.Denied) && none == nil {
-			s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil // which says who operates the cloud
-		}
+	if err == nil {
+		err = choose(&s, flags, given)
 	}
 	if err == nil && given["timeout"] != "" && !s.Wait.Any() && flags.Lookup("wait") != nil {
 		err = croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")
 	}
 	return s, err
+}
+
+// choose decides which cloud is meant, and how it is reached.
+func choose(s *direct.Settings, flags *pflag.FlagSet, given map[string]string) error {
+	for _, path := range []string{"etcd.endpoints", "placement.endpoint", "placement.cloud", "pool.endpoints"} {
+		switch {
+		case given[path] == "":
+			continue
+		case flags.Changed(ContextFlag):
+			return croft.Errorf(croft.Invalid, "--%s names a login, and the other flags a cloud without one: give one of "+
+				"them", ContextFlag)
+		case given["partition"] != "":
+			return croft.Errorf(croft.Invalid, "--partition asks another cloud through the API of this one: leave out "+
+				"--etcd, --placement and --cloud")
+		}
+		s.Settings = remote.Settings{}
+		return addLocal(s)
+	}
+	if err := addLogin(s, named(flags)); err != nil || s.Settings.Set() {
+		return err
+	}
+	if s.Partition != "" {
+		return throughSocket(s)
+	}
+	return addLocal(s)
 }
 
 // throughSocket names the API of this machine's cloud, since other clouds are asked through the API alone. Invalid:
@@ -108,17 +136,37 @@ func throughSocket(s *direct.Settings) error {
 	return nil
 }
 
-// addLogin names the cloud where the user has logged in, if there is one.
-func addLogin(s *direct.Settings) error {
-	file := login.File()
-	c, err := login.Read(file)
-	if errors.Is(err, croft.NotFound) {
+// addLocal finds the cloud of this machine, unless the settings name another one.
+func addLocal(s *direct.Settings) error {
+	err := direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
+	if _, none := os.Stat(direct.MachineSocket); errors.Is(err, croft.Denied) && none == nil {
+		s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil // which says who operates the cloud
+	}
+	return err
+}
+
+// addLogin uses the login with this name; without a name the current one, if nothing else names a cloud.
+func addLogin(s *direct.Settings, name string) error {
+	if name == "" && !s.Unset() {
 		return nil
 	}
+	file := login.Own()
+	all, err := file.Read()
 	if err != nil {
 		return err
 	}
-	s.Settings = remote.Settings{URL: c.URL, CA: c.CA, Token: c.Token, Home: c.Project, Partition: s.Partition,
-		Renewed: func(ctx context.Context) (string, error) { return login.Token(ctx, file) }}
+	if name == "" {
+		if name = all.Current; name == "" {
+			return nil
+		}
+	}
+	c, err := all.Find(name)
+	if err != nil {
+		return err
+	}
+	s.Settings = remote.Settings{URL: c.URL, CA: c.CA, Token: c.Token, Home: c.Project, Context: name,
+		Partition: s.Partition,
+		Again:     c.Again(name),
+		Renewed:   func(ctx context.Context) (string, error) { return file.Token(ctx, name) }}
 	return s.Settings.Check()
 }

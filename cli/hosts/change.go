@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud"
@@ -25,12 +27,17 @@ goes on.
 With --move, instances that were asked for with --ephemeral are removed there and
 made anew from their images on other hosts, with the same name and UUID; what their
 disks held is lost. The others stay, and are listed with the reason. Where the host
-serves etcd, that is taken out of it, unless the others would be too few then.`,
+serves etcd, that is taken out of it, unless the others would be too few then. With
+--wait it waits until nothing of what moves is left on the host. Whatever ends it, what
+is ordered goes on, and the same command again finishes the rest.`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := c.Maintenance.Drain(ctx, given[0])
+			if cmd.Flags().Changed("wait") && !move {
+				return croft.Errorf(croft.Invalid, "--wait waits for what moves: add --move")
+			}
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				h, err := drain(ctx, c, given[0])
 				if err != nil {
 					return err
 				}
@@ -43,16 +50,29 @@ serves etcd, that is taken out of it, unless the others would be too few then.`,
 		},
 	}
 	cmd.Flags().BoolVar(&move, "move", false, "recreate ephemeral instances on other hosts")
+	args.AddWaitFlags(cmd.Flags(), "nothing of what moves is left on the host")
 	return cmd
 }
 
+// drain keeps new instances away.
+func drain(ctx context.Context, c *args.Client, idOrName string) (hosts.Host, error) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	return c.Maintenance.Drain(ctx, idOrName)
+}
+
+// moveTimeout bounds the ordering of all moves of a host.
+const moveTimeout = 10 * time.Minute
+
 // moveAll moves the movable instances and prints the outcome of each.
 func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName string) error {
-	h, err := c.Hosts.Find(ctx, idOrName) // again: since the drain the host gets no new instances
+	ordering, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	h, err := c.Hosts.Find(ordering, idOrName) // again: since the drain the host gets no new instances
 	if h.ID == "" {
 		return err
 	}
-	all, err := c.Maintenance.MoveAll(ctx, h)
+	all, err := c.Maintenance.MoveAll(ordering, h)
 	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 	t.Head("NAME", "TO", "REASON", "INSTANCE")
 	for _, m := range all {
@@ -65,13 +85,26 @@ func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName s
 	if len(all) > 0 {
 		err = errors.Join(err, t.Print(cmd.OutOrStdout()))
 	}
+	if err == nil && cmd.Flags().Changed("wait") && c.Settings.Wait.Any() {
+		err = awaitMoved(ctx, c, h, all)
+	}
 	if err != nil || h.Etcd == "" {
 		return err
 	}
-	if err = c.Maintenance.RemoveMember(ctx, h); err == nil {
+	if err = c.Maintenance.RemoveMember(ordering, h); err == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", plain.Line(h.Name))
 	}
 	return err
+}
+
+// awaitMoved waits until nothing of what moves is left on the host.
+func awaitMoved(ctx context.Context, c *args.Client, h hosts.Host, all []hosts.Moved) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
+	defer cancel()
+	if err := hosts.AwaitMoved(ctx, c.Instances, h.ID, all); err != nil {
+		return fmt.Errorf("empty host %s: %w", h.Name, err)
+	}
+	return nil
 }
 
 func enableCommand() *cobra.Command {

@@ -30,13 +30,14 @@ func Command() *cobra.Command {
   croft host drain host3 --move
   croft host forget host3`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s list, show, drain, enable, accept or forget",
+			return croft.Errorf(croft.Invalid, "usage: %s list, show, inventory, drain, enable, accept or forget",
 				cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(listCommand(), showCommand(), drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
+	cmd.AddCommand(listCommand(), showCommand(), inventoryCommand())
+	cmd.AddCommand(drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
 	args.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }

@@ -3,7 +3,6 @@ package images
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/image"
-	"croft/internal/nearest"
 )
 
 func addCommand() *cobra.Command {
@@ -82,15 +80,19 @@ own, or with --machine out of the one of this machine.
 
 With --cached it removes from the cache of this host what was fetched by that name, URL
 or path, or has that SHA-256, so that it is fetched anew. Guests whose disks stand on it
-keep it: then its room becomes free with the last of those disks.`,
+keep it: then its room becomes free with the last of those disks. With --hosts it does so
+on hosts of the cloud.`,
 		Example: `  croft image remove web
-  croft image remove --cached debian-12`,
+  croft image remove --cached debian-12
+  croft image remove --cached debian-12 --hosts all`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case cached && machine:
 				return croft.Errorf(croft.Invalid, "give one of --cached and --machine")
+			case !cached && cmd.Flags().Changed("hosts"):
+				return croft.Errorf(croft.Invalid, "--hosts is about what hosts have fetched: add --cached")
 			case cached:
 				return removeCached(cmd, args[0])
 			}
@@ -109,10 +111,16 @@ keep it: then its room becomes free with the last of those disks.`,
 	cmd.Flags().BoolVar(&machine, "machine", false, "out of the catalog of this machine, not your own")
 	cmd.Flags().BoolVar(&cached, "cached", false, "out of this host's cache, and not out of a catalog")
 	addCacheFlags(cmd)
+	addHostsFlag(cmd)
 	return cmd
 }
 
 func removeCached(cmd *cobra.Command, what string) error {
+	if on, err := onHosts(cmd); err != nil {
+		return err
+	} else if on {
+		return removeOnHosts(cmd, what)
+	}
 	dir, format, err := cacheOf(cmd)
 	if err != nil {
 		return err
@@ -143,9 +151,19 @@ func pruneCommand() *cobra.Command {
 		Short: "Remove from this host's cache the images that no disk stands on",
 		Long: `prune removes from the cache of this host the images that no disk of a guest stands
 on and that were not used in the last ten minutes. The agent may work meanwhile: an
-image that is asked for again is fetched again. It prints what it removed.`,
+image that is asked for again is fetched again. It prints what it removed. With --hosts
+it does so on hosts of the cloud.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if on, err := onHosts(cmd); err != nil {
+				return err
+			} else if on {
+				if dry {
+					return croft.Errorf(croft.Invalid, "--dry-run is about this host: see what hosts have with croft image "+
+						"list --hosts")
+				}
+				return removeOnHosts(cmd, "")
+			}
 			dir, format, err := cacheOf(cmd)
 			if err != nil {
 				return err
@@ -171,6 +189,7 @@ image that is asked for again is fetched again. It prints what it removed.`,
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be removed and remove nothing")
 	addCacheFlags(cmd)
+	addHostsFlag(cmd)
 	return cmd
 }
 
@@ -192,23 +211,12 @@ func printPruned(cmd *cobra.Command, format string, removed []image.Held) error 
 // addCacheFlags defines the flags of commands that read this host's cache.
 func addCacheFlags(cmd *cobra.Command) {
 	args.AddHostFlags(cmd, args.StateDirFlag)
-	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
-	args.CompleteFlag(cmd, "output", out.Formats)
-}
-
-// formatOf returns the format of the output.
-func formatOf(cmd *cobra.Command) (string, error) {
-	format, err := cmd.Flags().GetString("output")
-	if err == nil && !slices.Contains(out.Formats, format) {
-		err = croft.Errorf(croft.Invalid, "output %q is not one of text, table, wide, json and yaml%s", format,
-			nearest.Hint(format, out.Formats))
-	}
-	return format, err
+	args.AddFormat(cmd)
 }
 
 // cacheOf returns the directory of this host's cache and the format of the output.
 func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
-	if format, err = formatOf(cmd); err != nil {
+	if format, err = args.FormatOf(cmd); err != nil {
 		return "", "", err
 	}
 	s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag)

@@ -127,11 +127,17 @@ func listCommand() *cobra.Command {
 fetched by their addresses. The column DISKS counts the guests' disks that stand on an
 image in the cache; one without is what croft image prune removes.
 
-With CROFT_URL it prints the catalog of that cloud instead, and what the addresses of
-images begin with that its tenants may name besides.`,
+With CROFT_URL, or after croft login, it prints the catalog of that cloud instead, and
+what the addresses of images begin with that its tenants may name besides. --state-dir
+asks for this host all the same, and --hosts for the caches of hosts of the cloud.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := args.RemoteSettings()
+			if on, err := onHosts(cmd); err != nil {
+				return err
+			} else if on {
+				return listOnHosts(cmd)
+			}
+			s, err := args.RemoteSettings(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -156,12 +162,13 @@ images begin with that its tenants may name besides.`,
 		},
 	}
 	addCacheFlags(cmd)
+	addHostsFlag(cmd)
 	return cmd
 }
 
 // listOf prints the catalog of a cloud that is reached over its API.
 func listOf(cmd *cobra.Command, s direct.Settings) error {
-	format, err := formatOf(cmd)
+	format, err := args.FormatOf(cmd)
 	if err != nil {
 		return err
 	}

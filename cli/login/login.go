@@ -33,21 +33,27 @@ entered in a browser on any machine, and keeps what the cloud's identity provide
 gives. With --token it keeps a token of croft instead, which it reads from standard
 input or asks for.
 
-Later commands use it, and renew what expires, until croft logout. What is said in
-another way goes before: flags, CROFT_URL, and settings that name etcd or Placement. On
-a machine that runs a cloud, a login goes before that cloud.
+Later commands use it, and renew what expires, until croft logout. With --name several
+logins are kept beside each other, as contexts: the latest is the current one, until
+croft context use. Which cloud a command means is decided by, in this order: its flags
+(--context, --etcd), CROFT_URL with CROFT_TOKEN, CROFT_CONTEXT, settings that name a
+cloud, the current context, and then the cloud of this machine.
 
-It is kept in croft/login.json below the directory of your settings, which nobody else
-may read.`,
+Contexts are kept in croft/login.json below the directory of your settings, which nobody
+else may read.`,
 		Example: `  croft login https://cloud.example:8781
-  croft login https://cloud.example:8781 --ca cloud.pem --token < token`,
+  croft login --name work https://cloud.example:8781 --ca cloud.pem --token < token`,
 		Args: args.Count(1, 1),
 	}
 	ca := cmd.Flags().String("ca", "", "`file` with the authority of the cloud's certificate")
+	name := cmd.Flags().String("name", login.Default, "`name` of the context, which is replaced if there is one")
 	token := cmd.Flags().Bool("token", false, "keep a token of croft, from standard input")
 	project := cmd.Flags().String("project", "", "the project that is meant, for users with roles in several (`name`)")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		s := remote.Settings{URL: given[0], Home: croft.Project(*project)}
+		if err := login.CheckName(*name); err != nil {
+			return err
+		}
 		if *project != "" {
 			if err := s.Home.Check(); err != nil {
 				return err
@@ -71,10 +77,14 @@ may read.`,
 		if err != nil {
 			return err
 		}
-		if err := c.Write(login.File()); err != nil {
+		c.User = caller.User
+		if err := login.Own().Put(*name, c); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "logged in to %s as %s\n", s.URL, words(caller))
+		if *name != login.Default {
+			fmt.Fprintf(cmd.ErrOrStderr(), "context %s is the current one\n", *name)
+		}
 		return nil
 	}
 	return cmd
@@ -160,30 +170,61 @@ func whoami(ctx context.Context, s remote.Settings) (caller access.Caller, err e
 
 // EndCommand makes the command croft logout.
 func EndCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "logout",
-		Short: "Forget the login",
-		Long: `logout removes what croft login kept on this machine. A token of croft counts until it
-expires or is revoked (croft access revoke).`,
-		Args: args.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			file := login.File()
-			c, err := login.Read(file)
-			if errors.Is(err, croft.NotFound) {
+	cmd := &cobra.Command{
+		Use:   "logout [CONTEXT]",
+		Short: "Forget a login",
+		Long: `logout removes what croft login kept on this machine: the current context, or the one
+that is named. Others stay. A token of croft counts until it expires or is revoked
+(croft access revoke).`,
+		Args:              args.Count(0, 1),
+		ValidArgsFunction: completeContexts,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 0 {
+				return forget(cmd, given[0])
+			}
+			name, err := current()
+			if err != nil {
 				return err
 			}
-			if err := login.Remove(file); err != nil {
-				return err
-			}
-			where := ""
-			if err == nil {
-				where = " of " + c.URL
-				if !c.Expires.IsZero() {
-					where += fmt.Sprintf(", which counted until %s", c.Expires.Local().Format(time.DateTime))
-				}
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "the login%s is forgotten\n", where)
-			return nil
+			return forget(cmd, name)
 		},
 	}
+	return cmd
+}
+
+// current is the context that is used unless another one is named. NotFound.
+func current() (string, error) {
+	if name := os.Getenv(login.Variable); name != "" {
+		return name, nil
+	}
+	all, err := login.Own().Peek()
+	if err != nil {
+		return "", err
+	}
+	if all.Current == "" && len(all.Contexts) > 0 {
+		return "", croft.Errorf(croft.NotFound, "no context is the current one: name one of %s",
+			strings.Join(all.Names(), ", "))
+	}
+	if all.Current == "" {
+		return "", croft.Errorf(croft.NotFound, "nobody is logged in")
+	}
+	return all.Current, nil
+}
+
+// forget removes a context.
+func forget(cmd *cobra.Command, name string) error {
+	c, err := login.Own().Remove(name)
+	if err != nil {
+		return err
+	}
+	until := ""
+	if !c.Expires.IsZero() {
+		until = fmt.Sprintf(", which counted until %s", c.Expires.Local().Format(time.DateTime))
+	}
+	which := ""
+	if name != login.Default {
+		which = " " + name
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "the login%s of %s%s is forgotten\n", which, c.URL, until)
+	return nil
 }

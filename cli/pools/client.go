@@ -20,6 +20,7 @@ import (
 
 // addFlags defines the flags of commands that call a manager of pools.
 func addFlags(cmd *cobra.Command) {
+	args.AddContextFlag(cmd.PersistentFlags())
 	flags := cmd.PersistentFlags()
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	flags.String("server", "",

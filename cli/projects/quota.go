@@ -117,6 +117,11 @@ func printAccounts(cmd *cobra.Command, c *args.Client, accounts []tenant.Account
 			Projects []tenant.Account `json:"projects"`
 		}{defaults, append([]tenant.Account{}, accounts...)})
 	}
+	if len(accounts) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no project has been created: croft project create makes one, and croft quota show "+
+			"NAME shows the use of a name without a project, such as default")
+		return nil
+	}
 	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 	t.Head("PROJECT", "RESOURCE", "USED", "LIMIT")
 	for _, a := range accounts {

@@ -10,7 +10,7 @@ import (
 	"croft/schedule"
 )
 
-func (s *suite) aggregates() {
+func aggregatesAreKept(s *suite) {
 	host, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, s.Host)
 	s.must(err)
 	g := s.Cloud.Aggregates

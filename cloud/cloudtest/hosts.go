@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/audit"
 	"croft/cloud"
 	"croft/schedule"
 )
@@ -114,6 +115,20 @@ func (s *suite) images() {
 	if err != nil || got.Format == "" {
 		s.Errorf("got %+v, %v", got, err)
 	}
+	const ref = "/images/tiny.qcow2"
+	held, err := s.Cloud.Images.Held(s.ctx, h.Host)
+	if err != nil || len(held) != 1 || !slices.Equal(held[0].References, []string{ref}) || held[0].SHA256 == "" {
+		s.Errorf("held are %+v, %v", held, err)
+	}
+	removed, err := s.Cloud.Images.Remove(s.ctx, h.Host, ref)
+	if err != nil || len(removed) != 1 || removed[0].SHA256 != held[0].SHA256 {
+		s.Errorf("removed are %+v, %v", removed, err)
+	}
+	_, err = s.Cloud.Images.Remove(s.ctx, h.Host, held[0].SHA256)
+	s.is(err, croft.NotFound, "an image that is removed")
+	if removed, err = s.Cloud.Images.Remove(s.ctx, h.Host, ""); err != nil || len(removed) > 0 {
+		s.Errorf("of nothing, %+v is removed, %v", removed, err)
+	}
 	_, err = s.Cloud.Images.Pull(s.ctx, h.Host, "broken", "/images/broken.qcow2", func(croft.Progress) {})
 	s.is(err, croft.Invalid, "an image that is broken")
 	if err != nil && !strings.Contains(err.Error(), s.Host) {
@@ -123,9 +138,23 @@ func (s *suite) images() {
 
 func (s *suite) audit() {
 	s.running("web")
-	report, err := s.Cloud.Audits.Audit(s.ctx)
-	if err != nil || len(report.Differences) > 0 || len(report.Unchecked) > 0 {
-		s.Errorf("got %+v, %v", report, err)
+	for _, look := range []func(context.Context) (audit.Report, error){s.Cloud.Audits.Audit, s.Cloud.Audits.Repair} {
+		report, err := look(s.ctx)
+		if err != nil || len(report.Differences) > 0 || len(report.Unchecked) > 0 {
+			s.Errorf("got %+v, %v", report, err)
+		}
+	}
+}
+
+func countsAreCompared(s *suite) {
+	s.running("web")
+	if found, err := s.Cloud.Projects.Check(s.ctx); err != nil || len(found) > 0 {
+		s.Errorf("found %+v, %v", found, err)
+	}
+	s.must(s.Cloud.Projects.Recount(s.ctx, croft.DefaultProject))
+	accounts, err := s.Cloud.Projects.Accounts(s.ctx, croft.DefaultProject)
+	if err != nil || len(accounts) != 1 || accounts[0].Used["instances"] != 1 {
+		s.Errorf("counted are %+v, %v", accounts, err)
 	}
 }
 
@@ -170,8 +199,8 @@ func (s *suite) monitor() {
 }
 
 func (s *suite) tokens() {
-	made, err := s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: true,
-		SamePlacement: true})
+	made, err := s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: s.Here,
+		SamePlacement: s.Here})
 	s.must(err)
 	if left := time.Until(made.Expires); made.Secret == "" || made.Name == "" || left < 50*time.Minute ||
 		left > time.Hour {
@@ -181,8 +210,8 @@ func (s *suite) tokens() {
 	if err != nil || len(all) != 1 || all[0].Name != made.Name || all[0].Note != "rack 7" || all[0].Secret != "" {
 		s.Errorf("the list is %+v, %v", all, err)
 	}
-	_, err = s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: true,
-		SamePlacement: true})
+	_, err = s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: s.Here,
+		SamePlacement: s.Here})
 	s.is(err, croft.NotFound, "a token for an unknown host")
 	ended, err := s.Cloud.Tokens.Revoke(s.ctx, made.Name[:8])
 	if err != nil || ended.Name != made.Name {

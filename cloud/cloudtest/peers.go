@@ -12,7 +12,7 @@ var neighbour = federation.Card{Format: federation.CardFormat, Partition: "33333
 	Name: "south", Endpoint: "https://south.example:8781",
 	Keys: []federation.PublicKey{"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}}
 
-func (s *suite) peers() {
+func peersAreKept(s *suite) {
 	p := s.Cloud.Peers
 	_, err := p.Card(s.ctx, "a b", "")
 	s.is(err, croft.Invalid, "a card under a name that is none")

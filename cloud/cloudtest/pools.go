@@ -15,7 +15,7 @@ import (
 // tag is that of the pool that all projects may use.
 const tag = "shared"
 
-func (s *suite) tickets() {
+func ticketsAreKept(s *suite) {
 	asked := api.Opening{Tags: []string{tag, tag}, Sandbox: "box", TTL: api.Seconds(time.Hour), Key: "first",
 		Project: "lab"}
 	t, err := s.Cloud.Tickets.Open(s.ctx, asked)
@@ -111,7 +111,7 @@ func (s *suite) waitsInTime() {
 	}
 }
 
-func (s *suite) pools() {
+func poolsAreListed(s *suite) {
 	t, err := s.Cloud.Tickets.Open(s.ctx, api.Opening{Tags: []string{tag}, Project: "lab"})
 	s.must(err)
 	t, err = s.Cloud.Tickets.Wait(s.ctx, t.ID, api.Waiting{})

@@ -32,7 +32,7 @@ func (s *suite) used(f usage.Filter, what string, wanted func(map[croft.Project]
 	}
 }
 
-func (s *suite) usage() {
+func usageIsRecorded(s *suite) {
 	_, err := s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "org", Created: time.Now().UTC()})
 	s.must(err)
 	_, err = s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "dev", Parent: "org"})

@@ -71,6 +71,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
 		Aggregates: aggregates{store.Aggregates, store}, Keys: store.SSHKeys, Projects: projects{store.Projects},
+		Catalogue: catalogue{claims, fleet}, Users: users{projects{store.Projects}, operator(store, s)},
 		Pools: manager, Tickets: manager, Usage: usageHistory{store.Usage}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,
 		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"croft"
@@ -88,6 +90,50 @@ func (i images) Pull(ctx context.Context, host croft.Host, name, reference strin
 		return nil, refused(attempt, answer)
 	}
 	return followPull(ctx, attempt, host, json.NewDecoder(answer.Body), progress)
+}
+
+// Held implements cloud.Images.
+func (i images) Held(ctx context.Context, host croft.Host) ([]compute.Held, error) {
+	return i.cached(ctx, http.MethodGet, host, "list the images of host "+host.Name, "")
+}
+
+// Remove implements cloud.Images.
+func (i images) Remove(ctx context.Context, host croft.Host, reference string) ([]compute.Held, error) {
+	return i.cached(ctx, http.MethodDelete, host, "remove images from host "+host.Name, reference)
+}
+
+// cached asks a host about its cache.
+func (i images) cached(ctx context.Context, method string, host croft.Host, attempt, reference string) ([]compute.Held,
+	error) {
+	if !host.Alive || host.API == "" {
+		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
+	}
+	at := strings.TrimSuffix(host.API, "/") + "/v1/images"
+	if reference != "" {
+		at += "?image=" + url.QueryEscape(reference)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, at, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", attempt, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+host.Token)
+	client, err := i.agents.client(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", attempt, err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, unanswered(ctx, attempt, host, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, refused(attempt, answer)
+	}
+	var all []compute.Held
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxContents)).Decode(&all); err != nil {
+		return nil, unanswered(ctx, attempt, host, err)
+	}
+	return all, nil
 }
 
 // followPull reads the lines of a response until the image is there or the pull fails.

@@ -1,27 +1,21 @@
-// Package login keeps who a user is to a cloud between commands: a context in a file of the user's own, with a token of
-// croft, or with those of an OpenID Connect issuer, which it renews.
+// Package login keeps who a user is to clouds between commands: contexts by name in a file of the user's own, each with
+// a token of croft, or with those of an OpenID Connect issuer, which it renews.
 package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/adrg/xdg"
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
 	"croft"
-	"croft/internal/durable"
 	"croft/internal/endpoint"
-	"croft/internal/filelock"
 )
 
 // Context is what croft login leaves for later commands.
@@ -29,6 +23,7 @@ type Context struct {
 	URL     string        `json:"url"`
 	CA      string        `json:"ca,omitempty"`      // file
 	Project croft.Project `json:"project,omitempty"` // of several that the user has roles in
+	User    string        `json:"user,omitempty"`    // as the cloud called the user
 	Token   string        `json:"token"`
 
 	// Of a token of an issuer.
@@ -41,56 +36,6 @@ type Context struct {
 type Issuer struct {
 	URL    string `json:"url"`
 	Client string `json:"client"`
-}
-
-// File is where the context is: in the user's directory of settings.
-func File() string { return filepath.Join(xdg.ConfigHome, "croft", "login.json") }
-
-// Read returns the context. NotFound: there is none. Invalid: others than its owner may read it, or it is damaged.
-func Read(file string) (c Context, err error) {
-	info, err := os.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, croft.Errorf(croft.NotFound, "nobody is logged in: run croft login")
-	}
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return c, croft.Errorf(croft.Invalid,
-			"%s has a token in it, and others may read it: chmod 600 it, or run croft logout", file)
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return c, croft.Errorf(croft.Invalid, "read the login: %w", err)
-	}
-	if err := json.Unmarshal(text, &c); err != nil || c.URL == "" {
-		return Context{}, croft.Errorf(croft.Invalid, "%s is damaged: run croft login again", file)
-	}
-	return c, nil
-}
-
-// Write replaces the context. Only its owner may read it.
-func (c Context) Write(file string) error {
-	text, err := json.MarshalIndent(c, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(file), 0o700)
-	}
-	if err == nil {
-		err = durable.Write(file, append(text, '\n'), 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("keep the login: %w", err)
-	}
-	return nil
-}
-
-// Remove removes the context. NotFound: there is none.
-func Remove(file string) error {
-	err := os.Remove(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return croft.Errorf(croft.NotFound, "nobody is logged in")
-	}
-	return err
 }
 
 // scopes are what is asked of an issuer, as far as it says that it has them: a name, groups, and a refresh token.
@@ -148,7 +93,7 @@ func Device(ctx context.Context, i Issuer, show func(Prompt)) (Context, error) {
 	}
 	begun, err := c.DeviceAuth(ctx)
 	if err != nil {
-		return Context{}, refusal(ctx, i, err)
+		return Context{}, refusal(ctx, i, err, "croft login")
 	}
 	show(Prompt{Page: begun.VerificationURI, Code: begun.UserCode, Full: begun.VerificationURIComplete})
 	given, err := c.DeviceAccessToken(ctx, begun)
@@ -156,7 +101,7 @@ func Device(ctx context.Context, i Issuer, show func(Prompt)) (Context, error) {
 		return Context{}, croft.Errorf(croft.Denied, "the code %s has expired: log in again", begun.UserCode)
 	}
 	if err != nil {
-		return Context{}, refusal(ctx, i, err)
+		return Context{}, refusal(ctx, i, err, "croft login")
 	}
 	return Context{Issuer: i}.with(ctx, provider, given)
 }
@@ -175,8 +120,8 @@ func (c Context) with(ctx context.Context, provider *oidc.Provider, given *oauth
 	return c, nil
 }
 
-// refusal says why an issuer gives nothing, without what it was sent.
-func refusal(ctx context.Context, i Issuer, err error) error {
+// refusal says why an issuer gives nothing, without what it was sent; again is the command that logs in once more.
+func refusal(ctx context.Context, i Issuer, err error, again string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -190,34 +135,30 @@ func refusal(ctx context.Context, i Issuer, err error) error {
 	if reason == "" {
 		reason = fmt.Sprintf("%.80q", answer.ErrorCode)
 	}
-	return croft.Errorf(croft.Denied, "the issuer %s gives no token: %s; run croft login again", i.URL, reason)
+	return croft.Errorf(croft.Denied, "the issuer %s gives no token: %s; run %s again", i.URL, reason, again)
 }
 
 // early is how long before its end a token is renewed.
 const early = 30 * time.Second
 
-// Token returns the token of the context in a file, renewed if it has expired, or will in a moment. Of several
-// processes one renews it: an issuer may take each refresh token once. Denied: it cannot be renewed. NotFound;
-// Unavailable.
-func Token(ctx context.Context, file string) (string, error) {
-	c, err := Read(file)
+// Token returns the token of a context, renewed if it has expired, or will in a moment. Of several processes one renews
+// it: an issuer may take each refresh token once. Denied: it cannot be renewed. NotFound; Unavailable.
+func (f File) Token(ctx context.Context, name string) (string, error) {
+	c, err := f.Context(name)
 	if err != nil || c.counts() {
 		return c.Token, err
 	}
-	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		defer lock.Close()
-		err = filelock.Take(lock)
-	}
+	unlock, err := lock(f.renewals(name))
 	if err != nil {
-		return "", croft.Errorf(croft.Unavailable, "renew the login: %w", err)
+		return "", croft.Errorf(croft.Unavailable, "renew the login %s: %w", name, err)
 	}
-	if c, err = Read(file); err != nil || c.counts() {
+	defer unlock()
+	if c, err = f.Context(name); err != nil || c.counts() {
 		return c.Token, err
 	}
 	if c.Refresh == "" {
-		return "", croft.Errorf(croft.Denied, "the login at %s expired on %s: run croft login again", c.URL,
-			c.Expires.Local().Format(time.DateTime))
+		return "", croft.Errorf(croft.Denied, "the login %s at %s expired on %s: run %s", name, c.URL,
+			c.Expires.Local().Format(time.DateTime), c.Again(name))
 	}
 	provider, config, err := discover(ctx, c.Issuer)
 	if err != nil {
@@ -225,12 +166,30 @@ func Token(ctx context.Context, file string) (string, error) {
 	}
 	given, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: c.Refresh}).Token()
 	if err != nil {
-		return "", refusal(ctx, c.Issuer, err)
+		return "", refusal(ctx, c.Issuer, err, c.Again(name))
 	}
-	if c, err = c.with(ctx, provider, given); err != nil {
+	renewed, err := c.with(ctx, provider, given)
+	if err != nil {
 		return "", err
 	}
-	return c.Token, c.Write(file)
+	return renewed.Token, f.Change(func(all *Contexts) error {
+		if all.Contexts[name].Refresh == c.Refresh { // else somebody has logged in or out meanwhile
+			all.Contexts[name] = renewed
+		}
+		return nil
+	})
+}
+
+// Again is the command that logs in once more.
+func (c Context) Again(name string) string {
+	words := []string{"croft login"}
+	if name != Default {
+		words = append(words, "--name "+name)
+	}
+	if c.Issuer.URL == "" {
+		words = append(words, "--token")
+	}
+	return strings.Join(append(words, c.URL), " ")
 }
 
 // counts reports whether the token can be used as it is.

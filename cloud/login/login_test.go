@@ -16,7 +16,7 @@ import (
 )
 
 // logIn logs ann in at an issuer and keeps that.
-func logIn(t *testing.T, i *oidctest.Issuer) (file string) {
+func logIn(t *testing.T, i *oidctest.Issuer) (file login.File) {
 	t.Helper()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	c, err := login.Device(t.Context(), login.Issuer{URL: i.URL, Client: i.Client}, func(p login.Prompt) {
@@ -28,8 +28,8 @@ func logIn(t *testing.T, i *oidctest.Issuer) (file string) {
 		t.Fatalf("logged in as %+v, %v", c, err)
 	}
 	c.URL = "https://cloud.example"
-	file = filepath.Join(t.TempDir(), "below", "login.json")
-	if err := c.Write(file); err != nil {
+	file = login.File(filepath.Join(t.TempDir(), "below", "login.json"))
+	if err := file.Put("work", c); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -38,12 +38,12 @@ func logIn(t *testing.T, i *oidctest.Issuer) (file string) {
 func TestALoginThatCountsIsUsedAsItIs(t *testing.T) {
 	i := oidctest.Start(t)
 	file := logIn(t, i)
-	before, err := login.Read(file)
+	before, err := file.Context("work")
 	if err != nil {
 		t.Fatal(err)
 	}
 	i.Forget()
-	if token, err := login.Token(t.Context(), file); err != nil || token != before.Token {
+	if token, err := file.Token(t.Context(), "work"); err != nil || token != before.Token {
 		t.Errorf("got another token, or %v", err)
 	}
 	if left := time.Until(before.Expires); left < 50*time.Minute || left > time.Hour {
@@ -61,7 +61,7 @@ func TestOfManyProcessesOneRenewsALogin(t *testing.T) {
 	for n := range tokens {
 		all.Go(func() {
 			var err error
-			if tokens[n], err = login.Token(t.Context(), file); err != nil {
+			if tokens[n], err = file.Token(t.Context(), "work"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -72,10 +72,10 @@ func TestOfManyProcessesOneRenewsALogin(t *testing.T) {
 			t.Fatal("it was renewed more than once")
 		}
 	}
-	if c, err := login.Read(file); err != nil || c.Token != tokens[0] || c.URL != "https://cloud.example" {
+	if c, err := file.Context("work"); err != nil || c.Token != tokens[0] || c.URL != "https://cloud.example" {
 		t.Errorf("kept is %+v, %v", c.URL, err)
 	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(string(file)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v, %v", info.Mode(), err)
 	}
 }
@@ -85,25 +85,25 @@ func TestALoginThatCannotBeRenewedStays(t *testing.T) {
 	i.Life = 10 * time.Second
 	file := logIn(t, i)
 	i.Forget()
-	_, err := login.Token(t.Context(), file)
+	_, err := file.Token(t.Context(), "work")
 	if croft.KindOf(err) != croft.Denied || strings.Contains(err.Error(), "refresh-secret") {
 		t.Errorf("got %v", err)
 	}
-	c, err := login.Read(file)
+	c, err := file.Context("work")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Issuer.URL = "http://127.0.0.1:1"
-	if err := c.Write(file); err != nil {
+	if err := file.Put("work", c); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := login.Token(t.Context(), file); croft.KindOf(err) != croft.Unavailable {
+	if _, err := file.Token(t.Context(), "work"); croft.KindOf(err) != croft.Unavailable {
 		t.Errorf("without the issuer: %v", err)
 	}
-	if c.Issuer.URL, c.Refresh = i.URL, ""; c.Write(file) != nil {
+	if c.Issuer.URL, c.Refresh = i.URL, ""; file.Put("work", c) != nil {
 		t.Fatal("it cannot be written")
 	}
-	if _, err := login.Token(t.Context(), file); croft.KindOf(err) != croft.Denied ||
+	if _, err := file.Token(t.Context(), "work"); croft.KindOf(err) != croft.Denied ||
 		!strings.Contains(err.Error(), "expired on") {
 		t.Errorf("without a refresh token: %v", err)
 	}
@@ -135,25 +135,21 @@ func TestIssuersThatCannotBe(t *testing.T) {
 }
 
 func TestFilesThatAreNoLogin(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "login.json")
-	if _, err := login.Read(file); croft.KindOf(err) != croft.NotFound {
+	file := login.File(filepath.Join(t.TempDir(), "login.json"))
+	if _, err := file.Context("work"); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("none: %v", err)
 	}
-	for text, mode := range map[string]os.FileMode{"{": 0o600, "{}": 0o600, `{"url":"x"}`: 0o640} {
-		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+	for text, mode := range map[string]os.FileMode{"{": 0o600, "{}": 0o600, `{"url":"x"}`: 0o640,
+		`{"contexts":{"a":{}}}`: 0o600, `{"current":"b","contexts":{"a":{"url":"x"}}}`: 0o600,
+		`{"contexts":{"../a":{"url":"x"}}}`: 0o600} {
+		if err := os.WriteFile(string(file), []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(file, mode); err != nil {
+		if err := os.Chmod(string(file), mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := login.Read(file); croft.KindOf(err) != croft.Invalid {
+		if _, err := file.Context("work"); croft.KindOf(err) != croft.Invalid {
 			t.Errorf("%s: %v", text, err)
 		}
-	}
-	if err := login.Remove(file); err != nil {
-		t.Error(err)
-	}
-	if err := login.Remove(file); croft.KindOf(err) != croft.NotFound {
-		t.Errorf("removed twice: %v", err)
 	}
 }

@@ -19,6 +19,23 @@ func (i images) Catalog(ctx context.Context) (list cloud.Catalog, err error) {
 	return list, i.ask(ctx, http.MethodGet, "/v1/images", nil, &list)
 }
 
+// Held implements cloud.Images.
+func (i images) Held(ctx context.Context, host croft.Host) ([]compute.Held, error) {
+	return i.cached(ctx, http.MethodGet, host, "")
+}
+
+// Remove implements cloud.Images. The cloud's own catalog has the reference of a name.
+func (i images) Remove(ctx context.Context, host croft.Host, reference string) ([]compute.Held, error) {
+	return i.cached(ctx, http.MethodDelete, host, reference)
+}
+
+func (i images) cached(ctx context.Context, method string, host croft.Host, reference string) ([]compute.Held, error) {
+	var list api.HeldList
+	at := path("", []string{"v1", "hosts", string(host.ID), "images"}, "image", reference)
+	err := i.ask(ctx, method, at, nil, &list)
+	return list.Images, hostList(i).denied(ctx, err)
+}
+
 // Pull implements cloud.Images. The cloud's own catalog has the reference of a name.
 func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,
 	progress func(croft.Progress)) (*compute.Pulled, error) {

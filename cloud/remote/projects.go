@@ -93,10 +93,16 @@ func (p projects) Accounts(ctx context.Context, names ...croft.Project) ([]tenan
 }
 
 // Check implements cloud.Projects.
-func (projects) Check(context.Context) ([]tenant.Discrepancy, error) { return nil, errOperators }
+func (p projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) {
+	var list api.DiscrepancyList
+	err := p.ask(ctx, http.MethodGet, "/v1/quota/check", nil, &list)
+	return list.Discrepancies, err
+}
 
 // Recount implements cloud.Projects.
-func (projects) Recount(context.Context, croft.Project) error { return errOperators }
+func (p projects) Recount(ctx context.Context, name croft.Project) error {
+	return p.ask(ctx, http.MethodPost, path("", []string{"v1", "projects", string(name), "quota", "recount"}), nil, nil)
+}
 
 // usageHistory implements cloud.Usage.
 type usageHistory struct{ *Client }

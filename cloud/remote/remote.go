@@ -40,6 +40,8 @@ type Settings struct {
 	Partition string `yaml:"partition"`
 
 	Found   bool                                  `yaml:"-"` // it is this machine's socket, which nobody named
+	Context string                                `yaml:"-"` // of croft login; empty: none
+	Again   string                                `yaml:"-"` // the command that logs in there once more
 	Home    croft.Project                         `yaml:"-"` // that a user of an issuer means; empty: the only one
 	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the token instead; nil: it is Token
 }
@@ -81,6 +83,7 @@ func (s Settings) Check() error {
 type Client struct {
 	base     string
 	token    string
+	advice   string // for credentials that do not count; empty: none
 	home     croft.Project
 	meant    string // the partition that is meant; empty: the cloud itself
 	requests *http.Client
@@ -117,7 +120,11 @@ func New(s Settings) (*Client, error) {
 			}
 		}
 	}
-	return &Client{base: base, token: s.Token, home: s.Home, meant: s.Partition,
+	advice := ""
+	if s.Context != "" {
+		advice = fmt.Sprintf(" (the context is %s; to log in again: %s)", s.Context, s.Again)
+	}
+	return &Client{base: base, token: s.Token, home: s.Home, meant: s.Partition, advice: advice,
 		requests: &http.Client{Transport: transport, CheckRedirect: stay},
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
@@ -226,6 +233,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte,
 		}
 		err = problemIn(answer)
 		_ = answer.Body.Close()
+		if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.Unauthenticated {
+			p.Detail += c.advice
+		}
 		if answer.StatusCode != http.StatusTooManyRequests {
 			return nil, err
 		}

@@ -15,7 +15,9 @@ import (
 	"croft"
 	"croft/access"
 	"croft/actions"
+	"croft/audit"
 	"croft/cloud"
+	"croft/compute"
 	"croft/control/api"
 	"croft/federation"
 	"croft/objects"
@@ -65,7 +67,16 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"Pool": pools.Pool{}, "PoolList": api.PoolList{}, "PoolTag": pools.Tag{}, "PoolStats": pools.Stats{},
 		"PoolResource": pools.Resource{}, "PoolResourceList": api.PoolResourceList{}, "NewTicket": api.NewTicket{},
 		"Ticket": pools.Ticket{}, "TicketList": api.TicketList{},
-		"ActionList": actions.Page{}, "Action": actions.Entry{}, "ActionObject": actions.Object{},
+		"ResourceTypeList": api.ResourceTypeList{}, "ResourceType": api.ResourceType{},
+		"CapabilityList": api.CapabilityList{}, "Capability": api.Capability{}, "InventoryList": api.InventoryList{},
+		"Inventory": api.Inventory{}, "UserList": api.UserList{}, "User": tenant.User{}, "UserRole": tenant.UserRole{},
+		"HeldList": api.HeldList{}, "Held": compute.Held{},
+		"MoveList": api.MoveList{}, "Move": api.Move{}, "GuestUsageList": api.GuestUsageList{},
+		"GuestUsage": compute.Usage{}, "AuditReport": audit.Report{}, "Difference": audit.Difference{},
+		"Unchecked": audit.Unchecked{}, "NewInvitation": api.NewInvitation{}, "Invitation": api.Invitation{},
+		"InvitationList": api.InvitationList{}, "DiscrepancyList": api.DiscrepancyList{},
+		"Discrepancy": tenant.Discrepancy{},
+		"ActionList":  actions.Page{}, "Action": actions.Entry{}, "ActionObject": actions.Object{},
 	} {
 		schema := schemas[name].(map[string]any)
 		var want []string

@@ -96,7 +96,9 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 	if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
 		t.Fatal(err)
 	}
-	under, err := direct.Over(c.Store, c.Claims, direct.Settings{}, direct.Scheduling{})
+	s := direct.Defaults()
+	s.Etcd.Endpoints, s.Placement.Endpoint = []string{c.Etcd.Endpoint()}, c.Placement.URL
+	under, err := direct.Over(c.Store, c.Claims, s, direct.Scheduling{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,30 +169,41 @@ func (s *Projects) isEmpty(ctx context.Context, name croft.Project) (clientv3.Cm
 	return kv.Unchanged(key, got.Kvs[0].ModRevision), nil
 }
 
-// Change implements tenant.Projects.
+// Change implements tenant.Projects. The tokens that members have in it end with their membership.
 func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error) {
 	if err := p.Check(); err != nil {
 		return p, err
 	}
-	stored, err := s.find(ctx, p.Name)
-	if err != nil {
-		return p, err
+	for {
+		stored, err := s.find(ctx, p.Name)
+		if err != nil {
+			return p, err
+		}
+		if stored.Generation != p.Generation {
+			return p, changedMeanwhile(p.Name)
+		}
+		ifs, ops, err := s.endings(ctx, stored.Tenant, p)
+		if err != nil {
+			return p, err
+		}
+		stored.Note, stored.Members, stored.Limits, stored.Generation = p.Note, p.Members, p.Limits, 0
+		key := s.keys().project(p.Name)
+		done, err := s.conn.Etcd.Txn(ctx).If(append(ifs, kv.Unchanged(key, p.Generation))...).
+			Then(append(ops, clientv3.OpPut(key, kv.Encode(stored)))...).Commit()
+		if err != nil {
+			return p, s.conn.Wrap(err, "change project %s", p.Name)
+		}
+		if done.Succeeded {
+			stored.Generation = done.Header.Revision
+			return stored.Tenant, nil
+		}
+		if len(ifs) == 0 {
+			return p, changedMeanwhile(p.Name)
+		}
+		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // or a token was made or revoked
+			return p, s.conn.Wrap(err, "change project %s", p.Name)
+		}
 	}
-	if stored.Generation != p.Generation {
-		return p, changedMeanwhile(p.Name)
-	}
-	stored.Note, stored.Members, stored.Limits, stored.Generation = p.Note, p.Members, p.Limits, 0
-	key := s.keys().project(p.Name)
-	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, p.Generation)).
-		Then(clientv3.OpPut(key, kv.Encode(stored))).Commit()
-	if err != nil {
-		return p, s.conn.Wrap(err, "change project %s", p.Name)
-	}
-	if !done.Succeeded {
-		return p, changedMeanwhile(p.Name)
-	}
-	stored.Generation = done.Header.Revision
-	return stored.Tenant, nil
 }
 
 func changedMeanwhile(name croft.Project) error {

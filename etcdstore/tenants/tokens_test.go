@@ -139,3 +139,45 @@ func TestANameThatUsesSomethingIsNotPutBelowAnother(t *testing.T) {
 	}
 	countsHold(t, s)
 }
+
+// TestTokensEndWithTheirMember: those of the name in that project, and no others, whoever makes some meanwhile.
+func TestTokensEndWithTheirMember(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Open(t, etcdtest.Server(t))
+	newProject(t, s, "org", "", nil)
+	p := newProject(t, s, "dev", "org", nil)
+	newProject(t, s, "other", "", nil)
+	p.Members = map[string]access.Role{"ann": access.Member, "bob": access.Member}
+	p = etcdtest.Must(s.Projects.Change(t.Context(), p))(t)
+	make := func(user string, project croft.Project) access.Token {
+		token, _ := accesstest.NewToken(t, project, 60)
+		token.User = user
+		if err := s.AccessTokens.Create(t.Context(), token); err != nil {
+			t.Error(err)
+		}
+		return token
+	}
+	make("ann", "dev")
+	bobs, elsewhere := make("bob", "dev"), make("ann", "other")
+	var work sync.WaitGroup
+	for range 8 { // either before the change, which ends them, or after it
+		work.Go(func() { make("ann", "dev") })
+	}
+	delete(p.Members, "ann")
+	etcdtest.Must(s.Projects.Change(t.Context(), p))(t)
+	work.Wait()
+	countsHold(t, s)
+	p = etcdtest.Must(s.Projects.List(t.Context(), access.Within("dev")))(t)[0]
+	p.Members = map[string]access.Role{"ann": access.Reader, "bob": access.Member}
+	p = etcdtest.Must(s.Projects.Change(t.Context(), p))(t)
+	delete(p.Members, "ann")
+	etcdtest.Must(s.Projects.Change(t.Context(), p))(t)
+	left := etcdtest.Must(s.AccessTokens.List(t.Context(), access.Within("dev")))(t)
+	if len(left) != 1 || left[0].ID != bobs.ID {
+		t.Errorf("left are %+v", left)
+	}
+	if _, err := s.AccessTokens.Find(t.Context(), access.Everything(), elsewhere.ID); err != nil {
+		t.Errorf("that of another project: %v", err)
+	}
+	countsHold(t, s)
+}

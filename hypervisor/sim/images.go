@@ -2,10 +2,14 @@ package sim
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"croft"
 	"croft/compute"
@@ -18,6 +22,65 @@ var _ compute.Images = Images{}
 type Images struct {
 	// Fault is called by every Fetch. It may block; its error fails the fetch.
 	Fault func(ctx context.Context, ref string) error
+	Kept  *Kept // what was fetched; nil: nobody asks
+}
+
+// Kept is the cache of Images, which has references alone. The zero Kept is empty.
+type Kept struct {
+	mu   sync.Mutex
+	refs []string // latest first
+}
+
+var _ compute.Cache = Images{}
+
+// Held implements compute.Cache.
+func (s Images) Held(context.Context) ([]compute.Held, error) {
+	if s.Kept == nil {
+		return nil, nil
+	}
+	s.Kept.mu.Lock()
+	defer s.Kept.mu.Unlock()
+	var all []compute.Held
+	for _, ref := range s.Kept.refs {
+		all = append(all, heldOf(ref))
+	}
+	return all, nil
+}
+
+// Remove implements compute.Cache.
+func (s Images) Remove(_ context.Context, ref string) (removed []compute.Held, err error) {
+	if s.Kept == nil {
+		return nil, errNotHeld
+	}
+	s.Kept.mu.Lock()
+	defer s.Kept.mu.Unlock()
+	s.Kept.refs = slices.DeleteFunc(s.Kept.refs, func(r string) bool {
+		if h := heldOf(r); ref == "" || ref == r || ref == h.SHA256 {
+			removed = append(removed, h)
+			return true
+		}
+		return false
+	})
+	if len(removed) == 0 && ref != "" {
+		return nil, errNotHeld
+	}
+	return removed, nil
+}
+
+var errNotHeld = croft.Errorf(croft.NotFound, "this host has not fetched it")
+
+// heldOf is the image of a reference, with a checksum of that.
+func heldOf(ref string) compute.Held {
+	sum := sha256.Sum256([]byte(ref))
+	return compute.Held{Path: "/simulated", Format: "raw",
+		SHA256: hex.EncodeToString(sum[:]), References: []string{ref}}
+}
+
+// keep notes that an image was fetched.
+func (k *Kept) keep(ref string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refs = append([]string{ref}, slices.DeleteFunc(k.refs, func(r string) bool { return r == ref })...)
 }
 
 // Fetch returns an image of size 0. Invalid: the reference is empty.
@@ -32,6 +95,9 @@ func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 	}
 	if progress != nil {
 		progress(croft.Progress{})
+	}
+	if s.Kept != nil {
+		s.Kept.keep(ref)
 	}
 	return compute.Image{Path: "/simulated", Format: "raw"}, ctx.Err()
 }

@@ -136,7 +136,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Orders: c.Store.Orders, Registry: c.Store.Registry, Records: c.Store.Records, Shared: c.Store.Turn,
 		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,
-		Images:     sim.Images{Fault: imageFault},
+		Images:     sim.Images{Fault: imageFault, Kept: &sim.Kept{}},
 		NICs:       []compute.NIC{{Network: "default"}},
 	})
 	if err != nil {

@@ -23,6 +23,7 @@ type Issuer struct {
 	URL    string
 	Client string        // the only client that may log users in
 	Life   time.Duration // of tokens that it gives; an hour by default
+	Asked  func()        // is called before a token is given or refused; nil: nothing is
 
 	key *ecdsa.PrivateKey
 
@@ -178,6 +179,9 @@ func (i *Issuer) Codes() []string {
 
 // give gives tokens for a device code or a refresh token.
 func (i *Issuer) give(w http.ResponseWriter, r *http.Request) {
+	if i.Asked != nil {
+		i.Asked()
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var user User

@@ -1,0 +1,27 @@
+package args
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/out"
+	"croft/internal/nearest"
+)
+
+// AddFormat defines the flag -o of a command that reads no settings of a cloud.
+func AddFormat(cmd *cobra.Command) {
+	cmd.Flags().StringP("output", "o", out.FormatText, "print text, table, json or yaml (`format`)")
+	CompleteFlag(cmd, "output", out.Formats)
+}
+
+// FormatOf returns the format that its flag names. Invalid.
+func FormatOf(cmd *cobra.Command) (string, error) {
+	format, err := cmd.Flags().GetString("output")
+	if err == nil && !slices.Contains(out.Formats, format) {
+		err = croft.Errorf(croft.Invalid, "output %q is not one of text, table, wide, json and yaml%s", format,
+			nearest.Hint(format, out.Formats))
+	}
+	return format, err
+}

@@ -1,0 +1,143 @@
+// Package catalogue has the commands that list what requests may name, and who has roles: croft resource-type,
+// croft capability and croft user.
+package catalogue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cloud"
+	"croft/control/api"
+	"croft/internal/plain"
+)
+
+// group makes a command that only has subcommands.
+func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+// ClassCommand makes the command croft resource-type.
+func ClassCommand() *cobra.Command {
+	list := listCommand("List the classes of resources: those of OpenStack's list, and the cloud's own",
+		func(ctx context.Context, c *args.Client) (names []string, err error) {
+			all, err := c.Catalogue.Classes(ctx)
+			for _, one := range all {
+				names = append(names, string(one))
+			}
+			return names, err
+		})
+	return group("resource-type", "List the classes of resources that requests may name",
+		`resource-type lists what can be asked for by amount, such as VCPU and MEMORY_MB. Those
+that begin with CUSTOM_ are of this cloud; a host's agent makes them by offering them.`, list)
+}
+
+// TraitCommand makes the command croft capability.
+func TraitCommand() *cobra.Command {
+	list := listCommand("List the capabilities: those of OpenStack's list, and the cloud's own",
+		func(ctx context.Context, c *args.Client) (names []string, err error) {
+			all, err := c.Catalogue.Traits(ctx)
+			for _, one := range all {
+				names = append(names, string(one))
+			}
+			return names, err
+		})
+	return group("capability", "List the traits that requests may require, and make your own",
+		`capability is about traits: what a host can do or is like, which requests require or
+forbid by name. A host has those of its processors, its networks, and those that its
+settings name (offer.traits).`, list,
+		changeCommand("add NAME", "Make a capability of this cloud's own, so that requests may name it",
+			`add makes a capability whose name begins with CUSTOM_, before a host has it. One that no
+host has is removed after a day.`, "is there", cloud.Catalogue.AddTrait),
+		changeCommand("remove NAME", "Remove a capability of this cloud's own that no host has", "", "is removed",
+			cloud.Catalogue.RemoveTrait))
+}
+
+// listCommand lists names.
+func listCommand(short string, read func(context.Context, *args.Client) ([]string, error)) *cobra.Command {
+	var custom bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   short,
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				names, err := read(ctx, c)
+				if err != nil {
+					return err
+				}
+				if custom {
+					names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, cloud.Custom) })
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, append([]string{}, names...)) // never null
+				}
+				for _, name := range names {
+					if _, err := fmt.Fprintln(cmd.OutOrStdout(), plain.Line(name)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&custom, "custom", false, "only the cloud's own")
+	return cmd
+}
+
+func changeCommand(use, short, long, done string,
+	change func(cloud.Catalogue, context.Context, croft.Trait) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Long: long, Args: args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				err := change(c.Catalogue, ctx, croft.Trait(given[0]))
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "capability %s %s\n", given[0], done)
+				}
+				return err
+			})
+		}}
+}
+
+// UserCommand makes the command croft user.
+func UserCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List yourself, and the members of the projects that you administer",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Users.List(ctx)
+				if err != nil {
+					return err
+				}
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(cmd.OutOrStdout(), f, api.UserList{Users: all}.Users)
+				}
+				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+				t.Head("USER", "PROJECT", "ROLE")
+				for _, u := range all {
+					for _, r := range u.Roles {
+						t.Texts(u.Name, out.OrDash(string(r.Project)), string(r.Role))
+					}
+				}
+				return t.Print(cmd.OutOrStdout())
+			})
+		},
+	}
+	return group("user", "List who has roles in which projects", `user lists people and programs by the names that identity providers and access tokens
+give them. croft project member gives roles.`, list)
+}

@@ -1,0 +1,129 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/compute"
+	"croft/image"
+	"croft/internal/plain"
+)
+
+// addHostsFlag defines the flag of commands that are about this host's cache, or with it about those of hosts of a
+// cloud.
+func addHostsFlag(cmd *cobra.Command) {
+	args.AddContextFlag(cmd.Flags())
+	cmd.Flags().StringSlice("hosts", nil, "the caches of these `hosts` of the cloud, by name or UUID, or all")
+}
+
+// onHosts reports whether a command is about hosts of a cloud. Invalid: and about this host too.
+func onHosts(cmd *cobra.Command) (bool, error) {
+	if !cmd.Flags().Changed("hosts") {
+		return false, nil
+	}
+	if cmd.Flags().Changed(args.StateDirFlag.Flag) {
+		return false, croft.Errorf(croft.Invalid, "--%s is about this host, and --hosts about hosts of a cloud: give one "+
+			"of them", args.StateDirFlag.Flag)
+	}
+	return true, nil
+}
+
+// heldOn is an image in the cache of a host, as printed.
+type heldOn struct {
+	Host croft.HostID `json:"host"`
+	Name string       `json:"name"`
+	compute.Held
+}
+
+// askHosts asks the hosts of --hosts about their caches, and prints what they answer. One that does not answer keeps
+// nothing from the others. missing: an image that no host has is an error, and one that some have is none.
+func askHosts(cmd *cobra.Command, missing bool,
+	do func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error)) error {
+	format, err := args.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	wanted, err := cmd.Flags().GetStringSlice("hosts")
+	if err != nil {
+		return err
+	}
+	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+		chosen, err := chooseHosts(ctx, c.Hosts, wanted)
+		if err != nil {
+			return err
+		}
+		found, errs := make([][]compute.Held, len(chosen)), make([]error, len(chosen))
+		slots := make(chan struct{}, maxPulls)
+		var work sync.WaitGroup
+		for i, h := range chosen {
+			work.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				found[i], errs[i] = do(ctx, c, h)
+			})
+		}
+		work.Wait()
+		all, lacking := []heldOn{}, 0
+		for i, h := range chosen {
+			for _, held := range found[i] {
+				all = append(all, heldOn{h.ID, h.Name, held})
+			}
+			if missing && errors.Is(errs[i], croft.NotFound) {
+				lacking++
+			}
+		}
+		for i := range errs {
+			if missing && lacking < len(chosen) && errors.Is(errs[i], croft.NotFound) {
+				errs[i] = nil // others had it
+			}
+		}
+		return errors.Join(append([]error{printHeld(cmd, format, all)}, errs...)...)
+	})
+}
+
+func printHeld(cmd *cobra.Command, format string, all []heldOn) error {
+	if format == out.FormatJSON || format == out.FormatYAML {
+		return out.PrintData(cmd.OutOrStdout(), format, all)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t.Head("HOST", "SIZE", "DISKS", "FORMAT", "SHA256", "FETCHED AS")
+	for _, h := range all {
+		as := "-"
+		if len(h.References) > 0 {
+			as = h.References[0]
+		}
+		t.Texts(h.Name, out.Bytes(h.Bytes), fmt.Sprint(h.Disks), h.Format, h.SHA256, plain.Line(as))
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+// listOnHosts prints what is in the caches of hosts.
+func listOnHosts(cmd *cobra.Command) error {
+	return askHosts(cmd, false, func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error) {
+		return c.Images.Held(ctx, h)
+	})
+}
+
+// removeOnHosts removes an image from the caches of hosts; without a name, what nothing uses.
+func removeOnHosts(cmd *cobra.Command, name string) error {
+	return askHosts(cmd, name != "", func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error) {
+		reference := name
+		if name != "" && !isSHA256(name) && (!c.Settings.Settings.Set() || image.IsReference(name)) {
+			var err error // else the cloud has a catalog of its own
+			if reference, err = image.ReferenceFor(name); err != nil {
+				return nil, err
+			}
+		}
+		return c.Images.Remove(ctx, h, reference)
+	})
+}

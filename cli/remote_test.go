@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+)
+
+// overAPI are the commands that do the same over the API of a cloud, for whoever may.
+const overAPI = `
+schedule list show logs console ssh forward start stop reboot rebuild resize destroy wait keep
+claim list use release
+host list show inventory drain enable accept forget
+aggregate create list show change remove
+image list pull remove prune
+key add list remove
+project create list show remove
+project member add set remove
+quota show set check
+usage
+pool list show resources resource logs
+ticket open check wait renew close list
+resource-type list
+capability list add remove
+user list
+property get set rm
+tag add list rm
+definition get set rm check
+partition list show export import remove card
+partition peer add list show remove
+partition key list retire
+access create list revoke
+token create list revoke
+log
+audit
+top`
+
+// local are the commands, and groups of them, that do not, with the reason. The value says how a command that could be
+// meant for a cloud refuses that; the others do not read where one is.
+var local = map[string]string{
+	"up": "runs this machine's part of a cloud", "compute": "runs an agent here", "mdserver": "runs a server here",
+	"control": "serves the API here", "placement": "serves Placement here, and copies its state between servers",
+	"pool serve": "runs a manager of pools here", "pool token": "writes the file of a manager here",
+	"ca":     "has the keys of the cloud's authority, which are on this machine and never leave it",
+	"doctor": "examines this machine",
+	"login":  "keeps what it is given on this machine", "logout": "forgets what is on this machine",
+	"context":      "is about what login keeps on this machine",
+	"etcd restore": "makes the data of a server that is on this machine",
+	"image add":    "writes a catalog of this machine",
+	"image show":   "reads the catalog and the cache of this machine",
+	"completion":   "prints a script", "man": "writes files",
+}
+
+// denied are commands for a cloud that its API does not have, with the reason, which the user is told.
+var denied = map[string]string{
+	"etcd snapshot":        "it has every secret of the cloud in it",
+	"partition key rotate": "the key is made where the server runs that signs with it",
+	"pool pause":           "a project has no say in how its manager runs", "pool resume": "likewise",
+	"pool drain": "likewise", "pool delete": "likewise",
+}
+
+// decided returns what is said about a command: by itself, or by its group.
+func decided(table map[string]string, path string) bool {
+	for name := range table {
+		if path == name || strings.HasPrefix(path, name+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestEveryCommandIsDecidedForClouds: each command either does the same over the API of a cloud, or is in a table with
+// the reason. cmd/croft/testdata/script/remote.txtar runs those that do.
+func TestEveryCommandIsDecidedForClouds(t *testing.T) {
+	over := map[string]bool{}
+	for line := range strings.Lines(strings.TrimSpace(overAPI)) {
+		words := strings.Fields(line)
+		group := words[:1]
+		two := strings.Join(words[:min(2, len(words))], " ")
+		if slices.Contains([]string{"project member", "partition peer", "partition key"}, two) {
+			group = words[:2]
+		}
+		if len(words) == 1 || words[0] == "schedule" {
+			over[words[0]] = true
+		}
+		for _, word := range words[len(group):] {
+			over[strings.Join(append(slices.Clone(group), word), " ")] = true
+		}
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		path := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "croft"), " ")
+		if path == "" || cmd.HasSubCommands() && path != "schedule" {
+			return
+		}
+		reached := cmd.Flag(args.ContextFlag) != nil
+		here, refused := decided(local, path), decided(denied, path)
+		switch n := len(slices.DeleteFunc([]bool{over[path], here, refused}, func(is bool) bool { return !is })); {
+		case n == 0:
+			t.Errorf("croft %s: say whether it works over the API of a cloud, or why not", path)
+		case n > 1:
+			t.Errorf("croft %s is in several tables", path)
+		case reached == here:
+			t.Errorf("croft %s has the flag --%s: %v", path, args.ContextFlag, reached)
+		}
+		delete(over, path)
+	}
+	walk(Program{}.named("croft"))
+	if len(over) > 0 {
+		t.Errorf("there are no commands %q", slices.Sorted(maps.Keys(over)))
+	}
+}

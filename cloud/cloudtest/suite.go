@@ -1,0 +1,88 @@
+package cloudtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/cloud"
+	"croft/schedule"
+)
+
+// Fixture is a cloud with one live host that has room for Room instances of small.
+type Fixture struct {
+	Cloud   *cloud.Cloud
+	Host    string // the host's name
+	Silence func() // ends the host's agent, and returns once the cloud has noticed
+	Here    bool   // etcd and Placement are given to joining hosts only as this machine reaches them
+}
+
+// Room is the number of instances that fit on the host of a Fixture.
+const Room = 3
+
+// Pools is the file of the pools that a Fixture has to have; others may be beside them.
+const Pools = `
+everybodys:
+  project: org
+  shared: true
+  cmd_new: echo secret-$RESALLOC_ID
+  cmd_delete: "true"
+  max: 3
+  max_prealloc: 1
+  tags: [shared]
+`
+
+// small is the query that fits Room times on the host.
+const small = "VCPU:1,MEMORY_MB:256,DISK_GB:1"
+
+// patience bounds all waiting.
+const patience = 3 * time.Minute
+
+// suite is one test of the contract with its own cloud.
+type suite struct {
+	*testing.T
+	Fixture
+	ctx context.Context
+}
+
+// check is a test of the contract.
+type check struct {
+	name string
+	test func(*suite)
+}
+
+// must ends the test on an error.
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// is fails the test if err is of another kind.
+func (s *suite) is(err error, want croft.Kind, what string) {
+	s.Helper()
+	if croft.KindOf(err) != want {
+		s.Errorf("%s: got %v (%s), want %s", what, err, croft.KindOf(err), want)
+	}
+}
+
+// request requests a small instance in the default project.
+func (s *suite) request(name string) (croft.Instance, error) {
+	query, err := schedule.ParseQuery(small)
+	s.must(err)
+	d, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: name, Query: query, Image: "/images/tiny.qcow2"})
+	return d.Instance, err
+}
+
+// running requests an instance and returns its status once it runs.
+func (s *suite) running(name string) croft.Status {
+	s.Helper()
+	inst, err := s.request(name)
+	s.must(err)
+	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Running, nil))
+	st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, name)
+	s.must(err)
+	return st
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/cloud"
+	"croft/tenant"
+)
+
+// ResourceType is a class of resources.
+type ResourceType struct {
+	Name   croft.ResourceClass `json:"name"`
+	Custom bool                `json:"custom"` // of this cloud, and not of OpenStack's list
+}
+
+// ResourceTypeList has all classes of resources.
+type ResourceTypeList struct {
+	ResourceTypes []ResourceType `json:"resource_types"`
+}
+
+// ResourceTypesOf returns classes as the API shows them.
+func ResourceTypesOf(all []croft.ResourceClass) ResourceTypeList {
+	list := ResourceTypeList{[]ResourceType{}}
+	for _, c := range all {
+		list.ResourceTypes = append(list.ResourceTypes, ResourceType{c, strings.HasPrefix(string(c), cloud.Custom)})
+	}
+	return list
+}
+
+// Capability is a trait.
+type Capability struct {
+	Name   croft.Trait `json:"name"`
+	Custom bool        `json:"custom"` // of this cloud, and not of OpenStack's list
+}
+
+// CapabilityOf returns a trait as the API shows it.
+func CapabilityOf(t croft.Trait) Capability {
+	return Capability{t, strings.HasPrefix(string(t), cloud.Custom)}
+}
+
+// CapabilityList has traits by name.
+type CapabilityList struct {
+	Capabilities []Capability `json:"capabilities"`
+}
+
+// CapabilitiesOf returns traits as the API shows them.
+func CapabilitiesOf(all []croft.Trait) CapabilityList {
+	list := CapabilityList{[]Capability{}}
+	for _, t := range all {
+		list.Capabilities = append(list.Capabilities, CapabilityOf(t))
+	}
+	return list
+}
+
+// Inventory is what a host offers of a class of resources, and what is claimed of it.
+type Inventory struct {
+	ResourceType croft.ResourceClass `json:"resource_type"`
+	croft.Inventory
+	Capacity int64 `json:"capacity"` // that may be claimed in all
+	Used     int64 `json:"used"`
+}
+
+// InventoryList has the inventories of a host by class.
+type InventoryList struct {
+	Host        croft.HostID `json:"host"`
+	Name        string       `json:"name"`
+	Inventories []Inventory  `json:"inventories"`
+}
+
+// InventoriesOf returns the inventories of a provider as the API shows them.
+func InventoriesOf(p croft.Provider) InventoryList {
+	list := InventoryList{p.ID, p.Name, []Inventory{}}
+	for _, class := range slices.Sorted(maps.Keys(p.Inventories)) {
+		i := p.Inventories[class]
+		list.Inventories = append(list.Inventories, Inventory{class, i, i.Capacity(), p.Used[class]})
+	}
+	return list
+}
+
+// Provider returns what InventoriesOf was made from, without traits.
+func (l InventoryList) Provider() croft.Provider {
+	p := croft.Provider{ID: l.Host, Name: l.Name, Inventories: map[croft.ResourceClass]croft.Inventory{},
+		Used: croft.Resources{}}
+	for _, i := range l.Inventories {
+		p.Inventories[i.ResourceType] = i.Inventory
+		p.Used[i.ResourceType] = i.Used
+	}
+	return p
+}
+
+// UserList has the users that the caller sees.
+type UserList struct {
+	Users []tenant.User `json:"users"`
+}

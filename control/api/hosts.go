@@ -1,0 +1,85 @@
+package api
+
+import (
+	"time"
+
+	"croft"
+	"croft/cloud"
+	"croft/compute"
+	"croft/hosts"
+	"croft/tenant"
+)
+
+// MoveList has what became of the instances of a host that is emptied.
+type MoveList struct {
+	Moves []Move `json:"moves"`
+	Error string `json:"error,omitempty"` // why the others were not looked at
+}
+
+// Move is what became of one of them.
+type Move struct {
+	Instance croft.InstanceID `json:"instance"`
+	Project  croft.Project    `json:"project"`
+	Name     string           `json:"name"`
+	To       croft.HostID     `json:"to,omitempty"` // empty: it stays
+	ToName   string           `json:"to_name,omitempty"`
+	Stays    string           `json:"stays,omitempty"` // why
+}
+
+// MoveOf returns a move as the API shows it.
+func MoveOf(m hosts.Moved) Move {
+	return Move{m.Instance.ID, m.Instance.Project, m.Instance.Name, m.To.ID, m.To.Name, m.Stays}
+}
+
+// Moved returns what MoveOf was made from, as far as the API shows it.
+func (m Move) Moved() hosts.Moved {
+	return hosts.Moved{Instance: croft.Instance{ID: m.Instance, Project: m.Project, Name: m.Name},
+		To: croft.Host{ID: m.To, Name: m.ToName}, Stays: m.Stays}
+}
+
+// GuestUsageList has what the guests of a host use.
+type GuestUsageList struct {
+	Usages []compute.Usage `json:"usages"`
+}
+
+// HeldList has images of the cache of a host.
+type HeldList struct {
+	Images []compute.Held `json:"images"`
+}
+
+// NewInvitation is a join token to make.
+type NewInvitation struct {
+	Note   string `json:"note,omitempty"`
+	Host   string `json:"host,omitempty"`
+	Life   string `json:"life"` // a duration, such as 1h
+	Member bool   `json:"member,omitempty"`
+}
+
+// Invitation is a join token.
+type Invitation struct {
+	Name    string    `json:"name"`
+	Note    string    `json:"note,omitempty"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+	Token   string    `json:"token,omitempty"` // only in the answer to its making
+}
+
+// InvitationOf returns a join token as the API shows it.
+func InvitationOf(t cloud.Token) Invitation {
+	return Invitation{t.Name, t.Note, t.Created, t.Expires, t.Secret}
+}
+
+// Made returns the token that InvitationOf was made from.
+func (i Invitation) Made() cloud.Token {
+	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Secret: i.Token}
+}
+
+// InvitationList has the join tokens that count, without their secrets.
+type InvitationList struct {
+	Invitations []Invitation `json:"invitations"`
+}
+
+// DiscrepancyList has the projects that are counted wrongly.
+type DiscrepancyList struct {
+	Discrepancies []tenant.Discrepancy `json:"discrepancies"`
+}

@@ -1,0 +1,55 @@
+package tenants
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/access"
+	"croft/etcdstore/internal/kv"
+	"croft/tenant"
+)
+
+// maxEnded bounds how many tokens one change of members ends: they go in its transaction.
+const maxEnded = 40
+
+// endings returns what ends the tokens of the users that a change takes out of a project, and the comparisons that
+// these are all of them. Conflict: there are too many.
+func (s *Projects) endings(ctx context.Context, before, after tenant.Tenant) (ifs []clientv3.Cmp, ops []clientv3.Op,
+	err error) {
+	gone := map[string]bool{}
+	for user := range before.Members {
+		if _, stays := after.Members[user]; !stays {
+			gone[user] = true
+		}
+	}
+	if len(gone) == 0 {
+		return nil, nil, nil
+	}
+	k := s.keys()
+	prefix := k.TokensOf(before.Name)
+	got, err := s.conn.Etcd.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, nil, s.conn.Wrap(err, "read the tokens of project %s", before.Name)
+	}
+	// none is made meanwhile
+	ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(prefix), "<", got.Header.Revision+1).WithPrefix())
+	for _, stored := range got.Kvs {
+		var t access.Token
+		if err := s.conn.Decode(stored.Key, stored.Value, &t); err != nil {
+			return nil, nil, err
+		}
+		if !gone[t.User] {
+			continue
+		}
+		ifs = append(ifs, kv.Unchanged(string(stored.Key), stored.ModRevision))
+		ops = append(ops, clientv3.OpDelete(string(stored.Key)),
+			k.repay(t.Project, k.entriesAboutToken(t)+"repaid", chargeOfToken))
+	}
+	if len(ops)/2 > maxEnded {
+		return nil, nil, croft.Errorf(croft.Conflict, "those who are to leave project %s have %d tokens: revoke some first, "+
+			"until there are no more than %d", before.Name, len(ops)/2, maxEnded)
+	}
+	return ifs, ops, nil
+}

@@ -1,0 +1,90 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"croft"
+)
+
+// Watched are instances that can be read and watched.
+type Watched interface {
+	// Find returns the instance with this ID, or with this name in the project. NotFound.
+	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
+	// Watch calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.
+	Watch(ctx context.Context, changed func()) error
+}
+
+// AwaitMoved returns once nothing is left on a host of the instances that move away from it, or they are gone. That is
+// known from their new hosts, which are pending until then. Unavailable: the deadline of ctx passed.
+func AwaitMoved(ctx context.Context, in Watched, from croft.HostID, all []Moved) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(m Moved) bool { return m.To.ID == "" })
+	if len(all) == 0 {
+		return nil
+	}
+	watch, end := context.WithCancel(ctx)
+	changed, watched := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		watched <- in.Watch(watch, func() {
+			select {
+			case changed <- struct{}{}:
+			default: // a look is due already
+			}
+		})
+	}()
+	stop := func(err error) error {
+		end()
+		<-watched
+		return err
+	}
+	for {
+		left, err := remaining(ctx, in, from, all)
+		if all = left; err == nil && len(all) == 0 {
+			return stop(nil)
+		}
+		if ctx.Err() == nil && err != nil {
+			return stop(err)
+		}
+		select {
+		case <-changed:
+		case err := <-watched:
+			end()
+			if ctx.Err() == nil {
+				return err
+			}
+			return late(ctx, all)
+		case <-ctx.Done():
+			return stop(late(ctx, all))
+		}
+	}
+}
+
+// late is the error of a wait that ended too early.
+func late(ctx context.Context, left []Moved) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return croft.Errorf(croft.Unavailable, "%d instances are not off the host yet; the moves go on", len(left))
+}
+
+// remaining returns the instances of which the host still has something, or may.
+func remaining(ctx context.Context, in Watched, from croft.HostID, all []Moved) (left []Moved, err error) {
+	for i, m := range all {
+		st, err := in.Find(ctx, m.Instance.Project, string(m.Instance.ID))
+		switch {
+		case errors.Is(err, croft.NotFound):
+		case err != nil:
+			return append(left, all[i:]...), err
+		case st.Instance.Host == from || !begun(st):
+			left = append(left, m)
+		}
+	}
+	return left, nil
+}
+
+// begun reports whether the present host of an instance has begun with it.
+func begun(st croft.Status) bool {
+	o := st.Observation
+	return o != nil && o.Host == st.Instance.Host && o.State != croft.StatePending
+}
