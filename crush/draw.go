@@ -2,9 +2,9 @@ package crush
 
 import "math/bits"
 
-// draw returns the index of the item that wins in a bucket that is not empty, for input x and try r. As in straw2, each
-// item draws a number by its hash, divided by its weight, and the greatest wins; the first one among equals, and weight 0
-// loses to all others.
+// draw returns the index of the item that wins in a bucket that is not empty, for input x and try r. As in straw2,
+// each item draws a number by its hash, divided by its weight, and the greatest wins; the first one among equals, and
+// weight 0 loses to all others.
 //
 // A division for each item would take a third of the time. An item's shortfall s is compared by s/w < best without
 // dividing, since for whole numbers that is s < best*w.

@@ -19,8 +19,9 @@ var shortfalls = sync.OnceValue(func() *[1 << 16]uint64 {
 	return t
 })
 
-// lnOf is 2^44 * log2(u+1) in whole numbers, for u below 2^16, by the construction of Ceph: the argument is split into a
-// power of two, an upper part of 7 bits and the rest, and the logarithms of the three are added. Both tables are computed.
+// lnOf is 2^44 * log2(u+1) in whole numbers, for u below 2^16, by the construction of Ceph: the argument is split into
+// a power of two, an upper part of 7 bits and the rest, and the logarithms of the three are added. Both tables are
+// computed.
 func lnOf(u uint32) uint64 {
 	x := uint64(u) + 1
 	exponent := uint64(15)

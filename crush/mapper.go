@@ -31,8 +31,8 @@ func (p *Program) NewMapper() *Mapper { return &Mapper{program: p, short: shortf
 func (m *Mapper) Refuse(refuse func(ID) bool) { m.refuse = refuse }
 
 // Map appends to out where a rule places n replicas of x. There may be fewer, and None is in the place of a position
-// that could not be filled. An unknown rule, and n of 0 or less, place nothing. It allocates nothing once the Mapper has
-// computed a mapping of that rule and n, and out has room.
+// that could not be filled. An unknown rule, and n of 0 or less, place nothing. It allocates nothing once the Mapper
+// has computed a mapping of that rule and n, and out has room.
 func (m *Mapper) Map(rule int, x uint32, n int, weights Reweights, out []ID) []ID {
 	if n <= 0 {
 		return out

@@ -11,9 +11,9 @@ import (
 // maxText is the size up to which texts are read, in bytes: some 100,000 devices.
 const maxText = 32 << 20
 
-// ReadText reads a map in the text form of crushtool. Buckets may come in any order, and those without an ID get the next
-// one that is free; so do those below a bucket of which a rule takes a class. The error names the line. What crushtool
-// knows beyond this package, such as buckets that are not straw2, is an error.
+// ReadText reads a map in the text form of crushtool. Buckets may come in any order, and those without an ID get the
+// next one that is free; so do those below a bucket of which a rule takes a class. The error names the line. What
+// crushtool knows beyond this package, such as buckets that are not straw2, is an error.
 func ReadText(r io.Reader) (*Map, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxText+1))
 	if err != nil {
