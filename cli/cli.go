@@ -20,6 +20,7 @@ import (
 	"croft/cli/actions"
 	"croft/cli/admin"
 	"croft/cli/args"
+	"croft/cli/crush"
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
@@ -72,7 +73,7 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(),
 		completionCommand(), p.manCommand(),
 	}
 }
