@@ -41,11 +41,13 @@ type word struct {
 	line int
 }
 
+// apart makes words of braces.
+var apart = strings.NewReplacer("{", " { ", "}", " } ")
+
 func wordsOf(text string) (all []word) {
 	for n, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
-		line = strings.NewReplacer("{", " { ", "}", " } ").Replace(line)
-		for _, w := range strings.Fields(line) {
+		for _, w := range strings.Fields(apart.Replace(line)) {
 			all = append(all, word{w, n + 1})
 		}
 	}

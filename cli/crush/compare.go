@@ -61,7 +61,7 @@ func (o *options) compare(first, second string) (r movement, err error) {
 		if err != nil {
 			return r, err
 		}
-		if _, places[i], err = at.o.placer(m, p); err != nil {
+		if places[i], err = at.o.placer(m, p); err != nil {
 			return r, croft.Errorf(croft.Invalid, "%s: %w", at.path, err)
 		}
 	}

@@ -3,7 +3,6 @@ package crush
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -68,9 +67,10 @@ type options struct {
 	rule, policy       string
 	replicas, from, to int
 	weights            []string
-	ceph               bool
-	trace              int
+	ceph, bad          bool
+	trace, threads     int
 	output             string
+	watch              func(crush.Event) // nil: nobody
 }
 
 const maxInputs = 10_000_000
@@ -102,28 +102,28 @@ func (o *options) check() error {
 	return nil
 }
 
-// placer returns what places one input on a map.
-func (o *options) placer(m *crush.Map, p *crush.Program) (*crush.Mapper, func(x uint32, out []crush.ID) []crush.ID,
-	error) {
+// placer returns what appends the places of one input, for one goroutine.
+func (o *options) placer(m *crush.Map, p *crush.Program) (func(x uint32, to []crush.ID) []crush.ID, error) {
 	mapper := p.NewMapper()
+	mapper.Watch(o.watch)
 	weights, err := o.reweights(m, p)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if o.policy != "" {
 		c, err := o.compilePolicy(m)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return mapper, func(x uint32, to []crush.ID) []crush.ID {
+		return func(x uint32, to []crush.ID) []crush.ID {
 			return c.Place(mapper, policy.Request{X: x, Want: o.replicas, Reweights: weights, Ceph: o.ceph}, to)
 		}, nil
 	}
 	rule, err := o.ruleOf(m, p)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return mapper, func(x uint32, to []crush.ID) []crush.ID { return mapper.Map(rule, x, o.replicas, weights, to) }, nil
+	return func(x uint32, to []crush.ID) []crush.ID { return mapper.Map(rule, x, o.replicas, weights, to) }, nil
 }
 
 func (o *options) compilePolicy(m *crush.Map) (*policy.Compiled, error) {
@@ -212,12 +212,4 @@ func oneMap(n int) cobra.PositionalArgs {
 		}
 		return args.Count(n, n)(cmd, given)
 	}
-}
-
-func lineOf(x uint32, ids []crush.ID) string {
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = strconv.Itoa(int(id))
-	}
-	return fmt.Sprintf("%d [%s]", x, strings.Join(texts, ","))
 }
