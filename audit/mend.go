@@ -80,15 +80,19 @@ func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
 // UUID. NotFound: the record is gone. errInTime.
 func releaseAbandoned(ctx context.Context, claims Releaser, records interface {
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-}, inst croft.Instance) (now croft.Instance, err error) {
-	err = claims.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
+}, inst croft.Instance) (croft.Instance, error) {
+	var now croft.Instance
+	err := claims.Release(ctx, inst.ID, func(ctx context.Context) (_ []croft.HostID, err error) {
 		now, err = records.Fence(ctx, inst)
 		if err == nil && (now.State != croft.StateScheduling || now.Session != inst.Session) {
 			err = errInTime
 		}
 		return nil, err
 	})
-	return now, err
+	if err != nil { // then a call that was given up may still write the record
+		return croft.Instance{}, err
+	}
+	return now, nil
 }
 
 // Why a claim is not released after all.

@@ -58,8 +58,11 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 
 // fixed returns why an instance cannot be moved; empty: it can.
 func fixed(inst croft.Instance) string {
-	if inst.State == croft.StateHeld {
+	switch inst.State {
+	case croft.StateHeld:
 		return "its claim is held for somebody until " + inst.Expires.Format(time.RFC3339)
+	case croft.StateScheduling: // whoever undoes the request expects no order
+		return "its hold is being ended"
 	}
 	if !inst.Spec.Ephemeral {
 		return "it is not ephemeral: its disk is here"

@@ -61,6 +61,19 @@ func TestWhereAnInstanceMoves(t *testing.T) {
 	}
 }
 
+// A hold that is being ended has no claim any more, or soon none; an order would outlive its record.
+func TestWhatIsNotOrderedStays(t *testing.T) {
+	for _, state := range []croft.State{croft.StateHeld, croft.StateScheduling} {
+		w := away()
+		w.candidates = []croft.Candidate{offer("b", 4)}
+		h := w.web(func(i *croft.Instance) { i.State = state })
+		moved, err := w.fleet(t).MoveAll(t.Context(), hosts.Host{Host: w.known[1], Instances: h.Instances})
+		if err != nil || len(moved) != 1 || moved[0].Stays == "" || len(w.steps) > 0 {
+			t.Errorf("%s: got %+v, %v; done %q", state, moved, err, w.steps)
+		}
+	}
+}
+
 // Every failure is reported, except where another host may succeed.
 func TestAMoveThatFailsSaysWhy(t *testing.T) {
 	full, conflict := croft.Errorf(croft.NoCapacity, "planned"), croft.Errorf(croft.Conflict, "planned")
