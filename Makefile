@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ bench-boot: ## a guest's way to kernel, address and ssh beside virt-install's an
 
 bench-cluster: ## instances a second on a thousand simulated hosts (ARGS='-hosts 5000 -rate 300')
 	@scripts/bench-cluster $(ARGS)
+
+bench-crush: ## mappings of croft crush beside Ceph's crushtool
+	@scripts/bench-crush $(ARGS)
 
 bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes ten minutes
 	@scripts/bench-placement

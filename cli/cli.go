@@ -21,6 +21,7 @@ import (
 	"croft/cli/admin"
 	"croft/cli/args"
 	"croft/cli/catalogue"
+	"croft/cli/crush"
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
@@ -75,7 +76,7 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(),
 		completionCommand(), p.manCommand(),
 	}
 }

@@ -1,0 +1,33 @@
+// Package crush has the commands that compute places from a CRUSH map in a file: croft crush.
+package crush
+
+import (
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+)
+
+// Command makes the command croft crush.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "crush",
+		Short: "Compute where CRUSH places replicas",
+		Long: `crush reads a CRUSH map in crushtool's text form (crushtool -d, ceph osd getcrushmap)
+and computes places from it. No cloud is needed.
+
+A policy says where replicas go, in four instructions:
+  use B         begin at bucket B
+  select N T    below each bucket here, N distinct buckets of type T
+  take N        below each bucket here, N distinct devices
+  emit          hand out what was taken, and begin at the root again
+N of 0 is as many as are wanted, and -K is K fewer.`,
+		Example: `  croft crush show map.txt
+  croft crush test map.txt --policy 'select 0 host; take 1' --replicas 3 --to 9
+  croft crush test map.txt --rule replicated_rule --weight 7=0 --trace 42
+  croft crush compare map.txt new.txt --rule replicated_rule`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(showCommand(), testCommand(), compareCommand())
+	return cmd
+}

@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"croft/crush"
+)
+
+// Compiled is a policy for the buckets of one map. It does not change.
+type Compiled struct{ takes []taking }
+
+// taking is what one take does: the rule that chooses, and the line of the take.
+type taking struct {
+	steps []crush.Step
+	line  int
+}
+
+// Compile resolves the names of a policy. The root is the one bucket in no other, or the one of those that is named
+// default.
+func Compile(p Policy, m *crush.Map) (*Compiled, error) {
+	names := newNames(m)
+	root, err := rootOf(m)
+	if err != nil {
+		return nil, err
+	}
+	c := &Compiled{}
+	at, selected := root, []crush.Step(nil)
+	for n, i := range p {
+		switch i.Op {
+		case Use:
+			if at, err = names.bucket(i); err != nil {
+				return nil, err
+			}
+			selected = nil
+		case Select:
+			kind, err := names.kind(i)
+			if err != nil {
+				return nil, err
+			}
+			op := crush.ChooseFirstn
+			if n+1 < len(p) && p[n+1].Op == Take && p[n+1].N == 1 {
+				op = crush.ChooseLeafFirstn
+			}
+			selected = append(selected, crush.Step{Op: op, N: i.N, Type: kind})
+		case Take:
+			steps := append([]crush.Step{{Op: crush.Take, Item: at}}, selected...)
+			if last := steps[len(steps)-1]; last.Op != crush.ChooseLeafFirstn {
+				steps = append(steps, crush.Step{Op: crush.ChooseFirstn, N: i.N})
+			}
+			c.takes = append(c.takes, taking{append(steps, crush.Step{Op: crush.Emit}), i.Line})
+			// A select that was compiled with its take holds for a later take too.
+			for j := range selected {
+				selected[j].Op = crush.ChooseFirstn
+			}
+			selected = slices.Clone(selected)
+		case Emit:
+			at, selected = root, nil
+		}
+	}
+	return c, nil
+}
+
+func rootOf(m *crush.Map) (crush.ID, error) {
+	inner := map[crush.ID]bool{}
+	for _, b := range m.Buckets {
+		for _, it := range b.Items {
+			inner[it.ID] = true
+		}
+	}
+	var roots []crush.Bucket
+	for _, b := range m.Buckets {
+		if !inner[b.ID] {
+			roots = append(roots, b)
+		}
+	}
+	named := slices.IndexFunc(roots, func(b crush.Bucket) bool { return b.Name == "default" })
+	switch {
+	case len(roots) == 0:
+		return 0, fmt.Errorf("the map has no buckets")
+	case len(roots) == 1:
+		return roots[0].ID, nil
+	case named < 0:
+		return 0, fmt.Errorf("the map has %d roots, of which none is named default", len(roots))
+	}
+	return roots[named].ID, nil
+}
+
+// Steps returns the policy as the steps of one CRUSH rule.
+func (c *Compiled) Steps() (all []crush.Step) {
+	for _, t := range c.takes {
+		all = append(all, t.steps...)
+	}
+	return all
+}
+
+// Request is what is to be placed.
+type Request struct {
+	X         uint32 // the input
+	Want      int    // how many replicas
+	Reweights crush.Reweights
+	// Refuse makes devices unusable; nil: none.
+	Refuse func(crush.ID) bool
+	// Kept are devices that count as placed already, so that they are not given again.
+	Kept []crush.ID
+	// Exactly as CRUSH does: one pass, in which a later take may give what an earlier one gave.
+	Ceph bool
+}
+
+// Place appends to out the devices for a request, in the order of the policy: as many as are wanted less those kept,
+// or fewer if there are no more. Unless Ceph is set, no device is given twice, and where a pass of the policy gives
+// too few, others follow with other inputs, until one adds nothing.
+func (c *Compiled) Place(m *crush.Mapper, r Request, out []crush.ID) []crush.ID {
+	begun := len(out)
+	given := func(id crush.ID) bool {
+		return slices.Contains(out[begun:], id) || slices.Contains(r.Kept, id) || r.Refuse != nil && r.Refuse(id)
+	}
+	if r.Ceph {
+		given = r.Refuse
+	}
+	m.Refuse(given)
+	defer m.Refuse(nil)
+	want := r.Want - len(r.Kept)
+	for pass := range maxPasses {
+		x, before := r.X, len(out)
+		if pass > 0 {
+			x = crush.Hash2(r.X, uint32(pass))
+		}
+		for _, t := range c.takes {
+			for _, id := range m.Run(t.steps, x, r.Want, r.Reweights, nil) {
+				if len(out)-begun < want {
+					out = append(out, id)
+				}
+			}
+		}
+		if r.Ceph || len(out)-begun >= want || len(out) == before {
+			break
+		}
+	}
+	return out
+}
