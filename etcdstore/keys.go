@@ -61,14 +61,10 @@ import (
 //	/croft/<partition>/actions/<project>/<time>-<nonce>-<count>
 //	                                               entries of its action log that were written at once; - is no project
 //	/croft/<partition>/actions-ended/<project>     when a project of this name was removed
-//
-// /croft/<partition>/peers/known/<partition> a peer: its alias, endpoint, public keys, and the roles of its users
-//
+//	/croft/<partition>/peers/known/<partition>     a peer: its alias, endpoint, public keys, its users' roles
 //	/croft/<partition>/peers/mappings/<project>/<partition>/<project>
 //	                                               the role that members of a project of a peer have in a project
-//
-// /croft/<partition>/peers/signers/<key> a public key with which a server of the API signs, and where that is
-//
+//	/croft/<partition>/peers/signers/<key>         a public key of a server of the API, and where that is
 //	/croft/<partition>/assertions/<partition>/<nonce>
 //	                                               present while an assertion of a peer that was used would count
 //	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
