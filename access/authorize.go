@@ -132,6 +132,11 @@ var table = map[Operation]row{
 	"createAggregate": operates,
 	"changeAggregate": operates,
 	"removeAggregate": operates,
+
+	"listDistances":  everyHuman, // others than operators see those between public aggregates
+	"getDistance":    everyHuman,
+	"setDistance":    operates,
+	"removeDistance": operates,
 }
 
 // Operations lists the operations of the table, sorted.

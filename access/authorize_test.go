@@ -24,7 +24,8 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 // below their own project alone, o operators alone, h everybody but agents, e everybody.
 const wanted = `
 e getRoot whoami
-h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate
+h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate listDistances
+h getDistance
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
@@ -35,6 +36,7 @@ a createProject setMembers listTokens createToken revokeToken
 b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
 o setDefaultQuota listHosts getHost drainHost enableHost createAggregate changeAggregate removeAggregate
+o setDistance removeDistance
 o listPartitions getPartition removePartition listRows exportPartition importPartition`
 
 func TestEveryOperationIsDecidedForEveryRole(t *testing.T) {

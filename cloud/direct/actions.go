@@ -26,12 +26,12 @@ func (a actionLog) List(ctx context.Context, f actions.Filter) (actions.Page, er
 	return a.store.List(ctx, access.Everything(), f)
 }
 
-// recorded puts into the action log what commands of operators change about hosts, aggregates, projects, quotas and
-// tokens. It leaves out instances, keys, properties, and what mends records.
+// recorded puts into the action log what commands of operators change about hosts, aggregates, distances, projects,
+// quotas and tokens. It leaves out instances, keys, properties, and what mends records.
 func recorded(c *cloud.Cloud, log *actionlog.Log) {
 	machine, _ := os.Hostname() // the entry says less without it
 	j := &journal{log: log, user: localUser(), machine: machine, under: c.Connection}
-	c.Aggregates = recordedAggregates{c.Aggregates, j}
+	c.Aggregates, c.Distances = recordedAggregates{c.Aggregates, j}, recordedDistances{c.Distances, j}
 	c.Maintenance, c.Projects = maintenance{c.Maintenance, j}, recordedProjects{c.Projects, j}
 	c.Access, c.Tokens, c.Connection = recordedAccess{c.Access, j}, recordedTokens{c.Tokens, j}, j
 }
