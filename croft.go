@@ -104,7 +104,7 @@ type Spec struct {
 	Query string `json:"query,omitempty"`
 
 	Affinities []Affinity `json:"affinities,omitempty"` // its groups
-	Near       []Near     `json:"near,omitempty"`       // locations that it is to be near to
+	Near       []Near     `json:"near,omitempty"`       // what it is to be near to, or far from
 	In         []Bound    `json:"in,omitempty"`         // aggregates and locations that it is to be in, or not
 	// filters of properties and tags of hosts: one of Where has to choose its host, and none of WhereNot may
 	Where    []string `json:"where,omitempty"`
@@ -195,8 +195,9 @@ type Instance struct {
 	// the end that a hook was told of; a later one is told again
 	Announced time.Time `json:"announced,omitzero"`
 
-	// BasedOn has the generations of the aggregates by which its host is being chosen, by name; 0: there is none of
-	// this name. The write of the first order, and of a move, compares them. Never stored.
+	// BasedOn has the generations of the aggregates by which its host is being chosen, by name, and of distances, by
+	// DistancesKey; 0: there is none of this name. The write of the first order, and of a move, compares them. Never
+	// stored.
 	BasedOn map[string]int64 `json:"-"`
 	// Noted is the generation of the properties of this host, if it is chosen by those: 0: it has none. Compared like
 	// BasedOn. Never stored.

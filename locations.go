@@ -1,6 +1,8 @@
 package croft
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,25 +43,29 @@ func ParseLevel(text string) (Level, error) {
 	return "", Errorf(Invalid, "there is no level %q: write one of %s", text, strings.Join(names, ", "))
 }
 
-// Near asks for a host near to a location. Distance counts how many levels lead up from the host to a location that
-// holds both: 0 the host itself, or any host in the location; 1 the same rack; 2 the same row; 3 the same site.
+// Near asks for a host near to a location, a host or an aggregate, or far from it. Operators state distances. Those of
+// FailureDistance that they do not count how many levels lead up from the host to a location that holds both: 0 the
+// host itself, or any host in the location or aggregate; 1 the same rack; 2 the same row; 3 the same site; 4 another.
 type Near struct {
-	To       string `json:"to"`       // what the user named
-	Location string `json:"location"` // where that was at the time of the request
-	Distance int    `json:"distance"` // the greatest that is allowed, unless Soft
-	Soft     bool   `json:"soft"`     // as near as there is room
+	To        string `json:"to"`                  // what the user named
+	Location  string `json:"location"`            // where that was at the time of the request
+	Distance  int    `json:"distance"`            // the greatest that is allowed, or with Far the least, unless Soft
+	Soft      bool   `json:"soft"`                // as near as there is room
+	Far       bool   `json:"far,omitempty"`       // never Soft
+	Type      string `json:"type,omitempty"`      // of the distance; FailureDistance if empty
+	Aggregate bool   `json:"aggregate,omitempty"` // Location is the name of an aggregate
 }
 
-// MaxDistance is the greatest distance within a site.
+// MaxDistance is the greatest distance within a site that follows from locations.
 const MaxDistance = len(Levels) - 1
 
-// ParseNear reads NAME or NAME:DISTANCE, where the distance is a number from 0 to MaxDistance or the level that is
-// shared. The location is left empty. Invalid.
+// ParseNear reads NAME or NAME:DISTANCE, where the distance is a number from 0 to MaxStatedDistance or the level that
+// is shared. The location is left empty. Invalid.
 func ParseNear(text string) (Near, error) {
 	name, distance, hard := strings.Cut(text, ":")
 	n := Near{To: name, Soft: !hard}
 	if name == "" {
-		return n, Errorf(Invalid, "--near %q: name an instance, a host or a location", text)
+		return n, Errorf(Invalid, "--near %q: name an instance, an aggregate, a host or a location", text)
 	}
 	if !hard {
 		return n, nil
@@ -68,37 +74,152 @@ func ParseNear(text string) (Near, error) {
 		n.Distance = MaxDistance - depth
 		return n, nil
 	}
-	d, err := strconv.Atoi(distance)
-	if err != nil || d < 0 || d > MaxDistance {
+	var err error
+	if n.Distance, err = parseDistance(distance); err != nil {
 		return n, Errorf(Invalid, "--near %q: after the colon stands what is shared: host, rack, row or site, or a "+
-			"distance from 0 to %d", text, MaxDistance)
+			"distance from 0 to %d", text, MaxStatedDistance)
 	}
-	n.Distance = d
 	return n, nil
 }
 
-// String returns what ParseNear reads.
-func (n Near) String() string {
-	if n.Soft {
-		return n.To
+// ParseFar reads NAME:DISTANCE, where the distance is a number from 1 to MaxStatedDistance or the level that is not to
+// be shared. The location is left empty. Invalid.
+func ParseFar(text string) (Near, error) {
+	name, distance, _ := strings.Cut(text, ":")
+	n := Near{To: name, Far: true}
+	if name == "" {
+		return n, Errorf(Invalid, "--far %q: name an instance, an aggregate, a host or a location", text)
 	}
-	return n.To + ":" + string(Levels[MaxDistance-n.Distance])
+	if depth := Level(distance).Depth(); depth >= 0 {
+		n.Distance = MaxDistance - depth + 1
+		return n, nil
+	}
+	var err error
+	if n.Distance, err = parseDistance(distance); err != nil || n.Distance == 0 {
+		return n, Errorf(Invalid, "--far %q: after a colon stands what is not to be shared: host, rack, row or site, or a "+
+			"distance from 1 to %d", text, MaxStatedDistance)
+	}
+	return n, nil
 }
 
-// Admit checks whether a host at this distance is near enough. NoCapacity: it is not.
-func (n Near) Admit(distance int) error {
-	if n.Soft || distance <= n.Distance {
+func parseDistance(text string) (int, error) {
+	d, err := strconv.ParseUint(text, 10, 31)
+	if err == nil && d > MaxStatedDistance {
+		err = strconv.ErrRange
+	}
+	return int(d), err
+}
+
+// ParseNears reads texts as ParseNear and ParseFar do, by distances of a type; empty: FailureDistance. Invalid.
+func ParseNears(near, far []string, kind string) (all []Near, err error) {
+	if kind != "" {
+		if err := CheckDistanceType(kind); err != nil {
+			return nil, err
+		}
+		if len(near)+len(far) == 0 {
+			return nil, Errorf(Invalid, "the type of distances %s says nothing without what to be near to or far from",
+				kind)
+		}
+	}
+	if kind == FailureDistance {
+		kind = ""
+	}
+	for i, text := range slices.Concat(near, far) {
+		parse := ParseNear
+		if i >= len(near) {
+			parse = ParseFar
+		}
+		n, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		_, distance, _ := strings.Cut(text, ":")
+		if kind != "" && Level(distance).Depth() >= 0 {
+			return nil, Errorf(Invalid, "%q: levels are of the type %s: write a number for one of type %s", text,
+				FailureDistance, kind)
+		}
+		n.Type = kind
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// NearType returns the one type of distances of all, as ParseNears takes it. Invalid: there are several.
+func NearType(all []Near) (string, error) {
+	for _, n := range all {
+		if n.Type != all[0].Type {
+			return "", Errorf(Invalid, "a request has distances of one type, not of %s and of %s",
+				all[0].Kind(), n.Kind())
+		}
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
+	return all[0].Type, nil
+}
+
+// Kind returns the type of the distance.
+func (n Near) Kind() string { return cmp.Or(n.Type, FailureDistance) }
+
+// Text returns what ParseNear or ParseFar reads.
+func (n Near) Text() string {
+	level := n.Distance
+	if n.Far {
+		level--
+	}
+	switch {
+	case n.Soft:
+		return n.To
+	case n.Type == "" && level >= 0 && level <= MaxDistance:
+		return n.To + ":" + string(Levels[MaxDistance-level])
+	}
+	return n.To + ":" + strconv.Itoa(n.Distance)
+}
+
+// String returns it for people.
+func (n Near) String() string {
+	text := "near " + n.Text()
+	if n.Far {
+		text = "far " + n.Text()
+	}
+	if n.Type != "" {
+		text += " by " + n.Type
+	}
+	return text
+}
+
+// Admit checks whether a host at this distance, which is stated or follows from locations, is near enough, or far
+// enough. NoCapacity: it is not.
+func (n Near) Admit(distance int, stated bool) error {
+	if n.Soft || n.Far && distance >= n.Distance || !n.Far && distance <= n.Distance {
 		return nil
 	}
-	where := "in another site than " + n.To
-	if distance <= MaxDistance {
-		where = "in the same " + string(Levels[MaxDistance-distance]) + " as " + n.To
+	// Neither stated distances nor locations are for everybody to read.
+	level := n.Distance
+	if n.Far {
+		level--
 	}
-	if n.To != n.Location {
-		where += ", " + n.Location + ","
+	switch derived := !stated && n.Type == "" && level <= MaxDistance; {
+	case derived && n.Far:
+		return Errorf(NoCapacity, "is %s and is not to be in the same %s", where(distance, n.To),
+			Levels[MaxDistance-level])
+	case n.Far:
+		return Errorf(NoCapacity, "is nearer to %s than %d by %s", n.To, n.Distance, n.Kind())
+	case !derived:
+		return Errorf(NoCapacity, "is farther from %s than %d by %s", n.To, n.Distance, n.Kind())
+	case n.Distance == 0:
+		return Errorf(NoCapacity, "is %s and is to be there", where(distance, n.To))
 	}
-	if n.Distance == 0 {
-		return Errorf(NoCapacity, "is %s and is to be there", where)
+	return Errorf(NoCapacity, "is %s and is to be in the same %s", where(distance, n.To), Levels[MaxDistance-level])
+}
+
+// where says where a host at a distance that follows from locations is.
+func where(distance int, name string) string {
+	switch {
+	case distance == 0:
+		return "where " + name + " is"
+	case distance <= MaxDistance:
+		return "in the same " + string(Levels[MaxDistance-distance]) + " as " + name
 	}
-	return Errorf(NoCapacity, "is %s and is to be in the same %s", where, Levels[MaxDistance-n.Distance])
+	return "in another site than " + name
 }

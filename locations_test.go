@@ -19,12 +19,13 @@ func TestParseNear(t *testing.T) {
 		{"web-1:rack", "web-1:rack", 1, false},
 		{"web-1:2", "web-1:row", 2, false},
 		{"web-1:site", "web-1:site", 3, false},
-		{"web-1:4", "!a distance from 0 to 3", 0, false},
-		{"web-1:-1", "!a distance from 0 to 3", 0, false},
+		{"web-1:4", "web-1:4", 4, false},
+		{"web-1:1000001", "!a distance from 0 to 1000000", 0, false},
+		{"web-1:-1", "!a distance from 0 to 1000000", 0, false},
 		{"web-1:", "!after the colon", 0, false},
 		{"web-1:rack:row", "!after the colon", 0, false},
-		{":rack", "!name an instance, a host or a location", 0, false},
-		{"", "!name an instance, a host or a location", 0, false},
+		{":rack", "!name an instance, an aggregate, a host or a location", 0, false},
+		{"", "!name an instance, an aggregate, a host or a location", 0, false},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			n, err := croft.ParseNear(c.text)
@@ -34,7 +35,7 @@ func TestParseNear(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || n.String() != c.want || n.Distance != c.distance || n.Soft != c.soft {
+			if err != nil || n.Text() != c.want || n.Distance != c.distance || n.Soft != c.soft {
 				t.Errorf("got %+v, %v", n, err)
 			}
 		})
@@ -49,16 +50,16 @@ func TestWhatIsTooFar(t *testing.T) {
 	}{
 		{"web", 4, ""},
 		{"web:rack", 1, ""},
-		{"web:rack", 2, "is in the same row as web, s/r/k/h, and is to be in the same rack"},
-		{"web:row", 4, "is in another site than web, s/r/k/h, and is to be in the same row"},
-		{"web:host", 1, "is in the same rack as web, s/r/k/h, and is to be there"},
+		{"web:rack", 2, "is in the same row as web and is to be in the same rack"},
+		{"web:row", 4, "is in another site than web and is to be in the same row"},
+		{"web:host", 1, "is in the same rack as web and is to be there"},
 	} {
 		n, err := croft.ParseNear(c.text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		n.Location = "s/r/k/h"
-		err = n.Admit(c.distance)
+		err = n.Admit(c.distance, false)
 		if c.want == "" && err != nil ||
 			c.want != "" && (croft.KindOf(err) != croft.NoCapacity || err.Error() != c.want) {
 			t.Errorf("%s at %d: got %v, want %q", c.text, c.distance, err, c.want)
@@ -74,5 +75,68 @@ func TestParseLevel(t *testing.T) {
 	}
 	if _, err := croft.ParseLevel("room"); croft.KindOf(err) != croft.Invalid {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestNearAndFarByATypeOfDistances(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		near, far []string
+		kind      string
+		want      string // of the last
+		says      string // refused
+	}{
+		{"a level is not to be shared", nil, []string{"web:rack"}, "", "far web:rack", ""},
+		{"the number for that", nil, []string{"web:2"}, "failure", "far web:rack", ""},
+		{"a greater number", []string{"web:7"}, nil, "", "near web:7", ""},
+		{"of another type", []string{"web:rack2"}, nil, "network", "", "after the colon"},
+		{"a number of another type", []string{"web:2"}, []string{"db:3"}, "network", "far db:3 by network", ""},
+		{"as near as there is room", []string{"web"}, nil, "network", "near web by network", ""},
+		{"levels of another type", []string{"web:rack"}, nil, "network", "", "levels are of the type failure"},
+		{"a type of nothing", nil, nil, "network", "", "says nothing without"},
+		{"no type", []string{"web"}, nil, "a b", "", "not the name of a type"},
+		{"far without a distance", nil, []string{"web"}, "", "", "a distance from 1 to 1000000"},
+		{"far by 0", nil, []string{"web:0"}, "", "", "a distance from 1 to 1000000"},
+		{"far from nothing", nil, []string{":3"}, "", "", "name an instance"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all, err := croft.ParseNears(c.near, c.far, c.kind)
+			if c.says != "" {
+				if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("got %v, want %q", err, c.says)
+				}
+				return
+			}
+			if err != nil || all[len(all)-1].String() != c.want {
+				t.Fatalf("got %v, %v", all, err)
+			}
+			if kind, err := croft.NearType(all); err != nil || kind != strings.TrimPrefix(c.kind, "failure") {
+				t.Errorf("the type is %q, %v", kind, err)
+			}
+		})
+	}
+	if _, err := croft.NearType([]croft.Near{{Type: "a"}, {Type: "b"}}); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("two types: %v", err)
+	}
+}
+
+func TestWhatIsTooNear(t *testing.T) {
+	for _, c := range []struct {
+		near     croft.Near
+		distance int
+		stated   bool
+		want     string
+	}{
+		{croft.Near{To: "web", Far: true, Distance: 2}, 2, false, ""},
+		{croft.Near{To: "web", Far: true, Distance: 2}, 1, false,
+			"is in the same rack as web and is not to be in the same rack"},
+		{croft.Near{To: "web", Far: true, Distance: 2}, 1, true, "is nearer to web than 2 by failure"},
+		{croft.Near{To: "web", Distance: 9, Type: "network"}, 10, true, "is farther from web than 9 by network"},
+		{croft.Near{To: "web", Distance: 9, Type: "network"}, 9, true, ""},
+	} {
+		err := c.near.Admit(c.distance, c.stated)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
+			t.Errorf("%v at %d: got %v, want %q", c.near, c.distance, err, c.want)
+		}
 	}
 }

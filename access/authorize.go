@@ -163,6 +163,11 @@ var table = map[Operation]row{
 	"changeAggregate": operates,
 	"removeAggregate": operates,
 
+	"listDistances":  everyHuman, // others than operators see those between public aggregates
+	"getDistance":    everyHuman,
+	"setDistance":    operates,
+	"removeDistance": operates,
+
 	"getInventory":        operates,
 	"getHostCapabilities": operates,
 

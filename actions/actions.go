@@ -46,6 +46,7 @@ const (
 	Instance   Kind = "instance"
 	Host       Kind = "host"
 	Aggregate  Kind = "aggregate"
+	Distances  Kind = "distance" // by type
 	Project    Kind = "project"
 	Quota      Kind = "quota" // the default one
 	Token      Kind = "token"
@@ -55,7 +56,15 @@ const (
 
 // kinds are those that filters may name.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
-	string(Aggregate), string(Invitation), string(Ticket)}
+	string(Aggregate), string(Distances), string(Invitation), string(Ticket)}
+
+// DistancesOf are the distances of a type. What is no name of a type is left out.
+func DistancesOf(kind string) Object {
+	if croft.CheckDistanceType(kind) != nil {
+		kind = ""
+	}
+	return Object{Kind: Distances, Name: kind}
+}
 
 // ParseObject reads KIND/NAME or KIND/ID; a name alone is that of an instance. Invalid.
 func ParseObject(text string) (Object, error) {

@@ -69,6 +69,7 @@ func (p Program) commands() []*cobra.Command {
 		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), instances.ClaimCommand(), hosts.Command(), hosts.AggregateCommand(),
+		hosts.DistanceCommand(),
 		images.Command(), keys.Command(),
 		projects.Command(),
 		projects.QuotaCommand(), projects.UsageCommand(), top.Command(),

@@ -17,6 +17,7 @@ schedule list show logs console ssh forward start stop reboot rebuild resize des
 claim list use release
 host list show inventory drain enable accept forget
 aggregate create list show change remove
+distance list get set remove
 image list pull remove prune
 key add list remove
 project create list show remove

@@ -37,6 +37,7 @@ type Cloud struct {
 	Ports       Ports
 	Hosts       Hosts
 	Aggregates  Aggregates
+	Distances   Distances
 	Maintenance Maintenance
 	Keys        Keys
 	Pools       Pools
@@ -167,6 +168,21 @@ type Aggregates interface {
 	Change(ctx context.Context, name string, c croft.AggregateChange) (croft.Aggregate, error)
 	// Remove removes an aggregate of a generation; nil: of any. Its hosts stay. NotFound; Conflict.
 	Remove(ctx context.Context, name string, generation *int64) error
+}
+
+// Distances states distances between aggregates, locations and hosts, which requests may name a type of. Hosts are
+// given by name or UUID. Callers who are no operators see the types, and the distances between public aggregates alone.
+type Distances interface {
+	// List returns the stated distances of all types, by type.
+	List(ctx context.Context) ([]croft.Distances, error)
+	// Between returns the distance of a type between two places, stated or not. NotFound: a place does not exist, or
+	// the distance is not known. Invalid.
+	Between(ctx context.Context, kind, a, b string) (croft.Between, error)
+	// Set states a distance, in place of the one of this pair, and returns the generation of all of the type. NotFound:
+	// a place does not exist. Conflict: those of the type have another generation; nil: it may be any. Invalid.
+	Set(ctx context.Context, kind string, d croft.Distance, generation *int64) (int64, error)
+	// Remove removes a stated distance, whether its places exist or not. NotFound; Conflict.
+	Remove(ctx context.Context, kind, a, b string, generation *int64) error
 }
 
 // Maintenance changes hosts, each named by ID or name. NotFound.

@@ -51,11 +51,12 @@ func withoutHosts(st croft.Status) croft.Status {
 	return st
 }
 
-// withoutPlaces removes from a spec where hosts are, except for what it is to be near to as the user named that. What
-// it is to be in goes as a whole: an operator may have asked for the instance, with names that tenants do not know.
+// withoutPlaces removes from a spec where hosts are, except for the instances that it is to be near to as the user
+// named them. What it is to be in, and aggregates to be near to, go as a whole: an operator may have asked for
+// the instance, with names that tenants do not know.
 func withoutPlaces(spec croft.Spec) croft.Spec {
 	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
-	spec.Near = slices.Clone(spec.Near)
+	spec.Near = slices.DeleteFunc(slices.Clone(spec.Near), func(n croft.Near) bool { return n.Aggregate })
 	for i := range spec.Near {
 		spec.Near[i].Location = ""
 	}

@@ -164,14 +164,10 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 		}
 	}
 	r.Expires = time.Duration(given.Expires) * time.Second
-	for _, text := range given.Near {
-		n, err := croft.ParseNear(text)
-		if err != nil {
-			return r, err
-		}
-		r.Near = append(r.Near, n)
+	if r.Near, err = croft.ParseNears(given.Near, given.Far, given.Distance); err != nil {
+		return r, err
 	}
-	if err := c.checkNear(r); err != nil {
+	if err := checkNear(c, r); err != nil {
 		return r, err
 	}
 	for _, text := range given.In {
@@ -192,25 +188,6 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 		r.Image, err = c.image(given.Image)
 	}
 	return r, err
-}
-
-// checkNear refuses to be near to a host or a location, of which only operators know.
-func (c *call) checkNear(r schedule.Request) error {
-	if c.caller.Operator() {
-		return nil
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	for _, n := range r.Near {
-		st, err := c.Cloud.Instances.Find(ctx, r.Project, n.To)
-		if errors.Is(err, croft.NotFound) || err == nil && !c.scope.Sees(st.Instance.Project) {
-			return errHidden("instance", n.To)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // keepInstance changes when an instance expires.

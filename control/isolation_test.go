@@ -94,6 +94,10 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{b.resource}
 	case "query all":
 		return []string{"true"}
+	case "query type":
+		return []string{"failure", "network"}
+	case "query a", "query b":
+		return []string{b.aggregate, b.host, b.id}
 	case "path project", "query project":
 		return []string{b.project}
 	case "query object":
@@ -149,6 +153,7 @@ func (b belongings) bodies(schema string) []any {
 		return []any{wanted("near", []string{b.id}), wanted("near", []string{b.name}),
 			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
 			wanted("in", []string{b.aggregate}), wanted("in", []string{"!" + b.aggregate}),
+			wanted("near", []string{b.aggregate}), wanted("far", []string{b.host + ":rack"}, "distance", "network"),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
 	case "ClaimRequest":
 		return []any{wanted("near", []string{b.id}, "hold", 60), wanted("near", []string{b.host}, "hold", 60)}
@@ -169,6 +174,8 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"expires": 60}}
 	case "NewAggregate":
 		return []any{fields{"name": b.aggregate}}
+	case "NewDistance":
+		return []any{fields{"a": b.aggregate, "b": b.host, "distance": 1}}
 	case "AggregateChange":
 		return []any{fields{"public": true}, fields{"add_hosts": []string{b.host}}}
 	case "NewKey":
@@ -308,6 +315,10 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 		host: "host1", aggregate: "victim-aggregate"}
 	a.ask(t, "operator", http.MethodPost, "/v1/aggregates", api.NewAggregate{Name: mine.aggregate,
 		Hosts: []string{mine.host}}).want(t, http.StatusCreated, "")
+	a.ask(t, "operator", http.MethodPost, "/v1/aggregates", api.NewAggregate{Name: "victim-other"}).
+		want(t, http.StatusCreated, "")
+	a.ask(t, "operator", http.MethodPut, "/v1/distances", map[string]any{"type": "network", "a": mine.aggregate,
+		"b": "victim-other", "distance": 7}).want(t, http.StatusOK, "")
 	affinity := []any{map[string]any{"group": mine.group, "rule": "affinity"}}
 	got := a.ask(t, "berta", http.MethodPost, "/v1/instances?wait=running", wanted("name", mine.name, "tags",
 		map[string]string{"victim": "tag"}, "affinities", affinity))

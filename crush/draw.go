@@ -45,7 +45,7 @@ func hash3twice(a, b, b2, c uint32) (uint32, uint32) {
 	x, y, x2, y2 := uint32(padX), uint32(padY), uint32(padX), uint32(padY)
 	a, b, h, a2, b2, h2 = mixTwice(a, b, h, a2, b2, h2)
 	c, x, h, c2, x2, h2 = mixTwice(c, x, h, c2, x2, h2)
-	y, a, h, y2, a2, h2 = mixTwice(y, a, h, y2, a2, h2)
+	y, _, h, y2, _, h2 = mixTwice(y, a, h, y2, a2, h2)
 	_, _, h, _, _, h2 = mixTwice(b, x, h, b2, x2, h2)
 	_, _, h, _, _, h2 = mixTwice(y, c, h, y2, c2, h2)
 	return h, h2

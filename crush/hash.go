@@ -37,8 +37,8 @@ func hash3(a, b, c uint32) uint32 {
 	x, y := uint32(padX), uint32(padY)
 	a, b, h = mix(a, b, h)
 	c, x, h = mix(c, x, h)
-	y, a, h = mix(y, a, h)
-	b, _, h = mix(b, x, h)
+	y, _, h = mix(y, a, h)
+	_, _, h = mix(b, x, h)
 	_, _, h = mix(y, c, h)
 	return h
 }

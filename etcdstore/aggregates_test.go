@@ -111,6 +111,8 @@ func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 	noted := etcdtest.Must(objects.New(p.Objects).Change(ctx, operator, access.Everything(), host,
 		objects.Change{AddTags: []string{"new"}}))(t)
 	older := noted.Generation - 1
+	near := etcdtest.Must(p.Distances.Set(ctx, "network", croft.Distance{A: "ssd", B: "s"}, nil))(t)
+	far := etcdtest.Must(p.Distances.Set(ctx, "network", croft.Distance{A: "ssd", B: "s", Distance: 9}, nil))(t)
 	for _, c := range []struct {
 		name    string
 		basedOn map[string]int64
@@ -122,7 +124,10 @@ func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 		{"one that was removed since, and one as it was", map[string]int64{"gone": 7, "ssd": changed.Generation}, nil,
 			true},
 		{"other properties of the host", map[string]int64{"ssd": changed.Generation}, &older, true},
-		{"as they are", map[string]int64{"gone": 0, "ssd": changed.Generation}, &noted.Generation, false},
+		{"older distances", map[string]int64{"distances/network": near}, nil, true},
+		{"distances that were stated since", map[string]int64{"distances/network": 0}, nil, true},
+		{"as they are", map[string]int64{"gone": 0, "ssd": changed.Generation, "distances/network": far,
+			"distances/failure": 0}, &noted.Generation, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			judge := func(what string, err error) {

@@ -23,7 +23,8 @@ import (
 //	    an instance that is moved repeatedly names all hosts that still have something of it
 //	1.3 groups have rules about locations, whose members have seats; instances may expire,
 //	    or be near to a location
-//	1.5 instances may have to be in aggregates and locations, or not in them
+//	1.5 instances may have to be in aggregates and locations, or not in them,
+//	    or far from something, or near by a type of distances; operators state distances
 const (
 	schemaMajor   = 1
 	schemaMinor   = 5

@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -44,9 +45,13 @@ func (s *conn) canStore(inst croft.Instance) error {
 		return croft.Errorf(croft.Invalid,
 			"this cloud's croft is too old for restart policies: leave out --restart, or upgrade the cloud")
 	}
-	if (len(inst.Spec.In) > 0 || inst.Spec.ByNotes()) && s.minor.Load() < boundsMinor {
-		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for aggregates, locations and properties to "+
-			"choose hosts by: leave them out, or upgrade the cloud")
+	byDistance := slices.ContainsFunc(inst.Spec.Near, func(n croft.Near) bool {
+		return n.Far || n.Type != "" || n.Aggregate || n.Distance > croft.MaxDistance
+	})
+	if len(inst.Spec.In) > 0 || inst.Spec.ByNotes() || byDistance {
+		if err := canBound(s); err != nil {
+			return err
+		}
 	}
 	if s.minor.Load() < seatsMinor {
 		if len(inst.Spec.Near) > 0 {
@@ -64,6 +69,15 @@ func (s *conn) canStore(inst croft.Instance) error {
 		return err
 	}
 	return inst.Project.Check() // it becomes part of keys
+}
+
+// canBound refuses what programs of this cloud would not choose hosts by. Invalid.
+func canBound(s *conn) error {
+	if s.minor.Load() < boundsMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for aggregates, locations, properties and stated "+
+			"distances to choose hosts by: leave them out, or upgrade the cloud")
+	}
+	return nil
 }
 
 // recordsOf is how admissions write records.

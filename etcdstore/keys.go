@@ -31,6 +31,7 @@ import (
 //	/croft/<partition>/turn                        held by the caretaker
 //	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
 //	/croft/<partition>/aggregates/<name>           hosts that an operator put together
+//	/croft/<partition>/distances/<type>            distances that operators state between aggregates, locations and hosts
 //	/croft/<partition>/sessions/<session>          present under a scheduler's lease
 //	/croft/<partition>/instances/<instance>        the record
 //	/croft/<partition>/userdata/<instance>         its user-data, as given, while it has a record

@@ -28,6 +28,7 @@ type Store struct {
 	AccessTokens *tenants.AccessTokens
 	Actions      *actionlog.Log
 	Aggregates   *aggregates.Aggregates
+	Distances    *aggregates.Distances
 	Cluster      *Cluster
 	Groups       *Groups
 	Instances    *Instances
@@ -84,7 +85,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
 	named := aggregates.New(s.shared(), s.keys.hosts())
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
-		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &Cluster{s}, Groups: &Groups{s},
+		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &Cluster{s},
+		Distances: aggregates.NewDistances(s.shared(), func() error { return canBound(s) }), Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},

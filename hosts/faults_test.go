@@ -73,11 +73,19 @@ func (w *world) fleet(t *testing.T) *hosts.Fleet {
 	t.Helper()
 	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: worldHosts{w}, Members: worldMembers{w},
 		Instances: worldInstances{world: w}, Orders: worldInstances{world: w}, Claims: worldClaims{world: w},
-		Log: slog.New(slog.DiscardHandler)})
+		Distances: worldDistances{}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// worldDistances are those of network.
+type worldDistances struct{}
+
+func (worldDistances) Stated(context.Context, ...string) (map[string]croft.Distances, error) {
+	return map[string]croft.Distances{"network": {Type: "network", Generation: 1, Distances: []croft.Distance{
+		{A: "s/r/k", B: "s/r/m", Distance: 9}, {A: "s/r/l", B: "s/r/m", Distance: 8}}}}, nil
 }
 
 func (w worldHosts) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {

@@ -275,6 +275,7 @@ type Config struct {
 	Claims    Claims
 
 	Aggregates Aggregates // none by default
+	Distances  Distances  // none by default
 	Properties Properties // none by default
 
 	UndoTimeout time.Duration // limit for undoing after a failure; 5 s by default

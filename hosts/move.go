@@ -85,8 +85,8 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	if err != nil {
 		return croft.Host{}, err
 	}
-	inst := st.Instance
-	inst, noted, err := f.bound(ctx, inst, hosts)
+	all := maps.Clone(hosts)
+	inst, by, err := f.bound(ctx, st.Instance, all, hosts)
 	if err != nil {
 		return croft.Host{}, err
 	}
@@ -94,13 +94,13 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	if err != nil {
 		return croft.Host{}, err
 	}
-	for rest := f.usable(inst, candidates, hosts); len(rest) > 0; {
+	for rest := f.usable(inst, by, candidates, hosts); len(rest) > 0; {
 		to := hosts[hostOf(rest[0])]
 		if to.ID == "" { // it was removed by bound
 			rest = rest[1:]
 			continue
 		}
-		inst.Noted = noted.Generation(inst.Spec, to.ID)
+		inst.Noted = by.noted.Generation(inst.Spec, to.ID)
 		next, err := f.moveTo(ctx, st, inst, rest[0], to.ID)
 		switch {
 		case err == nil:
@@ -112,7 +112,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 		default:
 			rest = rest[1:]
 		}
-		if inst, noted, err = f.bound(ctx, next, hosts); err != nil {
+		if inst, by, err = f.bound(ctx, next, all, hosts); err != nil {
 			return croft.Host{}, err
 		}
 	}
@@ -126,48 +126,62 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	return croft.Host{}, croft.Errorf(croft.NoCapacity, "no other host has room for it")
 }
 
-// bound removes the hosts that the bounds and filters of an instance do not admit, and returns the instance with the
-// aggregates by which that was decided, and what is noted about hosts.
-func (f *Fleet) bound(ctx context.Context, inst croft.Instance, hosts map[croft.HostID]croft.Host) (
-	_ croft.Instance, noted croft.Noted, err error) {
-	if len(inst.Spec.In) == 0 && !inst.Spec.ByNotes() {
-		return inst, noted, nil
-	}
+// grounds are what a host is chosen by, as it was read.
+type grounds struct {
+	noted   croft.Noted
+	measure topology.Measure
+}
+
+// bound removes the hosts that the bounds, filters and distances of an instance do not admit, and returns the instance
+// with the aggregates and distances by which that was decided, and what else it was.
+func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[croft.HostID]croft.Host) (
+	_ croft.Instance, by grounds, err error) {
 	if f.Properties != nil && inst.Spec.ByNotes() {
-		if noted, err = f.Properties.Noted(ctx, inst.Spec.Where, inst.Spec.WhereNot, nil); err != nil {
-			return inst, noted, err
+		if by.noted, err = f.Properties.Noted(ctx, inst.Spec.Where, inst.Spec.WhereNot, nil); err != nil {
+			return inst, by, err
 		}
 	}
+	var stated map[string]croft.Distances
+	if f.Distances != nil && len(inst.Spec.Near) > 0 {
+		if stated, err = f.Distances.Stated(ctx, inst.Spec.Near[0].Kind()); err != nil { // all have one type
+			return inst, by, err
+		}
+	}
+	names := slices.Concat(croft.NamesIn(inst.Spec.In), topology.NamesOf(inst.Spec.Near, stated))
 	var aggregates map[string]croft.Aggregate
-	if f.Aggregates != nil {
-		if aggregates, err = f.Aggregates.Named(ctx, croft.NamesIn(inst.Spec.In)...); err != nil {
-			return inst, noted, err
+	if f.Aggregates != nil && len(names) > 0 {
+		slices.Sort(names)
+		if aggregates, err = f.Aggregates.Named(ctx, slices.Compact(names)...); err != nil {
+			return inst, by, err
 		}
 	}
+	by.measure = topology.NewMeasure(inst.Spec.Near, stated, aggregates, all)
 	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
-		return topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil || noted.Admit(inst.Spec, h.ID) != nil
+		_, far := by.measure.Admit(h)
+		return far != nil || topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil ||
+			by.noted.Admit(inst.Spec, h.ID) != nil
 	})
-	inst.BasedOn = topology.BasedOn(inst.Spec.In, aggregates)
-	return inst, noted, nil
+	inst.BasedOn = by.measure.BasedOn(topology.BasedOn(inst.Spec.In, aggregates))
+	return inst, by, nil
 }
 
 // candidates returns ways to place an instance.
 func (f *Fleet) candidates(ctx context.Context, inst croft.Instance) ([]croft.Candidate, error) {
 	limit := candidateLimit
-	if len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
+	hard := slices.ContainsFunc(inst.Spec.Near, func(n croft.Near) bool { return !n.Soft })
+	if hard || len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
 		limit = boundLimit // the hosts that it may be on may be few among all
 	}
 	return f.Claims.Candidates(ctx, queryOf(inst), limit)
 }
 
-// usable returns the candidates on other hosts that take orders and are as near as the instance is to be, best first:
-// the target of an earlier attempt, then the nearest, then the one with most capacity left.
-func (f *Fleet) usable(inst croft.Instance, candidates []croft.Candidate,
+// usable returns the candidates on other hosts that take orders and are left by bound, best first: the target of an
+// earlier attempt, then the nearest, then the one with most capacity left.
+func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candidate,
 	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
 		to := hosts[hostOf(c)]
-		_, far := topology.Admit(inst.Spec.Near, to)
-		return to.ID == "" || to.ID == inst.Host || !to.Alive || to.Drained || far != nil
+		return to.ID == "" || to.ID == inst.Host || !to.Alive || to.Drained
 	})
 	slices.SortStableFunc(candidates, func(a, b croft.Candidate) int {
 		if before, after := hostOf(a) == inst.Moving, hostOf(b) == inst.Moving; before != after {
@@ -176,8 +190,8 @@ func (f *Fleet) usable(inst croft.Instance, candidates []croft.Candidate,
 			}
 			return 1
 		}
-		near, _ := topology.Admit(inst.Spec.Near, hosts[hostOf(a)]) // all that are left are admitted
-		other, _ := topology.Admit(inst.Spec.Near, hosts[hostOf(b)])
+		near, _ := by.measure.Admit(hosts[hostOf(a)]) // all that are left are admitted
+		other, _ := by.measure.Admit(hosts[hostOf(b)])
 		return cmp.Or(cmp.Compare(near, other), cmp.Compare(left(b), left(a)))
 	})
 	return candidates

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	"croft"
@@ -213,18 +214,21 @@ func TestAMoveKeepsAnInstanceNear(t *testing.T) {
 		{"in the rack", "s/r/k:rack", "b"},
 		{"where there is no host in the other site", "t:site", ""},
 		{"wherever more is left", "", "c"},
+		{"as near as is stated", "s/r/m:8 by network", "c"},
+		{"farther than is stated", "s/r/m:7 by network", ""},
 	} {
 		w := away()
 		w.known[1].Location, w.known[2].Location = "s/r/k", "s/r/l"
 		w.candidates = []croft.Candidate{offer("c", 4), offer("b", 1)}
 		h := w.web(func(i *croft.Instance) {
 			if c.near != "" {
-				n, err := croft.ParseNear(c.near)
+				text, kind, _ := strings.Cut(c.near, " by ")
+				all, err := croft.ParseNears([]string{text}, nil, kind)
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.Location = n.To
-				i.Spec.Near = []croft.Near{n}
+				all[0].Location = all[0].To
+				i.Spec.Near = all
 			}
 		})
 		moved, err := w.fleet(t).MoveAll(t.Context(), hosts.Host{Host: w.known[1], Instances: h.Instances})

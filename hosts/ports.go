@@ -85,6 +85,12 @@ type Properties interface {
 	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
 }
 
+// Distances is read access to the distances that operators state.
+type Distances interface {
+	// Stated returns the distances of these types, of those of which any are stated.
+	Stated(ctx context.Context, kinds ...string) (map[string]croft.Distances, error)
+}
+
 // Aggregates is read access to sets of hosts.
 type Aggregates interface {
 	// Named returns those of the named aggregates that exist, as of one moment.

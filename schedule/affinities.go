@@ -34,10 +34,11 @@ func CheckAffinities(affinities []croft.Affinity) error {
 // limits those.
 const maxGroups = 16
 
-// admit returns nil if all groups of an instance admit one more member on a host, and if that is as near as it is to
-// be. NoCapacity: otherwise. Conflict: a group has another rule.
-func admit(spec croft.Spec, host croft.Host, members []croft.Member, taken []croft.Seat) error {
-	if _, err := topology.Admit(spec.Near, host); err != nil {
+// admit returns nil if all groups of an instance admit one more member on a host, and if that is as near and as far as
+// it is to be. NoCapacity: otherwise. Conflict: a group has another rule.
+func admit(spec croft.Spec, host croft.Host, measure topology.Measure, members []croft.Member,
+	taken []croft.Seat) error {
+	if _, err := measure.Admit(host); err != nil {
 		return err
 	}
 	return admitMember(spec.Affinities, host, members, taken)
@@ -150,8 +151,9 @@ func strain(affinities []croft.Affinity, host croft.HostID, hosts map[croft.Host
 // wish is what the rules of groups and the locations to be near to say about a host.
 type wish struct{ strain, distance int }
 
-func wishOf(spec croft.Spec, host croft.HostID, hosts map[croft.HostID]croft.Host, n neighbours) wish {
-	distance, err := topology.Admit(spec.Near, hosts[host])
+func wishOf(spec croft.Spec, host croft.HostID, hosts map[croft.HostID]croft.Host, measure topology.Measure,
+	n neighbours) wish {
+	distance, err := measure.Admit(hosts[host])
 	if err != nil {
 		distance = math.MaxInt // it is not admitted
 	}

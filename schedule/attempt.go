@@ -122,7 +122,7 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 // take claims a candidate and writes the order. It returns no host and no error when the next candidate is to be tried.
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snapshot) (Decision, error) {
 	seated := a.inst
-	seated.BasedOn = topology.BasedOn(seated.Spec.In, o.aggregates)
+	seated.BasedOn = o.measure.BasedOn(topology.BasedOn(seated.Spec.In, o.aggregates))
 	seated.Noted = o.noted.Generation(seated.Spec, host.ID)
 	seats, err := seatsOf(a.inst.Spec.Affinities, host)
 	if err != nil {
@@ -280,8 +280,8 @@ func (a *attempt) release(ctx context.Context) error {
 // errOthers reports that somebody else has the record, and with it the claim.
 var errOthers = errors.New("the record is somebody else's now")
 
-// regroup reads groups and aggregates again after another member joined one, or one changed, and drops the candidates
-// that are barred now.
+// regroup reads groups, aggregates and distances again after another member joined one, or one changed, and drops the
+// candidates that are barred now.
 func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {
 	a.barred, a.stale = false, false
 	if err := errors.Join(a.readMembers(ctx, o), a.readBounds(ctx, o)); err != nil {

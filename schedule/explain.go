@@ -20,6 +20,7 @@ type Question struct {
 	Seats      []croft.Seat               // taken in them
 	Aggregates map[string]croft.Aggregate // that the request's bounds name
 	Noted      croft.Noted
+	Measure    topology.Measure
 	Fits       []Fit                   // hosts that are candidates
 	Dropped    map[croft.HostID]string // reasons found by the attempt
 }
@@ -64,11 +65,9 @@ func (q Question) judge(t tree) verdict {
 	if err := q.Noted.Admit(q.Spec, t.id()); err != nil {
 		v.add(miss{requirement: notes(q.Spec), kind: err.Error(), gap: 3, text: err.Error()})
 	}
-	for _, near := range q.Spec.Near {
-		if _, err := topology.Admit([]croft.Near{near}, host); err != nil {
-			v.add(miss{requirement: "near " + near.String(), kind: err.Error(), gap: 3, text: err.Error()})
-		}
-	}
+	q.Measure.AdmitEach(host, func(requirement string, err error) {
+		v.add(miss{requirement: requirement, kind: err.Error(), gap: 3, text: err.Error()})
+	})
 	for _, a := range q.Spec.Affinities {
 		if err := admitMember([]croft.Affinity{a}, host, q.Members, q.Seats); err != nil {
 			m := miss{requirement: a.String(), kind: a.String(), gap: 3, text: err.Error()}

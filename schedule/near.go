@@ -11,51 +11,83 @@ import (
 	"croft/topology"
 )
 
-// maxNear bounds the locations that an instance is to be near to.
+// maxNear bounds what an instance is to be near to or far from.
 const maxNear = 8
 
-// locate says where the instances, hosts and locations are that a request names. NotFound; Conflict: the instance has
-// no host yet. Invalid: there are too many, or a host's location has no valid form.
+// locate says where the instances, aggregates, hosts and locations are that a request names. NotFound: one is not
+// there, or no distance of the type is stated. Conflict: the instance has no host yet. Invalid: there are too many, or
+// a host's location has no valid form.
 func (s *Scheduler) locate(ctx context.Context, project croft.Project, all []croft.Near) ([]croft.Near, error) {
 	if len(all) > maxNear {
-		return nil, croft.Errorf(croft.Invalid, "near to %d: %d at most", len(all), maxNear)
+		return nil, croft.Errorf(croft.Invalid, "near to or far from %d: %d at most", len(all), maxNear)
+	}
+	kind, err := croft.NearType(all)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "" {
+		stated, err := s.Distances.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(stated, func(d croft.Distances) bool { return d.Type == kind }) {
+			return nil, croft.NoDistances(kind, stated)
+		}
 	}
 	located := slices.Clone(all)
 	for i, near := range all {
-		path, err := s.whereIs(ctx, project, near.To)
-		if err != nil {
-			return nil, fmt.Errorf("near %s: %w", near.To, err)
+		word := "near"
+		if near.Far {
+			word = "far from"
 		}
-		located[i].Location = path.String()
+		if located[i], err = s.whereIs(ctx, project, near); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", word, near.To, err)
+		}
 	}
 	return located, nil
 }
 
-// whereIs finds an instance of the project, else a host, else a location.
-func (s *Scheduler) whereIs(ctx context.Context, project croft.Project, name string) (topology.Path, error) {
-	st, err := s.View.Find(ctx, project, name)
+// whereIs finds an instance of the project, else an aggregate, a host or a location.
+func (s *Scheduler) whereIs(ctx context.Context, project croft.Project, near croft.Near) (croft.Near, error) {
+	at := func(path topology.Path, err error) (croft.Near, error) {
+		near.Location = path.String()
+		return near, err
+	}
+	st, err := s.View.Find(ctx, project, near.To)
 	switch {
 	case err == nil && st.Host == nil:
-		return topology.Path{}, croft.Errorf(croft.Conflict,
-			"the instance has no host yet, or one that is not on record")
+		return near, croft.Errorf(croft.Conflict, "the instance has no host yet, or one that is not on record")
 	case err == nil:
-		return topology.Of(*st.Host)
+		return at(topology.Of(*st.Host))
 	case !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Invalid):
-		return topology.Path{}, err
+		return near, err
+	}
+	aggregates, err := s.Aggregates.Named(ctx, near.To)
+	if _, there := aggregates[near.To]; err != nil || there {
+		near.Location, near.Aggregate = near.To, there
+		return near, err
 	}
 	hosts, err := s.Registry.Hosts(ctx)
 	if err != nil {
-		return topology.Path{}, err
+		return near, err
 	}
 	for _, h := range hosts {
-		if h.Name == name || string(h.ID) == name {
-			return topology.Of(h)
+		if h.Name == near.To || string(h.ID) == near.To {
+			return at(topology.Of(h))
 		}
 	}
-	path, err := topology.Locate(name, slices.Collect(maps.Values(hosts)))
+	path, err := topology.Locate(near.To, slices.Collect(maps.Values(hosts)))
 	if err != nil {
-		return path, croft.Errorf(croft.NotFound, "there is no instance of that name, no host, and no location in "+
-			"which a host is; `croft host show` has the location of a host")
+		return near, croft.Errorf(croft.NotFound, "there is no instance of that name, no aggregate, no host, and no "+
+			"location in which a host is; `croft host show` has the location of a host")
 	}
-	return path, nil
+	return at(path, nil)
+}
+
+// stated returns the stated distances that near needs, by type.
+func (s *Scheduler) stated(ctx context.Context, near []croft.Near) (map[string]croft.Distances, error) {
+	if len(near) == 0 {
+		return nil, nil
+	}
+	return s.Distances.Stated(ctx, near[0].Kind()) // all have one type
 }

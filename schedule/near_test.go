@@ -76,7 +76,7 @@ func TestRequestRefusesToBeNearToNothing(t *testing.T) {
 		want  croft.Kind
 		says  string
 	}{
-		{"nobody", []string{"nobody"}, croft.NotFound, "near nobody: there is no instance of that name, no host"},
+		{"nobody", []string{"nobody"}, croft.NotFound, "near nobody: there is no instance of that name, no aggregate, no host"},
 		{"an empty location", []string{"s/x"}, croft.NotFound, "near s/x"},
 		{"a host whose location is unreadable", []string{"host2:rack"}, croft.Invalid, `has a part "Somewhere"`},
 		{"too many", []string{"s", "s", "s", "s", "s", "s", "s", "s", "s"}, croft.Invalid, "8 at most"},

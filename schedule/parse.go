@@ -19,7 +19,7 @@ const maxAmount = 1<<31 - 1
 
 // parameters are the keywords of a query.
 var parameters = []string{"resources", "required", "member_of", "in_tree", "group_policy", "root_required",
-	"same_subtree", "in", "where", "where_not"}
+	"same_subtree", "in", "where", "where_not", "near", "far", "distance"}
 
 // suffixed are the parameters that may carry a group's suffix.
 var suffixed = parameters[:4]
@@ -57,6 +57,9 @@ func LooksLikeQuery(text string) bool { return strings.ContainsAny(text, "=:&") 
 
 type parser struct {
 	query  Query
+	near   []string
+	far    []string
+	kind   string // of distances
 	groups map[string]*RequestGroup
 }
 
@@ -141,6 +144,15 @@ func (p *parser) value(word, suffix, value string) error {
 		p.query.Where = append(p.query.Where, value)
 	case "where_not":
 		p.query.WhereNot = append(p.query.WhereNot, value)
+	case "near":
+		p.near = append(p.near, value)
+	case "far":
+		p.far = append(p.far, value)
+	case "distance":
+		if p.kind != "" && p.kind != value {
+			return fmt.Errorf("named twice, and a query has one type of distances")
+		}
+		p.kind = value
 	case "same_subtree":
 		p.query.SameSubtree = append(p.query.SameSubtree, strings.Split(value, ","))
 	}
@@ -318,7 +330,9 @@ func (p *parser) finish() error {
 		}
 	}
 	p.query.sort()
-	return nil
+	var err error
+	p.query.Near, err = croft.ParseNears(p.near, p.far, p.kind)
+	return err
 }
 
 func (p *parser) inSubtree(suffix string) bool {

@@ -82,6 +82,14 @@ type Aggregates interface {
 	List(ctx context.Context) ([]croft.Aggregate, error)
 }
 
+// Distances is the scheduler's read access to the distances that operators state.
+type Distances interface {
+	// Stated returns the distances of these types, of those of which any are stated.
+	Stated(ctx context.Context, kinds ...string) (map[string]croft.Distances, error)
+	// List returns those of all types.
+	List(ctx context.Context) ([]croft.Distances, error)
+}
+
 // Properties is the scheduler's read access to what is noted about hosts.
 type Properties interface {
 	// Noted judges all hosts by filters. What is about hidden keys, and with the key tag: about tags, never holds.
@@ -99,6 +107,14 @@ func (nothing) Noted(context.Context, []string, []string, []string) (croft.Noted
 	return croft.Noted{}, nil
 }
 func (nothing) List(context.Context) ([]croft.Aggregate, error) { return nil, nil }
+
+// noDistances stands for those of a scheduler that has none.
+type noDistances struct{}
+
+func (noDistances) Stated(context.Context, ...string) (map[string]croft.Distances, error) {
+	return nil, nil
+}
+func (noDistances) List(context.Context) ([]croft.Distances, error) { return nil, nil }
 
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {
@@ -143,6 +159,7 @@ var (
 	ErrFull = errors.New("somebody else was faster")
 	// ErrClosed: the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
-	// ErrStale: an aggregate changed that the choice of the host is based on, or the properties of the host.
+	// ErrStale: an aggregate or distances changed that the choice of the host is based on, or the properties of the
+	// host.
 	ErrStale = errors.New("what the choice of the host is based on was changed meanwhile")
 )

@@ -17,6 +17,7 @@ type Query struct {
 	In           []croft.Bound  // aggregates and locations, of which Placement does not know
 	Where        []string       // filters of properties of hosts: one has to hold
 	WhereNot     []string       // likewise: none may hold
+	Near         []croft.Near   // as in Request
 	SameSubtree  [][]string     // suffixes, with leading underscore
 }
 
@@ -48,7 +49,8 @@ func (q Query) plain() bool {
 }
 
 // Encode returns the query string of GET /allocation_candidates. Equal queries have equal strings, however they were
-// written, and ParseQuery reads them back, except for In, Where and WhereNot. No character needs escaping in a URL.
+// written, and ParseQuery reads them back, except for In, Where, WhereNot and Near. No character needs escaping in a
+// URL.
 func (q Query) Encode() string {
 	var terms []string
 	for _, g := range q.Groups {

@@ -42,8 +42,10 @@ type Request struct {
 	Where      []string         // filters of properties of hosts, beside those of the query: one has to hold
 	WhereNot   []string         // likewise: none may hold
 	Hidden     []string         // keys of properties that the caller may not read; tag: are tags
-	Near       []croft.Near     // instances of the project, hosts or locations to be near to; Location is ignored
-	Policy     *Policy          // nil: the scheduler's
+	// instances of the project, aggregates, hosts or locations to be near to or far from, beside those of the query, by
+	// distances of one type; Location and Aggregate are ignored
+	Near   []croft.Near
+	Policy *Policy // nil: the scheduler's
 }
 
 func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
@@ -130,7 +132,7 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	}
 	ctx, end := span.Start(ctx, "schedule", attribute.String("croft.instance", string(inst.ID)))
 	defer func() { end(err) }()
-	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
+	if inst.Spec.Near, err = s.locate(ctx, inst.Project, slices.Concat(r.Query.Near, r.Near)); err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
 	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {
@@ -165,7 +167,7 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	if err != nil {
 		return nil, err
 	}
-	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Near); err != nil {
+	if inst.Spec.Near, err = s.locate(ctx, inst.Project, slices.Concat(r.Query.Near, r.Near)); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
 	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {

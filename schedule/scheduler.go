@@ -24,6 +24,7 @@ type Config struct {
 	Claims    Claims            // required
 
 	Aggregates Aggregates // none by default
+	Distances  Distances  // none by default
 	Properties Properties // none by default
 
 	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
@@ -56,6 +57,9 @@ func New(c Config) (*Scheduler, error) {
 	}
 	if c.Aggregates == nil {
 		c.Aggregates = nothing{}
+	}
+	if c.Distances == nil {
+		c.Distances = noDistances{}
 	}
 	if c.Properties == nil {
 		c.Properties = nothing{}

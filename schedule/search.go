@@ -38,6 +38,7 @@ type snapshot struct {
 	seats      []croft.Seat               // taken in them
 	aggregates map[string]croft.Aggregate // those that the bounds name
 	noted      croft.Noted
+	measure    topology.Measure
 }
 
 // look reads a snapshot. Unless it returns an error, the caller must end the reading.
@@ -165,7 +166,7 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 		}
 		err := s.within(o, host)
 		if err == nil {
-			err = admit(s.inst.Spec, host, o.members, o.seats)
+			err = admit(s.inst.Spec, host, o.measure, o.members, o.seats)
 		}
 		switch {
 		case errors.Is(err, croft.NoCapacity):
@@ -186,7 +187,7 @@ func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []cro
 			wishes := map[croft.HostID]wish{}
 			n := count(spec.Affinities, o.hosts, slices.Concat(o.members, inFlight))
 			for _, id := range hostsOf(ranked) {
-				wishes[id] = wishOf(spec, id, o.hosts, n)
+				wishes[id] = wishOf(spec, id, o.hosts, o.measure, n)
 			}
 			slices.SortStableFunc(ranked, func(x, y croft.Candidate) int {
 				return wishes[hostOf(x)].compare(wishes[hostOf(y)])
@@ -250,7 +251,8 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	}
 	return Explain(Question{
 		Query: s.query, Spec: s.inst.Spec, Providers: providers, Hosts: hosts,
-		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Noted: o.noted, Fits: fits, Dropped: s.dropped,
+		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Noted: o.noted,
+		Measure: o.measure, Fits: fits, Dropped: s.dropped,
 	}), nil
 }
 
@@ -267,7 +269,7 @@ func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 		}
 		seen[id] = true
 		fit := Fit{Host: cmp.Or(o.hosts[id].Name, string(id)), ID: id, Rank: len(fits) + 1, Free: max(freeAfter(c), 0)}
-		strained := wishOf(s.inst.Spec, id, o.hosts, n)
+		strained := wishOf(s.inst.Spec, id, o.hosts, o.measure, n)
 		if n := len(fits); n > 0 && fits[n-1].Free == fit.Free && last == strained {
 			fit.Rank = fits[n-1].Rank
 		}
@@ -294,17 +296,34 @@ func (s *search) within(o *snapshot, host croft.Host) error {
 	return topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)
 }
 
-// readBounds reads the aggregates that the request names, and what is noted about hosts if it asks for that.
+// readBounds reads the aggregates that the request names, the stated distances that it is to be near or far by, with
+// the aggregates that those name, and what is noted about hosts if it asks for that.
 func (s *search) readBounds(ctx context.Context, o *snapshot) (err error) {
 	if spec := s.inst.Spec; spec.ByNotes() {
 		if o.noted, err = s.Properties.Noted(ctx, spec.Where, spec.WhereNot, s.hidden); err != nil {
 			return err
 		}
 	}
-	if len(s.inst.Spec.In) > 0 {
-		o.aggregates, err = s.Aggregates.Named(ctx, croft.NamesIn(s.inst.Spec.In)...)
+	near := s.inst.Spec.Near
+	stated, err := s.stated(ctx, near)
+	if err != nil {
+		return err
 	}
-	return err
+	names := slices.Concat(croft.NamesIn(s.inst.Spec.In), topology.NamesOf(near, stated))
+	if len(names) > 0 {
+		slices.Sort(names)
+		if o.aggregates, err = s.Aggregates.Named(ctx, slices.Compact(names)...); err != nil {
+			return err
+		}
+	}
+	var hosts map[croft.HostID]croft.Host
+	if slices.ContainsFunc(near, func(n croft.Near) bool { return n.Aggregate && n.Type == "" }) {
+		if hosts, err = s.allHosts(ctx); err != nil {
+			return err
+		}
+	}
+	o.measure = topology.NewMeasure(near, stated, o.aggregates, hosts)
+	return nil
 }
 
 // mostNarrow is up to how many hosts are asked for one by one.

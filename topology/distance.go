@@ -19,55 +19,170 @@ func Distance(a, b Path) int {
 	return Far
 }
 
-// Distances holds distances that an operator states and that replace those of the tree. The zero value holds none.
+// End is what a distance is to: a location, a host or an aggregate.
+type End struct {
+	Path      Path
+	Aggregate string // not empty: it is that
+	hosts     croft.Aggregate
+	members   map[Path]bool // its hosts and, by each of the levels, where they are
+}
+
+// name is how stated distances name an end, or what holds it. The explicit name wins.
+type name struct {
+	text     string
+	explicit int
+}
+
+// How explicit a name is: that of a host more than that of an aggregate, and that more than that of a location.
+const (
+	explicitAggregate = len(croft.Levels)
+	explicitHost      = len(croft.Levels) + 1
+)
+
+// Distances are the stated distances of one type, and the aggregates that they name.
 type Distances struct {
-	stated map[[2]Path]int
+	stated     map[[2]string]int
+	aggregates map[string]croft.Aggregate
 }
 
-// State sets the distance between two locations, either way, for everything in them. Invalid: one is in the
-// other, or the distance is negative or stated already with another value.
-func (d *Distances) State(a, b Path, distance int) error {
-	if compare(a, b) > 0 {
-		a, b = b, a
+// NewDistances prepares stated distances. Of the aggregates those count that they name.
+func NewDistances(all croft.Distances, aggregates map[string]croft.Aggregate) Distances {
+	d := Distances{map[[2]string]int{}, map[string]croft.Aggregate{}}
+	for _, row := range all.Distances {
+		d.stated[[2]string{row.A, row.B}] = row.Distance
 	}
-	switch before, known := d.stated[[2]Path{a, b}]; {
-	case a.In(b) || b.In(a):
-		return croft.Errorf(croft.Invalid, "the distance between %q and %q: one is in the other", a, b)
-	case distance < 0:
-		return croft.Errorf(croft.Invalid, "the distance between %s and %s is %d: write 0 or more", a, b, distance)
-	case known && before != distance:
-		return croft.Errorf(croft.Invalid, "the distance between %s and %s is stated as %d and as %d", a, b, before,
-			distance)
+	for _, name := range all.Names() {
+		if a, there := aggregates[name]; there {
+			d.aggregates[name] = a
+		}
 	}
-	if d.stated == nil {
-		d.stated = map[[2]Path]int{}
-	}
-	d.stated[[2]Path{a, b}] = distance
-	return nil
+	return d
 }
 
-// Between returns the stated distance of the finest locations that hold a and b, else Distance. Of equally fine
-// pairs the smaller distance counts.
-func (d Distances) Between(a, b Path) int {
-	if len(d.stated) == 0 || a.In(b) || b.In(a) {
-		return Distance(a, b)
+// names lists the names of an end and of what holds it.
+func (d Distances) names(e End) (all []name) {
+	if e.Aggregate != "" {
+		return []name{{e.Aggregate, explicitAggregate}}
 	}
-	best, distance := 0, 0
-	for x := a; x != (Path{}); x = x.Parent() {
-		for y := b; y != (Path{}); y = y.Parent() {
-			pair := [2]Path{x, y}
-			if compare(x, y) > 0 {
-				pair = [2]Path{y, x}
+	if e.Path.Level() == croft.LevelHost {
+		id := croft.HostID(e.Path.Name())
+		all = append(all, name{string(id), explicitHost})
+		for text, a := range d.aggregates {
+			if a.Has(id) {
+				all = append(all, name{text, explicitAggregate})
 			}
-			stated, known := d.stated[pair]
-			fine := x.Level().Depth() + y.Level().Depth() + 1
-			if known && (fine > best || fine == best && stated < distance) {
-				best, distance = fine, stated
+		}
+		e.Path = e.Path.Parent()
+	}
+	for ; e.Path != (Path{}); e.Path = e.Path.Parent() {
+		text := e.Path.String()
+		if _, taken := d.aggregates[text]; !taken { // the name of an aggregate means that, as in bounds
+			all = append(all, name{text, e.Path.Level().Depth() + 1})
+		}
+	}
+	return all
+}
+
+// Stated returns the distance that is stated for two ends, or for what holds them; false: none is. The most explicit
+// pair wins; of equally explicit ones the smaller distance counts.
+func (d Distances) Stated(a, b End) (distance int, stated bool) {
+	if len(d.stated) == 0 {
+		return 0, false
+	}
+	best := 0
+	others := d.names(b)
+	for _, x := range d.names(a) {
+		for _, y := range others {
+			pair := [2]string{min(x.text, y.text), max(x.text, y.text)}
+			found, known := d.stated[pair]
+			explicit := x.explicit + y.explicit
+			if known && (explicit > best || explicit == best && found < distance) {
+				best, distance = explicit, found
 			}
 		}
 	}
-	if best == 0 {
-		return Distance(a, b)
+	return distance, best > 0
+}
+
+// Holds reports whether one of two ends is in the other, or is it.
+func Holds(a, b End) bool {
+	switch {
+	case a.Aggregate != "" && b.Aggregate != "":
+		return a.Aggregate == b.Aggregate
+	case a.Aggregate != "":
+		return b.Path.Level() == croft.LevelHost && a.hosts.Has(croft.HostID(b.Path.Name()))
+	case b.Aggregate != "":
+		return Holds(b, a)
 	}
-	return distance
+	return a.Path.In(b.Path) || b.Path.In(a.Path)
+}
+
+// Derived returns the distance that follows from locations, to an aggregate that to the nearest of its hosts.
+func Derived(a, b End) int {
+	switch {
+	case a.Aggregate == "" && b.Aggregate == "":
+		return Distance(a.Path, b.Path)
+	case a.Aggregate == "":
+		a, b = b, a
+	}
+	if b.Aggregate == "" {
+		return a.nearest(b.Path)
+	}
+	least := Far
+	for path := range b.members {
+		if path.Level() == croft.LevelHost {
+			least = min(least, a.nearest(path))
+		}
+	}
+	return least
+}
+
+// nearest returns the least distance of the hosts of an aggregate from a location or host.
+func (e End) nearest(p Path) int {
+	if e.members[p] {
+		return 0
+	}
+	for i := len(croft.Levels) - 1; i >= 0; i-- {
+		if at := p.At(croft.Levels[i]); at != (Path{}) && e.members[at] {
+			return len(croft.Levels) - 1 - i
+		}
+	}
+	return Far
+}
+
+// Between returns the distance of a type between two ends, and whether that is stated. False: it is not known.
+func (d Distances) Between(kind string, a, b End) (distance int, stated, known bool) {
+	if Holds(a, b) {
+		return 0, false, true
+	}
+	if distance, stated = d.Stated(a, b); stated {
+		return distance, true, true
+	}
+	if kind != croft.FailureDistance {
+		return 0, false, false
+	}
+	return Derived(a, b), false, true
+}
+
+// AggregateEnd is the end that an aggregate is. The hosts are those of which the locations count.
+func AggregateEnd(a croft.Aggregate, hosts map[croft.HostID]croft.Host) End {
+	e := End{Aggregate: a.Name, hosts: a, members: map[Path]bool{}}
+	for _, id := range a.Hosts {
+		host := hosts[id]
+		host.ID = id
+		path, err := Of(host)
+		if err != nil {
+			path = hostPath(id)
+		}
+		for _, level := range croft.Levels {
+			e.members[path.At(level)] = true
+		}
+	}
+	return e
+}
+
+// hostPath is that of a host whose location is not known.
+func hostPath(id croft.HostID) (p Path) {
+	p.names[croft.LevelHost.Depth()] = string(id)
+	return p
 }

@@ -29,7 +29,8 @@ func TestAdmitSumsDistances(t *testing.T) {
 			""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got, err := Admit(c.all, c.host); got != c.want || croft.KindOf(err) != c.kind {
+			got, err := NewMeasure(c.all, nil, nil, nil).Admit(c.host)
+			if got != c.want || croft.KindOf(err) != c.kind {
 				t.Errorf("got %d, %v, want %d and kind %q", got, err, c.want, c.kind)
 			}
 		})

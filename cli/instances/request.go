@@ -35,6 +35,8 @@ type asking struct {
 	together, apart      []string
 	locations            locationRule
 	near                 []string
+	far                  []string
+	distance             string
 	bounds               bounds
 	explain              bool
 	allOrNone            bool
@@ -60,8 +62,13 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
 	a.locations.addFlags(flags)
 	a.bounds.addFlags(flags)
-	flags.StringArrayVar(&a.near, "near", nil, "run near to this instance, host or `location`: as near as there is "+
-		"room, or with name:rack (host, rack, row, site) in the same rack; repeat for more")
+	flags.StringArrayVar(&a.near, "near", nil, "run near to this instance, aggregate, host or `location`: as near as "+
+		"there is room, or with name:rack (host, rack, row, site) in the same rack, or with name:7 not farther than that; "+
+		"repeat for more")
+	flags.StringArrayVar(&a.far, "far", nil, "run far from this instance, aggregate, host or `location`: with name:rack "+
+		"not in the same rack, with name:7 not nearer than that; repeat for more")
+	flags.StringVar(&a.distance, "distance", "", "the `type` of the distances of --near and --far, as croft distance "+
+		"list shows them (failure)")
 	flags.BoolVar(&a.explain, "explain", false,
 		"only print which hosts have room, in what order, and what excludes the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
@@ -202,12 +209,8 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	if err := a.bounds.checkFilters(); err != nil {
 		return r, err
 	}
-	for _, text := range a.near {
-		near, err := croft.ParseNear(text)
-		if err != nil {
-			return r, err
-		}
-		r.Near = append(r.Near, near)
+	if r.Near, err = croft.ParseNears(a.near, a.far, a.distance); err != nil {
+		return r, err
 	}
 	r.Expires, r.Hold = a.expires, a.hold
 	if a.name != "" {

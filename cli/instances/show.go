@@ -150,7 +150,11 @@ func details(st croft.Status) *out.Table {
 		add("placed", "not where "+filter)
 	}
 	for _, near := range inst.Spec.Near {
-		add("near", near.String()+", at "+near.Location)
+		word, text, _ := strings.Cut(near.String(), " ")
+		if near.Location != near.To || !near.Aggregate {
+			text += ", at " + near.Location
+		}
+		add(word, text)
 	}
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
 	add("host key", printableSpec(inst.Spec).HostKey)

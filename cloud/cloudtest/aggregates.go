@@ -67,6 +67,7 @@ func aggregatesAreKept(s *suite) {
 		Where: []string{"a$b"}})
 	s.is(err, croft.Invalid, "by what is no filter")
 
+	s.distances(query)
 	public, old := true, ssd.Generation
 	next, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Public: &public, Generation: &old})
 	s.must(err)

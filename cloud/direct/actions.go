@@ -2,17 +2,13 @@ package direct
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
-	"sync"
 	"time"
 
 	"croft"
 	"croft/access"
 	"croft/actions"
 	"croft/cloud"
-	"croft/control/api"
 	"croft/etcdstore/actionlog"
 	"croft/hosts"
 	"croft/tenant"
@@ -26,55 +22,15 @@ func (a actionLog) List(ctx context.Context, f actions.Filter) (actions.Page, er
 	return a.store.List(ctx, access.Everything(), f)
 }
 
-// recorded puts into the action log what commands of operators change about hosts, aggregates, projects, quotas and
-// tokens. It leaves out instances, keys, properties, and what mends records.
+// recorded puts into the action log what commands of operators change about hosts, aggregates, distances, projects,
+// quotas and tokens. It leaves out instances, keys, properties, and what mends records.
 func recorded(c *cloud.Cloud, log *actionlog.Log) {
 	machine, _ := os.Hostname() // the entry says less without it
 	j := &journal{log: log, user: localUser(), machine: machine, under: c.Connection}
-	c.Aggregates = recordedAggregates{c.Aggregates, j}
+	c.Aggregates, c.Distances = recordedAggregates{c.Aggregates, j}, recordedDistances{c.Distances, j}
 	c.Maintenance, c.Projects = maintenance{c.Maintenance, j}, recordedProjects{c.Projects, j}
 	c.Peers = recordedPeers{c.Peers, j}
 	c.Access, c.Tokens, c.Connection = recordedAccess{c.Access, j}, recordedTokens{c.Tokens, j}, j
-}
-
-// journal writes each action at once, since a command does few. It is the connection of the cloud: closing it tells
-// what could not be written.
-type journal struct {
-	log           *actionlog.Log
-	user, machine string
-	under         io.Closer
-
-	mu     sync.Mutex
-	failed error
-}
-
-// writing bounds the write of an entry.
-const writing = 5 * time.Second
-
-// tell records an action that began at a time and ended with an error, or nil.
-func (j *journal) tell(ctx context.Context, began time.Time, operation string, project croft.Project, o actions.Object,
-	err error) {
-	result := actions.Done
-	if err != nil {
-		result = string(api.CodeOf(err))
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writing)
-	defer cancel()
-	err = j.log.Append(ctx, actions.NewBatch(actions.Entry{Time: began, Operation: operation, User: j.user,
-		Operator: true, Via: "etcd", From: j.machine, Project: project, Object: o, Result: result}))
-	if err != nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.failed = errors.Join(j.failed,
-			croft.Errorf(croft.KindOf(err), "%s is not in the action log: %w", operation, err))
-	}
-}
-
-// Close implements io.Closer.
-func (j *journal) Close() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return errors.Join(j.failed, j.under.Close())
 }
 
 // maintenance records changes of hosts.

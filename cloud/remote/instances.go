@@ -55,8 +55,12 @@ func body(r schedule.Request) api.InstanceRequest {
 		b.In = append(b.In, string(bound))
 	}
 	b.Where, b.WhereNot = slices.Concat(r.Query.Where, r.Where), slices.Concat(r.Query.WhereNot, r.WhereNot)
-	for _, n := range r.Near {
-		b.Near = append(b.Near, n.String())
+	for _, n := range slices.Concat(r.Query.Near, r.Near) {
+		if b.Distance = n.Type; n.Far {
+			b.Far = append(b.Far, n.Text())
+		} else {
+			b.Near = append(b.Near, n.Text())
+		}
 	}
 	for _, name := range schedule.Policies {
 		if p, err := schedule.PolicyNamed(name); err == nil && p == r.Policy {

@@ -42,8 +42,10 @@ type InstanceRequest struct {
 	In         []string          `json:"in,omitempty"`    // as croft.ParseBound reads them
 	Where      []string          `json:"where,omitempty"` // as objects.ParseFilter reads them
 	WhereNot   []string          `json:"where_not,omitempty"`
-	Near       []string          `json:"near,omitempty"`    // as croft.ParseNear reads them
-	Expires    int64             `json:"expires,omitempty"` // seconds from the request on; 0: never
+	Near       []string          `json:"near,omitempty"`     // as croft.ParseNear reads them
+	Far        []string          `json:"far,omitempty"`      // as croft.ParseFar reads them
+	Distance   string            `json:"distance,omitempty"` // the type of these distances
+	Expires    int64             `json:"expires,omitempty"`  // seconds from the request on; 0: never
 	Policy     string            `json:"policy,omitempty"`
 }
 

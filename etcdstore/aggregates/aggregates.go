@@ -1,5 +1,6 @@
-// Package aggregates stores in etcd which hosts an operator has put together under a name. Hosts in an aggregate exist:
-// a host is added in a transaction that compares its record, and forgotten in one that takes it out of all aggregates.
+// Package aggregates stores in etcd which hosts an operator has put together under a name, and what distances there are
+// between these, locations and hosts. Hosts in an aggregate exist: a host is added in a transaction that compares its
+// record, and forgotten in one that takes it out of all aggregates.
 package aggregates
 
 import (
@@ -263,10 +264,11 @@ func (s *Aggregates) Forget(ctx context.Context, host croft.HostID) (compares []
 	return compares, ops, false, nil
 }
 
-// Unchanged compares that aggregates are of these generations, by name; 0: that there is none.
+// Unchanged compares that aggregates and distances are of these generations, by name as in croft.Instance; 0: that
+// there is none.
 func (k Keys) Unchanged(generations map[string]int64) (compares []clientv3.Cmp) {
 	for _, name := range slices.Sorted(maps.Keys(generations)) {
-		compares = append(compares, kv.Unchanged(k.Aggregate(name), generations[name]))
+		compares = append(compares, kv.Unchanged(k.based(name), generations[name]))
 	}
 	return compares
 }
@@ -274,12 +276,12 @@ func (k Keys) Unchanged(generations map[string]int64) (compares []clientv3.Cmp) 
 // Read reads what Unchanged compares.
 func (k Keys) Read(generations map[string]int64) (reads []clientv3.Op) {
 	for _, name := range slices.Sorted(maps.Keys(generations)) {
-		reads = append(reads, clientv3.OpGet(k.Aggregate(name), clientv3.WithKeysOnly()))
+		reads = append(reads, clientv3.OpGet(k.based(name), clientv3.WithKeysOnly()))
 	}
 	return reads
 }
 
-// Changed returns the first aggregate that is not of its generation any more, by what Read read; empty: there is none.
+// Changed returns the first of them that is not of its generation any more, by what Read read; empty: there is none.
 func Changed(generations map[string]int64, read []*etcdserverpb.ResponseOp) string {
 	for i, name := range slices.Sorted(maps.Keys(generations)) {
 		now := int64(0)

@@ -1,5 +1,7 @@
 package aggregates
 
+import "croft"
+
 // Keys builds the keys of aggregates; it is the prefix of the partition. The list of all keys is in etcdstore.
 type Keys string
 
@@ -7,3 +9,11 @@ func (k Keys) all() string { return string(k) + "aggregates/" }
 
 // Aggregate is the key of an aggregate.
 func (k Keys) Aggregate(name string) string { return k.all() + name }
+
+// based is the key of what a choice of a host is based on, named as in croft.Instance.
+func (k Keys) based(name string) string {
+	if _, distances := croft.DistancesOf(name); distances {
+		return string(k) + name
+	}
+	return k.Aggregate(name)
+}

@@ -52,7 +52,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		}
 		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
 			Holds: store.Instances, View: store.Instances, Registry: registry, Groups: store.Groups,
-			Aggregates: store.Aggregates, Properties: objects.OfHosts{Store: store.Objects},
+			Aggregates: store.Aggregates, Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects},
 			Claims: claims})
 		if err != nil {
 			return nil, err

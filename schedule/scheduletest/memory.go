@@ -31,6 +31,7 @@ type Memory struct {
 	hosts     map[croft.HostID]croft.Host
 	alive     map[croft.HostID]int
 	named     map[string]croft.Aggregate
+	distances map[string]croft.Distances // by type
 	noted     map[croft.HostID]note
 	changed   chan struct{} // closed and replaced at every write
 }
@@ -44,6 +45,7 @@ func NewMemory() *Memory {
 		hosts:     map[croft.HostID]croft.Host{},
 		alive:     map[croft.HostID]int{},
 		named:     map[string]croft.Aggregate{},
+		distances: map[string]croft.Distances{},
 		noted:     map[croft.HostID]note{},
 		changed:   make(chan struct{}),
 	}
@@ -122,7 +124,11 @@ func (m *Memory) admit(inst *croft.Instance, host croft.HostID) error {
 		return croft.Errorf(croft.NoCapacity, "%w: properties", schedule.ErrStale)
 	}
 	for name, generation := range inst.BasedOn {
-		if m.named[name].Generation != generation {
+		now := m.named[name].Generation
+		if kind, is := croft.DistancesOf(name); is {
+			now = m.distances[kind].Generation
+		}
+		if now != generation {
 			return croft.Errorf(croft.NoCapacity, "%w: %s", schedule.ErrStale, name)
 		}
 	}

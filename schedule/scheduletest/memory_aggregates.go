@@ -85,3 +85,38 @@ func (m Notes) Noted(ctx context.Context, where, whereNot, hidden []string) (cro
 	}
 	return n, ctx.Err()
 }
+
+// Distances are the stated distances of a Memory.
+type Distances struct{ *Memory }
+
+var _ schedule.Distances = Distances{}
+
+// Put states distances in place of all of a type.
+func (m Distances) Put(ctx context.Context, kind string, stated ...croft.Distance) error {
+	return m.write(ctx, func() (err error) {
+		all := croft.Distances{Type: kind, Generation: m.revision}
+		for _, d := range stated {
+			if all, err = all.With(d); err != nil {
+				return err
+			}
+		}
+		m.distances[kind] = all
+		return nil
+	})
+}
+
+// Stated implements schedule.Distances.
+func (m Distances) Stated(ctx context.Context, kinds ...string) (map[string]croft.Distances, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := maps.Clone(m.distances)
+	maps.DeleteFunc(found, func(kind string, _ croft.Distances) bool { return !slices.Contains(kinds, kind) })
+	return found, ctx.Err()
+}
+
+// List implements schedule.Distances.
+func (m Distances) List(ctx context.Context) ([]croft.Distances, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.distances)), ctx.Err()
+}

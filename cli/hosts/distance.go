@@ -1,0 +1,206 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+)
+
+// DistanceCommand makes the command croft distance.
+func DistanceCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "distance",
+		Short: "State distances between aggregates, locations and hosts",
+		Long: `distance manages the distances that operators state, which requests are near or far by
+(schedule --near, --far and --distance). There are types of them, such as network, in
+units of your own. The type failure is the default: it follows from the locations of
+hosts (0 the same host, 1 rack, 2 row, 3 site, 4 another site) where nothing is stated.
+
+A distance is stated between two aggregates, locations or hosts, either way, and holds for
+all hosts in them. The most explicit pair wins: a host is more explicit than an aggregate,
+and that more than a rack, a row and a site. Of equally explicit ones the smaller counts.`,
+		Example: `  croft distance set site1 site2 40 --type network
+  croft distance get host1 host2 --type network
+  schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --near web:10 --distance network`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 0 {
+				return args.OnlySubcommands(cmd, given)
+			}
+			return croft.Errorf(croft.Invalid, "usage: %s list, get, set or remove", cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	args.AddCloudFlags(cmd.PersistentFlags())
+	kind := cmd.PersistentFlags().String("type", "", "`type` of distances (failure; for list all)")
+	cmd.AddCommand(distanceList(kind), distanceGet(kind), distanceSet(kind), distanceRemove(kind))
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}
+
+// typeOf is the type that the flag names.
+func typeOf(kind string) (string, error) {
+	if kind == "" {
+		kind = croft.FailureDistance
+	}
+	return kind, croft.CheckDistanceType(kind)
+}
+
+func distanceList(kind *string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the stated distances",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if *kind != "" {
+				if err := croft.CheckDistanceType(*kind); err != nil {
+					return err
+				}
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Distances.List(ctx)
+				if err != nil {
+					return err
+				}
+				if *kind != "" {
+					some := slices.DeleteFunc(slices.Clone(all),
+						func(d croft.Distances) bool { return d.Type != *kind })
+					if len(some) == 0 && *kind != croft.FailureDistance {
+						return croft.NoDistances(*kind, all)
+					}
+					all = some
+				}
+				stdout := cmd.OutOrStdout()
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(stdout, f, append([]croft.Distances{}, all...)) // never null
+				}
+				names, err := namesOfHosts(ctx, c, all)
+				if err != nil {
+					return err
+				}
+				t := out.Table{Color: out.IsColored(stdout)}
+				t.Head("TYPE", "A", "B", "DISTANCE")
+				for _, d := range all {
+					for _, row := range d.Distances {
+						t.Texts(d.Type, names(row.A), names(row.B), strconv.Itoa(row.Distance))
+					}
+				}
+				return t.Print(stdout)
+			})
+		},
+	}
+}
+
+// namesOfHosts returns a function that replaces the UUID of a host by its name, for those who see hosts.
+func namesOfHosts(ctx context.Context, c *args.Client, all []croft.Distances) (func(string) string, error) {
+	var ids []croft.HostID
+	for _, d := range all {
+		for _, row := range d.Distances {
+			for _, end := range []string{row.A, row.B} {
+				if id, err := croft.ParseHostID(end); err == nil {
+					ids = append(ids, id)
+				}
+			}
+		}
+	}
+	names := map[croft.HostID]croft.Host{}
+	if len(ids) > 0 {
+		slices.Sort(ids)
+		var err error
+		if names, err = c.Hosts.Records(ctx, slices.Compact(ids)...); err != nil {
+			return nil, err
+		}
+	}
+	return func(end string) string {
+		if host := names[croft.HostID(end)]; host.Name != "" {
+			return host.Name
+		}
+		return end
+	}, nil
+}
+
+func distanceGet(kind *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get A B",
+		Short: "Show the distance between two aggregates, locations or hosts",
+		Args:  args.Count(2, 2),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			of, err := typeOf(*kind)
+			if err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				found, err := c.Distances.Between(ctx, of, given[0], given[1])
+				if err != nil {
+					return err
+				}
+				stdout := cmd.OutOrStdout()
+				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+					return out.PrintData(stdout, f, found)
+				}
+				t := out.Table{Color: out.IsColored(stdout)}
+				t.Head("TYPE", "A", "B", "DISTANCE", "STATED")
+				t.Texts(found.Type, given[0], given[1], strconv.Itoa(found.Distance), yes(found.Stated))
+				return t.Print(stdout)
+			})
+		},
+	}
+}
+
+func distanceSet(kind *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set A B DISTANCE",
+		Short: "State the distance between two aggregates, locations or hosts",
+		Long: `set states a distance, a whole number from 0 to 1000000, in place of what was stated
+between these two. Instances stay where they are: it counts where a host is chosen.`,
+		Args: args.Count(3, 3),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			of, err := typeOf(*kind)
+			if err != nil {
+				return err
+			}
+			n, err := strconv.ParseUint(given[2], 10, 31)
+			if err != nil || n > croft.MaxStatedDistance {
+				return croft.Errorf(croft.Invalid, "%q is no distance: write a whole number from 0 to %d", given[2],
+					croft.MaxStatedDistance)
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				d := croft.Distance{A: given[0], B: given[1], Distance: int(n)}
+				if _, err := c.Distances.Set(ctx, of, d, nil); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "the distance of type %s between %s and %s is %d\n", of, d.A, d.B, n)
+				return nil
+			})
+		},
+	}
+}
+
+func distanceRemove(kind *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove A B",
+		Short: "Remove a stated distance",
+		Args:  args.Count(2, 2),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			of, err := typeOf(*kind)
+			if err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				if err := c.Distances.Remove(ctx, of, given[0], given[1], nil); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "the distance of type %s between %s and %s is not stated any more\n", of,
+					given[0], given[1])
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,144 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"croft"
+	"croft/actions"
+	"croft/control/api"
+	"croft/schedule"
+)
+
+// public returns a function that tells whether the caller may know of a name in distances.
+func public(ctx context.Context, c *call) (func(name string) bool, []croft.Aggregate, error) {
+	seen, err := aggregates(ctx, c)
+	return func(name string) bool {
+		return c.caller.Operator() || slices.ContainsFunc(seen, func(a croft.Aggregate) bool { return a.Name == name })
+	}, seen, err
+}
+
+// listDistances shows to others than operators the types, and what is stated between public aggregates.
+func listDistances(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	all, err := c.Cloud.Distances.List(ctx)
+	if err != nil {
+		return err
+	}
+	sees, _, err := public(ctx, c)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if c.caller.Operator() {
+			continue
+		}
+		all[i].Generation = 0
+		all[i].Distances = slices.DeleteFunc(all[i].Distances, func(d croft.Distance) bool {
+			return !sees(d.A) || !sees(d.B)
+		})
+	}
+	return c.answer(http.StatusOK, api.DistanceList{Types: all})
+}
+
+// kindOf is the type of distances in the query.
+func kindOf(c *call) string { return cmp.Or(c.query.Get("type"), croft.FailureDistance) }
+
+func getDistance(c *call) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	sees, seen, err := public(ctx, c)
+	if err != nil {
+		return err
+	}
+	kind, a, b := kindOf(c), c.query.Get("a"), c.query.Get("b")
+	for _, name := range []string{a, b} {
+		if !sees(name) {
+			return errNoAggregate(name, seen)
+		}
+	}
+	found, err := c.Cloud.Distances.Between(ctx, kind, a, b)
+	if err != nil {
+		return err
+	}
+	if !found.Stated && !c.caller.Operator() { // it would tell where hosts are
+		return api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+clip(a)+" and "+clip(b))
+	}
+	return c.answer(http.StatusOK, found)
+}
+
+func setDistance(c *call) error {
+	var given api.NewDistance
+	if err := c.body(&given); err != nil {
+		return err
+	}
+	kind := cmp.Or(given.Type, croft.FailureDistance)
+	c.action.about("", actions.DistancesOf(kind))
+	base, err := generation(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	stated := croft.Distance{A: given.A, B: given.B, Distance: given.Distance}
+	now, err := c.Cloud.Distances.Set(ctx, kind, stated, base)
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	tagged(c, now)
+	return c.answer(http.StatusOK, croft.Distances{Type: kind, Distances: []croft.Distance{stated},
+		Generation: now})
+}
+
+func removeDistance(c *call) error {
+	kind := kindOf(c)
+	c.action.about("", actions.DistancesOf(kind))
+	base, err := generation(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	err = c.Cloud.Distances.Remove(ctx, kind, c.query.Get("a"), c.query.Get("b"), base)
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// checkNear refuses to be near to or far from what the caller does not see: for tenants that is all but instances of
+// their projects and public aggregates.
+func checkNear(c *call, r schedule.Request) error {
+	near := slices.Concat(r.Query.Near, r.Near)
+	if len(near) == 0 || c.caller.Operator() {
+		return nil
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	sees, _, err := public(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, n := range near {
+		st, err := c.Cloud.Instances.Find(ctx, r.Project, n.To)
+		switch {
+		case err == nil && c.scope.Sees(st.Instance.Project):
+		case err != nil && !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Invalid):
+			return err
+		case err == nil || !sees(n.To):
+			return errHidden("instance", n.To)
+		}
+	}
+	return nil
+}
