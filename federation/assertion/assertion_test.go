@@ -63,7 +63,7 @@ func newSides(t testing.TB) *sides {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sides{public: federation.PublicKeyOf(public), private: private, now: time.Now()}
+	s := &sides{public: federation.PublicKeyOf(public), private: private, now: time.Now().Truncate(time.Second)}
 	book := NewBook(nil)
 	s.asked = &Authenticator{Partition: there, Book: book, Nonces: &memory{used: map[string]bool{}}, Most: 1 << 10,
 		Now: func() time.Time { return s.now }}
