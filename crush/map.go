@@ -141,14 +141,20 @@ func (m *Map) Bucket(id ID) *Bucket {
 	return nil
 }
 
-// TypeOf returns the type of a name.
-func (m *Map) TypeOf(name string) (Type, bool) {
-	for _, t := range m.Types {
-		if t.Name == name {
-			return t.Type, true
+// Roots returns the buckets that are in no other, in their order.
+func (m *Map) Roots() (roots []*Bucket) {
+	inner := map[ID]bool{}
+	for _, b := range m.Buckets {
+		for _, it := range b.Items {
+			inner[it.ID] = true
 		}
 	}
-	return 0, false
+	for i := range m.Buckets {
+		if b := &m.Buckets[i]; !inner[b.ID] {
+			roots = append(roots, b)
+		}
+	}
+	return roots
 }
 
 // Check reports everything that is wrong with the map: names and IDs given twice, items that are not there, buckets in

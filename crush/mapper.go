@@ -120,17 +120,17 @@ func (m *Mapper) chooseAll(here []ID, s Step, c choice, leafTries, n int) []ID {
 	return append(here[:0], chosen[:size]...)
 }
 
-// usable reports whether a device takes the input, and why it does not.
-func (m *Mapper) usable(id ID) (ok bool, why Reason) {
+// unusable returns why a device does not take the input; 0: it does.
+func (m *Mapper) unusable(id ID) Reason {
 	switch {
 	case m.weights != nil && int(id) >= len(m.weights), m.weights != nil && m.weights[id] == 0:
-		return false, Out
+		return Out
 	case m.weights != nil && m.weights[id] < One && Weight(Hash2(m.x, uint32(id))&0xffff) >= m.weights[id]:
-		return false, Reweighted
+		return Reweighted
 	case m.refuse != nil && m.refuse(id):
-		return false, Refused
+		return Refused
 	}
-	return true, 0
+	return 0
 }
 
 // choice is one choosing of distinct items below a bucket.
@@ -165,7 +165,7 @@ func (m *Mapper) firstn(top *node, c choice, want, first int, above uint32, room
 				why = m.leafOf(item, c, filled, r, room)
 			}
 			if why == 0 && c.kind == 0 {
-				_, why = m.usable(item)
+				why = m.unusable(item)
 			}
 			m.tell(position, failed, item, why)
 			if why == 0 {
@@ -228,7 +228,7 @@ func (m *Mapper) indep(top *node, c choice, left, want, first int, above uint32)
 				why = m.leafAt(item, c, i, want, r)
 			}
 			if why == 0 && c.kind == 0 {
-				_, why = m.usable(item)
+				why = m.unusable(item)
 			}
 			m.tell(i, failed, item, why)
 			switch why {

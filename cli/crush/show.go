@@ -22,57 +22,59 @@ func showCommand() *cobra.Command {
 			}
 			t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 			t.Head("ID", "CLASS", "WEIGHT", "TYPE", "NAME")
-			tree{m, t}.print()
+			printTree(m, t)
 			return t.Print(cmd.OutOrStdout())
 		},
 	}
 }
 
+// tree prints a map.
 type tree struct {
-	m *crush.Map
-	t *out.Table
+	t       *out.Table
+	buckets map[crush.ID]*crush.Bucket
+	devices map[crush.ID]crush.Device
+	kinds   map[crush.Type]string
 }
 
-func (t tree) print() {
-	inner := map[crush.ID]bool{}
-	for _, b := range t.m.Buckets {
+// printTree adds the buckets of a map, each with what is in it, and then the devices in none.
+func printTree(m *crush.Map, t *out.Table) {
+	tr := tree{t, map[crush.ID]*crush.Bucket{}, map[crush.ID]crush.Device{}, map[crush.Type]string{}}
+	for i := range m.Buckets {
+		tr.buckets[m.Buckets[i].ID] = &m.Buckets[i]
+	}
+	for _, d := range m.Devices {
+		tr.devices[d.ID] = d
+	}
+	for _, k := range m.Types {
+		tr.kinds[k.Type] = k.Name
+	}
+	held := map[crush.ID]bool{}
+	for _, b := range m.Buckets {
 		for _, it := range b.Items {
-			inner[it.ID] = true
+			held[it.ID] = true
 		}
 	}
-	for i := range t.m.Buckets {
-		if b := &t.m.Buckets[i]; !inner[b.ID] {
-			t.bucket(b, b.Weight(), 0)
-		}
+	for _, b := range m.Roots() {
+		tr.bucket(b, b.Weight(), 0)
 	}
-	for _, d := range t.m.Devices {
-		if !inner[d.ID] {
-			t.device(d.ID, 0, 0)
+	for _, d := range m.Devices {
+		if !held[d.ID] {
+			tr.device(d, 0, 0)
 		}
 	}
 }
 
-func (t tree) bucket(b *crush.Bucket, weight crush.Weight, depth int) {
-	kind := strconv.Itoa(int(b.Type))
-	for _, k := range t.m.Types {
-		if k.Type == b.Type {
-			kind = k.Name
-		}
-	}
-	t.t.Texts(strconv.Itoa(int(b.ID)), "", weight.String(), kind, strings.Repeat("  ", depth)+b.Name)
+func (tr tree) bucket(b *crush.Bucket, weight crush.Weight, depth int) {
+	tr.t.Texts(strconv.Itoa(int(b.ID)), "", weight.String(), tr.kinds[b.Type], strings.Repeat("  ", depth)+b.Name)
 	for _, it := range b.Items {
-		if child := t.m.Bucket(it.ID); child != nil {
-			t.bucket(child, it.Weight, depth+1)
+		if child := tr.buckets[it.ID]; child != nil {
+			tr.bucket(child, it.Weight, depth+1)
 			continue
 		}
-		t.device(it.ID, it.Weight, depth+1)
+		tr.device(tr.devices[it.ID], it.Weight, depth+1)
 	}
 }
 
-func (t tree) device(id crush.ID, weight crush.Weight, depth int) {
-	for _, d := range t.m.Devices {
-		if d.ID == id {
-			t.t.Texts(strconv.Itoa(int(id)), d.Class, weight.String(), "", strings.Repeat("  ", depth)+d.Name)
-		}
-	}
+func (tr tree) device(d crush.Device, weight crush.Weight, depth int) {
+	tr.t.Texts(strconv.Itoa(int(d.ID)), d.Class, weight.String(), "", strings.Repeat("  ", depth)+d.Name)
 }

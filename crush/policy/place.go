@@ -62,19 +62,8 @@ func Compile(p Policy, m *crush.Map) (*Compiled, error) {
 }
 
 func rootOf(m *crush.Map) (crush.ID, error) {
-	inner := map[crush.ID]bool{}
-	for _, b := range m.Buckets {
-		for _, it := range b.Items {
-			inner[it.ID] = true
-		}
-	}
-	var roots []crush.Bucket
-	for _, b := range m.Buckets {
-		if !inner[b.ID] {
-			roots = append(roots, b)
-		}
-	}
-	named := slices.IndexFunc(roots, func(b crush.Bucket) bool { return b.Name == "default" })
+	roots := m.Roots()
+	named := slices.IndexFunc(roots, func(b *crush.Bucket) bool { return b.Name == "default" })
 	switch {
 	case len(roots) == 0:
 		return 0, fmt.Errorf("the map has no buckets")
