@@ -63,20 +63,32 @@ func (images) Catalog(context.Context) (cloud.Catalog, error) { return Catalog{}
 func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,
 	progress func(croft.Progress)) (*compute.Pulled, error) {
 	attempt := fmt.Sprintf("pull %s to host %s", name, host.Name)
-	if !host.Alive || host.API == "" {
-		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
-	}
 	body, err := json.Marshal(compute.PullRequest{Image: reference})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(host.API, "/")+"/v1/images",
-		bytes.NewReader(body))
+	answer, err := i.ask(ctx, attempt, http.MethodPost, host, "", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	return followPull(ctx, attempt, host, json.NewDecoder(answer.Body), progress)
+}
+
+// ask asks a host about its images, and returns an answer that is no refusal. query may be empty, body nil.
+func (i images) ask(ctx context.Context, attempt, method string, host croft.Host, query string,
+	body io.Reader) (*http.Response, error) {
+	if !host.Alive || host.API == "" {
+		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(host.API, "/")+"/v1/images"+query, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}
 	request.Header.Set("Authorization", "Bearer "+host.Token)
-	request.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	client, err := i.agents.client(ctx, host)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
@@ -85,11 +97,11 @@ func (i images) Pull(ctx context.Context, host croft.Host, name, reference strin
 	if err != nil {
 		return nil, unanswered(ctx, attempt, host, err)
 	}
-	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
 		return nil, refused(attempt, answer)
 	}
-	return followPull(ctx, attempt, host, json.NewDecoder(answer.Body), progress)
+	return answer, nil
 }
 
 // Held implements cloud.Images.
@@ -105,30 +117,15 @@ func (i images) Remove(ctx context.Context, host croft.Host, reference string) (
 // cached asks a host about its cache.
 func (i images) cached(ctx context.Context, method string, host croft.Host, attempt, reference string) ([]compute.Held,
 	error) {
-	if !host.Alive || host.API == "" {
-		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
-	}
-	at := strings.TrimSuffix(host.API, "/") + "/v1/images"
+	query := ""
 	if reference != "" {
-		at += "?image=" + url.QueryEscape(reference)
+		query = "?image=" + url.QueryEscape(reference)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, at, nil)
+	answer, err := i.ask(ctx, attempt, method, host, query, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", attempt, err)
-	}
-	request.Header.Set("Authorization", "Bearer "+host.Token)
-	client, err := i.agents.client(ctx, host)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", attempt, err)
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, unanswered(ctx, attempt, host, err)
+		return nil, err
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, refused(attempt, answer)
-	}
 	var all []compute.Held
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxContents)).Decode(&all); err != nil {
 		return nil, unanswered(ctx, attempt, host, err)
