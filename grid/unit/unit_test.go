@@ -1,0 +1,33 @@
+package unit
+
+import "testing"
+
+func TestAUnitsNameFitsAHostName(t *testing.T) {
+	u := Unit{Cluster: "0123456789abcdef0123456789abcdef", Job: "web/front@7", Slot: 2}
+	if got := u.Name(); got != "f-01234567-web.front.7-2" {
+		t.Errorf("got %s", got)
+	}
+	u.Job = "a-long-name-that-says-what-it-is-for/and-another-one-below-it"
+	long := u.Name()
+	u.Job += "x"
+	if other := u.Name(); len(long) > 63 || len(other) > 63 || long == other {
+		t.Errorf("got %s and %s", long, other)
+	}
+}
+
+func TestTheHashOfAUnit(t *testing.T) {
+	u := Unit{Job: "web", Files: []File{{Path: "/etc/x", Content: "a", Digest: "1"}}}
+	hash := u.Hash()
+	same := u
+	same.Ready, same.Confirm, same.Exclusive = Check{URL: "http://x"}, 60, true
+	if same.Hash() != hash {
+		t.Error("how it is applied changes the hash")
+	}
+	if u.Files[0].Content != "a" {
+		t.Error("hashing changed the unit")
+	}
+	u.Files = []File{{Path: "/etc/x", Content: "b", Digest: "2"}}
+	if u.Hash() == hash {
+		t.Error("another file has the same hash")
+	}
+}
