@@ -66,8 +66,8 @@ func (s *stranger) must(args ...string) string {
 	return r.stdout
 }
 
-// TestATenantsFirstInstance: with a URL, a token and the program alone, a tenant gets a guest, reads its console, logs in
-// and destroys it.
+// TestATenantsFirstInstance: with a URL, a token and the program alone, a tenant gets a guest, reads its console, logs
+// in and destroys it.
 func TestATenantsFirstInstance(t *testing.T) {
 	listen := freePorts(t, 1)[0]
 	c := newCloud(t, "cloud_api: {listen: \""+listen+"\"}\n")
