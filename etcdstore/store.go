@@ -100,7 +100,8 @@ func homeOf(s *conn, p *tenants.Projects, o *properties.Objects, a *aggregates.A
 	d *aggregates.Distances) partitions.Home {
 	return partitions.Home{Hosts: s.keys.hosts(), Drained: s.keys.allDrained(), Instances: s.keys.instances(),
 		Authority: s.keys.trust().authority(), Project: s.keys.tenants().Project,
-		Aggregates: a.ReadAt, Distances: d.ReadAt, Projects: p.ReadAt, Objects: o.ReadAt, Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
+		Aggregates: a.ReadAt, Distances: d.ReadAt, Projects: p.ReadAt, Objects: o.ReadAt,
+		Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
 }
 
 // thingsOf says where the records of things are.
