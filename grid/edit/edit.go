@@ -30,8 +30,8 @@ func Lock(dir string) (*os.File, error) {
 		return nil, croft.Errorf(croft.NotFound, "open the cluster's directory: %w", err)
 	}
 	if err := filelock.Take(f); err != nil {
-		return nil, errors.Join(croft.Errorf(croft.Conflict, "change %s: %w: wait until that command has ended", dir, err),
-			f.Close())
+		err = croft.Errorf(croft.Conflict, "change %s: %w: wait until that command has ended", dir, err)
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -56,8 +56,8 @@ func Init(dir, vcs, runtime string) error {
 		{"jobs/_.yaml", "# What all jobs inherit.\n"},
 		{state.IDsFile, ids.Text()},
 		// The last one makes it a cluster.
-		{state.ClusterFile, fmt.Sprintf("# It never changes: nodes know the cluster by it.\nid: %q\nvcs: %s\nruntime: %s\n",
-			hex.EncodeToString(id[:]), vcs, runtime)},
+		{state.ClusterFile, fmt.Sprintf("# The id never changes: nodes know the cluster by it.\n"+
+			"id: %q\nvcs: %s\nruntime: %s\n", hex.EncodeToString(id[:]), vcs, runtime)},
 	} {
 		if _, err := os.Lstat(filepath.Join(dir, f.name)); err == nil {
 			continue
@@ -140,7 +140,9 @@ func (n Node) text(id int) (string, error) {
 	if n.Local {
 		b.WriteString("local: true\n")
 	}
-	for _, one := range []struct{ key, value string }{{"address", n.Address}, {"user", n.User}, {"host_key", n.HostKey}} {
+	for _, one := range []struct{ key, value string }{
+		{"address", n.Address}, {"user", n.User}, {"host_key", n.HostKey},
+	} {
 		if one.value != "" {
 			fmt.Fprintf(&b, "%s: %s\n", one.key, quoted(one.value))
 		}
@@ -169,10 +171,12 @@ func (n Node) text(id int) (string, error) {
 
 var validFact = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
+var plainText = regexp.MustCompile(`^[a-z][a-z0-9.-]*[a-z0-9]$`)
+
 // quoted is a text of YAML that no reader takes for something else.
 func quoted(s string) string {
-	if regexp.MustCompile(`^[a-z][a-z0-9.-]*[a-z0-9]$`).MatchString(s) && !slices.Contains([]string{"yes", "no", "on", "off",
-		"true", "false", "null"}, s) {
+	words := []string{"yes", "no", "on", "off", "true", "false", "null"}
+	if plainText.MatchString(s) && !slices.Contains(words, s) {
 		return s
 	}
 	return strconv.Quote(s)
@@ -230,7 +234,9 @@ func Renumber(s *state.State) (changed []string, err error) {
 		}
 		had[b.ID] = true
 	}
-	byPath := slices.SortedFunc(slices.Values(s.Leaves), func(a, b *state.Node) int { return strings.Compare(a.Path, b.Path) })
+	byPath := slices.SortedFunc(slices.Values(s.Leaves), func(a, b *state.Node) int {
+		return strings.Compare(a.Path, b.Path)
+	})
 	for _, n := range byPath {
 		if n.ID < 0 || had[n.ID] {
 			list = append(list, given{n.Path, ids.GiveNode()})
@@ -245,8 +251,8 @@ func Renumber(s *state.State) (changed []string, err error) {
 			id := of[bucket]
 			if had[id] {
 				delete(of, bucket)
-				changed = append(changed, fmt.Sprintf("%s: the id of %d among %q will be another one", state.IDsFile, bucket,
-					filter))
+				changed = append(changed, fmt.Sprintf("%s: the id of %d among %q will be another one",
+					state.IDsFile, bucket, filter))
 				continue
 			}
 			had[id] = true

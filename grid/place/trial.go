@@ -39,7 +39,8 @@ func NewTrial(s *state.State, j *state.Job, text string) (*Trial, error) {
 	if text != "" {
 		like.Policy = text
 	}
-	t := &Trial{s: s, d: &deciding{s: s, trees: map[string]*tree{}, ids: s.IDs.Clone(), without: map[*state.Node]bool{}}}
+	t := &Trial{s: s}
+	t.d = &deciding{s: s, trees: map[string]*tree{}, ids: s.IDs.Clone(), without: map[*state.Node]bool{}}
 	t.p = &placing{job: &like, x: Input(j.Name), want: 0, has: map[int]*state.Node{}}
 	if err := t.d.resolve(t.p); err != nil {
 		return nil, err
