@@ -85,7 +85,8 @@ type Node struct {
 func Add(s *state.State, n Node, check func() error) (written []string, err error) {
 	name := path.Base(n.Path)
 	if path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path || strings.HasPrefix(n.Path, "..") {
-		return nil, croft.Errorf(croft.Invalid, "add the node %q: give its path below nodes/, such as syd/r1/web1", n.Path)
+		return nil, croft.Errorf(croft.Invalid, "add the node %q: give its path below nodes/, such as syd/r1/web1",
+			n.Path)
 	}
 	for _, part := range strings.Split(n.Path, "/") {
 		if !validName.MatchString(part) {
@@ -231,7 +232,11 @@ func setKey(dir, file, key, value string) error {
 		}
 		changed += line + "\n"
 	}
-	return write(dir, file, changed)
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(filepath.Join(dir, file)); err == nil {
+		mode = info.Mode().Perm()
+	}
+	return durable.Write(filepath.Join(dir, file), []byte(changed), mode)
 }
 
 // Renumber gives ids to directories and nodes that have none, and others to those whose id another one has too: of
