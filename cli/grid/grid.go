@@ -3,35 +3,10 @@
 package grid
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-
 	"github.com/spf13/cobra"
 
-	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
-	"croft/grid/edit"
-	"croft/grid/state"
 )
-
-// The exit codes beside 0, done or nothing to do, and 1, an error.
-const (
-	ExitPending       = 2 // a plan has changes
-	ExitRefused       = 3 // by a lock, or by the revision that a node has
-	ExitPartly        = 4 // applied to some
-	ExitUnsatisfiable = 5 // a job has not so many nodes as it needs
-)
-
-// exit gives an error an exit code of its own. A nil error prints nothing.
-func exit(code int, err error) error { return &args.Exited{Code: code, Err: err} }
-
-// options are those of every command here.
-type options struct {
-	dir    string
-	output string
-}
 
 // New makes the command croft grid.
 func New() *cobra.Command {
@@ -78,67 +53,4 @@ lock or a revision; 4 applied to some; 5 a job has not so many nodes as it needs
 	)
 	args.OneForErrors(cmd)
 	return cmd
-}
-
-// formats defines the flag -o of a command that lists.
-func (o *options) formats(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.output, "output", "o", out.FormatText, "print text, json or yaml (`format`)")
-}
-
-// data reports whether the results are for programs, and refuses formats that there are not.
-func (o *options) data() (bool, error) {
-	if !slices.Contains([]string{out.FormatText, out.FormatJSON, out.FormatYAML}, o.output) {
-		return false, croft.Errorf(croft.Invalid, "output %q is not one of text, json and yaml", o.output)
-	}
-	return o.output != out.FormatText, nil
-}
-
-// load reads the cluster's directory. Everything that is wrong in it is an error.
-func (o *options) load(cmd *cobra.Command) (*state.State, error) {
-	return state.Load(cmd.Context(), o.dir)
-}
-
-// change reads the cluster's directory and changes it, while no other command does.
-func (o *options) change(cmd *cobra.Command, do func(*state.State) error) (err error) {
-	lock, err := edit.Lock(o.dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	s, err := o.load(cmd)
-	if err != nil {
-		return err
-	}
-	return do(s)
-}
-
-// say writes words for people, beside the results.
-func say(cmd *cobra.Command, format string, values ...any) {
-	fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", values...)
-}
-
-// findJob returns a job by its name, with or without jobs/ and .yaml.
-func findJob(s *state.State, name string) (*state.Job, error) {
-	if j := s.Job(trimmed(name, "jobs/")); j != nil {
-		return j, nil
-	}
-	var names []string
-	for _, j := range s.Jobs {
-		names = append(names, j.Name)
-	}
-	return nil, missing("job", name, names)
-}
-
-// findNode returns a node by its name or the path of its file.
-func findNode(s *state.State, name string) (*state.Node, error) {
-	for _, n := range s.Leaves {
-		if n.Name == name || n.Path == name || trimmed(n.Path, "nodes/") == trimmed(name, "nodes/") {
-			return n, nil
-		}
-	}
-	var names []string
-	for _, n := range s.Leaves {
-		names = append(names, n.Name)
-	}
-	return nil, missing("node", name, names)
 }

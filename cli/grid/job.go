@@ -71,7 +71,8 @@ func jobListCommand(o *options) *cobra.Command {
 				if r.Policy == "every" {
 					want = "every"
 				}
-				t.Texts(r.Name, fmt.Sprintf("%d/%s", len(r.Slots), want), r.Policy, out.OrDash(strings.Join(nodes, " ")))
+				t.Texts(r.Name, fmt.Sprintf("%d/%s", len(r.Slots), want), r.Policy,
+					out.OrDash(strings.Join(nodes, " ")))
 			}
 			return t.Print(cmd.OutOrStdout())
 		},

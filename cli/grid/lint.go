@@ -3,7 +3,6 @@ package grid
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,18 +11,8 @@ import (
 	"croft/cli/out"
 	"croft/grid/place"
 	"croft/grid/state"
-	"croft/internal/nearest"
 	"croft/internal/plain"
 )
-
-// trimmed is a name without the directory and the ending of its file.
-func trimmed(name, dir string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(name, dir), ".yaml")
-}
-
-func missing(what, name string, names []string) error {
-	return croft.Errorf(croft.NotFound, "there is no %s %s%s", what, name, nearest.Hint(name, names))
-}
 
 // told is one line of lint.
 type told struct {

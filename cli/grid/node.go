@@ -48,7 +48,7 @@ func nodeAddCommand(o *options) *cobra.Command {
 an id that nothing else has had, and prints the files that it wrote. Without --address the
 node's name is its address, which may be a Host of the ssh configuration.`,
 		Example: `  croft grid node add here --local
-  croft grid node add syd/r1/web1 --address web1.example.org:2222 --user ops --fact ssd --capacity cpu=8 --capacity memory=32Gi`,
+  croft grid node add syd/r1/web1 --address web1.example.org:2222 --user ops --fact ssd --capacity cpu=8`,
 		Args: args.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if n.Path = given[0]; cmd.Flags().Changed("weight") && !(n.Weight > 0 && n.Weight <= 10_000) {
@@ -58,12 +58,14 @@ node's name is its address, which may be a Host of the ssh configuration.`,
 				return croft.Errorf(croft.Invalid, "--local is this machine, which needs no --address")
 			}
 			return o.change(cmd, func(s *state.State) error {
-				written, err := edit.Add(s, n)
+				written, err := edit.Add(s, n, func() error {
+					if _, err := o.load(cmd); err != nil {
+						return fmt.Errorf("add the node %s: %w", n.Path, err)
+					}
+					return nil
+				})
 				if err != nil {
 					return err
-				}
-				if _, err := o.load(cmd); err != nil {
-					return fmt.Errorf("the node was added, and now there are mistakes: %w", err)
 				}
 				for _, file := range written {
 					fmt.Fprintln(cmd.OutOrStdout(), file)

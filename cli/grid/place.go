@@ -55,7 +55,8 @@ changed.
 		},
 	}
 	cmd.Flags().BoolVar(&how.Rebalance, "rebalance", false, "place all slots as if none had a node")
-	cmd.Flags().StringArrayVar(&how.Without, "without", nil, "as if this `node` were out, without changing anything (repeatable)")
+	cmd.Flags().StringArrayVar(&how.Without, "without", nil,
+		"as if this `node` were out, without changing anything (repeatable)")
 	cmd.Flags().BoolVarP(&dry, "dry-run", "n", false, "print what would change, and change nothing")
 	o.formats(cmd)
 	return cmd

@@ -94,43 +94,6 @@ func disasmCommand(o *options) *cobra.Command {
 	}
 }
 
-// trial are the flags of commands that try a policy.
-type trial struct {
-	job      string
-	replicas int
-	ceph     bool
-}
-
-func (t *trial) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&t.job, "job", "", "as for this job: its facts, what it uses, its input and its replicas (`name`)")
-	f.IntVarP(&t.replicas, "replicas", "n", 0, "how many nodes (`number`; the job's, or 3)")
-	f.BoolVar(&t.ceph, "ceph", false, "in one pass that may give a node twice, as a rule of Ceph does")
-}
-
-// open makes the trial of a policy; none: the job's.
-func (t *trial) open(s *state.State, text string) (*place.Trial, error) {
-	if t.replicas < 0 || t.replicas > state.MaxReplicas {
-		return nil, croft.Errorf(croft.Invalid, "--replicas %d: give 1 to %d", t.replicas, state.MaxReplicas)
-	}
-	var j *state.Job
-	if t.job != "" {
-		var err error
-		if j, err = findJob(s, t.job); err != nil {
-			return nil, err
-		}
-	} else if text == "" {
-		return nil, croft.Errorf(croft.Invalid, "give a policy, or a job that has one with --job")
-	}
-	if t.replicas == 0 {
-		t.replicas = 3
-		if j != nil {
-			t.replicas = j.Want
-		}
-	}
-	return place.NewTrial(s, j, text)
-}
-
 // ran is where a policy goes, for programs.
 type ran struct {
 	Input uint32   `json:"input"`
@@ -185,8 +148,8 @@ order. --trace tells each candidate, and why it was not taken: taken already, ou
 				}
 			}
 			if err == nil && len(result.Nodes) < t.replicas {
-				err = exit(ExitUnsatisfiable, croft.Errorf(croft.NoCapacity, "the policy gives %d of %d nodes", len(result.Nodes),
-					t.replicas))
+				err = exit(ExitUnsatisfiable, croft.Errorf(croft.NoCapacity, "the policy gives %d of %d nodes",
+					len(result.Nodes), t.replicas))
 			}
 			return err
 		},

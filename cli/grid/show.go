@@ -200,7 +200,8 @@ func yamlOf(v *state.Value) *yaml.Node {
 	case state.Map:
 		n.Kind = yaml.MappingNode
 		for _, key := range v.Keys {
-			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key, Tag: "!!str"}, yamlOf(v.Fields[key]))
+			name := &yaml.Node{Kind: yaml.ScalarNode, Value: key, Tag: "!!str"}
+			n.Content = append(n.Content, name, yamlOf(v.Fields[key]))
 		}
 	case state.Null:
 		n.Value = "~"
@@ -221,7 +222,8 @@ func (o *options) printOrigins(cmd *cobra.Command, v *state.Value, data bool) er
 	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 	t.Head("KEY", "VALUE", "FROM")
 	for _, r := range rows {
-		t.Texts(r.Key, strings.ReplaceAll(fmt.Sprint(r.Value), "\n", `\n`), state.Position{File: r.File, Line: r.Line}.String())
+		at := state.Position{File: r.File, Line: r.Line}
+		t.Texts(r.Key, strings.ReplaceAll(fmt.Sprint(r.Value), "\n", `\n`), at.String())
 	}
 	return t.Print(cmd.OutOrStdout())
 }

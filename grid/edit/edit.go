@@ -30,8 +30,8 @@ func Lock(dir string) (*os.File, error) {
 		return nil, croft.Errorf(croft.NotFound, "open the cluster's directory: %w", err)
 	}
 	if err := filelock.Take(f); err != nil {
-		return nil, errors.Join(croft.Errorf(croft.Conflict, "change %s: %w: wait until that command has ended", dir, err),
-			f.Close())
+		err = croft.Errorf(croft.Conflict, "change %s: %w: wait until that command has ended", dir, err)
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -56,8 +56,8 @@ func Init(dir, vcs, runtime string) error {
 		{"jobs/_.yaml", "# What all jobs inherit.\n"},
 		{state.IDsFile, ids.Text()},
 		// The last one makes it a cluster.
-		{state.ClusterFile, fmt.Sprintf("# It never changes: nodes know the cluster by it.\nid: %q\nvcs: %s\nruntime: %s\n",
-			hex.EncodeToString(id[:]), vcs, runtime)},
+		{state.ClusterFile, fmt.Sprintf("# The id never changes: nodes know the cluster by it.\n"+
+			"id: %q\nvcs: %s\nruntime: %s\n", hex.EncodeToString(id[:]), vcs, runtime)},
 	} {
 		if _, err := os.Lstat(filepath.Join(dir, f.name)); err == nil {
 			continue
@@ -80,11 +80,13 @@ type Node struct {
 }
 
 // Add adds a node, and the directories that it is in, and gives them ids. It returns the files that it wrote, below the
-// cluster's directory. Conflict: there is such a node. Invalid: the result would have mistakes.
-func Add(s *state.State, n Node) (written []string, err error) {
+// cluster's directory. Then it has the result checked, and takes everything back if that is an error. Conflict: there is
+// such a node. Invalid: what is given is wrong.
+func Add(s *state.State, n Node, check func() error) (written []string, err error) {
 	name := path.Base(n.Path)
 	if path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path || strings.HasPrefix(n.Path, "..") {
-		return nil, croft.Errorf(croft.Invalid, "add the node %q: give its path below nodes/, such as syd/r1/web1", n.Path)
+		return nil, croft.Errorf(croft.Invalid, "add the node %q: give its path below nodes/, such as syd/r1/web1",
+			n.Path)
 	}
 	for _, part := range strings.Split(n.Path, "/") {
 		if !validName.MatchString(part) {
@@ -116,15 +118,32 @@ func Add(s *state.State, n Node) (written []string, err error) {
 	if err := write(s.Dir, state.IDsFile, ids.Text()); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, takeBack(s, written))
+			written = nil
+		}
+	}()
 	for _, file := range written {
 		if err := os.MkdirAll(filepath.Join(s.Dir, path.Dir(file)), 0o755); err != nil {
-			return nil, fmt.Errorf("add the node %s: %w", name, err)
+			return written, fmt.Errorf("add the node %s: %w", name, err)
 		}
 		if err := write(s.Dir, file, texts[file]); err != nil {
-			return nil, err
+			return written, err
 		}
 	}
-	return written, nil
+	return written, check()
+}
+
+// takeBack removes files that were written, and the directories that were made for them.
+func takeBack(s *state.State, written []string) error {
+	for _, file := range slices.Backward(written) {
+		if err := os.Remove(filepath.Join(s.Dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("take back %s: %w", file, err)
+		}
+		_ = os.Remove(filepath.Join(s.Dir, path.Dir(file))) // unless there is something else in it
+	}
+	return write(s.Dir, state.IDsFile, s.IDs.Text())
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
@@ -140,7 +159,9 @@ func (n Node) text(id int) (string, error) {
 	if n.Local {
 		b.WriteString("local: true\n")
 	}
-	for _, one := range []struct{ key, value string }{{"address", n.Address}, {"user", n.User}, {"host_key", n.HostKey}} {
+	for _, one := range []struct{ key, value string }{
+		{"address", n.Address}, {"user", n.User}, {"host_key", n.HostKey},
+	} {
 		if one.value != "" {
 			fmt.Fprintf(&b, "%s: %s\n", one.key, quoted(one.value))
 		}
@@ -169,10 +190,12 @@ func (n Node) text(id int) (string, error) {
 
 var validFact = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
+var plainText = regexp.MustCompile(`^[a-z][a-z0-9.-]*[a-z0-9]$`)
+
 // quoted is a text of YAML that no reader takes for something else.
 func quoted(s string) string {
-	if regexp.MustCompile(`^[a-z][a-z0-9.-]*[a-z0-9]$`).MatchString(s) && !slices.Contains([]string{"yes", "no", "on", "off",
-		"true", "false", "null"}, s) {
+	words := []string{"yes", "no", "on", "off", "true", "false", "null"}
+	if plainText.MatchString(s) && !slices.Contains(words, s) {
 		return s
 	}
 	return strconv.Quote(s)
@@ -209,7 +232,11 @@ func setKey(dir, file, key, value string) error {
 		}
 		changed += line + "\n"
 	}
-	return write(dir, file, changed)
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(filepath.Join(dir, file)); err == nil {
+		mode = info.Mode().Perm()
+	}
+	return durable.Write(filepath.Join(dir, file), []byte(changed), mode)
 }
 
 // Renumber gives ids to directories and nodes that have none, and others to those whose id another one has too: of
@@ -230,7 +257,9 @@ func Renumber(s *state.State) (changed []string, err error) {
 		}
 		had[b.ID] = true
 	}
-	byPath := slices.SortedFunc(slices.Values(s.Leaves), func(a, b *state.Node) int { return strings.Compare(a.Path, b.Path) })
+	byPath := slices.SortedFunc(slices.Values(s.Leaves), func(a, b *state.Node) int {
+		return strings.Compare(a.Path, b.Path)
+	})
 	for _, n := range byPath {
 		if n.ID < 0 || had[n.ID] {
 			list = append(list, given{n.Path, ids.GiveNode()})
@@ -245,8 +274,8 @@ func Renumber(s *state.State) (changed []string, err error) {
 			id := of[bucket]
 			if had[id] {
 				delete(of, bucket)
-				changed = append(changed, fmt.Sprintf("%s: the id of %d among %q will be another one", state.IDsFile, bucket,
-					filter))
+				changed = append(changed, fmt.Sprintf("%s: the id of %d among %q will be another one",
+					state.IDsFile, bucket, filter))
 				continue
 			}
 			had[id] = true
