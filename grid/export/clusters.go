@@ -85,7 +85,8 @@ func K3s(s *state.State, controllers []string) (Object, []Unsaid, error) {
 // members returns the nodes that are up, by name.
 func members(s *state.State, controllers []string) (nodes []*state.Node, unsaid []Unsaid, err error) {
 	if len(controllers) == 0 {
-		return nil, nil, croft.Errorf(croft.Invalid, "export: name the nodes that are controllers, as in --controllers n1,n2,n3")
+		return nil, nil, croft.Errorf(croft.Invalid,
+			"export: name the nodes that are controllers, as in --controllers n1,n2,n3")
 	}
 	var names []string
 	for _, n := range s.Leaves {
@@ -94,7 +95,8 @@ func members(s *state.State, controllers []string) (nodes []*state.Node, unsaid 
 		case n.State != state.Up:
 			unsaid = append(unsaid, Unsaid{n.Name, "it is " + n.State + ", and left out"})
 		case !n.Local && n.Address == "":
-			unsaid = append(unsaid, Unsaid{n.Name, "its address is what your ssh configuration says, which others may not read"})
+			unsaid = append(unsaid, Unsaid{n.Name,
+				"its address is what your ssh configuration says, which others may not read"})
 			nodes = append(nodes, n)
 		default:
 			nodes = append(nodes, n)
@@ -104,7 +106,8 @@ func members(s *state.State, controllers []string) (nodes []*state.Node, unsaid 
 		at := slices.IndexFunc(nodes, func(n *state.Node) bool { return n.Name == name })
 		switch {
 		case s.Node(name) == nil:
-			return nil, nil, croft.Errorf(croft.NotFound, "export: there is no node %s%s", name, nearest.Hint(name, names))
+			return nil, nil, croft.Errorf(croft.NotFound, "export: there is no node %s%s", name,
+				nearest.Hint(name, names))
 		case at < 0:
 			return nil, nil, croft.Errorf(croft.Invalid, "export: node %s is %s: name controllers that are up", name,
 				s.Node(name).State)

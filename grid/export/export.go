@@ -51,8 +51,8 @@ type Access struct {
 // Group of the labels that are croft's own.
 const group = "grid.croft"
 
-// Kubernetes writes a file for each job, one for the nodes, and one for each rule of access. Invalid: an option, or what
-// a file of the cluster says.
+// Kubernetes writes a file for each job, one for the nodes, and one for each rule of access. Invalid: an option, or
+// what a file of the cluster says.
 func Kubernetes(ctx context.Context, s *state.State, o Options) ([]File, []Unsaid, error) {
 	if o.Namespace != "" && label(o.Namespace) != o.Namespace {
 		return nil, nil, croft.Errorf(croft.Invalid, "export: %q is no namespace: use a to z, 0 to 9 and dashes, 63 "+
@@ -176,7 +176,7 @@ func label(s string) string {
 // value makes the value of a label, at most 63 letters, digits, dashes, underscores and dots.
 func value(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < 0x80 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)) {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
 			return r
 		}
 		return '-'

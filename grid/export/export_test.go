@@ -92,8 +92,8 @@ uses: {disks: 1}
 		f[fmt.Sprintf("nodes/s%d/_.yaml", site)] = fmt.Sprintf("id: %d\n", -2-2*site)
 		f[fmt.Sprintf("nodes/s%d/r%d/_.yaml", site, site)] = fmt.Sprintf("id: %d\n", -3-2*site)
 		for range 2 {
-			f[fmt.Sprintf("nodes/s%d/r%d/n%d.yaml", site, site, id)] = fmt.Sprintf("id: %d\naddress: 192.0.2.%d:22%02d\n"+
-				"facts: {ssd: true, disk: nvme, old: false}\n", id, id+1, id)
+			f[fmt.Sprintf("nodes/s%d/r%d/n%d.yaml", site, site, id)] = fmt.Sprintf("id: %d\n"+
+				"address: 192.0.2.%d:22%02d\nfacts: {ssd: true, disk: nvme, old: false}\n", id, id+1, id)
 			id++
 		}
 	}
@@ -108,7 +108,8 @@ uses: {disks: 1}
 
 // kinds are the types that objects are read into, strictly.
 var kinds = map[string]func() any{
-	"apps/v1 Deployment": func() any { return &appsv1.Deployment{} }, "apps/v1 DaemonSet": func() any { return &appsv1.DaemonSet{} },
+	"apps/v1 Deployment":  func() any { return &appsv1.Deployment{} },
+	"apps/v1 DaemonSet":   func() any { return &appsv1.DaemonSet{} },
 	"apps/v1 StatefulSet": func() any { return &appsv1.StatefulSet{} }, "v1 Node": func() any { return &corev1.Node{} },
 	"v1 Service": func() any { return &corev1.Service{} }, "v1 ConfigMap": func() any { return &corev1.ConfigMap{} },
 	"policy/v1 PodDisruptionBudget":      func() any { return &policyv1.PodDisruptionBudget{} },
@@ -183,14 +184,16 @@ func TestJobsAsKubernetesReadsThem(t *testing.T) {
 	if fmt.Sprint(config.Data) != "map[0-front.conf:a: b\n]" {
 		t.Errorf("its files are %q", config.Data)
 	}
-	if b := found["PodDisruptionBudget "+front.Name].(*policyv1.PodDisruptionBudget); b.Spec.MinAvailable.IntValue() != 1 {
+	b := found["PodDisruptionBudget "+front.Name].(*policyv1.PodDisruptionBudget)
+	if b.Spec.MinAvailable.IntValue() != 1 {
 		t.Errorf("its budget is %+v", b.Spec)
 	}
 	if v := found["Service "+front.Name].(*corev1.Service); v.Spec.ClusterIP != "None" || len(v.Spec.Ports) != 2 {
 		t.Errorf("its service is %+v", v.Spec)
 	}
 	allowed := found["NetworkPolicy office-"+front.Name].(*networkingv1.NetworkPolicy)
-	if allowed.Spec.Ingress[0].From[0].IPBlock.CIDR != "198.51.100.0/24" || allowed.Spec.Ingress[0].Ports[0].Port.IntValue() != 80 {
+	if in := allowed.Spec.Ingress[0]; in.From[0].IPBlock.CIDR != "198.51.100.0/24" ||
+		in.Ports[0].Port.IntValue() != 80 {
 		t.Errorf("access is %+v", allowed.Spec)
 	}
 	agent := found["DaemonSet agent"].(*appsv1.DaemonSet)
@@ -203,16 +206,17 @@ func TestJobsAsKubernetesReadsThem(t *testing.T) {
 		t.Errorf("the database is %+v", db.Spec)
 	}
 	node := found["Node n2"].(*corev1.Node)
-	if fmt.Sprint(node.Labels) != "map[grid.croft/fact-disk:nvme grid.croft/fact-ssd:true grid.croft/rack:r1 grid.croft/site:s1 "+
-		"topology.kubernetes.io/region:s1 topology.kubernetes.io/zone:r1]" {
+	if fmt.Sprint(node.Labels) != "map[grid.croft/fact-disk:nvme grid.croft/fact-ssd:true grid.croft/rack:r1 "+
+		"grid.croft/site:s1 topology.kubernetes.io/region:s1 topology.kubernetes.io/zone:r1]" {
 		t.Errorf("the labels of a node are %v", node.Labels)
 	}
 	var said []string
 	for _, u := range unsaid {
 		said = append(said, u.About+": "+u.What)
 	}
-	for _, want := range []string{"db: the directory /srv/db", "db: ready: a probe", "db: confirm", "db: canary", "db: uses disks",
-		"guest: a virtual machine", "local: a policy in several parts", "local: it has no slots yet"} {
+	for _, want := range []string{"db: the directory /srv/db", "db: ready: a probe", "db: confirm", "db: canary",
+		"db: uses disks", "guest: a virtual machine", "local: a policy in several parts",
+		"local: it has no slots yet"} {
 		if !strings.Contains(strings.Join(said, "\n"), want) {
 			t.Errorf("%q is not told: %q", want, said)
 		}
@@ -236,7 +240,8 @@ func TestSlotsThatDifferAndSecretsAreTold(t *testing.T) {
 	if !found["Node b"].(*corev1.Node).Spec.Unschedulable {
 		t.Error("a node that is drained takes pods")
 	}
-	if told := fmt.Sprint(unsaid); !strings.Contains(told, "another env") || !strings.Contains(told, "key 0-key of the Secret x-secrets") {
+	if told := fmt.Sprint(unsaid); !strings.Contains(told, "another env") ||
+		!strings.Contains(told, "key 0-key of the Secret x-secrets") {
 		t.Errorf("told %s", told)
 	}
 	for _, one := range all {
@@ -250,7 +255,8 @@ func TestSlotsThatDifferAndSecretsAreTold(t *testing.T) {
 func TestNamesOfJobs(t *testing.T) {
 	long := strings.Repeat("a", 60)
 	seen := map[string]string{}
-	for _, job := range []string{"web", "web/front", "web-front", "web.front", "web/front@7", "web@front", long, long + "b", "a_b"} {
+	for _, job := range []string{"web", "web/front", "web-front", "web.front", "web/front@7", "web@front", long,
+		long + "b", "a_b"} {
 		name := k8sName(job)
 		if len(name) > 52 || label(name) != name || name == "" {
 			t.Errorf("%s has the name %q", job, name)
@@ -269,8 +275,8 @@ func TestFilesOfClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	hosts := o["spec"].(Object)["hosts"].([]any)
-	if len(hosts) != 4 || fmt.Sprint(hosts[0]) != "map[hostname:n0 role:controller ssh:map[address:192.0.2.1 port:2200 user:ops]]" ||
-		hosts[1].(Object)["role"] != "worker" {
+	if len(hosts) != 4 || hosts[1].(Object)["role"] != "worker" || fmt.Sprint(hosts[0]) !=
+		"map[hostname:n0 role:controller ssh:map[address:192.0.2.1 port:2200 user:ops]]" {
 		t.Errorf("k0sctl: %v", hosts)
 	}
 	o, unsaid, err := K3s(s, []string{"n0", "n1"})
@@ -278,7 +284,8 @@ func TestFilesOfClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := o["k3s_cluster"].(Object)
-	if in["vars"].(Object)["api_endpoint"] != "192.0.2.1" || len(in["children"].(Object)["agent"].(Object)["hosts"].(Object)) != 2 ||
+	agents := in["children"].(Object)["agent"].(Object)["hosts"].(Object)
+	if in["vars"].(Object)["api_endpoint"] != "192.0.2.1" || len(agents) != 2 ||
 		!strings.Contains(fmt.Sprint(unsaid), "even number") {
 		t.Errorf("k3s: %v %v", o, unsaid)
 	}

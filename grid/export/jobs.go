@@ -307,8 +307,8 @@ func (k *kubernetes) volumes(j *state.Job, u unit.Unit, name string, pod, contai
 func (k *kubernetes) service(j *state.Job, u unit.Unit, name string, own map[string]string) Object {
 	var ports []any
 	for _, p := range u.Ports {
-		ports = append(ports, Object{"name": fmt.Sprintf("%s-%d", p.Protocol, p.Node), "port": p.Node, "targetPort": p.Unit,
-			"protocol": strings.ToUpper(p.Protocol)})
+		ports = append(ports, Object{"name": fmt.Sprintf("%s-%d", p.Protocol, p.Node), "port": p.Node,
+			"targetPort": p.Unit, "protocol": strings.ToUpper(p.Protocol)})
 	}
 	if len(ports) == 0 && (j.Instance == "" || j.Every) {
 		return nil

@@ -47,8 +47,8 @@ func (k *kubernetes) policy(j *state.Job, pod Object, own map[string]string) err
 	return nil
 }
 
-// instructions says in Kubernetes' words what those of a policy do. A policy in several parts, each up to an emit, has
-// none: its first part is written.
+// instructions says in Kubernetes' words what those of a policy do. A policy in several parts, each up to an emit,
+// has none: its first part is written.
 func (k *kubernetes) instructions(j *state.Job, p policy.Policy, own map[string]string) (within, spread []any) {
 	lowest := ""
 	if len(k.state.Cluster.Types) > 0 {
@@ -61,7 +61,8 @@ func (k *kubernetes) instructions(j *state.Job, p policy.Policy, own map[string]
 			if b == nil || b.Parent == nil {
 				continue // all nodes
 			}
-			within = append(within, Object{"key": k.typeLabel(b.Type), "operator": "In", "values": []any{value(b.Name)}})
+			within = append(within, Object{"key": k.typeLabel(b.Type), "operator": "In",
+				"values": []any{value(b.Name)}})
 		case policy.Select:
 			if in.Name == lowest {
 				continue // never two on a node, in any case
