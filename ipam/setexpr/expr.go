@@ -119,3 +119,6 @@ func Prefixes(s *netipx.IPSet) (four, six []netip.Prefix) {
 	}
 	return four, six
 }
+
+// Literal returns the addresses of an expression that is one address, range or prefix.
+func (x *Expr) Literal() (*netipx.IPSet, bool) { return x.value, x.kind == literal }
