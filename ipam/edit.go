@@ -177,3 +177,17 @@ func (e *editor) removeTag(t string) bool {
 	}
 	return false
 }
+
+// HasKey reports whether the file of a prefix has a key.
+func (n *Net) HasKey(p netip.Prefix, key string) (bool, error) {
+	file := metaPath(p)
+	text, err := n.dir.read(file)
+	if croft.KindOf(err) == croft.NotFound {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	root, err := parse(file, text)
+	e := &editor{file: file, root: root}
+	return err == nil && e.at(key) != nil, err
+}

@@ -71,6 +71,9 @@ func Name(cluster string) string {
 	return "fission_" + cluster[:8]
 }
 
+// clusterForm is that of a cluster's id, or of none.
+var clusterForm = regexp.MustCompile(`^([0-9a-f]{32})?$`)
+
 // plainName is what may stand within quotes.
 var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
@@ -78,7 +81,7 @@ var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 // it removes the table. Invalid: a name or protocol is none.
 func (t Table) Script() (string, error) {
 	name := Name(t.Cluster)
-	if !regexp.MustCompile(`^fission_[0-9a-f]{8}$`).MatchString(name) {
+	if !clusterForm.MatchString(t.Cluster) {
 		return "", croft.Errorf(croft.Invalid, "%q is no id of a cluster", t.Cluster)
 	}
 	head := fmt.Sprintf("add table inet %[1]s\ndelete table inet %[1]s\n", name)
@@ -173,6 +176,9 @@ func element(p netip.Prefix) string {
 	return p.String()
 }
 
+// answers keeps what comes from the port of ssh from beginning connections.
+const answers = "tcp flags & (syn | ack) != syn"
+
 // filter is the chain that sends the packets of managed addresses to the rules.
 func (w *writer) filter(t Table) string {
 	b := &strings.Builder{}
@@ -184,12 +190,12 @@ func (w *writer) filter(t Table) string {
 		if at.Addr().Is6() {
 			proto = two[1].proto
 		}
-		fmt.Fprintf(b, "\t\t%s daddr %s tcp dport %d accept\n\t\t%[1]s saddr %[2]s tcp sport %[3]d accept\n", proto,
-			at.Addr(), at.Port())
+		fmt.Fprintf(b, "\t\t%s daddr %s tcp dport %d accept\n\t\t%[1]s saddr %[2]s tcp sport %[3]d %s accept\n", proto,
+			at.Addr(), at.Port(), answers)
 	}
 	if t.SSHPort != 0 {
-		fmt.Fprintf(b, "\t\tfib daddr type local tcp dport %d accept\n\t\tfib saddr type local tcp sport %[1]d accept\n",
-			t.SSHPort)
+		fmt.Fprintf(b, "\t\tfib daddr type local tcp dport %d accept\n\t\tfib saddr type local tcp sport %[1]d %s accept\n",
+			t.SSHPort, answers)
 	}
 	for i, f := range two {
 		managed := half(t.Managed, i == 0)
@@ -240,10 +246,10 @@ func (w *writer) rule(b *strings.Builder, r Rule, managed *netipx.IPSet) error {
 		return err
 	}
 	for i, f := range two {
-		for _, way := range []struct{ from, to *netipx.IPSet }{{r.From, toUs}, {fromUs, r.To}} {
+		for j, way := range []struct{ from, to *netipx.IPSet }{{r.From, toUs}, {fromUs, r.To}} {
 			from, to := half(way.from, i == 0), half(way.to, i == 0)
-			if len(from) == 0 || len(to) == 0 {
-				continue
+			if len(from) == 0 || len(to) == 0 || j == 1 && slices.Equal(to, half(toUs, i == 0)) {
+				continue // nobody, or those that the way before has
 			}
 			sender, _ := w.match(f.proto, "saddr", f.kind, from)
 			receiver, _ := w.match(f.proto, "daddr", f.kind, to)
@@ -317,4 +323,21 @@ func Check(ctx context.Context, script string) error {
 		return croft.Errorf(croft.Unavailable, "check the rules: nft: %s (%w)", cmp.Or(first, "it said nothing"), err)
 	}
 	return nil
+}
+
+// Packet is the first packet of a connection.
+type Packet struct {
+	From, To netip.Addr
+	Protocol string // TCP, UDP or ICMP
+	Port     uint16 // of the receiver, for TCP and UDP
+}
+
+// Allows reports whether a rule lets a packet pass.
+func (r Rule) Allows(p Packet) bool {
+	if !r.From.Contains(p.From) || !r.To.Contains(p.To) || r.Protocol != Any && r.Protocol != p.Protocol {
+		return false
+	}
+	return len(r.Ports) == 0 || slices.ContainsFunc(r.Ports, func(ports Ports) bool {
+		return ports.First <= p.Port && p.Port <= ports.Last
+	})
 }
