@@ -81,7 +81,8 @@ func filePrefix(dir, file string) (netip.Prefix, error) {
 	address, bits, isPrefix := strings.Cut(name, "_")
 	a, err := fileAddr(dir, address)
 	if err != nil {
-		return none, err
+		return none, croft.Errorf(croft.Invalid, "%s: the name is no address in this form: 10.0.0.5 or 2001-db8--5, in the "+
+			"directory of its family, and for a prefix _ and its length", path.Join(dir, file))
 	}
 	if !isPrefix {
 		return netip.PrefixFrom(a, a.BitLen()), nil
