@@ -1,12 +1,13 @@
 package ipam
 
 import (
-	"io/fs"
+	"errors"
 	"maps"
 	"net/netip"
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"croft"
@@ -78,7 +79,7 @@ func (n *Net) readLeases(dir string) error {
 		if err != nil {
 			return err
 		}
-		l, err := n.dir.readLease(a, e.Type())
+		l, err := n.dir.readLease(a)
 		if croft.KindOf(err) == croft.NotFound {
 			continue // freed since
 		} else if err != nil {
@@ -89,21 +90,31 @@ func (n *Net) readLeases(dir string) error {
 	return nil
 }
 
-func (d *Dir) readLease(a netip.Addr, kind fs.FileMode) (Lease, error) {
-	l, name := Lease{Addr: a}, leasePath(a)
-	var err error
-	switch {
-	case kind&fs.ModeSymlink != 0:
-		var to string
-		if to, err = d.target(name); err == nil {
-			l.Owner, err = ownerAt(name, to)
+// readLease reads what has the name of an address. Another process may replace it meanwhile, a link by a file or the
+// other way round, so what looks wrong is looked at again.
+func (d *Dir) readLease(a netip.Addr) (l Lease, err error) {
+	for range 4 {
+		if l, err = d.lookAtLease(a); err == nil || croft.KindOf(err) == croft.NotFound {
+			break
 		}
-	case kind.IsRegular():
-		l, err = d.readFreed(a)
-	default:
-		err = croft.Errorf(croft.Invalid, "%s is neither a link nor a file", name)
 	}
 	return l, err
+}
+
+func (d *Dir) lookAtLease(a netip.Addr) (Lease, error) {
+	name := leasePath(a)
+	to, err := d.target(name)
+	if errors.Is(err, syscall.EINVAL) { // it is no link
+		l, freedErr := d.readFreed(a)
+		if to, err = d.target(name); errors.Is(err, syscall.EINVAL) {
+			return l, freedErr
+		}
+	}
+	if err != nil {
+		return Lease{}, err
+	}
+	o, err := ownerAt(name, to)
+	return Lease{Addr: a, Owner: o}, err
 }
 
 // ownerAt reads the owner from where a lease leads, such as alloc/web/front@7/0.

@@ -95,7 +95,7 @@ func process(t testing.TB, crash string, words ...string) *exec.Cmd {
 
 // TestManyProcessesAtOnce: none of their leases is lost, and none is given twice.
 func TestManyProcessesAtOnce(t *testing.T) {
-	const processes = 24
+	const processes = 16
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
 	var all sync.WaitGroup
 	said := make([]string, processes)
@@ -204,7 +204,7 @@ func withoutTimes(text string) string {
 // TestAKilledProcessLeavesNoLock: the next one waits for nobody.
 func TestAKilledProcessLeavesNoLock(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
-	for i := range 20 {
+	for i := range 40 {
 		cmd := process(t, "", "churn", d.root.Name(), strconv.Itoa(i))
 		must(t, cmd.Start())
 		for own := -1; own < i%4; { // until it is at work; in the end it has three
@@ -230,7 +230,7 @@ func TestAKilledProcessLeavesNoLock(t *testing.T) {
 			has[l.Owner] = a
 		}
 	}
-	for i := range 20 {
+	for i := range 40 {
 		if !has[Owner{"mine", i}].IsValid() {
 			t.Errorf("lease %d is lost", i)
 		}
