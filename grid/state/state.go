@@ -16,6 +16,7 @@ import (
 type State struct {
 	Dir      string // as given to Load
 	Cluster  Cluster
+	Settings *Value          // cluster.yaml
 	Root     *Bucket         // the directory nodes/
 	Buckets  []*Bucket       // all, parents before their children, by path
 	Leaves   []*Node         // all, by name
@@ -40,6 +41,9 @@ type Cluster struct {
 	Dial     time.Duration // how long a node may take to answer; 0: the default of who asks
 	Parallel int           // nodes that are worked on at once; 0: the default of who asks
 }
+
+// defaultTypes are those of buckets, lowest first.
+var defaultTypes = []string{"node", "host", "rack", "site", "root"}
 
 // Bucket is a directory below nodes/.
 type Bucket struct {
@@ -76,7 +80,7 @@ type Node struct {
 	Facts    map[string]string // a fact that is only named has the value true
 	Capacity Amounts
 	Parent   *Bucket
-	Values   *Value // inherited, and its own, not expanded
+	Values   *Value // inherited, and its own, expanded
 }
 
 // Amounts are amounts of counted things, in thousandths: of processors for cpu, of bytes for memory.
@@ -90,7 +94,8 @@ type Job struct {
 	Want           int    // replicas; with Every it is unused
 	Min            int    // at least so many, or nothing is placed
 	Every          bool   // one on each node that may have one
-	Policy         string // as written
+	Policy         string // as written; empty: none is
+	PolicyAt       Position
 	Require, Avoid []string
 	Uses           Amounts // of each slot
 	Balance        int     // how many candidates are drawn of which the least loaded is taken; 1: the rule's
@@ -102,8 +107,6 @@ type Job struct {
 	Gate           unit.Check
 	Slots          []Slot // by number
 	Values         *Value // inherited, and its own, not expanded
-
-	places map[string]Position // of keys, for what is found wrong later
 }
 
 // Slot is a place of a job on a node: a link below alloc/.
