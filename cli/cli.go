@@ -132,7 +132,9 @@ func finished(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(args.FlagError)
+	if root.Annotations[args.OwnErrors] == "" {
+		root.SetFlagErrorFunc(args.FlagError)
+	}
 	return root
 }
 

@@ -84,11 +84,14 @@ func (r *reader) expr(key string) *setexpr.Expr {
 		r.wrong(&yaml.Node{Line: 1}, "%s is missing: write an expression, or all4 | all6", key)
 		return nil
 	}
-	line := n.Line
-	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		line++ // the text begins after the | or >
+	at := setexpr.Pos{File: r.file, Line: n.Line, Column: n.Column}
+	switch {
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		at.Line, at.Column = n.Line+1, 1 // the text begins below the | or >
+	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		at.Column++
 	}
-	x, err := setexpr.Parse(r.text(n, key), r.file, line)
+	x, err := setexpr.ParseAt(r.text(n, key), at)
 	if err != nil && r.err == nil {
 		r.err = croft.Errorf(croft.Invalid, "%w (in %s)", err, key)
 	}

@@ -88,7 +88,7 @@ func TestBadFilesAreToldWithTheirPlace(t *testing.T) {
 		{"sets in a circle", "net/sets/s", "@s", "net/sets/s:1:1 says @s"},
 		{"a rule without from", "net/access/a.yaml", "to: all4", "net/access/a.yaml:1: from is missing"},
 		{"a rule with a bad set", "net/access/a.yaml", "from: all4\nto: |\n  none |\n  @x y", "net/access/a.yaml:4:4: "},
-		{"a rule with an unknown set", "net/access/a.yaml", "from: all4\nto: '@x'", "net/access/a.yaml:2:1: there is no set @x"},
+		{"a rule with an unknown set", "net/access/a.yaml", "from: all4\nto: '@x'", "net/access/a.yaml:2:6: there is no set @x"},
 		{"a port that is none", "net/access/a.yaml", "{from: all4, to: all4, proto: tcp, ports: [0]}", `ports: "0" is no port`},
 		{"a range of ports backwards", "net/access/a.yaml", "{from: all4, to: all4, proto: tcp, ports: 90-80}", "is no port"},
 		{"ports of ICMP", "net/access/a.yaml", "{from: all4, to: all4, proto: icmp, ports: 80}", "write proto: tcp"},

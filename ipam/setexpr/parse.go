@@ -17,8 +17,11 @@ const (
 )
 
 // Parse reads an expression. File is where it is from, beginning at the line; both only serve errors, which are Invalid.
-func Parse(text, file string, line int) (*Expr, error) {
-	p := &parser{text: text, at: Pos{file, line, 1}}
+func Parse(text, file string, line int) (*Expr, error) { return ParseAt(text, Pos{file, line, 1}) }
+
+// ParseAt is Parse for a text that begins somewhere in a line.
+func ParseAt(text string, at Pos) (*Expr, error) {
+	p := &parser{text: text, at: at}
 	switch {
 	case len(text) > maxBytes:
 		return nil, p.wrong("an expression of more than %d bytes", maxBytes)
