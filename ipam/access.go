@@ -15,8 +15,6 @@ import (
 	"croft/ipam/setexpr"
 )
 
-const accessDir = "net/access"
-
 // Access is a rule: who may reach whom.
 type Access struct {
 	Name     string
@@ -136,7 +134,7 @@ func (n *Net) PutAccess(name, from, to, protocol string, ports []string, log boo
 	if _, err := n.rule(n.Evaluator(), a); err != nil {
 		return err
 	}
-	n.replace(file, text)
+	n.todo.replace(file, text)
 	return nil
 }
 
@@ -149,7 +147,7 @@ func (n *Net) RemoveAccess(name string) error {
 	if _, err := n.dir.root.Lstat(file); err != nil {
 		return croft.Errorf(croft.NotFound, "there is no access rule %s", name)
 	}
-	n.remove(file)
+	n.todo.remove(file)
 	return nil
 }
 

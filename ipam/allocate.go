@@ -255,7 +255,7 @@ func (n *Net) Free(chosen func(l Lease) bool, hold bool) []Lease {
 			n.end(l, now, hold)
 		case l.Freed() && (!l.Holds(now) || !hold && chosen(l)):
 			delete(n.Leases, l.Addr)
-			n.remove(leasePath(l.Addr)) // nobody is held off any more
+			n.todo.remove(leasePath(l.Addr)) // nobody is held off any more
 		}
 	}
 	return freed
@@ -269,7 +269,7 @@ func (n *Net) end(l Lease, now time.Time, hold bool) {
 	}
 	if !hold || how == 0 {
 		delete(n.Leases, l.Addr)
-		n.remove(leasePath(l.Addr))
+		n.todo.remove(leasePath(l.Addr))
 		return
 	}
 	l.Until = now.Add(how)
@@ -278,5 +278,5 @@ func (n *Net) end(l Lease, now time.Time, hold bool) {
 	if err != nil {
 		panic(err) // two texts have a form
 	}
-	n.replace(leasePath(l.Addr), text)
+	n.todo.replace(leasePath(l.Addr), text)
 }

@@ -51,11 +51,11 @@ func (n *Net) Describe(p netip.Prefix, c Change) (bool, error) {
 		return false, e.err
 	}
 	if len(root.Content) == 0 {
-		n.remove(file)
+		n.todo.remove(file)
 		return true, nil
 	}
 	out, err := inYAML(root)
-	n.replace(file, out)
+	n.todo.replace(file, out)
 	return true, err
 }
 

@@ -26,7 +26,7 @@ func everything(d *Dir) error {
 		_, err = n.Grid.Cluster()
 	}
 	if err == nil {
-		_, err = n.Node("**")
+		_, err = source{n}.Node("**")
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func TestTagsAreWhereEachAddressHasThem(t *testing.T) {
 				facts, err := f.Of(netip.PrefixFrom(a, a.BitLen()))
 				must(t, err)
 				for _, tag := range []string{"t0", "t1", "t2"} {
-					s, err := n.Tag(tag)
+					s, err := source{n}.Tag(tag)
 					must(t, err)
 					if want := slices.Contains(TagsIn(facts), tag); s.Contains(a) != want {
 						t.Fatalf("seed %d: %s has %s: %v, want %v", seed, a, tag, !want, want)
@@ -324,12 +324,12 @@ func TestSetsOfNodesAndJobs(t *testing.T) {
 	n := read(t, d)
 	for p, want := range map[string]string{"syd/**": "10.9.0.1/32 192.0.2.1/32 2001:db8::1/128", "web?": "10.9.0.1/32 192.0.2.1/32 192.0.2.2/32 2001:db8::1/128",
 		"none/*": ""} {
-		s, err := n.Node(setexpr.Pattern(p))
+		s, err := source{n}.Node(setexpr.Pattern(p))
 		if got := prefixes(s); err != nil || got != want {
 			t.Errorf("node:%s is %s, %v", p, got, err)
 		}
 	}
-	if s, err := n.Job("web/*"); err != nil || prefixes(s) != "10.0.0.5/32 10.0.0.6/32" {
+	if s, err := (source{n}).Job("web/*"); err != nil || prefixes(s) != "10.0.0.5/32 10.0.0.6/32" {
 		t.Errorf("job:web/* is %s, %v", prefixes(s), err)
 	}
 	node, err := n.FindNode("web1")

@@ -10,6 +10,14 @@ import (
 	"croft/ipam/setexpr"
 )
 
+// Directories and endings of files.
+const (
+	poolDir    = "net/pools"
+	setDir     = "net/sets"
+	accessDir  = "net/access"
+	yamlEnding = ".yaml"
+)
+
 // validName reports whether a text may name a pool, a set, a rule, a tag, or a part of a job's or node's path.
 func validName(text string) bool { return setexpr.NameForm.MatchString(text) }
 
@@ -60,8 +68,6 @@ func fileAddr(dir, name string) (netip.Addr, error) {
 	}
 	return a, nil
 }
-
-const yamlEnding = ".yaml"
 
 func metaPath(p netip.Prefix) string {
 	name := addrFile(p.Addr())
