@@ -105,7 +105,8 @@ func ParsePorts(text string) (nft.Ports, error) {
 	from, err := strconv.ParseUint(first, 10, 16)
 	to, err2 := strconv.ParseUint(last, 10, 16)
 	if err != nil || err2 != nil || from == 0 || to < from {
-		return nft.Ports{}, croft.Errorf(croft.Invalid, "%q is no port: want 1 to 65535, or a range such as 8000-8100", text)
+		return nft.Ports{}, croft.Errorf(croft.Invalid, "%q is no port: want 1 to 65535, or a range such as 8000-8100",
+			text)
 	}
 	return nft.Ports{First: uint16(from), Last: uint16(to)}, nil
 }

@@ -28,7 +28,8 @@ func (n *Net) Get(pool string, o Owner, at netip.Addr) (Lease, error) {
 	own, freed := n.ofOwner(p, o)
 	if own.Addr.IsValid() {
 		if at.IsValid() && at != own.Addr {
-			return Lease{}, croft.Errorf(croft.Conflict, "%s has %s of pool %s already: free it first", o, own.Addr, pool)
+			return Lease{}, croft.Errorf(croft.Conflict, "%s has %s of pool %s already: free it first", o, own.Addr,
+				pool)
 		}
 		return own, nil
 	}
@@ -224,7 +225,8 @@ func (r *room) exhausted(p *Pool) error {
 	if !r.soon.IsZero() {
 		soon = fmt.Sprintf("; the next held one becomes free at %s", r.soon.UTC().Format(time.RFC3339))
 	}
-	return croft.Errorf(croft.NoCapacity, "pool %s has no free address: of the %s in %s are %s%s", p.Name, size, p.Prefix,
+	return croft.Errorf(croft.NoCapacity, "pool %s has no free address: of the %s in %s are %s%s", p.Name, size,
+		p.Prefix,
 		strings.Join(parts, ", "), soon)
 }
 

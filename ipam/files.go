@@ -53,7 +53,8 @@ func (d *Dir) read(name string) ([]byte, error) {
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		for _, begins := range []string{"<<<<<<< ", ">>>>>>> ", "||||||| "} {
 			if bytes.HasPrefix(line, []byte(begins)) {
-				return nil, croft.Errorf(croft.Invalid, "%s:%d: a conflict of version control is not resolved here", name,
+				return nil, croft.Errorf(croft.Invalid, "%s:%d: a conflict of version control is not resolved here",
+					name,
 					i+1)
 			}
 		}
@@ -106,8 +107,9 @@ func (d *Dir) target(name string) (string, error) {
 	}
 	at := path.Join(path.Dir(name), to)
 	if path.IsAbs(to) || at == ".." || strings.HasPrefix(at, "../") {
-		return "", croft.Errorf(croft.Invalid, "%s leads to %q, out of the cluster's directory: make it a relative link "+
-			"within it", name, to)
+		return "", croft.Errorf(croft.Invalid,
+			"%s leads to %q, out of the cluster's directory: make it a relative link "+
+				"within it", name, to)
 	}
 	return at, nil
 }

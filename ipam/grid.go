@@ -66,8 +66,9 @@ func (g gridFiles) NodeOf(o Owner) (string, error) {
 	case croft.KindOf(err) == croft.NotFound:
 		return "", nil
 	case errors.Is(err, syscall.EINVAL):
-		return "", croft.Errorf(croft.Invalid, "%s should be a link to a node's file: version control did not keep it, or "+
-			"it was made by hand", name)
+		return "", croft.Errorf(croft.Invalid,
+			"%s should be a link to a node's file: version control did not keep it, or "+
+				"it was made by hand", name)
 	case err != nil:
 		return "", err
 	}

@@ -78,8 +78,9 @@ func (d *Dir) readFreed(a netip.Addr) (Lease, error) {
 		return Lease{}, err
 	}
 	if line := strings.TrimSpace(string(text)); strings.HasPrefix(line, "../../../alloc/") {
-		return Lease{}, croft.Errorf(croft.Invalid, "%s is a file with the text %q, and should be a link: version control "+
-			"did not keep it (git config core.symlinks true, fossil settings allow-symlinks on, and check out again)",
+		return Lease{}, croft.Errorf(croft.Invalid,
+			"%s is a file with the text %q, and should be a link: version control "+
+				"did not keep it (git config core.symlinks true, fossil settings allow-symlinks on, and check out again)",
 			name, line)
 	}
 	r := &reader{file: name}
@@ -89,8 +90,9 @@ func (d *Dir) readFreed(a netip.Addr) (Lease, error) {
 	l := Lease{Addr: a}
 	freed, until := r.at("freed"), r.at("until")
 	if freed == nil || until == nil {
-		return l, croft.Errorf(croft.Invalid, "%s is neither a link nor says who freed the address (freed:) and how long "+
-			"it is held (until:)", name)
+		return l, croft.Errorf(croft.Invalid,
+			"%s is neither a link nor says who freed the address (freed:) and how long "+
+				"it is held (until:)", name)
 	}
 	if l.Owner, err = ParseOwner(freed.Value); err != nil {
 		r.wrong(freed, "freed: %w", err)

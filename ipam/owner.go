@@ -40,8 +40,9 @@ func (o Owner) check() error {
 	for _, part := range parts {
 		name, instance, is := strings.Cut(part, "@")
 		if !validName(name) || is && !validName(instance) || len(parts) > maxDepth || len(part) > 128 {
-			return croft.Errorf(croft.Invalid, "%q is no name of a job: write names of a to z, 0 to 9 and . _ - joined "+
-				"by /, such as web/front or web/front@7", o.Job)
+			return croft.Errorf(croft.Invalid,
+				"%q is no name of a job: write names of a to z, 0 to 9 and . _ - joined "+
+					"by /, such as web/front or web/front@7", o.Job)
 		}
 	}
 	if o.Slot < 0 || o.Slot > maxSlot {

@@ -79,7 +79,8 @@ func (n *Net) checkNesting(p *Pool, outer string) error {
 		}
 		o, err := n.Pool(outer)
 		if err == nil && o.Prefix == p.Prefix {
-			return croft.Errorf(croft.Conflict, "%s: the pools %s and %s have the same prefix, %s", p.file, o.Name, p.Name,
+			return croft.Errorf(croft.Conflict, "%s: the pools %s and %s have the same prefix, %s", p.file, o.Name,
+				p.Name,
 				p.Prefix)
 		}
 		return err
@@ -94,8 +95,9 @@ func (n *Net) checkNesting(p *Pool, outer string) error {
 		return croft.Errorf(croft.Conflict, "%s: the next pool that has %s is %s, not %s: write within: %s", p.file,
 			p.Prefix, outer, p.Within, outer)
 	}
-	return croft.Errorf(croft.Conflict, "%s: the prefix %s overlaps that of the pool %s: if it is meant to be a part of "+
-		"that, write within: %s", p.file, p.Prefix, outer, outer)
+	return croft.Errorf(croft.Conflict,
+		"%s: the prefix %s overlaps that of the pool %s: if it is meant to be a part of "+
+			"that, write within: %s", p.file, p.Prefix, outer, outer)
 }
 
 // Pool returns a pool by its name. NotFound.

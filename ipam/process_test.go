@@ -134,8 +134,8 @@ func TestManyProcessesAtOnce(t *testing.T) {
 	}
 }
 
-// TestACrashAtAnyStep ends a process before each of its changes of files. What it leaves is read by the next command, and
-// doing the work again has the result of an undisturbed run.
+// TestACrashAtAnyStep ends a process before each of its changes of files. What it leaves is read by the next command,
+// and doing the work again has the result of an undisturbed run.
 func TestACrashAtAnyStep(t *testing.T) {
 	files := map[string]string{"net/pools/web.yaml": "{prefix: 10.0.0.0/24, hold: 1000000h}",
 		"net/lease/v4/10.0.0.1": "-> ../../../alloc/a/0", "net/lease/v4/10.0.0.2": "-> ../../../alloc/b/0",

@@ -1,5 +1,5 @@
-// Package foreign reads lists of addresses that other programs write: tables as CSV, objects as JSON (NetBox, ip -j addr),
-// and the leases of dnsmasq and of ISC dhcpd. Every error is Invalid and says the line or the item.
+// Package foreign reads lists of addresses that other programs write: tables as CSV, objects as JSON (NetBox, ip -j
+// addr), and the leases of dnsmasq and of ISC dhcpd. Every error is Invalid and says the line or the item.
 package foreign
 
 import (
@@ -41,8 +41,9 @@ func Guess(text []byte) (string, error) {
 	case addressColumn(columns(string(first))) >= 0:
 		return CSV, nil
 	}
-	return "", croft.Errorf(croft.Invalid, "this looks like none of %s: say which with --format; a CSV has a line of column "+
-		"names, one of which is address or prefix", strings.Join(Formats, ", "))
+	return "", croft.Errorf(croft.Invalid,
+		"this looks like none of %s: say which with --format; a CSV has a line of column "+
+			"names, one of which is address or prefix", strings.Join(Formats, ", "))
 }
 
 // Read reads a list in a format.
