@@ -180,7 +180,8 @@ func (n *Net) Rules() ([]nft.Rule, error) {
 	return rules, nil
 }
 
-// Firewall is the table of a node, or of a machine that is in front of everything leased: nil.
+// Firewall is the table of a node, or of a machine that is in front of everything leased: nil. What all nodes share is
+// computed once for a Net.
 func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 	var t nft.Table
 	var err error
@@ -188,30 +189,21 @@ func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 		return t, err
 	}
 	var managed netipx.IPSetBuilder
-	for _, l := range n.Sorted() {
-		if ctx.Err() != nil {
-			return t, ctx.Err()
-		}
-		if l.Freed() {
-			continue
-		}
-		if node != nil {
-			at, err := n.Grid.NodeOf(l.Owner)
-			if err != nil {
-				return t, err
-			}
-			if at != node.Path {
-				continue
+	if node == nil {
+		for a, l := range n.Leases {
+			if !l.Freed() {
+				managed.Add(a)
 			}
 		}
-		managed.Add(l.Addr)
-	}
-	if t.Managed, err = managed.IPSet(); err != nil {
-		return t, err
-	}
-	t.SSHPort = 22
-	if node != nil {
-		t.SSHPort = 0
+		t.SSHPort = 22
+	} else {
+		placed, err := n.placed(ctx)
+		if err != nil {
+			return t, err
+		}
+		for _, a := range placed[node.Path] {
+			managed.Add(a)
+		}
 		for _, a := range node.Addresses {
 			t.SSH = append(t.SSH, netip.AddrPortFrom(a, node.SSHPort))
 		}
@@ -219,6 +211,38 @@ func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 			t.SSHPort = node.SSHPort // a name may be any of its addresses
 		}
 	}
-	t.Rules, err = n.Rules()
-	return t, err
+	if t.Managed, err = managed.IPSet(); err != nil {
+		return t, err
+	}
+	if n.shared.rules == nil {
+		if n.shared.rules, err = n.Rules(); err != nil {
+			return t, err
+		}
+	}
+	t.Rules = n.shared.rules
+	return t, nil
+}
+
+// placed are the leased addresses by the paths of the nodes that their owners are placed on.
+func (n *Net) placed(ctx context.Context) (map[string][]netip.Addr, error) {
+	if n.shared.placed != nil {
+		return n.shared.placed, nil
+	}
+	placed := map[string][]netip.Addr{}
+	for a, l := range n.Leases {
+		if l.Freed() {
+			continue
+		}
+		at, err := n.Grid.NodeOf(l.Owner)
+		if err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		placed[at] = append(placed[at], a)
+	}
+	delete(placed, "") // on no node
+	n.shared.placed = placed
+	return placed, nil
 }

@@ -265,6 +265,7 @@ func (n *Net) Free(chosen func(l Lease) bool, hold bool) []Lease {
 
 // end ends one lease.
 func (n *Net) end(l Lease, now time.Time, hold bool) {
+	n.shared = shared{}
 	how := DefaultHold
 	if p := n.PoolOf(l.Addr); p != nil {
 		how = p.Hold

@@ -389,3 +389,22 @@ func TestSetsOfNodesAndJobs(t *testing.T) {
 }
 
 func prefixes(s *netipx.IPSet) string { return strings.Trim(fmt.Sprint(s.Prefixes()), "[]") }
+
+func TestAnyTextIsKept(t *testing.T) {
+	d := tree(t, nil)
+	for i, text := range []string{"", " ", "a: b", "# x", "'\"", "\x00\x07\x1b[31m", "a\nb\n", "\t", "\u2028\u202e",
+		"~", "no", "010",
+		"<<: *a", "- a", "{}", "&a", "!!int 5", "|", strings.Repeat("long ", 50), "\ufeff", "\u0085"} {
+		key := fmt.Sprint("k", i)
+		must(t, d.Change(t.Context(), func(n *Net) error {
+			_, err := n.Describe(prefix("10.0.0.0/8"), Change{Set: map[string]string{key: text}})
+			return err
+		}))
+		f, err := read(t, d).Facts()
+		must(t, err)
+		got, err := f.Of(prefix("10.0.0.1/32"))
+		if err != nil || got[key] != text {
+			t.Errorf("%q is read as %q, %v", text, got[key], err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"croft"
+	"croft/ipam/nft"
 )
 
 // Net is what a directory says, as it was read: pools and leases at once, the rest when it is asked for. Changes are
@@ -20,6 +21,8 @@ type Net struct {
 	facts *Facts
 	tags  *layout
 	todo  changes
+
+	shared shared
 }
 
 // Read reads pools and leases. Invalid, with the file and line of what is wrong.
@@ -72,8 +75,35 @@ func (n *Net) readLeases(dir string) error {
 	return nil
 }
 
+// shared is what is computed once for many questions. A change of a lease forgets it.
+type shared struct {
+	placed map[string][]netip.Addr
+	rules  []nft.Rule
+	owned  map[Owner][]netip.Addr
+	nodes  []string
+}
+
+// LeaseOf returns the lease of an owner in a pool, the lowest of several; ok: it has one.
+func (n *Net) LeaseOf(pool string, o Owner) (l Lease, ok bool) {
+	if n.shared.owned == nil {
+		n.shared.owned = map[Owner][]netip.Addr{}
+		for _, l := range n.Sorted() {
+			if !l.Freed() {
+				n.shared.owned[l.Owner] = append(n.shared.owned[l.Owner], l.Addr)
+			}
+		}
+	}
+	for _, a := range n.shared.owned[o] {
+		if p := n.PoolOf(a); p != nil && p.Name == pool {
+			return n.Leases[a], true
+		}
+	}
+	return Lease{}, false
+}
+
 // lease gives an address to an owner.
 func (n *Net) lease(a netip.Addr, o Owner) {
+	n.shared = shared{}
 	n.Leases[a] = Lease{Addr: a, Owner: o}
 	n.todo.link(leasePath(a), "../../../alloc/"+o.String())
 }

@@ -195,9 +195,13 @@ func mentions(x *setexpr.Expr, name string) bool {
 
 // FindNode finds a node by its path below nodes/ or by the last part of it, which is unique. NotFound.
 func (n *Net) FindNode(name string) (*Node, error) {
-	all, err := n.Grid.Nodes()
-	if err != nil {
-		return nil, err
+	all := n.shared.nodes
+	if all == nil {
+		var err error
+		if all, err = n.Grid.Nodes(); err != nil {
+			return nil, err
+		}
+		n.shared.nodes = all
 	}
 	var short []string
 	for _, p := range all {
