@@ -173,7 +173,7 @@ func free(n *ipam.Net, word, pool string, hold bool) ([]ipam.Lease, error) {
 		p := n.PoolOf(l.Addr)
 		return pool == "" || p != nil && p.Name == pool
 	}
-	chosen := func(ipam.Lease) bool { return false }
+	var chosen func(l ipam.Lease) bool
 	if a, err := setexpr.ParseAddr(word); err == nil {
 		chosen = func(l ipam.Lease) bool { return l.Addr == a && inPool(l) }
 	} else {
