@@ -55,6 +55,8 @@ func TestPacketsPassAsRulesSay(t *testing.T) {
 		{"an allowed way out of IPv6", "2001:db8:2::5", "2001:db8:1::2", nft.UDP, 53, true},
 		{"another way out", "10.0.0.5", "192.0.2.2", nft.UDP, 54, false},
 		{"another way out of IPv6", "2001:db8:2::5", "2001:db8:1::2", nft.TCP, 53, false},
+		{"echo that no rule allows", "10.0.0.5", "192.0.2.2", nft.ICMP, 0, false},
+		{"echo of IPv6 that no rule allows", "2001:db8:2::5", "2001:db8:1::2", nft.ICMP, 0, false},
 		{"a way out from what is not managed", "10.0.0.7", "192.0.2.2", nft.TCP, 54, true},
 	} {
 		p := packet{from: "out", to: "job", src: c.src, dst: c.dst, proto: c.proto, port: c.port}
@@ -138,7 +140,7 @@ func TestTheMachineItself(t *testing.T) {
 		t.Error("ssh does not pass")
 	}
 	out := w.listen(t, "out")
-	if w.passes(t, out, packet{from: "job", to: "out", src: "10.0.0.5", dst: "192.0.2.2", proto: nft.TCP, port: 7,
+	if w.passes(t, out, packet{from: "node", to: "out", src: "10.0.0.9", dst: "192.0.2.2", proto: nft.TCP, port: 7,
 		sourcePort: 22}) {
 		t.Error("a connection from the port of ssh passes")
 	}

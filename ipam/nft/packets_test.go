@@ -247,6 +247,8 @@ func (w *world) passes(t testing.TB, fd int, p packet) bool {
 	last := packet{from: p.from, src: "192.0.2.2", dst: "10.0.0.99", proto: nft.UDP, port: 9}
 	if p.from == "job" {
 		last.src, last.dst = last.dst, last.src
+	} else if p.from == "node" {
+		last.src, last.dst = "192.0.2.1", "192.0.2.2"
 	}
 	w.send(t, last, end)
 	passed := false
