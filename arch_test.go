@@ -40,7 +40,8 @@ var (
 		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
 		"croft/usage/...",
 		"croft/topology/...", "croft/objects/...",
-		"croft/federation/..."}
+		"croft/federation/...",
+		"croft/ipam", "croft/ipam/setexpr", "croft/ipam/foreign"}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
 		"croft/grid/hardpoint/...", "croft/grid/vcs/..."}
@@ -66,6 +67,12 @@ var rules = []rule{
 		packages: []string{"croft/topology/..."},
 		may:      []string{"std", "croft"},
 		reason:   "whoever places anything imports the tree of locations, so it draws nothing in",
+	},
+	{
+		packages: []string{"croft/ipam/..."},
+		may: []string{"std", "croft", "croft/ipam/...", "croft/internal/...", "go4.org/netipx", "gopkg.in/yaml.v3",
+			"golang.org/x/sync/..."},
+		reason: "addresses are managed in an empty directory too, without a cloud or a grid",
 	},
 	{
 		packages: []string{"croft/..."},
