@@ -32,6 +32,7 @@ import (
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
+	"croft/cli/sshca"
 	"croft/cli/top"
 	"croft/internal/build"
 	"croft/internal/nearest"
@@ -77,7 +78,7 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), sshca.Command(),
 		completionCommand(), p.manCommand(),
 	}
 }
@@ -109,7 +110,8 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range p.commands() {
-		if sub.Name() == strings.TrimSuffix(filepath.Base(name), ".exe") {
+		if called := strings.TrimSuffix(filepath.Base(name), ".exe"); sub.Name() == called || sub.HasAlias(called) {
+			sub.Use = called // help and completion say the name that was used
 			sub.AddCommand(completionCommand())
 			return finished(sub)
 		}
