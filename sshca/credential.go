@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/adrg/xdg"
 	"golang.org/x/crypto/ssh"
 
 	"croft"
@@ -39,6 +40,9 @@ type Credential struct {
 
 	mu sync.Mutex
 }
+
+// KeptIn is where the credential of a cluster is kept, by the cluster's id.
+func KeptIn(cluster string) string { return filepath.Join(xdg.CacheHome, "croft", "sshca", cluster) }
 
 // Signers returns the key with its certificate. Unavailable: there is no valid certificate, and none to be had.
 func (c *Credential) Signers(ctx context.Context) ([]ssh.Signer, error) {
@@ -146,7 +150,8 @@ func (c *Credential) renew(ctx context.Context) (ssh.Signer, error) {
 	answer, complaint := &head{}, &head{}
 	cmd.Stdout, cmd.Stderr = answer, complaint
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(c.Request, " "), err, plain.Cut(complaint.text.String(), 1<<10))
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(c.Request, " "), err,
+			plain.Cut(complaint.text.String(), 1<<10))
 	}
 	with, _, err := certified(s, answer.text.Bytes())
 	if err != nil {

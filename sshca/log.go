@@ -30,11 +30,11 @@ type Issued struct {
 	By         string    `json:"by,omitzero"` // who signed: the user of the machine
 }
 
-func (a *Authority) logFile() string { return filepath.Join(a.Keys, "issued.log") }
+func (a *CA) logFile() string { return filepath.Join(a.Keys, "issued.log") }
 
 // Issued reads the log, the oldest first. NotFound: there is no directory of keys here. A line that was cut off by a
 // crash, whose certificate was not given out, is left out. Invalid: another line cannot be read.
-func (a *Authority) Issued() ([]Issued, error) {
+func (a *CA) Issued() ([]Issued, error) {
 	if _, err := os.Stat(a.Keys); err != nil {
 		return nil, croft.Errorf(croft.NotFound, "read what was issued: %w; that is told where it is signed (--keys)", err)
 	}
@@ -71,7 +71,7 @@ type ledger struct {
 }
 
 // open locks the log and finds the last serial number. Unavailable: somebody else has it for seconds.
-func (a *Authority) open() (*ledger, error) {
+func (a *CA) open() (*ledger, error) {
 	if err := os.MkdirAll(a.Keys, 0o700); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "write down what is issued: %w", err)
 	}

@@ -31,16 +31,16 @@ type Revocation struct {
 }
 
 // RevokedFile lists what is revoked, a line of JSON each: the file that is the truth, in the repository.
-func (a *Authority) RevokedFile() string { return filepath.Join(a.Dir, "revoked.jsonl") }
+func (a *CA) RevokedFile() string { return filepath.Join(a.Dir, "revoked.jsonl") }
 
 // KRLFile is a key revocation list for sshd's RevokedKeys, made from RevokedFile.
-func (a *Authority) KRLFile() string { return filepath.Join(a.Dir, "revoked.krl") }
+func (a *CA) KRLFile() string { return filepath.Join(a.Dir, "revoked.krl") }
 
 // RevokedKeysFile lists revoked keys as text for sshd's RevokedKeys, for servers that shall not know serial numbers.
-func (a *Authority) RevokedKeysFile() string { return filepath.Join(a.Dir, "revoked_keys") }
+func (a *CA) RevokedKeysFile() string { return filepath.Join(a.Dir, "revoked_keys") }
 
 // Revoked reads what is revoked. Invalid: a line cannot be read.
-func (a *Authority) Revoked() ([]Revocation, error) {
+func (a *CA) Revoked() ([]Revocation, error) {
 	text, err := os.ReadFile(a.RevokedFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -92,7 +92,7 @@ func IsRevoked(e Issued, revoked []Revocation) bool {
 
 // Find says what to revoke: a serial number, a key id, or a file with a public key or certificate. NotFound: the log
 // does not have it. Denied: the certificate is another authority's.
-func (a *Authority) Find(what string) (Revocation, error) {
+func (a *CA) Find(what string) (Revocation, error) {
 	r := Revocation{Time: time.Now().UTC().Truncate(time.Second)}
 	if text, err := os.ReadFile(what); err == nil {
 		return a.findFile(what, text, r)
@@ -120,7 +120,7 @@ func (a *Authority) Find(what string) (Revocation, error) {
 		a.logFile(), what)
 }
 
-func (a *Authority) findFile(file string, text []byte, r Revocation) (Revocation, error) {
+func (a *CA) findFile(file string, text []byte, r Revocation) (Revocation, error) {
 	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
 	if err != nil {
 		return r, croft.Errorf(croft.Invalid, "%s is not a public key or certificate: %w", file, err)
@@ -144,7 +144,7 @@ func (a *Authority) findFile(file string, text []byte, r Revocation) (Revocation
 }
 
 // Revoke adds to what is revoked, and makes the files for sshd anew. changed is false if all of it was revoked before.
-func (a *Authority) Revoke(ctx context.Context, add []Revocation) (changed bool, err error) {
+func (a *CA) Revoke(ctx context.Context, add []Revocation) (changed bool, err error) {
 	lock, err := a.open()
 	if err != nil {
 		return false, err
@@ -176,7 +176,7 @@ func had(all []Revocation, r Revocation) bool {
 	return false
 }
 
-func (a *Authority) writeRevoked(all []Revocation) error {
+func (a *CA) writeRevoked(all []Revocation) error {
 	var text bytes.Buffer
 	for _, r := range all {
 		line, err := json.Marshal(r)
@@ -189,7 +189,7 @@ func (a *Authority) writeRevoked(all []Revocation) error {
 }
 
 // WriteLists makes the files for sshd from what is revoked. Unavailable: there is no ssh-keygen.
-func (a *Authority) WriteLists(ctx context.Context) error {
+func (a *CA) WriteLists(ctx context.Context) error {
 	all, err := a.Revoked()
 	if err != nil {
 		return err

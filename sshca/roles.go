@@ -28,7 +28,7 @@ const (
 type Role struct {
 	Users      []string `yaml:"users"`      // who may have it
 	Principals []string `yaml:"principals"` // whom a certificate stands for; ${user} is who asks
-	// TTL is how long a certificate is valid if nobody says; MaxTTL the longest that may be asked for. At most 16 hours.
+	// TTL is how long a certificate is valid if nobody says, MaxTTL the longest that may be asked for. At most 16h.
 	TTL    time.Duration `yaml:"ttl"`
 	MaxTTL time.Duration `yaml:"max_ttl"`
 	// Extensions are what sshd allows besides running a program; nothing that is not listed.
@@ -67,10 +67,10 @@ var (
 var extensions = []string{"no-touch-required", "permit-agent-forwarding", "permit-port-forwarding", "permit-pty",
 	"permit-user-rc", "permit-X11-forwarding"}
 
-func (a *Authority) rolesFile() string { return filepath.Join(a.Dir, "roles.yaml") }
+func (a *CA) rolesFile() string { return filepath.Join(a.Dir, "roles.yaml") }
 
 // Roles reads roles.yaml. Invalid: it is wrong, or not there.
-func (a *Authority) Roles() (Roles, error) {
+func (a *CA) Roles() (Roles, error) {
 	none := func(string) (string, bool) { return "", false }
 	r, _, err := settings.Load(Roles{}, settings.Source{File: a.rolesFile(), Env: none})
 	if err != nil {

@@ -16,7 +16,7 @@ const usage = "ask for: sign [--role ROLE] [--ttl 1h] < key.pub"
 
 // Serve answers one request of a user, whose name comes from the login. command is what was asked for, such as
 // SSH_ORIGINAL_COMMAND has it; the public key comes from in. Nothing of the request names the user.
-func (a *Authority) Serve(ctx context.Context, user, command string, in io.Reader) (*ssh.Certificate, error) {
+func (a *CA) Serve(ctx context.Context, user, command string, in io.Reader) (*ssh.Certificate, error) {
 	r := Request{User: user}
 	words := strings.Fields(command)
 	if len(words) == 0 || words[0] != "sign" {

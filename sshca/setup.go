@@ -10,7 +10,7 @@ import (
 )
 
 // Setup says what a server has to be told so that it believes the authority, with root and without.
-func (a *Authority) Setup() (string, error) {
+func (a *CA) Setup() (string, error) {
 	user, err := a.Public(User)
 	if err != nil {
 		return "", err

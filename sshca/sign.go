@@ -62,7 +62,7 @@ type Request struct {
 }
 
 // SignUser signs a user's certificate, if a role allows it. Denied: none does. Invalid: the request is wrong.
-func (a *Authority) SignUser(ctx context.Context, r Request) (*ssh.Certificate, error) {
+func (a *CA) SignUser(ctx context.Context, r Request) (*ssh.Certificate, error) {
 	if !nameForm.MatchString(r.User) {
 		return nil, croft.Errorf(croft.Invalid, "%q is not a user's name", r.User)
 	}
@@ -101,7 +101,7 @@ func (a *Authority) SignUser(ctx context.Context, r Request) (*ssh.Certificate, 
 
 // SignHost signs the certificate of a host's key. names are the names and addresses by which it is reached. ttl of 0 is
 // 90 days, the longest is 366. Invalid: the request is wrong.
-func (a *Authority) SignHost(ctx context.Context, key ssh.PublicKey, node string, names []string,
+func (a *CA) SignHost(ctx context.Context, key ssh.PublicKey, node string, names []string,
 	ttl time.Duration) (*ssh.Certificate, error) {
 	if !nameForm.MatchString(node) {
 		return nil, croft.Errorf(croft.Invalid, "%q is not a node's name", node)
@@ -137,7 +137,7 @@ func checkTTL(ttl, most time.Duration, of string) error {
 }
 
 // sign completes a certificate, writes it down, and returns it. Its KeyId gets the serial number.
-func (a *Authority) sign(ctx context.Context, k Kind, cert *ssh.Certificate, ttl time.Duration) (*ssh.Certificate,
+func (a *CA) sign(ctx context.Context, k Kind, cert *ssh.Certificate, ttl time.Duration) (*ssh.Certificate,
 	error) {
 	if len(cert.ValidPrincipals) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "a certificate without principals would stand for anybody")

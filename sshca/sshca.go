@@ -38,8 +38,8 @@ const (
 // Kinds lists both.
 var Kinds = []Kind{User, Host}
 
-// An Authority signs certificates of users and of hosts, with a key for each.
-type Authority struct {
+// A CA signs certificates of users and of hosts, with a key for each.
+type CA struct {
 	Dir  string // the repository's ca/: KIND.pub, roles.yaml, and what is revoked
 	Keys string // KIND_ca, serial and issued.log; outside the repository
 	// Agent is the socket of an agent that has the private keys; empty: they are in Keys.
@@ -48,11 +48,11 @@ type Authority struct {
 	Passphrase func(ctx context.Context, key string) ([]byte, error)
 }
 
-func (a *Authority) publicFile(k Kind) string  { return filepath.Join(a.Dir, string(k)+".pub") }
-func (a *Authority) privateFile(k Kind) string { return filepath.Join(a.Keys, string(k)+"_ca") }
+func (a *CA) publicFile(k Kind) string  { return filepath.Join(a.Dir, string(k)+".pub") }
+func (a *CA) privateFile(k Kind) string { return filepath.Join(a.Keys, string(k)+"_ca") }
 
 // Public returns the public key of an authority. NotFound: there is none yet. Invalid: it cannot be used.
-func (a *Authority) Public(k Kind) (ssh.PublicKey, error) {
+func (a *CA) Public(k Kind) (ssh.PublicKey, error) {
 	file := a.publicFile(k)
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func (a *Authority) Public(k Kind) (ssh.PublicKey, error) {
 // Init makes both authorities and the files of ca/, each only where it is missing. made lists the files. Conflict: a
 // public key is there and its private one is not, or they do not belong together. Invalid: the private keys would lie
 // in the repository. passphrase is that of new keys; nil: they have none.
-func (a *Authority) Init(ctx context.Context, passphrase []byte) (made []string, err error) {
+func (a *CA) Init(ctx context.Context, passphrase []byte) (made []string, err error) {
 	if err := a.apart(); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (a *Authority) Init(ctx context.Context, passphrase []byte) (made []string,
 }
 
 // Missing reports whether Init would make a key.
-func (a *Authority) Missing() bool {
+func (a *CA) Missing() bool {
 	for _, k := range Kinds {
 		if _, err := os.Stat(a.publicFile(k)); err != nil {
 			return true
@@ -123,7 +123,7 @@ func (a *Authority) Missing() bool {
 }
 
 // apart makes sure that the private keys do not lie in the repository: below the directory that has ca/.
-func (a *Authority) apart() error {
+func (a *CA) apart() error {
 	repository, err := filepath.Abs(filepath.Dir(a.Dir))
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func within(dir, path string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-func (a *Authority) initKey(k Kind, passphrase []byte) (made []string, err error) {
+func (a *CA) initKey(k Kind, passphrase []byte) (made []string, err error) {
 	_, privateErr := os.Stat(a.privateFile(k))
 	_, publicErr := os.Stat(a.publicFile(k))
 	switch {
@@ -192,7 +192,7 @@ func (a *Authority) initKey(k Kind, passphrase []byte) (made []string, err error
 }
 
 // signer returns what signs, and ends what it needs. Denied: others may read the key, or the passphrase is wrong.
-func (a *Authority) signer(ctx context.Context, k Kind) (ssh.Signer, func(), error) {
+func (a *CA) signer(ctx context.Context, k Kind) (ssh.Signer, func(), error) {
 	public, err := a.Public(k)
 	if err != nil {
 		return nil, nil, err
@@ -226,7 +226,7 @@ func (a *Authority) signer(ctx context.Context, k Kind) (ssh.Signer, func(), err
 	return s, func() {}, nil
 }
 
-func (a *Authority) decrypt(ctx context.Context, file string, text []byte) (ssh.Signer, error) {
+func (a *CA) decrypt(ctx context.Context, file string, text []byte) (ssh.Signer, error) {
 	s, err := ssh.ParsePrivateKey(text)
 	var locked *ssh.PassphraseMissingError
 	if errors.As(err, &locked) && a.Passphrase != nil {
@@ -249,7 +249,7 @@ func (a *Authority) decrypt(ctx context.Context, file string, text []byte) (ssh.
 // agentPatience is how long an agent may take: it may have to ask its user.
 const agentPatience = 2 * time.Minute
 
-func (a *Authority) agentSigner(ctx context.Context, k Kind, public ssh.PublicKey) (ssh.Signer, func(), error) {
+func (a *CA) agentSigner(ctx context.Context, k Kind, public ssh.PublicKey) (ssh.Signer, func(), error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", a.Agent)
 	if err != nil {
 		return nil, nil, croft.Errorf(croft.Unavailable, "ask the agent for the authority's key: %w", err)

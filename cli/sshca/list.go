@@ -97,7 +97,7 @@ func listCommand() *cobra.Command {
 	return cmd
 }
 
-func certificates(a *sshca.Authority, now time.Time) ([]listed, error) {
+func certificates(a *sshca.CA, now time.Time) ([]listed, error) {
 	issued, err := a.Issued()
 	if err != nil {
 		return nil, err

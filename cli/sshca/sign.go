@@ -214,7 +214,8 @@ They ask with
 				}
 			}
 			a.Passphrase = nil // nobody is there to be asked
-			cert, err := a.Serve(cmd.Context(), who, cmp.Or(os.Getenv("SSH_ORIGINAL_COMMAND"), "nothing"), cmd.InOrStdin())
+			asked := cmp.Or(os.Getenv("SSH_ORIGINAL_COMMAND"), "nothing")
+			cert, err := a.Serve(cmd.Context(), who, asked, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}

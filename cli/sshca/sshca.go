@@ -54,7 +54,7 @@ func (o *options) flags(cmd *cobra.Command) {
 	f.StringVar(&o.agent, "agent", "", "sign by the agent at this `socket`; - is $SSH_AUTH_SOCK")
 }
 
-func (o *options) authority() (*sshca.Authority, error) {
+func (o *options) authority() (*sshca.CA, error) {
 	agent := o.agent
 	if agent == "-" {
 		if agent = os.Getenv("SSH_AUTH_SOCK"); agent == "" {
@@ -64,7 +64,7 @@ func (o *options) authority() (*sshca.Authority, error) {
 	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
 		return nil, croft.Errorf(croft.Invalid, "%s is not a directory: name the repository (--dir)", o.dir)
 	}
-	return &sshca.Authority{
+	return &sshca.CA{
 		Dir:        filepath.Join(o.dir, "ca"),
 		Keys:       cmp.Or(o.keys, os.Getenv(keysVariable), filepath.Join(xdg.DataHome, "croft", "sshca")),
 		Agent:      agent,

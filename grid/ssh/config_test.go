@@ -171,8 +171,8 @@ func TestAnyConfigurationMeansWhatItMeansForSSH(t *testing.T) {
 			case 0, 1:
 				fmt.Fprintf(&b, "Host %s %s\n", pattern(), pattern())
 			case 2:
-				fmt.Fprintf(&b, "Match %s%s %s,%s %s\n", pick("", "!"), pick("host", "originalhost"), pattern(), pattern(),
-					pick("", "user eva", "!user eva", "localuser x"))
+				fmt.Fprintf(&b, "Match %s%s %s,%s %s\n", pick("", "!"), pick("host", "originalhost"), pattern(),
+					pattern(), pick("", "user eva", "!user eva", "localuser x"))
 			case 3:
 				if depth < 3 {
 					fmt.Fprintf(&b, "Include %s\n", write(depth+1))
@@ -255,7 +255,8 @@ func TestFilesThatIncludeEachOther(t *testing.T) {
 	if _, err := (Config{Home: "/home/x", File: file}).target(where{host: "web1"}); !errors.Is(err, croft.Invalid) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := (Config{Home: "/home/x", File: file + "2"}).target(where{host: "web1"}); !errors.Is(err, croft.Invalid) {
+	_, err := Config{Home: "/home/x", File: file + "2"}.target(where{host: "web1"})
+	if !errors.Is(err, croft.Invalid) {
 		t.Errorf("a file that was asked for and is not there: %v", err)
 	}
 }

@@ -113,8 +113,8 @@ func (c *connection) keepalive(every time.Duration, conn *watched) {
 	}
 }
 
-// sshd counts a session for a moment after it has ended. So one that it refuses is tried again after refusedPause at the
-// latest, refusalsMax times if there is no other one to wait for.
+// sshd counts a session for a moment after it has ended. So one that it refuses is tried again after refusedPause at
+// the latest, refusalsMax times if there is no other one to wait for.
 const (
 	refusedPause = 100 * time.Millisecond
 	refusalsMax  = 20

@@ -41,7 +41,8 @@ func TestFewerSessionsThanWeMayUse(t *testing.T) {
 		for i := range 20 {
 			all.Go(func() {
 				want := fmt.Sprintln(i)
-				if out, err := machine.Output(patient.Context(t), r, nil, "echo", fmt.Sprint(i)); out != want || err != nil {
+				out, err := machine.Output(patient.Context(t), r, nil, "echo", fmt.Sprint(i))
+				if out != want || err != nil {
 					t.Errorf("MaxSessions %s: %q, %v", limit, out, err)
 				}
 			})

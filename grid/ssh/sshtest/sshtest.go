@@ -108,7 +108,7 @@ var ErrNoSshd = errors.New("there is no sshd: scripts/install-deps test installs
 
 // New is Start for programs other than tests, in an empty directory. stop ends everything.
 func New(dir string, o Options) (g *Grid, stop func(), err error) {
-	if _, err := os.Stat(program); err != nil {
+	if _, err := os.Stat(Program); err != nil {
 		return nil, nil, ErrNoSshd
 	}
 	o.Nodes = max(o.Nodes, 1)
@@ -141,7 +141,8 @@ func New(dir string, o Options) (g *Grid, stop func(), err error) {
 	return g, stop, nil
 }
 
-const program = "/usr/sbin/sshd" // sshd wants to know its own absolute path
+// Program is sshd, which wants to be started by its absolute path.
+const Program = "/usr/sbin/sshd"
 
 // prepare makes the user's files.
 func (g *Grid) prepare() error {
@@ -297,7 +298,7 @@ func (n *Node) start() error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sshd = exec.Command(program, "-D", "-e", "-f", file)
+	n.sshd = exec.Command(Program, "-D", "-e", "-f", file)
 	n.sshd.Stderr = n.log
 	n.sshd.Env = append(os.Environ(), n.mark)
 	n.sshd.WaitDelay = time.Second // its children may have its standard error
