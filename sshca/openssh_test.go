@@ -1,6 +1,7 @@
 package sshca_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"croft"
 	"croft/grid/machine"
 	gridssh "croft/grid/ssh"
 	"croft/grid/ssh/sshtest"
@@ -50,7 +52,17 @@ func newServer(t *testing.T) *server {
 // sign writes a certificate for the server's key beside it.
 func (s *server) sign(t *testing.T, role string) *ssh.Certificate {
 	t.Helper()
-	text, err := os.ReadFile(s.key + ".pub")
+	c, err := s.SignUser(t.Context(), sshca.Request{Key: publicKey(t, s.key), User: "eva", Role: role})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s.key+"-cert.pub", sshca.Text(c))
+	return c
+}
+
+func publicKey(t *testing.T, file string) ssh.PublicKey {
+	t.Helper()
+	text, err := os.ReadFile(file + ".pub")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +70,7 @@ func (s *server) sign(t *testing.T, role string) *ssh.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.SignUser(t.Context(), sshca.Request{Key: key, User: "eva", Role: role})
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, s.key+"-cert.pub", sshca.Text(c))
-	return c
+	return key
 }
 
 // run runs a command by OpenSSH's ssh.
@@ -137,9 +144,14 @@ func TestSshdLetsInWhoHasAValidCertificate(t *testing.T) {
 	s.sign(t, "ops")
 	revoke(s.key + "-cert.pub")
 	refused("a revoked file", "revoked")
-	revoke(s.key + ".pub")
 	s.sign(t, "ops")
-	refused("a revoked key with a new certificate", "revoked")
+	allowed("before the key is revoked")
+	revoke(s.key + ".pub")
+	refused("any certificate of a revoked key", "revoked")
+	_, err := s.SignUser(t.Context(), sshca.Request{Key: publicKey(t, s.key), User: "eva", Role: "ops"})
+	if !errors.Is(err, croft.Denied) || !strings.Contains(err.Error(), "was revoked at") {
+		t.Errorf("another certificate for it: %v", err)
+	}
 	if text, err := os.ReadFile(s.RevokedKeysFile()); err != nil || !strings.HasPrefix(string(text), "ssh-ed25519 ") {
 		t.Errorf("the list of keys has %q, %v", text, err)
 	}

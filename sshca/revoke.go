@@ -18,6 +18,7 @@ import (
 
 	"croft"
 	"croft/internal/durable"
+	"croft/internal/filelock"
 )
 
 // A Revocation takes back a certificate, or a key with all of its certificates.
@@ -145,11 +146,14 @@ func (a *CA) findFile(file string, text []byte, r Revocation) (Revocation, error
 
 // Revoke adds to what is revoked, and makes the files for sshd anew. changed is false if all of it was revoked before.
 func (a *CA) Revoke(ctx context.Context, add []Revocation) (changed bool, err error) {
-	lock, err := a.open()
+	lock, err := os.Open(a.Dir) // whoever revokes need not have the private keys
 	if err != nil {
-		return false, err
+		return false, croft.Errorf(croft.Invalid, "revoke: %w", err)
 	}
-	defer lock.close()
+	defer lock.Close()
+	if err := filelock.Take(lock); err != nil {
+		return false, croft.Errorf(croft.Unavailable, "revoke: %s: %w", a.Dir, err)
+	}
 	all, err := a.Revoked()
 	if err != nil {
 		return false, err
@@ -165,6 +169,22 @@ func (a *CA) Revoke(ctx context.Context, add []Revocation) (changed bool, err er
 		}
 	}
 	return changed, a.WriteLists(ctx)
+}
+
+// refuseRevoked is the error of a key that was revoked: not all servers know that.
+func (a *CA) refuseRevoked(key ssh.PublicKey) error {
+	all, err := a.Revoked()
+	if err != nil {
+		return err
+	}
+	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+	for _, r := range all {
+		if r.Kind == "" && r.Key == line {
+			return croft.Errorf(croft.Denied, "the key %s was revoked at %s: make another one",
+				ssh.FingerprintSHA256(key), r.Time.Format(time.RFC3339))
+		}
+	}
+	return nil
 }
 
 func had(all []Revocation, r Revocation) bool {

@@ -142,6 +142,9 @@ func (a *CA) sign(ctx context.Context, k Kind, cert *ssh.Certificate, ttl time.D
 	if len(cert.ValidPrincipals) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "a certificate without principals would stand for anybody")
 	}
+	if err := a.refuseRevoked(cert.Key); err != nil {
+		return nil, err
+	}
 	s, end, err := a.signer(ctx, k)
 	if err != nil {
 		return nil, err

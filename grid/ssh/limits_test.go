@@ -151,6 +151,21 @@ func TestJumpsInACircle(t *testing.T) {
 	}
 }
 
+func TestAlgorithmsAreThoseOfTheConfiguration(t *testing.T) {
+	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"Ciphers aes256-ctr", "MACs hmac-sha2-512"}})
+	n := g.Nodes[0]
+	for config, want := range map[string]croft.Kind{
+		"": "", "Ciphers aes128-ctr,aes256-ctr": "", "Ciphers aes128-ctr": croft.Unavailable, "Ciphers ^aes*": "",
+		"MACs -hmac-sha2-512": croft.Unavailable, "HostKeyAlgorithms ssh-ed25519": "",
+		"HostKeyAlgorithms rsa-sha2-512": croft.Unavailable, "KexAlgorithms curve25519-sha256": "",
+	} {
+		write(t, g.ConfigFile(), config+"\n")
+		if err := connect(t, g, n.Unit); croft.KindOf(err) != want || (err == nil) != (want == "") {
+			t.Errorf("%q: %v, want %q", config, err, want)
+		}
+	}
+}
+
 func BenchmarkDial(b *testing.B) {
 	g, d := benched(b)
 	for b.Loop() {
