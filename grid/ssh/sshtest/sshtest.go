@@ -46,20 +46,20 @@ type Grid struct {
 
 // A Node is one simulated machine.
 type Node struct {
-	Unit      unit.Node // as ssh.Dialer.Remote takes it: address with port, user, no pinned key
-	Host      string    // 127.0.0.x
-	Port      string
-	Dir       string // has everything that belongs to the node
-	Home      string // HOME of its programs; ~/.bashrc there is read by a login shell that is bash
-	State     string // $STATE_DIR of its programs
-	HostKey   ssh.PublicKey
-	Config    string // of sshd; RestartWith adds to it
-	mark      string // in the environment of its programs
-	mu        sync.Mutex
-	sshd      *exec.Cmd
-	ended     chan struct{}
-	log       *log
-	suspended bool
+	Unit    unit.Node // as ssh.Dialer.Remote takes it: address with port, user, no pinned key
+	Host    string    // 127.0.0.x
+	Port    string
+	Dir     string // has everything that belongs to the node
+	Home    string // HOME of its programs; ~/.bashrc there is read by a login shell that is bash
+	State   string // $STATE_DIR of its programs
+	HostKey ssh.PublicKey
+	Config  string // of sshd; Restart may add to it
+
+	mark  string // in the environment of its programs
+	log   *log
+	mu    sync.Mutex
+	sshd  *exec.Cmd     // nil: it was killed
+	ended chan struct{} // closed when sshd has ended
 }
 
 // log keeps what sshd says.
@@ -113,11 +113,7 @@ func New(dir string, o Options) (g *Grid, stop func(), err error) {
 	}
 	o.Nodes = max(o.Nodes, 1)
 	g = &Grid{dir: dir, Home: filepath.Join(dir, "user"), options: o}
-	stop = func() {
-		for _, n := range g.Nodes {
-			n.Kill()
-		}
-	}
+	stop = func() { kill(g.Nodes...) }
 	if err := g.prepare(); err != nil {
 		return nil, nil, err
 	}
