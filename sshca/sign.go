@@ -41,7 +41,7 @@ func ParseKey(text []byte) (ssh.PublicKey, error) {
 	if cert, is := key.(*ssh.Certificate); is {
 		return nil, croft.Errorf(croft.Invalid, "this is the certificate %q: give the public key", cert.KeyId)
 	}
-	if key.Type() == ssh.InsecureKeyAlgoDSA {
+	if key.Type() == "ssh-dss" {
 		return nil, croft.Errorf(croft.Invalid, "DSA keys are broken: make another with ssh-keygen -t ed25519")
 	}
 	if c, is := key.(ssh.CryptoPublicKey); is {

@@ -23,8 +23,8 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// lying is a machine that everybody may log in to and that treats each program in a way of its own, in this process. The
-// connection ends when session returns false.
+// lying is a machine that everybody may log in to and that treats each program in a way of its own, in this process.
+// The connection ends when session returns false.
 func lying(t *testing.T, session func(c xssh.Channel, r *xssh.Request, mark string) bool) *ssh.Remote {
 	t.Helper()
 	file, key := newKey(t, "ed25519")
@@ -113,7 +113,9 @@ func TestMachinesThatLie(t *testing.T) {
 		"refuses programs": {func(_ xssh.Channel, r *xssh.Request, _ string) bool {
 			return r.Reply(false, nil) == nil
 		}, notStarted},
-		"closes the connection before it answers": {func(xssh.Channel, *xssh.Request, string) bool { return false }, lost},
+		"closes the connection before it answers": {func(xssh.Channel, *xssh.Request, string) bool {
+			return false
+		}, lost},
 		"closes the connection afterwards": {func(_ xssh.Channel, r *xssh.Request, _ string) bool {
 			_ = r.Reply(true, nil) // the connection ends
 			return false
@@ -196,7 +198,7 @@ func TestAMachineThatNeverAnswersEndsWithTheContext(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := r.Start(ctx, machine.Command{Argv: []string{"true"}}); err != nil && !errors.Is(err, croft.Unavailable) {
+	if _, err := r.Start(ctx, machine.Command{Argv: []string{"true"}}); !errors.Is(err, croft.Unavailable) {
 		t.Errorf("a session that is never opened: %v", err)
 	}
 }
