@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(leakFree{m}, map[string]func(){
-		"croft": main, "schedule": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main,
+		"croft": main, "schedule": main, "lockpick": main,
+		"resalloc": main, "resalloc-maint": main, "resalloc-server": main,
 		"resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
 		"fission": main, "itabot": main,
 	})
@@ -69,10 +70,14 @@ func TestScripts(t *testing.T) {
 			"issuer":       issuer,
 			"disk":         makeDisk,
 			"fill":         fillDisk,
+			"sshd":         startSshd,
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return os.Getuid() == 0, nil
+			case "sshd":
+				return haveSshd(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
