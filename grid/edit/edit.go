@@ -90,8 +90,8 @@ func Add(s *state.State, n Node, check func() error) (written []string, err erro
 	}
 	for _, part := range strings.Split(n.Path, "/") {
 		if !validName.MatchString(part) {
-			return nil, croft.Errorf(croft.Invalid, "add the node %q: names have 1 to 63 of a-z 0-9 . _ - and begin with a "+
-				"letter or digit", n.Path)
+			return nil, croft.Errorf(croft.Invalid,
+				"add the node %q: names have 1 to 63 of a-z 0-9 . _ - and begin with a letter or digit", n.Path)
 		}
 	}
 	if had := s.Node(name); had != nil {

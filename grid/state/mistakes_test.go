@@ -135,6 +135,8 @@ func TestMistakes(t *testing.T) {
 			"the directory has the name web1"},
 		{"a job with the name of a slot", map[string]string{"jobs/db/0.yaml": "user: a\n"},
 			"the job db has slots of this name"},
+		{"two jobs of one name on nodes", map[string]string{"jobs/web/front.7.yaml": "user: a\n"},
+			"the jobs web/front@7 and web/front.7 would have one name on their nodes, f-01234567-web.front.7"},
 		// Ids and the tree.
 		{"no id", map[string]string{web1: "user: a\n"}, "web1.yaml: this needs an id: grid node renumber"},
 		{"an inherited id", map[string]string{"nodes/syd/r1/_.yaml": "type: rack\n"},
@@ -289,6 +291,18 @@ func TestCheckFindsWhatOnlyASlotKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "jobs/web/front@.yaml:2: ${node.nope} is not known"
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTwoSlotsWithOnePort(t *testing.T) {
+	s, err := Load(t.Context(), with(t, map[string]string{"jobs/db.yaml": "image: {rootfs: /a}\nports: ['807:1']\n",
+		"alloc/db/0": "-> ../../nodes/syd/r1/web1.yaml"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "the port 807/tcp of web1, which slot 0 of web/front@7 has, is also that of slot 0 of db"
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
