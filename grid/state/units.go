@@ -88,7 +88,8 @@ type making struct {
 }
 
 // Check finds what is wrong with what the slots run, and Load cannot see: values that a node does not have, and ports
-// of a node that two slots have. It reads no archives, opens no secrets and asks for no addresses. Invalid, several joined.
+// of a node that two slots have. It reads no archives, opens no secrets and asks for no addresses. Invalid, several
+// joined.
 func (s *State) Check(ctx context.Context) error {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -113,8 +114,8 @@ func (s *State) Check(ctx context.Context) error {
 			for _, p := range u.Ports {
 				at := port{slot.Node, unit.Port{Address: p.Address, Node: p.Node, Protocol: p.Protocol}}
 				if other := ports[at]; other != "" {
-					m.problems.add(fields{v: j.Values}.at("ports"), "the port %d/%s of %s, which slot %d of %s has, is also "+
-						"that of %s", p.Node, p.Protocol, slot.Node.Name, slot.Number, j.Name, other)
+					m.problems.add(fields{v: j.Values}.at("ports"),
+						"the port %d/%s of %s, which slot %d of %s has, is also that of %s", p.Node, p.Protocol, slot.Node.Name, slot.Number, j.Name, other)
 				}
 				ports[at] = fmt.Sprintf("slot %d of %s", slot.Number, j.Name)
 			}
