@@ -210,7 +210,9 @@ func TestMistakes(t *testing.T) {
 		{"a secret in the environment", map[string]string{db: "env: {A: 'age:YQ=='}\n"},
 			"env.A: a secret has no place here"},
 		{"a secret through a name", map[string]string{db: "var: {a: 'age:YQ=='}\nenv: {A: '${var.a}'}\n"},
-			"${var.a} is a secret"},
+			"env.A: a secret has no place here"},
+		{"a secret in a text", map[string]string{db: "var: {a: 'age:YQ=='}\nuser: 'x${var.a}'\n"},
+			"${var.a} is a secret, which has no place inside of a text"},
 		// Expansion.
 		{"an unknown name", map[string]string{db: "user: a\nenv:\n  A: x${nope}\n"},
 			"jobs/db.yaml:3: ${nope} is not known"},
