@@ -92,7 +92,8 @@ func (t *Trial) Short(x uint32, want int) string {
 			given[id] = true
 		}
 		if len(ids) < b.seats {
-			short = append(short, fmt.Sprintf("line %d: take %d gives %d of %d", b.taking.Line, b.taking.N, len(ids), b.seats))
+			short = append(short, fmt.Sprintf("line %d: take %d gives %d of %d", b.taking.Line, b.taking.N, len(ids),
+				b.seats))
 		}
 	}
 	return strings.Join(short, "; ")
