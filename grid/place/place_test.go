@@ -235,6 +235,22 @@ func TestANodeThatMovesBetweenRacksStaysItself(t *testing.T) {
 	}
 }
 
+// TestAJobInThePlaceOfAnother: the directory of one job's slots is a slot of the next, and the other way round.
+func TestAJobInThePlaceOfAnother(t *testing.T) {
+	dir, f := t.TempDir(), cluster(2, 2)
+	for _, name := range []string{"jobs/a/0.yaml", "jobs/a.yaml", "jobs/a/0.yaml"} {
+		if err := os.RemoveAll(filepath.Join(dir, "jobs")); err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, dir)
+		files{name: "replicas: 1\n"}.write(t, dir)
+		placed(t, dir, Options{})
+		if at := where(t, dir); len(at) != 1 {
+			t.Errorf("%s: %v", name, at)
+		}
+	}
+}
+
 // TestTheRulesDomainsHold: what a node's move brings into one rack is spread again.
 func TestTheRulesDomainsHold(t *testing.T) {
 	dir, f := t.TempDir(), cluster(2, 2, 2)
@@ -252,6 +268,28 @@ func TestTheRulesDomainsHold(t *testing.T) {
 	}
 	if r := placed(t, dir, Options{}); len(r.Changes) != 0 {
 		t.Errorf("then it changes %+v", r)
+	}
+}
+
+func TestRebalancingTwiceChangesNothing(t *testing.T) {
+	dir, f := t.TempDir(), cluster(4, 4)
+	for i := range 20 {
+		f[fmt.Sprintf("jobs/j%d.yaml", i)] = "replicas: 2\npolicy: spread(rack)\nuses: {cpu: 1}\n"
+	}
+	f.write(t, dir)
+	placed(t, dir, Options{})
+	files{"nodes/s/r1/new.yaml": "id: 50\nweight: 3\n"}.write(t, dir)
+	if r := placed(t, dir, Options{}); len(r.Changes) != 0 {
+		t.Errorf("a new node moves %+v", r.Changes)
+	}
+	r := placed(t, dir, Options{Rebalance: true})
+	if r.Moves == 0 || r.Moves > 20 {
+		t.Errorf("%d of %d slots move to the new node", r.Moves, r.Slots)
+	}
+	for _, o := range []Options{{Rebalance: true}, {}} {
+		if r := placed(t, dir, o); len(r.Changes) != 0 {
+			t.Errorf("again, %+v", r.Changes)
+		}
 	}
 }
 
@@ -383,10 +421,14 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-// turn changes the state of a random node.
+// turn changes the state of a random node, or moves it into another rack.
 func turn(t *testing.T, random *rand.Rand, dir string) {
 	s := loadAt(t, dir)
 	n := s.Leaves[random.IntN(len(s.Leaves))]
+	if random.IntN(4) == 0 {
+		rename(t, dir, n.Path, fmt.Sprintf("nodes/s/r%d/%s.yaml", random.IntN(3), n.Name))
+		return
+	}
 	text := fmt.Sprintf("id: %d\nstate: %s\n", n.ID, []string{"up", "up", "out", "maintenance"}[random.IntN(4)])
 	files{n.Path: text}.write(t, dir)
 }
@@ -414,7 +456,7 @@ func checkPlaced(t *testing.T, s *state.State, before map[string]string, r *Resu
 	}
 	for _, c := range r.Changes {
 		byRule := strings.HasPrefix(c.Reason, "the rule")
-		if n := s.Node(c.From); n != nil && n.State == state.Up && c.To != "" && !byRule {
+		if n := s.Node(c.From); n != nil && n.State == state.Up && c.To != "" && c.To != c.From && !byRule {
 			t.Errorf("%+v moved from a node that is up", c)
 		}
 		if before[fmt.Sprintf("%s/%d", c.Job, c.Slot)] != c.From {

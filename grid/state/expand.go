@@ -162,10 +162,12 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch found.Kind {
-		case Map, List:
+		switch {
+		case found.Sealed():
+			return nil, fmt.Errorf("${%s} is a secret, which has no place inside of a text", rest[2:end])
+		case found.Kind == Map || found.Kind == List:
 			return nil, fmt.Errorf("${%s} is %s, which has no place inside of a text", rest[2:end], found.Kind)
-		case Anything:
+		case found.Kind == Anything:
 			return found, nil
 		}
 		if e.size += len(found.Text); e.size > maxExpanded {
@@ -216,9 +218,6 @@ func (e *expanding) name(inside string) (*Value, error) {
 			return nil, e.unknown(name)
 		}
 		found = guessed(otherwise)
-	}
-	if found.Sealed() {
-		return nil, fmt.Errorf("${%s} is a secret: only the content of a file can be one", name)
 	}
 	e.stack = append(e.stack, name)
 	out, err := e.value(found)

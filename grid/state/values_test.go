@@ -148,6 +148,11 @@ func TestSecrets(t *testing.T) {
 		strings.Contains(err.Error(), "broken") {
 		t.Errorf("got %v", err)
 	}
+	shared := loaded(t, strings.Replace(small, `content: "age:YWdl"`,
+		"content: ${var.key}\nvar: {key: \"age:YWdl\"}", 1))
+	if got := of(shared, nil); got.Hash() != closed.Hash() {
+		t.Errorf("a secret by its name is another one: %+v", got)
+	}
 	armored := loaded(t, strings.Replace(small, "content: \"age:YWdl\"", "from: key.age", 1)+
 		"-- key.age --\n-----BEGIN AGE ENCRYPTED FILE-----\nYWdl\n-----END AGE ENCRYPTED FILE-----\n")
 	if f := of(armored, opens{}).Files[1]; !f.Secret || !strings.Contains(f.Content, "YWdl") {
