@@ -2,7 +2,6 @@ package hardpoint
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -52,9 +51,15 @@ func Plain(texts ...string) error {
 	return nil
 }
 
-// Shell renders a verb as the body of a shell function. It ends with the program's exit code, or 0 where that is one of
-// ok, and absentCode where it is one of absent. Its input is what the verb defines, else what it inherits. Invalid.
-func (p *Point) Shell(verb string, v Values, absentCode int) (string, error) {
+// Exit codes of what Shell returns, for the codes that a verb lists as absent and no.
+const (
+	CodeAbsent = 111
+	CodeNo     = 112
+)
+
+// Shell renders a verb as the body of a shell function. It returns the program's exit code, or 0 where that is one of
+// ok, or CodeAbsent or CodeNo. Its input is what the verb defines, else what it inherits. Invalid.
+func (p *Point) Shell(verb string, v Values) (string, error) {
 	what := p.verbs[verb]
 	if what == nil {
 		return "", croft.Errorf(croft.Invalid, "%s: the %s %s has no verb %s", p.From, p.Kind, p.Name, verb)
@@ -83,23 +88,20 @@ func (p *Point) Shell(verb string, v Values, absentCode int) (string, error) {
 		}
 		body = Print(input) + " | " + body
 	}
-	return body + "\ncase $? in\n" + codes(what.ok) + ") return 0 ;;\n" + absentCase(what.absent, absentCode) +
+	return body + "\ncase $? in\n" + when(what.ok, 0) + when(what.absent, CodeAbsent) + when(what.no, CodeNo) +
 		"0) return 1 ;;\n*) return $? ;;\nesac\n", nil
 }
 
-func codes(list []int) string {
+// when is the line of a case that returns code for each of the list.
+func when(list []int, code int) string {
 	texts := make([]string, len(list))
 	for i, c := range list {
 		texts[i] = strconv.Itoa(c)
 	}
-	return strings.Join(texts, "|")
-}
-
-func absentCase(list []int, code int) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s) return %d ;;\n", codes(list), code)
+	return fmt.Sprintf("%s) return %d ;;\n", strings.Join(texts, "|"), code)
 }
 
 // Print is a shell command that writes a text to standard output. It is done by the shell itself, so that the text is no
@@ -110,14 +112,6 @@ func Print(text string) string {
 	}
 	text = strings.NewReplacer(`\`, `\\`, "\x00", `\0000`).Replace(text)
 	return "printf %b " + Quote(text)
-}
-
-// Absent lists the exit codes of a verb that mean what Result.Absent does.
-func (p *Point) Absent(verb string) []int {
-	if v := p.verbs[verb]; v != nil {
-		return slices.Clone(v.absent)
-	}
-	return nil
 }
 
 // List renders the variable of this name, a list; none if the file has no such variable. Invalid.

@@ -292,6 +292,13 @@ func (s scope) argument(a argument) ([]string, error) {
 
 func (s scope) each(a argument) ([]string, error) {
 	value, ok := s.values[a.each]
+	if strings.HasPrefix(a.each, "var.") {
+		_, list, _, known, err := s.look(a.each)
+		if err != nil {
+			return nil, err
+		}
+		value, ok = list, known
+	}
 	if !ok {
 		return nil, croft.Errorf(croft.Invalid, "each: %s: there is no such list", a.each)
 	}
