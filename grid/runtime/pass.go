@@ -37,7 +37,7 @@ func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv
 	if _, err := r.Status(ctx, m, u); err != nil {
 		return err
 	}
-	return r.pass(ctx, m, u, "exec", hardpoint.Values{"words": argv}, stdin, stdout, stderr)
+	return r.pass(ctx, m, u, "exec", hardpoint.Values{"words": argv, "interactive": stdin != nil}, stdin, stdout, stderr)
 }
 
 // pass runs a verb with the caller's streams. Its script is an argument, as the input is the caller's.

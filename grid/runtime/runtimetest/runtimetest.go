@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -89,6 +90,7 @@ func (s Suite) Unit(t *testing.T) unit.Unit {
 		Cluster: hex.EncodeToString(id[:]), Job: "web/front@7", Slot: 2, Runtime: s.Name,
 		Image:   unit.Image{Archive: ImageName, Digest: "sha256:" + hex.EncodeToString(sum[:])},
 		Command: []string{"sh", "-c", command}, Env: map[string]string{"WHO": `a 'quoted' "name" $HOME`},
+		Options: map[string]string{"stop_seconds": "1"}, // what was stopped before it began to listen is killed
 	}
 	if s.Change != nil {
 		s.Change(t, &u)
@@ -167,7 +169,11 @@ func (s Suite) inside(t *testing.T) {
 	run := func(argv ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
-		if err := r.Exec(t.Context(), s.Machine, u, argv, strings.NewReader("input"), &out, &errs); err != nil {
+		var in io.Reader
+		if len(argv) == 1 {
+			in = strings.NewReader("input")
+		}
+		if err := r.Exec(t.Context(), s.Machine, u, argv, in, &out, &errs); err != nil {
 			t.Errorf("%q: %v: %s", argv, err, errs.String())
 		}
 		return out.String()
