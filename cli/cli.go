@@ -22,6 +22,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/catalogue"
 	"croft/cli/crush"
+	"croft/cli/grid"
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
@@ -77,10 +78,13 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), grid.New(),
 		completionCommand(), p.manCommand(),
 	}
 }
+
+// otherNames maps names of the binary to the subcommands that it is then, beside their own names.
+var otherNames = map[string]string{"fission": "grid"}
 
 // named makes the command for the binary's name.
 func (p Program) named(name string) *cobra.Command {
@@ -109,7 +113,9 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range p.commands() {
-		if sub.Name() == strings.TrimSuffix(filepath.Base(name), ".exe") {
+		called := strings.TrimSuffix(filepath.Base(name), ".exe")
+		if sub.Name() == called || otherNames[called] == sub.Name() {
+			sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
 			sub.AddCommand(completionCommand())
 			return finished(sub)
 		}
