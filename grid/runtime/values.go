@@ -23,7 +23,7 @@ func (r *Runtime) values(u unit.Unit) (hardpoint.Values, error) {
 		"name": "", "hash": "", "mark": "", "dir": hardpoint.Deferred("dir"),
 		"command": u.Command, "user": u.User, "network": orHost(u.Network), "address": u.Address,
 		"cpu": positive(u.CPU), "cpu.percent": positive(u.CPU * 100), "memory": positive(float64(u.Memory)),
-		"lines": "100", "words": []string(nil), "interactive": false, "rooted": false,
+		"lines": "100", "words": []string(nil), "interactive": false, "existing": "", "rooted": false,
 	}
 	if u.Job != "" {
 		v["name"], v["hash"] = u.Name(), u.Hash()
