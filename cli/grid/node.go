@@ -58,12 +58,14 @@ node's name is its address, which may be a Host of the ssh configuration.`,
 				return croft.Errorf(croft.Invalid, "--local is this machine, which needs no --address")
 			}
 			return o.change(cmd, func(s *state.State) error {
-				written, err := edit.Add(s, n)
+				written, err := edit.Add(s, n, func() error {
+					if _, err := o.load(cmd); err != nil {
+						return fmt.Errorf("add the node %s: %w", n.Path, err)
+					}
+					return nil
+				})
 				if err != nil {
 					return err
-				}
-				if _, err := o.load(cmd); err != nil {
-					return fmt.Errorf("the node was added, and now there are mistakes: %w", err)
 				}
 				for _, file := range written {
 					fmt.Fprintln(cmd.OutOrStdout(), file)

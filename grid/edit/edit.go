@@ -80,8 +80,9 @@ type Node struct {
 }
 
 // Add adds a node, and the directories that it is in, and gives them ids. It returns the files that it wrote, below the
-// cluster's directory. Conflict: there is such a node. Invalid: the result would have mistakes.
-func Add(s *state.State, n Node) (written []string, err error) {
+// cluster's directory. Then it has the result checked, and takes everything back if that is an error. Conflict: there is
+// such a node. Invalid: what is given is wrong.
+func Add(s *state.State, n Node, check func() error) (written []string, err error) {
 	name := path.Base(n.Path)
 	if path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path || strings.HasPrefix(n.Path, "..") {
 		return nil, croft.Errorf(croft.Invalid, "add the node %q: give its path below nodes/, such as syd/r1/web1", n.Path)
@@ -116,15 +117,32 @@ func Add(s *state.State, n Node) (written []string, err error) {
 	if err := write(s.Dir, state.IDsFile, ids.Text()); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, takeBack(s, written))
+			written = nil
+		}
+	}()
 	for _, file := range written {
 		if err := os.MkdirAll(filepath.Join(s.Dir, path.Dir(file)), 0o755); err != nil {
-			return nil, fmt.Errorf("add the node %s: %w", name, err)
+			return written, fmt.Errorf("add the node %s: %w", name, err)
 		}
 		if err := write(s.Dir, file, texts[file]); err != nil {
-			return nil, err
+			return written, err
 		}
 	}
-	return written, nil
+	return written, check()
+}
+
+// takeBack removes files that were written, and the directories that were made for them.
+func takeBack(s *state.State, written []string) error {
+	for _, file := range slices.Backward(written) {
+		if err := os.Remove(filepath.Join(s.Dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("take back %s: %w", file, err)
+		}
+		_ = os.Remove(filepath.Join(s.Dir, path.Dir(file))) // unless there is something else in it
+	}
+	return write(s.Dir, state.IDsFile, s.IDs.Text())
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
