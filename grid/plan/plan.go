@@ -132,7 +132,7 @@ type state struct {
 }
 
 // Compute makes the plan that leads from what was found to what should be. Invalid: a limit that names no node;
-// Unavailable: a node that the plan depends on was not observed.
+// Unavailable: a node that the plan depends on was not observed; the plan has its steps then, and must not be applied.
 func Compute(want Desired, found []Observed, options Options) (Plan, error) {
 	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{},
 		plan: Plan{Format: Format, Cluster: want.Cluster, Revision: want.Revision, Limit: slices.Clone(options.Limit),
@@ -158,10 +158,7 @@ func Compute(want Desired, found []Observed, options Options) (Plan, error) {
 	for i := range nodes {
 		s.node(&nodes[i])
 	}
-	if err := s.dependencies(nodes); err != nil {
-		return Plan{}, err
-	}
-	return s.plan, nil
+	return s.plan, s.dependencies(nodes)
 }
 
 func (s *state) limited(node string) bool {
