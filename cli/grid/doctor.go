@@ -22,6 +22,7 @@ import (
 
 func doctorCommand(o *options) *cobra.Command {
 	var files []string
+	var how connecting
 	cmd := &cobra.Command{
 		Use:   "doctor [NODE...]",
 		Short: "Examine the directory and its nodes, and say in one line each what to do",
@@ -38,7 +39,7 @@ where anything failed.`,
 			if err != nil {
 				return err
 			}
-			nodes, done, err := o.examined(cmd, s, given)
+			nodes, done, err := o.examined(cmd, s, given, &how)
 			if err != nil {
 				return err
 			}
@@ -50,6 +51,7 @@ where anything failed.`,
 		},
 	}
 	identityFlag(cmd, &files)
+	cmd.Flags().StringVar(&how.sshConfig, "ssh-config", "", "the ssh configuration, in place of ~/.ssh/config (`file`)")
 	o.formats(cmd)
 	cmd.AddCommand(doctorRuntimeCommand(o))
 	return cmd
@@ -65,7 +67,8 @@ func (o *options) secrets(cmd *cobra.Command, s *state.State, files []string) do
 }
 
 // examined are the nodes of these names, or all that are in use, with the runtimes of their slots.
-func (o *options) examined(cmd *cobra.Command, s *state.State, names []string) ([]checkup.Node, func(), error) {
+func (o *options) examined(cmd *cobra.Command, s *state.State, names []string, how *connecting) ([]checkup.Node, func(),
+	error) {
 	chosen := slices.Clone(s.Leaves)
 	if len(names) > 0 {
 		chosen = nil
@@ -81,7 +84,7 @@ func (o *options) examined(cmd *cobra.Command, s *state.State, names []string) (
 	if err != nil {
 		return nil, nil, err
 	}
-	reach, err := newMachines()
+	reach, err := newMachines(how.sshConfig)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -158,6 +161,7 @@ func doctorRuntimeCommand(o *options) *cobra.Command {
 	var image unit.Image
 	var vm unit.VM
 	var node, network string
+	var how connecting
 	var program, settings []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -195,11 +199,12 @@ missing lists the runtimes.`,
 			if vm.Image != "" {
 				u.VM, u.Command = &vm, nil
 			}
-			return o.tryRuntime(cmd, s, r, u, node, timeout)
+			return o.tryRuntime(cmd, s, r, u, node, &how, timeout)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&node, "node", "", "where (`name`; without one, this machine)")
+	f.StringVar(&how.sshConfig, "ssh-config", "", "the ssh configuration, in place of ~/.ssh/config (`file`)")
 	f.StringVar(&image.Rootfs, "rootfs", "", "a `directory` of the node as the root directory")
 	f.StringVar(&image.Registry, "image", "", "an image that the runtime fetches (`reference`)")
 	f.StringVar(&vm.Image, "vm-image", "", "for vm: a qcow2 or raw `file` of the node")
@@ -256,14 +261,14 @@ func (o *options) listRuntimes(cmd *cobra.Command, s *state.State) error {
 }
 
 func (o *options) tryRuntime(cmd *cobra.Command, s *state.State, r *runtime.Runtime, u unit.Unit, node string,
-	timeout time.Duration) error {
+	how *connecting, timeout time.Duration) error {
 	var m machine.Machine = machine.Local{}
 	if node != "" {
 		n, err := findNode(s, node)
 		if err != nil {
 			return err
 		}
-		reach, err := newMachines()
+		reach, err := newMachines(how.sshConfig)
 		if err != nil {
 			return err
 		}

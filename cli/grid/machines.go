@@ -17,8 +17,8 @@ import (
 // machines reaches nodes.
 type machines struct{ dialer *ssh.Dialer }
 
-func newMachines() (machines, error) {
-	d, err := ssh.New(ssh.Config{})
+func newMachines(config string) (machines, error) {
+	d, err := ssh.New(ssh.Config{File: config})
 	return machines{d}, err
 }
 
