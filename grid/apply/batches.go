@@ -28,7 +28,7 @@ func (r *run) fences(ctx context.Context) {
 	r.onNodes(ctx, leaving, r.stop)
 	r.onNodes(ctx, leaving, func(ctx context.Context, n *locked, i int) error {
 		s := r.plan.Steps[i]
-		units, err := r.list(ctx, n.holder, r.want.Cluster, s.Runtime)
+		units, err := r.list(ctx, n.holder, n.Node, r.want.Cluster, s.Runtime)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (r *run) change(ctx context.Context, batch []int) {
 		if err := r.bring(ctx, n, s); err != nil {
 			return err
 		}
-		if err := r.ready(ctx, n.conn, *s.Unit); err != nil {
+		if err := r.ready(ctx, n, *s.Unit); err != nil {
 			return err
 		}
 		r.wasBrought(i)

@@ -17,9 +17,8 @@ import (
 
 // Times of changes that are confirmed.
 const (
-	firewallConfirm = 60 * time.Second // for a firewall, unless a unit of the node says otherwise
-	backMargin      = 60 * time.Second // beyond its time, for the node to take a change back and to be reached again
-	redial          = time.Second
+	backMargin = 60 * time.Second // beyond its time, for the node to take a change back and to be reached again
+	redial     = time.Second
 )
 
 // An arming is a change that its node takes back unless it is confirmed in time.
@@ -41,7 +40,7 @@ func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
 	if s.Unit.Confirm <= 0 || s.Op != plan.Create && s.Op != plan.Replace {
 		return nil
 	}
-	rt, err := r.Runtimes(s.Unit.Runtime)
+	rt, err := r.Runtimes(s.Unit.Runtime, n.Node)
 	if err != nil {
 		return err
 	}
@@ -216,7 +215,7 @@ func (r *run) firewall(ctx context.Context, n *locked, i int) (saved string, err
 		text = ""
 	}
 	text += n.Firewall + "\n"
-	after := firewallConfirm
+	after := r.FirewallConfirm
 	for _, u := range n.Units {
 		if u.Confirm > 0 {
 			after = max(after, time.Duration(u.Confirm)*time.Second)

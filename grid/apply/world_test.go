@@ -87,7 +87,9 @@ func (w *world) arrive(a *access) {
 	<-arrivals
 }
 
-func (w *world) note(format string, args ...any) { w.trace = append(w.trace, fmt.Sprintf(format, args...)) }
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
 
 func (w *world) violate(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
@@ -365,7 +367,7 @@ func (w *world) start(c *client, want plan.Desired) {
 	go func() {
 		defer func() { c.done = true }()
 		g, err := New(Config{Dialer: c, Locker: c, VCS: history{}, lockWait: 1,
-			Runtimes: func(string) (Runtime, error) { return worldRuntime{}, nil },
+			Runtimes: func(string, unit.Node) (Runtime, error) { return worldRuntime{}, nil },
 			jitter:   func(below time.Duration) time.Duration { return below / time.Duration(1+len(c.name)) }})
 		if err != nil {
 			c.err = err
