@@ -129,21 +129,18 @@ func renumberCommand(o *options) *cobra.Command {
 same id, the first by path keeps it. What gets another id may move when it is next placed
 afresh; slots that there are stay.`,
 		Args: args.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			lock, err := edit.Lock(o.dir)
-			if err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.locked(func() error {
+				s, _, err := state.LoadForIDs(cmd.Context(), o.dir)
+				if err != nil {
+					return err
+				}
+				changed, err := edit.Renumber(s)
+				for _, one := range changed {
+					fmt.Fprintln(cmd.OutOrStdout(), one)
+				}
 				return err
-			}
-			defer func() { err = errors.Join(err, lock.Close()) }()
-			s, _, err := state.LoadForIDs(cmd.Context(), o.dir)
-			if err != nil {
-				return err
-			}
-			changed, err := edit.Renumber(s)
-			for _, one := range changed {
-				fmt.Fprintln(cmd.OutOrStdout(), one)
-			}
-			return err
+			})
 		},
 	}
 }

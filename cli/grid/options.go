@@ -53,17 +53,27 @@ func (o *options) load(cmd *cobra.Command) (*state.State, error) {
 }
 
 // change reads the cluster's directory and changes it, while no other command does.
-func (o *options) change(cmd *cobra.Command, do func(*state.State) error) (err error) {
+func (o *options) change(cmd *cobra.Command, do func(*state.State) error) error {
+	return o.locked(func() error {
+		s, err := o.load(cmd)
+		if err != nil {
+			return err
+		}
+		return do(s)
+	})
+}
+
+// locked does something while no other command changes the directory.
+func (o *options) locked(do func() error) (err error) {
 	lock, err := edit.Lock(o.dir)
+	if errors.Is(err, croft.Conflict) {
+		return exit(ExitRefused, err)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	s, err := o.load(cmd)
-	if err != nil {
-		return err
-	}
-	return do(s)
+	return do()
 }
 
 // say writes words for people, beside the results.

@@ -79,18 +79,19 @@ type Node struct {
 	Capacity               []string // key=amount
 }
 
-// Add adds a node, and the directories that it is in, and gives them ids. It returns the files that it wrote, below the
-// cluster's directory. Then it has the result checked, and takes everything back if that is an error. Conflict: there is
-// such a node. Invalid: what is given is wrong.
+// Add adds a node, and the directories that it is in, and gives them ids. It returns the files that it wrote, below
+// the cluster's directory. Then it has the result checked, and takes everything back if that is an error. Conflict:
+// there is such a node. Invalid: what is given is wrong.
 func Add(s *state.State, n Node, check func() error) (written []string, err error) {
 	name := path.Base(n.Path)
 	if path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path || strings.HasPrefix(n.Path, "..") {
-		return nil, croft.Errorf(croft.Invalid, "add the node %q: give its path below nodes/, such as syd/r1/web1", n.Path)
+		return nil, croft.Errorf(croft.Invalid, "add the node %q: give its path below nodes/, such as syd/r1/web1",
+			n.Path)
 	}
 	for _, part := range strings.Split(n.Path, "/") {
 		if !validName.MatchString(part) {
-			return nil, croft.Errorf(croft.Invalid, "add the node %q: names have 1 to 63 of a-z 0-9 . _ - and begin with a "+
-				"letter or digit", n.Path)
+			return nil, croft.Errorf(croft.Invalid,
+				"add the node %q: names have 1 to 63 of a-z 0-9 . _ - and begin with a letter or digit", n.Path)
 		}
 	}
 	if had := s.Node(name); had != nil {
@@ -231,7 +232,11 @@ func setKey(dir, file, key, value string) error {
 		}
 		changed += line + "\n"
 	}
-	return write(dir, file, changed)
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(filepath.Join(dir, file)); err == nil {
+		mode = info.Mode().Perm()
+	}
+	return durable.Write(filepath.Join(dir, file), []byte(changed), mode)
 }
 
 // Renumber gives ids to directories and nodes that have none, and others to those whose id another one has too: of

@@ -255,6 +255,28 @@ func TestTheRulesDomainsHold(t *testing.T) {
 	}
 }
 
+func TestRebalancingTwiceChangesNothing(t *testing.T) {
+	dir, f := t.TempDir(), cluster(4, 4)
+	for i := range 20 {
+		f[fmt.Sprintf("jobs/j%d.yaml", i)] = "replicas: 2\npolicy: spread(rack)\nuses: {cpu: 1}\n"
+	}
+	f.write(t, dir)
+	placed(t, dir, Options{})
+	files{"nodes/s/r1/new.yaml": "id: 50\nweight: 3\n"}.write(t, dir)
+	if r := placed(t, dir, Options{}); len(r.Changes) != 0 {
+		t.Errorf("a new node moves %+v", r.Changes)
+	}
+	r := placed(t, dir, Options{Rebalance: true})
+	if r.Moves == 0 || r.Moves > 20 {
+		t.Errorf("%d of %d slots move to the new node", r.Moves, r.Slots)
+	}
+	for _, o := range []Options{{Rebalance: true}, {}} {
+		if r := placed(t, dir, o); len(r.Changes) != 0 {
+			t.Errorf("again, %+v", r.Changes)
+		}
+	}
+}
+
 func TestTooFewNodes(t *testing.T) {
 	for _, c := range []struct{ name, job, want string }{
 		{"fewer than it needs", "replicas: 5", "jobs/a.yaml: the job needs 5 nodes at least, and 4 can be had"},
@@ -383,10 +405,14 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-// turn changes the state of a random node.
+// turn changes the state of a random node, or moves it into another rack.
 func turn(t *testing.T, random *rand.Rand, dir string) {
 	s := loadAt(t, dir)
 	n := s.Leaves[random.IntN(len(s.Leaves))]
+	if random.IntN(4) == 0 {
+		rename(t, dir, n.Path, fmt.Sprintf("nodes/s/r%d/%s.yaml", random.IntN(3), n.Name))
+		return
+	}
 	text := fmt.Sprintf("id: %d\nstate: %s\n", n.ID, []string{"up", "up", "out", "maintenance"}[random.IntN(4)])
 	files{n.Path: text}.write(t, dir)
 }
@@ -414,7 +440,7 @@ func checkPlaced(t *testing.T, s *state.State, before map[string]string, r *Resu
 	}
 	for _, c := range r.Changes {
 		byRule := strings.HasPrefix(c.Reason, "the rule")
-		if n := s.Node(c.From); n != nil && n.State == state.Up && c.To != "" && !byRule {
+		if n := s.Node(c.From); n != nil && n.State == state.Up && c.To != "" && c.To != c.From && !byRule {
 			t.Errorf("%+v moved from a node that is up", c)
 		}
 		if before[fmt.Sprintf("%s/%d", c.Job, c.Slot)] != c.From {

@@ -112,6 +112,9 @@ func (t *Trial) Code() ([]byte, error) {
 	return code, kinded(err)
 }
 
+// maxSize is the greatest that a rule of Ceph can say; crushtool until 16 wants one to be said.
+const maxSize = 255
+
 var ruleName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
 // Export makes the CRUSH map of a cluster with the policies of its jobs as rules, for crushtool. With a job it is the
@@ -146,7 +149,8 @@ func Export(s *state.State, j *state.Job) (*crush.Map, error) {
 				if slices.ContainsFunc(m.Rules, func(r crush.Rule) bool { return r.Name == name }) {
 					name += fmt.Sprintf("_%d", len(m.Rules))
 				}
-				m.Rules = append(m.Rules, crush.Rule{ID: len(m.Rules), Name: name, Steps: c.Steps()})
+				m.Rules = append(m.Rules, crush.Rule{ID: len(m.Rules), Name: name, Min: 1, Max: maxSize,
+					Steps: c.Steps()})
 			}
 		}
 		if err != nil {

@@ -75,9 +75,16 @@ func (l *loading) loadJobs() {
 	l.nestedJobs()
 }
 
-// nestedJobs finds jobs whose slots and names would be one file.
+// nestedJobs finds jobs whose slots and names would be one file, or that would have one name on a node.
 func (l *loading) nestedJobs() {
+	names := map[string]*Job{}
 	for _, j := range l.s.Jobs {
+		name := unit.Unit{Cluster: l.s.Cluster.ID, Job: j.Name}.Name()
+		if other := names[name]; other != nil {
+			l.problems.add(Position{File: j.Path}, "the jobs %s and %s would have one name on their nodes, %s: give it "+
+				"another one", j.Name, other.Name, strings.TrimSuffix(name, "-0"))
+		}
+		names[name] = j
 		if _, err := slotNumber(path.Base(j.Name)); err == nil && l.s.Job(path.Dir(j.Name)) != nil {
 			l.problems.add(Position{File: j.Path}, "the job %s has slots of this name: give it another one",
 				path.Dir(j.Name))

@@ -135,6 +135,8 @@ func TestMistakes(t *testing.T) {
 			"the directory has the name web1"},
 		{"a job with the name of a slot", map[string]string{"jobs/db/0.yaml": "user: a\n"},
 			"the job db has slots of this name"},
+		{"two jobs of one name on nodes", map[string]string{"jobs/web/front.7.yaml": "user: a\n"},
+			"the jobs web/front@7 and web/front.7 would have one name on their nodes, f-01234567-web.front.7"},
 		// Ids and the tree.
 		{"no id", map[string]string{web1: "user: a\n"}, "web1.yaml: this needs an id: grid node renumber"},
 		{"an inherited id", map[string]string{"nodes/syd/r1/_.yaml": "type: rack\n"},
@@ -208,7 +210,9 @@ func TestMistakes(t *testing.T) {
 		{"a secret in the environment", map[string]string{db: "env: {A: 'age:YQ=='}\n"},
 			"env.A: a secret has no place here"},
 		{"a secret through a name", map[string]string{db: "var: {a: 'age:YQ=='}\nenv: {A: '${var.a}'}\n"},
-			"${var.a} is a secret"},
+			"env.A: a secret has no place here"},
+		{"a secret in a text", map[string]string{db: "var: {a: 'age:YQ=='}\nuser: 'x${var.a}'\n"},
+			"${var.a} is a secret, which has no place inside of a text"},
 		// Expansion.
 		{"an unknown name", map[string]string{db: "user: a\nenv:\n  A: x${nope}\n"},
 			"jobs/db.yaml:3: ${nope} is not known"},
@@ -289,6 +293,18 @@ func TestCheckFindsWhatOnlyASlotKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "jobs/web/front@.yaml:2: ${node.nope} is not known"
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTwoSlotsWithOnePort(t *testing.T) {
+	s, err := Load(t.Context(), with(t, map[string]string{"jobs/db.yaml": "image: {rootfs: /a}\nports: ['807:1']\n",
+		"alloc/db/0": "-> ../../nodes/syd/r1/web1.yaml"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "the port 807/tcp of web1, which slot 0 of web/front@7 has, is also that of slot 0 of db"
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}

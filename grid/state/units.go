@@ -59,7 +59,8 @@ func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error)
 	return all, ctx.Err()
 }
 
-// Unit returns what one slot of a job runs on a node, whether it is there or not, with its secrets closed.
+// Unit returns what one slot of a job runs on a node, whether it is there or not, with its secrets closed. Where
+// nothing gives addresses, one that the job asks for is left out.
 func (s *State) Unit(ctx context.Context, j *Job, slot int, n *Node) (unit.Unit, error) {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -67,6 +68,7 @@ func (s *State) Unit(ctx context.Context, j *Job, slot int, n *Node) (unit.Unit,
 	}
 	defer root.Close()
 	m := &making{ctx: ctx, s: s, files: files{root}, digests: map[string]string{}}
+	m.dry = s.Addresses == nil && j.Values.Get("address") != nil
 	u, err := m.unit(j, slot, n)
 	if err == nil {
 		err = m.problems.err()
@@ -85,8 +87,9 @@ type making struct {
 	dry      bool              // without reading archives and asking for addresses
 }
 
-// Check finds what is wrong with what the slots run, and Load cannot see: values that a node does not have. It reads no
-// archives, opens no secrets and asks for no addresses. Invalid, several joined.
+// Check finds what is wrong with what the slots run, and Load cannot see: values that a node does not have, and ports
+// of a node that two slots have. It reads no archives, opens no secrets and asks for no addresses. Invalid, several
+// joined.
 func (s *State) Check(ctx context.Context) error {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -94,13 +97,27 @@ func (s *State) Check(ctx context.Context) error {
 	}
 	defer root.Close()
 	m := &making{ctx: ctx, s: s, files: files{root}, digests: map[string]string{}, dry: true}
+	type port struct {
+		on *Node
+		unit.Port
+	}
+	ports := map[port]string{}
 	for _, j := range s.Jobs {
 		for _, slot := range j.Slots {
 			if slot.Node == nil {
 				continue
 			}
-			if _, err := m.unit(j, slot.Number, slot.Node); err != nil {
+			u, err := m.unit(j, slot.Number, slot.Node)
+			if err != nil {
 				return err
+			}
+			for _, p := range u.Ports {
+				at := port{slot.Node, unit.Port{Address: p.Address, Node: p.Node, Protocol: p.Protocol}}
+				if other := ports[at]; other != "" {
+					m.problems.add(fields{v: j.Values}.at("ports"),
+						"the port %d/%s of %s, which slot %d of %s has, is also that of %s", p.Node, p.Protocol, slot.Node.Name, slot.Number, j.Name, other)
+				}
+				ports[at] = fmt.Sprintf("slot %d of %s", slot.Number, j.Name)
 			}
 		}
 	}
