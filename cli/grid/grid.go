@@ -49,6 +49,7 @@ took a change back that was not confirmed.`,
 	}
 	cmd.PersistentFlags().StringVarP(&o.dir, "directory", "C", ".", "the cluster's `directory`")
 	cmd.AddCommand(
+		secretCommand(o), doctorCommand(o), adoptCommand(o),
 		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
 		crushCommand(o),
 		planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o), drainCommand(o), lockCommand(o),

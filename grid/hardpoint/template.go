@@ -86,7 +86,10 @@ func parseReference(s string) (part, string, error) {
 		}
 	}
 	end := strings.IndexFunc(s, func(r rune) bool { return !isNameRune(r) })
-	if end <= 0 {
+	if end < 0 {
+		end = len(s)
+	}
+	if end == 0 {
 		return part{}, "", croft.Errorf(croft.Invalid, "${%.20s: a value's name is letters, digits, dots, - and _ (write "+
 			"$${ for a ${ of the shell's own)", s)
 	}

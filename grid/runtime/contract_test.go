@@ -102,9 +102,12 @@ func TestPodman(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Suite{
 		Name: "podman", Machine: machine.Local{}, StateDir: state,
 		Repository: fstest.MapFS{"hardpoints/runtime/podman.yaml": {Data: []byte(strings.ReplaceAll(podman, "ROOT", state))}},
+		Adopts:     true,
 		Stranger: func(t *testing.T, name string) {
 			run(t, "create", "--name", name, "--network=host", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", "--rootfs", "/", "true")
-			t.Cleanup(func() { run(t, "rm", name) })
+			t.Cleanup(func() {
+				_, _ = machine.Output(context.Background(), machine.Local{}, nil, append(program[:len(program):len(program)], "rm", "--force", name)...)
+			})
 		},
 		Reboot: func(t *testing.T, u unit.Unit) { run(t, "kill", u.Name()) },
 	})

@@ -98,10 +98,13 @@ func TestDocker(t *testing.T) {
 		Name: "docker", Machine: machine.Local{}, StateDir: stateDir(t),
 		Repository: fstest.MapFS{"hardpoints/runtime/docker.yaml": {Data: []byte(
 			"extends: docker\nvariables:\n  docker: [docker, --host, \"" + d.socket + "\"]\n")}},
+		Adopts: true,
 		Stranger: func(t *testing.T, name string) {
 			run(t, "import", "-", "stranger")
 			run(t, "create", "--name", name, "--network=host", "stranger", "true")
-			t.Cleanup(func() { run(t, "rm", name) })
+			t.Cleanup(func() {
+				_, _ = machine.Output(context.Background(), machine.Local{}, nil, "docker", "--host", d.socket, "rm", "--force", name)
+			})
 		},
 		// The daemon ends its containers, as a shutdown of the machine does.
 		Reboot: func(t *testing.T, _ unit.Unit) {

@@ -64,3 +64,24 @@ func (r *Runtime) pass(ctx context.Context, m machine.Machine, u unit.Unit, verb
 	}
 	return p.Wait()
 }
+
+// Adopt makes what runs already under a name of its own the unit: it gets the unit's name, and from then on is listed
+// with the unit's hash, stopped and removed as the unit. It is not restarted or changed. Invalid: the runtime cannot.
+// Conflict: something has the unit's name.
+func (r *Runtime) Adopt(ctx context.Context, m machine.Machine, u unit.Unit, existing string) error {
+	if !r.point.Has("adopt") {
+		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot give a mark to what exists", existing, r.Name())
+	}
+	if err := hardpoint.Plain(existing); err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	taken := ""
+	if existing != u.Name() {
+		taken = look + `
+[ -z "$found" ] || { echo "$name is there already" >&2; exit 71; }`
+	}
+	_, err := r.runWith(ctx, m, "adopt", u, needsProgram+taken+`
+mkdir -p "$dir" || fail adopt 1
+verb_adopt; try adopt $?`, hardpoint.Values{"existing": existing})
+	return err
+}

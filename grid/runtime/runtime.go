@@ -27,7 +27,7 @@ var points embed.FS
 
 // Verbs are what a hard point of the kind runtime may define.
 var Verbs = []string{"probe", "prepare", "send", "create", "start", "stop", "remove", "status", "list", "ready", "logs",
-	"exec"}
+	"exec", "adopt"}
 
 // needed are the verbs that every runtime defines.
 var needed = []string{"probe", "prepare", "create", "start", "stop", "remove", "status", "list"}

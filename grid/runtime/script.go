@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -109,10 +110,13 @@ func verbsOf(script string) []string {
 }
 
 // script is the whole script of a method: a function that is called at its end, without input.
-func (r *Runtime) script(verbs []string, u unit.Unit, body string) (string, error) {
+func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardpoint.Values) (string, error) {
 	v, err := r.values(u)
 	if err != nil {
 		return "", err
+	}
+	for _, some := range more {
+		maps.Copy(v, some)
 	}
 	var b strings.Builder
 	b.WriteString("croft_grid() {\n")
@@ -172,12 +176,18 @@ func isNo(err error) bool {
 
 // run runs the script of a method.
 func (r *Runtime) run(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string) (string, error) {
+	return r.runWith(ctx, m, what, u, body, nil)
+}
+
+// runWith is run, with further values.
+func (r *Runtime) runWith(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string,
+	more hardpoint.Values) (string, error) {
 	label := r.Name() + " " + what
 	if u.Job != "" {
 		label += " " + u.Name()
 	}
 	verbs := verbsOf(body)
-	text, err := r.script(verbs, u, body)
+	text, err := r.script(verbs, u, body, more)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", label, err)
 	}
