@@ -69,6 +69,7 @@ func TestScripts(t *testing.T) {
 			"keystone":     startKeystone,
 			"issuer":       issuer,
 			"disk":         makeDisk,
+			"sshds":        startSshds,
 			"fill":         fillDisk,
 		},
 		Condition: func(cond string) (bool, error) {
