@@ -168,7 +168,8 @@ func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, err
 		if j.Every {
 			want = len(j.Slots)
 		}
-		d.Jobs[j.Name] = plan.Job{Want: want, Min: j.Min, MaxUnavailable: j.MaxUnavailable, Canary: j.Canary, Gate: j.Gate}
+		d.Jobs[j.Name] = plan.Job{Want: want, Min: j.Min, MaxUnavailable: j.MaxUnavailable, Canary: j.Canary,
+			Gate: j.Gate}
 	}
 	for i := range d.Nodes {
 		if d.Nodes[i].Firewall, err = leases.firewall(ctx, d.Nodes[i].Name); err != nil {
@@ -205,7 +206,8 @@ func (l *leases) address(_ context.Context, job string, slot int, pool string) (
 			}
 		}
 	}
-	return "", croft.Errorf(croft.NotFound, "slot %d of %s has no address yet: croft ip get %s %s/%d", slot, job, pool, job,
+	return "", croft.Errorf(croft.NotFound, "slot %d of %s has no address yet: croft ip get %s %s/%d", slot, job,
+		pool, job,
 		slot)
 }
 

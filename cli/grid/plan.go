@@ -186,8 +186,9 @@ done, the lists say what; 6 a node took a change back.`,
 	how.flags(cmd)
 	boundFlags(cmd, &choice.Options)
 	f := cmd.Flags()
-	f.DurationVar(&how.firewall, "firewall-confirm", time.Minute, "after this `time` a node takes its old firewall back, "+
-		"unless the new one is confirmed")
+	f.DurationVar(&how.firewall, "firewall-confirm", time.Minute,
+		"after this `time` a node takes its old firewall back, "+
+			"unless the new one is confirmed")
 	f.BoolVar(&choice.Adopt, "adopt", false, "take nodes that store no revision, or an older state than was seen")
 	f.BoolVar(&choice.Force, "force", false, "go from a revision that this one does not contain; needs --reason")
 	f.StringVar(&reason, "reason", "", "a `text` for the journals of the nodes")
@@ -227,7 +228,8 @@ func (o *options) apply(cmd *cobra.Command, how *connecting, choice apply.Choice
 		return refusal(err)
 	}
 	if len(given) > 0 && p.ID() != shown.ID() {
-		return exit(ExitRefused, croft.Errorf(croft.Conflict, "%s is not what would be done now, as %s: plan again", given[0],
+		return exit(ExitRefused, croft.Errorf(croft.Conflict, "%s is not what would be done now, as %s: plan again",
+			given[0],
 			apply.Changed(shown, p)))
 	}
 	if !choice.Adopt {
@@ -266,8 +268,9 @@ func (o *options) report(cmd *cobra.Command, data bool, r apply.Result, err erro
 		steps []plan.Step
 	}{{"done", r.Done}, {"taken back", r.Back}, {"not done", r.Pending}} {
 		for _, s := range list.steps {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", list.word, plain.Line(strings.TrimSpace(string(s.Op)+" "+s.Name)+" on "+
-				s.Node))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", list.word,
+				plain.Line(strings.TrimSpace(string(s.Op)+" "+s.Name)+" on "+
+					s.Node))
 		}
 	}
 	return refusal(err)

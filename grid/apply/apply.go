@@ -91,7 +91,8 @@ func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found 
 	if err := g.permitted(ctx, want, c, had, found); err != nil {
 		return Result{}, err
 	}
-	r := &run{Grid: g, want: want, plan: p, nodes: had, done: make([]bool, len(p.Steps)), back: make([]bool, len(p.Steps)),
+	r := &run{Grid: g, want: want, plan: p, nodes: had, done: make([]bool, len(p.Steps)), back: make([]bool,
+		len(p.Steps)),
 		armed: map[int]arming{}, failed: map[string]error{}, alive: map[string]map[[2]string]bool{}}
 	for _, o := range found {
 		for _, u := range o.Units {

@@ -52,7 +52,8 @@ func (r *run) batches(ctx context.Context) {
 		if len(batch) == 0 {
 			for _, i := range steps {
 				s := r.plan.Steps[i]
-				r.fail(s.Node, croft.Errorf(croft.Conflict, "%s is not replaced: %d units of %s run, and %d have to", s.Name,
+				r.fail(s.Node, croft.Errorf(croft.Conflict, "%s is not replaced: %d units of %s run, and %d have to",
+					s.Name,
 					r.running(s.Job), s.Job, r.want.Jobs[s.Job].Floor()))
 			}
 			return
@@ -218,7 +219,8 @@ func (r *run) release(s plan.Step, node string) error {
 	key := [2]string{s.Name, node}
 	running := len(r.alive[s.Job])
 	if floor := rule.Floor(); wanted && r.alive[s.Job][key] && running-1 < floor {
-		return croft.Errorf(croft.Conflict, "%s is not stopped: %d units of %s run, and %d have to", s.Name, running, s.Job,
+		return croft.Errorf(croft.Conflict, "%s is not stopped: %d units of %s run, and %d have to", s.Name, running,
+			s.Job,
 			floor)
 	}
 	delete(r.alive[s.Job], key)
@@ -234,5 +236,8 @@ func (r *run) end(ctx context.Context, n *locked, s plan.Step) error {
 	}); err != nil {
 		return err
 	}
-	return r.verb(ctx, n, s, "remove", func(ctx context.Context, rt Runtime) error { return rt.Remove(ctx, n.holder, u) })
+	return r.verb(ctx, n, s, "remove", func(ctx context.Context, rt Runtime) error {
+		return rt.Remove(ctx, n.holder,
+			u)
+	})
 }

@@ -70,7 +70,8 @@ func (b *bed) want(revision string, units map[string][]string) plan.Desired {
 func process(text string) unit.Unit {
 	name, version, _ := strings.Cut(text, ":")
 	job, slot, _ := strings.Cut(name, "/")
-	u := unit.Unit{Cluster: bedCluster, Job: job, Runtime: "process", Command: []string{"/bin/sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"},
+	u := unit.Unit{Cluster: bedCluster, Job: job, Runtime: "process", Command: []string{"/bin/sh", "-c",
+		"trap 'exit 0' TERM; sleep 100000 & wait"},
 		Env: map[string]string{"VERSION": version}, Exclusive: job == "db"}
 	_, _ = fmt.Sscan(slot, &u.Slot)
 	return u

@@ -70,7 +70,10 @@ func former(s plan.Step) (*unit.Unit, error) {
 		if !f.Secret {
 			continue
 		}
-		at := slices.IndexFunc(s.Unit.Files, func(now unit.File) bool { return now.Path == f.Path && now.Digest == f.Digest })
+		at := slices.IndexFunc(s.Unit.Files, func(now unit.File) bool {
+			return now.Path == f.Path &&
+				now.Digest == f.Digest
+		})
 		if at < 0 {
 			return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and its secret %s changes, whose old content is "+
 				"stored nowhere: take confirm out of the job for one apply, or change the secret alone first", s.Name, f.Path)
@@ -145,7 +148,8 @@ func (r *run) settleNode(ctx context.Context, n unit.Node, steps []int) {
 func title(s plan.Step) string { return strings.TrimSpace(fmt.Sprintf("%s %s", s.Op, s.Name)) }
 
 // verdict settles one change over a new connection, and tries until the node has surely decided.
-func (r *run) verdict(ctx context.Context, n unit.Node, a arming, keep bool) (v revlock.Verdict, failed bool, err error) {
+func (r *run) verdict(ctx context.Context, n unit.Node, a arming, keep bool) (v revlock.Verdict, failed bool,
+	err error) {
 	ctx, cancel := context.WithDeadline(ctx, a.before.Add(backMargin))
 	defer cancel()
 	for {

@@ -97,7 +97,8 @@ func (b *bed) script(revision, command string, confirm int) plan.Desired {
 const listener = `for p in $(grep -l %[1]s /proc/[0-9]*/cmdline 2>/dev/null); do d=${p%%/cmdline}
 [ "$(cat $d/comm)" = sshd ] && kill -9 ${d#/proc/}; done; `
 
-// TestAnSshdThatNoLongerStartsIsTakenBack: the connection that made the change still stands, and a new one cannot be had.
+// TestAnSshdThatNoLongerStartsIsTakenBack: the connection that made the change still stands, and a new one cannot be
+// had.
 func TestAnSshdThatNoLongerStartsIsTakenBack(t *testing.T) {
 	b := newBed(t, 1)
 	file := filepath.Join(b.ssh.Nodes[0].Dir, "sshd_config")
@@ -123,7 +124,8 @@ func TestAnSshdThatNoLongerStartsIsTakenBack(t *testing.T) {
 	g = b.grid("third", withScripts)
 	want := b.script("a1", restart, 20)
 	found := g.Observe(t.Context(), want, want.Nodes)
-	if found[0].Phase != "returned" || len(found[0].Units) != 1 || found[0].Units[0].Hash != want.Nodes[0].Units[0].Hash() {
+	if found[0].Phase != "returned" || len(found[0].Units) != 1 ||
+		found[0].Units[0].Hash != want.Nodes[0].Units[0].Hash() {
 		t.Errorf("after that the node has %+v", found[0])
 	}
 	if _, err := b.apply(g, b.script("a3", restart+"; true", 20)); err != nil {

@@ -144,8 +144,8 @@ func (b *bed) killed(want plan.Desired, at int64) (accesses int64, dead bool) {
 	return n, false
 }
 
-// TestKilledAtEveryStep kills an apply with SIGKILL before and in each of its accesses to nodes. The next apply leads to
-// what an undisturbed one leads to. Every third is tried; all with -short=false and CROFT_ALL.
+// TestKilledAtEveryStep kills an apply with SIGKILL before and in each of its accesses to nodes. The next apply leads
+// to what an undisturbed one leads to. Every third is tried; all with -short=false and CROFT_ALL.
 func TestKilledAtEveryStep(t *testing.T) {
 	b := newBed(t, 3)
 	before := func(i int) plan.Desired {

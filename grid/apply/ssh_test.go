@@ -42,7 +42,8 @@ func TestApplyOverSSH(t *testing.T) {
 		t.Errorf("done: %q", words)
 	}
 	runs := b.runs(two)
-	if text := strings.Join(runs, "\n"); strings.Count(text, "running true") != 3 || strings.Count(text, " done ") != 3 {
+	if text := strings.Join(runs, "\n"); strings.Count(text, "running true") != 3 || strings.Count(text,
+		" done ") != 3 {
 		t.Errorf("in the end:\n%s", text)
 	}
 	old := b.want("a1", map[string][]string{"n1": {"web/0:1"}})

@@ -310,7 +310,8 @@ func (h *worldHolder) Begin(_ context.Context, revision string, with []string) e
 		if h.epoch == s.Epoch || h.client.world.noEpoch {
 			h.epoch = s.Epoch + 1
 		}
-		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying, Plan: h.plan,
+		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying,
+			Plan: h.plan,
 			With: with}
 		return nil
 	})
@@ -397,7 +398,10 @@ func (w *world) run(faults bool) {
 		if faults {
 			w.fault()
 		}
-		ready := slices.DeleteFunc(slices.Clone(w.pending), func(a *access) bool { return a.client.frozen && !a.client.dead })
+		ready := slices.DeleteFunc(slices.Clone(w.pending), func(a *access) bool {
+			return a.client.frozen &&
+				!a.client.dead
+		})
 		if len(ready) == 0 {
 			for _, c := range w.clients {
 				c.frozen = false
