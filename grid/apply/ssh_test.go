@@ -67,3 +67,18 @@ func TestNothingToDoIsQuick(t *testing.T) {
 	}
 	t.Logf("nothing to do on 15 nodes: %v", time.Since(began))
 }
+
+// BenchmarkNothingToDo plans and applies nothing, each time over new connections.
+func BenchmarkNothingToDo(t *testing.B) {
+	for _, nodes := range []int{15, 100} {
+		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.B) {
+			b := newBed(t, nodes)
+			b.must(b.want("a1", b.spread("1")))
+			for t.Loop() {
+				if r := b.must(b.want("a1", b.spread("1"))); len(r.Done)+len(r.Pending) != 0 {
+					t.Fatalf("something was done: %v", r)
+				}
+			}
+		})
+	}
+}
