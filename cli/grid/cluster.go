@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"filippo.io/age"
 	"github.com/adrg/xdg"
@@ -45,6 +46,7 @@ type cluster struct {
 type connecting struct {
 	sshConfig string
 	parallel  int
+	firewall  time.Duration
 	note      string // for those who find a node locked
 }
 
@@ -75,13 +77,13 @@ func (o *options) reach(cmd *cobra.Command, how *connecting) (*cluster, error) {
 	if c.ssh, err = ssh.New(config); err != nil {
 		return nil, err
 	}
-	runtimes := runtimesOf(runtime.Config{Repository: os.DirFS(o.dir), StateDir: s.Cluster.StateDir})
+	runtimes := runtimesOf(o.dir)
 	parallel := how.parallel
 	if parallel == 0 {
 		parallel = s.Cluster.Parallel
 	}
 	c.Grid, err = apply.New(apply.Config{Dialer: dialer{c.ssh}, Locker: c.shell, VCS: c.repo, Runtimes: runtimes,
-		Parallel: parallel, Say: func(words string) { say(cmd, "%s", words) }})
+		Parallel: parallel, FirewallConfirm: how.firewall, Say: func(words string) { say(cmd, "%s", words) }})
 	return c, err
 }
 
@@ -100,21 +102,23 @@ func whoIsHere() string {
 	return fmt.Sprintf("%s@%s, process %d", name, host, os.Getpid())
 }
 
-// runtimesOf opens each runtime once.
-func runtimesOf(c runtime.Config) func(name string) (apply.Runtime, error) {
+// runtimesOf opens each runtime once for each state directory.
+func runtimesOf(dir string) func(name string, n unit.Node) (apply.Runtime, error) {
+	type key struct{ name, stateDir string }
 	var mu sync.Mutex
-	open := map[string]*runtime.Runtime{}
-	return func(name string) (apply.Runtime, error) {
+	open := map[key]*runtime.Runtime{}
+	return func(name string, n unit.Node) (apply.Runtime, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if open[name] == nil {
-			r, err := c.Open(name)
+		k := key{name, n.StateDir}
+		if open[k] == nil {
+			r, err := runtime.Config{Repository: os.DirFS(dir), StateDir: n.StateDir}.Open(name)
 			if err != nil {
 				return nil, err
 			}
-			open[name] = r
+			open[k] = r
 		}
-		return open[name], nil
+		return open[k], nil
 	}
 }
 
@@ -164,7 +168,8 @@ func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, err
 		if j.Every {
 			want = len(j.Slots)
 		}
-		d.Jobs[j.Name] = plan.Job{Want: want, Min: j.Min, MaxUnavailable: j.MaxUnavailable, Canary: j.Canary, Gate: j.Gate}
+		d.Jobs[j.Name] = plan.Job{Want: want, Min: j.Min, MaxUnavailable: j.MaxUnavailable, Canary: j.Canary,
+			Gate: j.Gate}
 	}
 	for i := range d.Nodes {
 		if d.Nodes[i].Firewall, err = leases.firewall(ctx, d.Nodes[i].Name); err != nil {
@@ -201,7 +206,8 @@ func (l *leases) address(_ context.Context, job string, slot int, pool string) (
 			}
 		}
 	}
-	return "", croft.Errorf(croft.NotFound, "slot %d of %s has no address yet: croft ip get %s %s/%d", slot, job, pool, job,
+	return "", croft.Errorf(croft.NotFound, "slot %d of %s has no address yet: croft ip get %s %s/%d", slot, job,
+		pool, job,
 		slot)
 }
 

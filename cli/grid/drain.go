@@ -55,8 +55,12 @@ fewer nodes than it needs, it ends with 5, and nothing is changed.
 					return err
 				}
 			}
-			if err := repo.Push(cmd.Context()); err != nil {
+			if head, err := repo.Upstream(cmd.Context()); err != nil {
 				return err
+			} else if head != "" {
+				if err := repo.Push(cmd.Context()); err != nil {
+					return err
+				}
 			}
 			return o.apply(cmd, &how, apply.Choice{}, nil)
 		},

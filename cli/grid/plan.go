@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"encoding/json"
 
@@ -170,6 +171,9 @@ done, the lists say what; 6 a node took a change back.`,
   croft grid apply --limit web1,web2`,
 		Args: args.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
+			if how.firewall < time.Second || how.firewall > time.Hour {
+				return croft.Errorf(croft.Invalid, "--firewall-confirm %v: give 1s to 1h", how.firewall)
+			}
 			if choice.Force != (reason != "") {
 				return croft.Errorf(croft.Invalid, "--force and --reason go together: say why an older revision is right")
 			}
@@ -182,6 +186,9 @@ done, the lists say what; 6 a node took a change back.`,
 	how.flags(cmd)
 	boundFlags(cmd, &choice.Options)
 	f := cmd.Flags()
+	f.DurationVar(&how.firewall, "firewall-confirm", time.Minute,
+		"after this `time` a node takes its old firewall back, "+
+			"unless the new one is confirmed")
 	f.BoolVar(&choice.Adopt, "adopt", false, "take nodes that store no revision, or an older state than was seen")
 	f.BoolVar(&choice.Force, "force", false, "go from a revision that this one does not contain; needs --reason")
 	f.StringVar(&reason, "reason", "", "a `text` for the journals of the nodes")
@@ -221,7 +228,8 @@ func (o *options) apply(cmd *cobra.Command, how *connecting, choice apply.Choice
 		return refusal(err)
 	}
 	if len(given) > 0 && p.ID() != shown.ID() {
-		return exit(ExitRefused, croft.Errorf(croft.Conflict, "%s is not what would be done now, as %s: plan again", given[0],
+		return exit(ExitRefused, croft.Errorf(croft.Conflict, "%s is not what would be done now, as %s: plan again",
+			given[0],
 			apply.Changed(shown, p)))
 	}
 	if !choice.Adopt {
@@ -260,8 +268,9 @@ func (o *options) report(cmd *cobra.Command, data bool, r apply.Result, err erro
 		steps []plan.Step
 	}{{"done", r.Done}, {"taken back", r.Back}, {"not done", r.Pending}} {
 		for _, s := range list.steps {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", list.word, plain.Line(strings.TrimSpace(string(s.Op)+" "+s.Name)+" on "+
-				s.Node))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", list.word,
+				plain.Line(strings.TrimSpace(string(s.Op)+" "+s.Name)+" on "+
+					s.Node))
 		}
 	}
 	return refusal(err)

@@ -70,7 +70,8 @@ interrupted (applying) or taken back (returned): the next apply finishes it.`,
 					phase = "does not answer: " + plain.Line(r.Error)
 				}
 				t.Texts(r.Node, r.State, out.OrDash(revlock.Short(r.Revision)), phase,
-					strconv.Itoa(running)+" of "+strconv.Itoa(r.Wanted), out.OrDash(plain.Line(strings.Join(r.Holders, "; "))))
+					strconv.Itoa(running)+" of "+strconv.Itoa(r.Wanted), out.OrDash(plain.Line(strings.Join(r.Holders,
+						"; "))))
 			}
 			return t.Print(cmd.OutOrStdout())
 		},

@@ -51,6 +51,10 @@ func (e *TakenBack) Error() string {
 	return fmt.Sprintf("taken back: %s; %v", strings.Join(words, ", "), (&Partly{e.Result}).Error())
 }
 
+func nothing(p plan.Plan) Result {
+	return Result{p.ID(), []plan.Step{}, []plan.Step{}, []Failure{}, []plan.Step{}}
+}
+
 // stepTimeout bounds one program on a node, such as fetching an image.
 const stepTimeout = 20 * time.Minute
 
@@ -73,7 +77,7 @@ type run struct {
 func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found []plan.Observed,
 	c Choice) (Result, error) {
 	if p.Empty() {
-		return Result{Plan: p.ID(), Done: []plan.Step{}, Pending: []plan.Step{}}, nil
+		return nothing(p), nil
 	}
 	had, err := g.lock(ctx, want, p)
 	if err != nil {
@@ -87,7 +91,8 @@ func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found 
 	if err := g.permitted(ctx, want, c, had, found); err != nil {
 		return Result{}, err
 	}
-	r := &run{Grid: g, want: want, plan: p, nodes: had, done: make([]bool, len(p.Steps)), back: make([]bool, len(p.Steps)),
+	r := &run{Grid: g, want: want, plan: p, nodes: had, done: make([]bool, len(p.Steps)), back: make([]bool,
+		len(p.Steps)),
 		armed: map[int]arming{}, failed: map[string]error{}, alive: map[string]map[[2]string]bool{}}
 	for _, o := range found {
 		for _, u := range o.Units {
@@ -231,7 +236,7 @@ func (r *run) prepare(ctx context.Context) {
 // verb calls a method of a step's runtime.
 func (r *run) verb(ctx context.Context, n *locked, s plan.Step, name string,
 	f func(ctx context.Context, rt Runtime) error) error {
-	rt, err := r.Runtimes(s.Runtime)
+	rt, err := r.Runtimes(s.Runtime, n.Node)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 		defer cancel()
@@ -271,7 +276,7 @@ func (r *run) commit(ctx context.Context) {
 }
 
 func (r *run) result() (Result, error) {
-	res := Result{Plan: r.plan.ID(), Done: []plan.Step{}, Pending: []plan.Step{}}
+	res := nothing(r.plan)
 	for i, s := range r.plan.Steps {
 		switch {
 		case r.back[i]:

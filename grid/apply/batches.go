@@ -28,7 +28,7 @@ func (r *run) fences(ctx context.Context) {
 	r.onNodes(ctx, leaving, r.stop)
 	r.onNodes(ctx, leaving, func(ctx context.Context, n *locked, i int) error {
 		s := r.plan.Steps[i]
-		units, err := r.list(ctx, n.holder, r.want.Cluster, s.Runtime)
+		units, err := r.list(ctx, n.holder, n.Node, r.want.Cluster, s.Runtime)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,8 @@ func (r *run) batches(ctx context.Context) {
 		if len(batch) == 0 {
 			for _, i := range steps {
 				s := r.plan.Steps[i]
-				r.fail(s.Node, croft.Errorf(croft.Conflict, "%s is not replaced: %d units of %s run, and %d have to", s.Name,
+				r.fail(s.Node, croft.Errorf(croft.Conflict, "%s is not replaced: %d units of %s run, and %d have to",
+					s.Name,
 					r.running(s.Job), s.Job, r.want.Jobs[s.Job].Floor()))
 			}
 			return
@@ -123,7 +124,7 @@ func (r *run) change(ctx context.Context, batch []int) {
 		if err := r.bring(ctx, n, s); err != nil {
 			return err
 		}
-		if err := r.ready(ctx, n.conn, *s.Unit); err != nil {
+		if err := r.ready(ctx, n, *s.Unit); err != nil {
 			return err
 		}
 		r.wasBrought(i)
@@ -218,7 +219,8 @@ func (r *run) release(s plan.Step, node string) error {
 	key := [2]string{s.Name, node}
 	running := len(r.alive[s.Job])
 	if floor := rule.Floor(); wanted && r.alive[s.Job][key] && running-1 < floor {
-		return croft.Errorf(croft.Conflict, "%s is not stopped: %d units of %s run, and %d have to", s.Name, running, s.Job,
+		return croft.Errorf(croft.Conflict, "%s is not stopped: %d units of %s run, and %d have to", s.Name, running,
+			s.Job,
 			floor)
 	}
 	delete(r.alive[s.Job], key)
@@ -234,5 +236,8 @@ func (r *run) end(ctx context.Context, n *locked, s plan.Step) error {
 	}); err != nil {
 		return err
 	}
-	return r.verb(ctx, n, s, "remove", func(ctx context.Context, rt Runtime) error { return rt.Remove(ctx, n.holder, u) })
+	return r.verb(ctx, n, s, "remove", func(ctx context.Context, rt Runtime) error {
+		return rt.Remove(ctx, n.holder,
+			u)
+	})
 }

@@ -140,8 +140,9 @@ func query(ctx context.Context, base, text string) (string, error) {
 }
 
 // ready waits until a unit that was started works.
-func (g *Grid) ready(ctx context.Context, m machine.Machine, u unit.Unit) error {
-	r, err := g.Runtimes(u.Runtime)
+func (g *Grid) ready(ctx context.Context, n *locked, u unit.Unit) error {
+	m := n.conn
+	r, err := g.Runtimes(u.Runtime, n.Node)
 	if err != nil {
 		return err
 	}

@@ -17,9 +17,8 @@ import (
 
 // Times of changes that are confirmed.
 const (
-	firewallConfirm = 60 * time.Second // for a firewall, unless a unit of the node says otherwise
-	backMargin      = 60 * time.Second // beyond its time, for the node to take a change back and to be reached again
-	redial          = time.Second
+	backMargin = 60 * time.Second // beyond its time, for the node to take a change back and to be reached again
+	redial     = time.Second
 )
 
 // An arming is a change that its node takes back unless it is confirmed in time.
@@ -41,7 +40,7 @@ func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
 	if s.Unit.Confirm <= 0 || s.Op != plan.Create && s.Op != plan.Replace {
 		return nil
 	}
-	rt, err := r.Runtimes(s.Unit.Runtime)
+	rt, err := r.Runtimes(s.Unit.Runtime, n.Node)
 	if err != nil {
 		return err
 	}
@@ -71,7 +70,10 @@ func former(s plan.Step) (*unit.Unit, error) {
 		if !f.Secret {
 			continue
 		}
-		at := slices.IndexFunc(s.Unit.Files, func(now unit.File) bool { return now.Path == f.Path && now.Digest == f.Digest })
+		at := slices.IndexFunc(s.Unit.Files, func(now unit.File) bool {
+			return now.Path == f.Path &&
+				now.Digest == f.Digest
+		})
 		if at < 0 {
 			return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and its secret %s changes, whose old content is "+
 				"stored nowhere: take confirm out of the job for one apply, or change the secret alone first", s.Name, f.Path)
@@ -146,7 +148,8 @@ func (r *run) settleNode(ctx context.Context, n unit.Node, steps []int) {
 func title(s plan.Step) string { return strings.TrimSpace(fmt.Sprintf("%s %s", s.Op, s.Name)) }
 
 // verdict settles one change over a new connection, and tries until the node has surely decided.
-func (r *run) verdict(ctx context.Context, n unit.Node, a arming, keep bool) (v revlock.Verdict, failed bool, err error) {
+func (r *run) verdict(ctx context.Context, n unit.Node, a arming, keep bool) (v revlock.Verdict, failed bool,
+	err error) {
 	ctx, cancel := context.WithDeadline(ctx, a.before.Add(backMargin))
 	defer cancel()
 	for {
@@ -216,7 +219,7 @@ func (r *run) firewall(ctx context.Context, n *locked, i int) (saved string, err
 		text = ""
 	}
 	text += n.Firewall + "\n"
-	after := firewallConfirm
+	after := r.FirewallConfirm
 	for _, u := range n.Units {
 		if u.Confirm > 0 {
 			after = max(after, time.Duration(u.Confirm)*time.Second)

@@ -23,11 +23,14 @@ import (
 
 // Config is what a Grid works with.
 type Config struct {
-	Dialer   Dialer
-	Locker   Locker
-	VCS      revlock.VCS
-	Runtimes func(name string) (Runtime, error) // NotFound
-	Here     machine.Machine                    // the operator's machine, for checks; nil: machine.Local
+	Dialer Dialer
+	Locker Locker
+	VCS    revlock.VCS
+	// Runtimes returns a runtime, for a node whose units it keeps below the node's state directory. NotFound.
+	Runtimes func(name string, n unit.Node) (Runtime, error)
+	Here     machine.Machine // the operator's machine, for checks; nil: machine.Local
+
+	FirewallConfirm time.Duration // after which a node takes its old firewall back; 0: 60 s
 
 	Parallel int                // nodes that are worked on at once; 0: 8
 	Say      func(words string) // one line of progress; nil: nobody listens
@@ -56,6 +59,7 @@ func New(c Config) (*Grid, error) {
 		c.Say = func(string) {}
 	}
 	c.Parallel = cmp.Or(max(0, c.Parallel), 8)
+	c.FirewallConfirm = cmp.Or(max(0, c.FirewallConfirm), time.Minute)
 	c.lockWait = cmp.Or(c.lockWait, 2*time.Second)
 	c.pause = cmp.Or(c.pause, 2*time.Second)
 	if c.jitter == nil {
@@ -177,7 +181,7 @@ func (g *Grid) observe(ctx context.Context, want plan.Desired, n unit.Node, runt
 	runtimes = slices.Clone(runtimes)
 	slices.Sort(runtimes)
 	for _, name := range slices.Compact(runtimes) {
-		units, err := g.list(ctx, c, want.Cluster, name)
+		units, err := g.list(ctx, c, n, want.Cluster, name)
 		if err != nil {
 			return plan.Observed{}, err
 		}
@@ -189,8 +193,9 @@ func (g *Grid) observe(ctx context.Context, want plan.Desired, n unit.Node, runt
 	return o, nil
 }
 
-func (g *Grid) list(ctx context.Context, m machine.Machine, cluster, runtime string) ([]plan.Actual, error) {
-	r, err := g.Runtimes(runtime)
+func (g *Grid) list(ctx context.Context, m machine.Machine, n unit.Node, cluster, runtime string) ([]plan.Actual,
+	error) {
+	r, err := g.Runtimes(runtime, n)
 	if err != nil {
 		if errors.Is(err, croft.NotFound) {
 			err = croft.Errorf(croft.NotFound, "the runtime %s, which has units there, is no longer defined: %w", runtime, err)

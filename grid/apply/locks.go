@@ -148,8 +148,9 @@ func (g *Grid) again(ctx context.Context, want plan.Desired, c Choice, shown pla
 		return plan.Plan{}, nil, err
 	}
 	if p.ID() != shown.ID() {
-		return plan.Plan{}, nil, &Refused{croft.Errorf(croft.Conflict, "the nodes have changed since this plan was shown "+
-			"(%s): plan again", Changed(shown, p))}
+		return plan.Plan{}, nil, &Refused{croft.Errorf(croft.Conflict,
+			"the nodes have changed since this plan was shown "+
+				"(%s): plan again", Changed(shown, p))}
 	}
 	return p, now, nil
 }

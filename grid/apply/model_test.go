@@ -59,7 +59,8 @@ func interleave(t *testing.T, seed uint64, change func(w *world)) (wrong []strin
 			node := &worldNode{name: n.Name, units: map[string]*plan.Actual{}, applied: plan.Document(n),
 				state: revlock.State{Revision: rev("0"), Epoch: 1, Phase: revlock.Done}, newest: 1}
 			for _, u := range n.Units {
-				node.units[u.Name()] = &plan.Actual{Name: u.Name(), Job: u.Job, Slot: u.Slot, Hash: u.Hash(), Runtime: "world",
+				node.units[u.Name()] = &plan.Actual{Name: u.Name(), Job: u.Job, Slot: u.Slot, Hash: u.Hash(),
+					Runtime: "world",
 					Running: true}
 			}
 			w.nodes[n.Name] = node

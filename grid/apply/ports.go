@@ -10,12 +10,13 @@ import (
 	"croft/grid/unit"
 )
 
-// A Runtime runs units of one kind on machines. Every method can be repeated: what is there already, runs already, or is
-// gone already, is no error. Errors: Invalid (the unit, or the program's answer), Conflict (the name is a stranger's),
-// Unavailable (the machine lacks the program), and those of the machine as they are, so that machine.Lost is seen.
+// A Runtime runs units of one kind on machines. Every method can be repeated: what is there already, runs already, or
+// is gone already, is no error. Errors: Invalid (the unit, or the program's answer), Conflict (the name is a
+// stranger's), Unavailable (the machine lacks the program), and those of the machine as they are, so that machine.Lost
+// is seen.
 //
-// The machine that Prepare, Create, Start, Stop and Remove get is fenced: it runs one program at a time, under the node's
-// lock, and what they run must not depend on another connection. List and Ready may get any.
+// The machine that Prepare, Create, Start, Stop and Remove get is fenced: it runs one program at a time, under the
+// node's lock, and what they run must not depend on another connection. List and Ready may get any.
 type Runtime interface {
 	// Prepare makes ready what takes long, such as the image, and changes nothing that runs.
 	Prepare(ctx context.Context, m machine.Machine, u unit.Unit) error
@@ -43,8 +44,8 @@ type Runtime interface {
 	Ready(ctx context.Context, m machine.Machine, u unit.Unit) (string, error)
 
 	// Undo returns a script for a POSIX shell on the node that takes a change back: it stops and removes now, and then
-	// creates and starts before, with files and all. Either may be nil. The node runs it alone, as it may be cut off: it
-	// may use nothing but the node itself. Prepare was called for both at some time.
+	// creates and starts before, with files and all. Either may be nil. The node runs it alone, as it may be cut off:
+	// it may use nothing but the node itself. Prepare was called for both at some time.
 	Undo(before, now *unit.Unit) (string, error)
 }
 
@@ -66,7 +67,8 @@ type Locker interface {
 	Look(ctx context.Context, m machine.Machine, n unit.Node, table string) (revlock.View, error)
 
 	// Open takes the lock of a node. Errors as of revlock.Open.
-	Open(ctx context.Context, m machine.Machine, n unit.Node, shared bool, plan string, wait time.Duration) (Holder, error)
+	Open(ctx context.Context, m machine.Machine, n unit.Node, shared bool, plan string, wait time.Duration) (Holder,
+		error)
 
 	// Confirm keeps a change that was armed. It is asked over a new connection.
 	Confirm(ctx context.Context, m machine.Machine, n unit.Node, id string) (revlock.Verdict, error)

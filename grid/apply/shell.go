@@ -33,7 +33,8 @@ func (s Shell) Look(ctx context.Context, m machine.Machine, n unit.Node, table s
 // Open implements Locker.
 func (s Shell) Open(ctx context.Context, m machine.Machine, n unit.Node, shared bool, plan string,
 	wait time.Duration) (Holder, error) {
-	h, err := revlock.Open(ctx, m, revlock.Options{Place: s.Place(n), Shared: shared, Who: s.Who, Plan: plan, Wait: wait})
+	h, err := revlock.Open(ctx, m, revlock.Options{Place: s.Place(n), Shared: shared, Who: s.Who, Plan: plan,
+		Wait: wait})
 	if err != nil {
 		return nil, err
 	}

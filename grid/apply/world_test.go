@@ -87,7 +87,9 @@ func (w *world) arrive(a *access) {
 	<-arrivals
 }
 
-func (w *world) note(format string, args ...any) { w.trace = append(w.trace, fmt.Sprintf(format, args...)) }
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
 
 func (w *world) violate(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
@@ -308,7 +310,8 @@ func (h *worldHolder) Begin(_ context.Context, revision string, with []string) e
 		if h.epoch == s.Epoch || h.client.world.noEpoch {
 			h.epoch = s.Epoch + 1
 		}
-		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying, Plan: h.plan,
+		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying,
+			Plan: h.plan,
 			With: with}
 		return nil
 	})
@@ -365,7 +368,7 @@ func (w *world) start(c *client, want plan.Desired) {
 	go func() {
 		defer func() { c.done = true }()
 		g, err := New(Config{Dialer: c, Locker: c, VCS: history{}, lockWait: 1,
-			Runtimes: func(string) (Runtime, error) { return worldRuntime{}, nil },
+			Runtimes: func(string, unit.Node) (Runtime, error) { return worldRuntime{}, nil },
 			jitter:   func(below time.Duration) time.Duration { return below / time.Duration(1+len(c.name)) }})
 		if err != nil {
 			c.err = err
@@ -395,7 +398,10 @@ func (w *world) run(faults bool) {
 		if faults {
 			w.fault()
 		}
-		ready := slices.DeleteFunc(slices.Clone(w.pending), func(a *access) bool { return a.client.frozen && !a.client.dead })
+		ready := slices.DeleteFunc(slices.Clone(w.pending), func(a *access) bool {
+			return a.client.frozen &&
+				!a.client.dead
+		})
 		if len(ready) == 0 {
 			for _, c := range w.clients {
 				c.frozen = false

@@ -40,7 +40,8 @@ func Audit(want Desired, found []Observed, options Options) ([]Difference, error
 		return list, nil // the nodes that nobody saw are what is wrong
 	}
 	for _, s := range p.Steps {
-		list = append(list, Difference{Node: s.Node, Name: s.Name, Op: s.Op, Cause: cause(s, at[s.Node]), Text: s.Reason})
+		list = append(list, Difference{Node: s.Node, Name: s.Name, Op: s.Op, Cause: cause(s, at[s.Node]),
+			Text: s.Reason})
 	}
 	slices.SortStableFunc(list, func(a, b Difference) int { return strings.Compare(a.Node, b.Node) })
 	return list, nil

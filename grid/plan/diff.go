@@ -123,8 +123,13 @@ func diffUnit(was, want *unit.Unit) []string {
 		switch {
 		case old.Path == "":
 			lines = append(lines, "+ file "+path)
+			if !new.Secret && new.Content != "" {
+				lines = append(lines, diffText("", "", new.Content)[1:]...)
+			}
+			continue
 		case new.Path == "":
 			lines = append(lines, "- file "+path)
+			continue
 		case old.Secret || new.Secret:
 			lines = append(lines, "~ file "+path+" (secret)")
 			continue

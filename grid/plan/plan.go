@@ -128,18 +128,22 @@ type state struct {
 	options  Options
 	observed map[string]Observed
 	holders  map[string][]string // of a unit's name: nodes where it should be
+	seen     map[string][]string // and where it was found
 	plan     Plan
 }
 
 // Compute makes the plan that leads from what was found to what should be. Invalid: a limit that names no node;
 // Unavailable: a node that the plan depends on was not observed; the plan has its steps then, and must not be applied.
 func Compute(want Desired, found []Observed, options Options) (Plan, error) {
-	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{},
+	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{}, seen: map[string][]string{},
 		plan: Plan{Format: Format, Cluster: want.Cluster, Revision: want.Revision, Limit: slices.Clone(options.Limit),
 			Steps: []Step{}, Observed: map[string]string{}}}
 	slices.Sort(s.plan.Limit)
 	for _, o := range found {
 		s.observed[o.Node] = o
+		for _, a := range o.Units {
+			s.seen[a.Name] = append(s.seen[a.Name], o.Node)
+		}
 	}
 	names := map[string]bool{}
 	for _, n := range want.Nodes {
@@ -234,9 +238,9 @@ func (s *state) unit(n *unit.Node, u *unit.Unit, o Observed) (Step, bool) {
 
 // elsewhere names the node that a unit runs on and should leave.
 func (s *state) elsewhere(name, here string) string {
-	for _, n := range s.want.Nodes {
-		if n.Name != here && s.observed[n.Name].unit(name) != nil && !slices.Contains(s.holders[name], n.Name) {
-			return n.Name
+	for _, node := range s.seen[name] {
+		if node != here && !slices.Contains(s.holders[name], node) {
+			return node
 		}
 	}
 	return ""

@@ -87,7 +87,8 @@ func TestAChangeOfANode(t *testing.T) {
 		if out != odd || err != nil {
 			t.Errorf("an order's input comes back as %.20q, %v", out, err)
 		}
-		out, err = machine.Output(t.Context(), h, io.MultiReader(strings.NewReader(strings.Repeat("y", 3<<20))), "wc", "-c")
+		out, err = machine.Output(t.Context(), h, io.MultiReader(strings.NewReader(strings.Repeat("y", 3<<20))), "wc",
+			"-c")
 		if strings.TrimSpace(out) != "3145728" || err != nil {
 			t.Errorf("3 MiB of input of unknown length are %q, %v", out, err)
 		}
@@ -149,7 +150,8 @@ func TestADaemonDoesNotKeepTheLock(t *testing.T) {
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
-		pid, err := machine.Output(t.Context(), h, nil, "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $!")
+		pid, err := machine.Output(t.Context(), h, nil, "sh", "-c",
+			"setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $!")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +201,8 @@ func TestTheEpochIsCompared(t *testing.T) {
 		}
 		file := filepath.Join(o.Base, cluster, "rev")
 		text, _ := os.ReadFile(file)
-		if err := os.WriteFile(file, []byte(strings.Replace(string(text), "epoch 1", "epoch 2", 1)), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), "epoch 1", "epoch 2", 1)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err := machine.Output(t.Context(), h, strings.NewReader("input"), "touch", filepath.Join(o.Base, "ran"))

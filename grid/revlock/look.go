@@ -79,7 +79,8 @@ func Confirm(ctx context.Context, m machine.Machine, p Place, id string) (Verdic
 // that the script which does so ended with an error.
 func Recall(ctx context.Context, m machine.Machine, p Place, id string, wait time.Duration) (v Verdict, failed bool,
 	err error) {
-	text, _, err := p.ask(ctx, m, fmt.Sprintf("recall %s %d", machine.Quote(id), int(wait.Seconds())), settings{}, 1<<20)
+	text, _, err := p.ask(ctx, m, fmt.Sprintf("recall %s %d", machine.Quote(id), int(wait.Seconds())), settings{},
+		1<<20)
 	if err != nil {
 		return "", false, err
 	}

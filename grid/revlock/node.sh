@@ -89,6 +89,11 @@ settle() {
 	at=$dir/armed/$1
 	if [ -e "$at.watch" ] || [ -h "$at.verdict" ]; then
 		ln -s "$2" "$at.verdict" 2>/dev/null
+		n=0
+		while [ "$(readlink "$at.verdict")" = confirmed ] && [ -e "$at.watch" ] && [ "$n" -lt 5 ]; do
+			sleep 1 # the watcher sees it and gives the lock back
+			n=$((n + 1))
+		done
 		printf '\n%s verdict %s\n' "$mark" "$(readlink "$at.verdict")"
 	else
 		printf '\n%s verdict none\n' "$mark"

@@ -52,7 +52,8 @@ func parseState(text, boot string) (State, error) {
 			continue
 		}
 		if len(value) > maxField && (key != "with" || len(value) > maxWith) {
-			return State{}, croft.Errorf(croft.Invalid, "its file rev has a value of %d bytes for %.20q", len(value), key)
+			return State{}, croft.Errorf(croft.Invalid, "its file rev has a value of %d bytes for %.20q", len(value),
+				key)
 		}
 		switch key {
 		case "revision", "previous":
@@ -68,7 +69,8 @@ func parseState(text, boot string) (State, error) {
 		case "epoch":
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil || n < 0 || n > maxEpoch {
-				return State{}, croft.Errorf(croft.Invalid, "its file rev has the epoch %.40q, which is no epoch", value)
+				return State{}, croft.Errorf(croft.Invalid, "its file rev has the epoch %.40q, which is no epoch",
+					value)
 			}
 			s.Epoch = n
 		case "phase":
