@@ -35,7 +35,7 @@ var (
 		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
 		"croft/pool/vm/...",
 		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...",
-		"croft/grid/state/...", "croft/grid/place/...",
+		"croft/grid/state/...", "croft/grid/place/...", "croft/grid/edit/...",
 		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit", "croft/cluster/...",
 		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
 		"croft/usage/...",

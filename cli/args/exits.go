@@ -9,8 +9,8 @@ import (
 )
 
 // OneForErrors makes a command and those below it end with exit code 1 for every error that is no Exited, wrong
-// arguments and flags too. It is for programs whose other exit codes have meanings of their own; it is called once, when
-// all subcommands have been added.
+// arguments and flags too. It is for programs whose other exit codes have meanings of their own; it is called once,
+// when all subcommands have been added.
 func OneForErrors(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return one(FlagError(cmd, err)) })
 	if check := cmd.Args; check != nil {

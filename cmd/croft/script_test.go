@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(leakFree{m}, map[string]func(){
-		"croft": main, "schedule": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main,
+		"croft": main, "schedule": main, "fission": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main,
 		"resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
 	})
 }

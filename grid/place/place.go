@@ -46,8 +46,8 @@ type Change struct {
 // maxRounds are enough for what a slot's move leaves to others.
 const maxRounds = 8
 
-// Decide places everything. NoCapacity, several joined: a job would have fewer slots than it needs. Invalid or NotFound:
-// a rule is wrong.
+// Decide places everything. NoCapacity, several joined: a job would have fewer slots than it needs. Invalid or
+// NotFound: a rule is wrong.
 func Decide(s *state.State, o Options) (*Result, error) {
 	d := &deciding{s: s, o: o, trees: map[string]*tree{}, ids: s.IDs.Clone(), without: map[*state.Node]bool{}}
 	for _, name := range o.Without {

@@ -21,8 +21,8 @@ func (d *deciding) result() (*Result, error) {
 		got := len(p.has)
 		r.Slots += got
 		if least := p.job.Min; !p.rule.Every && got < min(least, p.want) {
-			errs = append(errs, croft.Errorf(croft.NoCapacity, "%s: the job needs %d nodes at least, and %d can be had%s",
-				p.job.Path, least, got, d.explain(p)))
+			errs = append(errs, croft.Errorf(croft.NoCapacity,
+				"%s: the job needs %d nodes at least, and %d can be had%s", p.job.Path, least, got, d.explain(p)))
 		} else if got < p.want {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: the job wants %d nodes, and %d can be had%s", p.job.Path,
 				p.want, got, d.explain(p)))

@@ -38,7 +38,8 @@ func large(b *testing.B) string {
 	write("jobs/_.yaml", "runtime: podman\nenv: {ZONE: eu}\n")
 	for i := range 9000 {
 		name := fmt.Sprintf("g%d/j%d", i/100, i)
-		write("jobs/"+name+".yaml", fmt.Sprintf("image: {registry: example.org/app:%d}\ncommand: [serve, --slot, '${slot}']\n"+
+		write("jobs/"+name+".yaml", fmt.Sprintf("image: {registry: example.org/app:%d}\n"+
+			"command: [serve, --slot, '${slot}']\n"+
 			"env: {NODE: '${node.name}', PORT: '80'}\nports: ['%d:80']\nuses: {cpu: 0.5, memory: 512Mi}\nreplicas: 1\n"+
 			"policy: spread(rack)\nready: {url: 'http://${ip}:80/'}\n", i, 1000+i))
 		link := filepath.Join(dir, "alloc", name, "0")

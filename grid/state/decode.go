@@ -84,8 +84,8 @@ func (f fields) textOf(v *Value, key string) (string, bool) {
 	case v.Kind == Int && canonical(v.Text), v.Kind == Float && canonicalFloat(v.Text):
 		return v.Text, true
 	case v.Kind == Int || v.Kind == Float || v.Kind == Bool:
-		f.p.add(v.At, "%s%s: want a text, and YAML reads %s as %s: write it in quotes, %q", f.named, key, v.Text, v.Kind,
-			v.Text)
+		f.p.add(v.At, "%s%s: want a text, and YAML reads %s as %s: write it in quotes, %q", f.named, key,
+			v.Text, v.Kind, v.Text)
 		return "", false
 	}
 	f.wants(v, key, "a text")

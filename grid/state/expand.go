@@ -9,8 +9,8 @@ import (
 // Limits of expansion.
 const (
 	maxExpansions = 8       // values that lead to each other
-	maxExpanded   = 1 << 20 // bytes of one text
-	maxExpandedTo = 10_000  // values that one text becomes
+	maxExpanded   = 4 << 20 // bytes that are put into the texts of a file
+	maxExpandedTo = 20_000  // values that the texts of a file become
 )
 
 // scope is what ${...} names in a value.
@@ -76,13 +76,15 @@ func (s *scope) expand(v *Value) (*Value, *Problem) {
 }
 
 func (e *expanding) value(v *Value) (*Value, error) {
-	if e.count++; len(e.stack) > 0 && e.count > maxExpandedTo {
-		return nil, fmt.Errorf("this becomes more than %d values", maxExpandedTo)
+	if len(e.stack) > 0 {
+		if e.count++; e.count > maxExpandedTo {
+			return nil, fmt.Errorf("the file's ${...} become more than %d values", maxExpandedTo)
+		}
 	}
 	switch v.Kind {
 	case String:
 		if len(e.stack) == 0 {
-			e.at, e.size, e.count = v.At, 0, 0
+			e.at = v.At
 		}
 		return e.scalar(v)
 	case List:
@@ -167,7 +169,7 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 			return found, nil
 		}
 		if e.size += len(found.Text); e.size > maxExpanded {
-			return nil, fmt.Errorf("this becomes longer than %d bytes", maxExpanded)
+			return nil, fmt.Errorf("the file's ${...} become more than %d bytes", maxExpanded)
 		}
 		b.WriteString(found.Text)
 		rest = rest[end+1:]

@@ -116,6 +116,12 @@ func (w walking) below(in *os.Root, dir string, depth int) {
 	}
 }
 
+// has reports whether there is something of this name.
+func (f files) has(name string) bool {
+	_, err := f.root.Lstat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // read reads a regular file of at most max bytes.
 func (f files) read(name string, max int64) (string, error) {
 	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -18,52 +17,6 @@ type IDs struct {
 	// Filters are the ids that buckets have in the tree of the nodes that a filter leaves, by the filter as text and
 	// the id of the bucket.
 	Filters map[string]map[int]int
-}
-
-// loadIDs reads ids.yaml.
-func (l *loading) loadIDs() {
-	ids := IDs{NextBucket: -1, Filters: map[string]map[int]int{}}
-	defer func() { l.s.IDs = ids }()
-	if !l.files.has(IDsFile) {
-		return
-	}
-	top := fields{l.read(IDsFile, &l.problems), &l.problems, ""}
-	ids.NextNode, ids.NextBucket = top.number("next_node", 0, 1<<30, 0), top.number("next_bucket", -1<<30, -1, -1)
-	filters := top.below("filters")
-	if filters.v == nil {
-		return
-	}
-	for _, filter := range filters.v.Keys {
-		in := filters.below(filter)
-		ids.Filters[filter] = map[int]int{}
-		if in.v == nil {
-			continue
-		}
-		for _, key := range in.v.Keys {
-			bucket, err := strconv.Atoi(key)
-			if err != nil || bucket >= 0 {
-				l.problems.add(in.at(key), "%q is no id of a directory", key)
-				continue
-			}
-			ids.Filters[filter][bucket] = in.number(key, -1<<30, -1, -1)
-		}
-	}
-}
-
-// given counts the ids of the tree as given, so that the file may lag behind it.
-func (l *loading) given() {
-	ids := &l.s.IDs
-	for _, n := range l.s.Leaves {
-		ids.NextNode = max(ids.NextNode, n.ID+1)
-	}
-	for _, b := range l.s.Buckets {
-		ids.NextBucket = min(ids.NextBucket, b.ID-1)
-	}
-	for _, of := range ids.Filters {
-		for _, id := range of {
-			ids.NextBucket = min(ids.NextBucket, id-1)
-		}
-	}
 }
 
 // Clone copies the ids, so that others can be given.

@@ -41,15 +41,15 @@ func (l *loading) loadJobs() {
 			switch {
 			case e.name == inheritedFile && !e.link:
 			case !validName.MatchString(name), at && instance != "" && !validName.MatchString(instance):
-				l.problems.add(Position{File: e.path}, "%q is no name of a job: %s; an instance is NAME@INSTANCE", e.name,
-					nameHint)
+				l.problems.add(Position{File: e.path}, "%q is no name of a job: %s; an instance is NAME@INSTANCE",
+					e.name, nameHint)
 			case e.link:
 				links = append(links, b)
 			case at && instance == "":
 				templates[e.path] = nil
 			case at:
-				l.problems.add(Position{File: e.path}, "%s", l.noLink(e.path, "an instance of a template is a symbolic link "+
-					"to "+name+"@.yaml, and this is a file"))
+				l.problems.add(Position{File: e.path}, "%s", l.noLink(e.path, "an instance of a template is a "+
+					"symbolic link to "+name+"@.yaml, and this is a file"))
 			default:
 				plain[e.path] = true
 				jobs = append(jobs, b)
@@ -111,11 +111,13 @@ func (l *loading) template(b body, plain map[string]bool, templates map[string]*
 	case dirs[to] != nil:
 		return "", "the link leads to " + b.to + ", a directory: an instance leads to a template, NAME@.yaml"
 	case !instance:
-		return "", "only instances of templates are symbolic links: name it " + name + "@INSTANCE.yaml, or make it a file"
+		return "", "only instances of templates are symbolic links: name it " + name +
+			"@INSTANCE.yaml, or make it a file"
 	case isTemplate:
 		return to, ""
 	case plain[to]:
-		return "", "the link leads to " + b.to + ", which is a job of its own and no template: templates are named NAME@.yaml"
+		return "", "the link leads to " + b.to + ", which is a job of its own and no template: " +
+			"templates are named NAME@.yaml"
 	case l.files.isLink(to):
 		return "", "the link leads to " + b.to + ", which is a link too: link it to the template itself"
 	}

@@ -2,17 +2,11 @@ package state
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"croft"
@@ -62,58 +56,6 @@ func LoadForIDs(ctx context.Context, dir string) (*State, []Problem, error) {
 		return nil, nil, err
 	}
 	return l.s, l.ids.list, nil
-}
-
-// loading is a directory that is being read.
-type loading struct {
-	ctx      context.Context
-	s        *State
-	files    files
-	problems problems
-	ids      problems // that renumbering mends
-}
-
-func (l *loading) warn(at Position, format string, args ...any) {
-	l.s.Warnings = append(l.s.Warnings, Problem{at, fmt.Sprintf(format, args...)})
-}
-
-// read reads a file of YAML. With mistakes it is an empty map.
-func (l *loading) read(file string, p *problems) *Value {
-	text, err := l.files.read(file, maxFile)
-	if err == nil {
-		var v *Value
-		if v, err = parse(file, text); err == nil {
-			return v
-		}
-	}
-	at := Position{File: file}
-	if m, ok := errors.AsType[*mistake](err); ok {
-		at.Line = m.line
-	}
-	p.add(at, "%s", err)
-	return newMap(Position{File: file}, 0)
-}
-
-// parallel calls do for 0 to n-1, several at once, until the context ends.
-func (l *loading) parallel(n int, do func(i int, p *problems)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	found := make([]problems, runtime.GOMAXPROCS(0))
-	for w := range found {
-		all.Go(func() {
-			for l.ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				do(i, &found[w])
-			}
-		})
-	}
-	all.Wait()
-	for _, one := range found {
-		l.problems.list = append(l.problems.list, one.list...)
-	}
 }
 
 var validID = regexp.MustCompile(`^[0-9a-f]{32}$`)
@@ -174,15 +116,11 @@ func (l *loading) loadPolicies() {
 	})
 }
 
-// has reports whether there is something of this name.
-func (f files) has(name string) bool {
-	_, err := f.root.Lstat(name)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
 // Job returns the job of a name; nil: there is none.
 func (s *State) Job(name string) *Job {
-	at, ok := slices.BinarySearchFunc(s.Jobs, name, func(j *Job, name string) int { return strings.Compare(j.Name, name) })
+	at, ok := slices.BinarySearchFunc(s.Jobs, name, func(j *Job, name string) int {
+		return strings.Compare(j.Name, name)
+	})
 	if !ok {
 		return nil
 	}

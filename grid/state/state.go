@@ -42,6 +42,9 @@ type Cluster struct {
 	Parallel int           // nodes that are worked on at once; 0: the default of who asks
 }
 
+// defaultTypes are those of buckets, lowest first.
+var defaultTypes = []string{"node", "host", "rack", "site", "root"}
+
 // Bucket is a directory below nodes/.
 type Bucket struct {
 	Name    string // in the CRUSH map: the directory's, or its path with dots where that is not unique

@@ -10,9 +10,6 @@ import (
 	"croft/crush"
 )
 
-// defaultTypes are those of buckets, lowest first.
-var defaultTypes = []string{"node", "host", "rack", "site", "root"}
-
 // byDepth are the types of directories that give none.
 var byDepth = []string{"root", "site", "rack", "host"}
 

@@ -22,7 +22,8 @@ func (m *making) mounts(u *unit.Unit, f fields) {
 			continue
 		}
 		if one != "" {
-			u.Mounts = append(u.Mounts, unit.Mount{From: path.Clean(parts[0]), To: path.Clean(parts[1]), ReadOnly: readOnly})
+			u.Mounts = append(u.Mounts, unit.Mount{From: path.Clean(parts[0]), To: path.Clean(parts[1]),
+				ReadOnly: readOnly})
 		}
 	}
 }

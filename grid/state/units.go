@@ -82,12 +82,34 @@ type making struct {
 	secrets  Secrets
 	problems problems
 	digests  map[string]string // of archives, by path
-	try      bool              // without a slot and a node, and without reading archives
+	dry      bool              // without reading archives and asking for addresses
+}
+
+// Check finds what is wrong with what the slots run, and Load cannot see: values that a node does not have. It reads no
+// archives, opens no secrets and asks for no addresses. Invalid, several joined.
+func (s *State) Check(ctx context.Context) error {
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		return croft.Errorf(croft.NotFound, "open the cluster's directory: %w", err)
+	}
+	defer root.Close()
+	m := &making{ctx: ctx, s: s, files: files{root}, digests: map[string]string{}, dry: true}
+	for _, j := range s.Jobs {
+		for _, slot := range j.Slots {
+			if slot.Node == nil {
+				continue
+			}
+			if _, err := m.unit(j, slot.Number, slot.Node); err != nil {
+				return err
+			}
+		}
+	}
+	return m.problems.err()
 }
 
 // tryUnit finds what is wrong with a job that may have no slots yet.
 func (l *loading) tryUnit(j *Job, p *problems) {
-	m := &making{ctx: l.ctx, s: l.s, files: l.files, try: true, digests: map[string]string{}}
+	m := &making{ctx: l.ctx, s: l.s, files: l.files, dry: true, digests: map[string]string{}}
 	if _, err := m.unit(j, 0, nil); err != nil {
 		m.problems.add(Position{File: j.Path}, "%s", err)
 	}
@@ -98,7 +120,7 @@ func (l *loading) tryUnit(j *Job, p *problems) {
 func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 	u := unit.Unit{Cluster: m.s.Cluster.ID, Job: j.Name, Slot: slot, Exclusive: j.Exclusive, Confirm: j.Confirm}
 	scope := j.scope()
-	scope.later = m.try
+	scope.later = n == nil
 	if n != nil {
 		scope.names["slot"] = &Value{Kind: Int, Text: strconv.Itoa(slot)}
 		scope.names["node"] = n.asValue()
@@ -109,6 +131,8 @@ func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 		u.Address = address
 		if address != "" {
 			scope.names["ip"] = text(address)
+		} else if m.dry && j.Values.Get("address") != nil {
+			scope.names["ip"] = &Value{Kind: Anything}
 		} else {
 			host := hostOf(n.Address)
 			if n.Local && host == "" {
@@ -190,6 +214,9 @@ func (m *making) address(j *Job, slot int, s *scope) (string, error) {
 	if ip, err := netip.ParseAddr(pool); err == nil {
 		return ip.String(), nil
 	}
+	if m.dry {
+		return "", nil
+	}
 	if m.s.Addresses == nil {
 		return "", croft.Errorf(croft.Invalid, "%s: the job %s asks for an address of %s, and nothing here gives addresses",
 			asks.At, j.Name, pool)
@@ -253,7 +280,7 @@ func (m *making) digest(name string) (string, error) {
 		return "", errors.New(reasonOf(err))
 	case !info.Mode().IsRegular():
 		return "", errors.New("this is no file")
-	case m.try:
+	case m.dry:
 		return "", nil
 	}
 	file, err := m.files.root.Open(name)

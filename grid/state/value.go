@@ -32,6 +32,9 @@ type Problem struct {
 
 func (p Problem) String() string { return p.At.String() + ": " + p.Text }
 
+// Error implements error: a problem is a part of the errors of Load.
+func (p Problem) Error() string { return p.String() }
+
 // Kind is what a value is.
 type Kind int
 
@@ -119,7 +122,7 @@ func (p *problems) err() error {
 			all = append(all, croft.Errorf(croft.Invalid, "and %d more mistakes", len(p.list)-i))
 			break
 		}
-		all = append(all, croft.Errorf(croft.Invalid, "%s", one))
+		all = append(all, croft.Errorf(croft.Invalid, "%w", one))
 	}
 	return errors.Join(all...)
 }
