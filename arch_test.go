@@ -43,7 +43,7 @@ var (
 		"croft/federation/..."}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
-		"croft/grid/hardpoint/...", "croft/grid/vcs/..."}
+		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/secret/..."}
 )
 
 var rules = []rule{
@@ -224,7 +224,7 @@ var testHelpers = []string{
 	"croft/internal/testing/...", "croft/objects/objectstest",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
 	"croft/placementclient/placementtest", "croft/pool/pooltest",
-	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",
+	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",
 	"croft/test/...",
 }
 

@@ -2,9 +2,11 @@ package apply
 
 import (
 	"context"
+	"time"
 
 	"croft/grid/machine"
 	"croft/grid/plan"
+	"croft/grid/revlock"
 	"croft/grid/unit"
 )
 
@@ -57,3 +59,30 @@ type Connection interface {
 	machine.Machine
 	Close() error
 }
+
+// A Locker reads and locks nodes. Shell is the one for real nodes.
+type Locker interface {
+	// Look reads what a node stores, without its lock; table is the node's table of nftables.
+	Look(ctx context.Context, m machine.Machine, n unit.Node, table string) (revlock.View, error)
+
+	// Open takes the lock of a node. Errors as of revlock.Open.
+	Open(ctx context.Context, m machine.Machine, n unit.Node, shared bool, plan string, wait time.Duration) (Holder, error)
+
+	// Confirm keeps a change that was armed. It is asked over a new connection.
+	Confirm(ctx context.Context, m machine.Machine, n unit.Node, id string) (revlock.Verdict, error)
+
+	// Recall has the node take a change back now; failed says that it could not do all of that.
+	Recall(ctx context.Context, m machine.Machine, n unit.Node, id string) (v revlock.Verdict, failed bool, err error)
+}
+
+// A Holder has the lock of a node, as revlock.Holder has.
+type Holder interface {
+	machine.Machine
+	State() revlock.State
+	Begin(ctx context.Context, revision string) error
+	Commit(ctx context.Context, applied []byte) error
+	Arm(ctx context.Context, id string, after time.Duration, script string) error
+	Close() error
+}
+
+var _ Holder = (*revlock.Holder)(nil)

@@ -37,8 +37,8 @@ type Config struct {
 	// Repository is the cluster's directory: hardpoints/runtime/NAME.yaml, and the archives of images. nil: neither.
 	Repository fs.FS
 
-	// StateDir is where units are kept on the nodes: an absolute path of letters, digits and /._- "": /var/lib/croft-grid
-	// for root, and croft-grid in the user's state directory ($XDG_STATE_HOME, ~/.local/state) for others.
+	// StateDir is where units are kept on the nodes: an absolute path of letters, digits and /._- "": /var/lib/croft/grid
+	// for root, and croft/grid in the user's state directory ($XDG_STATE_HOME, ~/.local/state) for others.
 	StateDir string
 }
 

@@ -84,8 +84,8 @@ echo "$found"`
 // prelude is what all scripts begin with.
 const prelude = `umask 077
 if [ -n "$home" ]; then :
-elif [ "$(id -u)" = 0 ]; then home=/var/lib/croft-grid
-else home=${XDG_STATE_HOME:-$HOME/.local/state}/croft-grid
+elif [ "$(id -u)" = 0 ]; then home=/var/lib/croft/grid
+else home=${XDG_STATE_HOME:-$HOME/.local/state}/croft/grid
 fi
 case "$home" in
 /*[!A-Za-z0-9/._-]*|[!/]*) echo "the state directory $home: an absolute path of letters, digits and /._- is wanted" >&2; exit 78 ;;

@@ -164,6 +164,9 @@ func (l *lookup) match(s setting, active bool) (bool, error) {
 			}
 			value, args = args[0], args[1:]
 		}
+		if strings.HasSuffix(criterion, "host") { // unlike those of Host, these ignore case
+			value, subject = strings.ToLower(value), strings.ToLower(subject)
+		}
 		if matchWords(strings.Split(value, ","), subject) == negated {
 			matched = false
 		}
@@ -266,7 +269,7 @@ func matchWords(patterns []string, name string) bool {
 	matched := false
 	for _, p := range patterns {
 		p, negated := strings.CutPrefix(p, "!")
-		if !matchPattern(strings.ToLower(p), strings.ToLower(name)) {
+		if !matchPattern(p, name) {
 			continue
 		}
 		if negated {

@@ -113,8 +113,12 @@ func (c *connection) keepalive(every time.Duration, conn *watched) {
 	}
 }
 
-// refusedPause is how long after a refusal the next session is tried at the latest: sshd may count one that has ended.
-const refusedPause = 100 * time.Millisecond
+// sshd counts a session for a moment after it has ended. So one that it refuses is tried again after refusedPause at the
+// latest, refusalsMax times if there is no other one to wait for.
+const (
+	refusedPause = 100 * time.Millisecond
+	refusalsMax  = 20
+)
 
 // session opens a session. Where sshd allows fewer than we do, it waits until another one ends: nothing was started.
 func (c *connection) session(ctx context.Context) (ssh.Channel, <-chan *ssh.Request, error) {
@@ -125,13 +129,13 @@ func (c *connection) session(ctx context.Context) (ssh.Channel, <-chan *ssh.Requ
 	case <-ctx.Done():
 		return nil, nil, croft.Errorf(croft.Unavailable, "%s: wait for a session: %w", c.name, ctx.Err())
 	}
-	for {
+	for refusals := 0; ; refusals++ {
 		channel, requests, err := c.open(ctx)
 		var refused *ssh.OpenChannelError
 		switch {
 		case err == nil:
 			return channel, requests, nil
-		case errors.As(err, &refused) && len(c.sessions) > 1:
+		case errors.As(err, &refused) && (len(c.sessions) > 1 || refusals < refusalsMax):
 			select {
 			case <-c.freed:
 				continue

@@ -70,5 +70,6 @@ func (l *lookup) check() error {
 func (l *lookup) ignored(name string) bool {
 	patterns := l.found["ignoreunknown"]
 	_, known := neutral[name]
-	return !known && len(patterns) > 0 && matchWords(strings.Split(strings.Join(patterns[0].args, ","), ","), name)
+	return !known && len(patterns) > 0 &&
+		matchWords(strings.Split(strings.ToLower(strings.Join(patterns[0].args, ",")), ","), name)
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,7 +55,7 @@ func parseWhere(address string) (where, error) {
 	if w.host == "" || strings.HasPrefix(w.host, "-") || strings.ContainsAny(w.host, " \t\r\n/@") {
 		return w, croft.Errorf(croft.Invalid, "address %q: give host, host:port or [address]:port", address)
 	}
-	if w.port != "" && !isPort(w.port) {
+	if (w.port != "" || strings.HasSuffix(rest, ":") && w.host+":" == rest) && !isPort(w.port) {
 		return w, croft.Errorf(croft.Invalid, "address %q: a port is a number from 1 to 65535", address)
 	}
 	return w, nil
@@ -96,6 +97,7 @@ func (c Config) target(w where) (*target, error) {
 			return nil, err
 		}
 	}
+	t.host = strings.ToLower(t.host)
 	t.knownAs = net.JoinHostPort(cmp.Or(l.first("hostkeyalias"), t.host), t.port)
 	if l.first("hostkeyalias") != "" {
 		t.knownAs = net.JoinHostPort(l.first("hostkeyalias"), "22") // as OpenSSH has it: an alias has no port
@@ -160,7 +162,9 @@ func (c Config) identity(t *target, l *lookup, w where) error {
 				if err != nil {
 					return nil, err
 				}
-				list = append(list, tilde(path, c.Home))
+				if path = tilde(path, c.Home); !slices.Contains(list, path) {
+					list = append(list, path)
+				}
 			}
 		}
 		return list, nil

@@ -94,7 +94,7 @@ func Start(t testing.TB, o Options) *Grid {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, n := range g.Nodes {
-				t.Logf("log of %s:\n%s", n.Unit.Name, tail(n.Log(), 4<<10))
+				t.Logf("log of %s:\n%s", n.Unit.Name, tail(n.Log(), 1<<10))
 			}
 		}
 	})
@@ -238,7 +238,7 @@ func (g *Grid) node(i int) (*Node, error) {
 		"AuthorizedKeysFile " + g.AuthorizedKeys(), "LogLevel VERBOSE", "Subsystem sftp internal-sftp",
 	}
 	if g.HostCA != nil {
-		if err := g.certify(n, key); err != nil {
+		if err := n.certify(g.HostCA, func(*ssh.Certificate) {}); err != nil {
 			return nil, err
 		}
 		lines = append(lines, "HostCertificate "+key+"-cert.pub")
@@ -264,17 +264,26 @@ func (g *Grid) know(n *Node) error {
 }
 
 // certify makes a host certificate.
-func (g *Grid) certify(n *Node, key string) error {
+func (n *Node) certify(authority ssh.Signer, change func(*ssh.Certificate)) error {
 	now := time.Now()
 	cert := &ssh.Certificate{
 		Key: n.HostKey, CertType: ssh.HostCert, KeyId: n.Unit.Name, Serial: uint64(n.Unit.ID),
 		ValidPrincipals: []string{n.Unit.Name, n.Host},
 		ValidAfter:      uint64(now.Add(-time.Minute).Unix()), ValidBefore: uint64(now.Add(time.Hour).Unix()),
 	}
-	if err := cert.SignCert(random, g.HostCA); err != nil {
+	change(cert)
+	if err := cert.SignCert(random, authority); err != nil {
 		return err
 	}
-	return os.WriteFile(key+"-cert.pub", ssh.MarshalAuthorizedKey(cert), 0o644)
+	return os.WriteFile(filepath.Join(n.Dir, "host_key-cert.pub"), ssh.MarshalAuthorizedKey(cert), 0o644)
+}
+
+// Recertify restarts a node of a grid with HostCA with a certificate that was changed.
+func (n *Node) Recertify(authority ssh.Signer, change func(*ssh.Certificate)) error {
+	if err := n.certify(authority, change); err != nil {
+		return err
+	}
+	return n.Restart()
 }
 
 // Log is what the node's sshd has said.
