@@ -49,7 +49,7 @@ lock or a revision; 4 applied to some; 5 a job has not so many nodes as it needs
 	cmd.PersistentFlags().StringVarP(&o.dir, "directory", "C", ".", "the cluster's `directory`")
 	cmd.AddCommand(
 		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
-		crushCommand(o),
+		crushCommand(o), beatCommand(o), watchCommand(o),
 	)
 	args.OneForErrors(cmd)
 	return cmd

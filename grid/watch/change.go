@@ -35,7 +35,7 @@ func (w *Watch) change(ctx context.Context, c change, r *Report) error {
 			return err
 		}
 		d := Decide(in)
-		r.Revision, r.Verdicts, r.Held = w.at, d.Verdicts, d.Held
+		r.Revision, r.Verdicts, r.Held = w.at, d.Verdicts, append([]string{}, d.Held...)
 		if len(d.Actions) == 0 {
 			return nil // others have done it, or the node is back
 		}

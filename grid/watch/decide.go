@@ -89,6 +89,7 @@ type Verdict struct {
 	State  string        `json:"state"`
 	Status Status        `json:"status"`
 	Silent time.Duration `json:"-"`
+	For    int64         `json:"silent"` // the same in seconds
 	Reason string        `json:"reason,omitempty"`
 }
 
@@ -172,6 +173,7 @@ func (in Input) judge(n Node) Verdict {
 	if n.Local || !n.Beats {
 		v.Silent = 0
 	}
+	v.For = int64(v.Silent / time.Second)
 	switch {
 	case n.Local:
 		return says(Here, "")

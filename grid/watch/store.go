@@ -44,6 +44,9 @@ func OpenStore(dir string, clock Clock) (*Store, error) {
 	return s, nil
 }
 
+// Path returns the path of something that is kept beside the store's own files.
+func (s *Store) Path(name string) string { return filepath.Join(s.dir, name) }
+
 // locked calls do while the node's record is locked. Conflict: another process has had the lock for seconds.
 func (s *Store) locked(node string, do func() error) error {
 	if !nodeForm.MatchString(node) {

@@ -138,7 +138,7 @@ func (w *Watch) round(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{Leader: mark.Leader, Leads: leads}
+	r := Report{Leader: mark.Leader, Leads: leads, Actions: []Action{}, Held: []string{}}
 	dir, s, err := w.checkout(ctx)
 	if err != nil {
 		return r, err
@@ -228,7 +228,7 @@ func (w *Watch) judge(ctx context.Context, dir string, s *state.State, r *Report
 		}
 		d = Decide(in)
 	}
-	r.Verdicts, r.Held = d.Verdicts, d.Held
+	r.Verdicts, r.Held = d.Verdicts, append([]string{}, d.Held...)
 	if len(d.Actions) == 0 {
 		return nil
 	}
