@@ -29,7 +29,7 @@ type lead struct {
 	name  string
 	term  time.Duration
 
-	mu        sync.Mutex
+	turn      chan struct{} // has a value while somebody uses what follows; a wait for the upstream may be long
 	m         *memory
 	mark      Mark
 	renewedAt time.Duration
@@ -45,8 +45,8 @@ func (l *lead) next(old Mark) Term {
 // not changed for two terms. leads: this controller leads, and nothing that it pushed earlier can take effect later.
 // The mark is the upstream's.
 func (l *lead) ensure(ctx context.Context) (leads bool, _ Mark, _ error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
 	now := l.store.clock.Now()
 	if l.mark.Value != "" && now < l.m.Until && !l.unsettled && now-l.renewedAt < l.term/renewals {
 		return true, l.mark, nil
@@ -101,8 +101,8 @@ func (l *lead) stop() error {
 
 // push pushes a commit, if this controller still leads. errReplaced: it does not. Conflict: the branch has moved.
 func (l *lead) push(ctx context.Context, base, revision string, nodes []string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
 	if l.mark.Value == "" {
 		return errReplaced
 	}
@@ -129,8 +129,8 @@ func (l *lead) push(ctx context.Context, base, revision string, nodes []string) 
 
 // applied notes upstream that nothing is pending.
 func (l *lead) applied(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
 	if l.mark.Value == "" {
 		return errReplaced
 	}
@@ -174,8 +174,8 @@ func (l *lead) during(ctx context.Context, do func(context.Context) error) error
 
 // remember changes the memory.
 func (l *lead) remember(change func(*memory)) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
 	change(l.m)
 	return l.store.remember(l.m)
 }

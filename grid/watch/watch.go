@@ -60,7 +60,8 @@ func New(c Config) (*Watch, error) {
 	if err := c.Rules.check(c.Term); err != nil {
 		return nil, err
 	}
-	return &Watch{Config: c, lead: &lead{repo: c.Repository, store: c.Store, name: c.Name, term: c.Term}}, nil
+	return &Watch{Config: c, lead: &lead{repo: c.Repository, store: c.Store, name: c.Name, term: c.Term,
+		turn: make(chan struct{}, 1)}}, nil
 }
 
 func (r Rules) check(term time.Duration) error {
@@ -249,8 +250,8 @@ func (w *Watch) observe(s *state.State) (Input, error) {
 
 // input gathers what a decision depends on.
 func (w *Watch) input(s *state.State, a answers) (Input, error) {
-	w.lead.mu.Lock()
-	defer w.lead.mu.Unlock()
+	w.lead.turn <- struct{}{}
+	defer func() { <-w.lead.turn }()
 	m := w.lead.m
 	in := Input{Rules: w.Rules, Leader: m.Leader}
 	for _, n := range s.Leaves {

@@ -134,6 +134,7 @@ type controller struct {
 	store   *Store
 	mu      sync.Mutex
 	frozen  chan struct{}         // not nil: closed when it goes on
+	dialed  func()                // is called at each dial
 	trouble func(what string) int // of a write: 0 none, 1 it is lost, 2 its answer is lost, 3 it arrives later
 }
 
@@ -263,6 +264,9 @@ func (c *controller) Push(_ context.Context, base, _ string, old Mark, next Term
 // Direct implements Prober.
 func (c *controller) Direct(_ context.Context, n *state.Node) Answer {
 	c.step()
+	if c.dialed != nil {
+		c.dialed()
+	}
 	return c.w.reaches(c.name, n.Name)
 }
 
