@@ -53,6 +53,7 @@ took a change back that was not confirmed.`,
 		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
 		crushCommand(o), othersCommand(o),
 		planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o), drainCommand(o), lockCommand(o),
+		beatCommand(o), watchCommand(o),
 	)
 	args.OneForErrors(cmd)
 	return cmd
