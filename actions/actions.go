@@ -47,6 +47,7 @@ const (
 	Host       Kind = "host"
 	Aggregate  Kind = "aggregate"
 	Distances  Kind = "distance" // by type
+	Policy     Kind = "policy"   // of CRUSH
 	Project    Kind = "project"
 	Quota      Kind = "quota" // the default one
 	Token      Kind = "token"
@@ -56,7 +57,7 @@ const (
 
 // kinds are those that filters may name.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
-	string(Aggregate), string(Distances), string(Invitation), string(Ticket)}
+	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket)}
 
 // DistancesOf are the distances of a type. What is no name of a type is left out.
 func DistancesOf(kind string) Object {

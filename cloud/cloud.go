@@ -38,6 +38,7 @@ type Cloud struct {
 	Hosts       Hosts
 	Aggregates  Aggregates
 	Distances   Distances
+	Policies    Policies
 	Maintenance Maintenance
 	Keys        Keys
 	Pools       Pools
@@ -183,6 +184,34 @@ type Distances interface {
 	Set(ctx context.Context, kind string, d croft.Distance, generation *int64) (int64, error)
 	// Remove removes a stated distance, whether its places exist or not. NotFound; Conflict.
 	Remove(ctx context.Context, kind, a, b string, generation *int64) error
+}
+
+// Policies keeps the policies by which CRUSH chooses hosts, for the whole cloud: everybody reads them, and operators
+// alone do the rest.
+type Policies interface {
+	// List returns the policies by name.
+	List(ctx context.Context) ([]croft.CrushPolicy, error)
+	// Find returns a policy. NotFound.
+	Find(ctx context.Context, name string) (croft.CrushPolicy, error)
+	// Check says whether a policy can choose hosts, and what of it may not be what its author wants, a sentence each.
+	// Invalid; NotFound: no host is in a location that it uses.
+	Check(ctx context.Context, p croft.CrushPolicy) (hints []string, err error)
+	// Set stores a policy that Check accepts, in place of the one of its name, if that has a generation, where 0 is that
+	// there is none; nil: any. Instances stay where they are. Conflict: it has another one.
+	Set(ctx context.Context, p croft.CrushPolicy, generation *int64) (croft.CrushPolicy, error)
+	// Remove removes a policy of a generation; nil: of any. Instances stay where they are. NotFound; Conflict.
+	Remove(ctx context.Context, name string, generation *int64) error
+	// Standing says whether an instance stands where its policy puts it, and why. NotFound; Invalid: no policy chose its
+	// host.
+	Standing(ctx context.Context, project croft.Project, idOrName string) (*schedule.Standing, error)
+	// Map returns the CRUSH map of the hosts.
+	Map(ctx context.Context) (CrushMap, error)
+}
+
+// CrushMap is a CRUSH map of the hosts as text.
+type CrushMap struct {
+	Text string  `json:"text"` // as crushtool reads it, with the policies as rules
+	Out  []int32 `json:"out"`  // devices that take no instances now; crushtool takes each as --weight N 0
 }
 
 // Maintenance changes hosts, each named by ID or name. NotFound.

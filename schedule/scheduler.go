@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/internal/share"
 	"croft/internal/span"
+	"croft/schedule/crushmap"
 )
 
 // Config configures a Scheduler.
@@ -26,6 +27,7 @@ type Config struct {
 	Aggregates Aggregates // none by default
 	Distances  Distances  // none by default
 	Properties Properties // none by default
+	Crush      Crush      // no policies by default
 
 	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
 	Placer func() Placer
@@ -44,6 +46,7 @@ type Scheduler struct {
 	inFlight  *inFlight
 	providers *share.Read[[]croft.Provider]
 	hosts     *share.Read[map[croft.HostID]croft.Host]
+	maps      *crushMaps
 }
 
 // New checks the config. It starts nothing.
@@ -64,6 +67,9 @@ func New(c Config) (*Scheduler, error) {
 	if c.Properties == nil {
 		c.Properties = nothing{}
 	}
+	if c.Crush == nil {
+		c.Crush = noCrush{}
+	}
 	if c.Placer == nil {
 		c.Placer = func() Placer { return nil }
 	}
@@ -71,7 +77,8 @@ func New(c Config) (*Scheduler, error) {
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
 	return &Scheduler{Config: c, inFlight: newInFlight(), providers: share.NewRead[[]croft.Provider](),
-		hosts: share.NewRead[map[croft.HostID]croft.Host]()}, nil
+		hosts: share.NewRead[map[croft.HostID]croft.Host](),
+		maps:  &crushMaps{reading: share.NewRead[*crushmap.Map]()}}, nil
 }
 
 // Decision is the result of a request: the instance, and the host that has the order.
