@@ -67,6 +67,14 @@ func DistancesOf(kind string) Object {
 	return Object{Kind: Distances, Name: kind}
 }
 
+// PolicyNamed is the policy of a name. What is no name of a policy is left out.
+func PolicyNamed(name string) Object {
+	if croft.CheckPolicyName(name) != nil {
+		name = ""
+	}
+	return Object{Kind: Policy, Name: name}
+}
+
 // ParseObject reads KIND/NAME or KIND/ID; a name alone is that of an instance. Invalid.
 func ParseObject(text string) (Object, error) {
 	kind, name, ok := strings.Cut(text, "/")

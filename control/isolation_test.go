@@ -88,7 +88,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query as", "query name":
 		return []string{b.project}
 	case "path name":
-		return map[string][]string{"keys": {b.key}, "policies": {"everywhere"}, "aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"},
+		return map[string][]string{"keys": {b.key}, "policies": {"everywhere"}, "aggregates": {b.aggregate},
+			"pools":       {b.pool, "everybodys"},
 			"invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
 	case "path resource":
 		return []string{b.resource}
@@ -152,7 +153,8 @@ func (b belongings) bodies(schema string) []any {
 		affinity := []any{fields{"group": b.group, "rule": "affinity"}}
 		return []any{wanted("near", []string{b.id}), wanted("near", []string{b.name}),
 			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
-			wanted("policy", "crush:everywhere"), wanted("in", []string{b.aggregate}), wanted("in", []string{"!" + b.aggregate}),
+			wanted("policy", "crush:everywhere"), wanted("in", []string{b.aggregate}),
+			wanted("in", []string{"!" + b.aggregate}),
 			wanted("near", []string{b.aggregate}), wanted("far", []string{b.host + ":rack"}, "distance", "network"),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
 	case "ClaimRequest":

@@ -30,14 +30,6 @@ func getPolicy(c *call) error {
 	return c.answer(http.StatusOK, p)
 }
 
-// policyNamed returns what the action log calls a policy. What cannot be the name of one is left out.
-func policyNamed(name string) actions.Object {
-	if croft.CheckPolicyName(name) != nil {
-		name = ""
-	}
-	return actions.Object{Kind: actions.Policy, Name: name}
-}
-
 func checkPolicy(c *call) error {
 	var given api.PolicyCheck
 	if err := c.body(&given); err != nil {
@@ -54,7 +46,7 @@ func checkPolicy(c *call) error {
 
 func setPolicy(c *call) error {
 	name := c.r.PathValue("name")
-	c.action.about("", policyNamed(name))
+	c.action.about("", actions.PolicyNamed(name))
 	var given api.PolicyText
 	if err := c.body(&given); err != nil {
 		return err
@@ -78,7 +70,7 @@ func setPolicy(c *call) error {
 
 func removePolicy(c *call) error {
 	name := c.r.PathValue("name")
-	c.action.about("", policyNamed(name))
+	c.action.about("", actions.PolicyNamed(name))
 	base, err := generation(c)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 // line has hosts in the order in which the policy of an instance gives them; nil: no policy chose its host.
 type line []croft.HostID
 
-// line asks for the hosts that the policy of an instance gives now. With the same input, the first one that may be taken
-// is the one that its request would take if the hosts before it were out.
+// line asks for the hosts that the policy of an instance gives now. With the same input, the first one that may be
+// taken is the one that its request would take if the hosts before it were out.
 func (f *Fleet) line(ctx context.Context, inst croft.Instance) (line, error) {
 	if f.Chooser == nil || inst.Spec.Policy == nil {
 		return nil, nil
@@ -52,7 +52,8 @@ func (l line) sorted(candidates []croft.Candidate) []croft.Candidate {
 	})
 }
 
-// before returns the first hosts of the line that come before one to which an instance moves, and why each is not taken.
+// before returns the first hosts of the line that come before one to which an instance moves, and why each is not
+// taken.
 func (l line) before(to croft.HostID, inst croft.Instance, hosts map[croft.HostID]croft.Host,
 	candidates []croft.Candidate) (all []croft.Refusal) {
 	for _, id := range l {

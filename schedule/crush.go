@@ -1,96 +1,15 @@
 package schedule
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"croft"
-	"croft/internal/share"
 	"croft/schedule/crushmap"
 )
-
-// crushSample is how many hosts a request asks Placement about first, in the order of its policy. Nearly always the
-// first one is taken.
-const crushSample = 4
-
-// crushMaps keeps the newest CRUSH map of the hosts. Reading them takes long where there are many.
-type crushMaps struct {
-	reading *share.Read[*crushmap.Map]
-	newest  atomic.Pointer[keptMap]
-}
-
-// keptMap is a map, when its reading began, and how long that took.
-type keptMap struct {
-	*crushmap.Map
-	begun time.Time
-	took  time.Duration
-}
-
-// age returns for how long a map serves other requests than the one that read it: reading takes 1/20 of the time.
-// Whether a host that is chosen takes orders is read again for each request.
-func (k *keptMap) age() time.Duration { return max(time.Second, 20*k.took) }
-
-// CrushMap returns a CRUSH map of the hosts that was read after a time, or recently.
-func (s *Scheduler) CrushMap(ctx context.Context, after time.Time) (*crushmap.Map, error) {
-	kept := func() *crushmap.Map {
-		if k := s.maps.newest.Load(); k != nil && (k.begun.After(after) || after.IsZero() && time.Since(k.begun) < k.age()) {
-			return k.Map
-		}
-		return nil
-	}
-	if m := kept(); m != nil {
-		return m, nil
-	}
-	return s.maps.reading.Get(ctx, func(ctx context.Context) (*crushmap.Map, error) {
-		if m := kept(); m != nil { // another request read it while this one waited
-			return m, nil
-		}
-		begun := time.Now()
-		m, err := s.readMap(ctx)
-		if err == nil {
-			s.maps.newest.Store(&keptMap{m, begun, time.Since(begun)})
-		}
-		return m, err
-	})
-}
-
-// readMap reads what a map is made of, and has numbers given to hosts and locations without any.
-func (s *Scheduler) readMap(ctx context.Context) (*crushmap.Map, error) {
-	var source crushmap.Source
-	work, reading := errgroup.WithContext(ctx)
-	work.Go(func() error {
-		providers, err := s.providers.Get(reading, s.Claims.Providers)
-		source.VCPUs = crushmap.VCPUs(providers)
-		return err
-	})
-	work.Go(func() (err error) {
-		if source.Hosts, err = s.allHosts(reading); err != nil {
-			return err
-		}
-		if source.Numbers, err = s.Crush.Numbers(reading); err != nil {
-			return err
-		}
-		hosts, locations := crushmap.Unnumbered(source.Hosts, source.Numbers)
-		if len(hosts)+len(locations) == 0 {
-			return nil
-		}
-		if err = s.Crush.Number(reading, hosts, locations); err == nil {
-			source.Numbers, err = s.Crush.Numbers(reading)
-		}
-		return err
-	})
-	if err := work.Wait(); err != nil {
-		return nil, err
-	}
-	return crushmap.New(source)
-}
 
 // choosePolicy puts into the record of a request the CRUSH policy that it names, as it is now. NotFound: there is none
 // of this name, or no host is in a location that it uses. Invalid: it can choose no host.
@@ -120,12 +39,6 @@ func (s *Scheduler) choosePolicy(ctx context.Context, policy *Policy, inst *crof
 	}
 	inst.Spec.Policy = &stored
 	return nil
-}
-
-// considered is a host in the order of a request's policy.
-type considered struct {
-	crushmap.Choice
-	why string // it is refused; empty: it may be taken, if it has room
 }
 
 // readInOrder reads candidates on the first hosts in the order of the request's policy that may be taken. limit is how
@@ -324,25 +237,18 @@ func (s *search) chosen(ctx context.Context) (map[croft.HostID]bool, error) {
 
 // trace returns the hosts in the order of the request's policy, and why each would be refused.
 func (s *search) trace(o *snapshot) []Step {
+	names := s.maps.names()
 	fits := map[croft.HostID]bool{}
 	for _, c := range o.candidates {
 		fits[hostOf(c)] = true
 	}
 	steps := []Step{}
 	for _, c := range o.line {
-		step := Step{Host: s.nameOf(c.Host), ID: c.Host, Pass: c.Pass}
+		step := Step{Host: names(c.Host), ID: c.Host, Pass: c.Pass}
 		if !fits[c.Host] || c.why != "" {
 			step.Why = s.why(o, c)
 		}
 		steps = append(steps, step)
 	}
 	return steps
-}
-
-// nameOf returns the name of a host of the newest map.
-func (s *Scheduler) nameOf(id croft.HostID) string {
-	if kept := s.maps.newest.Load(); kept != nil {
-		return cmp.Or(kept.Hosts[id].Name, string(id))
-	}
-	return string(id)
 }

@@ -38,6 +38,10 @@ const (
 	PolicyPack   = "pack"
 )
 
+// crushSample is how many hosts a request asks Placement about first, in the order of its CRUSH policy. Nearly always
+// the first one is taken.
+const crushSample = 4
+
 // crushPrefix is before the name of a stored policy.
 const crushPrefix = "crush:"
 

@@ -76,9 +76,18 @@ func New(c Config) (*Scheduler, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
-	return &Scheduler{Config: c, inFlight: newInFlight(), providers: share.NewRead[[]croft.Provider](),
-		hosts: share.NewRead[map[croft.HostID]croft.Host](),
-		maps:  &crushMaps{reading: share.NewRead[*crushmap.Map]()}}, nil
+	s := &Scheduler{Config: c, inFlight: newInFlight(), providers: share.NewRead[[]croft.Provider](),
+		hosts: share.NewRead[map[croft.HostID]croft.Host]()}
+	s.maps = &crushMaps{numbers: c.Crush, hosts: s.allHosts, reading: share.NewRead[*crushmap.Map](),
+		providers: func(ctx context.Context) ([]croft.Provider, error) {
+			return s.providers.Get(ctx, c.Claims.Providers)
+		}}
+	return s, nil
+}
+
+// CrushMap returns a CRUSH map of the hosts that was read after a time, or if that is zero, recently.
+func (s *Scheduler) CrushMap(ctx context.Context, after time.Time) (*crushmap.Map, error) {
+	return s.maps.get(ctx, after)
 }
 
 // Decision is the result of a request: the instance, and the host that has the order.

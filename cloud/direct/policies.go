@@ -84,7 +84,7 @@ type recordedPolicies struct {
 }
 
 func (p recordedPolicies) tell(ctx context.Context, began time.Time, operation, name string, err error) {
-	p.journal.tell(ctx, began, operation, "", actions.Object{Kind: actions.Policy, Name: name}, err)
+	p.journal.tell(ctx, began, operation, "", actions.PolicyNamed(name), err)
 }
 
 // Set implements cloud.Policies.

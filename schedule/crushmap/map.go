@@ -284,7 +284,8 @@ func (m *Map) WriteText(w io.Writer, policies ...croft.CrushPolicy) error {
 		if err != nil {
 			continue
 		}
-		text.Rules = append(text.Rules, crush.Rule{ID: i, Name: stored.Name, Min: 1, Max: 10, Steps: p.compiled.Steps()})
+		text.Rules = append(text.Rules, crush.Rule{ID: i, Name: stored.Name, Min: 1, Max: 10,
+			Steps: p.compiled.Steps()})
 	}
 	return text.WriteText(w)
 }

@@ -50,16 +50,20 @@ func (m *Map) compile(stored croft.CrushPolicy) (*Policy, error) {
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "policy %s: %w", stored.Name, err)
 	}
+	at := typeRoot // of the buckets where the policy is
 	for n, i := range p {
 		switch i.Op {
 		case policy.Use:
 			if p[n].Name, err = m.bucket(stored.Name, i); err != nil {
 				return nil, err
 			}
+			at = m.text.Bucket(m.buckets[p[n].Name]).Type
 		case policy.Select:
-			if err := checkType(stored.Name, i); err != nil {
+			if at, err = below(at, stored.Name, i); err != nil {
 				return nil, err
 			}
+		case policy.Emit:
+			at = typeRoot
 		}
 	}
 	compiled, err := policy.Compile(p, &m.text)
@@ -95,19 +99,24 @@ func (m *Map) bucket(name string, i policy.Instruction) (string, error) {
 		nearest.Hint(i.Name, topology.Names(slices.Collect(maps.Values(m.Hosts)))))
 }
 
-func checkType(name string, i policy.Instruction) error {
+// below returns the type that an instruction selects below buckets of another.
+func below(at crush.Type, name string, i policy.Instruction) (crush.Type, error) {
 	if i.Name == string(croft.LevelHost) {
-		return croft.Errorf(croft.Invalid, "policy %s, line %d: hosts are taken, not selected: write take %d in place of "+
+		return at, croft.Errorf(croft.Invalid, "policy %s, line %d: hosts are taken, not selected: write take %d in place of "+
 			"select %[3]d host", name, i.Line, i.N)
 	}
 	var types []string
 	for _, kind := range []crush.Type{typeSite, typeRow, typeRack} {
+		switch {
+		case i.Name == string(levels[kind]) && kind < at:
+			return kind, nil
+		case i.Name == string(levels[kind]):
+			return at, croft.Errorf(croft.Invalid, "policy %s, line %d: a %s is not below a %s: select from the site down, "+
+				"each type once", name, i.Line, i.Name, levels[at])
+		}
 		types = append(types, string(levels[kind]))
 	}
-	if slices.Contains(types, i.Name) {
-		return nil
-	}
-	return croft.Errorf(croft.Invalid, "policy %s, line %d: there is no type %q to select%s; there are %s", name, i.Line,
+	return at, croft.Errorf(croft.Invalid, "policy %s, line %d: there is no type %q to select%s; there are %s", name, i.Line,
 		i.Name, nearest.Hint(i.Name, types), strings.Join(types, ", "))
 }
 
@@ -116,8 +125,8 @@ func (p *Policy) Hints(stored croft.CrushPolicy) (hints []string) {
 	instructions, _ := policy.Parse(stored.Text) // which was compiled
 	for _, i := range instructions {
 		if i.Op == policy.Select && !p.m.names(croft.Level(i.Name)) {
-			hints = append(hints, "line "+strconv.Itoa(i.Line)+": no host's location names a "+i.Name+", so what is next below "+
-				"counts as one, as in groups")
+			hints = append(hints, "line "+strconv.Itoa(i.Line)+": no host's location names a "+i.Name+
+				", so what is next below counts as one, as in groups")
 		}
 	}
 	if !slices.ContainsFunc(p.reach, func(id crush.ID) bool { return p.m.weights[id] > 0 }) {
@@ -172,7 +181,9 @@ func (p *Policy) Order(id croft.InstanceID, offer func(Choice) bool) {
 	if taken || len(given) == len(p.reach) {
 		return
 	}
-	left := slices.DeleteFunc(slices.Clone(p.reach), func(id crush.ID) bool { return given[id] || p.m.weights[id] == 0 })
+	left := slices.DeleteFunc(slices.Clone(p.reach), func(id crush.ID) bool {
+		return given[id] || p.m.weights[id] == 0
+	})
 	slices.SortFunc(left, func(a, b crush.ID) int {
 		return cmp.Or(cmp.Compare(crush.Hash2(x, uint32(a)), crush.Hash2(x, uint32(b))), cmp.Compare(a, b))
 	})
