@@ -52,7 +52,7 @@ type CrushNumbers struct {
 }
 
 // MaxCrushNumber is above all numbers of hosts and locations.
-const MaxCrushNumber = 1 << 17
+const MaxCrushNumber = 1<<17 - 1
 
 // Refusal is a host that a policy chose before another and that was not taken.
 type Refusal struct {

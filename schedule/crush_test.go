@@ -343,8 +343,9 @@ func TestStandingSaysWhy(t *testing.T) {
 		return found
 	}
 	s := standing()
-	if !s.Stands || s.HostID != line[1] || s.Input != crushmap.Input(r.ID) || len(s.Trace) != 2 || len(s.Refused) != 1 ||
-		s.Refused[0].ID != line[0] || s.Why != "it stands where its policy puts it" || s.Now.Generation != s.Used.Generation {
+	if !s.Stands || s.HostID != line[1] || s.Input != crushmap.Input(r.ID) || len(s.Trace) != 2 ||
+		len(s.Refused) != 1 || s.Refused[0].ID != line[0] || s.Why != "it stands where its policy puts it" ||
+		s.Now.Generation != s.Used.Generation {
 		t.Errorf("while the first host is drained: %+v", s)
 	}
 	drain(line[0], false)

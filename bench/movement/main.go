@@ -110,7 +110,10 @@ func (w *world) report(to io.Writer, policy policy) error {
 	for _, anew := range []struct {
 		words string
 		lose  func()
-	}{{"losing it, all placed anew", func() { w.out(lost) }}, {"forgetting it, all placed anew", func() { w.forget(lost) }}} {
+	}{
+		{"losing it, all placed anew", func() { w.out(lost) }},
+		{"forgetting it, all placed anew", func() { w.forget(lost) }},
+	} {
 		w.restore(before, lost)
 		anew.lose()
 		if err := w.place(policy.text); err != nil {

@@ -65,7 +65,8 @@ func policiesAreKept(s *suite) {
 	s.is(p.Remove(s.ctx, "any", &none), croft.Conflict, "a removal of another generation")
 	s.must(p.Remove(s.ctx, "any", &first.Generation))
 	s.is(p.Remove(s.ctx, "any", nil), croft.NotFound, "a removal for the second time")
-	if standing, err := p.Standing(s.ctx, croft.DefaultProject, "drawn"); err != nil || standing.Now != nil || !standing.Stands {
+	standing, err = p.Standing(s.ctx, croft.DefaultProject, "drawn")
+	if err != nil || standing.Now != nil || !standing.Stands {
 		s.Errorf("standing without the policy: %+v, %v", standing, err)
 	}
 	_, err = s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "drawn", false)
