@@ -130,8 +130,8 @@ func New(s Source) (*Map, error) {
 // and each host for its own rack, row and site.
 const (
 	rootID    crush.ID = -1
-	perNumber          = 8
-	ofHost             = 4
+	perNumber crush.ID = 8
+	ofHost    crush.ID = 4
 )
 
 func bucketID(number int32, as crush.ID) crush.ID { return -2 - (crush.ID(number)*perNumber + as) }
