@@ -17,7 +17,8 @@ func TestPoliciesAreChecked(t *testing.T) {
 		{"a plain one", croft.CrushPolicy{Name: "db-1", Text: "# two\n\tuse a; take 1\n"}, ""},
 		{"no name", croft.CrushPolicy{Text: "take 1"}, "is not the name of a policy"},
 		{"a name that is a path", croft.CrushPolicy{Name: "a/b", Text: "take 1"}, "is not the name of a policy"},
-		{"a long one", croft.CrushPolicy{Name: "a", Text: strings.Repeat("#", croft.MaxPolicyText+1)}, "has 4097 bytes"},
+		{"a long one", croft.CrushPolicy{Name: "a", Text: strings.Repeat("#", croft.MaxPolicyText+1)},
+			"has 4097 bytes"},
 		{"a bell", croft.CrushPolicy{Name: "a", Text: "take 1\a"}, "cannot be printed"},
 		{"no UTF-8", croft.CrushPolicy{Name: "a", Text: "take 1 # \xff"}, "cannot be printed"},
 	} {
