@@ -109,6 +109,8 @@ type Spec struct {
 	// filters of properties and tags of hosts: one of Where has to choose its host, and none of WhereNot may
 	Where    []string `json:"where,omitempty"`
 	WhereNot []string `json:"where_not,omitempty"`
+	// the policy by which CRUSH chose its host, as it was then; nil: another way
+	Policy *CrushPolicy `json:"policy,omitempty"`
 
 	// what to do when the guest went off without an order; RestartOnFailure if empty
 	Restart Restart `json:"restart,omitempty"`
@@ -194,6 +196,8 @@ type Instance struct {
 	Expires time.Time `json:"expires,omitzero"`
 	// the end that a hook was told of; a later one is told again
 	Announced time.Time `json:"announced,omitzero"`
+	// hosts that its policy chose before Host, and why each was not taken then; at most MaxRefusals
+	Refused []Refusal `json:"refused,omitempty"`
 
 	// BasedOn has the generations of the aggregates by which its host is being chosen, by name, and of distances, by
 	// DistancesKey; 0: there is none of this name. The write of the first order, and of a move, compares them. Never

@@ -168,6 +168,14 @@ var table = map[Operation]row{
 	"setDistance":    operates,
 	"removeDistance": operates,
 
+	"listPolicies": everyHuman, // they are written for others to choose by
+	"getPolicy":    everyHuman,
+	"checkPolicy":  operates, // its errors tell of locations
+	"setPolicy":    operates,
+	"removePolicy": operates,
+	"getStanding":  operates, // it tells of hosts
+	"getCrushMap":  operates,
+
 	"getInventory":        operates,
 	"getHostCapabilities": operates,
 

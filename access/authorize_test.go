@@ -25,7 +25,7 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 const wanted = `
 e getRoot whoami
 h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate
-h listResourceTypes listCapabilities listUsers listDistances getDistance
+h listResourceTypes listCapabilities listUsers listDistances getDistance listPolicies getPolicy
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r getUsage listUsage
@@ -42,6 +42,7 @@ b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
 o setDefaultQuota listHosts getHost drainHost enableHost acceptHost forgetHost emptyHost removeMember listUsages
 o createAggregate changeAggregate removeAggregate setDistance removeDistance
+o checkPolicy setPolicy removePolicy getStanding getCrushMap
 o listHostImages removeHostImages getInventory getHostCapabilities addCapability removeCapability
 o auditCloud repairCloud listInvitations createInvitation revokeInvitation checkQuotas recountQuota
 o listPartitions getPartition removePartition listRows exportPartition importPartition

@@ -47,6 +47,7 @@ const (
 	Host       Kind = "host"
 	Aggregate  Kind = "aggregate"
 	Distances  Kind = "distance" // by type
+	Policy     Kind = "policy"   // of CRUSH
 	Project    Kind = "project"
 	Quota      Kind = "quota" // the default one
 	Token      Kind = "token"
@@ -56,7 +57,7 @@ const (
 
 // kinds are those that filters may name.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
-	string(Aggregate), string(Distances), string(Invitation), string(Ticket)}
+	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket)}
 
 // DistancesOf are the distances of a type. What is no name of a type is left out.
 func DistancesOf(kind string) Object {
@@ -64,6 +65,14 @@ func DistancesOf(kind string) Object {
 		kind = ""
 	}
 	return Object{Kind: Distances, Name: kind}
+}
+
+// PolicyNamed is the policy of a name. What is no name of a policy is left out.
+func PolicyNamed(name string) Object {
+	if croft.CheckPolicyName(name) != nil {
+		name = ""
+	}
+	return Object{Kind: Policy, Name: name}
 }
 
 // ParseObject reads KIND/NAME or KIND/ID; a name alone is that of an instance. Invalid.

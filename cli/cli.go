@@ -31,6 +31,7 @@ import (
 	"croft/cli/login"
 	"croft/cli/objects"
 	"croft/cli/partitions"
+	"croft/cli/policies"
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
@@ -72,7 +73,7 @@ func (p Program) commands() []*cobra.Command {
 		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), instances.ClaimCommand(), hosts.Command(), hosts.AggregateCommand(),
-		hosts.DistanceCommand(),
+		hosts.DistanceCommand(), policies.Command(),
 		images.Command(), keys.Command(),
 		projects.Command(),
 		projects.QuotaCommand(), projects.UsageCommand(), top.Command(),
@@ -80,7 +81,8 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), grid.New(), ip.Command(), sshca.Command(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(policies.ExportCommand()), grid.New(), ip.Command(),
+		sshca.Command(),
 		completionCommand(), p.manCommand(),
 	}
 }

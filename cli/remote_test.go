@@ -18,6 +18,8 @@ claim list use release
 host list show inventory drain enable accept forget
 aggregate create list show change remove
 distance list get set remove
+policy list show set check remove explain
+crush export
 image list pull remove prune
 key add list remove
 project create list show remove
@@ -48,8 +50,9 @@ var local = map[string]string{
 	"control": "serves the API here", "placement": "serves Placement here, and copies its state between servers",
 	"pool serve": "runs a manager of pools here", "pool token": "writes the file of a manager here",
 	"ca":     "has the keys of the cloud's authority, which are on this machine and never leave it",
-	"doctor": "examines this machine", "crush": "computes from files alone",
-	"login": "keeps what it is given on this machine", "logout": "forgets what is on this machine",
+	"doctor": "examines this machine", "crush show": "reads a file", "crush test": "computes from a file",
+	"crush compare": "computes from files",
+	"login":         "keeps what it is given on this machine", "logout": "forgets what is on this machine",
 	"context":      "is about what login keeps on this machine",
 	"etcd restore": "makes the data of a server that is on this machine",
 	"image add":    "writes a catalog of this machine",

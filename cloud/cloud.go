@@ -38,6 +38,7 @@ type Cloud struct {
 	Hosts       Hosts
 	Aggregates  Aggregates
 	Distances   Distances
+	Policies    Policies
 	Maintenance Maintenance
 	Keys        Keys
 	Pools       Pools
@@ -152,37 +153,6 @@ type Hosts interface {
 	Find(ctx context.Context, idOrName string) (hosts.Host, error)
 	// Problems describes what is wrong with the store of the cloud, one sentence per problem.
 	Problems(ctx context.Context) []string
-}
-
-// Aggregates names sets of hosts, which requests may choose among. Callers who are no operators see the public ones
-// alone, without hosts and generation.
-type Aggregates interface {
-	// List returns the aggregates by name.
-	List(ctx context.Context) ([]croft.Aggregate, error)
-	// Find returns an aggregate. NotFound.
-	Find(ctx context.Context, name string) (croft.Aggregate, error)
-	// Create makes an aggregate. Conflict: there is one of this name, or a site. NotFound: no such host. Invalid.
-	Create(ctx context.Context, a croft.Aggregate) (croft.Aggregate, error)
-	// Change changes an aggregate. NotFound: it, or a host to be added, does not exist. Conflict: it has another
-	// generation. Invalid.
-	Change(ctx context.Context, name string, c croft.AggregateChange) (croft.Aggregate, error)
-	// Remove removes an aggregate of a generation; nil: of any. Its hosts stay. NotFound; Conflict.
-	Remove(ctx context.Context, name string, generation *int64) error
-}
-
-// Distances states distances between aggregates, locations and hosts, which requests may name a type of. Hosts are
-// given by name or UUID. Callers who are no operators see the types, and the distances between public aggregates alone.
-type Distances interface {
-	// List returns the stated distances of all types, by type.
-	List(ctx context.Context) ([]croft.Distances, error)
-	// Between returns the distance of a type between two places, stated or not. NotFound: a place does not exist, or
-	// the distance is not known. Invalid.
-	Between(ctx context.Context, kind, a, b string) (croft.Between, error)
-	// Set states a distance, in place of the one of this pair, and returns the generation of all of the type. NotFound:
-	// a place does not exist. Conflict: those of the type have another generation; nil: it may be any. Invalid.
-	Set(ctx context.Context, kind string, d croft.Distance, generation *int64) (int64, error)
-	// Remove removes a stated distance, whether its places exist or not. NotFound; Conflict.
-	Remove(ctx context.Context, kind, a, b string, generation *int64) error
 }
 
 // Maintenance changes hosts, each named by ID or name. NotFound.

@@ -74,7 +74,7 @@ func (c *call) recognize(ctx context.Context) error {
 		c.action.begin(c)
 		return nil
 	}
-	if ok, wait := c.limits.allow(caller.Via + " " + caller.User); !ok {
+	if ok, wait := c.limits.Allow(caller.Via + " " + caller.User); !ok {
 		c.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		p := api.NewProblem(api.Busy, "these credentials ask too often: wait, then ask more slowly")
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)

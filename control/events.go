@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/control/feed"
 )
 
 // heartbeat is the pause after which a stream without events says that it lives.
@@ -105,7 +106,7 @@ func (c *call) watchEvents() error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	position, now, err := c.feed.from(ctx, after)
+	position, now, err := c.feed.From(ctx, after)
 	if err != nil {
 		return err
 	}
@@ -114,8 +115,8 @@ func (c *call) watchEvents() error {
 			return
 		}
 		for {
-			changes, err := c.feed.next(ctx, position)
-			if errors.Is(err, errCompacted) {
+			changes, err := c.feed.Next(ctx, position)
+			if errors.Is(err, feed.ErrCompacted) {
 				_ = e.send("compacted", 0, struct{}{}) // the stream ends either way
 			}
 			if err != nil {

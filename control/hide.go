@@ -27,7 +27,7 @@ func withoutHosts(st croft.Status) croft.Status {
 		hidden = append(hidden, string(host))
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
-	i.Spec = withoutPlaces(i.Spec)
+	i.Spec, i.Refused = withoutPlaces(i.Spec), nil
 	if st.Host != nil {
 		hidden = append(append(hidden, st.Host.Name, st.Host.API, st.Host.Place), st.Host.Addresses...)
 		st.Host = &croft.Host{Alive: st.Host.Alive}
@@ -77,7 +77,11 @@ func (c *call) explanation(why *schedule.Explanation) *schedule.Explanation {
 		return numbers[name]
 	}
 	shown := &schedule.Explanation{Wanted: why.Wanted, Hosts: why.Hosts, Fits: []schedule.Fit{},
-		Requirements: []schedule.Requirement{}, Rows: []schedule.Row{}}
+		Requirements: []schedule.Requirement{}, Rows: []schedule.Row{}, Policy: why.Policy}
+	for _, s := range why.Trace {
+		s.Host, s.ID = number(s.Host), ""
+		shown.Trace = append(shown.Trace, s)
+	}
 	for _, f := range why.Fits {
 		f.Host, f.ID = number(f.Host), ""
 		shown.Fits = append(shown.Fits, f)

@@ -52,7 +52,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	switch p.In + " " + p.Name {
 	case "path id":
 		switch o.Tag {
-		case "instances", "claims":
+		case "instances", "claims", "policies":
 			return []string{b.id, b.name}
 		case "objects":
 			return []string{b.id, b.name, b.group, b.host}
@@ -88,7 +88,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	case "query as", "query name":
 		return []string{b.project}
 	case "path name":
-		return map[string][]string{"keys": {b.key}, "aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"},
+		return map[string][]string{"keys": {b.key}, "policies": {"everywhere"}, "aggregates": {b.aggregate},
+			"pools":       {b.pool, "everybodys"},
 			"invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
 	case "path resource":
 		return []string{b.resource}
@@ -152,7 +153,8 @@ func (b belongings) bodies(schema string) []any {
 		affinity := []any{fields{"group": b.group, "rule": "affinity"}}
 		return []any{wanted("near", []string{b.id}), wanted("near", []string{b.name}),
 			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
-			wanted("in", []string{b.aggregate}), wanted("in", []string{"!" + b.aggregate}),
+			wanted("policy", "crush:everywhere"), wanted("in", []string{b.aggregate}),
+			wanted("in", []string{"!" + b.aggregate}),
 			wanted("near", []string{b.aggregate}), wanted("far", []string{b.host + ":rack"}, "distance", "network"),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
 	case "ClaimRequest":
@@ -176,6 +178,10 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"name": b.aggregate}}
 	case "NewDistance":
 		return []any{fields{"a": b.aggregate, "b": b.host, "distance": 1}}
+	case "PolicyText":
+		return []any{fields{"text": "use " + b.host + "; take 1"}}
+	case "PolicyCheck":
+		return []any{fields{"name": "x", "text": "use " + b.host + "; take 1"}}
 	case "AggregateChange":
 		return []any{fields{"public": true}, fields{"add_hosts": []string{b.host}}}
 	case "NewKey":
@@ -319,6 +325,8 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 		want(t, http.StatusCreated, "")
 	a.ask(t, "operator", http.MethodPut, "/v1/distances", map[string]any{"type": "network", "a": mine.aggregate,
 		"b": "victim-other", "distance": 7}).want(t, http.StatusOK, "")
+	a.ask(t, "operator", http.MethodPut, "/v1/policies/everywhere", map[string]any{"text": "take 1"}).
+		want(t, http.StatusOK, "")
 	affinity := []any{map[string]any{"group": mine.group, "rule": "affinity"}}
 	got := a.ask(t, "berta", http.MethodPost, "/v1/instances?wait=running", wanted("name", mine.name, "tags",
 		map[string]string{"victim": "tag"}, "affinities", affinity))

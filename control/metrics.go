@@ -52,7 +52,7 @@ func (s *Server) count(operation string, status int) {
 func (s *Server) Ready() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // so that nothing is waited for
-	if _, _, err := s.feed.from(ctx, 0); err != nil {
+	if _, _, err := s.feed.From(ctx, 0); err != nil {
 		return croft.Errorf(croft.Unavailable, "the changes of the cloud are still being read")
 	}
 	return nil

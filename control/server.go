@@ -17,6 +17,8 @@ import (
 	"croft/actions"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/control/feed"
+	"croft/control/pace"
 	"croft/objects"
 	pools "croft/pool/api"
 )
@@ -53,8 +55,8 @@ type Images interface {
 type Server struct {
 	Config
 	bodies map[string]*body // by operation
-	limits *limits
-	feed   *feed
+	limits *pace.Limits
+	feed   *feed.Feed
 
 	forwards *forwarding
 	requests *prometheus.CounterVec
@@ -71,13 +73,13 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Config: c, bodies: bodies, limits: newLimits(c.Rate, c.Burst), feed: newFeed(),
+	return &Server{Config: c, bodies: bodies, limits: pace.New(c.Rate, c.Burst), feed: feed.New(),
 		forwards: newForwarding(c.Peers, c.Log), requests: newRequests()}, nil
 }
 
 // Run follows the changes of the cloud until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	return s.Cloud.Feed.Follow(ctx, s.feed.begin, s.feed.add)
+	return s.Cloud.Feed.Follow(ctx, s.feed.Begin, s.feed.Add)
 }
 
 // Close ends idle connections to peers. Nothing may be served afterwards.

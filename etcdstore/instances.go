@@ -53,6 +53,11 @@ func (s *conn) canStore(inst croft.Instance) error {
 			return err
 		}
 	}
+	if inst.Spec.Policy != nil {
+		if err := canChoose(s); err != nil {
+			return err
+		}
+	}
 	if s.minor.Load() < seatsMinor {
 		if len(inst.Spec.Near) > 0 {
 			return croft.Errorf(croft.Invalid,
@@ -76,6 +81,15 @@ func canBound(s *conn) error {
 	if s.minor.Load() < boundsMinor {
 		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for aggregates, locations, properties and stated "+
 			"distances to choose hosts by: leave them out, or upgrade the cloud")
+	}
+	return nil
+}
+
+// canChoose refuses policies that programs of this cloud would not know. Invalid.
+func canChoose(s *conn) error {
+	if s.minor.Load() < policyMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for CRUSH policies: leave them out, or upgrade "+
+			"the cloud")
 	}
 	return nil
 }

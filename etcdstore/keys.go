@@ -8,6 +8,7 @@ import (
 	"croft/etcdstore/actionlog"
 	"croft/etcdstore/aggregates"
 	"croft/etcdstore/partitions"
+	"croft/etcdstore/policies"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
@@ -32,6 +33,10 @@ import (
 //	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
 //	/croft/<partition>/aggregates/<name>           hosts that an operator put together
 //	/croft/<partition>/distances/<type>            distances that operators state between aggregates, locations and hosts
+//	/croft/<partition>/policies/<name>             a policy by which CRUSH chooses hosts
+//	/croft/<partition>/crush/last                  how many numbers hosts and locations were given for CRUSH
+//	/croft/<partition>/crush/hosts/<host>          a host's number, until it is forgotten
+//	/croft/<partition>/crush/locations/<name>      a location's number, by the name of its bucket
 //	/croft/<partition>/sessions/<session>          present under a scheduler's lease
 //	/croft/<partition>/instances/<instance>        the record
 //	/croft/<partition>/userdata/<instance>         its user-data, as given, while it has a record
@@ -139,6 +144,9 @@ func (k keys) properties(h croft.HostID) string {
 }
 
 func (k keys) aggregates() aggregates.Keys { return aggregates.Keys(k.prefix) }
+
+// policies has the keys of CRUSH policies, and of the numbers of hosts.
+func (k keys) policies() policies.Keys { return policies.Keys(k.prefix) }
 
 // tenants has the keys of projects, and of what they use.
 func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }

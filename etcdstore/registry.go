@@ -135,6 +135,7 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 		clientv3.OpDelete(k.trust().formerJoin(host)),
 		clientv3.OpDelete(k.trust().joined(host)),
 		clientv3.OpDelete(k.properties(host)),
+		clientv3.OpDelete(k.policies().Host(host)),
 		clientv3.OpDelete(k.host(host)),
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"croft/etcdstore/actionlog"
 	"croft/etcdstore/aggregates"
 	"croft/etcdstore/partitions"
+	"croft/etcdstore/policies"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
@@ -35,6 +36,7 @@ type Store struct {
 	Objects      *properties.Objects
 	Orders       *Orders
 	Partitions   *partitions.Partitions
+	Policies     *policies.Policies
 	Pools        *pools.Pools
 	Projects     *tenants.Projects
 	Records      *Records
@@ -90,6 +92,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Distances: distances, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
+		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s},
 		Usage: usages.New(s.shared(), projects)}, nil

@@ -39,6 +39,7 @@ type world struct {
 	remains    bool
 	members    []croft.EtcdMember
 	steps      []string
+	refused    []croft.Refusal // by the record of what was moved last
 	fails      map[string]error
 	failAt     int               // the step that fails, by its number from 1; 0: none
 	meanwhile  map[string]func() // done by others during a step
@@ -151,6 +152,7 @@ func (w worldInstances) SetMoving(_ context.Context, i croft.Instance, to croft.
 }
 
 func (w worldInstances) Relocate(_ context.Context, i croft.Instance, _, o croft.Order) (croft.Instance, error) {
+	w.refused = i.Refused
 	return i, w.step("relocate to", string(o.Host), string(o.Want))
 }
 

@@ -277,6 +277,7 @@ type Config struct {
 	Aggregates Aggregates // none by default
 	Distances  Distances  // none by default
 	Properties Properties // none by default
+	Chooser    Chooser    // none by default: instances are moved as if no policy had chosen their hosts
 
 	UndoTimeout time.Duration // limit for undoing after a failure; 5 s by default
 	Log         *slog.Logger  // discards by default

@@ -90,17 +90,23 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	if err != nil {
 		return croft.Host{}, err
 	}
+	line, none := f.line(ctx, inst)
+	if none != nil && !errors.Is(none, croft.NoCapacity) {
+		return croft.Host{}, none
+	}
 	candidates, err := f.candidates(ctx, inst)
 	if err != nil {
 		return croft.Host{}, err
 	}
-	for rest := f.usable(inst, by, candidates, hosts); len(rest) > 0; {
+	candidates = line.only(candidates)
+	for rest := f.usable(inst, by, line.sorted(candidates), hosts); len(rest) > 0; {
 		to := hosts[hostOf(rest[0])]
 		if to.ID == "" { // it was removed by bound
 			rest = rest[1:]
 			continue
 		}
 		inst.Noted = by.noted.Generation(inst.Spec, to.ID)
+		inst.Refused = line.before(to.ID, inst, all, candidates)
 		next, err := f.moveTo(ctx, st, inst, rest[0], to.ID)
 		switch {
 		case err == nil:
@@ -116,6 +122,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 			return croft.Host{}, err
 		}
 	}
+	inst.Refused = st.Instance.Refused
 	if inst.Moving != "" {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
 		defer cancel()
@@ -123,7 +130,10 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 			return croft.Host{}, err
 		}
 	}
-	return croft.Host{}, croft.Errorf(croft.NoCapacity, "no other host has room for it")
+	if none == nil {
+		none = croft.Errorf(croft.NoCapacity, "no other host has room for it")
+	}
+	return croft.Host{}, none
 }
 
 // grounds are what a host is chosen by, as it was read.
@@ -169,14 +179,14 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 func (f *Fleet) candidates(ctx context.Context, inst croft.Instance) ([]croft.Candidate, error) {
 	limit := candidateLimit
 	hard := slices.ContainsFunc(inst.Spec.Near, func(n croft.Near) bool { return !n.Soft })
-	if hard || len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
+	if hard || inst.Spec.Policy != nil || len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
 		limit = boundLimit // the hosts that it may be on may be few among all
 	}
 	return f.Claims.Candidates(ctx, queryOf(inst), limit)
 }
 
 // usable returns the candidates on other hosts that take orders and are left by bound, best first: the target of an
-// earlier attempt, then the nearest, then the one with most capacity left.
+// earlier attempt, then the nearest, then the first by the instance's policy, or the one with most capacity left.
 func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candidate,
 	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
@@ -192,6 +202,9 @@ func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candi
 		}
 		near, _ := by.measure.Admit(hosts[hostOf(a)]) // all that are left are admitted
 		other, _ := by.measure.Admit(hosts[hostOf(b)])
+		if inst.Spec.Policy != nil { // they are in its order
+			return cmp.Compare(near, other)
+		}
 		return cmp.Or(cmp.Compare(near, other), cmp.Compare(left(b), left(a)))
 	})
 	return candidates

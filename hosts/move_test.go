@@ -1,6 +1,7 @@
 package hosts_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"slices"
@@ -234,6 +235,47 @@ func TestAMoveKeepsAnInstanceNear(t *testing.T) {
 		moved, err := w.fleet(t).MoveAll(t.Context(), hosts.Host{Host: w.known[1], Instances: h.Instances})
 		if err != nil || len(moved) != 1 || moved[0].To.ID != c.to {
 			t.Errorf("%s: got %+v, %v, want %q", c.name, moved, err, c.to)
+		}
+	}
+}
+
+// chooser gives hosts in a fixed order.
+type chooser struct {
+	order []croft.HostID
+	err   error
+}
+
+func (c chooser) Order(context.Context, croft.Instance) ([]croft.HostID, error) {
+	return c.order, c.err
+}
+
+// An instance whose host a policy chose moves to the next one by its policy, however much is left elsewhere.
+func TestAPolicyChoosesWhereAnInstanceMoves(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		chooser chooser
+		to      croft.HostID
+		refused []croft.Refusal
+	}{
+		{"the next in its order", chooser{order: []croft.HostID{"d", "b", "c"}}, "b",
+			[]croft.Refusal{{Host: "d", Why: "it was moved away from there"}}},
+		{"past what takes no orders and has no room", chooser{order: []croft.HostID{"e", "a", "x", "c", "b"}}, "c",
+			[]croft.Refusal{{Host: "e", Why: "its agent is not running"}, {Host: "a", Why: "its agent is not running"},
+				{Host: "x", Why: "it was forgotten"}}},
+		{"to none that its policy does not choose", chooser{order: []croft.HostID{"d", "e"}}, "", nil},
+		{"nowhere if its policy chooses none", chooser{err: croft.Errorf(croft.NoCapacity, "planned")}, "", nil},
+	} {
+		w := away()
+		w.candidates = []croft.Candidate{offer("c", 9), offer("b", 1)}
+		h := w.web(func(i *croft.Instance) { i.Spec.Policy = &croft.CrushPolicy{Name: "p"} })
+		fleet := w.fleet(t)
+		fleet.Chooser = c.chooser
+		moved, err := fleet.MoveAll(t.Context(), h)
+		if err != nil || len(moved) != 1 || moved[0].To.ID != c.to || (moved[0].Stays == "") != (c.to != "") {
+			t.Errorf("%s: got %+v, %v", c.name, moved, err)
+		}
+		if c.to != "" && !slices.Equal(w.refused, c.refused) {
+			t.Errorf("%s: the record says %+v, want %+v", c.name, w.refused, c.refused)
 		}
 	}
 }

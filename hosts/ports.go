@@ -91,6 +91,12 @@ type Distances interface {
 	Stated(ctx context.Context, kinds ...string) (map[string]croft.Distances, error)
 }
 
+// Chooser orders hosts by CRUSH policies.
+type Chooser interface {
+	// Order returns the hosts in the order in which the policy of an instance gives them. NoCapacity: it gives none.
+	Order(ctx context.Context, inst croft.Instance) ([]croft.HostID, error)
+}
+
 // Aggregates is read access to sets of hosts.
 type Aggregates interface {
 	// Named returns those of the named aggregates that exist, as of one moment.

@@ -129,6 +129,7 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snap
 		return Decision{}, err
 	}
 	seated.Seats = croft.Renumber(seats, o.seats)
+	seated.Refused = a.refusals(o, host.ID)
 	if a.placer != nil {
 		return a.place(ctx, ch, seated, host)
 	}

@@ -23,6 +23,7 @@ type Question struct {
 	Measure    topology.Measure
 	Fits       []Fit                   // hosts that are candidates
 	Dropped    map[croft.HostID]string // reasons found by the attempt
+	Chosen     map[croft.HostID]bool   // hosts that the CRUSH policy may choose; nil: all
 }
 
 // Explain checks every host that is not a candidate against each requirement separately, and a tree of providers
@@ -64,6 +65,10 @@ func (q Question) judge(t tree) verdict {
 	}
 	if err := q.Noted.Admit(q.Spec, t.id()); err != nil {
 		v.add(miss{requirement: notes(q.Spec), kind: err.Error(), gap: 3, text: err.Error()})
+	}
+	if q.Chosen != nil && !q.Chosen[t.id()] {
+		text := "is none that policy " + q.Spec.Policy.Name + " chooses"
+		v.add(miss{requirement: crushPrefix + q.Spec.Policy.Name, kind: text, gap: 3, text: text})
 	}
 	q.Measure.AdmitEach(host, func(requirement string, err error) {
 		v.add(miss{requirement: requirement, kind: err.Error(), gap: 3, text: err.Error()})
@@ -130,6 +135,17 @@ type Explanation struct {
 	Fits         []Fit         `json:"fits"`
 	Requirements []Requirement `json:"requirements"` // that drop hosts, by number of hosts, descending
 	Rows         []Row         `json:"dropped"`      // nearest miss first
+	// the CRUSH policy of the request, as it is now, and the hosts in its order; only where the request is explained
+	Policy *croft.CrushPolicy `json:"policy,omitempty"`
+	Trace  []Step             `json:"trace,omitempty"`
+}
+
+// Step is a host in the order of a CRUSH policy.
+type Step struct {
+	Host string       `json:"host"` // name
+	ID   croft.HostID `json:"id"`
+	Pass int          `json:"pass"`          // of the policy, from 0; -1: the passes are over
+	Why  string       `json:"why,omitempty"` // it is refused; empty: it would be taken, if none before it were
 }
 
 // Fit is a host that the request fits on.

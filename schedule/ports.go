@@ -116,6 +116,26 @@ func (noDistances) Stated(context.Context, ...string) (map[string]croft.Distance
 }
 func (noDistances) List(context.Context) ([]croft.Distances, error) { return nil, nil }
 
+// Crush is the scheduler's access to CRUSH policies, and to the numbers of hosts and locations by which CRUSH draws.
+type Crush interface {
+	// Find returns a policy. NotFound.
+	Find(ctx context.Context, name string) (croft.CrushPolicy, error)
+	// Numbers returns the numbers of all hosts and locations that have one.
+	Numbers(ctx context.Context) (croft.CrushNumbers, error)
+	// Number gives numbers to those of these hosts and locations that have none, and exist. NoCapacity: there are no
+	// more. Invalid: the cloud's programs are too old.
+	Number(ctx context.Context, hosts []croft.HostID, locations []string) error
+}
+
+// noCrush stands for that of a scheduler that has none.
+type noCrush struct{}
+
+func (noCrush) Find(_ context.Context, name string) (croft.CrushPolicy, error) {
+	return croft.CrushPolicy{}, croft.Errorf(croft.NotFound, "there is no policy %q", name)
+}
+func (noCrush) Numbers(context.Context) (n croft.CrushNumbers, err error) { return n, nil }
+func (noCrush) Number(context.Context, []croft.HostID, []string) error    { return nil }
+
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {
 	// AddKey stores a key. Conflict: the project has a key with this name.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"croft"
 	"croft/internal/nearest"
@@ -16,6 +17,8 @@ type Policy struct {
 	Order func([]croft.Candidate) []croft.Candidate
 	// Sample is how many candidates to choose from, at least 1. If none can be taken, four times as many are requested.
 	Sample int
+	// Crush is the name of a stored policy, by which CRUSH chooses; empty: Order alone does.
+	Crush string
 }
 
 // The policies. Equals are ordered by chance, so that concurrent schedulers do not all begin with the same host.
@@ -35,18 +38,45 @@ const (
 	PolicyPack   = "pack"
 )
 
-// Policies lists the names of all policies.
+// crushSample is how many hosts a request asks Placement about first, in the order of its CRUSH policy. Nearly always
+// the first one is taken.
+const crushSample = 4
+
+// crushPrefix is before the name of a stored policy.
+const crushPrefix = "crush:"
+
+// Name returns the name by which PolicyNamed returns the policy; empty: it has none.
+func (p *Policy) Name() string {
+	switch {
+	case p == Spread:
+		return PolicySpread
+	case p == Pack:
+		return PolicyPack
+	case p != nil && p.Crush != "":
+		return crushPrefix + p.Crush
+	}
+	return ""
+}
+
+// Policies lists the names of all policies that need not be stored.
 var Policies = []string{PolicySpread, PolicyPack}
 
-// PolicyNamed returns the policy with a name. Invalid: it does not exist.
+// PolicyNamed returns the policy with a name: spread, pack, or crush: and the name of one that is stored, of which only
+// requests find out whether it exists. Invalid: there is none of this name.
 func PolicyNamed(name string) (*Policy, error) {
+	if stored, crush := strings.CutPrefix(name, crushPrefix); crush {
+		if err := croft.CheckPolicyName(stored); err != nil {
+			return nil, err
+		}
+		return &Policy{Order: spread, Sample: crushSample, Crush: stored}, nil
+	}
 	switch name {
 	case PolicySpread:
 		return Spread, nil
 	case PolicyPack:
 		return Pack, nil
 	}
-	return nil, croft.Errorf(croft.Invalid, "policy %q is neither spread nor pack%s", name,
+	return nil, croft.Errorf(croft.Invalid, "policy %q is neither spread nor pack, nor crush:NAME%s", name,
 		nearest.Hint(name, Policies))
 }
 

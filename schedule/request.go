@@ -115,6 +115,7 @@ func (r Request) Wants(inst croft.Instance) bool {
 	}
 	want.Spec.HostKey, inst.Spec.HostKey = "", ""
 	want.Spec.Near, inst.Spec.Near = named(slices.Concat(r.Query.Near, r.Near)), named(inst.Spec.Near)
+	inst.Spec.Policy = nil
 	a, err := json.Marshal(want.Spec) // lists and maps that are empty or missing are the same
 	b, other := json.Marshal(inst.Spec)
 	return err == nil && other == nil && bytes.Equal(a, b)
@@ -146,6 +147,9 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
 	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {
+		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
+	if err := s.choosePolicy(ctx, cmp.Or(r.Policy, s.Policy), &inst); err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
 	a := attempt{search: s.search(r, inst), hold: r.Hold != 0}
@@ -183,6 +187,9 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
+	if err := s.choosePolicy(ctx, cmp.Or(r.Policy, s.Policy), &inst); err != nil {
+		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
 	a := s.search(r, inst)
 	o, err := a.look(ctx, lastLimit)
 	if err != nil {
@@ -196,17 +203,21 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	if err != nil {
 		return nil, err
 	}
-	return a.explain(ctx, a.ranking(o, usable))
+	why, err := a.explain(ctx, a.ranking(o, usable))
+	if err == nil && inst.Spec.Policy != nil {
+		why.Policy, why.Trace = inst.Spec.Policy, a.trace(o)
+	}
+	return why, err
 }
 
 // search prepares the search for a request's host.
 func (s *Scheduler) search(r Request, inst croft.Instance) search {
 	policy := cmp.Or(r.Policy, s.Policy)
-	if byLocation(inst.Spec) || bounded(inst.Spec) { // the right location may be one of many
+	if policy.Crush == "" && (byLocation(inst.Spec) || bounded(inst.Spec)) { // the right location may be one of many
 		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
 	}
 	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: policy,
-		hidden:  r.Hidden,
+		hidden: r.Hidden, begun: time.Now(),
 		dropped: map[croft.HostID]string{}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/internal/share"
 	"croft/internal/span"
+	"croft/schedule/crushmap"
 )
 
 // Config configures a Scheduler.
@@ -26,6 +27,7 @@ type Config struct {
 	Aggregates Aggregates // none by default
 	Distances  Distances  // none by default
 	Properties Properties // none by default
+	Crush      Crush      // no policies by default
 
 	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
 	Placer func() Placer
@@ -44,6 +46,7 @@ type Scheduler struct {
 	inFlight  *inFlight
 	providers *share.Read[[]croft.Provider]
 	hosts     *share.Read[map[croft.HostID]croft.Host]
+	maps      *crushMaps
 }
 
 // New checks the config. It starts nothing.
@@ -64,14 +67,27 @@ func New(c Config) (*Scheduler, error) {
 	if c.Properties == nil {
 		c.Properties = nothing{}
 	}
+	if c.Crush == nil {
+		c.Crush = noCrush{}
+	}
 	if c.Placer == nil {
 		c.Placer = func() Placer { return nil }
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Backoff = cmp.Or(c.Backoff, 20*time.Millisecond)
-	return &Scheduler{Config: c, inFlight: newInFlight(), providers: share.NewRead[[]croft.Provider](),
-		hosts: share.NewRead[map[croft.HostID]croft.Host]()}, nil
+	s := &Scheduler{Config: c, inFlight: newInFlight(), providers: share.NewRead[[]croft.Provider](),
+		hosts: share.NewRead[map[croft.HostID]croft.Host]()}
+	s.maps = &crushMaps{numbers: c.Crush, hosts: s.allHosts, reading: share.NewRead[*crushmap.Map](),
+		providers: func(ctx context.Context) ([]croft.Provider, error) {
+			return s.providers.Get(ctx, c.Claims.Providers)
+		}}
+	return s, nil
+}
+
+// CrushMap returns a CRUSH map of the hosts that was read after a time, or if that is zero, recently.
+func (s *Scheduler) CrushMap(ctx context.Context, after time.Time) (*crushmap.Map, error) {
+	return s.maps.get(ctx, after)
 }
 
 // Decision is the result of a request: the instance, and the host that has the order.

@@ -48,7 +48,7 @@ func newCloud(t *testing.T, places ...int64) *cloud {
 	var err error
 	c.Scheduler, err = schedule.New(schedule.Config{
 		Partition: croft.NewPartitionID(), Records: c.store, Holds: c.store, View: c.store, Registry: c.store,
-		Groups: c.store, Claims: c.placement,
+		Groups: c.store, Claims: c.placement, Crush: scheduletest.Crush{Memory: c.store},
 		// first host first
 		Policy: &schedule.Policy{Sample: 256, Order: func(all []croft.Candidate) []croft.Candidate { return all }},
 	})

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,6 +26,7 @@ type search struct {
 	policy  *Policy
 	hidden  []string                // keys of properties that the caller may not read
 	dropped map[croft.HostID]string // why hosts that Placement proposed are dropped
+	begun   time.Time
 }
 
 // snapshot is the data that a search chooses from.
@@ -39,6 +41,8 @@ type snapshot struct {
 	aggregates map[string]croft.Aggregate // those that the bounds name
 	noted      croft.Noted
 	measure    topology.Measure
+	line       []considered         // by a CRUSH policy; nil: there is none
+	position   map[croft.HostID]int // in the line, of those that may be taken; nil: there is no such policy
 }
 
 // look reads a snapshot. Unless it returns an error, the caller must end the reading.
@@ -54,7 +58,11 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	if err = s.readBounds(ctx, o); err != nil {
 		return o, err
 	}
-	o.candidates, o.seen, err = s.candidates(ctx, o, limit)
+	if s.inst.Spec.Policy != nil {
+		err = s.readInOrder(ctx, o, limit)
+	} else {
+		o.candidates, o.seen, err = s.candidates(ctx, o, limit)
+	}
 	if unknown := s.unknownNetwork(ctx, err); unknown != nil {
 		err = unknown
 	}
@@ -183,6 +191,9 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []croft.Candidate {
 	return func(candidates []croft.Candidate, inFlight []croft.Member) []croft.Candidate {
 		ranked := s.policy.Order(candidates)
+		if o.position != nil {
+			slices.SortStableFunc(ranked, o.byPosition)
+		}
 		if spec := s.inst.Spec; len(spec.Affinities)+len(spec.Near) > 0 {
 			wishes := map[croft.HostID]wish{}
 			n := count(spec.Affinities, o.hosts, slices.Concat(o.members, inFlight))
@@ -249,10 +260,14 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	if err := errors.Join(s.readMembers(ctx, o), s.readBounds(ctx, o)); err != nil {
 		return nil, err
 	}
+	chosen, err := s.chosen(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return Explain(Question{
 		Query: s.query, Spec: s.inst.Spec, Providers: providers, Hosts: hosts,
 		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Noted: o.noted,
-		Measure: o.measure, Fits: fits, Dropped: s.dropped,
+		Measure: o.measure, Fits: fits, Dropped: s.dropped, Chosen: chosen,
 	}), nil
 }
 
@@ -270,7 +285,7 @@ func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 		seen[id] = true
 		fit := Fit{Host: cmp.Or(o.hosts[id].Name, string(id)), ID: id, Rank: len(fits) + 1, Free: max(freeAfter(c), 0)}
 		strained := wishOf(s.inst.Spec, id, o.hosts, o.measure, n)
-		if n := len(fits); n > 0 && fits[n-1].Free == fit.Free && last == strained {
+		if n := len(fits); n > 0 && o.position == nil && fits[n-1].Free == fit.Free && last == strained {
 			fit.Rank = fits[n-1].Rank
 		}
 		fits, last = append(fits, fit), strained

@@ -7,13 +7,13 @@ import (
 	"croft/cli/args"
 )
 
-// Command makes the command croft crush.
-func Command() *cobra.Command {
+// Command makes the command croft crush, with more subcommands.
+func Command(more ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crush",
 		Short: "Compute where CRUSH places replicas",
 		Long: `crush reads a CRUSH map in crushtool's text form (crushtool -d, ceph osd getcrushmap)
-and computes places from it. No cloud is needed.
+and computes places from it. No cloud is needed, but to export the map of its hosts.
 
 A policy says where replicas go, in four instructions:
   use B         begin at bucket B
@@ -29,5 +29,6 @@ N of 0 is as many as are wanted, and -K is K fewer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(showCommand(), testCommand(), compareCommand())
+	cmd.AddCommand(more...)
 	return cmd
 }

@@ -54,8 +54,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	flags.DurationVar(&a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
-	flags.String("policy", "", "which host with room to take: spread, the one with the most room, or pack, the one "+
-		"with the least (policy)")
+	flags.String("policy", "", "which host with room to take: spread, the one with the most room, pack, the one "+
+		"with the least, or crush:name, the first that this croft `policy` gives (policy)")
 	flags.StringArrayVar(&a.together, string(croft.Together), nil,
 		"run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
@@ -354,6 +354,9 @@ func printExplanation(w io.Writer, why *schedule.Explanation, most int) error {
 	}
 	if len(why.Rows) > 0 {
 		tables = append(tables, requirementTable(why, most), missingTable(why, most))
+	}
+	if len(why.Trace) > 0 {
+		tables = append(tables, traceTable(why, most))
 	}
 	for i, t := range tables {
 		if i > 0 {

@@ -149,6 +149,12 @@ func details(st croft.Status) *out.Table {
 	for _, filter := range inst.Spec.WhereNot {
 		add("placed", "not where "+filter)
 	}
+	if p := inst.Spec.Policy; p != nil {
+		add("policy", fmt.Sprintf("crush:%s, generation %d", p.Name, p.Generation))
+	}
+	for _, r := range inst.Refused {
+		add("refused", string(r.Host)+": "+r.Why)
+	}
 	for _, near := range inst.Spec.Near {
 		word, text, _ := strings.Cut(near.String(), " ")
 		if near.Location != near.To || !near.Aggregate {

@@ -38,6 +38,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"the feed tells which instances change, and in which project", (*suite).feed},
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"hosts are put together in aggregates", aggregatesAreKept},
+		{"policies are kept, choose hosts and are explained", policiesAreKept},
 		{"hosts are drained, enabled and kept from being forgotten", (*suite).maintenance},
 		{"a silent host says so, and can be forgotten", (*suite).silence},
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},

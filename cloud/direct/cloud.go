@@ -49,7 +49,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	a := agents{store}
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store.Registry, Members: store.Cluster,
 		Instances: store.Instances, Orders: store.Orders, Claims: claims, Aggregates: store.Aggregates,
-		Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}})
+		Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}, Chooser: scheduler})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
 		Aggregates: aggregates{store.Aggregates, store}, Distances: distances{store},
-		Keys: store.SSHKeys, Projects: projects{store.Projects},
+		Policies: policies{store, scheduler},
+		Keys:     store.SSHKeys, Projects: projects{store.Projects},
 		Catalogue: catalogue{claims, fleet}, Users: users{projects{store.Projects}, operator(store, s)},
 		Pools: manager, Tickets: manager, Usage: usageHistory{store.Usage}, Images: images{a},
 		Objects: o, Definitions: definitions{o}, Audits: auditor,

@@ -35,7 +35,8 @@ func (o *Own) Use(store *etcdstore.Store, server *placement.Server) {
 func (how Scheduling) config(store *etcdstore.Store, claims Claims) schedule.Config {
 	c := schedule.Config{Partition: store.Partition(), Records: store.Instances, Holds: store.Instances,
 		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims,
-		Aggregates: store.Aggregates, Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}}
+		Aggregates: store.Aggregates, Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects},
+		Crush: store.Policies}
 	if how.Hosts != nil {
 		c.Registry = how.Hosts
 	}

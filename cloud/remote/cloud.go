@@ -8,7 +8,7 @@ func (c *Client) Cloud() *cloud.Cloud {
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Holds: holds{c},
 		Catalogue: catalogue{c}, Users: users{c}, Consoles: consoles{c}, Ports: ports{c}, Projects: projects{c},
 		Hosts: hostList{c}, Keys: keys{c}, Maintenance: maintenance{c}, Images: images{c}, Objects: objectList{c},
-		Aggregates: aggregates{c}, Distances: distances{c},
+		Aggregates: aggregates{c}, Distances: distances{c}, Policies: policies{c},
 		Pools: poolList{c}, Tickets: tickets{c}, Usage: usageHistory{c},
 		Definitions: definitions{c}, Audits: audits{c}, Monitor: monitor{c},
 		Tokens: invitations{c}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: backups{},

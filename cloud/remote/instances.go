@@ -62,11 +62,7 @@ func body(r schedule.Request) api.InstanceRequest {
 			b.Near = append(b.Near, n.Text())
 		}
 	}
-	for _, name := range schedule.Policies {
-		if p, err := schedule.PolicyNamed(name); err == nil && p == r.Policy {
-			b.Policy = name
-		}
-	}
+	b.Policy = r.Policy.Name()
 	return b
 }
 

@@ -53,7 +53,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
 			Holds: store.Instances, View: store.Instances, Registry: registry, Groups: store.Groups,
 			Aggregates: store.Aggregates, Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects},
-			Claims: claims})
+			Claims: claims, Crush: store.Policies})
 		if err != nil {
 			return nil, err
 		}

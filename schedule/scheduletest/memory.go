@@ -33,6 +33,8 @@ type Memory struct {
 	named     map[string]croft.Aggregate
 	distances map[string]croft.Distances // by type
 	noted     map[croft.HostID]note
+	policies  map[string]croft.CrushPolicy
+	numbers   croft.CrushNumbers
 	changed   chan struct{} // closed and replaced at every write
 }
 
@@ -47,6 +49,8 @@ func NewMemory() *Memory {
 		named:     map[string]croft.Aggregate{},
 		distances: map[string]croft.Distances{},
 		noted:     map[croft.HostID]note{},
+		policies:  map[string]croft.CrushPolicy{},
+		numbers:   croft.CrushNumbers{Hosts: map[croft.HostID]int32{}, Locations: map[string]int32{}},
 		changed:   make(chan struct{}),
 	}
 }

@@ -126,8 +126,8 @@ func (c *cloud) schedulers(n int) []*schedule.Scheduler {
 		store := etcdtest.Open(c.T, c.etcd)
 		s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
 			Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups,
-			Aggregates: store.Aggregates,
-			Claims:     c.client()})
+			Aggregates: store.Aggregates, Crush: store.Policies,
+			Claims: c.client()})
 		c.check(err)
 		all[i] = s
 	}

@@ -1,4 +1,5 @@
-package control
+// Package feed keeps the latest changes of a cloud for any number of followers, who go on where they left off.
+package feed
 
 import (
 	"context"
@@ -11,12 +12,12 @@ import (
 // mostChanges is how many changes are kept for clients that connect again.
 const mostChanges = 16 << 10
 
-// errCompacted tells a client that changes were forgotten which it has not got.
-var errCompacted error = api.NewProblem(api.Compacted,
+// ErrCompacted tells a client that changes were forgotten which it has not got.
+var ErrCompacted error = api.NewProblem(api.Compacted,
 	"the changes since then are forgotten: list the instances again, and follow them without Last-Event-ID")
 
-// feed keeps the latest changes of the cloud for any number of followers, whose speed it does not depend on.
-type feed struct {
+// Feed keeps the latest changes for any number of followers, whose speed it does not depend on.
+type Feed struct {
 	mu      sync.Mutex
 	begun   bool
 	since   int64          // revision after which no change is missing
@@ -25,10 +26,11 @@ type feed struct {
 	more    chan struct{}  // closed when there are more
 }
 
-func newFeed() *feed { return &feed{more: make(chan struct{})} }
+// New makes a Feed that has not begun.
+func New() *Feed { return &Feed{more: make(chan struct{})} }
 
-// begin forgets everything: changes up to the revision may be missing.
-func (f *feed) begin(revision int64) {
+// Begin forgets everything: changes up to the revision may be missing.
+func (f *Feed) Begin(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun, f.since = true, revision
@@ -37,7 +39,8 @@ func (f *feed) begin(revision int64) {
 	f.wake()
 }
 
-func (f *feed) add(c croft.Change) {
+// Add appends a change.
+func (f *Feed) Add(c croft.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.changes) == mostChanges {
@@ -51,14 +54,14 @@ func (f *feed) add(c croft.Change) {
 	f.wake()
 }
 
-func (f *feed) wake() {
+func (f *Feed) wake() {
 	close(f.more)
 	f.more = make(chan struct{})
 }
 
-// from returns the position at which a client goes on that got everything up to a revision, or one that is new if that
-// is 0, and the revision to name to a new one. It waits until the feed has begun. errCompacted.
-func (f *feed) from(ctx context.Context, revision int64) (position int, now int64, err error) {
+// From returns the position at which a client goes on that got everything up to a revision, or one that is new if that
+// is 0, and the revision to name to a new one. It waits until the feed has begun. ErrCompacted.
+func (f *Feed) From(ctx context.Context, revision int64) (position int, now int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for !f.begun {
@@ -82,7 +85,7 @@ func (f *feed) from(ctx context.Context, revision int64) (position int, now int6
 		}
 		return end, now, nil
 	case revision < f.since:
-		return 0, 0, errCompacted
+		return 0, 0, ErrCompacted
 	}
 	// The client may not have got changes of older revisions that arrived after the one that it names.
 	position = end
@@ -99,13 +102,13 @@ func (f *feed) from(ctx context.Context, revision int64) (position int, now int6
 	return position, revision, nil
 }
 
-// next waits for changes at a position and returns them. errCompacted: the follower is too slow.
-func (f *feed) next(ctx context.Context, position int) ([]croft.Change, error) {
+// Next waits for changes at a position and returns them. ErrCompacted: the follower is too slow.
+func (f *Feed) Next(ctx context.Context, position int) ([]croft.Change, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
 		if position < f.first {
-			return nil, errCompacted
+			return nil, ErrCompacted
 		}
 		if at := position - f.first; at < len(f.changes) {
 			return append([]croft.Change(nil), f.changes[at:]...), nil

@@ -1,4 +1,5 @@
-package control
+// Package pace bounds how often each caller asks.
+package pace
 
 import (
 	"sync"
@@ -10,8 +11,8 @@ import (
 // mostCallers is how many callers are remembered; those that have not asked for the longest time are forgotten.
 const mostCallers = 10_000
 
-// limits bounds how often each caller asks.
-type limits struct {
+// Limits bounds how often each caller asks.
+type Limits struct {
 	rate  rate.Limit
 	burst int
 
@@ -24,12 +25,13 @@ type limited struct {
 	asked  time.Time
 }
 
-func newLimits(each rate.Limit, burst int) *limits {
-	return &limits{rate: each, burst: burst, callers: map[string]*limited{}}
+// New makes Limits of a rate in requests per second and a burst of requests, for each caller.
+func New(each rate.Limit, burst int) *Limits {
+	return &Limits{rate: each, burst: burst, callers: map[string]*limited{}}
 }
 
-// allow reports whether a caller may ask now, and otherwise how long to wait before the next request.
-func (l *limits) allow(caller string) (ok bool, wait time.Duration) {
+// Allow reports whether a caller may ask now, and otherwise how long to wait before the next request.
+func (l *Limits) Allow(caller string) (ok bool, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -50,7 +52,7 @@ func (l *limits) allow(caller string) (ok bool, wait time.Duration) {
 
 // forget drops the callers whose buckets are full again: they lose nothing by it. If there are none, it drops the one
 // that asked first.
-func (l *limits) forget(now time.Time) {
+func (l *Limits) forget(now time.Time) {
 	var oldest string
 	for caller, one := range l.callers {
 		if one.bucket.TokensAt(now) >= float64(l.burst) {

@@ -1,4 +1,4 @@
-package control
+package feed
 
 import (
 	"errors"
@@ -27,20 +27,20 @@ func TestFollowersMissNothing(t *testing.T) {
 		{"one that knows another server's future", []int64{11, 12}, 20, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFeed()
-			f.begin(10)
+			f := New()
+			f.Begin(10)
 			for _, revision := range c.revisions {
-				f.add(croft.Change{Revision: revision})
+				f.Add(croft.Change{Revision: revision})
 			}
-			position, _, err := f.from(t.Context(), c.after)
-			if errors.Is(err, errCompacted) != c.compacted {
+			position, _, err := f.From(t.Context(), c.after)
+			if errors.Is(err, ErrCompacted) != c.compacted {
 				t.Fatalf("got %v", err)
 			}
 			if c.compacted {
 				return
 			}
-			f.add(croft.Change{Revision: 99}) // so that next does not wait
-			got, err := f.next(t.Context(), position)
+			f.Add(croft.Change{Revision: 99}) // so that next does not wait
+			got, err := f.Next(t.Context(), position)
 			if err != nil || len(got) != len(c.want)+1 {
 				t.Fatalf("got %v, %v, want %v and 99", got, err, c.want)
 			}
@@ -54,19 +54,19 @@ func TestFollowersMissNothing(t *testing.T) {
 }
 
 func TestAFollowerThatIsTooSlowIsTold(t *testing.T) {
-	f := newFeed()
-	f.begin(1)
-	position, now, err := f.from(t.Context(), 0)
+	f := New()
+	f.Begin(1)
+	position, now, err := f.From(t.Context(), 0)
 	if err != nil || now != 1 {
 		t.Fatalf("at %d, %v", now, err)
 	}
 	for i := range 2 * mostChanges {
-		f.add(croft.Change{Revision: int64(2 + i)})
+		f.Add(croft.Change{Revision: int64(2 + i)})
 	}
-	if _, err := f.next(t.Context(), position); !errors.Is(err, errCompacted) {
+	if _, err := f.Next(t.Context(), position); !errors.Is(err, ErrCompacted) {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := f.from(t.Context(), 2); !errors.Is(err, errCompacted) {
+	if _, _, err := f.From(t.Context(), 2); !errors.Is(err, ErrCompacted) {
 		t.Errorf("one that connects again: %v", err)
 	}
 	if len(f.changes) > mostChanges {
@@ -76,20 +76,20 @@ func TestAFollowerThatIsTooSlowIsTold(t *testing.T) {
 
 func TestALostWatchEndsEveryFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeed()
-		f.begin(1)
-		position, _, err := f.from(t.Context(), 0)
+		f := New()
+		f.Begin(1)
+		position, _, err := f.From(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
 		go func() {
-			_, err := f.next(t.Context(), position)
+			_, err := f.Next(t.Context(), position)
 			ended <- err
 		}()
 		synctest.Wait()
-		f.begin(5)
-		if err := <-ended; !errors.Is(err, errCompacted) {
+		f.Begin(5)
+		if err := <-ended; !errors.Is(err, ErrCompacted) {
 			t.Errorf("got %v", err)
 		}
 	})

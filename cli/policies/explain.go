@@ -1,0 +1,124 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/schedule"
+)
+
+func explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain INSTANCE",
+		Short: "Say whether an instance stands where its policy puts it, and why",
+		Long: `explain computes the order of the hosts again, from the instance's UUID, its policy as
+it is now and the hosts as they are now, and says whether the instance stands on the first
+one that takes it, and if not, why not.`,
+		Example: `  croft policy explain web
+  croft policy explain web -o json | jq .trace`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: args.CompleteInstances(1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				found, err := c.Policies.Standing(ctx, c.Project, given[0])
+				if err != nil {
+					return err
+				}
+				if isData(c.Settings.Output) {
+					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, found)
+				}
+				return printStanding(cmd.OutOrStdout(), found)
+			})
+		},
+	}
+}
+
+func printStanding(w io.Writer, s *schedule.Standing) error {
+	now := "removed since, so it counts as it was"
+	if s.Now != nil {
+		now = "the same now"
+		if s.Now.Generation != s.Used.Generation {
+			now = fmt.Sprintf("generation %d now", s.Now.Generation)
+		}
+	}
+	fmt.Fprintf(w, "instance  %s (%s)\n", s.Name, s.Instance)
+	fmt.Fprintf(w, "host      %s\n", s.Host)
+	fmt.Fprintf(w, "policy    %s, generation %d at the request, %s\n", s.Used.Name, s.Used.Generation, now)
+	fmt.Fprintf(w, "input     %d\n", s.Input)
+	fmt.Fprintf(w, "stands    %s\n", s.Why)
+	if len(s.Refused) > 0 {
+		fmt.Fprintln(w, "\nRefused when its host was chosen:")
+		t := &out.Table{Color: out.IsColored(w)}
+		t.Head("HOST", "WHY")
+		for _, r := range s.Refused {
+			t.Texts(r.Host, r.Why)
+		}
+		if err := t.Print(w); err != nil {
+			return err
+		}
+	}
+	if len(s.Trace) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nThe policy gives now:")
+	t := &out.Table{Color: out.IsColored(w)}
+	t.Head("ORDER", "HOST", "PASS", "VERDICT")
+	for i, step := range s.Trace {
+		verdict := "may take it"
+		if step.Why != "" {
+			verdict = step.Why
+		}
+		if step.ID == s.HostID {
+			verdict = "has it"
+			if step.Why != "" {
+				verdict += ", but " + step.Why
+			}
+		}
+		pass := strconv.Itoa(step.Pass)
+		if step.Pass < 0 {
+			pass = "over"
+		}
+		t.Texts(strconv.Itoa(i+1), step.Host, pass, verdict)
+	}
+	return t.Print(w)
+}
+
+// ExportCommand makes the command croft crush export.
+func ExportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print the CRUSH map of a cloud's hosts, as crushtool reads it",
+		Long: `export prints the map by which schedule --policy crush:NAME chooses hosts, with the
+policies as rules. Hosts are devices, and 1.0 is the weight of 1024 VCPUs. What crushtool
+has to be told about hosts that take no instances now is on stderr.`,
+		Example: `  croft crush export > map.txt
+  crushtool -c map.txt -o map.bin
+  crushtool -i map.bin --test --show-mappings --rule 0 --num-rep 1 --x 42`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				m, err := c.Policies.Map(ctx)
+				if err != nil {
+					return err
+				}
+				if isData(c.Settings.Output) {
+					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, m)
+				}
+				for _, device := range m.Out {
+					fmt.Fprintf(cmd.ErrOrStderr(), "--weight %d 0\n", device)
+				}
+				_, err = io.WriteString(cmd.OutOrStdout(), m.Text)
+				return err
+			})
+		},
+	}
+	args.AddCloudFlags(cmd.Flags())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}

@@ -1,0 +1,74 @@
+package cloudtest
+
+import (
+	"strings"
+
+	"croft"
+	"croft/schedule"
+)
+
+func policiesAreKept(s *suite) {
+	p := s.Cloud.Policies
+	if all, err := p.List(s.ctx); err != nil || len(all) != 0 {
+		s.Errorf("there are none yet: got %+v, %v", all, err)
+	}
+	_, err := p.Find(s.ctx, "any")
+	s.is(err, croft.NotFound, "a policy that there is not")
+	_, err = p.Find(s.ctx, "a/b")
+	s.is(err, croft.Invalid, "a name that is none")
+	hints, err := p.Check(s.ctx, croft.CrushPolicy{Name: "any", Text: "select 1 row; take 1"})
+	if err != nil || len(hints) != 1 {
+		s.Errorf("checked: %q, %v", hints, err)
+	}
+	for text, kind := range map[string]croft.Kind{"tke 1": croft.Invalid, "use nowhere; take 1": croft.NotFound,
+		"take -1": croft.Invalid} {
+		_, err = p.Check(s.ctx, croft.CrushPolicy{Name: "any", Text: text})
+		s.is(err, kind, "check "+text)
+		_, err = p.Set(s.ctx, croft.CrushPolicy{Name: "any", Text: text}, nil)
+		s.is(err, kind, "set "+text)
+	}
+	none := int64(0)
+	first, err := p.Set(s.ctx, croft.CrushPolicy{Name: "any", Text: "select 1 rack; take 1"}, &none)
+	s.must(err)
+	_, err = p.Set(s.ctx, croft.CrushPolicy{Name: "any", Text: "take 1"}, &none)
+	s.is(err, croft.Conflict, "a policy that is there")
+	if found, err := p.Find(s.ctx, "any"); err != nil || found != first || first.Generation == 0 {
+		s.Errorf("found %+v, %v; want %+v", found, err, first)
+	}
+
+	query, err := schedule.ParseQuery(small)
+	s.must(err)
+	policy, err := schedule.PolicyNamed("crush:any")
+	s.must(err)
+	request := schedule.Request{Name: "drawn", Query: query, Image: "/images/tiny.qcow2", Policy: policy}
+	why, err := s.Cloud.Requests.Explain(s.ctx, request)
+	if err != nil || why.Policy == nil || *why.Policy != first || len(why.Trace) == 0 || why.Trace[0].Host != s.Host {
+		s.Errorf("explained: %+v, %v", why, err)
+	}
+	d, err := s.Cloud.Requests.Request(s.ctx, request)
+	if err != nil || d.Instance.Spec.Policy == nil || *d.Instance.Spec.Policy != first {
+		s.Errorf("requested: %+v, %v", d.Instance.Spec, err)
+	}
+	request.Name, request.Policy = "other", &schedule.Policy{Crush: "none"}
+	_, err = s.Cloud.Requests.Request(s.ctx, request)
+	s.is(err, croft.NotFound, "a request by a policy that there is not")
+	standing, err := p.Standing(s.ctx, croft.DefaultProject, "drawn")
+	if err != nil || !standing.Stands || standing.Host != s.Host || standing.Used != first {
+		s.Errorf("standing: %+v, %v", standing, err)
+	}
+	_, err = p.Standing(s.ctx, croft.DefaultProject, "nobody")
+	s.is(err, croft.NotFound, "the standing of nobody")
+	m, err := p.Map(s.ctx)
+	if err != nil || !strings.Contains(m.Text, "rule any {") || m.Out == nil {
+		s.Errorf("the map: %+v, %v", m, err)
+	}
+	s.is(p.Remove(s.ctx, "any", &none), croft.Conflict, "a removal of another generation")
+	s.must(p.Remove(s.ctx, "any", &first.Generation))
+	s.is(p.Remove(s.ctx, "any", nil), croft.NotFound, "a removal for the second time")
+	standing, err = p.Standing(s.ctx, croft.DefaultProject, "drawn")
+	if err != nil || standing.Now != nil || !standing.Stands {
+		s.Errorf("standing without the policy: %+v, %v", standing, err)
+	}
+	_, err = s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "drawn", false)
+	s.must(err)
+}

@@ -1,0 +1,104 @@
+package control_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/cloud"
+	"croft/control/api"
+	"croft/control/controltest"
+	"croft/schedule"
+)
+
+// TestEverybodyChoosesByPoliciesThatOperatorsWrite: tenants read and name them, and learn nothing of hosts by them.
+func TestEverybodyChoosesByPoliciesThatOperatorsWrite(t *testing.T) {
+	url, c := controltest.Start(t)
+	a := newAsker(t, url)
+	hidden := []string{"host1", string(c.Hosts["host1"].ID)}
+	set := func(as, name, text string) answer {
+		return a.ask(t, as, http.MethodPut, "/v1/policies/"+name, map[string]any{"text": text})
+	}
+	for _, wrong := range []any{map[string]any{}, map[string]any{"text": ""}, map[string]any{"text": "take 1", "a": 1},
+		map[string]any{"text": strings.Repeat("#", 4097)}} {
+		a.ask(t, "operator", http.MethodPut, "/v1/policies/any", wrong).
+			want(t, http.StatusBadRequest, api.SchemaViolation)
+	}
+	set("operator", "A_b", "take 1").want(t, http.StatusBadRequest, api.BadRequest)
+	set("operator", "any", "tke 1").want(t, http.StatusBadRequest, api.BadRequest)
+	set("operator", "any", "use nowhere; take 1").want(t, http.StatusNotFound, api.NotFound)
+	set("anna", "any", "take 1").want(t, http.StatusForbidden, api.ForbiddenVerb)
+	got := set("operator", "any", "select 1 rack; take 1")
+	got.want(t, http.StatusOK, "")
+	var first croft.CrushPolicy
+	if got.into(t, &first); first.Name != "any" || first.Generation == 0 {
+		t.Errorf("got %+v", first)
+	}
+	a.askWith(t, "operator", http.MethodPut, "/v1/policies/any", map[string]any{"text": "take 1"}, "If-Match", `"1"`).
+		want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
+	a.askWith(t, "operator", http.MethodPut, "/v1/policies/new", map[string]any{"text": "take 1"}, "If-Match", `"7"`).
+		want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
+	var hints api.PolicyHints
+	check := map[string]any{"name": "x", "text": "select 1 row; take 1"}
+	a.ask(t, "operator", http.MethodPost, "/v1/policies", check).into(t, &hints)
+	if len(hints.Hints) != 1 || !strings.Contains(hints.Hints[0], "no host's location names a row") {
+		t.Errorf("got %q", hints.Hints)
+	}
+	a.ask(t, "operator", http.MethodGet, "/v1/policies/x", nil).want(t, http.StatusNotFound, api.NotFound)
+
+	var list api.PolicyList
+	a.ask(t, "anna", http.MethodGet, "/v1/policies", nil).into(t, &list)
+	if len(list.Policies) != 1 || list.Policies[0] != first {
+		t.Errorf("anna sees %+v", list)
+	}
+	a.ask(t, "anna", http.MethodGet, "/v1/policies/any", nil).want(t, http.StatusOK, "")
+	for _, path := range []string{"/v1/crush", "/v1/instances/web/standing"} {
+		a.ask(t, "anna", http.MethodGet, path, nil).want(t, http.StatusForbidden, api.ForbiddenVerb)
+	}
+	a.ask(t, "anna", http.MethodPost, "/v1/policies", check).want(t, http.StatusForbidden, api.ForbiddenVerb)
+	a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("policy", "crush:none")).
+		want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("policy", "crush:A_b")).
+		want(t, http.StatusBadRequest, api.SchemaViolation)
+	got = a.ask(t, "anna", http.MethodPost, "/v1/candidates", wanted("policy", "crush:any"))
+	var why schedule.Explanation
+	got.into(t, &why)
+	if got.hides(t, hidden...); why.Policy == nil || *why.Policy != first || len(why.Trace) != 1 ||
+		why.Trace[0].Host != "host 1" {
+		t.Errorf("explained as %+v", why)
+	}
+	got = a.ask(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "web", "policy", "crush:any"))
+	got.want(t, http.StatusOK, "")
+	got.hides(t, hidden...)
+	var made api.Instance
+	if got.into(t, &made); made.Instance.Spec.Policy == nil || *made.Instance.Spec.Policy != first {
+		t.Errorf("the record has policy %+v", made.Instance.Spec.Policy)
+	}
+
+	id := string(made.Instance.ID)
+	var standing schedule.Standing
+	a.ask(t, "operator", http.MethodGet, "/v1/instances/"+id+"/standing", nil).into(t, &standing)
+	if !standing.Stands || standing.Host != "host1" || standing.Used != first {
+		t.Errorf("got %+v", standing)
+	}
+	var m cloud.CrushMap
+	a.ask(t, "operator", http.MethodGet, "/v1/crush", nil).into(t, &m)
+	if !strings.Contains(m.Text, "rule any {") || !strings.Contains(m.Text, "device 0 host1") || len(m.Out) > 0 {
+		t.Errorf("the map is %+v", m)
+	}
+
+	a.ask(t, "anna", http.MethodDelete, "/v1/policies/any", nil).want(t, http.StatusForbidden, api.ForbiddenVerb)
+	a.askWith(t, "operator", http.MethodDelete, "/v1/policies/any", nil, "If-Match", `"1"`).
+		want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
+	a.ask(t, "operator", http.MethodDelete, "/v1/policies/any", nil).want(t, http.StatusNoContent, "")
+	a.ask(t, "operator", http.MethodDelete, "/v1/policies/any", nil).want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "anna", http.MethodGet, "/v1/instances/web", nil).want(t, http.StatusOK, "")
+	all := words(a.actions(t, "operator", "object=policy/any", 13))
+	for _, want := range []string{"operator setPolicy policy/any  done", "anna setPolicy policy/any  forbidden_verb",
+		"operator removePolicy policy/any  done"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the action log lacks %q:\n%s", want, all)
+		}
+	}
+}
