@@ -132,7 +132,7 @@ func (n *Net) PutAccess(name, from, to, protocol string, ports []string, log boo
 	if err != nil {
 		return err
 	}
-	if _, err := n.rule(n.Evaluator(), a); err != nil {
+	if _, err := computed(n.Evaluator(), a); err != nil {
 		return err
 	}
 	n.todo.replace(file, text)
@@ -152,8 +152,8 @@ func (n *Net) RemoveAccess(name string) error {
 	return nil
 }
 
-// rule computes a rule.
-func (n *Net) rule(e *setexpr.Evaluator, a *Access) (r nft.Rule, err error) {
+// computed is a rule with its sets.
+func computed(e *setexpr.Evaluator, a *Access) (r nft.Rule, err error) {
 	r = nft.Rule{Name: a.Name, Protocol: a.Protocol, Ports: a.Ports, Log: a.Log}
 	if r.From, err = e.Eval(a.From); err == nil {
 		r.To, err = e.Eval(a.To)
@@ -170,7 +170,7 @@ func (n *Net) Rules() ([]nft.Rule, error) {
 	e := n.Evaluator()
 	var rules []nft.Rule
 	for _, a := range all {
-		r, err := n.rule(e, a)
+		r, err := computed(e, a)
 		if err != nil {
 			return nil, err
 		}

@@ -40,7 +40,7 @@ func (n *Net) Get(pool string, o Owner, at netip.Addr) (Lease, error) {
 	a := at
 	switch {
 	case at.IsValid() && !free.set.Contains(at):
-		return Lease{}, n.whyNot(p, at, free)
+		return Lease{}, whyNot(n, p, at, free)
 	case at.IsValid():
 	case freed.Addr.IsValid() && free.set.Contains(freed.Addr):
 		a = freed.Addr
@@ -231,7 +231,7 @@ func (r *room) exhausted(p *Pool) error {
 }
 
 // whyNot is the error for an address that is not free.
-func (n *Net) whyNot(p *Pool, a netip.Addr, r *room) error {
+func whyNot(n *Net, p *Pool, a netip.Addr, r *room) error {
 	if !p.Prefix.Contains(a) {
 		return croft.Errorf(croft.Conflict, "%s is not in pool %s, which is %s", a, p.Name, p.Prefix)
 	}

@@ -41,7 +41,7 @@ func (n *Net) Import(all []foreign.Record, as string) (Imported, error) {
 			done.Changed++
 		}
 		if as == AsLeases && r.Prefix.IsSingleIP() {
-			leased, err := n.importLease(r)
+			leased, err := importLease(n, r)
 			if err != nil {
 				return done, croft.Errorf(croft.KindOf(err), "%s: %w", r.At, err)
 			}
@@ -52,7 +52,7 @@ func (n *Net) Import(all []foreign.Record, as string) (Imported, error) {
 }
 
 // importLease leases an address as the list says, whatever its pool would give. It returns how many it leased, 0 or 1.
-func (n *Net) importLease(r foreign.Record) (int, error) {
+func importLease(n *Net, r foreign.Record) (int, error) {
 	name := r.Owner
 	for _, k := range []string{"name", "hostname", "dns_name"} {
 		if name == "" {
