@@ -111,7 +111,9 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 	}
 	for _, sub := range p.commands() {
 		if called := strings.TrimSuffix(filepath.Base(name), ".exe"); sub.Name() == called || sub.HasAlias(called) {
-			sub.Use = called // help and completion say the name that was used
+			if sub.Name() != called {
+				sub.Use, sub.Aliases = called, nil // help and completion say the name that was used
+			}
 			sub.AddCommand(completionCommand())
 			return finished(sub)
 		}

@@ -49,6 +49,7 @@ var local = map[string]string{
 	"pool serve": "runs a manager of pools here", "pool token": "writes the file of a manager here",
 	"ca":     "has the keys of the cloud's authority, which are on this machine and never leave it",
 	"doctor": "examines this machine", "crush": "computes from files alone",
+	"sshca": "signs with keys of this machine",
 	"login": "keeps what it is given on this machine", "logout": "forgets what is on this machine",
 	"context":      "is about what login keeps on this machine",
 	"etcd restore": "makes the data of a server that is on this machine",
