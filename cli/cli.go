@@ -22,9 +22,11 @@ import (
 	"croft/cli/args"
 	"croft/cli/catalogue"
 	"croft/cli/crush"
+	"croft/cli/grid"
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
+	"croft/cli/ip"
 	"croft/cli/keys"
 	"croft/cli/login"
 	"croft/cli/objects"
@@ -78,10 +80,13 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), sshca.Command(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), grid.New(), ip.Command(), sshca.Command(),
 		completionCommand(), p.manCommand(),
 	}
 }
+
+// otherNames maps names of the binary to the subcommands that it is then, beside their own names.
+var otherNames = map[string]string{"fission": "grid", "itabot": "ip", "lockpick": "sshca"}
 
 // named makes the command for the binary's name.
 func (p Program) named(name string) *cobra.Command {
@@ -110,10 +115,9 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range p.commands() {
-		if called := strings.TrimSuffix(filepath.Base(name), ".exe"); sub.Name() == called || sub.HasAlias(called) {
-			if sub.Name() != called {
-				sub.Use, sub.Aliases = called, nil // help and completion say the name that was used
-			}
+		called := strings.TrimSuffix(filepath.Base(name), ".exe")
+		if sub.Name() == called || otherNames[called] == sub.Name() {
+			sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
 			sub.AddCommand(completionCommand())
 			return finished(sub)
 		}
@@ -129,7 +133,9 @@ func finished(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(args.FlagError)
+	if root.Annotations[args.OwnErrors] == "" {
+		root.SetFlagErrorFunc(args.FlagError)
+	}
 	return root
 }
 

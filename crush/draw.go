@@ -63,3 +63,12 @@ func mixTwice(a, b, c, d, e, f uint32) (uint32, uint32, uint32, uint32, uint32, 
 	c, f = (c-a-b)^b>>15, (f-d-e)^e>>15
 	return a, b, c, d, e, f
 }
+
+// Draw returns the number by which an item competes in a bucket for input x and try r: the least wins. An item of
+// weight 0 has the greatest possible.
+func Draw(x uint32, item ID, r uint32, w Weight) uint64 {
+	if w == 0 {
+		return ^uint64(0)
+	}
+	return shortfalls()[hash3(x, uint32(item), r)&0xffff] / uint64(w)
+}

@@ -18,9 +18,8 @@ import (
 // Command makes the command croft sshca, which the binary is when it is called lockpick.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "sshca",
-		Aliases: []string{"lockpick"},
-		Short:   "Sign short-lived SSH certificates",
+		Use:   "sshca",
+		Short: "Sign short-lived SSH certificates",
 		Long: `sshca is a certificate authority for SSH. Who may have which certificate is in the
 repository, in ca/roles.yaml; the private keys and the log of what was issued are
 outside of it, on the machine that signs.

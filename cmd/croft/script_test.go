@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(leakFree{m}, map[string]func(){
-		"croft": main, "schedule": main, "lockpick": main,
+		"croft": main, "schedule": main, "fission": main, "itabot": main, "lockpick": main,
 		"resalloc": main, "resalloc-maint": main, "resalloc-server": main,
 		"resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
 	})
@@ -68,6 +68,7 @@ func TestScripts(t *testing.T) {
 			"keystone":     startKeystone,
 			"issuer":       issuer,
 			"disk":         makeDisk,
+			"sshds":        startSshds,
 			"fill":         fillDisk,
 			"sshd":         startSshd,
 		},

@@ -8,13 +8,25 @@ import (
 )
 
 // Compiled is a policy for the buckets of one map. It does not change.
-type Compiled struct{ takes []taking }
+type Compiled struct{ takes []Taking }
 
-// taking is what one take does: the rule that chooses, and the line of the take.
-type taking struct {
-	steps []crush.Step
-	line  int
+// Taking is what one take does: below From, for each selection so many buckets, and N devices in each of the last.
+type Taking struct {
+	From    crush.ID
+	Selects []Selection
+	N       int
+	Steps   []crush.Step // the CRUSH rule that does it
+	Line    int          // of the take
 }
+
+// Selection is what a select before a take does.
+type Selection struct {
+	N    int
+	Type crush.Type
+}
+
+// Takes returns the takes in their order.
+func (c *Compiled) Takes() []Taking { return c.takes }
 
 // Compile resolves the names of a policy. The root is the one bucket in no other, or the one of those that is named
 // default.
@@ -48,7 +60,11 @@ func Compile(p Policy, m *crush.Map) (*Compiled, error) {
 			if last := steps[len(steps)-1]; last.Op != crush.ChooseLeafFirstn {
 				steps = append(steps, crush.Step{Op: crush.ChooseFirstn, N: i.N})
 			}
-			c.takes = append(c.takes, taking{append(steps, crush.Step{Op: crush.Emit}), i.Line})
+			taking := Taking{From: at, N: i.N, Steps: append(steps, crush.Step{Op: crush.Emit}), Line: i.Line}
+			for _, step := range selected {
+				taking.Selects = append(taking.Selects, Selection{step.N, step.Type})
+			}
+			c.takes = append(c.takes, taking)
 			// A select that was compiled with its take holds for a later take too.
 			for j := range selected {
 				selected[j].Op = crush.ChooseFirstn
@@ -78,7 +94,7 @@ func rootOf(m *crush.Map) (crush.ID, error) {
 // Steps returns the policy as the steps of one CRUSH rule.
 func (c *Compiled) Steps() (all []crush.Step) {
 	for _, t := range c.takes {
-		all = append(all, t.steps...)
+		all = append(all, t.Steps...)
 	}
 	return all
 }
@@ -116,7 +132,7 @@ func (c *Compiled) Place(m *crush.Mapper, r Request, out []crush.ID) []crush.ID 
 			x = crush.Hash2(r.X, uint32(pass))
 		}
 		for _, t := range c.takes {
-			for _, id := range m.Run(t.steps, x, r.Want, r.Reweights, nil) {
+			for _, id := range m.Run(t.Steps, x, r.Want, r.Reweights, nil) {
 				if len(out)-begun < want {
 					out = append(out, id)
 				}

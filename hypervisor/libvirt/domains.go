@@ -71,9 +71,9 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 		if wanted.NICs, err = d.network.connect(c, wanted.NICs); err != nil {
 			return err
 		}
-		f := definition{virt: virt, cacheMiB: d.config.EmulatorCacheMiB,
-			ports: d.network.filter.portNames(m.Partition, wanted.NICs)}
-		if f.readers, err = d.readers.of(c, virt); err != nil {
+		f := definition{Virt: virt, CacheMiB: d.config.EmulatorCacheMiB,
+			Ports: d.network.filter.portNames(m.Partition, wanted.NICs)}
+		if f.Readers, err = d.readers.of(c, virt); err != nil {
 			return err
 		}
 		text, digest, err := f.define(m, wanted)

@@ -7,24 +7,15 @@ import (
 	"fmt"
 	"strings"
 
-	"libvirt.org/go/libvirtxml"
-
 	"croft"
 	"croft/compute"
+	"croft/hypervisor/libvirt/domainxml"
 )
 
-// definition holds the inputs of a domain's XML beside the machine.
-type definition struct {
-	virt     string            // kvm or qemu
-	cacheMiB int               // QEMU's translation cache; qemu only
-	ports    map[string]string // host interface names by MAC; libvirt chooses missing ones
-	readers  string            // owner and group of shared read-only files; empty: unchanged
-}
+// definition has the inputs of a domain's XML beside the machine and its mark.
+type definition domainxml.Definition
 
 // define returns the XML of a machine and the digest of all of it, which the XML's mark contains too.
-//
-// The machine is QEMU's "pc" without what a cloud guest does not use: no USB, no graphics, no boot ROM on the
-// network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster.
 func (f definition) define(m compute.Machine, k mark) (text, digest string, err error) {
 	text, err = f.marshal(m, k)
 	if err != nil {
@@ -41,199 +32,8 @@ func (f definition) marshal(m compute.Machine, k mark) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mark of instance %s: %w", m.ID, err)
 	}
-	dom := libvirtxml.Domain{
-		Type:     f.virt,
-		Name:     prefix + string(m.ID),
-		UUID:     string(m.ID),
-		Title:    title(m.Name),
-		Metadata: &libvirtxml.DomainMetadata{XML: string(element)},
-		Memory:   &libvirtxml.DomainMemory{Value: uint(m.MemoryMiB), Unit: "MiB"},
-		VCPU:     &libvirtxml.DomainVCPU{Placement: "static", Value: uint(m.VCPUs)},
-		SysInfo:  []libvirtxml.DomainSysInfo{{SMBIOS: smbios(m)}},
-		OS: &libvirtxml.DomainOS{
-			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "pc", Type: "hvm"},
-			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
-			SMBios:      &libvirtxml.DomainSMBios{Mode: "sysinfo"},
-		},
-		Features:   f.features(),
-		CPU:        f.cpu(),
-		Clock:      f.clock(),
-		OnPoweroff: "destroy",
-		OnReboot:   "restart",
-		OnCrash:    "destroy", // reported as an event; the agent decides
-		PM: &libvirtxml.DomainPM{
-			SuspendToMem:  &libvirtxml.DomainPMPolicy{Enabled: "no"},
-			SuspendToDisk: &libvirtxml.DomainPMPolicy{Enabled: "no"},
-		},
-		Devices: f.devices(m),
-	}
-	return dom.Marshal()
-}
-
-// title returns the name with blanks for characters that libvirt rejects in a title.
-func title(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' {
-			return ' '
-		}
-		return r
-	}, name)
-}
-
-// smbios tells cloud-init its data source, so that it does not probe every cloud: OpenStack means the
-// metadata server or a config drive; a serial number selects NoCloud.
-func smbios(m compute.Machine) *libvirtxml.DomainSysInfoSMBIOS {
-	manufacturer, product, serial := "OpenStack Foundation", "OpenStack Nova", string(m.ID)
-	if m.Source == croft.MetadataNoCloud {
-		manufacturer, product, serial = "croft", "croft", "ds=nocloud"
-	}
-	return &libvirtxml.DomainSysInfoSMBIOS{System: &libvirtxml.DomainSysInfoSystem{
-		Entry: []libvirtxml.DomainSysInfoEntry{
-			{Name: "manufacturer", Value: manufacturer},
-			{Name: "product", Value: product},
-			{Name: "serial", Value: serial},
-			{Name: "uuid", Value: string(m.ID)},
-			{Name: "family", Value: "Virtual Machine"},
-		},
-	}}
-}
-
-func (f definition) features() *libvirtxml.DomainFeatureList {
-	features := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}}
-	if f.virt == VirtQEMU {
-		features.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB",
-			Size: uint(f.cacheMiB)}}
-	}
-	return features
-}
-
-// cpu is the host's own under KVM. Under emulation it has all features that QEMU can emulate, because newer
-// distributions do not run on the oldest x86-64.
-func (f definition) cpu() *libvirtxml.DomainCPU {
-	if f.virt == VirtKVM {
-		return &libvirtxml.DomainCPU{Mode: "host-passthrough", Check: "none", Migratable: "on"}
-	}
-	return &libvirtxml.DomainCPU{Mode: "maximum", Check: "none", Migratable: "on"}
-}
-
-func (f definition) clock() *libvirtxml.DomainClock {
-	return &libvirtxml.DomainClock{Offset: "utc", Timer: []libvirtxml.DomainTimer{
-		{Name: "rtc", TickPolicy: "catchup"},
-		{Name: "pit", TickPolicy: "delay"},
-		{Name: "hpet", Present: "no"}, // it wakes an idle host
-	}}
-}
-
-func (f definition) devices(m compute.Machine) *libvirtxml.DomainDeviceList {
-	return &libvirtxml.DomainDeviceList{
-		Disks:       f.disks(m),
-		Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}},
-		Interfaces:  f.interfaces(m),
-		Serials:     []libvirtxml.DomainSerial{serial(m)},
-		RNGs: []libvirtxml.DomainRNG{{
-			Model:   "virtio",
-			Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
-		}},
-		MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio", FreePageReporting: "on"},
-		Panics:     []libvirtxml.DomainPanic{{Model: "isa"}},
-	}
-}
-
-// serial is the console: a terminal for the attached client, with all output logged. The log of earlier boots
-// is appended to.
-func serial(m compute.Machine) libvirtxml.DomainSerial {
-	s := libvirtxml.DomainSerial{
-		Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
-		Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: new(uint)},
-	}
-	if m.Console != "" {
-		s.Log = &libvirtxml.DomainChardevLog{File: m.Console, Append: "on"}
-	}
-	return s
-}
-
-func (f definition) disks(m compute.Machine) []libvirtxml.DomainDisk {
-	var list []libvirtxml.DomainDisk
-	if len(m.Disk) > 0 {
-		list = append(list, f.rootDisk(m.Disk))
-	}
-	if m.Seed != "" {
-		list = append(list, seedDisk(m.Seed))
-	}
-	return list
-}
-
-// rootDisk names every file of the backing chain and its format, so that QEMU never probes content written by
-// a guest. It uses files, not volumes: AppArmor's helper cannot follow volumes. The cache mode is writeback,
-// and the guest's flushes reach the disk: as safe as no cache, works on every file system, and instances of
-// one image share its page cache.
-func (f definition) rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
-	disk := libvirtxml.DomainDisk{
-		Device: "disk",
-		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: chain[0].Format, Cache: "writeback", Discard: "unmap"},
-		Source: file(chain[0].Path),
-		Target: &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
-	}
-	end := &libvirtxml.DomainDiskBackingStore{} // terminates the chain
-	for i := len(chain) - 1; i > 0; i-- {
-		end = &libvirtxml.DomainDiskBackingStore{
-			Format:       &libvirtxml.DomainDiskFormat{Type: chain[i].Format},
-			Source:       f.shared(chain[i].Path),
-			BackingStore: end,
-		}
-	}
-	disk.BackingStore = end
-	return disk
-}
-
-// seedDisk is a plain read-only disk: guests find the ISO by its label, and need only the driver of their root disk.
-func seedDisk(path string) libvirtxml.DomainDisk {
-	return libvirtxml.DomainDisk{
-		Device:       "disk",
-		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
-		Source:       file(path),
-		BackingStore: &libvirtxml.DomainDiskBackingStore{},
-		Target:       &libvirtxml.DomainDiskTarget{Dev: "vdb", Bus: "virtio"},
-		ReadOnly:     &libvirtxml.DomainDiskReadOnly{},
-	}
-}
-
-func file(path string) *libvirtxml.DomainDiskSource {
-	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}}
-}
-
-// shared is a file that many instances read. Its owner does not change, so that a QEMU taken over by a guest
-// cannot write it; QEMU's group may read it.
-func (f definition) shared(path string) *libvirtxml.DomainDiskSource {
-	source := file(path)
-	label := libvirtxml.DomainDeviceSecLabel{Model: "dac", Relabel: "no"}
-	if f.readers != "" {
-		label.Relabel, label.Label = "yes", f.readers
-	}
-	source.File.SecLabel = []libvirtxml.DomainDeviceSecLabel{label}
-	return source
-}
-
-func (f definition) interfaces(m compute.Machine) []libvirtxml.DomainInterface {
-	var list []libvirtxml.DomainInterface
-	for _, n := range m.NICs {
-		source := &libvirtxml.DomainInterfaceSource{
-			Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: n.Network},
-		}
-		if n.Network == "" {
-			source = &libvirtxml.DomainInterfaceSource{
-				Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: n.Bridge},
-			}
-		}
-		list = append(list, libvirtxml.DomainInterface{
-			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(n.MAC)},
-			Source: source,
-			Target: target(f.ports[strings.ToLower(n.MAC)]),
-			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
-			ROM:    &libvirtxml.DomainROM{Enabled: "no"},
-		})
-	}
-	return list
+	f.Name, f.Metadata = prefix+string(m.ID), string(element)
+	return domainxml.Definition(f).Marshal(m)
 }
 
 // check rejects what libvirt would reject with a worse message, or misinterpret.

@@ -28,12 +28,12 @@ func fixedMachine() compute.Machine {
 }
 
 func TestDomainXML(t *testing.T) {
-	emulated := definition{virt: VirtQEMU, cacheMiB: 128}
+	emulated := definition{Virt: VirtQEMU, CacheMiB: 128}
 	for name, c := range map[string]struct {
 		definition
 		change func(*compute.Machine)
 	}{
-		"kvm":  {definition{virt: VirtKVM, cacheMiB: 128}, func(*compute.Machine) {}},
+		"kvm":  {definition{Virt: VirtKVM, CacheMiB: 128}, func(*compute.Machine) {}},
 		"qemu": {emulated, func(*compute.Machine) {}},
 		"seed": {emulated, func(m *compute.Machine) {
 			m.Seed, m.Source = "/var/lib/croft/instances/x/seed.iso", croft.MetadataNoCloud
@@ -46,10 +46,10 @@ func TestDomainXML(t *testing.T) {
 				compute.Layer{Path: "/var/lib/croft/images/middle", Format: "qcow2"},
 				compute.Layer{Path: "/var/lib/croft/images/base", Format: "raw"})
 		}},
-		"readers": {definition{virt: VirtQEMU, cacheMiB: 128, readers: "+0:+64055"}, func(m *compute.Machine) {
+		"readers": {definition{Virt: VirtQEMU, CacheMiB: 128, Readers: "+0:+64055"}, func(m *compute.Machine) {
 			m.Disk = append(m.Disk, compute.Layer{Path: "/var/lib/croft/instances/x/base.raw", Format: "raw"})
 		}},
-		"filtered": {definition{virt: VirtQEMU, cacheMiB: 128, ports: map[string]string{
+		"filtered": {definition{Virt: VirtQEMU, CacheMiB: 128, Ports: map[string]string{
 			fixedMachine().ID.MAC(0).String(): "cr12345aabbccdd",
 		}}, func(*compute.Machine) {}},
 		"bare": {emulated, func(m *compute.Machine) { m.NICs, m.Console = nil, "" }},
@@ -79,7 +79,7 @@ func TestDomainXML(t *testing.T) {
 }
 
 func TestDigestTellsDefinitionsApart(t *testing.T) {
-	f := definition{virt: VirtQEMU, cacheMiB: 128}
+	f := definition{Virt: VirtQEMU, CacheMiB: 128}
 	digest := func(f definition, m compute.Machine) string {
 		_, d, err := f.define(m, newMark(m))
 		if err != nil {
@@ -96,7 +96,7 @@ func TestDigestTellsDefinitionsApart(t *testing.T) {
 		"memory":     func(m *compute.Machine, _ *definition) { m.MemoryMiB++ },
 		"seed":       func(m *compute.Machine, _ *definition) { m.Seed = "/seed" },
 		"MAC":        func(m *compute.Machine, _ *definition) { m.NICs[0].MAC = m.ID.MAC(1).String() },
-		"virt type":  func(_ *compute.Machine, f *definition) { f.virt = VirtKVM },
+		"virt type":  func(_ *compute.Machine, f *definition) { f.Virt = VirtKVM },
 	} {
 		m, f := fixedMachine(), f
 		change(&m, &f)

@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"croft"
+	"croft/hypervisor/libvirt/domainxml"
 	"croft/hypervisor/libvirt/packetfilter"
 )
 
@@ -214,19 +215,11 @@ func renamePorts(text string, names map[string]string) (renamed string, changed 
 			continue
 		}
 		changed = true
-		nic.FilterRef, nic.Target = nil, target(want)
+		nic.FilterRef, nic.Target = nil, domainxml.Target(want)
 	}
 	if !changed {
 		return text, false, nil
 	}
 	renamed, err = x.Marshal()
 	return renamed, true, err
-}
-
-// target names the host interface; empty: libvirt chooses the name.
-func target(name string) *libvirtxml.DomainInterfaceTarget {
-	if name == "" {
-		return nil
-	}
-	return &libvirtxml.DomainInterfaceTarget{Dev: name}
 }

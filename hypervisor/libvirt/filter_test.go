@@ -93,7 +93,7 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 	}
 	define := func(d *Driver) string {
 		names := d.network.filter.portNames(filteredCloud, k.NICs)
-		text, _, err := definition{virt: VirtQEMU, ports: names}.define(m, k)
+		text, _, err := definition{Virt: VirtQEMU, Ports: names}.define(m, k)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/hypervisor/libvirt/domainxml"
 	"croft/hypervisor/libvirt/kvm"
 	"croft/hypervisor/libvirt/packetfilter"
 	"croft/internal/mailbox"
@@ -38,8 +39,8 @@ var (
 // Values of Config.VirtType.
 const (
 	VirtAuto = "auto" // kvm if it can run a guest, else qemu
-	VirtKVM  = "kvm"
-	VirtQEMU = "qemu" // emulation
+	VirtKVM  = domainxml.VirtKVM
+	VirtQEMU = domainxml.VirtQEMU
 )
 
 // Config configures the driver. All fields are optional.

@@ -1,0 +1,59 @@
+// Package grid has the commands for a cluster of machines that is described in a directory: croft grid, which is also
+// called fission. A command is a file here, and a line in New.
+package grid
+
+import (
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+)
+
+// New makes the command croft grid.
+func New() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "grid",
+		Short: "Run jobs on machines, as a directory under version control describes",
+		Long: `A cluster is a directory: nodes/ has a file for each machine, jobs/ one for each thing
+to run, alloc/ a link for each slot of a job to its node. place decides the links; no
+command but those that say so touches a machine.
+
+To begin, with this machine as the first node:
+
+  mkdir cluster && cd cluster && git init
+  croft grid init                                cluster.yaml, nodes/, jobs/
+  croft grid node add here --local               nodes/here.yaml
+  cat > jobs/web.yaml <<END
+  image: {rootfs: /srv/web}
+  command: [/bin/httpd, -f, -p, "8080"]
+  replicas: 1
+  END
+  croft grid lint                                what is wrong, with file and line
+  croft grid place                               alloc/web/0 -> ../../nodes/here.yaml
+  git add -A && git commit -m "web, here"
+
+What a directory's _.yaml says, everything below inherits: maps merge, other values
+replace, key+ adds to a list, ~ deletes. ${name}, ${slot}, ${node.address}, ${var.x} and
+others are put into texts; $$ is a dollar sign. jobs/front@.yaml is a template, and each
+link to it an instance: ln -s front@.yaml jobs/front@7.yaml.
+
+Exit codes: 0 done, or nothing to do; 1 an error; 2 a plan has changes; 3 refused by a
+lock or a revision; 4 applied to some; 5 a job has not so many nodes as it needs; 6 a node
+took a change back that was not confirmed.`,
+		Example: `  croft grid node add syd/r1/web1 --address web1.example.org --capacity cpu=8
+  croft grid show jobs/web --origin
+  croft grid place --without web1 --dry-run
+  croft grid rule run 'select 2 rack; take 1' --replicas 2 --trace`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVarP(&o.dir, "directory", "C", ".", "the cluster's `directory`")
+	cmd.AddCommand(
+		secretCommand(o), doctorCommand(o), adoptCommand(o),
+		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
+		crushCommand(o), othersCommand(o),
+		planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o), drainCommand(o), lockCommand(o),
+	)
+	args.OneForErrors(cmd)
+	return cmd
+}

@@ -1,0 +1,231 @@
+package grid
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/grid/edit"
+	"croft/grid/state"
+)
+
+func nodeCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Add nodes, list them, and set their states",
+		Long: `A node is a file below nodes/; the directories above it are its rack, its site and so on.
+Its state says what place does with it:
+  up           it gets slots
+  out          it is lost: its slots go elsewhere
+  drain        it is to be emptied: its slots go elsewhere, and are stopped there when they run elsewhere
+  maintenance  it keeps its slots, gets no others, and is left alone
+These commands change files alone; grid place and grid apply do the rest.`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(nodeAddCommand(o), nodeListCommand(o), renumberCommand(o),
+		stateCommand(o, state.Up, "Let nodes get slots again"),
+		stateCommand(o, state.Out, "Say that nodes are lost"),
+		stateCommand(o, state.Drain, "Say that nodes are to be emptied"),
+		stateCommand(o, state.Maintenance, "Say that nodes are to be left alone"))
+	return cmd
+}
+
+func nodeAddCommand(o *options) *cobra.Command {
+	var n edit.Node
+	cmd := &cobra.Command{
+		Use:   "add PATH",
+		Short: "Add a node",
+		Long: `add writes the file of a node, such as nodes/syd/r1/web1.yaml for the path syd/r1/web1, with
+an id that nothing else has had, and prints the files that it wrote. Without --address the
+node's name is its address, which may be a Host of the ssh configuration.`,
+		Example: `  croft grid node add here --local
+  croft grid node add syd/r1/web1 --address web1.example.org:2222 --user ops --fact ssd --capacity cpu=8`,
+		Args: args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if n.Path = given[0]; cmd.Flags().Changed("weight") && !(n.Weight > 0 && n.Weight <= 10_000) {
+				return croft.Errorf(croft.Invalid, "--weight %v: give more than 0, and at most 10000", n.Weight)
+			}
+			if n.Local && n.Address != "" {
+				return croft.Errorf(croft.Invalid, "--local is this machine, which needs no --address")
+			}
+			return o.change(cmd, func(s *state.State) error {
+				written, err := edit.Add(s, n, func() error {
+					if _, err := o.load(cmd); err != nil {
+						return fmt.Errorf("add the node %s: %w", n.Path, err)
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				for _, file := range written {
+					fmt.Fprintln(cmd.OutOrStdout(), file)
+				}
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&n.Address, "address", "", "`host` or host:port, or a Host of the ssh configuration")
+	f.StringVar(&n.User, "user", "", "who logs in there (`name`)")
+	f.StringVar(&n.HostKey, "host-key", "", "the `fingerprint` of its ssh host key, SHA256:...")
+	f.BoolVar(&n.Local, "local", false, "it is this machine: commands run without ssh")
+	f.Float64Var(&n.Weight, "weight", 0, "its share of slots, beside others of weight 1 (`number`)")
+	f.StringArrayVar(&n.Facts, "fact", nil, "a `fact` that jobs may require or avoid, also NAME=VALUE (repeatable)")
+	f.StringArrayVar(&n.Capacity, "capacity", nil, "what its slots may use (`key=amount`; repeatable)")
+	return cmd
+}
+
+// stateCommand sets the states of nodes.
+func stateCommand(o *options, to, short string) *cobra.Command {
+	var comment string
+	cmd := &cobra.Command{
+		Use:   to + " NODE...",
+		Short: short,
+		Args:  args.Count(1, -1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return o.change(cmd, func(s *state.State) error {
+				var nodes []*state.Node
+				var errs []error
+				for _, name := range given {
+					n, err := findNode(s, name)
+					nodes, errs = append(nodes, n), append(errs, err)
+				}
+				if err := errors.Join(errs...); err != nil {
+					return err
+				}
+				for _, n := range nodes {
+					if n.State == to {
+						say(cmd, "%s is %s already", n.Name, to)
+						continue
+					}
+					if err := edit.SetState(s, n, to, comment); err != nil {
+						return err
+					}
+					fmt.Fprintln(cmd.OutOrStdout(), n.Path)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&comment, "comment", "", "a `text` to put beside the state, such as the reason")
+	return cmd
+}
+
+func renumberCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "renumber",
+		Short: "Give ids to what has none, or one that is given twice",
+		Long: `renumber mends ids after a merge of two branches that both added nodes: of those with the
+same id, the first by path keeps it. What gets another id may move when it is next placed
+afresh; slots that there are stay.`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.locked(func() error {
+				s, _, err := state.LoadForIDs(cmd.Context(), o.dir)
+				if err != nil {
+					return err
+				}
+				changed, err := edit.Renumber(s)
+				for _, one := range changed {
+					fmt.Fprintln(cmd.OutOrStdout(), one)
+				}
+				return err
+			})
+		},
+	}
+}
+
+// nodeRow is a node for programs.
+type nodeRow struct {
+	Name     string            `json:"name"`
+	ID       int               `json:"id"`
+	Path     string            `json:"path"`
+	State    string            `json:"state"`
+	Weight   float64           `json:"weight"`
+	Local    bool              `json:"local,omitempty"`
+	Address  string            `json:"address,omitempty"`
+	Facts    map[string]string `json:"facts,omitempty"`
+	Slots    int               `json:"slots"`
+	Used     map[string]string `json:"used,omitempty"`
+	Capacity map[string]string `json:"capacity,omitempty"`
+}
+
+func nodeListCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the nodes, with what their slots use",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := o.data()
+			if err != nil {
+				return err
+			}
+			s, err := o.load(cmd)
+			if err != nil {
+				return err
+			}
+			rows := nodeRows(s)
+			if data {
+				return out.PrintData(cmd.OutOrStdout(), o.output, rows)
+			}
+			t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+			t.Head("ID", "NAME", "STATE", "WEIGHT", "SLOTS", "USED", "ADDRESS", "IN")
+			for _, r := range rows {
+				var used []string
+				for _, key := range slices.Sorted(maps.Keys(r.Capacity)) {
+					used = append(used, fmt.Sprintf("%s %s/%s", key, r.Used[key], r.Capacity[key]))
+				}
+				address := r.Address
+				if r.Local {
+					address = "(here)"
+				}
+				t.Texts(strconv.Itoa(r.ID), r.Name, r.State, strconv.FormatFloat(r.Weight, 'f', -1, 64),
+					strconv.Itoa(r.Slots), out.OrDash(strings.Join(used, ", ")), address,
+					strings.TrimSuffix(r.Path, "/"+r.Name+".yaml"))
+			}
+			return t.Print(cmd.OutOrStdout())
+		},
+	}
+	o.formats(cmd)
+	return cmd
+}
+
+func nodeRows(s *state.State) []nodeRow {
+	slots := map[*state.Node]int{}
+	used := map[*state.Node]state.Amounts{}
+	for _, j := range s.Jobs {
+		for _, slot := range j.Slots {
+			if slot.Node == nil {
+				continue
+			}
+			slots[slot.Node]++
+			if used[slot.Node] == nil {
+				used[slot.Node] = state.Amounts{}
+			}
+			for key, n := range j.Uses {
+				used[slot.Node][key] += n
+			}
+		}
+	}
+	rows := []nodeRow{}
+	for _, n := range s.Leaves {
+		r := nodeRow{Name: n.Name, ID: n.ID, Path: n.Path, State: n.State, Weight: float64(n.Weight) / (1 << 16),
+			Local: n.Local, Address: n.Address, Facts: n.Facts, Slots: slots[n], Used: map[string]string{},
+			Capacity: map[string]string{}}
+		for key, amount := range n.Capacity {
+			r.Capacity[key], r.Used[key] = state.FormatAmount(amount), state.FormatAmount(used[n][key])
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}

@@ -1,0 +1,243 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"croft"
+	"croft/grid/plan"
+	"croft/grid/unit"
+)
+
+// fences ends units that may run once alone where they leave, before they start elsewhere, and looks whether they have.
+func (r *run) fences(ctx context.Context) {
+	starts := map[string]bool{}
+	for _, i := range r.steps(plan.Create) {
+		if s := r.plan.Steps[i]; s.Unit.Exclusive {
+			starts[s.Name] = true
+		}
+	}
+	var leaving []int
+	for _, i := range r.steps(plan.Stop) {
+		if starts[r.plan.Steps[i].Name] {
+			leaving = append(leaving, i)
+		}
+	}
+	r.onNodes(ctx, leaving, r.stop)
+	r.onNodes(ctx, leaving, func(ctx context.Context, n *locked, i int) error {
+		s := r.plan.Steps[i]
+		units, err := r.list(ctx, n.holder, n.Node, r.want.Cluster, s.Runtime)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(units, func(a plan.Actual) bool { return a.Name == s.Name && a.Running }) {
+			return croft.Errorf(croft.Unavailable, "%s was stopped and runs still, and may not run twice", s.Name)
+		}
+		return nil
+	})
+}
+
+// batches starts and replaces units, job by job at once: the canaries, then so many as may be away at once. After each
+// batch it asks the gates, and confirms what is to be confirmed.
+func (r *run) batches(ctx context.Context) {
+	changed := map[string]bool{} // jobs that had a batch
+	for {
+		steps := r.steps(plan.Create, plan.Replace, plan.Start, plan.Await)
+		if len(steps) == 0 || ctx.Err() != nil {
+			return
+		}
+		batch := r.batch(steps, changed)
+		if len(batch) == 0 {
+			for _, i := range steps {
+				s := r.plan.Steps[i]
+				r.fail(s.Node, croft.Errorf(croft.Conflict, "%s is not replaced: %d units of %s run, and %d have to",
+					s.Name,
+					r.running(s.Job), s.Job, r.want.Jobs[s.Job].Floor()))
+			}
+			return
+		}
+		r.change(ctx, batch)
+		if len(r.failed) > 0 {
+			return
+		}
+	}
+}
+
+// batch chooses what is changed next.
+func (r *run) batch(steps []int, changed map[string]bool) []int {
+	of := map[string][]int{}
+	var jobs []string
+	for _, i := range steps {
+		job := r.plan.Steps[i].Job
+		if of[job] == nil {
+			jobs = append(jobs, job)
+		}
+		of[job] = append(of[job], i)
+	}
+	var chosen []int
+	for _, job := range jobs {
+		chosen = append(chosen, r.ofJob(job, of[job], changed)...)
+	}
+	return chosen
+}
+
+func (r *run) ofJob(job string, steps []int, changed map[string]bool) []int {
+	rule := r.want.Jobs[job]
+	limit := len(steps)
+	if !changed[job] && rule.Canary > 0 {
+		limit = rule.Canary
+	}
+	away := min(rule.Batch(), r.running(job)-rule.Floor()) // that may be taken from those that run
+	var chosen []int
+	for _, i := range steps {
+		s := r.plan.Steps[i]
+		if len(chosen) == limit {
+			break
+		}
+		r.mu.Lock()
+		runs := r.alive[job][[2]string{s.Name, s.Node}]
+		r.mu.Unlock()
+		if s.Op == plan.Replace && runs {
+			if away <= 0 {
+				continue
+			}
+			away--
+		}
+		chosen = append(chosen, i)
+	}
+	if len(chosen) > 0 {
+		changed[job] = true
+	}
+	return chosen
+}
+
+// change does one batch.
+func (r *run) change(ctx context.Context, batch []int) {
+	r.onNodes(ctx, batch, func(ctx context.Context, n *locked, i int) error {
+		s := r.plan.Steps[i]
+		r.Say(s.String())
+		if err := r.armUnit(ctx, n, i); err != nil {
+			return err
+		}
+		if err := r.bring(ctx, n, s); err != nil {
+			return err
+		}
+		if err := r.ready(ctx, n, *s.Unit); err != nil {
+			return err
+		}
+		r.wasBrought(i)
+		return nil
+	})
+	if len(r.failed) == 0 {
+		r.gates(ctx, batch)
+	}
+	r.settle(ctx, batch)
+}
+
+// wasBrought notes that a unit works. If nobody has to confirm that, its step is done.
+func (r *run) wasBrought(i int) {
+	s := r.plan.Steps[i]
+	r.count(s.Job, s.Name, s.Node, true)
+	if !r.isArmed(i) {
+		r.finish(i)
+	}
+}
+
+// bring changes one unit.
+func (r *run) bring(ctx context.Context, n *locked, s plan.Step) error {
+	if s.Op == plan.Replace {
+		r.count(s.Job, s.Name, s.Node, false)
+		if err := r.end(ctx, n, s); err != nil {
+			return err
+		}
+	}
+	if s.Op == plan.Replace || s.Op == plan.Create {
+		if err := r.verb(ctx, n, s, "create", func(ctx context.Context, rt Runtime) error {
+			return rt.Create(ctx, n.holder, *s.Unit)
+		}); err != nil {
+			return err
+		}
+	}
+	if s.Op == plan.Await {
+		return nil
+	}
+	return r.verb(ctx, n, s, "start", func(ctx context.Context, rt Runtime) error {
+		return rt.Start(ctx, n.holder, *s.Unit)
+	})
+}
+
+// gates asks the gate of each job of a batch.
+func (r *run) gates(ctx context.Context, batch []int) {
+	asked := map[string]bool{}
+	for _, i := range batch {
+		s := r.plan.Steps[i]
+		gate := r.want.Jobs[s.Job].Gate
+		if asked[s.Job] || !asks(gate) || ctx.Err() != nil {
+			continue
+		}
+		asked[s.Job] = true
+		n := r.nodes[s.Node]
+		r.Say("asking the gate of " + s.Job)
+		err := await(ctx, gate.Timeout, fmt.Sprintf("the gate of %s after a batch", s.Job),
+			func(ctx context.Context) (string, error) { return r.ask(ctx, gate, n.conn) })
+		if err != nil {
+			for _, k := range batch {
+				if r.plan.Steps[k].Job == s.Job {
+					r.fail(r.plan.Steps[k].Node, err)
+				}
+			}
+		}
+	}
+}
+
+// stops ends what should not be there, node by node, and never more of a job than may be away.
+func (r *run) stops(ctx context.Context) {
+	r.onNodes(ctx, r.steps(plan.Stop), r.stop)
+}
+
+// stop stops and removes one unit.
+func (r *run) stop(ctx context.Context, n *locked, i int) error {
+	s := r.plan.Steps[i]
+	r.Say(s.String())
+	if err := r.release(s, n.Name); err != nil {
+		return err
+	}
+	if err := r.end(ctx, n, s); err != nil {
+		return err
+	}
+	r.finish(i)
+	return nil
+}
+
+// release takes a unit from those of its job that run, if so many may be away.
+func (r *run) release(s plan.Step, node string) error {
+	rule, wanted := r.want.Jobs[s.Job]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := [2]string{s.Name, node}
+	running := len(r.alive[s.Job])
+	if floor := rule.Floor(); wanted && r.alive[s.Job][key] && running-1 < floor {
+		return croft.Errorf(croft.Conflict, "%s is not stopped: %d units of %s run, and %d have to", s.Name, running,
+			s.Job,
+			floor)
+	}
+	delete(r.alive[s.Job], key)
+	return nil
+}
+
+// end stops and removes a unit.
+func (r *run) end(ctx context.Context, n *locked, s plan.Step) error {
+	u := unit.Unit{Cluster: r.want.Cluster, Job: s.Job, Slot: s.Slot, Runtime: cmp.Or(s.From, s.Runtime)}
+	s.Runtime = u.Runtime
+	if err := r.verb(ctx, n, s, "stop", func(ctx context.Context, rt Runtime) error {
+		return rt.Stop(ctx, n.holder, u)
+	}); err != nil {
+		return err
+	}
+	return r.verb(ctx, n, s, "remove", func(ctx context.Context, rt Runtime) error {
+		return rt.Remove(ctx, n.holder,
+			u)
+	})
+}

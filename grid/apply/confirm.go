@@ -1,0 +1,250 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/grid/machine"
+	"croft/grid/plan"
+	"croft/grid/revlock"
+	"croft/grid/unit"
+)
+
+// Times of changes that are confirmed.
+const (
+	backMargin = 60 * time.Second // beyond its time, for the node to take a change back and to be reached again
+	redial     = time.Second
+)
+
+// An arming is a change that its node takes back unless it is confirmed in time.
+type arming struct {
+	id     string
+	before time.Time // when the node takes it back, by the clock here
+}
+
+func (r *run) isArmed(step int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, is := r.armed[step]
+	return is
+}
+
+// armUnit has the node take a unit's change back, if the unit is marked so.
+func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
+	s := r.plan.Steps[i]
+	if s.Unit.Confirm <= 0 || s.Op != plan.Create && s.Op != plan.Replace {
+		return nil
+	}
+	rt, err := r.Runtimes(s.Unit.Runtime, n.Node)
+	if err != nil {
+		return err
+	}
+	var before *unit.Unit
+	if s.Op == plan.Replace {
+		if before, err = former(s); err != nil {
+			return err
+		}
+	}
+	script, err := rt.Undo(before, s.Unit)
+	if err != nil {
+		return fmt.Errorf("what takes %s back: %w", s.Name, err)
+	}
+	return r.arm(ctx, n, i, time.Duration(s.Unit.Confirm)*time.Second, script)
+}
+
+// former is the unit that a change replaces, with all that is needed to make it again. Conflict: nobody knows.
+func former(s plan.Step) (*unit.Unit, error) {
+	if s.Was == nil || s.From != "" {
+		return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and what runs there now is not known, so that the "+
+			"node could not take the change back: take confirm out of the job for one apply", s.Name)
+	}
+	was := *s.Was
+	was.Cluster = s.Unit.Cluster
+	was.Files = slices.Clone(was.Files)
+	for i, f := range was.Files {
+		if !f.Secret {
+			continue
+		}
+		at := slices.IndexFunc(s.Unit.Files, func(now unit.File) bool {
+			return now.Path == f.Path &&
+				now.Digest == f.Digest
+		})
+		if at < 0 {
+			return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and its secret %s changes, whose old content is "+
+				"stored nowhere: take confirm out of the job for one apply, or change the secret alone first", s.Name, f.Path)
+		}
+		was.Files[i].Content = s.Unit.Files[at].Content
+	}
+	return &was, nil
+}
+
+func (r *run) arm(ctx context.Context, n *locked, i int, after time.Duration, script string) error {
+	id := fmt.Sprintf("step-%d", i)
+	before := time.Now().Add(after)
+	if err := n.holder.Arm(ctx, id, after, script); err != nil {
+		return fmt.Errorf("have it take the change back unless it is confirmed: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.armed[i] = arming{id, before}
+	return nil
+}
+
+// settle confirms the armed steps of a batch where nothing failed, and has the others taken back.
+func (r *run) settle(ctx context.Context, batch []int) {
+	of := map[string][]int{}
+	var nodes []unit.Node
+	for _, i := range batch {
+		if !r.isArmed(i) || r.isDone(i) {
+			continue
+		}
+		name := r.plan.Steps[i].Node
+		if of[name] == nil {
+			nodes = append(nodes, r.nodes[name].Node)
+		}
+		of[name] = append(of[name], i)
+	}
+	work := context.WithoutCancel(ctx)
+	r.each(nodes, func(n unit.Node) { r.settleNode(work, n, of[n.Name]) })
+}
+
+// settleNode asks a node over a new connection what became of its changes, after it said that they are to stay or not.
+func (r *run) settleNode(ctx context.Context, n unit.Node, steps []int) {
+	keep := r.failure(n.Name) == nil
+	for _, i := range steps {
+		r.mu.Lock()
+		a := r.armed[i]
+		r.mu.Unlock()
+		v, failed, err := r.verdict(ctx, n, a, keep)
+		s := r.plan.Steps[i]
+		switch {
+		case err != nil:
+			r.fail(n.Name, fmt.Errorf("%s: it cannot be asked whether it took the change back, as it does by itself: %w",
+				title(s), err))
+		case v == revlock.Confirmed && keep:
+			r.finish(i)
+			continue
+		case v == revlock.Confirmed:
+			r.fail(n.Name, fmt.Errorf("%s: confirmed, and failed after that", title(s)))
+		case v == revlock.None:
+			r.fail(n.Name, fmt.Errorf("%s: the node knows nothing of the change any more: did it restart?", title(s)))
+		default:
+			r.mu.Lock()
+			r.back[i] = true
+			r.mu.Unlock()
+			r.fail(n.Name, croft.Errorf(croft.Conflict, "%s: taken back by the node", title(s)))
+		}
+		if failed {
+			r.Say(fmt.Sprintf("%s: %s: the node could not take all of the change back: look at it", n.Name, title(s)))
+		}
+	}
+}
+
+func title(s plan.Step) string { return strings.TrimSpace(fmt.Sprintf("%s %s", s.Op, s.Name)) }
+
+// verdict settles one change over a new connection, and tries until the node has surely decided.
+func (r *run) verdict(ctx context.Context, n unit.Node, a arming, keep bool) (v revlock.Verdict, failed bool,
+	err error) {
+	ctx, cancel := context.WithDeadline(ctx, a.before.Add(backMargin))
+	defer cancel()
+	for {
+		v, failed, err = r.settleOnce(ctx, n, a.id, keep)
+		if err == nil || ctx.Err() != nil {
+			return v, failed, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", false, err
+		case <-time.After(redial):
+		}
+	}
+}
+
+func (r *run) settleOnce(ctx context.Context, n unit.Node, id string, keep bool) (revlock.Verdict, bool, error) {
+	c, err := r.Dialer.Dial(ctx, n)
+	if err != nil {
+		return "", false, err
+	}
+	defer c.Close()
+	if keep {
+		v, err := r.Locker.Confirm(ctx, c, n, id)
+		if v != revlock.Back {
+			return v, false, err
+		}
+	}
+	return r.Locker.Recall(ctx, c, n, id) // or wait until it is done with that
+}
+
+// firewalls replaces the tables of nodes: of one node first, which shows whether it cuts us off.
+func (r *run) firewalls(ctx context.Context) {
+	steps := r.steps(plan.Firewall)
+	for first := true; len(steps) > 0 && len(r.failed) == 0 && ctx.Err() == nil; first = false {
+		batch := steps
+		if first {
+			batch = steps[:1]
+		}
+		steps = steps[len(batch):]
+		var mu sync.Mutex
+		saved := map[string]string{}
+		r.onNodes(ctx, batch, func(ctx context.Context, n *locked, i int) error {
+			file, err := r.firewall(ctx, n, i)
+			mu.Lock()
+			saved[n.Name] = file
+			mu.Unlock()
+			return err
+		})
+		r.settle(ctx, batch)
+		r.onNodes(ctx, batch, func(ctx context.Context, n *locked, _ int) error {
+			_, err := machine.Output(ctx, n.holder, nil, "rm", "-f", saved[n.Name])
+			return err
+		})
+	}
+}
+
+// firewall replaces one table, and returns the file of the node that has it as it was.
+func (r *run) firewall(ctx context.Context, n *locked, i int) (saved string, err error) {
+	s := r.plan.Steps[i]
+	r.Say(s.String())
+	table := tableOf(n.Firewall)
+	if table == "" {
+		table = Table(r.want.Cluster)
+	}
+	text := "add table inet " + table + "\ndelete table inet " + table + "\n"
+	if strings.Contains(n.Firewall, "delete table inet "+table) {
+		text = ""
+	}
+	text += n.Firewall + "\n"
+	after := r.FirewallConfirm
+	for _, u := range n.Units {
+		if u.Confirm > 0 {
+			after = max(after, time.Duration(u.Confirm)*time.Second)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, after)
+	defer cancel()
+	if _, err := machine.Output(ctx, n.holder, strings.NewReader(text), "nft", "-c", "-f", "-"); err != nil {
+		return "", fmt.Errorf("check the firewall: %w", err)
+	}
+	saved, err = machine.Output(ctx, n.holder, nil, "sh", "-c",
+		`umask 077; f=$(mktemp) || exit; nft -s list table inet "$1" >"$f" 2>/dev/null || : >"$f"; echo "$f"`, "sh", table)
+	if err != nil {
+		return "", fmt.Errorf("save the firewall: %w", err)
+	}
+	saved = strings.TrimSpace(saved)
+	undo := fmt.Sprintf(`table=%s saved=%s
+{ printf 'add table inet %%s\ndelete table inet %%s\n' "$table" "$table"; cat "$saved"; } | nft -f - || exit
+rm -f "$saved"
+`, machine.Quote(table), machine.Quote(saved))
+	if err := r.arm(ctx, n, i, after, undo); err != nil {
+		return saved, err
+	}
+	if _, err := machine.Output(ctx, n.holder, strings.NewReader(text), "nft", "-f", "-"); err != nil {
+		return saved, fmt.Errorf("replace the firewall: %w", err)
+	}
+	return saved, nil
+}

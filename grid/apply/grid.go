@@ -1,0 +1,240 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"croft"
+	"croft/grid/machine"
+	"croft/grid/plan"
+	"croft/grid/revlock"
+	"croft/grid/unit"
+)
+
+// Config is what a Grid works with.
+type Config struct {
+	Dialer Dialer
+	Locker Locker
+	VCS    revlock.VCS
+	// Runtimes returns a runtime, for a node whose units it keeps below the node's state directory. NotFound.
+	Runtimes func(name string, n unit.Node) (Runtime, error)
+	Here     machine.Machine // the operator's machine, for checks; nil: machine.Local
+
+	FirewallConfirm time.Duration // after which a node takes its old firewall back; 0: 60 s
+
+	Parallel int                // nodes that are worked on at once; 0: 8
+	Say      func(words string) // one line of progress; nil: nobody listens
+
+	lockWait time.Duration // for one lock; 0: 2 s
+	pause    time.Duration // before a further try to get all locks; 0: 2 s
+	jitter   func(below time.Duration) time.Duration
+}
+
+// A Grid looks at the nodes of a cluster and changes them. Close closes its connections.
+type Grid struct {
+	Config
+	mu    sync.Mutex
+	conns map[string]Connection
+}
+
+// New makes a Grid. It connects to nothing. Invalid.
+func New(c Config) (*Grid, error) {
+	if c.Dialer == nil || c.Locker == nil || c.Runtimes == nil {
+		return nil, croft.Errorf(croft.Invalid, "apply: Dialer, Locker and Runtimes are required")
+	}
+	if c.Here == nil {
+		c.Here = machine.Local{}
+	}
+	if c.Say == nil {
+		c.Say = func(string) {}
+	}
+	c.Parallel = cmp.Or(max(0, c.Parallel), 8)
+	c.FirewallConfirm = cmp.Or(max(0, c.FirewallConfirm), time.Minute)
+	c.lockWait = cmp.Or(c.lockWait, 2*time.Second)
+	c.pause = cmp.Or(c.pause, 2*time.Second)
+	if c.jitter == nil {
+		c.jitter = func(below time.Duration) time.Duration { return time.Duration(rand.Int64N(int64(below))) }
+	}
+	return &Grid{Config: c, conns: map[string]Connection{}}, nil
+}
+
+// Close closes all connections.
+func (g *Grid) Close() {
+	g.mu.Lock()
+	conns := g.conns
+	g.conns = map[string]Connection{}
+	g.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
+
+// each calls f for all nodes, some at once, and returns when all have returned.
+func (g *Grid) each(nodes []unit.Node, f func(n unit.Node)) {
+	var group errgroup.Group
+	group.SetLimit(g.Parallel)
+	for _, n := range nodes {
+		group.Go(func() error {
+			f(n)
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// connection returns the node's connection, which is opened once.
+func (g *Grid) connection(ctx context.Context, n unit.Node) (Connection, error) {
+	g.mu.Lock()
+	c := g.conns[n.Name]
+	g.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	c, err := g.Dialer.Dial(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conns[n.Name] = c
+	return c, nil
+}
+
+// Table is the name of a cluster's nftables table, of the family inet.
+func Table(cluster string) string { return fmt.Sprintf("fission_%.8s", cluster) }
+
+// Observe looks at nodes. What cannot be seen is in the Error of its node.
+func (g *Grid) Observe(ctx context.Context, want plan.Desired, nodes []unit.Node) []plan.Observed {
+	var mu sync.Mutex
+	var all []plan.Observed
+	runtimes := runtimesOf(want)
+	g.each(nodes, func(n unit.Node) {
+		o, err := g.observe(ctx, want, n, runtimes)
+		if err != nil {
+			o = plan.Observed{Node: n.Name, Error: strings.ReplaceAll(err.Error(), "\n", " ")}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, o)
+	})
+	slices.SortFunc(all, func(a, b plan.Observed) int { return cmp.Compare(a.Node, b.Node) })
+	return all
+}
+
+// runtimesOf lists the runtimes that units of the cluster have.
+func runtimesOf(want plan.Desired) []string {
+	var names []string
+	for _, n := range want.Nodes {
+		for _, u := range n.Units {
+			names = append(names, u.Runtime)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (g *Grid) observe(ctx context.Context, want plan.Desired, n unit.Node, runtimes []string) (plan.Observed, error) {
+	c, err := g.connection(ctx, n)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	table := ""
+	if n.Firewall != "" || tableOf(n.Firewall) != "" {
+		table = cmp.Or(tableOf(n.Firewall), Table(want.Cluster))
+	}
+	v, err := g.Locker.Look(ctx, c, n, table)
+	if err != nil {
+		return plan.Observed{}, err
+	}
+	o := plan.Observed{Node: n.Name, Revision: v.Revision, Epoch: v.Epoch, Phase: string(v.Phase), Firewall: v.Firewall,
+		Holders: v.Holders, Boot: v.BootNow}
+	if v.Phase != revlock.Done {
+		o.With = v.With
+	}
+	if v.Applied != nil {
+		o.Applied = &unit.Node{}
+		if err := json.Unmarshal(v.Applied, o.Applied); err != nil {
+			o.Applied = nil // the units themselves say what runs
+		}
+	}
+	if o.Applied != nil {
+		if was := tableOf(o.Applied.Firewall); was != "" && table == "" {
+			if v, err = g.Locker.Look(ctx, c, n, was); err != nil {
+				return plan.Observed{}, err
+			}
+			o.Firewall = v.Firewall
+		}
+		for _, u := range o.Applied.Units {
+			runtimes = append(slices.Clone(runtimes), u.Runtime)
+		}
+	}
+	runtimes = slices.Clone(runtimes)
+	slices.Sort(runtimes)
+	for _, name := range slices.Compact(runtimes) {
+		units, err := g.list(ctx, c, n, want.Cluster, name)
+		if err != nil {
+			return plan.Observed{}, err
+		}
+		o.Units = append(o.Units, units...)
+	}
+	slices.SortFunc(o.Units, func(a, b plan.Actual) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Runtime, b.Runtime))
+	})
+	return o, nil
+}
+
+func (g *Grid) list(ctx context.Context, m machine.Machine, n unit.Node, cluster, runtime string) ([]plan.Actual,
+	error) {
+	r, err := g.Runtimes(runtime, n)
+	if err != nil {
+		if errors.Is(err, croft.NotFound) {
+			err = croft.Errorf(croft.NotFound, "the runtime %s, which has units there, is no longer defined: %w", runtime, err)
+		}
+		return nil, err
+	}
+	units, err := r.List(ctx, m, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("list the units of %s: %w", runtime, err)
+	}
+	for i := range units {
+		units[i].Runtime = runtime
+		if units[i].Running { // the runtime's words about time would change the digest
+			units[i].Status = ""
+		}
+	}
+	return units, nil
+}
+
+// tableOf is the name of the table of the family inet that a firewall's text defines; "" if it defines none.
+func tableOf(text string) string {
+	fields := strings.Fields(text)
+	for i := 0; i+2 < len(fields); i++ {
+		if fields[i] == "table" && fields[i+1] == "inet" {
+			return strings.TrimRight(fields[i+2], ";{")
+		}
+	}
+	return ""
+}
+
+// Plan looks at all nodes and plans.
+func (g *Grid) Plan(ctx context.Context, want plan.Desired, o plan.Options) (plan.Plan, []plan.Observed, error) {
+	var ask []unit.Node
+	for _, n := range want.Nodes {
+		if !slices.Contains(o.Fenced, n.Name) {
+			ask = append(ask, n)
+		}
+	}
+	found := g.Observe(ctx, want, ask)
+	p, err := plan.Compute(want, found, o)
+	return p, found, err
+}

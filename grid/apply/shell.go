@@ -1,0 +1,52 @@
+package apply
+
+import (
+	"context"
+	"time"
+
+	"croft/grid/machine"
+	"croft/grid/revlock"
+	"croft/grid/unit"
+)
+
+// Shell is the Locker for nodes with a POSIX shell and flock(1).
+type Shell struct {
+	Cluster string // the cluster's id
+	Who     string // user@host and process
+}
+
+var _ Locker = Shell{}
+
+// recallWait is how long a node may take to take a change back.
+const recallWait = 5 * time.Minute
+
+// Place is where the cluster keeps its state on a node.
+func (s Shell) Place(n unit.Node) revlock.Place {
+	return revlock.Place{Base: n.StateDir, Cluster: s.Cluster}
+}
+
+// Look implements Locker.
+func (s Shell) Look(ctx context.Context, m machine.Machine, n unit.Node, table string) (revlock.View, error) {
+	return revlock.Look(ctx, m, s.Place(n), table)
+}
+
+// Open implements Locker.
+func (s Shell) Open(ctx context.Context, m machine.Machine, n unit.Node, shared bool, plan string,
+	wait time.Duration) (Holder, error) {
+	h, err := revlock.Open(ctx, m, revlock.Options{Place: s.Place(n), Shared: shared, Who: s.Who, Plan: plan,
+		Wait: wait})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Confirm implements Locker.
+func (s Shell) Confirm(ctx context.Context, m machine.Machine, n unit.Node, id string) (revlock.Verdict, error) {
+	return revlock.Confirm(ctx, m, s.Place(n), id)
+}
+
+// Recall implements Locker.
+func (s Shell) Recall(ctx context.Context, m machine.Machine, n unit.Node, id string) (revlock.Verdict, bool, error) {
+	return revlock.Recall(ctx, m, s.Place(n), id, recallWait)
+}

@@ -1,0 +1,18 @@
+package hardpoint
+
+import "errors"
+
+// located is an error with the file and line at fault.
+type located struct {
+	at  string
+	err error
+}
+
+func (l *located) Error() string { return l.at + ": " + l.err.Error() }
+func (l *located) Unwrap() error { return l.err }
+
+// located tells whether an error names its line already.
+func (*Point) located(err error) bool {
+	_, ok := errors.AsType[*located](err)
+	return ok
+}

@@ -1,0 +1,83 @@
+package place
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"croft/grid/state"
+	"croft/internal/durable"
+)
+
+// Write writes a result of Decide into the cluster's directory: first the ids that were given, then each link, by
+// renaming. A second Decide mends what an error or a crash left undone.
+func (r *Result) Write(dir string) error {
+	if r.IDs != nil {
+		if err := durable.Write(filepath.Join(dir, state.IDsFile), []byte(r.IDs.Text()), 0o644); err != nil {
+			return err
+		}
+	}
+	if len(r.Changes) == 0 {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("write links: %w", err)
+	}
+	defer root.Close()
+	// What is removed may be in the place of a directory of others.
+	for _, c := range r.Changes {
+		if c.To != "" {
+			continue
+		}
+		if err := remove(root, c.link); err != nil {
+			return fmt.Errorf("remove the link %s: %w", c.link, err)
+		}
+	}
+	for _, c := range r.Changes {
+		if c.To == "" {
+			continue
+		}
+		if err := link(root, c.link, c.target); err != nil {
+			return fmt.Errorf("write the link %s: %w", c.link, err)
+		}
+	}
+	return nil
+}
+
+// link makes or replaces a link to a file, both below the root.
+func link(root *os.Root, name, target string) error {
+	dir := path.Dir(name)
+	if err := root.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	temporary := path.Join(dir, ".new-"+path.Base(name))
+	if err := root.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	up := strings.Repeat("../", strings.Count(name, "/"))
+	if err := root.Symlink(up+target, temporary); err != nil {
+		return err
+	}
+	if err := root.Rename(temporary, name); err != nil {
+		return errors.Join(err, root.Remove(temporary))
+	}
+	return nil
+}
+
+// remove removes a link, and the directories that it leaves empty.
+func remove(root *os.Root, name string) error {
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for dir := path.Dir(name); dir != "alloc" && dir != "."; dir = path.Dir(dir) {
+		if root.Remove(dir) != nil {
+			break // it is not empty
+		}
+	}
+	return nil
+}

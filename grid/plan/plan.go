@@ -1,0 +1,413 @@
+package plan
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/grid/unit"
+)
+
+// Op is what a step does.
+type Op string
+
+// The steps, by what they do to the node.
+const (
+	Create   Op = "create"   // make a unit and start it
+	Replace  Op = "replace"  // stop and remove a unit, and make it anew
+	Start    Op = "start"    // start a unit that is there and does not run
+	Await    Op = "await"    // wait until a unit is ready that an interrupted change may have started
+	Stop     Op = "stop"     // stop a unit and remove it
+	Firewall Op = "firewall" // replace the node's table
+	Finish   Op = "finish"   // store that nothing is left to do
+)
+
+// Sign is the sign of an operation in a listing.
+func (op Op) Sign() string {
+	switch op {
+	case Create:
+		return "+"
+	case Stop:
+		return "-"
+	case Replace, Firewall:
+		return "~"
+	}
+	return "!"
+}
+
+// A Step is one change of one node.
+type Step struct {
+	Op      Op       `json:"op"`
+	Node    string   `json:"node"`
+	Name    string   `json:"name,omitempty"` // of the unit on its node
+	Job     string   `json:"job,omitempty"`
+	Slot    int      `json:"slot"`
+	Runtime string   `json:"runtime,omitempty"`
+	From    string   `json:"from,omitempty"` // the runtime that has the unit now, if Replace changes it
+	Reason  string   `json:"reason"`
+	Diff    []string `json:"diff,omitempty"` // lines that begin with + and -
+
+	Unit *unit.Unit `json:"-"` // what should run; nil for Stop
+	Was  *unit.Unit `json:"-"` // what was applied, with files whose secrets are lost; nil: not known
+}
+
+// String is the step for people, without its differences.
+func (s Step) String() string {
+	if s.Name == "" {
+		return fmt.Sprintf("%s %s %s: %s", s.Op.Sign(), s.Op, s.Node, s.Reason)
+	}
+	return fmt.Sprintf("%s %s %s on %s: %s", s.Op.Sign(), s.Op, s.Name, s.Node, s.Reason)
+}
+
+// A Plan is all that has to change.
+type Plan struct {
+	Format   int               `json:"format"`
+	Cluster  string            `json:"cluster"`
+	Revision string            `json:"revision"`
+	Limit    []string          `json:"limit,omitempty"`
+	Steps    []Step            `json:"steps"`
+	Reads    []string          `json:"reads,omitempty"`    // nodes that are counted on and not changed, sorted
+	Observed map[string]string `json:"observed"`           // the digest of every node that is changed or counted on
+	Warnings []string          `json:"warnings,omitempty"` // sentences
+}
+
+// Format is the version of a stored plan.
+const Format = 1
+
+// ID identifies the plan: two plans with one ID do the same to the same.
+func (p Plan) ID() string {
+	p.Warnings = nil
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // every field has a form
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Empty says that nothing has to change.
+func (p Plan) Empty() bool { return len(p.Steps) == 0 }
+
+// Writes lists the nodes that the plan changes, sorted.
+func (p Plan) Writes() []string {
+	var nodes []string
+	for _, s := range p.Steps {
+		nodes = append(nodes, s.Node)
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// Parse reads a stored plan. Invalid.
+func Parse(text []byte) (Plan, error) {
+	var p Plan
+	if err := json.Unmarshal(text, &p); err != nil {
+		return Plan{}, croft.Errorf(croft.Invalid, "it is no plan: %w", err)
+	}
+	if p.Format != Format {
+		return Plan{}, croft.Errorf(croft.Invalid, "it is no plan of format %d: make it again with croft grid plan --out",
+			Format)
+	}
+	return p, nil
+}
+
+// Options bound a plan.
+type Options struct {
+	Limit  []string // only these nodes are changed; nil: all
+	Fenced []string // nodes that are off for certain, so that nothing runs there
+}
+
+// state is what Compute knows.
+type state struct {
+	want     Desired
+	options  Options
+	observed map[string]Observed
+	holders  map[string][]string // of a unit's name: nodes where it should be
+	seen     map[string][]string // and where it was found
+	plan     Plan
+}
+
+// Compute makes the plan that leads from what was found to what should be. Invalid: a limit that names no node;
+// Unavailable: a node that the plan depends on was not observed; the plan has its steps then, and must not be applied.
+func Compute(want Desired, found []Observed, options Options) (Plan, error) {
+	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{}, seen: map[string][]string{},
+		plan: Plan{Format: Format, Cluster: want.Cluster, Revision: want.Revision, Limit: slices.Clone(options.Limit),
+			Steps: []Step{}, Observed: map[string]string{}}}
+	slices.Sort(s.plan.Limit)
+	for _, o := range found {
+		s.observed[o.Node] = o
+		for _, a := range o.Units {
+			s.seen[a.Name] = append(s.seen[a.Name], o.Node)
+		}
+	}
+	names := map[string]bool{}
+	for _, n := range want.Nodes {
+		names[n.Name] = true
+		for _, u := range n.Units {
+			s.holders[u.Name()] = append(s.holders[u.Name()], n.Name)
+		}
+	}
+	for _, name := range slices.Concat(options.Limit, options.Fenced) {
+		if !names[name] {
+			return Plan{}, croft.Errorf(croft.Invalid, "there is no node %q", name)
+		}
+	}
+	nodes := slices.Clone(want.Nodes)
+	slices.SortFunc(nodes, func(a, b unit.Node) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range nodes {
+		s.node(&nodes[i])
+	}
+	return s.plan, s.dependencies(nodes)
+}
+
+func (s *state) limited(node string) bool {
+	return len(s.options.Limit) > 0 && !slices.Contains(s.options.Limit, node)
+}
+
+func (s *state) warn(format string, args ...any) {
+	s.plan.Warnings = append(s.plan.Warnings, fmt.Sprintf(format, args...))
+}
+
+// node plans one node.
+func (s *state) node(n *unit.Node) {
+	o, known := s.observed[n.Name]
+	switch {
+	case s.limited(n.Name) || slices.Contains(s.options.Fenced, n.Name):
+		return
+	case n.State == "maintenance":
+		s.warn("%s is in maintenance: nothing is changed there", n.Name)
+		return
+	case !known || o.Error != "":
+		s.warn("%s was not looked at: %s", n.Name, cmp.Or(o.Error, "nobody asked"))
+		return
+	}
+	before := len(s.plan.Steps)
+	for i := range n.Units {
+		if step, needed := s.unit(n, &n.Units[i], o); needed {
+			s.plan.Steps = append(s.plan.Steps, step)
+		}
+	}
+	for _, a := range o.Units {
+		if !slices.ContainsFunc(n.Units, func(u unit.Unit) bool { return u.Name() == a.Name }) {
+			s.plan.Steps = append(s.plan.Steps, s.stop(n, a, o))
+		}
+	}
+	if step, needed := firewall(n, o); needed {
+		s.plan.Steps = append(s.plan.Steps, step)
+	}
+	if len(s.plan.Steps) == before && o.Phase != "" && !o.whole() {
+		s.plan.Steps = append(s.plan.Steps, Step{Op: Finish, Node: n.Name, Reason: "the last change was interrupted (" +
+			o.Phase + "), and nothing of it is left to do"})
+	}
+}
+
+// unit plans a unit that should run.
+func (s *state) unit(n *unit.Node, u *unit.Unit, o Observed) (Step, bool) {
+	step := Step{Node: n.Name, Name: u.Name(), Job: u.Job, Slot: u.Slot, Runtime: u.Runtime, Unit: u,
+		Was: o.applied(u.Name())}
+	a := o.unit(step.Name)
+	switch {
+	case a == nil:
+		step.Op, step.Reason = Create, "it is not there"
+		if from := s.elsewhere(step.Name, n.Name); from != "" {
+			step.Reason = "it moves here from " + from
+		}
+		step.Diff = diffUnit(nil, u)
+		step.Was = nil
+	case a.Hash != u.Hash() || a.Runtime != u.Runtime:
+		step.Op = Replace
+		if a.Runtime != u.Runtime {
+			step.From = a.Runtime
+		}
+		step.Diff = diffUnit(step.Was, u)
+		step.Reason = reason(step.Was, u, a)
+	case !a.Running:
+		step.Op, step.Reason = Start, "it does not run: "+cmp.Or(a.Status, "stopped")
+	case !o.whole() && o.Phase != "":
+		step.Op, step.Reason = Await, "the last change was interrupted ("+o.Phase+"), and may not have waited for it"
+	default:
+		return Step{}, false
+	}
+	return step, true
+}
+
+// elsewhere names the node that a unit runs on and should leave.
+func (s *state) elsewhere(name, here string) string {
+	for _, node := range s.seen[name] {
+		if node != here && !slices.Contains(s.holders[name], node) {
+			return node
+		}
+	}
+	return ""
+}
+
+// stop plans the end of a unit that should not be there.
+func (s *state) stop(n *unit.Node, a Actual, o Observed) Step {
+	step := Step{Op: Stop, Node: n.Name, Name: a.Name, Job: a.Job, Slot: a.Slot, Runtime: a.Runtime,
+		Was: o.applied(a.Name), Reason: "no file asks for it any more"}
+	if to := s.holders[a.Name]; len(to) > 0 {
+		step.Reason = "it moves to " + strings.Join(to, ", ")
+	} else if step.Was == nil {
+		step.Reason = "it has the cluster's mark, and no file asks for it"
+	}
+	return step
+}
+
+func firewall(n *unit.Node, o Observed) (Step, bool) {
+	was := ""
+	if o.Applied != nil {
+		was = o.Applied.Firewall
+	}
+	step := Step{Op: Firewall, Node: n.Name, Diff: diffText("firewall", was, n.Firewall)}
+	switch {
+	case n.Firewall == was && (n.Firewall == "") == (o.Firewall == "") && (o.whole() || o.Phase == ""):
+		return Step{}, false
+	case n.Firewall == "" && o.Firewall == "":
+		return Step{}, false
+	case n.Firewall == "":
+		step.Reason = "no file asks for the table any more"
+	case o.Firewall == "":
+		step.Reason = "the table is not there"
+	case n.Firewall != was:
+		step.Reason = "its text changed"
+	default:
+		step.Reason = "the last change was interrupted (" + o.Phase + ")"
+	}
+	return step, true
+}
+
+// dependencies finds the nodes that the plan counts on, and refuses a plan that counts on what nobody saw.
+func (s *state) dependencies(nodes []unit.Node) error {
+	jobs, exclusive := map[string]bool{}, ""
+	addresses := []string{}
+	changed := map[string]bool{}
+	for _, step := range s.plan.Steps {
+		changed[step.Node] = true
+		if step.Job != "" {
+			jobs[step.Job] = true
+		}
+		if step.Unit != nil && step.Unit.Exclusive && step.Op != Await && step.Op != Replace {
+			exclusive = step.Name
+		}
+		for _, u := range []*unit.Unit{step.Unit, step.Was} {
+			if u != nil && u.Address != "" {
+				addresses = append(addresses, u.Address)
+			}
+		}
+	}
+	if exclusive != "" {
+		if err := s.onceOnly(nodes, exclusive); err != nil {
+			return err
+		}
+	}
+	reads := map[string]bool{}
+	for i := range nodes {
+		n := &nodes[i]
+		// A unit that may run once may be anywhere: it may have moved between two looks.
+		if changed[n.Name] || exclusive != "" || s.counts(n, s.observed[n.Name], jobs, addresses) {
+			reads[n.Name] = true
+		}
+	}
+	s.interrupted(reads)
+	for i := range nodes {
+		if !reads[nodes[i].Name] || slices.Contains(s.options.Fenced, nodes[i].Name) {
+			continue
+		}
+		if err := s.countOn(&nodes[i], changed); err != nil {
+			return err
+		}
+	}
+	slices.Sort(s.plan.Reads)
+	return nil
+}
+
+// interrupted adds the nodes of interrupted changes: the client of one may have lost a node, and go on with others.
+func (s *state) interrupted(reads map[string]bool) {
+	for grown := true; grown; {
+		grown = false
+		for name := range reads {
+			for _, other := range s.observed[name].With {
+				grown = grown || !reads[other]
+				reads[other] = true
+			}
+		}
+	}
+}
+
+// countOn adds a node to those that are locked.
+func (s *state) countOn(n *unit.Node, changed map[string]bool) error {
+	o := s.observed[n.Name]
+	if o.Error != "" || o.Node == "" {
+		if n.State == "out" || n.State == "maintenance" {
+			return nil
+		}
+		return croft.Errorf(croft.Unavailable, "%s does not answer, and a change counts on it: %s; mend it, or write "+
+			"state: out into its file and place again", n.Name, cmp.Or(o.Error, "nobody asked"))
+	}
+	s.plan.Observed[n.Name] = o.Digest()
+	if !changed[n.Name] {
+		s.plan.Reads = append(s.plan.Reads, n.Name)
+	}
+	return nil
+}
+
+// onceOnly refuses to start a unit that may run once where nobody knows whether it runs elsewhere. Unavailable, and
+// Conflict where it does and is not stopped by this plan.
+func (s *state) onceOnly(nodes []unit.Node, exclusive string) error {
+	for _, n := range nodes {
+		o := s.observed[n.Name]
+		if slices.Contains(s.options.Fenced, n.Name) {
+			continue
+		}
+		if o.Error != "" || o.Node == "" {
+			return croft.Errorf(croft.Unavailable, "%s may run on %s, which was not looked at (%s), and it may not run twice: "+
+				"make sure that the node is off and say so with --fenced %s", exclusive, n.Name, cmp.Or(o.Error,
+				"nobody asked"), n.Name)
+		}
+	}
+	for _, step := range s.plan.Steps {
+		if step.Unit == nil || !step.Unit.Exclusive || step.Op == Await {
+			continue
+		}
+		for _, n := range nodes {
+			a := s.observed[n.Name].unit(step.Name)
+			if a == nil || n.Name == step.Node || slices.Contains(s.options.Fenced, n.Name) {
+				continue
+			}
+			if !slices.ContainsFunc(s.plan.Steps, func(other Step) bool {
+				return other.Op == Stop && other.Node == n.Name && other.Name == step.Name
+			}) {
+				return croft.Errorf(croft.Conflict, "%s is on %s, where this plan does not stop it, and it may not run twice: let "+
+					"--limit include %s", step.Name, n.Name, n.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// counts says whether a change depends on what a node runs: a unit of a job that is changed, or a firewall that names
+// an address which is.
+func (s *state) counts(n *unit.Node, o Observed, jobs map[string]bool, addresses []string) bool {
+	for _, u := range n.Units {
+		if jobs[u.Job] {
+			return true
+		}
+		if u.Address == "" {
+			continue
+		}
+		for _, step := range s.plan.Steps {
+			if step.Op == Firewall && strings.Contains(strings.Join(step.Diff, "\n"), u.Address) {
+				return true
+			}
+		}
+	}
+	if slices.ContainsFunc(o.Units, func(a Actual) bool { return jobs[a.Job] }) {
+		return true
+	}
+	return slices.ContainsFunc(addresses, func(a string) bool { return strings.Contains(n.Firewall, a) })
+}

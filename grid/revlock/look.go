@@ -1,0 +1,117 @@
+package revlock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/grid/machine"
+)
+
+// maxApplied bounds the applied document of a node.
+const maxApplied = 64 << 20
+
+// A View is what a node stores and who has its lock, as read without one.
+type View struct {
+	State
+	Applied  []byte   // the document of the last Commit; nil: there is none
+	Holders  []string // who has the lock: since when, and as Options.Who said
+	Firewall string   // the listing of the table that was asked for; "": there is none
+}
+
+// Look reads a node without its lock. table is the name of an nftables table of the family inet, or "".
+func Look(ctx context.Context, m machine.Machine, p Place, table string) (View, error) {
+	text, mark, err := p.ask(ctx, m, "look", settings{"table": table}, maxApplied)
+	if err != nil {
+		return View{}, err
+	}
+	var v View
+	var boot, rev string
+	for part := range strings.SplitSeq(text, "\n"+mark+" ") {
+		head, body, _ := strings.Cut(part, "\n")
+		kind, rest, _ := strings.Cut(head, " ")
+		switch kind {
+		case "boot":
+			boot = rest
+		case "holder", "reader":
+			if fields := strings.SplitN(rest, " ", 4); len(fields) == 4 {
+				v.Holders = append(v.Holders, fmt.Sprintf("%s since %s", oneLine(fields[3]), oneLine(fields[0])))
+			}
+		case "rev":
+			rev = body
+		case "applied":
+			if body != "" {
+				v.Applied = []byte(body)
+			}
+		case "firewall":
+			v.Firewall = body
+		case "end":
+			v.State, err = parseState(rev, boot)
+			return v, err
+		}
+	}
+	return View{}, croft.Errorf(croft.Unavailable, "its answer was cut off")
+}
+
+// A Verdict says what became of a change that a node would take back.
+type Verdict string
+
+// The verdicts.
+const (
+	Confirmed Verdict = "confirmed"
+	Back      Verdict = "back" // it was taken back
+	None      Verdict = "none" // there is no such change
+)
+
+// Confirm keeps the change that was armed with an id. It is repeatable: the first verdict counts. Call it over a
+// connection that was opened after the change.
+func Confirm(ctx context.Context, m machine.Machine, p Place, id string) (Verdict, error) {
+	text, _, err := p.ask(ctx, m, "settle "+machine.Quote(id, string(Confirmed)), settings{}, 1<<20)
+	if err != nil {
+		return "", err
+	}
+	return verdict(text)
+}
+
+// Recall has a node take a change back at once, and waits until that is done, or for the given time. failed says
+// that the script which does so ended with an error.
+func Recall(ctx context.Context, m machine.Machine, p Place, id string, wait time.Duration) (v Verdict, failed bool,
+	err error) {
+	text, _, err := p.ask(ctx, m, fmt.Sprintf("recall %s %d", machine.Quote(id), int(wait.Seconds())), settings{},
+		1<<20)
+	if err != nil {
+		return "", false, err
+	}
+	fields := strings.Fields(text)
+	v, err = verdict(text)
+	return v, len(fields) > 2 && fields[2] != "0", err
+}
+
+func verdict(text string) (Verdict, error) {
+	fields := strings.Fields(text)
+	if len(fields) >= 2 && fields[0] == "verdict" {
+		switch v := Verdict(fields[1]); v {
+		case Confirmed, Back, None:
+			return v, nil
+		}
+	}
+	return "", croft.Errorf(croft.Unavailable, "its answer is %.80q, which is no verdict", text)
+}
+
+// Break raises the epoch of a node, so that whoever has its lock runs no further order, and ends the holder. held says
+// whether anybody had the lock: otherwise nothing is changed.
+func Break(ctx context.Context, m machine.Machine, p Place, who, reason string) (held bool, err error) {
+	text, _, err := p.ask(ctx, m, "break_lock", settings{"who": who, "reason": reason}, 1<<20)
+	if err != nil {
+		return false, fmt.Errorf("break its lock: %w", err)
+	}
+	switch strings.TrimSpace(text) {
+	case "broken held":
+		return true, nil
+	case "broken free":
+		return false, nil
+	}
+	return false, croft.Errorf(croft.Unavailable, "break its lock: its answer is %.80q", text)
+}

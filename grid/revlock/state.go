@@ -1,0 +1,122 @@
+package revlock
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"croft"
+)
+
+// A Phase says how the last change of a node ended.
+type Phase string
+
+// The phases. Whatever is not Done is compared with what runs, unit by unit, before anything builds on it.
+const (
+	Never     Phase = ""          // nothing was ever applied, or the state was lost
+	Applying  Phase = "applying"  // a change was begun, and its end is not known
+	Done      Phase = "done"      // all of the revision's steps for the node were done
+	Returning Phase = "returning" // the node is taking a change back, or was interrupted at that
+	Returned  Phase = "returned"  // the node took a change back that nobody confirmed
+)
+
+// A State is what a node stores of its last change. A node may lie, so its fields are checked for their form alone.
+type State struct {
+	Revision string `json:"revision,omitempty"` // as of VCS; "": none is known
+	Previous string `json:"previous,omitempty"`
+	Epoch    int64  `json:"epoch"`
+	Phase    Phase  `json:"phase,omitempty"`
+	Plan     string `json:"plan,omitempty"` // the id of the plan that was begun
+	By       string `json:"by,omitempty"`
+	// the nodes that the change concerns: until it is done, whoever changes one of them locks all of them, since its
+	// client may have lost this node and go on with others
+	With    []string `json:"with,omitempty"`
+	Boot    string   `json:"boot,omitempty"`     // the boot in which the change was begun
+	BootNow string   `json:"boot_now,omitempty"` // the boot that the node is in
+}
+
+var revisionForm = regexp.MustCompile(`^(git|hg|fossil):[0-9a-f]{40,64}$`)
+
+const (
+	maxField = 256
+	maxWith  = 48 << 10
+	maxEpoch = 1 << 60
+)
+
+// parseState reads the file rev of a node. Invalid.
+func parseState(text, boot string) (State, error) {
+	s := State{BootNow: boot}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
+		if key == "" {
+			continue
+		}
+		if len(value) > maxField && (key != "with" || len(value) > maxWith) {
+			return State{}, croft.Errorf(croft.Invalid, "its file rev has a value of %d bytes for %.20q", len(value),
+				key)
+		}
+		switch key {
+		case "revision", "previous":
+			if value != "" && !revisionForm.MatchString(value) {
+				return State{}, croft.Errorf(croft.Invalid, "its file rev says %.80q, which is no revision: look at the node, "+
+					"and remove the file if nobody knows better", value)
+			}
+			if key == "revision" {
+				s.Revision = value
+			} else {
+				s.Previous = value
+			}
+		case "epoch":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 0 || n > maxEpoch {
+				return State{}, croft.Errorf(croft.Invalid, "its file rev has the epoch %.40q, which is no epoch",
+					value)
+			}
+			s.Epoch = n
+		case "phase":
+			s.Phase = Phase(value)
+		case "plan":
+			s.Plan = value
+		case "by":
+			s.By = value
+		case "with":
+			s.With = strings.Fields(value)
+		case "boot":
+			s.Boot = value
+		}
+	}
+	switch s.Phase {
+	case Never, Applying, Done, Returning, Returned:
+		return s, nil
+	}
+	return State{}, croft.Errorf(croft.Invalid, "its file rev has the phase %.40q, which this croft does not know",
+		string(s.Phase))
+}
+
+// text is the file rev of a state.
+func (s State) text() string {
+	var b strings.Builder
+	for _, f := range [][2]string{
+		{"revision", s.Revision}, {"previous", s.Previous}, {"epoch", strconv.FormatInt(s.Epoch, 10)},
+		{"phase", string(s.Phase)}, {"plan", s.Plan}, {"by", s.By}, {"boot", s.BootNow},
+	} {
+		if f[1] != "" {
+			b.WriteString(f[0] + " " + oneLine(f[1]) + "\n")
+		}
+	}
+	if s.Phase != Done && len(s.With) > 0 {
+		b.WriteString("with " + strings.Join(s.With, " ") + "\n")
+	}
+	return b.String()
+}
+
+// oneLine bounds text that is stored on a node.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+	return text[:min(len(text), maxField)]
+}

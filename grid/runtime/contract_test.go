@@ -1,0 +1,119 @@
+package runtime_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"go.uber.org/goleak"
+
+	"croft/grid/machine"
+	"croft/grid/runtime/runtimetest"
+	"croft/grid/unit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stateDir is a directory for units; what is mounted or written there by others is theirs to end before.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "croft-grid-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// kill ends a unit of a supervised runtime, and makes what is noted of it that of another boot.
+func kill(state string) func(t *testing.T, u unit.Unit) {
+	return func(t *testing.T, u unit.Unit) {
+		file := state + "/units/" + u.Name() + "/pid"
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Fields(string(text))
+		pid, err := strconv.Atoi(words[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		// The number is given to a process that has nothing to do with it.
+		other := strconv.Itoa(os.Getpid()) + " " + words[1] + " 00000000-0000-0000-0000-000000000000\n"
+		if err := os.WriteFile(file, []byte(other), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
+	state := stateDir(t)
+	runtimetest.Run(t, runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: state,
+		Reboot: kill(state)})
+}
+
+func TestNspawn(t *testing.T) {
+	runtimetest.Need(t, "systemd-nspawn", "setsid", "nsenter")
+	state := stateDir(t)
+	runtimetest.Run(t, runtimetest.Suite{Name: "systemd-nspawn", Machine: machine.Local{}, StateDir: state,
+		Reboot: kill(state)})
+}
+
+func TestRunc(t *testing.T) {
+	runtimetest.Need(t, "runc", "setsid")
+	state := stateDir(t)
+	runtimetest.Run(t, runtimetest.Suite{Name: "runc", Machine: machine.Local{}, StateDir: state, Reboot: kill(state)})
+}
+
+// podman is the runtime podman with the flags of machines whose kernel and limits are like a container's.
+const podman = `
+extends: podman
+variables:
+  podman: [podman, --runtime, runc, --root, ROOT/storage, --runroot, ROOT/run]
+  create: [--ulimit, "nofile=1024:1024", --ulimit, "nproc=1024:1024"]
+`
+
+func TestPodman(t *testing.T) {
+	runtimetest.Need(t, "podman", "runc")
+	state := stateDir(t)
+	program := []string{"podman", "--runtime", "runc", "--root", state + "/storage", "--runroot", state + "/run"}
+	run := func(t *testing.T, args ...string) string {
+		t.Helper()
+		out, err := machine.Output(context.WithoutCancel(t.Context()), machine.Local{}, nil,
+			append(program[:len(program):len(program)], args...)...)
+		if err != nil {
+			t.Errorf("podman %q: %v", args, err)
+		}
+		return out
+	}
+	t.Cleanup(func() {
+		_, _ = machine.Output(context.Background(), machine.Local{}, nil, "umount", state+"/storage/overlay")
+	})
+	runtimetest.Run(t, runtimetest.Suite{
+		Name: "podman", Machine: machine.Local{}, StateDir: state,
+		Repository: fstest.MapFS{"hardpoints/runtime/podman.yaml": {Data: []byte(strings.ReplaceAll(podman, "ROOT",
+			state))}},
+		Adopts: true,
+		Stranger: func(t *testing.T, name string) {
+			run(t, "create", "--name", name, "--network=host", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
+				"--rootfs", "/", "true")
+			t.Cleanup(func() {
+				_, _ = machine.Output(context.Background(), machine.Local{}, nil,
+					append(program[:len(program):len(program)], "rm", "--force", name)...)
+			})
+		},
+		Reboot: func(t *testing.T, u unit.Unit) { run(t, "kill", u.Name()) },
+	})
+}

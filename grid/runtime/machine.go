@@ -1,0 +1,153 @@
+package runtime
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/xml"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/compute"
+	"croft/grid/hardpoint"
+	"croft/grid/unit"
+	"croft/hypervisor/libvirt/domainxml"
+	"croft/mdserver"
+)
+
+// diskFormat stands in the domain's XML for the format of the image, which the node finds out.
+const diskFormat = "@format@"
+
+// machineMark is what a domain carries in its metadata.
+type machineMark struct {
+	XMLName   xml.Name `xml:"unit"`
+	Namespace string   `xml:"xmlns,attr"`
+	Mark      string   `xml:"mark,attr"`
+}
+
+// machineValues adds what the runtime vm refers to: the domain's XML and its seed disk. Of no machine, they are empty.
+func machineValues(v hardpoint.Values, u unit.Unit) error {
+	disks := u.Options["disks"]
+	if disks == "" {
+		disks = "/var/lib/libvirt/images"
+	}
+	for _, name := range []string{"vm.image", "vm.xml", "vm.size"} {
+		v[name] = ""
+	}
+	v["vm.disks"], v["vm.seed"] = disks, hardpoint.Secret("")
+	if u.VM == nil {
+		return nil
+	}
+	if err := checkMachine(u, disks); err != nil {
+		return err
+	}
+	// The same slot is the same machine to the guest, until its unit changes.
+	id := croft.InstanceID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("croft:grid:"+u.Name()+":"+u.Hash())).String())
+	text, err := domainOf(u, id, disks, v["mark"].(string))
+	if err != nil {
+		return err
+	}
+	seed, err := seedOf(u, id)
+	if err != nil {
+		return err
+	}
+	v["vm.image"], v["vm.xml"], v["vm.seed"], v["vm.size"] = u.VM.Image, text, seed, fmt.Sprint(u.VM.Disk)
+	return nil
+}
+
+func checkMachine(u unit.Unit, disks string) error {
+	m := u.VM
+	switch {
+	case m.VCPUs < 1 || m.Memory < 1<<20 || m.Disk < 0:
+		return croft.Errorf(croft.Invalid,
+			"vm: %d vcpus, %d bytes of memory and %d of disk are no machine: 1 vcpu and "+
+				"1 MiB of memory are the least", m.VCPUs, m.Memory, m.Disk)
+	case !strings.HasPrefix(m.Image, "/"):
+		return croft.Errorf(croft.Invalid,
+			"vm: image %q: the absolute path of a qcow2 or raw file of the node is wanted", m.Image)
+	case m.VirtType != "" && m.VirtType != domainxml.VirtKVM && m.VirtType != domainxml.VirtQEMU:
+		return croft.Errorf(croft.Invalid, "vm: virt_type %q is neither kvm nor qemu", m.VirtType)
+	case !strings.HasPrefix(disks, "/"):
+		return croft.Errorf(croft.Invalid, "options: disks: %q is no absolute path", disks)
+	}
+	return nil
+}
+
+func domainOf(u unit.Unit, id croft.InstanceID, disks, mark string) (string, error) {
+	element, err := xml.Marshal(machineMark{Namespace: "https://croft/grid/1", Mark: mark})
+	if err != nil {
+		return "", err
+	}
+	virt := u.VM.VirtType
+	if virt == "" {
+		virt = domainxml.VirtKVM
+	}
+	m := compute.Machine{
+		ID: id, Name: fmt.Sprintf("%s %d", u.Job, u.Slot), VCPUs: int64(u.VM.VCPUs), MemoryMiB: (u.VM.Memory +
+			1<<20 - 1) >> 20,
+		Disk: []compute.Layer{{Path: disks + "/" + u.Name() + ".qcow2", Format: "qcow2"},
+			{Path: u.VM.Image, Format: diskFormat}},
+		Seed: disks + "/" + u.Name() + "-seed.iso", Source: croft.MetadataNoCloud,
+		Console: disks + "/" + u.Name() + "-console.log",
+	}
+	if u.VM.Network != "none" {
+		network := u.VM.Network
+		if network == "" {
+			network = "default"
+		}
+		m.NICs = []compute.NIC{{MAC: id.MAC(0).String(), Network: network}}
+		if bridge, ok := strings.CutPrefix(network, "bridge:"); ok {
+			m.NICs[0].Network, m.NICs[0].Bridge = "", bridge
+		}
+	}
+	return domainxml.Definition{Name: u.Name(), Metadata: string(element), Virt: virt}.Marshal(m)
+}
+
+// seedOf is the disk from which cloud-init of the guest reads its name, the user's data and the unit's files, packed
+// and
+// as text.
+func seedOf(u unit.Unit, id croft.InstanceID) (hardpoint.Secret, error) {
+	vendor, err := vendorData(u)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	text := base64.NewEncoder(base64.StdEncoding, &b)
+	packed := gzip.NewWriter(text)
+	guest := mdserver.Guest{ID: id, Name: strings.ReplaceAll(strings.TrimPrefix(u.Name(), "f-"), ".", "-"),
+		UserData: []byte(u.VM.UserData), Vendor: vendor}
+	if err := mdserver.WriteSeed(packed, guest); err != nil {
+		return "", err
+	}
+	if err := packed.Close(); err != nil {
+		return "", err
+	}
+	if err := text.Close(); err != nil {
+		return "", err
+	}
+	return hardpoint.Secret(b.String()), nil
+}
+
+// vendorData has cloud-init write the unit's files; none if there are none.
+func vendorData(u unit.Unit) ([]byte, error) {
+	type file struct {
+		Path        string `yaml:"path"`
+		Permissions string `yaml:"permissions"`
+		Encoding    string `yaml:"encoding"`
+		Content     string `yaml:"content"`
+	}
+	var files []file
+	for _, f := range u.Files {
+		files = append(files, file{f.Path, fmt.Sprintf("%04o", f.Mode&0o7777), "b64",
+			base64.StdEncoding.EncodeToString([]byte(f.Content))})
+	}
+	if files == nil {
+		return nil, nil
+	}
+	text, err := yaml.Marshal(map[string][]file{"write_files": files})
+	return append([]byte("#cloud-config\n"), text...), err
+}

@@ -1,0 +1,90 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"croft"
+	"croft/grid/hardpoint"
+	"croft/grid/machine"
+	"croft/grid/unit"
+)
+
+// Logs writes the last lines of what a unit said. NotFound: there is no such unit.
+func (r *Runtime) Logs(ctx context.Context, m machine.Machine, u unit.Unit, lines int, w io.Writer) error {
+	if _, err := r.Status(ctx, m, u); err != nil {
+		return err
+	}
+	return r.pass(ctx, m, u, "logs", hardpoint.Values{"lines": strconv.Itoa(lines)}, nil, w, w)
+}
+
+// Exec runs a program inside of a unit. A program that ends with another code than 0 is a *machine.Exit. Invalid: the
+// runtime has no way in. NotFound: there is no such unit.
+func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv []string, stdin io.Reader, stdout,
+	stderr io.Writer) error {
+	if len(argv) == 0 {
+		return croft.Errorf(croft.Invalid, "%s exec %s: which program?", r.Name(), u.Name())
+	}
+	if !r.point.Has("exec") {
+		return croft.Errorf(croft.Invalid, "%s exec %s: this runtime has no way in: log in over the network", r.Name(),
+			u.Name())
+	}
+	if err := hardpoint.Plain(argv...); err != nil {
+		return fmt.Errorf("%s exec %s: %w", r.Name(), u.Name(), err)
+	}
+	if _, err := r.Status(ctx, m, u); err != nil {
+		return err
+	}
+	return r.pass(ctx, m, u, "exec", hardpoint.Values{"words": argv, "interactive": stdin != nil}, stdin, stdout,
+		stderr)
+}
+
+// pass runs a verb with the caller's streams. Its script is an argument, as the input is the caller's.
+func (r *Runtime) pass(ctx context.Context, m machine.Machine, u unit.Unit, verb string, more hardpoint.Values,
+	stdin io.Reader, stdout, stderr io.Writer) error {
+	v, err := r.values(u)
+	if err != nil {
+		return err
+	}
+	for name, value := range more {
+		v[name] = value
+	}
+	text, err := r.point.Shell(verb, v)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("home=" + machine.Quote(r.config.StateDir) + " name=" + machine.Quote(u.Name()) + "\n" + prelude +
+		"umask 022\nverb() {\n" + text + "}\nverb\n")
+	p, err := m.Start(ctx, machine.Command{Argv: []string{"sh", "-c", b.String()}, Stdin: stdin, Stdout: stdout,
+		Stderr: stderr})
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w", r.Name(), verb, u.Name(), err)
+	}
+	return p.Wait()
+}
+
+// Adopt makes what runs already under a name of its own the unit: it gets the unit's name, and from then on is listed
+// with the unit's hash, stopped and removed as the unit. It is not restarted or changed. Invalid: the runtime cannot.
+// Conflict: something has the unit's name.
+func (r *Runtime) Adopt(ctx context.Context, m machine.Machine, u unit.Unit, existing string) error {
+	if !r.point.Has("adopt") {
+		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot give a mark to what exists", existing,
+			r.Name())
+	}
+	if err := hardpoint.Plain(existing); err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	taken := ""
+	if existing != u.Name() {
+		taken = look + `
+[ -z "$found" ] || { echo "$name is there already" >&2; exit 71; }`
+	}
+	_, err := r.runWith(ctx, m, "adopt", u, needsProgram+taken+`
+mkdir -p "$dir" || fail adopt 1
+verb_adopt; try adopt $?`, hardpoint.Values{"existing": existing})
+	return err
+}

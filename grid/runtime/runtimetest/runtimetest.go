@@ -1,0 +1,401 @@
+// Package runtimetest is the contract of runtimes as tests. Every runtime passes it, with the real programs.
+package runtimetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"croft"
+	"croft/grid/machine"
+	"croft/grid/runtime"
+	"croft/grid/unit"
+)
+
+// patience is how long something may take that must happen. It is generous for busy machines, and no bound on speed.
+const patience = 2 * time.Minute
+
+// ImageName is the archive in the repository of the units.
+const ImageName = "images/tiny.tar"
+
+// A Suite is what the tests of one runtime need.
+type Suite struct {
+	Name       string // of the runtime
+	Machine    machine.Machine
+	Repository fs.FS // its hard points; ImageName is added
+	StateDir   string
+	Change     func(t *testing.T, u *unit.Unit) // makes the unit one for this runtime
+	Stranger   func(t *testing.T, name string)  // makes something of that name that is not ours, for the test's time
+	Reboot     func(t *testing.T, u unit.Unit)  // ends the unit as a loss of power would; nil: it cannot be had here
+	Survives   bool                             // a unit is started again after a reboot without anybody
+	NoInside   bool                             // nothing can be run inside
+	Adopts     bool                             // it can give a mark to what Stranger makes
+}
+
+// command runs until it is told to end, and says so.
+const command = `trap "echo ended; exit 0" TERM; echo "up as $WHO"; while :; do sleep 0.1; done`
+
+// Open returns the runtime.
+func (s Suite) Open(t *testing.T) *runtime.Runtime {
+	t.Helper()
+	r, err := runtime.Config{Repository: repository{s.Repository, fstest.MapFS{ImageName: {Data: archive(t)}}},
+		StateDir: s.StateDir}.Open(s.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+type repository struct{ more, image fs.FS }
+
+func (r repository) Open(name string) (fs.File, error) {
+	if name == ImageName || r.more == nil {
+		return r.image.Open(name)
+	}
+	return r.more.Open(name)
+}
+
+// archives are made once.
+var archives []byte
+
+func archive(t *testing.T) []byte {
+	if archives == nil {
+		archives = Archive(t)
+	}
+	return archives
+}
+
+// Unit returns a unit of a cluster of its own; it is removed at the end of the test.
+func (s Suite) Unit(t *testing.T) unit.Unit {
+	t.Helper()
+	var id [16]byte
+	for i := range id {
+		id[i] = byte(rand.Uint32())
+	}
+	sum := sha256.Sum256(archive(t))
+	u := unit.Unit{
+		Cluster: hex.EncodeToString(id[:]), Job: "web/front@7", Slot: 2, Runtime: s.Name,
+		Image:   unit.Image{Archive: ImageName, Digest: "sha256:" + hex.EncodeToString(sum[:])},
+		Command: []string{"sh", "-c", command}, Env: map[string]string{"WHO": `a 'quoted' "name" $HOME`},
+		Options: map[string]string{"stop_seconds": "1"}, // what was stopped before it began to listen is killed
+	}
+	if s.Change != nil {
+		s.Change(t, &u)
+	}
+	r := s.Open(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := errors.Join(r.Stop(ctx, s.Machine, u), r.Remove(ctx, s.Machine, u)); err != nil &&
+			croft.KindOf(err) != croft.Conflict {
+			t.Errorf("clean up: %v", err)
+		}
+	})
+	return u
+}
+
+// Run runs the contract.
+func Run(t *testing.T, s Suite) {
+	t.Run("everything twice", s.cycle)
+	t.Run("what is inside", s.inside)
+	t.Run("a stranger's name", s.stranger)
+	t.Run("an orphan, of which only the name is known", s.orphan)
+	t.Run("two clusters", s.clusters)
+	t.Run("undo", s.undo)
+	t.Run("what ran before", s.adopt)
+	t.Run("after a reboot", s.reboot)
+	t.Run("an archive that changed meanwhile", s.changedArchive)
+}
+
+func (s Suite) cycle(t *testing.T) {
+	for _, step := range s.Open(t).Cycle(t.Context(), s.Machine, s.Unit(t)) {
+		if step.Err != nil {
+			t.Errorf("%s: %v", step.Name, step.Err)
+		}
+	}
+}
+
+// begin makes and starts a unit.
+func (s Suite) begin(t *testing.T, u unit.Unit) *runtime.Runtime {
+	t.Helper()
+	r := s.Open(t)
+	for _, do := range []func(context.Context, machine.Machine, unit.Unit) error{r.Prepare, r.Create, r.Start} {
+		if err := do(t.Context(), s.Machine, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// until repeats a question until it is answered with yes.
+func until(t *testing.T, what string, yes func() (bool, string)) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		ok, said := yes()
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %s; at last: %s", what, patience, said)
+		}
+	}
+}
+
+func (s Suite) inside(t *testing.T) {
+	if s.NoInside {
+		t.Skip("nothing can be run inside, or read from outside")
+	}
+	u := s.Unit(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/there", []byte("mounted"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "a secret with 'quotes', $dollars and\nlines\n"
+	u.Mounts = []unit.Mount{{From: dir, To: "/data", ReadOnly: true}, {From: dir, To: "/tmp"}}
+	u.Files = []unit.File{{Path: "/etc/secret", Mode: 0o444, Content: secret, Digest: "1", Secret: true},
+		{Path: "/etc/zero", Mode: 0o400, Content: "a\x00\\b", Digest: "2"}}
+	r := s.begin(t, u)
+	run := func(argv ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		var in io.Reader
+		if len(argv) == 1 {
+			in = strings.NewReader("input")
+		}
+		if err := r.Exec(t.Context(), s.Machine, u, argv, in, &out, &errs); err != nil {
+			t.Errorf("%q: %v: %s", argv, err, errs.String())
+		}
+		return out.String()
+	}
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"cat", "/etc/secret"}, secret},
+		{[]string{"cat", "/etc/zero"}, "a\x00\\b"},
+		{[]string{"cat", "/data/there"}, "mounted"},
+		{[]string{"cat"}, "input"},
+		{[]string{"sh", "-c", "echo x 2>/dev/null > /data/new || echo read-only"}, "read-only\n"},
+		{[]string{"sh", "-c", "echo written > /tmp/new; echo $?"}, "0\n"},
+		{[]string{"echo", "it's", "$x", "`id`", ""}, "it's $x `id` \n"},
+	} {
+		if got := run(c.argv...); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.argv, got, c.want)
+		}
+	}
+	if text, err := os.ReadFile(dir + "/new"); string(text) != "written\n" {
+		t.Errorf("what was written into a mount: %q, %v", text, err)
+	}
+	var out bytes.Buffer
+	err := r.Exec(t.Context(), s.Machine, u, []string{"sh", "-c", "exit 3"}, nil, &out, &out)
+	if exit, ok := errors.AsType[*machine.Exit](err); !ok || exit.Code != 3 {
+		t.Errorf("exit 3 inside: %v", err)
+	}
+	until(t, "its words are in the log", func() (bool, string) {
+		out.Reset()
+		if err := r.Logs(t.Context(), s.Machine, u, 10, &out); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(out.String(), `up as a 'quoted' "name" $HOME`), out.String()
+	})
+	if err := r.Stop(t.Context(), s.Machine, u); err != nil {
+		t.Error(err)
+	}
+	until(t, "it was asked to end, and not killed", func() (bool, string) {
+		out.Reset()
+		_ = r.Logs(t.Context(), s.Machine, u, 10, &out)
+		return strings.Contains(out.String(), "ended"), out.String()
+	})
+}
+
+func (s Suite) stranger(t *testing.T) {
+	if s.Stranger == nil {
+		t.Skip("this runtime shares its names with nobody")
+	}
+	u := s.Unit(t)
+	r := s.Open(t)
+	if err := r.Prepare(t.Context(), s.Machine, u); err != nil {
+		t.Fatal(err)
+	}
+	s.Stranger(t, u.Name())
+	for name, do := range map[string]func(context.Context, machine.Machine, unit.Unit) error{
+		"create": r.Create, "start": r.Start, "stop": r.Stop, "remove": r.Remove,
+	} {
+		if err := do(t.Context(), s.Machine, u); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(),
+			"taken") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if list, err := r.List(t.Context(), s.Machine, u.Cluster); err != nil || len(list) > 0 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+}
+
+func (s Suite) orphan(t *testing.T) {
+	u := s.Unit(t)
+	r := s.begin(t, u)
+	known := unit.Unit{Cluster: u.Cluster, Job: u.Job, Slot: u.Slot, Runtime: u.Runtime}
+	if err := errors.Join(r.Stop(t.Context(), s.Machine, known), r.Remove(t.Context(), s.Machine, known)); err != nil {
+		t.Error(err)
+	}
+	if list, err := r.List(t.Context(), s.Machine, u.Cluster); err != nil || len(list) > 0 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+}
+
+func (s Suite) clusters(t *testing.T) {
+	u, other := s.Unit(t), s.Unit(t)
+	r := s.begin(t, u)
+	if err := errors.Join(r.Prepare(t.Context(), s.Machine, other), r.Create(t.Context(), s.Machine,
+		other)); err != nil {
+		t.Fatal(err)
+	}
+	for cluster, running := range map[string]bool{u.Cluster: true, other.Cluster: false} {
+		list, err := r.List(t.Context(), s.Machine, cluster)
+		if err != nil || len(list) != 1 || list[0].Running != running {
+			t.Errorf("cluster %.8s: %+v, %v", cluster, list, err)
+		}
+	}
+}
+
+// undo takes back a first creation, and then a change, by a script that gets nothing else.
+func (s Suite) undo(t *testing.T) {
+	before := s.Unit(t)
+	r := s.begin(t, before)
+	now := before
+	now.Env = maps.Clone(before.Env)
+	if now.VM != nil {
+		vm := *now.VM
+		vm.UserData = "#cloud-config\n{}\n"
+		now.VM = &vm
+	} else {
+		now.Env = map[string]string{"WHO": "now"}
+	}
+	before.Files = []unit.File{{Path: "/etc/again", Mode: 0o644, Content: "made again", Digest: "1"}}
+	for _, do := range []func(context.Context, machine.Machine, unit.Unit) error{r.Stop, r.Remove, r.Create, r.Start} {
+		if err := do(t.Context(), s.Machine, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, err := r.Undo(&before, &now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.shell(t, script)
+	list, err := r.List(t.Context(), s.Machine, before.Cluster)
+	if err != nil || len(list) != 1 || !list[0].Running || list[0].Hash != before.Hash() {
+		t.Errorf("the unit is not as before: %+v, %v", list, err)
+	}
+	if script, err = r.Undo(nil, &before); err != nil {
+		t.Fatal(err)
+	}
+	s.shell(t, script)
+	s.shell(t, script) // and it may be cut off and run again
+	if list, err := r.List(t.Context(), s.Machine, before.Cluster); err != nil || len(list) != 0 {
+		t.Errorf("the unit is still there: %+v, %v", list, err)
+	}
+}
+
+func (s Suite) shell(t *testing.T, script string) {
+	t.Helper()
+	if out, err := machine.Output(t.Context(), s.Machine, strings.NewReader(script), "sh", "-s"); err != nil {
+		t.Fatalf("the script: %v\n%s", err, out)
+	}
+}
+
+func (s Suite) reboot(t *testing.T) {
+	if s.Reboot == nil {
+		t.Skip("a reboot cannot be had here")
+	}
+	u := s.Unit(t)
+	r := s.begin(t, u)
+	s.Reboot(t, u)
+	running := func() (bool, string) {
+		list, err := r.List(t.Context(), s.Machine, u.Cluster)
+		if err != nil || len(list) != 1 {
+			return false, fmt.Sprint(list, err)
+		}
+		return list[0].Running, list[0].Status
+	}
+	if s.Survives {
+		until(t, "it is started again", running)
+	} else if is, said := running(); is {
+		t.Errorf("it runs: %s", said)
+	}
+	// What apply does.
+	if err := errors.Join(r.Create(t.Context(), s.Machine, u), r.Start(t.Context(), s.Machine, u)); err != nil {
+		t.Error(err)
+	}
+	until(t, "it runs again", running)
+}
+
+func (s Suite) changedArchive(t *testing.T) {
+	u := s.Unit(t)
+	if u.Image.Archive == "" {
+		t.Skip("it has no archive")
+	}
+	u.Image.Digest = "sha256:" + strings.Repeat("0", 64)
+	if err := s.Open(t).Prepare(t.Context(), s.Machine, u); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("prepare: %v", err)
+	}
+}
+
+// Need skips the test where a program is missing.
+func Need(t *testing.T, programs ...string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("units are run as root")
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("%s is not installed (scripts/install-deps test)", p)
+		}
+	}
+}
+
+func (s Suite) adopt(t *testing.T) {
+	if !s.Adopts {
+		t.Skip("this runtime cannot give a mark to what exists")
+	}
+	u := s.Unit(t)
+	r := s.Open(t)
+	existing := "legacy-" + u.Cluster[:8]
+	s.Stranger(t, existing)
+	if err := r.Adopt(t.Context(), s.Machine, u, existing); err != nil {
+		t.Fatal(err)
+	}
+	wantOne := func(what string) {
+		t.Helper()
+		list, err := r.List(t.Context(), s.Machine, u.Cluster)
+		if err != nil || len(list) != 1 || list[0].Name != u.Name() || list[0].Hash != u.Hash() {
+			t.Errorf("%s: %+v, %v", what, list, err)
+		}
+	}
+	wantOne("adopted")
+	if err := r.Create(t.Context(), s.Machine, u); err != nil {
+		t.Errorf("create what is there: %v", err)
+	}
+	if err := r.Adopt(t.Context(), s.Machine, u, "another"); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("adopt another as the same: %v", err)
+	}
+	wantOne("still")
+	if err := errors.Join(r.Stop(t.Context(), s.Machine, u), r.Remove(t.Context(), s.Machine, u)); err != nil {
+		t.Error(err)
+	}
+	if list, err := r.List(t.Context(), s.Machine, u.Cluster); err != nil || len(list) > 0 {
+		t.Errorf("removed: %+v, %v", list, err)
+	}
+}

@@ -1,0 +1,258 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/grid/hardpoint"
+	"croft/grid/machine"
+	"croft/grid/plan"
+	"croft/grid/unit"
+)
+
+// Exit codes of our scripts. 78 is a verb's own way to say that the unit is not for this runtime or machine.
+const (
+	exitFailed   = 70
+	exitConflict = 71
+	exitNotFound = 72
+	exitLacking  = 75 // a program is not installed
+	exitInvalid  = 78
+)
+
+// The scripts of the methods. verb_NAME are the verbs of the hard point; $home, $units and $dir are where units and
+// this
+// unit are kept; $name, $cluster and $hash are the unit's. try reports a verb that failed, and ends the script.
+const (
+	needsProgram = "needs\n"
+
+	// look sets found to what the runtime knows of the unit: nothing, or f_hash and the like. A stranger ends the
+	// script.
+	look = `
+found=$(verb_status); code=$?
+case $code in
+0) ;;
+111) found= ;;
+78) exit 78 ;;
+*) fail status "$code" ;;
+esac
+IFS='|' read -r f_name f_hash f_job f_slot f_cluster f_state << EOF
+$found
+EOF
+if [ -n "$found" ] && [ "$f_cluster" != "$cluster" ]; then
+	echo "the name $name is taken there by something that is not of this cluster: remove or rename that" >&2
+	exit 71
+fi
+`
+	prepareScript = `verb_prepare; code=$?; case $code in 0|111) return "$code" ;; *) try prepare "$code" ;; esac`
+	createScript  = look + `
+if [ -n "$found" ]; then
+	[ "$f_hash" = "$hash" ] && return 0
+	echo "$name is there with another hash: remove it first" >&2
+	exit 71
+fi
+write_files
+verb_create; try create $?`
+	startScript = look + `
+[ -n "$found" ] || { echo "$name was not created there" >&2; exit 72; }
+[ "$f_state" = running ] && return 0
+verb_start; try start $?`
+	stopScript = look + `
+[ -n "$found" ] || return 0
+verb_stop; code=$?; [ "$code" = 111 ] || try stop "$code"`
+	removeScript = look + `
+if [ "$f_state" = running ]; then
+	echo "$name runs: stop it first" >&2
+	exit 71
+fi
+if [ -n "$found" ]; then verb_remove; code=$?; [ "$code" = 111 ] || try remove "$code"; fi
+rm -rf "$dir"`
+	listScript   = "( needs ) 2> /dev/null || return 0\nverb_list; try list $?"
+	statusScript = look + `
+[ -n "$found" ] || { echo "there is no $name there" >&2; exit 72; }
+echo "$found"`
+	readyScript = look + `
+[ -n "$found" ] || { echo "it is gone"; return 112; }
+[ "$f_state" = running ] || { echo "it does not run, but is $f_state"; return 112; }
+`
+)
+
+// prelude is what all scripts begin with.
+const prelude = `umask 077
+if [ -n "$home" ]; then :
+elif [ "$(id -u)" = 0 ]; then home=/var/lib/croft/grid
+else home=${XDG_STATE_HOME:-$HOME/.local/state}/croft/grid
+fi
+case "$home" in
+/*[!A-Za-z0-9/._-]*|[!/]*) echo "the state directory $home: an absolute path of letters, digits and /._- is wanted" >&2; exit 78 ;;
+esac
+units=$home/units dir=$home/units/$name
+fail() { echo "$runtime $1: exit code $2" >&2; exit 70; }
+try() { case $2 in 0) ;; 78) exit 78 ;; *) fail "$1" "$2" ;; esac; }
+`
+
+var verbForm = regexp.MustCompile(`verb_([a-z]+)`)
+
+// verbsOf lists the verbs that a script calls.
+func verbsOf(script string) []string {
+	var list []string
+	for _, found := range verbForm.FindAllStringSubmatch(script, -1) {
+		if !slices.Contains(list, found[1]) {
+			list = append(list, found[1])
+		}
+	}
+	return list
+}
+
+// script is the whole script of a method: a function that is called at its end, without input.
+func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardpoint.Values) (string, error) {
+	v, err := r.values(u)
+	if err != nil {
+		return "", err
+	}
+	for _, some := range more {
+		maps.Copy(v, some)
+	}
+	var b strings.Builder
+	b.WriteString("croft_grid() {\n")
+	for _, set := range [][2]string{{"home", r.config.StateDir}, {"name", v["name"].(string)}, {"cluster", u.Cluster},
+		{"hash", v["hash"].(string)}, {"runtime", r.Name()}} {
+		b.WriteString(set[0] + "=" + machine.Quote(set[1]) + "\n")
+	}
+	b.WriteString(prelude)
+	programs, err := r.point.List("needs", v)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(&b, "needs() {\nfor program in %s; do\ncommand -v \"$program\" > /dev/null 2>&1 || "+
+		"{ echo \"$program is not installed there\" >&2; exit %d; }\ndone\n}\n", machine.Quote(programs...),
+		exitLacking)
+	for _, verb := range verbs {
+		text, err := r.point.Shell(verb, v)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "verb_%s() {\n%s}\n", verb, text)
+	}
+	if strings.Contains(body, "write_files") {
+		b.WriteString(writeFiles(u))
+	}
+	b.WriteString("main_part() {\n" + body + "\n}\nmain_part\n}\ncroft_grid < /dev/null\n")
+	return b.String(), nil
+}
+
+// writeFiles is a shell function that writes the files of a unit, each whole or not at all.
+func writeFiles(u unit.Unit) string {
+	var b strings.Builder
+	b.WriteString("write_files() {\nmkdir -p \"$dir/files\" || fail create 1\n")
+	for i, f := range u.Files {
+		fmt.Fprintf(&b, "file=$dir/files/%d\n{ %s > \"$file.new\" && chmod %04o \"$file.new\" && "+
+			"mv -f \"$file.new\" \"$file\"; } || fail create 1\n", i, hardpoint.Print(f.Content), f.Mode&0o7777)
+	}
+	return b.String() + "}\n"
+}
+
+// answer is an exit code by which a script answers, and no failure.
+type answer struct {
+	code int
+	text string
+}
+
+func (a *answer) Error() string { return "exit code " + strconv.Itoa(a.code) }
+
+func isAbsent(err error) bool {
+	a, ok := errors.AsType[*answer](err)
+	return ok && a.code == hardpoint.CodeAbsent
+}
+
+func isNo(err error) bool {
+	a, ok := errors.AsType[*answer](err)
+	return ok && a.code == hardpoint.CodeNo
+}
+
+// run runs the script of a method.
+func (r *Runtime) run(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string) (string, error) {
+	return r.runWith(ctx, m, what, u, body, nil)
+}
+
+// runWith is run, with further values.
+func (r *Runtime) runWith(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string,
+	more hardpoint.Values) (string, error) {
+	label := r.Name() + " " + what
+	if u.Job != "" {
+		label += " " + u.Name()
+	}
+	verbs := verbsOf(body)
+	text, err := r.script(verbs, u, body, more)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", label, err)
+	}
+	var timeout time.Duration
+	for _, verb := range verbs {
+		timeout += r.point.Timeout(verb)
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	out, err := machine.Output(limited, m, strings.NewReader(text), "sh", "-s")
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return "", fmt.Errorf("%s: no end after %s: %w", label, timeout, err)
+	}
+	return out, judge(label, out, err)
+}
+
+// judge gives the error of a script its kind.
+func judge(label, out string, err error) error {
+	exit, ended := errors.AsType[*machine.Exit](err)
+	if !ended {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", label, err)
+		}
+		return err
+	}
+	said := strings.TrimSpace(exit.Stderr)
+	if said == "" {
+		said = exit.Error()
+	}
+	switch exit.Code {
+	case hardpoint.CodeAbsent, hardpoint.CodeNo:
+		return &answer{exit.Code, out}
+	case exitConflict:
+		return croft.Errorf(croft.Conflict, "%s: %s", label, said)
+	case exitNotFound:
+		return croft.Errorf(croft.NotFound, "%s: %s", label, said)
+	case exitInvalid:
+		return croft.Errorf(croft.Invalid, "%s: %s", label, said)
+	}
+	return croft.Errorf(croft.Unavailable, "%s: %s", label, said)
+}
+
+// parse reads what list and status print: NAME|HASH|JOB|SLOT|CLUSTER|STATE, one unit on a line.
+func (r *Runtime) parse(out, cluster string) ([]plan.Actual, error) {
+	var list []plan.Actual
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" {
+			continue
+		}
+		fields := strings.Split(line, "|")
+		if len(fields) != 6 {
+			return nil, croft.Errorf(croft.Invalid, "%s list: %.200q is not NAME|HASH|JOB|SLOT|CLUSTER|STATE",
+				r.Name(), line)
+		}
+		slot, err := strconv.Atoi(fields[3])
+		if fields[4] != cluster || err != nil || slot < 0 {
+			continue // not ours, or not by us
+		}
+		list = append(list, plan.Actual{Name: fields[0], Hash: fields[1], Job: fields[2], Slot: slot, Runtime: r.Name(),
+			Running: fields[5] == "running", Status: fields[5]})
+	}
+	slices.SortFunc(list, func(a, b plan.Actual) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}

@@ -1,0 +1,321 @@
+package state
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft"
+	"croft/grid/unit"
+)
+
+// Nodes returns every node with what is to run there, by id. Secrets are opened by secrets; with nil they stay closed,
+// and the units are the same but for the contents of those files. Errors: Invalid with file and line; those of secrets
+// and of Addresses.
+func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error) {
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		return nil, croft.Errorf(croft.NotFound, "open the cluster's directory: %w", err)
+	}
+	defer root.Close()
+	m := &making{ctx: ctx, s: s, files: files{root}, secrets: secrets, digests: map[string]string{}}
+	at := make(map[*Node]int, len(s.Leaves))
+	all := make([]unit.Node, len(s.Leaves))
+	for i, n := range s.Leaves {
+		at[n] = i
+		all[i] = unit.Node{Name: n.Name, ID: n.ID, Local: n.Local, Address: n.Address, User: n.User, HostKey: n.HostKey,
+			StateDir: n.StateDir, State: n.State, Units: []unit.Unit{}}
+		if n.StateDir == "" {
+			all[i].StateDir = s.Cluster.StateDir
+		}
+	}
+	for _, j := range s.Jobs {
+		for _, slot := range j.Slots {
+			if slot.Node == nil {
+				continue
+			}
+			u, err := m.unit(j, slot.Number, slot.Node)
+			if err != nil {
+				return nil, err
+			}
+			to := &all[at[slot.Node]]
+			to.Units = append(to.Units, u)
+		}
+	}
+	if err := m.problems.err(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b unit.Node) int { return a.ID - b.ID })
+	return all, ctx.Err()
+}
+
+// Unit returns what one slot of a job runs on a node, whether it is there or not, with its secrets closed. Where
+// nothing gives addresses, one that the job asks for is left out.
+func (s *State) Unit(ctx context.Context, j *Job, slot int, n *Node) (unit.Unit, error) {
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		return unit.Unit{}, croft.Errorf(croft.NotFound, "open the cluster's directory: %w", err)
+	}
+	defer root.Close()
+	m := &making{ctx: ctx, s: s, files: files{root}, digests: map[string]string{}}
+	m.dry = s.Addresses == nil && j.Values.Get("address") != nil
+	u, err := m.unit(j, slot, n)
+	if err == nil {
+		err = m.problems.err()
+	}
+	return u, err
+}
+
+// making makes units.
+type making struct {
+	ctx      context.Context
+	s        *State
+	files    files
+	secrets  Secrets
+	problems problems
+	digests  map[string]string // of archives, by path
+	dry      bool              // without reading archives and asking for addresses
+}
+
+// Check finds what is wrong with what the slots run, and Load cannot see: values that a node does not have, and ports
+// of a node that two slots have. It reads no archives, opens no secrets and asks for no addresses. Invalid, several
+// joined.
+func (s *State) Check(ctx context.Context) error {
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		return croft.Errorf(croft.NotFound, "open the cluster's directory: %w", err)
+	}
+	defer root.Close()
+	m := &making{ctx: ctx, s: s, files: files{root}, digests: map[string]string{}, dry: true}
+	type port struct {
+		on *Node
+		unit.Port
+	}
+	ports := map[port]string{}
+	for _, j := range s.Jobs {
+		for _, slot := range j.Slots {
+			if slot.Node == nil {
+				continue
+			}
+			u, err := m.unit(j, slot.Number, slot.Node)
+			if err != nil {
+				return err
+			}
+			for _, p := range u.Ports {
+				at := port{slot.Node, unit.Port{Address: p.Address, Node: p.Node, Protocol: p.Protocol}}
+				if other := ports[at]; other != "" {
+					m.problems.add(fields{v: j.Values}.at("ports"),
+						"the port %d/%s of %s, which slot %d of %s has, is also that of %s", p.Node, p.Protocol, slot.Node.Name, slot.Number, j.Name, other)
+				}
+				ports[at] = fmt.Sprintf("slot %d of %s", slot.Number, j.Name)
+			}
+		}
+	}
+	return m.problems.err()
+}
+
+// tryUnit finds what is wrong with a job that may have no slots yet.
+func (l *loading) tryUnit(j *Job, p *problems) {
+	m := &making{ctx: l.ctx, s: l.s, files: l.files, dry: true, digests: map[string]string{}}
+	if _, err := m.unit(j, 0, nil); err != nil {
+		m.problems.add(Position{File: j.Path}, "%s", err)
+	}
+	p.list = append(p.list, m.problems.list...)
+}
+
+// unit makes what a slot runs.
+func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
+	u := unit.Unit{Cluster: m.s.Cluster.ID, Job: j.Name, Slot: slot, Exclusive: j.Exclusive, Confirm: j.Confirm}
+	scope := j.scope()
+	scope.later = n == nil
+	if n != nil {
+		scope.names["slot"] = &Value{Kind: Int, Text: strconv.Itoa(slot)}
+		scope.names["node"] = n.asValue()
+		address, err := m.address(j, slot, scope)
+		if err != nil {
+			return u, err
+		}
+		u.Address = address
+		if address != "" {
+			scope.names["ip"] = text(address)
+		} else if m.dry && j.Values.Get("address") != nil {
+			scope.names["ip"] = &Value{Kind: Anything}
+		} else {
+			host := hostOf(n.Address)
+			if n.Local && host == "" {
+				host = "127.0.0.1"
+			}
+			scope.names["ip"] = text(host)
+		}
+	}
+	values := newMap(j.Values.At, len(j.Values.Keys))
+	for _, key := range j.Values.Keys {
+		if slices.Contains(placingKeys, key) || key == "var" {
+			continue
+		}
+		if !slices.Contains(jobKeys, key) {
+			continue // kept and ignored, but for what names it
+		}
+		v, problem := scope.expand(j.Values.Fields[key])
+		if problem != nil {
+			m.problems.list = append(m.problems.list, *problem)
+			continue
+		}
+		values.set(key, v)
+	}
+	f := fields{values, &m.problems, ""}
+	m.runtime(&u, f, n)
+	m.image(&u, f)
+	u.Command, u.Env, u.User = f.texts("command"), f.textMap("env"), f.text("user")
+	u.Options = f.textMap("options")
+	u.Network = f.one("network", "", "host", "bridge", "none")
+	limits := f.below("limits")
+	u.CPU, u.Memory = float64(limits.amount("cpu"))/1000, limits.size("memory")
+	u.Ready = check(f.below("ready"))
+	m.mounts(&u, f)
+	m.ports(&u, f)
+	if err := m.unitFiles(&u, f); err != nil {
+		return u, err
+	}
+	m.vm(&u, f)
+	return u, nil
+}
+
+// asValue is what ${node.x} names: the node's own values, and its name, id and address where it gives none.
+func (n *Node) asValue() *Value {
+	v := newMap(n.Values.At, len(n.Values.Keys)+3)
+	v.set("name", text(n.Name))
+	v.set("id", &Value{Kind: Int, Text: strconv.Itoa(n.ID)})
+	v.set("address", text(n.Address))
+	for _, key := range n.Values.Keys {
+		v.set(key, n.Values.Fields[key])
+	}
+	return v
+}
+
+// hostOf is an address without its port.
+func hostOf(address string) string {
+	if at, err := netip.ParseAddrPort(address); err == nil {
+		return at.Addr().String()
+	}
+	if strings.Count(address, ":") == 1 {
+		address, _, _ = strings.Cut(address, ":")
+	}
+	return address
+}
+
+// address asks for the address of a slot.
+func (m *making) address(j *Job, slot int, s *scope) (string, error) {
+	asks := j.Values.Get("address")
+	if asks == nil {
+		return "", nil
+	}
+	v, problem := s.expand(asks)
+	if problem != nil {
+		return "", croft.Errorf(croft.Invalid, "%s", problem)
+	}
+	pool, ok := fields{nil, &m.problems, ""}.textOf(v, "address")
+	if !ok {
+		return "", nil
+	}
+	if ip, err := netip.ParseAddr(pool); err == nil {
+		return ip.String(), nil
+	}
+	if m.dry {
+		return "", nil
+	}
+	if m.s.Addresses == nil {
+		return "", croft.Errorf(croft.Invalid, "%s: the job %s asks for an address of %s, and nothing here gives addresses",
+			asks.At, j.Name, pool)
+	}
+	given, err := m.s.Addresses(m.ctx, j.Name, slot, pool)
+	if err != nil {
+		return "", fmt.Errorf("%s: the address of %s, slot %d: %w", asks.At, j.Name, slot, err)
+	}
+	return given, nil
+}
+
+func (m *making) runtime(u *unit.Unit, f fields, n *Node) {
+	u.Runtime = f.text("runtime")
+	if u.Runtime == "" && n != nil {
+		u.Runtime = fields{n.Values, &m.problems, ""}.text("runtime")
+	}
+	if u.Runtime == "" {
+		u.Runtime = m.s.Cluster.Runtime
+	}
+	if u.Runtime == "" && n != nil {
+		m.problems.add(f.at("runtime"), "the job %s has no runtime, nor has cluster.yaml", u.Job)
+	}
+}
+
+func (m *making) image(u *unit.Unit, f fields) {
+	in := f.below("image")
+	if in.v == nil {
+		return
+	}
+	u.Image = unit.Image{Rootfs: in.text("rootfs"), Archive: in.text("archive"), Registry: in.text("registry")}
+	ways := 0
+	for _, key := range []string{"rootfs", "archive", "registry"} {
+		if in.v.Fields[key] != nil {
+			ways++
+		}
+	}
+	if ways != 1 {
+		m.problems.add(in.v.At, "image: give one of rootfs (a directory of the node), archive (a file here) and registry")
+	}
+	if u.Image.Rootfs != "" && !path.IsAbs(u.Image.Rootfs) {
+		m.problems.add(in.at("rootfs"), "image.rootfs: %q is no absolute path", u.Image.Rootfs)
+	}
+	if u.Image.Archive == "" {
+		return
+	}
+	digest, err := m.digest(u.Image.Archive)
+	if err != nil {
+		m.problems.add(in.at("archive"), "image.archive: %s: %s", u.Image.Archive, err)
+	}
+	u.Image.Digest = digest
+}
+
+// digest returns the digest of an archive of the repository.
+func (m *making) digest(name string) (string, error) {
+	if had := m.digests[name]; had != "" {
+		return had, nil
+	}
+	info, err := m.files.root.Stat(name)
+	switch {
+	case err != nil:
+		return "", errors.New(reasonOf(err))
+	case !info.Mode().IsRegular():
+		return "", errors.New("this is no file")
+	case m.dry:
+		return "", nil
+	}
+	file, err := m.files.root.Open(name)
+	if err != nil {
+		return "", errors.New(reasonOf(err))
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", errors.New(reasonOf(err))
+	}
+	m.digests[name] = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return m.digests[name], nil
+}
+
+// keyed is the digest of a secret, which tells nothing of it: it is of the sealed text.
+func (m *making) keyed(text string) string {
+	sum := hmac.New(sha256.New, []byte(m.s.Cluster.ID))
+	sum.Write([]byte(text))
+	return hex.EncodeToString(sum.Sum(nil))
+}

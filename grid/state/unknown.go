@@ -1,0 +1,79 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"croft/internal/nearest"
+)
+
+// The keys that are read. All others are kept, and ignored but for values that name them.
+var (
+	clusterKeys = []string{"id", "vcs", "runtime", "state_dir", "upstream", "types", "timeouts", "parallel", "var"}
+	nodeKeys    = []string{"id", "type", "address", "user", "weight", "capacity", "facts", "state", "local", "host_key",
+		"state_dir", "runtime", "var"}
+	belowKeys = map[string][]string{
+		"timeouts": {"dial"}, "image": {"rootfs", "archive", "registry"}, "limits": {"cpu", "memory"},
+		"replicas": {"want", "min"}, "ready": checkKeys, "gate": checkKeys,
+		"files": {"path", "mode", "content", "from", "secret"},
+		"vm":    {"vcpus", "memory", "disk", "image", "network", "virt_type", "user_data"},
+	}
+	checkKeys = []string{"command", "here", "url", "query", "timeout"}
+)
+
+// Unknown lists the keys that are not read, each with the known one that may have been meant. Keys below var are of
+// whoever writes them.
+func (s *State) Unknown() []Problem {
+	u := unknowns{seen: map[Position]bool{}}
+	u.keys(s.Settings, "", clusterKeys)
+	for _, b := range s.Buckets {
+		u.keys(b.Values, "", nodeKeys)
+	}
+	for _, n := range s.Leaves {
+		u.keys(n.Values, "", nodeKeys)
+	}
+	for _, j := range s.Jobs {
+		u.keys(j.Values, "", jobKeys)
+	}
+	slices.SortFunc(u.list, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.At.File, b.At.File), cmp.Compare(a.At.Line, b.At.Line),
+			strings.Compare(a.Text, b.Text))
+	})
+	return u.list
+}
+
+type unknowns struct {
+	list []Problem
+	seen map[Position]bool // what many inherit is told once
+}
+
+func (u *unknowns) keys(v *Value, in string, known []string) {
+	if v == nil || v.Kind != Map {
+		return
+	}
+	for _, key := range v.Keys {
+		one := v.Fields[key]
+		if slices.Contains(known, key) {
+			u.below(one, key, in)
+			continue
+		}
+		at := one.At
+		if u.seen[at] {
+			continue
+		}
+		u.seen[at] = true
+		u.list = append(u.list, Problem{at, in + key + " is not read" + nearest.Hint(key, known)})
+	}
+}
+
+func (u *unknowns) below(v *Value, key, in string) {
+	known := belowKeys[key]
+	if known == nil || in != "" {
+		return
+	}
+	u.keys(v, key+".", known)
+	for _, item := range v.Items {
+		u.keys(item, key+".", known)
+	}
+}

@@ -1,0 +1,267 @@
+// Package vcs answers questions about the repository that a cluster's directory is in: git, Mercurial or Fossil, by
+// their own programs. They are hard points of the kind vcs, so a repository can bring others.
+//
+// A question about ancestry has three answers. A directory that is not exactly what its revision says is refused, with
+// what to do: see Uncommitted and Examine.
+package vcs
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/grid/hardpoint"
+	"croft/grid/machine"
+	"croft/grid/revlock"
+)
+
+//go:embed points/*.yaml
+var points embed.FS
+
+// Verbs are what a hard point of the kind vcs may define. All but ignored, tracked and examine are needed.
+var Verbs = []string{"revision", "is_descendant", "uncommitted", "ignored", "tracked", "examine", "upstream", "fetch",
+	"add", "commit", "push"}
+
+// StateDirs are the directories of a cluster in which no file may be ignored: what is there is the cluster's state.
+var StateDirs = []string{"nodes", "jobs", "alloc", "net", "policies", "hardpoints"}
+
+// A Repository is a cluster's directory under version control. It may be used by several goroutines.
+type Repository struct {
+	dir   string // the cluster's, absolute
+	top   string // of the repository
+	point *hardpoint.Point
+	run   machine.Machine
+}
+
+var _ revlock.VCS = (*Repository)(nil)
+
+// marks tell whose repository a directory is.
+var marks = map[string]string{".git": "git", ".hg": "hg", ".fslckout": "fossil", "_FOSSIL_": "fossil"}
+
+// Open finds the repository of a cluster's directory. name is the system's, as cluster.yaml says it; "": it is seen by
+// the
+// nearest .git, .hg, .fslckout or _FOSSIL_ in the directory or above. NotFound: there is none. Invalid: a hard point is
+// wrong.
+func Open(dir, name string) (*Repository, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	// Programs print and compare real paths.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, croft.Errorf(croft.NotFound, "the cluster's directory: %w", err)
+	}
+	found, top := find(dir)
+	if name == "" {
+		name = found
+	}
+	if name == "" {
+		return nil, croft.Errorf(croft.NotFound,
+			"%s is under no version control: run git init there, and commit its files", dir)
+	}
+	if top == "" {
+		top = dir
+	}
+	if found != "" && found != name && slices.Contains([]string{"git", "hg", "fossil"}, name) {
+		return nil, croft.Errorf(croft.Invalid, "%s is a repository of %s, and cluster.yaml says vcs: %s", top, found,
+			name)
+	}
+	shipped, err := fs.Sub(points, "points")
+	if err != nil {
+		return nil, err
+	}
+	p, err := hardpoint.Library{Kind: "vcs", Verbs: Verbs, Shipped: shipped, Repository: os.DirFS(dir)}.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, verb := range Verbs {
+		if !p.Has(verb) && !slices.Contains([]string{"ignored", "tracked", "examine"}, verb) {
+			return nil, croft.Errorf(croft.Invalid, "%s: it lacks the verb %s", p.From, verb)
+		}
+	}
+	return &Repository{dir: dir, top: top, point: p, run: machine.Local{}}, nil
+}
+
+// find looks for a repository in a directory and above.
+func find(dir string) (name, top string) {
+	for ; ; dir = filepath.Dir(dir) {
+		for mark, name := range marks {
+			if _, err := os.Lstat(filepath.Join(dir, mark)); err == nil {
+				return name, dir
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", ""
+		}
+	}
+}
+
+// Name is the system's name, which begins its revisions.
+func (r *Repository) Name() string { return r.point.Name }
+
+// ask runs a verb.
+func (r *Repository) ask(ctx context.Context, verb string, more hardpoint.Values) (hardpoint.Result, error) {
+	v := hardpoint.Values{"dir": r.dir, "top": r.top}
+	for name, value := range more {
+		v[name] = value
+	}
+	result, err := r.point.Run(ctx, r.run, verb, v, nil)
+	if err == nil {
+		return result, nil
+	}
+	if strings.Contains(err.Error(), "dubious ownership") {
+		return result, croft.Errorf(croft.Denied,
+			"git does not read %s, as it belongs to another user: if you trust its "+
+				"files, run git config --global --add safe.directory %s", r.top, r.top)
+	}
+	if _, ended := errors.AsType[*machine.Exit](err); !ended {
+		return result, fmt.Errorf("%s: %w", r.dir, err)
+	}
+	return result, fmt.Errorf("repository %s: %w", r.dir, err)
+}
+
+var hashForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// Revision returns the revision that is checked out. NotFound: nothing was committed yet.
+func (r *Repository) Revision(ctx context.Context) (string, error) {
+	result, err := r.ask(ctx, "revision", nil)
+	if err != nil {
+		return "", err
+	}
+	hash := strings.TrimSpace(result.Text)
+	if result.Absent || strings.Trim(hash, "0") == "" {
+		return "", croft.Errorf(croft.NotFound, "%s: nothing is committed yet: commit the cluster's files with %s",
+			r.dir, r.Name())
+	}
+	return r.revision(hash)
+}
+
+func (r *Repository) revision(hash string) (string, error) {
+	if !hashForm.MatchString(hash) {
+		return "", croft.Errorf(croft.Unavailable, "%s: %s says that a revision is %.80q, which is no hash", r.dir,
+			r.Name(), hash)
+	}
+	return r.Name() + ":" + hash, nil
+}
+
+// hash reads a revision.
+func (r *Repository) hash(revision string) (string, error) {
+	system, hash, ok := strings.Cut(revision, ":")
+	switch {
+	case !ok || !hashForm.MatchString(hash):
+		return "", croft.Errorf(croft.Invalid, "%.100q is no revision: %s:<hash in full> is wanted", revision, r.Name())
+	case system != r.Name():
+		return "", croft.Errorf(croft.Invalid, "%s is a revision of %s, and %s is a repository of %s", revision,
+			system, r.dir, r.Name())
+	}
+	return hash, nil
+}
+
+// Ancestor says whether the revision old is new, or one that new was made from. Unknown: this repository does not have
+// one of them, or its history is cut off: fetch first.
+func (r *Repository) Ancestor(ctx context.Context, old, new string) (revlock.Answer, error) {
+	from, err := r.hash(old)
+	if err != nil {
+		return revlock.Unknown, err
+	}
+	to, err := r.hash(new)
+	if err != nil {
+		return revlock.Unknown, err
+	}
+	result, err := r.ask(ctx, "is_descendant", hardpoint.Values{"old": from, "new": to})
+	switch {
+	case err != nil || result.Unknown:
+		return revlock.Unknown, err
+	case result.No:
+		return revlock.No, nil
+	}
+	return revlock.Yes, nil
+}
+
+// Upstream fetches, and returns the head of the branch that others push to; "" if none is configured. Unavailable.
+func (r *Repository) Upstream(ctx context.Context) (string, error) {
+	if err := r.Fetch(ctx); err != nil {
+		return "", err
+	}
+	result, err := r.ask(ctx, "upstream", nil)
+	if err != nil || result.Absent {
+		return "", err
+	}
+	return r.revision(strings.TrimSpace(result.Text))
+}
+
+// ContainsUpstream fetches, and says whether a revision has all that others pushed. Yes where there is no upstream.
+func (r *Repository) ContainsUpstream(ctx context.Context, revision string) (revlock.Answer, error) {
+	head, err := r.Upstream(ctx)
+	switch {
+	case err != nil:
+		return revlock.Unknown, err
+	case head == "":
+		return revlock.Yes, nil
+	}
+	return r.Ancestor(ctx, head, revision)
+}
+
+// Fetch gets what others pushed, and changes no file. Where no upstream is configured it does nothing.
+func (r *Repository) Fetch(ctx context.Context) error {
+	_, err := r.ask(ctx, "fetch", nil)
+	return err
+}
+
+// Commit commits the files at the paths below the cluster's directory, added and removed ones too, and returns the new
+// revision. Invalid: no paths. Conflict: the system refuses, as somebody else's revision was fetched since.
+func (r *Repository) Commit(ctx context.Context, message string, paths ...string) (string, error) {
+	if len(paths) == 0 || strings.TrimSpace(message) == "" {
+		return "", croft.Errorf(croft.Invalid, "commit: a message and paths are wanted")
+	}
+	full := make([]string, len(paths))
+	for i, p := range paths {
+		if !filepath.IsLocal(p) {
+			return "", croft.Errorf(croft.Invalid, "commit: %q is not below %s", p, r.dir)
+		}
+		full[i] = filepath.Join(r.dir, p)
+	}
+	if _, err := r.ask(ctx, "add", hardpoint.Values{"paths": full}); err != nil {
+		return "", err
+	}
+	result, err := r.ask(ctx, "commit", hardpoint.Values{"paths": full, "message": message})
+	if err == nil && result.No {
+		err = r.overtaken()
+	}
+	if err != nil {
+		return "", err
+	}
+	return r.Revision(ctx)
+}
+
+// Push sends what was committed to where others fetch it. Conflict: somebody pushed meanwhile.
+func (r *Repository) Push(ctx context.Context) error {
+	if head, err := r.Upstream(ctx); err != nil {
+		return err
+	} else if head != "" {
+		here, err := r.Revision(ctx)
+		if err != nil {
+			return err
+		}
+		if has, err := r.Ancestor(ctx, head, here); err != nil || has != revlock.Yes {
+			return errors.Join(err, r.overtaken())
+		}
+	}
+	result, err := r.ask(ctx, "push", nil)
+	if err == nil && result.No {
+		err = r.overtaken()
+	}
+	return err
+}
+
+func (r *Repository) overtaken() error {
+	return croft.Errorf(croft.Conflict, "%s: somebody pushed meanwhile: get that and decide anew", r.dir)
+}

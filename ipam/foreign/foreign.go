@@ -1,0 +1,66 @@
+// Package foreign reads lists of addresses that other programs write: tables as CSV, objects as JSON (NetBox, ip -j
+// addr), and the leases of dnsmasq and of ISC dhcpd. Every error is Invalid and says the line or the item.
+package foreign
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"croft"
+)
+
+// The formats.
+const (
+	CSV     = "csv"
+	JSON    = "json"
+	Dnsmasq = "dnsmasq" // dnsmasq.leases
+	Dhcpd   = "dhcpd"   // dhcpd.leases
+)
+
+// Formats are all formats.
+var Formats = []string{CSV, JSON, Dnsmasq, Dhcpd}
+
+var (
+	dhcpdForm   = regexp.MustCompile(`(?m)^(lease\s+\S+\s*\{|ia-[nt]a\s+")`)
+	dnsmasqForm = regexp.MustCompile(`(?m)^\d+ (?:[0-9a-fA-F:-]+|\d+) [0-9a-fA-F.:]+ \S+ \S+$`)
+)
+
+// Guess returns the format that a text looks like. Invalid: none.
+func Guess(text []byte) (string, error) {
+	trimmed := bytes.TrimSpace(text)
+	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
+	switch {
+	case bytes.HasPrefix(trimmed, []byte("[")) || bytes.HasPrefix(trimmed, []byte("{")):
+		return JSON, nil
+	case dhcpdForm.Match(text):
+		return Dhcpd, nil
+	case bytes.HasPrefix(first, []byte("duid ")) || dnsmasqForm.Match(first):
+		return Dnsmasq, nil
+	case addressColumn(columns(string(first))) >= 0:
+		return CSV, nil
+	}
+	return "", croft.Errorf(croft.Invalid,
+		"this looks like none of %s: say which with --format; a CSV has a line of column "+
+			"names, one of which is address or prefix", strings.Join(Formats, ", "))
+}
+
+// Read reads a list in a format.
+func Read(text []byte, format string) ([]Record, error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if !utf8.Valid(text) {
+		return nil, croft.Errorf(croft.Invalid, "the list is not in UTF-8")
+	}
+	switch format {
+	case CSV:
+		return readCSV(string(text))
+	case JSON:
+		return readJSON(text)
+	case Dnsmasq:
+		return readDnsmasq(string(text))
+	case Dhcpd:
+		return readDhcpd(string(text))
+	}
+	return nil, croft.Errorf(croft.Invalid, "format %q is not one of %s", format, strings.Join(Formats, ", "))
+}
