@@ -83,7 +83,8 @@ func (f *forwarding) send(w http.ResponseWriter, r *http.Request, out *outgoing)
 	patience := time.AfterFunc(forwardTime+out.waits, func() { cancel(errSilent) })
 	defer patience.Stop()
 	proxy := &httputil.ReverseProxy{
-		Transport: noTrailers{transport}, FlushInterval: -1, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		Transport: noTrailers{transport}, FlushInterval: -1,
+		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			upgrade, sockets := out.header.Get("Upgrade") != "", r.Out.Header
 			r.Out.URL, r.Out.Host, r.Out.Header = out.to, out.to.Host, out.header
