@@ -33,6 +33,7 @@ type world struct {
 	trace   []string // what happened
 
 	noShared, noEpoch bool // protections that are taken out
+	breakFirst        bool // the lock of the first node that begins is broken, since its client froze then
 }
 
 type worldNode struct {
@@ -310,6 +311,10 @@ func (h *worldHolder) Begin(_ context.Context, revision string, with []string) e
 		if h.epoch == s.Epoch || h.client.world.noEpoch {
 			h.epoch = s.Epoch + 1
 		}
+		if h.client.world.breakFirst {
+			h.client.world.breakFirst = false
+			defer h.client.world.breakLock(h.node, true)
+		}
 		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying,
 			Plan: h.plan,
 			With: with}
@@ -438,14 +443,20 @@ func (w *world) fault() {
 	case 4: // somebody breaks a lock, and the kill does not reach the holder
 		names := []string{"s1", "s2", "s3"}
 		n := w.nodes[names[w.rand.IntN(len(names))]]
-		for _, h := range n.holders {
-			if !h.ended {
-				w.note("somebody breaks the lock of %s, which %s has", n.name, h.client.name)
-				n.state.Epoch++
-				n.state.Phase = revlock.Applying
-				n.holders = nil // the lock is free, and the holder takes orders still
-				break
-			}
+		w.breakLock(n, w.rand.IntN(4) > 0)
+	}
+}
+
+// breakLock frees the lock of a node, whose holder takes orders still: the kill does not reach it.
+func (w *world) breakLock(n *worldNode, freeze bool) {
+	for _, h := range n.holders {
+		if !h.ended {
+			w.note("somebody breaks the lock of %s, which %s has", n.name, h.client.name)
+			n.state.Epoch++
+			n.state.Phase = revlock.Applying
+			h.client.frozen = freeze // which is why somebody does
+			n.holders = nil
+			return
 		}
 	}
 }
