@@ -93,7 +93,8 @@ func TestBatches(t *testing.T) {
 		Timeout: 1}}
 	r, err := b.apply(b.grid("three"), three)
 	var partly *apply.Partly
-	if !errors.As(err, &partly) || len(r.Done) != 1 || len(r.Pending) != 4 || !strings.Contains(err.Error(), "other is 0") {
+	if !errors.As(err, &partly) || len(r.Done) != 1 || len(r.Pending) != 4 || !strings.Contains(err.Error(),
+		"other is 0") {
 		t.Errorf("a gate that says no: %v, done %d, pending %d", err, len(r.Done), len(r.Pending))
 	}
 }
@@ -117,7 +118,8 @@ func TestABatchThatFailsIsTheLast(t *testing.T) {
 	if r := b.must(two); len(r.Pending) != 0 {
 		t.Errorf("the next: %+v", r)
 	}
-	if runs := strings.Join(b.runs(two), "\n"); strings.Count(runs, "running true") != 4 || strings.Contains(runs, "applying") {
+	if runs := strings.Join(b.runs(two), "\n"); strings.Count(runs, "running true") != 4 || strings.Contains(runs,
+		"applying") {
 		t.Errorf("in the end\n%s", runs)
 	}
 }

@@ -189,7 +189,10 @@ func TestTheModelNoticesWhatIsTakenOut(t *testing.T) {
 		change func(w *world, without bool)
 	}{
 		{"the locks of what is only read", skewed, func(w *world, without bool) { w.noShared = without }},
-		{"the comparison of the epoch", overtaken, func(w *world, without bool) { w.noEpoch, w.breakFirst = without, true }},
+		{"the comparison of the epoch", overtaken, func(w *world, without bool) {
+			w.noEpoch, w.breakFirst = without,
+				true
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			first := seedOf()

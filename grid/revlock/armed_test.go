@@ -47,7 +47,8 @@ func TestAChangeThatIsConfirmedStays(t *testing.T) {
 		if err := h.Commit(t.Context(), []byte("{}")); err != nil || !exists(file) {
 			t.Errorf("after that: %v, the change is there: %v", err, exists(file))
 		}
-		if v, _, err := revlock.Recall(t.Context(), m, o.Place, "s1", time.Minute); v != revlock.Confirmed || err != nil {
+		if v, _, err := revlock.Recall(t.Context(), m, o.Place, "s1", time.Minute); v != revlock.Confirmed ||
+			err != nil {
 			t.Errorf("taken back after it was confirmed: %s, %v", v, err)
 		}
 		_ = h.Close()
@@ -137,7 +138,8 @@ func TestAFrozenClientLosesItsLock(t *testing.T) {
 func TestOutputWithoutEnd(t *testing.T) {
 	o := options(t)
 	h := open(t, machine.Local{}, o)
-	if _, err := machine.Output(t.Context(), h, nil, "yes"); err == nil || !strings.Contains(err.Error(), "bytes of output") {
+	if _, err := machine.Output(t.Context(), h, nil, "yes"); err == nil || !strings.Contains(err.Error(),
+		"bytes of output") {
 		t.Errorf("endless output: %v", err)
 	}
 	if _, err := machine.Output(t.Context(), h, nil, "true"); err == nil {
