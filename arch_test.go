@@ -35,15 +35,17 @@ var (
 		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
 		"croft/pool/vm/...",
 		"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...",
-		"croft/grid/state/...", "croft/grid/place/...", "croft/grid/edit/...",
+		"croft/grid/state/...", "croft/grid/place/...", "croft/grid/export/...", "croft/grid/edit/...",
 		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit", "croft/cluster/...",
 		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
 		"croft/usage/...",
 		"croft/topology/...", "croft/objects/...",
-		"croft/federation/..."}
+		"croft/federation/...",
+		"croft/ipam", "croft/ipam/setexpr", "croft/ipam/foreign"}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
-		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/secret/..."}
+		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/watch/upstream", "croft/grid/watch/probe",
+		"croft/grid/watch/fence", "croft/grid/secret/..."}
 )
 
 var rules = []rule{
@@ -66,6 +68,12 @@ var rules = []rule{
 		packages: []string{"croft/topology/..."},
 		may:      []string{"std", "croft"},
 		reason:   "whoever places anything imports the tree of locations, so it draws nothing in",
+	},
+	{
+		packages: []string{"croft/ipam/..."},
+		may: []string{"std", "croft", "croft/ipam/...", "croft/internal/...", "go4.org/netipx", "gopkg.in/yaml.v3",
+			"golang.org/x/sync/..."},
+		reason: "addresses are managed in an empty directory too, without a cloud or a grid",
 	},
 	{
 		packages: []string{"croft/..."},
@@ -224,7 +232,8 @@ var testHelpers = []string{
 	"croft/internal/testing/...", "croft/objects/objectstest",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
 	"croft/placementclient/placementtest", "croft/pool/pooltest",
-	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",
+	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest",
+	"croft/control/controltest", "croft/bench/...",
 	"croft/test/...",
 }
 

@@ -34,6 +34,7 @@ import (
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
+	"croft/cli/sshca"
 	"croft/cli/top"
 	"croft/internal/build"
 	"croft/internal/nearest"
@@ -79,13 +80,13 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), grid.New(), ip.Command(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), grid.New(), ip.Command(), sshca.Command(),
 		completionCommand(), p.manCommand(),
 	}
 }
 
 // otherNames maps names of the binary to the subcommands that it is then, beside their own names.
-var otherNames = map[string]string{"fission": "grid", "itabot": "ip"}
+var otherNames = map[string]string{"fission": "grid", "itabot": "ip", "lockpick": "sshca"}
 
 // named makes the command for the binary's name.
 func (p Program) named(name string) *cobra.Command {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -371,6 +373,45 @@ func TestAPeerThatMisbehavesIsOneSentence(t *testing.T) {
 }
 
 // TestAPeerThatHangs ends with the client: nobody is kept waiting beyond that.
+// TestOnlyKnownHeadersOfAPeerArePassedOn: neither those before the answer, nor those after it.
+func TestOnlyKnownHeadersOfAPeerArePassedOn(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</x>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("Trailer", "X-After")
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		w.Header().Set("X-After", "late")
+		w.Header().Set(http.TrailerPrefix+"X-Unannounced", "late")
+	}))
+	t.Cleanup(s.Close)
+	site := controltest.StartSite(t)
+	card := controltest.StartSite(t).Card(t)
+	card.Endpoint = s.URL
+	site.Add(t, card, "odd", access.Reader, access.Member)
+	early := false
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { early = true; return nil }})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, site.URL+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer anna")
+	r.Header.Set("X-Croft-Partition", "odd")
+	got, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	if text, err := io.ReadAll(got.Body); err != nil || string(text) != "data: 1\n\n" {
+		t.Errorf("the stream: %q, %v", text, err)
+	}
+	if early || len(got.Trailer) != 0 || got.Header.Get("Set-Cookie") != "" || got.Header.Get("Link") != "" {
+		t.Errorf("early %v, headers %v, trailers %v", early, got.Header, got.Trailer)
+	}
+}
+
 func TestAPeerThatHangs(t *testing.T) {
 	site := controltest.StartSite(t)
 	arrived := make(chan struct{}, 1)

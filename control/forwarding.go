@@ -83,7 +83,7 @@ func (f *forwarding) send(w http.ResponseWriter, r *http.Request, out *outgoing)
 	patience := time.AfterFunc(forwardTime+out.waits, func() { cancel(errSilent) })
 	defer patience.Stop()
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		Transport: noTrailers{transport}, FlushInterval: -1, ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			upgrade, sockets := out.header.Get("Upgrade") != "", r.Out.Header
 			r.Out.URL, r.Out.Host, r.Out.Header = out.to, out.to.Host, out.header
@@ -113,8 +113,32 @@ func (f *forwarding) send(w http.ResponseWriter, r *http.Request, out *outgoing)
 			failed = f.problem(p, err)
 		},
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx))
+	proxy.ServeHTTP(final{w}, r.WithContext(ctx))
 	return failed
+}
+
+// final passes on one answer, and no informational ones before it, whose headers would be the peer's.
+type final struct{ http.ResponseWriter }
+
+func (w final) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w final) WriteHeader(code int) {
+	if code >= 200 || code == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// noTrailers leaves out the headers that a peer sends after the body.
+type noTrailers struct{ http.RoundTripper }
+
+func (t noTrailers) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	without := *a // the body sets the trailers of the answer that it came with
+	without.Trailer = nil
+	return &without, nil
 }
 
 // errSilent ends the wait for a peer.
@@ -238,7 +262,7 @@ func keep(a *http.Response) {
 			kept[name] = v
 		}
 	}
-	a.Header, a.Trailer = kept, nil
+	a.Header = kept
 }
 
 // problem says why a peer cannot answer. Where it is, operators alone learn, from the log.

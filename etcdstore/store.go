@@ -84,21 +84,24 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
 	named := aggregates.New(s.shared(), s.keys.hosts())
+	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
 		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &Cluster{s},
-		Distances: aggregates.NewDistances(s.shared(), func() error { return canBound(s) }), Groups: &Groups{s},
+		Distances: distances, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},
-		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects)),
+		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s},
 		Usage: usages.New(s.shared(), projects)}, nil
 }
 
 // homeOf says how the home partition is read as of a revision.
-func homeOf(s *conn, p *tenants.Projects, o *properties.Objects) partitions.Home {
+func homeOf(s *conn, p *tenants.Projects, o *properties.Objects, a *aggregates.Aggregates,
+	d *aggregates.Distances) partitions.Home {
 	return partitions.Home{Hosts: s.keys.hosts(), Drained: s.keys.allDrained(), Instances: s.keys.instances(),
 		Authority: s.keys.trust().authority(), Project: s.keys.tenants().Project,
-		Projects: p.ReadAt, Objects: o.ReadAt, Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
+		Aggregates: a.ReadAt, Distances: d.ReadAt, Projects: p.ReadAt, Objects: o.ReadAt,
+		Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
 }
 
 // thingsOf says where the records of things are.

@@ -122,6 +122,8 @@ type Kind string
 const (
 	KindHost       Kind = "host"
 	KindProvider   Kind = "provider"
+	KindAggregate  Kind = "aggregate"
+	KindDistance   Kind = "distance"
 	KindQuota      Kind = "quota"
 	KindProject    Kind = "project"
 	KindDefinition Kind = "definition"
@@ -130,7 +132,8 @@ const (
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{KindHost, KindProvider, KindQuota, KindProject, KindDefinition, KindObject, KindInstance}
+var Kinds = []Kind{KindHost, KindProvider, KindAggregate, KindDistance, KindQuota, KindProject, KindDefinition,
+	KindObject, KindInstance}
 
 // Row is one thing on record.
 type Row struct {
@@ -162,6 +165,12 @@ type Provider struct {
 	Inventories map[croft.ResourceClass]croft.Inventory `json:"inventories,omitempty"`
 	Traits      []croft.Trait                           `json:"traits,omitempty"`
 	Aggregates  []string                                `json:"aggregates,omitempty"` // UUIDs
+}
+
+// Distance is a distance that an operator stated.
+type Distance struct {
+	Type string `json:"type"`
+	croft.Distance
 }
 
 // Instance is an instance, without what its guest gets: user-data, keys and tags.

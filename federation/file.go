@@ -23,8 +23,9 @@ import (
 	"croft/tenant"
 )
 
-// Format is the version of the file: JSON Lines, first a Header, then a Row in each line, at last a Trailer.
-const Format = 1
+// Format is the version of the file: JSON Lines, first a Header, then a Row in each line, at last a Trailer. Those of
+// version 1 have no aggregates and no distances, and are read too.
+const Format = 2
 
 // Header is the first line of an export.
 type Header struct {
@@ -160,8 +161,8 @@ func (r *reader) header() (Header, error) {
 		return Header{}, croft.Errorf(croft.Invalid,
 			"this is no export of a partition: its first line is not one of `croft partition export`")
 	}
-	if *version.Format != Format {
-		return Header{}, croft.Errorf(croft.Invalid, "the export has format %d, and this croft knows format %d: upgrade, "+
+	if *version.Format < 1 || *version.Format > Format {
+		return Header{}, croft.Errorf(croft.Invalid, "the export has format %d, and this croft knows formats 1 to %d: upgrade, "+
 			"or export with a croft of this version", *version.Format, Format)
 	}
 	var h Header
@@ -243,10 +244,14 @@ func strictly(text []byte, into any) error {
 
 // identities checks a row of each kind, and returns what no other row of the kind has. Invalid.
 var identities = map[Kind]func([]byte) (string, error){
-	KindHost:     identity(func(h Host) (string, error) { return canonical(string(h.ID)) }),
-	KindProvider: identity(func(p Provider) (string, error) { return canonical(string(p.ID)) }),
-	KindQuota:    identity(func(d tenant.Defaults) (string, error) { return "", d.Limits.Check() }),
-	KindProject:  identity(func(p tenant.Tenant) (string, error) { return string(p.Name), p.Check() }),
+	KindHost:      identity(func(h Host) (string, error) { return canonical(string(h.ID)) }),
+	KindProvider:  identity(func(p Provider) (string, error) { return canonical(string(p.ID)) }),
+	KindAggregate: identity(func(a croft.Aggregate) (string, error) { return a.Name, a.Check() }),
+	KindDistance: identity(func(d Distance) (string, error) {
+		return fmt.Sprintf("%s %s %s", d.Type, d.A, d.B), errors.Join(croft.CheckDistanceType(d.Type), d.Check())
+	}),
+	KindQuota:   identity(func(d tenant.Defaults) (string, error) { return "", d.Limits.Check() }),
+	KindProject: identity(func(p tenant.Tenant) (string, error) { return string(p.Name), p.Check() }),
 	KindDefinition: identity(func(d objects.Definition) (string, error) {
 		return fmt.Sprintf("%s %s", d.Level, d.Kind), d.Place.Check()
 	}),

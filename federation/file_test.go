@@ -36,6 +36,8 @@ func rows() []Row {
 		{KindHost, json.RawMessage(`{"id":` + id + `2","name":"host1"}`)},
 		{KindProvider, json.RawMessage(`{"id":` + id + `2","name":"host1","inventories":{"VCPU":{"total":4,"reserved":0,` +
 			`"min_unit":1,"max_unit":4,"step_size":1,"allocation_ratio":1}}}`)},
+		{KindAggregate, json.RawMessage(`{"name":"fast","public":true,"hosts":[` + id + `2"],"generation":3}`)},
+		{KindDistance, json.RawMessage(`{"type":"network","a":"fast","b":"slow","distance":3}`)},
 		{KindQuota, json.RawMessage(`{"limits":{"VCPU":3},"generation":4}`)},
 		{KindProject, json.RawMessage(`{"name":"lab","created":"2026-01-02T03:04:05Z","generation":5}`)},
 		{KindDefinition, json.RawMessage(`{"level":"global","kind":"instance","unknown":"allow","generation":6}`)},
@@ -100,6 +102,17 @@ func TestAFileThatWasAlteredIsRefused(t *testing.T) {
 	}
 }
 
+func TestAFileOfTheVersionBeforeIsRead(t *testing.T) {
+	var out bytes.Buffer
+	w := newWriter(&out)
+	check(t, w.line(Header{Format: 1, Partition: partition, Revision: 7, Time: time.Unix(0, 0).UTC()}))
+	check(t, w.row(rows()[0]))
+	check(t, w.end())
+	if h, all, err := parse(out.Bytes()); err != nil || h.Format != 1 || len(all) != 1 {
+		t.Errorf("got %+v, %d rows, %v", h, len(all), err)
+	}
+}
+
 func TestFilesThatAreNone(t *testing.T) {
 	whole := string(file(t))
 	header, rest, _ := strings.Cut(whole, "\n")
@@ -108,8 +121,8 @@ func TestFilesThatAreNone(t *testing.T) {
 		"nothing":              {"", "line 1 of the export: the file was cut off"},
 		"something else":       {"hello\n", "no export of a partition"},
 		"another JSON":         {`{"kind":"header"}` + "\n", "no export of a partition"},
-		"a newer format":       {strings.Replace(whole, `"export":1`, `"export":2,"new":true`, 1), "upgrade"},
-		"format 0":             {strings.Replace(whole, `"export":1`, `"export":0`, 1), "this croft knows format 1"},
+		"a newer format":       {strings.Replace(whole, `"export":2`, `"export":3,"new":true`, 1), "upgrade"},
+		"format 0":             {strings.Replace(whole, `"export":2`, `"export":0`, 1), "this croft knows formats 1 to 2"},
 		"no partition":         {strings.Replace(whole, partition, "../home", 1), "not a UUID"},
 		"no revision":          {strings.Replace(whole, `"revision":7`, `"revision":0`, 1), "lacks a revision"},
 		"a name that is none":  {strings.Replace(whole, `"east"`, `"a/b"`, 1), "not an alias"},
@@ -123,6 +136,8 @@ func TestFilesThatAreNone(t *testing.T) {
 		"a project of an instance": {with(`{"kind":"instance","row":{"id":"` + partition + `","project":"/"}}`),
 			"not a project name"},
 		"a definition's place": {with(`{"kind":"definition","row":{"level":"x"}}`), "not a level"},
+		"an aggregate's name":  {with(`{"kind":"aggregate","row":{"name":"A"}}`), "not the name of an aggregate"},
+		"a distance to itself": {with(`{"kind":"distance","row":{"type":"network","a":"x","b":"x"}}`), "two places"},
 		"an object's kind":     {with(`{"kind":"object","row":{"kind":"x"}}`), "kind"},
 		"a limit":              {with(`{"kind":"quota","row":{"limits":{"VCPU":-2}}}`), "limit"},
 		"deeply nested":        {with(`{"kind":"host","row":` + strings.Repeat("[", 20_000) + `}`), "line 2"},
@@ -145,6 +160,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
 	f.Add([]byte(`{"export":1}` + "\n"))
+	f.Add([]byte(`{"export":2}` + "\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		h, got, err := parse(text)
 		if err != nil {

@@ -15,8 +15,6 @@ import (
 	"croft/ipam/setexpr"
 )
 
-const accessDir = "net/access"
-
 // Access is a rule: who may reach whom.
 type Access struct {
 	Name     string
@@ -107,7 +105,8 @@ func ParsePorts(text string) (nft.Ports, error) {
 	from, err := strconv.ParseUint(first, 10, 16)
 	to, err2 := strconv.ParseUint(last, 10, 16)
 	if err != nil || err2 != nil || from == 0 || to < from {
-		return nft.Ports{}, croft.Errorf(croft.Invalid, "%q is no port: want 1 to 65535, or a range such as 8000-8100", text)
+		return nft.Ports{}, croft.Errorf(croft.Invalid, "%q is no port: want 1 to 65535, or a range such as 8000-8100",
+			text)
 	}
 	return nft.Ports{First: uint16(from), Last: uint16(to)}, nil
 }
@@ -136,7 +135,7 @@ func (n *Net) PutAccess(name, from, to, protocol string, ports []string, log boo
 	if _, err := n.rule(n.Evaluator(), a); err != nil {
 		return err
 	}
-	n.replace(file, text)
+	n.todo.replace(file, text)
 	return nil
 }
 
@@ -149,7 +148,7 @@ func (n *Net) RemoveAccess(name string) error {
 	if _, err := n.dir.root.Lstat(file); err != nil {
 		return croft.Errorf(croft.NotFound, "there is no access rule %s", name)
 	}
-	n.remove(file)
+	n.todo.remove(file)
 	return nil
 }
 
@@ -181,7 +180,8 @@ func (n *Net) Rules() ([]nft.Rule, error) {
 	return rules, nil
 }
 
-// Firewall is the table of a node, or of a machine that is in front of everything leased: nil.
+// Firewall is the table of a node, or of a machine that is in front of everything leased: nil. What all nodes share is
+// computed once for a Net.
 func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 	var t nft.Table
 	var err error
@@ -189,30 +189,21 @@ func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 		return t, err
 	}
 	var managed netipx.IPSetBuilder
-	for _, l := range n.Sorted() {
-		if ctx.Err() != nil {
-			return t, ctx.Err()
-		}
-		if l.Freed() {
-			continue
-		}
-		if node != nil {
-			at, err := n.Grid.NodeOf(l.Owner)
-			if err != nil {
-				return t, err
-			}
-			if at != node.Path {
-				continue
+	if node == nil {
+		for a, l := range n.Leases {
+			if !l.Freed() {
+				managed.Add(a)
 			}
 		}
-		managed.Add(l.Addr)
-	}
-	if t.Managed, err = managed.IPSet(); err != nil {
-		return t, err
-	}
-	t.SSHPort = 22
-	if node != nil {
-		t.SSHPort = 0
+		t.SSHPort = 22
+	} else {
+		placed, err := n.placed(ctx)
+		if err != nil {
+			return t, err
+		}
+		for _, a := range placed[node.Path] {
+			managed.Add(a)
+		}
 		for _, a := range node.Addresses {
 			t.SSH = append(t.SSH, netip.AddrPortFrom(a, node.SSHPort))
 		}
@@ -220,6 +211,38 @@ func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 			t.SSHPort = node.SSHPort // a name may be any of its addresses
 		}
 	}
-	t.Rules, err = n.Rules()
-	return t, err
+	if t.Managed, err = managed.IPSet(); err != nil {
+		return t, err
+	}
+	if n.shared.rules == nil {
+		if n.shared.rules, err = n.Rules(); err != nil {
+			return t, err
+		}
+	}
+	t.Rules = n.shared.rules
+	return t, nil
+}
+
+// placed are the leased addresses by the paths of the nodes that their owners are placed on.
+func (n *Net) placed(ctx context.Context) (map[string][]netip.Addr, error) {
+	if n.shared.placed != nil {
+		return n.shared.placed, nil
+	}
+	placed := map[string][]netip.Addr{}
+	for a, l := range n.Leases {
+		if l.Freed() {
+			continue
+		}
+		at, err := n.Grid.NodeOf(l.Owner)
+		if err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		placed[at] = append(placed[at], a)
+	}
+	delete(placed, "") // on no node
+	n.shared.placed = placed
+	return placed, nil
 }

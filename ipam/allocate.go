@@ -28,7 +28,8 @@ func (n *Net) Get(pool string, o Owner, at netip.Addr) (Lease, error) {
 	own, freed := n.ofOwner(p, o)
 	if own.Addr.IsValid() {
 		if at.IsValid() && at != own.Addr {
-			return Lease{}, croft.Errorf(croft.Conflict, "%s has %s of pool %s already: free it first", o, own.Addr, pool)
+			return Lease{}, croft.Errorf(croft.Conflict, "%s has %s of pool %s already: free it first", o, own.Addr,
+				pool)
 		}
 		return own, nil
 	}
@@ -224,7 +225,8 @@ func (r *room) exhausted(p *Pool) error {
 	if !r.soon.IsZero() {
 		soon = fmt.Sprintf("; the next held one becomes free at %s", r.soon.UTC().Format(time.RFC3339))
 	}
-	return croft.Errorf(croft.NoCapacity, "pool %s has no free address: of the %s in %s are %s%s", p.Name, size, p.Prefix,
+	return croft.Errorf(croft.NoCapacity, "pool %s has no free address: of the %s in %s are %s%s", p.Name, size,
+		p.Prefix,
 		strings.Join(parts, ", "), soon)
 }
 
@@ -255,7 +257,7 @@ func (n *Net) Free(chosen func(l Lease) bool, hold bool) []Lease {
 			n.end(l, now, hold)
 		case l.Freed() && (!l.Holds(now) || !hold && chosen(l)):
 			delete(n.Leases, l.Addr)
-			n.remove(leasePath(l.Addr)) // nobody is held off any more
+			n.todo.remove(leasePath(l.Addr)) // nobody is held off any more
 		}
 	}
 	return freed
@@ -263,13 +265,14 @@ func (n *Net) Free(chosen func(l Lease) bool, hold bool) []Lease {
 
 // end ends one lease.
 func (n *Net) end(l Lease, now time.Time, hold bool) {
+	n.shared = shared{}
 	how := DefaultHold
 	if p := n.PoolOf(l.Addr); p != nil {
 		how = p.Hold
 	}
 	if !hold || how == 0 {
 		delete(n.Leases, l.Addr)
-		n.remove(leasePath(l.Addr))
+		n.todo.remove(leasePath(l.Addr))
 		return
 	}
 	l.Until = now.Add(how)
@@ -278,5 +281,5 @@ func (n *Net) end(l Lease, now time.Time, hold bool) {
 	if err != nil {
 		panic(err) // two texts have a form
 	}
-	n.replace(leasePath(l.Addr), text)
+	n.todo.replace(leasePath(l.Addr), text)
 }

@@ -24,11 +24,14 @@ func TestWhatAPoolGives(t *testing.T) {
 		{"the lowest free first, without network and broadcast", "prefix: 10.0.0.0/29", nil,
 			[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"},
 			"of the 8 in 10.0.0.0/29 are 2 network and broadcast, 6 leased"},
-		{"both of a /31", "prefix: 10.0.0.0/31", nil, []string{"10.0.0.0", "10.0.0.1"}, "2 in 10.0.0.0/31 are 2 leased"},
+		{"both of a /31", "prefix: 10.0.0.0/31", nil, []string{"10.0.0.0", "10.0.0.1"},
+			"2 in 10.0.0.0/31 are 2 leased"},
 		{"the one of a /32", "prefix: 10.0.0.0/32", nil, []string{"10.0.0.0"}, "are 1 leased"},
-		{"neither the gateway nor what is excluded", "{prefix: 10.0.0.0/29, gateway: 10.0.0.1, exclude: [10.0.0.2-10.0.0.3, 10.0.0.6/32]}",
+		{"neither the gateway nor what is excluded",
+			"{prefix: 10.0.0.0/29, gateway: 10.0.0.1, exclude: [10.0.0.2-10.0.0.3, 10.0.0.6/32]}",
 			nil, []string{"10.0.0.4", "10.0.0.5"}, "2 network and broadcast, 1 gateway, 3 excluded, 2 leased"},
-		{"an address that is excluded for two reasons counts once", "{prefix: 10.0.0.0/30, gateway: 10.0.0.0, exclude: 10.0.0.0/31}",
+		{"an address that is excluded for two reasons counts once",
+			"{prefix: 10.0.0.0/30, gateway: 10.0.0.0, exclude: 10.0.0.0/31}",
 			nil, []string{"10.0.0.2"}, "are 2 network and broadcast, 1 excluded, 1 leased"},
 		{"of IPv6 not the anycast address of the routers", "prefix: 2001:db8::/126", nil,
 			[]string{"2001:db8::1", "2001:db8::2", "2001:db8::3"}, "are 1 for the routers, 3 leased"},
@@ -102,7 +105,8 @@ func TestAPoolByHash(t *testing.T) {
 }
 
 func TestAnOwnerKeepsItsAddress(t *testing.T) {
-	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24", "net/pools/six.yaml": "prefix: 2001:db8::/64"})
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24",
+		"net/pools/six.yaml": "prefix: 2001:db8::/64"})
 	a, b := Owner{"a", 0}, Owner{"b", 0}
 	want := func(pool string, o Owner, at, want string) {
 		t.Helper()
@@ -183,7 +187,8 @@ func TestAFreedAddressIsHeld(t *testing.T) {
 func TestGivingAndFreeingAsInAModel(t *testing.T) {
 	seed := rand.Uint64()
 	for _, strategy := range []string{First, Hash} {
-		d := tree(t, map[string]string{"net/pools/p.yaml": "{prefix: 10.0.0.0/28, gateway: 10.0.0.1, strategy: " + strategy + "}"})
+		pool := "{prefix: 10.0.0.0/28, gateway: 10.0.0.1, strategy: " + strategy + "}"
+		d := tree(t, map[string]string{"net/pools/p.yaml": pool})
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			has := map[Owner]netip.Addr{}

@@ -11,8 +11,8 @@ import (
 	"croft/ipam/setexpr"
 )
 
-// Check reads everything below net/, and returns sentences about what cannot be right though each file can be read, such
-// as what a merge of branches leaves. An error is about the first file that cannot be read.
+// Check reads everything below net/, and returns sentences about what cannot be right though each file can be read,
+// such as what a merge of branches leaves. An error is about the first file that cannot be read.
 func (n *Net) Check() ([]string, error) {
 	if _, err := n.layout(); err != nil {
 		return nil, err
@@ -91,7 +91,8 @@ func (n *Net) misgiven(p *Pool) ([]string, error) {
 			continue
 		}
 		why := slices.IndexFunc(free.why, func(r reason) bool { return r.set.Contains(a) })
-		found = append(found, fmt.Sprintf("%s: %s has %s, which is never given by pool %s: %s", leasePath(a), l.Owner, a,
+		found = append(found, fmt.Sprintf("%s: %s has %s, which is never given by pool %s: %s", leasePath(a), l.Owner,
+			a,
 			p.Name, free.why[why].what))
 	}
 	return found, nil

@@ -19,8 +19,8 @@ type Change struct {
 	Reserve    bool              // set reserved: true
 }
 
-// Describe changes what is said of a prefix. It reports whether anything was to be changed. Invalid: a name is none, or what
-// is there has another form. NotFound: a tag or key that is to be removed is not there.
+// Describe changes what is said of a prefix. It reports whether anything was to be changed. Invalid: a name is none,
+// or what is there has another form. NotFound: a tag or key that is to be removed is not there.
 func (n *Net) Describe(p netip.Prefix, c Change) (bool, error) {
 	file := metaPath(p)
 	text, err := n.dir.read(file)
@@ -51,11 +51,11 @@ func (n *Net) Describe(p netip.Prefix, c Change) (bool, error) {
 		return false, e.err
 	}
 	if len(root.Content) == 0 {
-		n.remove(file)
+		n.todo.remove(file)
 		return true, nil
 	}
 	out, err := inYAML(root)
-	n.replace(file, out)
+	n.todo.replace(file, out)
 	return true, err
 }
 
@@ -71,7 +71,8 @@ func sortedKeys(m map[string]string) []string {
 // checkKey returns why a word cannot be a key of texts. Invalid.
 func checkKey(key string) error {
 	if !validName(key) || key == tagsKey || key == reservedKey {
-		return croft.Errorf(croft.Invalid, "%q is no key for a text: write a to z, 0 to 9 and . _ -, and not tags or reserved",
+		return croft.Errorf(croft.Invalid,
+			"%q is no key for a text: write a to z, 0 to 9 and . _ -, and not tags or reserved",
 			key)
 	}
 	return nil

@@ -25,7 +25,11 @@ const fresh = ".new-"
 
 // read returns a text. NotFound; Invalid: what is there is no file, or no text.
 func (d *Dir) read(name string) ([]byte, error) {
-	file, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	dir, base, err := d.beside(name)
+	if err != nil {
+		return nil, readError(name, err)
+	}
+	file, err := dir.OpenFile(base, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, readError(name, err)
 	}
@@ -49,7 +53,8 @@ func (d *Dir) read(name string) ([]byte, error) {
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		for _, begins := range []string{"<<<<<<< ", ">>>>>>> ", "||||||| "} {
 			if bytes.HasPrefix(line, []byte(begins)) {
-				return nil, croft.Errorf(croft.Invalid, "%s:%d: a conflict of version control is not resolved here", name,
+				return nil, croft.Errorf(croft.Invalid, "%s:%d: a conflict of version control is not resolved here",
+					name,
 					i+1)
 			}
 		}
@@ -92,14 +97,19 @@ func (d *Dir) list(name string) ([]fs.DirEntry, error) {
 
 // target returns where a link leads below the directory, by its text alone. Invalid: out of it, or to an absolute path.
 func (d *Dir) target(name string) (string, error) {
-	to, err := d.root.Readlink(name)
+	dir, base, err := d.beside(name)
+	if err != nil {
+		return "", readError(name, err)
+	}
+	to, err := dir.Readlink(base)
 	if err != nil {
 		return "", readError(name, err)
 	}
 	at := path.Join(path.Dir(name), to)
 	if path.IsAbs(to) || at == ".." || strings.HasPrefix(at, "../") {
-		return "", croft.Errorf(croft.Invalid, "%s leads to %q, out of the cluster's directory: make it a relative link "+
-			"within it", name, to)
+		return "", croft.Errorf(croft.Invalid,
+			"%s leads to %q, out of the cluster's directory: make it a relative link "+
+				"within it", name, to)
 	}
 	return at, nil
 }

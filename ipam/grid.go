@@ -1,16 +1,16 @@
 package ipam
 
 import (
-	"io/fs"
+	"errors"
 	"net/netip"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"croft"
-	"croft/internal/nearest"
 	"croft/ipam/setexpr"
 )
 
@@ -61,18 +61,15 @@ func (g gridFiles) Cluster() (string, error) {
 // NodeOf implements Grid.
 func (g gridFiles) NodeOf(o Owner) (string, error) {
 	name := "alloc/" + o.String()
-	info, err := g.dir.root.Lstat(name)
-	switch {
-	case notThere(err):
-		return "", nil
-	case err != nil:
-		return "", readError(name, err)
-	case info.Mode()&fs.ModeSymlink == 0:
-		return "", croft.Errorf(croft.Invalid, "%s should be a link to a node's file: version control did not keep it, or "+
-			"it was made by hand", name)
-	}
 	to, err := g.dir.target(name)
-	if err != nil {
+	switch {
+	case croft.KindOf(err) == croft.NotFound:
+		return "", nil
+	case errors.Is(err, syscall.EINVAL):
+		return "", croft.Errorf(croft.Invalid,
+			"%s should be a link to a node's file: version control did not keep it, or "+
+				"it was made by hand", name)
+	case err != nil:
 		return "", err
 	}
 	below, is := strings.CutPrefix(to, "nodes/")
@@ -151,24 +148,4 @@ func (n *Node) add(text string) {
 	} else {
 		n.Names = append(n.Names, host)
 	}
-}
-
-// FindNode finds a node by its path below nodes/ or by the last part of it, which is unique. NotFound.
-func (n *Net) FindNode(name string) (*Node, error) {
-	all, err := n.Grid.Nodes()
-	if err != nil {
-		return nil, err
-	}
-	var short []string
-	for _, p := range all {
-		if p == name || path.Base(p) == name {
-			return n.Grid.Node(p)
-		}
-		short = append(short, path.Base(p))
-	}
-	hint := nearest.Hint(name, short)
-	if len(all) == 0 {
-		hint = "; there are none in nodes/"
-	}
-	return nil, croft.Errorf(croft.NotFound, "there is no node %q%s", name, hint)
 }

@@ -13,22 +13,23 @@
 package ipam
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"croft"
-	"croft/internal/filelock"
 )
 
 // Dir is a cluster's directory. It may be empty. One goroutine uses it at a time.
-type Dir struct{ root *os.Root }
+type Dir struct {
+	root *os.Root
+
+	mu   sync.Mutex // reading facts has several goroutines
+	near map[string]*os.Root
+}
 
 // Open opens a directory. NotFound.
 func Open(name string) (*Dir, error) {
@@ -36,103 +37,50 @@ func Open(name string) (*Dir, error) {
 	if err != nil {
 		return nil, croft.Errorf(croft.NotFound, "open the cluster's directory: %w", err)
 	}
-	return &Dir{root}, nil
+	return &Dir{root: root, near: map[string]*os.Root{}}, nil
 }
 
-func (d *Dir) Close() error { return d.root.Close() }
-
-// ErrLocked means that another process was changing addresses all the time.
-var ErrLocked = errors.New("another process changes addresses here, and does not end")
-
-// lockPatience is how long a change waits for those of other processes.
-const lockPatience = 5 * time.Minute
-
-// Change runs a function that reads and then changes files while no other process does. ErrLocked.
-func (d *Dir) Change(ctx context.Context, change func(n *Net) error) error {
-	if err := d.makeDir("net"); err != nil {
-		return err
+func (d *Dir) Close() error {
+	for _, dir := range d.near {
+		_ = dir.Close() // nothing was written through it
 	}
-	dir, err := d.root.Open("net") // the lock is on the directory, so that version control sees no file for it
+	return d.root.Close()
+}
+
+// maxNear is how many directories are kept open.
+const maxNear = 64
+
+// beside opens the directory of a file and returns it with the file's name in it. Directories stay open for a while, so
+// that reading thousands of files does not look up each of their paths from the top.
+func (d *Dir) beside(name string) (*os.Root, string, error) {
+	dir, file := path.Split(name)
+	dir = path.Clean(dir)
+	if dir == "." {
+		return d.root, file, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at := d.near[dir]; at != nil {
+		return at, file, nil
+	}
+	at, err := d.root.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("lock net: %w", err)
+		return nil, file, err
 	}
-	defer dir.Close()
-	for began := time.Now(); ; {
-		err := filelock.Take(dir)
-		if err == nil {
-			break
+	if len(d.near) < maxNear { // the directories of leases and facts are read first
+		d.near[dir] = at
+		return at, file, nil
+	}
+	for old, was := range d.near {
+		if strings.HasPrefix(old, "net/") {
+			continue // others may be reading there
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if !errors.Is(err, filelock.ErrTaken) {
-			return fmt.Errorf("lock net: %w", err)
-		}
-		if time.Since(began) > lockPatience {
-			return croft.Errorf(croft.Unavailable, "lock %s: %w", path.Join(d.root.Name(), "net"), ErrLocked)
-		}
+		_ = was.Close()
+		delete(d.near, old)
+		d.near[dir] = at
+		break
 	}
-	n, err := d.Read()
-	if err != nil {
-		return err
-	}
-	if err := change(n); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return n.write()
-}
-
-// An Owner has leases: a slot of a job, or whatever else is named in that form.
-type Owner struct {
-	Job  string `json:"job"` // parts joined by /, such as web/front@7
-	Slot int    `json:"slot"`
-}
-
-func (o Owner) String() string { return o.Job + "/" + strconv.Itoa(o.Slot) }
-
-// maxSlot is the largest slot.
-const maxSlot = 999_999
-
-// ParseOwner reads JOB/SLOT; without a slot it is slot 0. Invalid.
-func ParseOwner(text string) (Owner, error) {
-	o := Owner{Job: text}
-	if dir, last := path.Split(text); dir != "" && allDigits(last) {
-		slot, err := strconv.Atoi(last)
-		if err != nil || slot > maxSlot || strconv.Itoa(slot) != last {
-			return o, croft.Errorf(croft.Invalid, "%q: a slot is a number from 0 to %d without zeros before it", text,
-				maxSlot)
-		}
-		o = Owner{strings.TrimSuffix(dir, "/"), slot}
-	}
-	return o, o.check()
-}
-
-func allDigits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
-
-func (o Owner) check() error {
-	parts := strings.Split(o.Job, "/")
-	for _, part := range parts {
-		name, instance, is := strings.Cut(part, "@")
-		if !validName(name) || is && !validName(instance) || len(parts) > maxDepth || len(part) > 128 {
-			return croft.Errorf(croft.Invalid, "%q is no name of a job: write names of a to z, 0 to 9 and . _ - joined "+
-				"by /, such as web/front or web/front@7", o.Job)
-		}
-	}
-	if o.Slot < 0 || o.Slot > maxSlot {
-		return croft.Errorf(croft.Invalid, "slot %d of %s: give 0 to %d", o.Slot, o.Job, maxSlot)
-	}
-	return nil
-}
-
-// Compare orders owners by job and then by slot.
-func (o Owner) Compare(other Owner) int {
-	if c := strings.Compare(o.Job, other.Job); c != 0 {
-		return c
-	}
-	return o.Slot - other.Slot
+	return at, file, nil
 }
 
 // notThere reports whether an error says that there is no such file.

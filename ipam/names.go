@@ -10,13 +10,22 @@ import (
 	"croft/ipam/setexpr"
 )
 
+// Directories and endings of files.
+const (
+	poolDir    = "net/pools"
+	setDir     = "net/sets"
+	accessDir  = "net/access"
+	yamlEnding = ".yaml"
+)
+
 // validName reports whether a text may name a pool, a set, a rule, a tag, or a part of a job's or node's path.
 func validName(text string) bool { return setexpr.NameForm.MatchString(text) }
 
 // CheckName returns why a text is no name. Invalid.
 func CheckName(text string) error {
 	if !validName(text) {
-		return croft.Errorf(croft.Invalid, "%q is no name: write a to z, 0 to 9, and . _ - inside of it, at most 63", text)
+		return croft.Errorf(croft.Invalid, "%q is no name: write a to z, 0 to 9, and . _ - inside of it, at most 63",
+			text)
 	}
 	return nil
 }
@@ -61,8 +70,6 @@ func fileAddr(dir, name string) (netip.Addr, error) {
 	return a, nil
 }
 
-const yamlEnding = ".yaml"
-
 func metaPath(p netip.Prefix) string {
 	name := addrFile(p.Addr())
 	if !p.IsSingleIP() {
@@ -81,8 +88,9 @@ func filePrefix(dir, file string) (netip.Prefix, error) {
 	address, bits, isPrefix := strings.Cut(name, "_")
 	a, err := fileAddr(dir, address)
 	if err != nil {
-		return none, croft.Errorf(croft.Invalid, "%s: the name is no address in this form: 10.0.0.5 or 2001-db8--5, in the "+
-			"directory of its family, and for a prefix _ and its length", path.Join(dir, file))
+		return none, croft.Errorf(croft.Invalid,
+			"%s: the name is no address in this form: 10.0.0.5 or 2001-db8--5, in the "+
+				"directory of its family, and for a prefix _ and its length", path.Join(dir, file))
 	}
 	if !isPrefix {
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -90,8 +98,9 @@ func filePrefix(dir, file string) (netip.Prefix, error) {
 	n, err := strconv.Atoi(bits)
 	p := netip.PrefixFrom(a, n)
 	if err != nil || !p.IsValid() || p.Masked() != p || metaPath(p) != path.Join(dir, file) {
-		return none, croft.Errorf(croft.Invalid, "%s: the name is no prefix such as 10.0.0.0_8, without bits beyond its "+
-			"length, and an address alone has no length", path.Join(dir, file))
+		return none, croft.Errorf(croft.Invalid,
+			"%s: the name is no prefix such as 10.0.0.0_8, without bits beyond its "+
+				"length, and an address alone has no length", path.Join(dir, file))
 	}
 	return p, nil
 }

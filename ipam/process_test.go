@@ -89,7 +89,8 @@ func process(t testing.TB, crash string, words ...string) *exec.Cmd {
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), workerVariable+"="+strings.Join(words, " "), crashVariable+"="+crash)
+	cmd.Env = append(os.Environ(), workerVariable+"="+strings.Join(words, " "), crashVariable+"="+crash,
+		"GORACE=atexit_sleep_ms=0") // otherwise each process takes a second to end
 	return cmd
 }
 
@@ -134,8 +135,8 @@ func TestManyProcessesAtOnce(t *testing.T) {
 	}
 }
 
-// TestACrashAtAnyStep ends a process before each of its changes of files. What it leaves is read by the next command, and
-// doing the work again has the result of an undisturbed run.
+// TestACrashAtAnyStep ends a process before each of its changes of files. What it leaves is read by the next command,
+// and doing the work again has the result of an undisturbed run.
 func TestACrashAtAnyStep(t *testing.T) {
 	files := map[string]string{"net/pools/web.yaml": "{prefix: 10.0.0.0/24, hold: 1000000h}",
 		"net/lease/v4/10.0.0.1": "-> ../../../alloc/a/0", "net/lease/v4/10.0.0.2": "-> ../../../alloc/b/0",

@@ -11,8 +11,6 @@ import (
 	"croft/ipam/setexpr"
 )
 
-const setDir = "net/sets"
-
 // Evaluator computes expressions about this Net.
 func (n *Net) Evaluator() *setexpr.Evaluator { return setexpr.NewEvaluator(source{n}) }
 
@@ -22,7 +20,7 @@ type source struct{ *Net }
 var _ setexpr.Source = source{}
 
 // Tag implements setexpr.Source.
-func (n *Net) Tag(name string) (*netipx.IPSet, error) {
+func (n source) Tag(name string) (*netipx.IPSet, error) {
 	l, err := n.layout()
 	if err != nil {
 		return nil, err
@@ -45,7 +43,7 @@ func (s source) Pool(name string) (*netipx.IPSet, error) {
 }
 
 // Job implements setexpr.Source.
-func (n *Net) Job(p setexpr.Pattern) (*netipx.IPSet, error) {
+func (n source) Job(p setexpr.Pattern) (*netipx.IPSet, error) {
 	var b netipx.IPSetBuilder
 	matches := map[string]bool{} // jobs have many slots
 	for _, l := range n.Leases {
@@ -65,7 +63,7 @@ func (n *Net) Job(p setexpr.Pattern) (*netipx.IPSet, error) {
 }
 
 // Node implements setexpr.Source.
-func (n *Net) Node(p setexpr.Pattern) (*netipx.IPSet, error) {
+func (n source) Node(p setexpr.Pattern) (*netipx.IPSet, error) {
 	all, err := n.Grid.Nodes()
 	if err != nil {
 		return nil, err
@@ -80,8 +78,9 @@ func (n *Net) Node(p setexpr.Pattern) (*netipx.IPSet, error) {
 			return nil, err
 		}
 		if len(node.Addresses) == 0 {
-			return nil, croft.Errorf(croft.Invalid, "%s: no address of the node %s is known: write addresses: [...], which "+
-				"may be beside address: with a name", node.File, path.Base(name))
+			return nil, croft.Errorf(croft.Invalid,
+				"%s: no address of the node %s is known: write addresses: [...], which "+
+					"may be beside address: with a name", node.File, path.Base(name))
 		}
 		for _, a := range node.Addresses {
 			b.Add(a)
@@ -135,7 +134,7 @@ func (n *Net) PutSet(name, text string) error {
 	if _, err := setexpr.NewEvaluator(changed).Eval(x); err != nil {
 		return err
 	}
-	n.replace(path.Join(setDir, name), []byte(strings.TrimSpace(text)+"\n"))
+	n.todo.replace(path.Join(setDir, name), []byte(strings.TrimSpace(text)+"\n"))
 	return nil
 }
 
@@ -181,7 +180,7 @@ func (n *Net) RemoveSet(name string) error {
 			return croft.Errorf(croft.Conflict, "the set @%s is mentioned in %s", name, r.File)
 		}
 	}
-	n.remove(path.Join(setDir, name))
+	n.todo.remove(path.Join(setDir, name))
 	return nil
 }
 
@@ -192,4 +191,28 @@ func mentions(x *setexpr.Expr, name string) bool {
 		}
 	}
 	return false
+}
+
+// FindNode finds a node by its path below nodes/ or by the last part of it, which is unique. NotFound.
+func (n *Net) FindNode(name string) (*Node, error) {
+	all := n.shared.nodes
+	if all == nil {
+		var err error
+		if all, err = n.Grid.Nodes(); err != nil {
+			return nil, err
+		}
+		n.shared.nodes = all
+	}
+	var short []string
+	for _, p := range all {
+		if p == name || path.Base(p) == name {
+			return n.Grid.Node(p)
+		}
+		short = append(short, path.Base(p))
+	}
+	hint := nearest.Hint(name, short)
+	if len(all) == 0 {
+		hint = "; there are none in nodes/"
+	}
+	return nil, croft.Errorf(croft.NotFound, "there is no node %q%s", name, hint)
 }

@@ -55,13 +55,6 @@ func must(t testing.TB, err error) {
 func addr(text string) netip.Addr     { return netip.MustParseAddr(text) }
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-func owner(t testing.TB, text string) Owner {
-	t.Helper()
-	o, err := ParseOwner(text)
-	must(t, err)
-	return o
-}
-
 // get gives an owner an address, as a process of its own would.
 func get(d *Dir, pool string, o Owner, at netip.Addr) (got netip.Addr, err error) {
 	err = d.Change(context.Background(), func(n *Net) error {

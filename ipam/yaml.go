@@ -17,8 +17,8 @@ import (
 	"croft/ipam/setexpr"
 )
 
-// parse reads one YAML document, which is a mapping or empty. It takes no anchors, so that a small file is small, and no
-// key twice. Invalid, with the line.
+// parse reads one YAML document, which is a mapping or empty. It takes no anchors, so that a small file is small, and
+// no key twice. Invalid, with the line.
 func parse(file string, text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node

@@ -114,9 +114,19 @@ func (r Request) Wants(inst croft.Instance) bool {
 		return false
 	}
 	want.Spec.HostKey, inst.Spec.HostKey = "", ""
+	want.Spec.Near, inst.Spec.Near = named(slices.Concat(r.Query.Near, r.Near)), named(inst.Spec.Near)
 	a, err := json.Marshal(want.Spec) // lists and maps that are empty or missing are the same
 	b, other := json.Marshal(inst.Spec)
 	return err == nil && other == nil && bytes.Equal(a, b)
+}
+
+// named returns what a request said, without where that was.
+func named(all []croft.Near) []croft.Near {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Location, all[i].Aggregate = "", false
+	}
+	return all
 }
 
 // Request finds a host for the request, claims its resources and writes the order, unless it is to hold them. It

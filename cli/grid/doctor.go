@@ -187,7 +187,8 @@ missing lists the runtimes.`,
 			if err != nil {
 				return err
 			}
-			u := unit.Unit{Cluster: s.Cluster.ID, Job: "doctor", Runtime: r.Name(), Image: image, Command: program, Network: network,
+			u := unit.Unit{Cluster: s.Cluster.ID, Job: "doctor", Runtime: r.Name(), Image: image, Command: program,
+				Network: network,
 				Options: map[string]string{}}
 			for _, set := range settings {
 				name, value, err := option(set)

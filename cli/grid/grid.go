@@ -51,8 +51,9 @@ took a change back that was not confirmed.`,
 	cmd.AddCommand(
 		secretCommand(o), doctorCommand(o), adoptCommand(o),
 		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
-		crushCommand(o),
+		crushCommand(o), othersCommand(o),
 		planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o), drainCommand(o), lockCommand(o),
+		beatCommand(o), watchCommand(o),
 	)
 	args.OneForErrors(cmd)
 	return cmd

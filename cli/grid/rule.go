@@ -148,8 +148,12 @@ order. --trace tells each candidate, and why it was not taken: taken already, ou
 				}
 			}
 			if err == nil && len(result.Nodes) < t.replicas {
-				err = exit(ExitUnsatisfiable, croft.Errorf(croft.NoCapacity, "the policy gives %d of %d nodes",
-					len(result.Nodes), t.replicas))
+				short := ""
+				if where := tried.Short(result.Input, t.replicas); where != "" {
+					short = "; " + where
+				}
+				err = exit(ExitUnsatisfiable, croft.Errorf(croft.NoCapacity, "the policy gives %d of %d nodes%s",
+					len(result.Nodes), t.replicas, short))
 			}
 			return err
 		},

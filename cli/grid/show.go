@@ -31,8 +31,9 @@ func showCommand(o *options) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Print a node, a directory, a job or a slot with all that it inherits",
 		Long: `show prints what a file says together with what it inherits. The name is that of a node or
-a job, or the path of a file or directory; JOB/NUMBER is a slot, of which it prints what
-runs on its node, with every ${...} replaced. Secrets are not shown.
+a job (jobs/NAME where a node has the name too), or the path of a file or directory.
+JOB/NUMBER is a slot, of which it prints what runs on its node, with every ${...} replaced.
+Secrets are not shown.
 
 --origin prints each value on a line, with the file and line that it comes from.`,
 		Example: `  croft grid show web1

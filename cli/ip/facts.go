@@ -102,7 +102,8 @@ or nothing:
 		Args: args.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if !slices.Contains(ways, as) {
-				return croft.Errorf(croft.Invalid, "--as %s: give %s%s", as, strings.Join(ways, ", "), nearest.Hint(as, ways))
+				return croft.Errorf(croft.Invalid, "--as %s: give %s%s", as, strings.Join(ways, ", "),
+					nearest.Hint(as, ways))
 			}
 			text, err := readAll(cmd, given[0])
 			if err != nil {
@@ -128,7 +129,8 @@ or nothing:
 				return err
 			}
 			return o.print(cmd, done, func() error {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d addresses and prefixes read, %d described, %d leased\n", done.Records,
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d addresses and prefixes read, %d described, %d leased\n",
+					done.Records,
 					done.Changed, done.Leased)
 				return nil
 			})

@@ -35,7 +35,8 @@ const maxRequest = 1 << 20
 
 func hardpointCommand(o *options) *cobra.Command {
 	verbs := map[string]func(o *options, cmd *cobra.Command, r request) (any, error){
-		"get": (*options).hardGet, "free": (*options).hardFree, "show": (*options).hardShow, "list": (*options).hardList,
+		"get": (*options).hardGet, "free": (*options).hardFree, "show": (*options).hardShow,
+		"list": (*options).hardList,
 	}
 	cmd := &cobra.Command{
 		Use:   "hardpoint get|free|show|list",
@@ -59,7 +60,8 @@ What cannot be done is {"error":"...","kind":"no capacity"}, and exit code 1.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			verb := verbs[given[0]]
 			if verb == nil {
-				return croft.Errorf(croft.Invalid, "the hard point has no verb %q, only get, free, show and list", given[0])
+				return croft.Errorf(croft.Invalid, "the hard point has no verb %q, only get, free, show and list",
+					given[0])
 			}
 			r, err := readRequest(cmd.InOrStdin())
 			var result any

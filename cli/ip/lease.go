@@ -51,10 +51,12 @@ then gives none of its addresses.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&gateway, "gateway", "", "the `address` of the gateway, which is never given")
-	f.StringArrayVar(&p.Exclude, "exclude", nil, "an address, range or prefix that is never given (`addresses`; repeatable)")
+	f.StringArrayVar(&p.Exclude, "exclude", nil,
+		"an address, range or prefix that is never given (`addresses`; repeatable)")
 	f.StringArrayVar(&p.Tags, "tag", nil, "a `tag` of all its addresses (repeatable)")
 	f.StringVar(&p.Strategy, "strategy", ipam.First, "give the first free address, or one by the hash of its owner")
-	f.DurationVar(&p.Hold, "hold", ipam.DefaultHold, "how long a freed address is held for its former owner (`duration`)")
+	f.DurationVar(&p.Hold, "hold", ipam.DefaultHold,
+		"how long a freed address is held for its former owner (`duration`)")
 	f.StringVar(&p.Within, "within", "", "the `pool` that this one is a part of")
 	return cmd
 }
@@ -171,7 +173,7 @@ func free(n *ipam.Net, word, pool string, hold bool) ([]ipam.Lease, error) {
 		p := n.PoolOf(l.Addr)
 		return pool == "" || p != nil && p.Name == pool
 	}
-	chosen := func(ipam.Lease) bool { return false }
+	var chosen func(l ipam.Lease) bool
 	if a, err := setexpr.ParseAddr(word); err == nil {
 		chosen = func(l ipam.Lease) bool { return l.Addr == a && inPool(l) }
 	} else {

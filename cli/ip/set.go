@@ -3,7 +3,6 @@ package ip
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go4.org/netipx"
@@ -14,16 +13,6 @@ import (
 	"croft/ipam"
 	"croft/ipam/setexpr"
 )
-
-// indented writes lines with two blanks before them.
-type indented struct{ to io.Writer }
-
-// Write implements io.Writer.
-func (w indented) Write(p []byte) (int, error) {
-	text := "  " + strings.ReplaceAll(strings.TrimSuffix(string(p), "\n"), "\n", "\n  ") + "\n"
-	_, err := io.WriteString(w.to, text)
-	return len(p), err
-}
 
 func setCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
@@ -186,13 +175,6 @@ func (o *options) test(cmd *cobra.Command, s *netipx.IPSet, addresses []string) 
 		return &args.Exited{Code: croft.ExitFailure}
 	}
 	return err
-}
-
-func yesNo(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
 }
 
 func setExplainCommand(o *options) *cobra.Command {

@@ -55,7 +55,8 @@ func (o *options) show(cmd *cobra.Command, n *ipam.Net, what string) error {
 	return o.print(cmd, about, func() error {
 		t := &out.Table{}
 		rows := [][2]string{{"address", about.Address}, {"state", about.State}, {"pool", about.Pool},
-			{"gateway", about.Gateway}, {"node", about.Node}, {"until", about.Until}, {"tags", strings.Join(about.Tags, " ")},
+			{"gateway", about.Gateway}, {"node", about.Node}, {"until", about.Until},
+			{"tags", strings.Join(about.Tags, " ")},
 			{"sets", strings.Join(about.Sets, " ")}, {"prefixes", strings.Join(about.Prefixes, " ")}}
 		if about.Owner != nil {
 			rows = append(rows[:2], append([][2]string{{"owner", about.Owner.String()}}, rows[2:]...)...)

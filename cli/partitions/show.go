@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/federation"
@@ -108,6 +109,12 @@ var tables = map[federation.Kind]table{
 			capacity = append(capacity, fmt.Sprintf("%s:%d", class, p.Inventories[class].Capacity()))
 		}
 		return []string{p.Name, strings.Join(capacity, ","), fmt.Sprint(len(p.Traits)), string(p.ID)}
+	})},
+	federation.KindAggregate: {[]string{"NAME", "HOSTS", "PUBLIC", "NOTE"}, texts(func(a croft.Aggregate) []string {
+		return []string{a.Name, fmt.Sprint(len(a.Hosts)), fmt.Sprint(a.Public), a.Note}
+	})},
+	federation.KindDistance: {[]string{"TYPE", "A", "B", "DISTANCE"}, texts(func(d federation.Distance) []string {
+		return []string{d.Type, d.A, d.B, fmt.Sprint(d.Distance.Distance)}
 	})},
 	federation.KindQuota: {[]string{"LIMITS"}, texts(func(d tenant.Defaults) []string {
 		return []string{tenant.Amounts(d.Limits).String()}

@@ -1,35 +1,37 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"strconv"
+	"os/exec"
+	"path/filepath"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"croft/grid/ssh/sshtest"
 )
 
-// startSshds starts some nodes with a real sshd each: `sshds 2`. HOME becomes that of a user who may log in to all, and
-// N1, N1_STATE and so on are their addresses and state directories.
-func startSshds(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: sshds NUMBER")
-	}
-	nodes, err := strconv.Atoi(args[0])
+// haveSshd reports whether OpenSSH is here, both sides of it.
+func haveSshd() bool {
+	_, client := exec.LookPath("ssh")
+	_, server := os.Stat(sshtest.Program)
+	return client == nil && server == nil
+}
+
+// sshd LINE... starts an sshd with these lines in its configuration. SSHD_HOST, SSHD_PORT and SSHD_USER say how it is
+// reached, SSHD_HOME has the user's .ssh, SSHD_KEY the host key, and who may log in is in SSHD_AUTHORIZED.
+func startSshd(ts *testscript.TestScript, _ bool, lines []string) {
+	dir, err := os.MkdirTemp("", "sshd-") // a socket's path is short
 	ts.Check(err)
-	dir := ts.MkAbs("sshds")
-	ts.Check(os.MkdirAll(dir, 0o700))
-	g, stop, err := sshtest.New(dir, sshtest.Options{Nodes: nodes})
-	if errors.Is(err, sshtest.ErrNoSshd) {
-		ts.Fatalf("%v", err)
-	}
+	ts.Defer(func() { _ = os.RemoveAll(dir) })
+	g, stop, err := sshtest.New(dir, sshtest.Options{Sshd: lines, Env: map[string]string{"PATH": ts.Getenv("PATH")}})
 	ts.Check(err)
 	ts.Defer(stop)
-	ts.Setenv("HOME", g.Home)
-	for i, n := range g.Nodes {
-		ts.Setenv(fmt.Sprintf("N%d", i+1), n.Unit.Address)
-		ts.Setenv(fmt.Sprintf("N%d_STATE", i+1), n.State)
+	n := g.Nodes[0]
+	for name, value := range map[string]string{"HOST": n.Host, "PORT": n.Port, "USER": n.Unit.User, "HOME": g.Home,
+		"KEY": filepath.Join(n.Dir, "host_key.pub"), "AUTHORIZED": g.AuthorizedKeys()} {
+		ts.Setenv("SSHD_"+name, value)
 	}
+	ts.Setenv("SSH", strings.Join([]string{"-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
+		"-o", "UserKnownHostsFile=" + g.KnownHosts(), "-p", n.Port, n.Unit.User + "@" + n.Host}, " "))
 }

@@ -23,10 +23,9 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(leakFree{m}, map[string]func(){
-		"croft": main, "schedule": main, "fission": main,
+		"croft": main, "schedule": main, "fission": main, "itabot": main, "lockpick": main,
 		"resalloc": main, "resalloc-maint": main, "resalloc-server": main,
 		"resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
-		"itabot": main,
 	})
 }
 
@@ -71,10 +70,14 @@ func TestScripts(t *testing.T) {
 			"disk":         makeDisk,
 			"sshds":        startSshds,
 			"fill":         fillDisk,
+			"sshd":         startSshd,
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return os.Getuid() == 0, nil
+			case "sshd":
+				return haveSshd(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

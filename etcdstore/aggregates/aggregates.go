@@ -59,14 +59,19 @@ func (s *Aggregates) list(ctx context.Context) (all []croft.Aggregate, revision 
 	if err != nil {
 		return nil, 0, s.conn.Wrap(err, "read the aggregates")
 	}
-	revision = got.Header.Revision
-	all = []croft.Aggregate{}
-	err = s.conn.ReadRange(ctx, "read the aggregates", s.keys().all(), revision, func(entry *mvccpb.KeyValue) error {
+	all, err = s.ReadAt(ctx, got.Header.Revision)
+	return all, got.Header.Revision, err
+}
+
+// ReadAt returns all aggregates, by name, as of a revision.
+func (s *Aggregates) ReadAt(ctx context.Context, revision int64) ([]croft.Aggregate, error) {
+	all := []croft.Aggregate{}
+	err := s.conn.ReadRange(ctx, "read the aggregates", s.keys().all(), revision, func(entry *mvccpb.KeyValue) error {
 		a, err := s.decode(entry)
 		all = append(all, a)
 		return err
 	})
-	return all, revision, err
+	return all, err
 }
 
 // Named returns the aggregates with these names that exist, as of one moment.

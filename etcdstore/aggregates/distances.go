@@ -31,8 +31,11 @@ func (s *Distances) decode(entry *mvccpb.KeyValue) (croft.Distances, error) {
 }
 
 // List returns the stated distances of all types, by type. A type of which none is stated is not among them.
-func (s *Distances) List(ctx context.Context) ([]croft.Distances, error) {
-	got, err := s.conn.Etcd.Get(ctx, s.key(""), clientv3.WithPrefix())
+func (s *Distances) List(ctx context.Context) ([]croft.Distances, error) { return s.ReadAt(ctx, 0) }
+
+// ReadAt is List as of a revision; 0: now.
+func (s *Distances) ReadAt(ctx context.Context, revision int64) ([]croft.Distances, error) {
+	got, err := s.conn.Etcd.Get(ctx, s.key(""), clientv3.WithPrefix(), clientv3.WithRev(revision))
 	if err != nil {
 		return nil, s.conn.Wrap(err, "read the distances")
 	}

@@ -58,7 +58,11 @@ func (i *installation) fill() {
 	host := croft.Host{ID: croft.NewHostID(), Name: "site1.row1.rack1.host1", Token: "secret-of-the-host"}
 	i.check(i.store.Registry.PutHost(i.Context(), host))
 	i.check(i.store.Registry.Drain(i.Context(), host.ID))
-	_, err := i.store.Projects.Create(i.Context(), tenant.Tenant{Name: "lab",
+	_, err := i.store.Aggregates.Create(i.Context(), croft.Aggregate{Name: "fast", Hosts: []croft.HostID{host.ID}})
+	i.check(err)
+	_, err = i.store.Distances.Set(i.Context(), "network", croft.Distance{A: "fast", B: "site1", Distance: 3}, nil)
+	i.check(err)
+	_, err = i.store.Projects.Create(i.Context(), tenant.Tenant{Name: "lab",
 		Members: map[string]access.Role{"anna": access.Member}})
 	i.check(err)
 	_, err = i.store.Projects.SetDefaults(i.Context(), tenant.Defaults{Limits: tenant.Limits{croftVCPU: 20}})
@@ -133,6 +137,7 @@ func TestTwoInstallationsShowEachOtherWhatTheyHave(t *testing.T) {
 	}
 	shown := a.shown("east")
 	for _, want := range []string{`host {`, `"name":"site1.row1.rack1.host1","drained":true`,
+		`aggregate {"name":"fast"`, `distance {"type":"network","a":"fast","b":"site1","distance":3}`,
 		`quota {"limits":{"VCPU":20}`,
 		`project {"name":"lab"`, `"anna":"member"`, `definition {"level":"global"`, `"tags":["fast"]`, `"name":"web"`} {
 		if !strings.Contains(strings.Join(shown, "\n"), want) {

@@ -24,6 +24,8 @@ type Home struct {
 	Project                   func(croft.Project) string
 	Projects                  func(ctx context.Context, revision int64) ([]tenant.Tenant, tenant.Defaults, error)
 	Objects                   func(ctx context.Context, revision int64, each func(objects.Object) error) error
+	Aggregates                func(ctx context.Context, revision int64) ([]croft.Aggregate, error)
+	Distances                 func(ctx context.Context, revision int64) ([]croft.Distances, error)
 	Definitions               func(ctx context.Context, revision int64) ([]objects.Definition, error)
 	Placement                 func(ctx context.Context, revision int64) (*transfer.State, error)
 }
@@ -38,8 +40,8 @@ func (s *Partitions) Snapshot(ctx context.Context, begin func(int64) error, each
 		return err
 	}
 	n := &snapshot{s, now.Header.Revision, each}
-	for _, read := range []func(context.Context) error{n.hosts, n.providers, n.projects, n.definitions, n.objects,
-		n.instances} {
+	for _, read := range []func(context.Context) error{n.hosts, n.providers, n.aggregates, n.distances, n.projects,
+		n.definitions, n.objects, n.instances} {
 		if err := read(ctx); err != nil {
 			if errors.Is(err, rpctypes.ErrCompacted) {
 				return croft.Errorf(croft.Conflict, "etcd forgot the moment of the export before everything was read: %w", err)
@@ -117,6 +119,30 @@ func (n *snapshot) providers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (n *snapshot) aggregates(ctx context.Context) error {
+	all, err := n.home.Aggregates(ctx, n.revision)
+	for _, a := range all {
+		if err != nil {
+			break
+		}
+		err = n.row(federation.KindAggregate, a)
+	}
+	return err
+}
+
+func (n *snapshot) distances(ctx context.Context) error {
+	all, err := n.home.Distances(ctx, n.revision)
+	for _, stated := range all {
+		for _, d := range stated.Distances {
+			if err != nil {
+				break
+			}
+			err = n.row(federation.KindDistance, federation.Distance{Type: stated.Type, Distance: d})
+		}
+	}
+	return err
 }
 
 func (n *snapshot) projects(ctx context.Context) error {

@@ -1,4 +1,5 @@
-// Package adopt describes what runs on a machine already as jobs of a grid: containers of podman and docker, and domains
+// Package adopt describes what runs on a machine already as jobs of a grid: containers of podman and docker, and
+// domains
 // of libvirt. It reads; Take gives a running container the mark of its job, so that a plan finds it as it should be.
 package adopt
 
@@ -30,7 +31,8 @@ type Found struct {
 // Runtimes are those that are asked.
 var Runtimes = []string{"podman", "docker", "vm"}
 
-// List lists what runs on a machine and is of no grid, of one runtime, by name. None: the runtime is not installed there.
+// List lists what runs on a machine and is of no grid, of one runtime, by name. None: the runtime is not installed
+// there.
 // Unavailable: it does not answer.
 func List(ctx context.Context, m machine.Machine, runtime string) ([]Found, error) {
 	var list []Found
@@ -41,7 +43,8 @@ func List(ctx context.Context, m machine.Machine, runtime string) ([]Found, erro
 	case "vm":
 		list, err = domains(ctx, m)
 	default:
-		return nil, croft.Errorf(croft.Invalid, "adopt from %q: only %s are known", runtime, strings.Join(Runtimes, ", "))
+		return nil, croft.Errorf(croft.Invalid, "adopt from %q: only %s are known", runtime, strings.Join(Runtimes,
+			", "))
 	}
 	slices.SortFunc(list, func(a, b Found) int { return strings.Compare(a.Name, b.Name) })
 	if err != nil {
@@ -52,7 +55,8 @@ func List(ctx context.Context, m machine.Machine, runtime string) ([]Found, erro
 
 // ask runs a script. A machine without the program answers with nothing.
 func ask(ctx context.Context, m machine.Machine, program, script string) (string, error) {
-	script = "croft_ask() {\ncommand -v " + program + " > /dev/null 2>&1 || return 0\n" + script + "\n}\ncroft_ask < /dev/null\n"
+	script = "croft_ask() {\ncommand -v " + program + " > /dev/null 2>&1 || return 0\n" + script +
+		"\n}\ncroft_ask < /dev/null\n"
 	out, err := machine.Output(ctx, m, strings.NewReader(script), "sh", "-s")
 	if _, ended := errors.AsType[*machine.Exit](err); ended {
 		return "", croft.Errorf(croft.Unavailable, "%w", err)

@@ -81,7 +81,8 @@ func (d *domain) found() Found {
 	f := Found{Runtime: "vm", Name: d.Name}
 	u := &f.Unit
 	u.Runtime = "vm"
-	u.VM = &unit.VM{VCPUs: max(1, d.VCPU), Memory: d.Memory.Value * max(1, bytesOf[d.Memory.Unit]), VirtType: "kvm", Network: "none"}
+	u.VM = &unit.VM{VCPUs: max(1, d.VCPU), Memory: d.Memory.Value * max(1, bytesOf[d.Memory.Unit]), VirtType: "kvm",
+		Network: "none"}
 	if d.Type == "qemu" {
 		u.VM.VirtType = "qemu"
 	}

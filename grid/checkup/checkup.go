@@ -133,7 +133,8 @@ func (n Node) examine(ctx context.Context) []doctor.Result {
 	defer cancel()
 	begin := time.Now()
 	script := "home=" + machine.Quote(n.StateDir) + "\n" + probe
-	out, err := machine.Output(ctx, n.Machine, strings.NewReader("croft_probe() {\n"+script+"}\ncroft_probe < /dev/null\n"), "sh", "-s")
+	out, err := machine.Output(ctx, n.Machine,
+		strings.NewReader("croft_probe() {\n"+script+"}\ncroft_probe < /dev/null\n"), "sh", "-s")
 	if err != nil {
 		return []doctor.Result{fail(err, "")}
 	}
@@ -167,23 +168,28 @@ func judge(out string, now time.Time, took time.Duration) []doctor.Result {
 	if one("uid") == "0" {
 		user = "root"
 	}
-	list := []doctor.Result{good(fmt.Sprintf("%s, %s, init %s, state in %s, answers in %d ms", one("kernel"), user, one("init"),
+	list := []doctor.Result{good(fmt.Sprintf("%s, %s, init %s, state in %s, answers in %d ms", one("kernel"), user,
+		one("init"),
 		one("home"), took.Milliseconds()))}
 	if lacks := one("lacks"); lacks != "" {
-		list = append(list, fail(errors.New("it lacks "+lacks), "install them there: util-linux has flock, coreutils the others"))
+		list = append(list, fail(errors.New("it lacks "+lacks),
+			"install them there: util-linux has flock, coreutils the others"))
 	}
 	if at := one("readonly"); at != "" {
-		list = append(list, fail(errors.New(at+" cannot be written"), "set state_dir of the node to a directory that can"))
+		list = append(list, fail(errors.New(at+" cannot be written"),
+			"set state_dir of the node to a directory that can"))
 	}
 	if kind := one("kind"); kind == "tmpfs" || kind == "ramfs" {
-		list = append(list, warn(one("home")+" is in memory: what was applied is forgotten at a reboot", "the next apply rebuilds it"))
+		list = append(list, warn(one("home")+" is in memory: what was applied is forgotten at a reboot",
+			"the next apply rebuilds it"))
 	}
 	if free, err := strconv.ParseInt(one("free"), 10, 64); err == nil && free < minFree {
 		list = append(list, warn(fmt.Sprintf("only %d MiB are free in %s", free>>10, one("home")), "make room there"))
 	}
 	if there, err := strconv.ParseInt(one("time"), 10, 64); err == nil {
 		if skew := time.Unix(there, 0).Sub(now).Abs(); skew > maxSkew {
-			list = append(list, warn(fmt.Sprintf("its clock differs from this one by %s", skew.Round(time.Second)), "set it by NTP"))
+			list = append(list, warn(fmt.Sprintf("its clock differs from this one by %s", skew.Round(time.Second)),
+				"set it by NTP"))
 		}
 	}
 	return list

@@ -35,8 +35,9 @@ func load(t *testing.T, text string) *Point {
 }
 
 var values = Values{
-	"name": "web", "empty": "", "words": []string{"a b", "", "c"}, "none": []string{}, "secret": Secret("s3cret"), "number": 7,
-	"ports": []Values{{"from": 80, "to": 8080}, {"from": 1, "to": 2}}, "yes": true, "no": false,
+	"name": "web", "empty": "", "words": []string{"a b", "", "c"}, "none": []string{}, "secret": Secret("s3cret"),
+	"number": 7,
+	"ports":  []Values{{"from": 80, "to": 8080}, {"from": 1, "to": 2}}, "yes": true, "no": false,
 	"awkward": "it's $(id) `id` \"x\" \\ $HOME\n; exit 9 #",
 }
 
@@ -47,18 +48,26 @@ func TestArguments(t *testing.T) {
 	}{
 		{"texts and values", `[run, "--name=${name}", "${number}"]`, []string{"run", "--name=web", "7"}},
 		{"an empty value is an empty argument", `[run, "${empty}"]`, []string{"run", ""}},
-		{"a default counts for empty values", `[run, "${empty:-x${name}}", "${name:-y}", "${option.x:-z}"]`, []string{"run", "xweb", "web", "z"}},
-		{"a list by itself becomes its members", `[run, "${words}", "${none}", x]`, []string{"run", "a b", "", "c", "x"}},
+		{"a default counts for empty values", `[run, "${empty:-x${name}}", "${name:-y}", "${option.x:-z}"]`,
+			[]string{"run", "xweb", "web", "z"}},
+		{"a list by itself becomes its members", `[run, "${words}", "${none}", x]`, []string{"run", "a b", "", "c",
+			"x"}},
 		{"a variable may be a list with values", `[run, "${var.flags}"]`, []string{"run", "-n", "web", "-v"}},
 		{"a variable may be a text", `[run, "${var.text}"]`, []string{"run", "<web>"}},
-		{"for each of a list", `[run, {each: ports, argv: [-p, "${item.from}:${item.to}"]}]`, []string{"run", "-p", "80:8080", "-p", "1:2"}},
+		{"for each of a list", `[run, {each: ports, argv: [-p, "${item.from}:${item.to}"]}]`, []string{"run", "-p",
+			"80:8080", "-p", "1:2"}},
 		{"for each of plain texts", `[run, {each: words, argv: ["-w${item}"]}]`, []string{"run", "-wa b", "-w", "-wc"}},
-		{"for each of a variable", `[run, {each: var.flags, argv: [+, "${item}"]}]`, []string{"run", "+", "-n", "+", "web", "+", "-v"}},
-		{"if", `[run, {if: name, argv: [a]}, {if: empty, argv: [b]}, {if: yes, argv: [c]}, {if: no, argv: [d]}]`, []string{"run", "a", "c"}},
-		{"if equal", `[run, {if: name=web, argv: [a]}, {if: name=db, argv: [b]}, {unless: name=db, argv: [c]}]`, []string{"run", "a", "c"}},
-		{"if a list has members", `[run, {if: ports, argv: [a]}, {unless: none, argv: [b]}, {if: words, argv: [c]}]`, []string{"run", "a", "b", "c"}},
+		{"for each of a variable", `[run, {each: var.flags, argv: [+, "${item}"]}]`, []string{"run", "+", "-n", "+",
+			"web", "+", "-v"}},
+		{"if", `[run, {if: name, argv: [a]}, {if: empty, argv: [b]}, {if: yes, argv: [c]}, {if: no, argv: [d]}]`,
+			[]string{"run", "a", "c"}},
+		{"if equal", `[run, {if: name=web, argv: [a]}, {if: name=db, argv: [b]}, {unless: name=db, argv: [c]}]`,
+			[]string{"run", "a", "c"}},
+		{"if a list has members", `[run, {if: ports, argv: [a]}, {unless: none, argv: [b]}, {if: words, argv: [c]}]`,
+			[]string{"run", "a", "b", "c"}},
 		{"whether there is a secret may be asked", `[run, {if: secret, argv: [a]}]`, []string{"run", "a"}},
-		{"a dollar sign is doubled, or stands before something else", `[run, "$$x $y $", "$${name}"]`, []string{"run", "$x $y $", "${name}"}},
+		{"a dollar sign is doubled, or stands before something else", `[run, "$$x $y $", "$${name}"]`, []string{"run",
+			"$x $y $", "${name}"}},
 		{"nothing is split or read by a shell", `[run, "${awkward}"]`, []string{"run", values["awkward"].(string)}},
 		{"a list as text", `[run, "${sh:words}", "${lines:words}"]`, []string{"run", "'a b' '' c", "a b\n\nc"}},
 	} {
@@ -88,14 +97,17 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		{"a value without a name", "start: {argv: [x, \"${}\"]}", "a value's name is"},
 		{"a default written as a shell does", "start: {argv: [x, \"${name-y}\"]}", "there is no such value"},
 		{"an unknown value", "start:\n  argv: [x,\n    \"${nam}\"]", "mine.yaml:3: ${nam}: there is no such value"},
-		{"an unknown value in a script", "start: {shell: true, argv: \"echo ${HOME}\"}", "write $${HOME} for a ${ of the shell's own"},
+		{"an unknown value in a script", "start: {shell: true, argv: \"echo ${HOME}\"}",
+			"write $${HOME} for a ${ of the shell's own"},
 		{"a list in a text", "start: {argv: [x, \"-${words}\"]}", "is a list: let it be an argument by itself"},
 		{"a list of things", "start: {argv: [x, \"${ports}\"]}", "use each"},
 		{"each of no list", "start: {argv: [x, {each: name, argv: [y]}]}", "is no list"},
 		{"two conditions", "start: {argv: [x, {if: a, unless: b, argv: [y]}]}", "write {each: LIST"},
-		{"a secret as an argument", "start: {argv: [x, \"${secret}\"]}", "${secret} is secret, and may stand in stdin alone"},
+		{"a secret as an argument", "start: {argv: [x, \"${secret}\"]}",
+			"${secret} is secret, and may stand in stdin alone"},
 		{"a secret in a script", "start: {shell: true, argv: \"echo ${secret}\"}", "never among arguments"},
-		{"a variable that refers to itself", "variables: {a: \"${var.b}\", b: \"${var.a}\"}\nstart: {argv: [x, \"${var.a}\"]}", "refers to itself"},
+		{"a variable that refers to itself",
+			"variables: {a: \"${var.b}\", b: \"${var.a}\"}\nstart: {argv: [x, \"${var.a}\"]}", "refers to itself"},
 		{"the same key twice", "start: {argv: [x]}\nstart: {argv: [y]}", "start is there twice"},
 		{"an alias", "start: &a {argv: [x]}\nstop: *a", "anchors"},
 		{"two documents", "start: {argv: [x]}\n---\nstart: {argv: [y]}", "more than one document"},
@@ -118,7 +130,8 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 			if err == nil {
 				_, _, err = p.Command("start", values)
 			}
-			if err == nil || !strings.Contains(err.Error(), c.says) || croft.KindOf(err) != croft.Invalid && croft.KindOf(err) != croft.NotFound {
+			if err == nil || !strings.Contains(err.Error(), c.says) || croft.KindOf(err) != croft.Invalid &&
+				croft.KindOf(err) != croft.NotFound {
 				t.Errorf("%v (%s); want %q", err, croft.KindOf(err), c.says)
 			}
 		})
@@ -138,7 +151,8 @@ func TestTheRepositoryChangesWhatIsShipped(t *testing.T) {
 	if err != nil || !slices.Equal(argv, []string{"base", "-b"}) {
 		t.Errorf("start: %q, %v", argv, err)
 	}
-	if p.Has("stop") || p.About != "shipped" || len(p.Cannot) != 1 || p.Timeout("start") != defaultTimeout || p.Timeout("stop") != 0 {
+	if p.Has("stop") || p.About != "shipped" || len(p.Cannot) != 1 || p.Timeout("start") != defaultTimeout ||
+		p.Timeout("stop") != 0 {
 		t.Errorf("%+v", p)
 	}
 	if r, err := p.Run(t.Context(), machine.Local{}, "list", nil, nil); r.Text != "mine\n" || err != nil {
@@ -174,7 +188,8 @@ list: {argv: [/no/such/program]}
 	if croft.KindOf(err) != croft.Unavailable || !ok || exit.Code != 7 || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a code that is not listed: %v", err)
 	}
-	if _, err := p.Run(t.Context(), machine.Local{}, "stop", nil, nil); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "no end after 1s") {
+	if _, err := p.Run(t.Context(), machine.Local{}, "stop", nil, nil); croft.KindOf(err) != croft.Unavailable ||
+		!strings.Contains(err.Error(), "no end after 1s") {
 		t.Errorf("too slow: %v", err)
 	}
 	if _, err := p.Run(t.Context(), machine.Local{}, "list", nil, nil); croft.KindOf(err) != croft.Unavailable {
@@ -207,14 +222,17 @@ func TestNoValueBecomesAPartOfAScript(t *testing.T) {
 			t.Errorf("%q: %v", value, err)
 			continue
 		}
-		if trimmed := strings.TrimRight(value, "\n"); !strings.HasPrefix(got.Text, value+"|") || !strings.Contains(got.Text, "["+value+"][more]") ||
-			!strings.Contains(got.Text, trimmed+"|"+value+"|") || !strings.HasSuffix(got.Text, "<printf><[%s]><"+value+">") {
+		if trimmed := strings.TrimRight(value, "\n"); !strings.HasPrefix(got.Text, value+"|") ||
+			!strings.Contains(got.Text, "["+value+"][more]") ||
+			!strings.Contains(got.Text, trimmed+"|"+value+"|") || !strings.HasSuffix(got.Text,
+			"<printf><[%s]><"+value+">") {
 			t.Errorf("%q: a shell made %q of it", value, got.Text)
 		}
 	}
 }
 
-var awkward = []string{"plain", "it's", "$(exit 9)", "`exit 9`", `"; exit 9; "`, "'; exit 9; '", "a\nexit 9\n", `\`, `$HOME ${HOME} $$`,
+var awkward = []string{"plain", "it's", "$(exit 9)", "`exit 9`", `"; exit 9; "`, "'; exit 9; '", "a\nexit 9\n", `\`,
+	`$HOME ${HOME} $$`,
 	"EOF\nexit 9", "#", "-n", "é", "a b  c", "*", "%s%n"}
 
 func FuzzQuote(f *testing.F) {
@@ -249,7 +267,8 @@ func FuzzParse(f *testing.F) {
 			if err == nil && strings.Contains(strings.Join(argv, " "), "s3cret") {
 				t.Errorf("the secret is an argument: %q", argv)
 			}
-			if body, err := p.Shell(verb, values); err == nil && strings.Contains(body, "s3cret") && !strings.Contains(body, "printf %s") {
+			if body, err := p.Shell(verb, values); err == nil && strings.Contains(body, "s3cret") &&
+				!strings.Contains(body, "printf %s") {
 				t.Errorf("the secret is in the script: %q", body)
 			}
 		}
@@ -267,7 +286,8 @@ list: {argv: ["true"], ok: 1}
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := machine.Output(t.Context(), machine.Local{}, strings.NewReader("verb() {\n"+body+"}\nverb\n"), "sh", "-s")
+		out, err := machine.Output(t.Context(), machine.Local{}, strings.NewReader("verb() {\n"+body+"}\nverb\n"),
+			"sh", "-s")
 		got := 0
 		if exit, ok := errors.AsType[*machine.Exit](err); ok {
 			got = exit.Code
@@ -281,7 +301,8 @@ list: {argv: ["true"], ok: 1}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := machine.Output(t.Context(), machine.Local{}, strings.NewReader("verb() {\n"+body+"}\nverb\n"), "sh", "-s"); err == nil || err.Error() != want {
+		if _, err := machine.Output(t.Context(), machine.Local{}, strings.NewReader("verb() {\n"+body+"}\nverb\n"),
+			"sh", "-s"); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}

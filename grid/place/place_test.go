@@ -235,6 +235,22 @@ func TestANodeThatMovesBetweenRacksStaysItself(t *testing.T) {
 	}
 }
 
+// TestAJobInThePlaceOfAnother: the directory of one job's slots is a slot of the next, and the other way round.
+func TestAJobInThePlaceOfAnother(t *testing.T) {
+	dir, f := t.TempDir(), cluster(2, 2)
+	for _, name := range []string{"jobs/a/0.yaml", "jobs/a.yaml", "jobs/a/0.yaml"} {
+		if err := os.RemoveAll(filepath.Join(dir, "jobs")); err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, dir)
+		files{name: "replicas: 1\n"}.write(t, dir)
+		placed(t, dir, Options{})
+		if at := where(t, dir); len(at) != 1 {
+			t.Errorf("%s: %v", name, at)
+		}
+	}
+}
+
 // TestTheRulesDomainsHold: what a node's move brings into one rack is spread again.
 func TestTheRulesDomainsHold(t *testing.T) {
 	dir, f := t.TempDir(), cluster(2, 2, 2)

@@ -22,10 +22,10 @@ func (d *deciding) result() (*Result, error) {
 		r.Slots += got
 		if least := p.job.Min; !p.rule.Every && got < min(least, p.want) {
 			errs = append(errs, croft.Errorf(croft.NoCapacity,
-				"%s: the job needs %d nodes at least, and %d can be had%s", p.job.Path, least, got, d.explain(p)))
+				"%s: the job needs %s at least, and %d can be had%s", p.job.Path, nodes(least), got, d.explain(p)))
 		} else if got < p.want {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: the job wants %d nodes, and %d can be had%s", p.job.Path,
-				p.want, got, d.explain(p)))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: the job wants %s, and %d can be had%s", p.job.Path,
+				nodes(p.want), got, d.explain(p)))
 		}
 		d.changes(r, p)
 	}
@@ -50,6 +50,13 @@ func (d *deciding) result() (*Result, error) {
 		r.IDs = &d.ids
 	}
 	return r, nil
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
 
 func nameOf(s state.Slot) string {
@@ -141,7 +148,7 @@ func (d *deciding) explain(p *placing) string {
 		parts = append(parts, fmt.Sprintf("%d where the rule %s has no place", free, p.rule.Text))
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("; the cluster has %d nodes", len(d.s.Leaves))
+		return "; the cluster has " + nodes(len(d.s.Leaves))
 	}
 	return fmt.Sprintf("; of the other nodes, %s", strings.Join(parts, ", "))
 }

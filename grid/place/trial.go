@@ -79,6 +79,26 @@ func (t *Trial) Place(x uint32, want int, ceph, all bool, watch func(crush.Event
 	return t.p.c.c.Place(m, r, nil)
 }
 
+// Short names the takes that give fewer nodes of an input than their instructions ask for; empty: none does.
+func (t *Trial) Short(x uint32, want int) string {
+	m := t.p.tree.mapper
+	var short []string
+	given := map[crush.ID]bool{}
+	m.Refuse(func(id crush.ID) bool { return given[id] || !t.d.usable(t.p, t.p.tree.nodes[id]) })
+	defer m.Refuse(nil)
+	for _, b := range t.p.tree.blocks(t.p.c, want) {
+		ids := m.Run(b.taking.Steps, x, want, nil, nil)
+		for _, id := range ids {
+			given[id] = true
+		}
+		if len(ids) < b.seats {
+			short = append(short, fmt.Sprintf("line %d: take %d gives %d of %d", b.taking.Line, b.taking.N, len(ids),
+				b.seats))
+		}
+	}
+	return strings.Join(short, "; ")
+}
+
 // Why says why a node cannot be taken; empty: it can, as far as other slots of the job allow it.
 func (t *Trial) Why(id crush.ID) string {
 	n := t.p.tree.nodes[id]

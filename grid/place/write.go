@@ -29,13 +29,20 @@ func (r *Result) Write(dir string) error {
 		return fmt.Errorf("write links: %w", err)
 	}
 	defer root.Close()
+	// What is removed may be in the place of a directory of others.
+	for _, c := range r.Changes {
+		if c.To != "" {
+			continue
+		}
+		if err := remove(root, c.link); err != nil {
+			return fmt.Errorf("remove the link %s: %w", c.link, err)
+		}
+	}
 	for _, c := range r.Changes {
 		if c.To == "" {
-			err = remove(root, c.link)
-		} else {
-			err = link(root, c.link, c.target)
+			continue
 		}
-		if err != nil {
+		if err := link(root, c.link, c.target); err != nil {
 			return fmt.Errorf("write the link %s: %w", c.link, err)
 		}
 	}

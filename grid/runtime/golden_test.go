@@ -21,26 +21,30 @@ func full(runtime string) unit.Unit {
 		Cluster: "0123456789abcdef0123456789abcdef", Job: "web/front@7", Slot: 2, Runtime: runtime,
 		Image:   unit.Image{Rootfs: "/srv/web"},
 		Command: []string{"/bin/httpd", "-f", "it's", `"$x"`}, Env: map[string]string{"B": "two words", "A": "%h"},
-		User: "1000:1000", Files: []unit.File{{Path: "/etc/key", Mode: 0o400, Content: "s3cret", Digest: "1", Secret: true}},
+		User: "1000:1000", Files: []unit.File{{Path: "/etc/key", Mode: 0o400, Content: "s3cret", Digest: "1",
+			Secret: true}},
 		Mounts:  []unit.Mount{{From: "/srv/data", To: "/data"}, {From: "/srv/static", To: "/static", ReadOnly: true}},
 		Ports:   []unit.Port{{Node: 80, Unit: 80, Protocol: "tcp"}},
 		Network: "none", CPU: 1.5, Memory: 64 << 20, Options: map[string]string{"stop_seconds": "3"},
 	}
 	if runtime == "docker" || runtime == "podman" || runtime == "quadlet" {
 		u.Network, u.Image = "bridge", unit.Image{Registry: "example.org/web:1"}
-		u.Ports = []unit.Port{{Address: "::1", Node: 8080, Unit: 80, Protocol: "tcp"}, {Node: 53, Unit: 5353, Protocol: "udp"}}
+		u.Ports = []unit.Port{{Address: "::1", Node: 8080, Unit: 80, Protocol: "tcp"}, {Node: 53, Unit: 5353,
+			Protocol: "udp"}}
 		u.Address = "10.88.0.9"
 	}
 	if runtime == "vm" {
 		u = unit.Unit{Cluster: u.Cluster, Job: u.Job, Slot: u.Slot, Runtime: "vm", Files: u.Files,
-			VM: &unit.VM{VCPUs: 2, Memory: 1 << 30, Disk: 10 << 30, Image: "/srv/debian.qcow2", Network: "bridge:br0", VirtType: "kvm"}}
+			VM: &unit.VM{VCPUs: 2, Memory: 1 << 30, Disk: 10 << 30, Image: "/srv/debian.qcow2", Network: "bridge:br0",
+				VirtType: "kvm"}}
 	}
 	return u
 }
 
 // TestCommands compares the arguments that runtimes give to programs, those too that cannot run on every machine.
 func TestCommands(t *testing.T) {
-	for name, variable := range map[string]string{"systemd-run": "run", "systemd-nspawn": "run", "process": "run", "runc": "run",
+	for name, variable := range map[string]string{"systemd-run": "run", "systemd-nspawn": "run", "process": "run",
+		"runc": "run",
 		"crun": "run", "quadlet": "file", "podman": "flags", "docker": "flags"} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Config{}.Open(name)
@@ -59,7 +63,8 @@ func TestCommands(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".txt", strings.NewReplacer("\uE000", "<", "\uE001", ">").Replace(strings.Join(words, "\n")+"\n"))
+			golden(t, name+".txt", strings.NewReplacer("\uE000", "<", "\uE001", ">").Replace(strings.Join(words,
+				"\n")+"\n"))
 		})
 	}
 	for name, value := range map[string]string{"oci.json": "oci", "domain.xml": "vm.xml"} {
@@ -144,10 +149,13 @@ func TestUnitsThatAreRefused(t *testing.T) {
 		change        func(u *unit.Unit)
 		says          string
 	}{
-		{"docker and a directory", "docker", func(u *unit.Unit) { u.Image = unit.Image{Rootfs: "/x"} }, "pack it as an archive"},
-		{"a process and a registry", "process", func(u *unit.Unit) { u.Image = unit.Image{Registry: "x"} }, "no way to fetch"},
+		{"docker and a directory", "docker", func(u *unit.Unit) { u.Image = unit.Image{Rootfs: "/x"} },
+			"pack it as an archive"},
+		{"a process and a registry", "process", func(u *unit.Unit) { u.Image = unit.Image{Registry: "x"} },
+			"no way to fetch"},
 		{"nspawn without an image", "systemd-nspawn", func(u *unit.Unit) { u.Image = unit.Image{} }, "needs an image"},
-		{"a process with a network of its own", "process", func(u *unit.Unit) { u.Network = "bridge" }, "network of its node"},
+		{"a process with a network of its own", "process", func(u *unit.Unit) { u.Network = "bridge" },
+			"network of its node"},
 		{"an unknown network", "process", func(u *unit.Unit) { u.Network = "lan" }, "neither host, bridge nor none"},
 		{"ports that differ on the node's network", "process", func(u *unit.Unit) {
 			u.Network, u.Ports = "host", []unit.Port{{Node: 80, Unit: 8080}}
@@ -158,7 +166,8 @@ func TestUnitsThatAreRefused(t *testing.T) {
 		{"no seconds", "process", func(u *unit.Unit) { u.Options["stop_seconds"] = "$(id)" }, "no number"},
 		{"a container that is a machine", "podman", func(u *unit.Unit) { u.VM = &unit.VM{} }, "write runtime vm"},
 		{"a machine that is none", "vm", func(u *unit.Unit) { u.VM = nil }, "section vm"},
-		{"a machine with mounts", "vm", func(u *unit.Unit) { u.Mounts = []unit.Mount{{From: "/a", To: "/b"}} }, "its own disk"},
+		{"a machine with mounts", "vm", func(u *unit.Unit) { u.Mounts = []unit.Mount{{From: "/a", To: "/b"}} },
+			"its own disk"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := Config{}.Open(c.runtime)
@@ -168,7 +177,8 @@ func TestUnitsThatAreRefused(t *testing.T) {
 			u := full(c.runtime)
 			c.change(&u)
 			err = r.check(u)
-			if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "web/front@7") {
+			if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.says) ||
+				!strings.Contains(err.Error(), "web/front@7") {
 				t.Errorf("%v; want %q", err, c.says)
 			}
 		})

@@ -29,7 +29,8 @@ func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv
 		return croft.Errorf(croft.Invalid, "%s exec %s: which program?", r.Name(), u.Name())
 	}
 	if !r.point.Has("exec") {
-		return croft.Errorf(croft.Invalid, "%s exec %s: this runtime has no way in: log in over the network", r.Name(), u.Name())
+		return croft.Errorf(croft.Invalid, "%s exec %s: this runtime has no way in: log in over the network", r.Name(),
+			u.Name())
 	}
 	if err := hardpoint.Plain(argv...); err != nil {
 		return fmt.Errorf("%s exec %s: %w", r.Name(), u.Name(), err)
@@ -37,7 +38,8 @@ func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv
 	if _, err := r.Status(ctx, m, u); err != nil {
 		return err
 	}
-	return r.pass(ctx, m, u, "exec", hardpoint.Values{"words": argv, "interactive": stdin != nil}, stdin, stdout, stderr)
+	return r.pass(ctx, m, u, "exec", hardpoint.Values{"words": argv, "interactive": stdin != nil}, stdin, stdout,
+		stderr)
 }
 
 // pass runs a verb with the caller's streams. Its script is an argument, as the input is the caller's.
@@ -70,7 +72,8 @@ func (r *Runtime) pass(ctx context.Context, m machine.Machine, u unit.Unit, verb
 // Conflict: something has the unit's name.
 func (r *Runtime) Adopt(ctx context.Context, m machine.Machine, u unit.Unit, existing string) error {
 	if !r.point.Has("adopt") {
-		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot give a mark to what exists", existing, r.Name())
+		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot give a mark to what exists", existing,
+			r.Name())
 	}
 	if err := hardpoint.Plain(existing); err != nil {
 		return fmt.Errorf("adopt: %w", err)

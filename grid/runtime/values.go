@@ -133,7 +133,8 @@ func environment(u unit.Unit) []string {
 func systemdWords(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "%", "%%", "$", "$$").Replace(w) + `"`
+		quoted[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "%", "%%", "$",
+			"$$").Replace(w) + `"`
 	}
 	return strings.Join(quoted, " ")
 }

@@ -171,8 +171,8 @@ func TestAnyConfigurationMeansWhatItMeansForSSH(t *testing.T) {
 			case 0, 1:
 				fmt.Fprintf(&b, "Host %s %s\n", pattern(), pattern())
 			case 2:
-				fmt.Fprintf(&b, "Match %s%s %s,%s %s\n", pick("", "!"), pick("host", "originalhost"), pattern(), pattern(),
-					pick("", "user eva", "!user eva", "localuser x"))
+				fmt.Fprintf(&b, "Match %s%s %s,%s %s\n", pick("", "!"), pick("host", "originalhost"), pattern(),
+					pattern(), pick("", "user eva", "!user eva", "localuser x"))
 			case 3:
 				if depth < 3 {
 					fmt.Fprintf(&b, "Include %s\n", write(depth+1))
@@ -224,6 +224,9 @@ func TestWhatCannotBeHonoredIsSaid(t *testing.T) {
 		"IdentityFile ${NO_SUCH_VARIABLE_}/x": "config:1: IdentityFile ${NO_SUCH_VARIABLE_}/x: the variable",
 		"Host web1\n Port x":                  "config:2: Port x: give a number",
 		"ConnectTimeout soon":                 "config:1: ConnectTimeout soon: give seconds",
+		"Ciphers 3des-cbc":                    "config:1: Ciphers 3des-cbc leaves none of those that croft has: ",
+		"HostKeyAlgorithms -*":                "config:1: HostKeyAlgorithms -* leaves none",
+		"PubkeyAcceptedAlgorithms ssh-rsa":    "config:1: croft cannot honor PubkeyAcceptedAlgorithms",
 		"a\x00b":                              "an ssh configuration is text",
 	} {
 		file := filepath.Join(t.TempDir(), "config")
@@ -236,6 +239,7 @@ func TestWhatCannotBeHonoredIsSaid(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"Host other\n ProxyCommand nc", "ProxyCommand none", "GSSAPIAuthentication yes",
+		"PubkeyAcceptedAlgorithms +ssh-rsa\nCiphers ^aes128-ctr\nMACs *etm*\nKexAlgorithms -*sha1",
 		"ForwardAgent yes\nSendEnv LANG LC_*", "Match host other exec true\n Port 5", "IgnoreUnknown Foo*\nFooBar 1"} {
 		file := filepath.Join(t.TempDir(), "config")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -243,6 +247,19 @@ func TestWhatCannotBeHonoredIsSaid(t *testing.T) {
 		}
 		if _, err := (Config{Home: "/home/x", File: file}).target(where{host: "web1"}); err != nil {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestListsOfAlgorithms(t *testing.T) {
+	ours := []string{"aes-a", "aes-b", "chacha", "gcm"}
+	for list, want := range map[string]string{
+		"chacha,aes-a": "chacha aes-a", "aes-*": "aes-a aes-b", "+other": "aes-a aes-b chacha gcm",
+		"-aes-*,gcm": "chacha", "^gcm": "gcm aes-a aes-b chacha", "other,gcm": "gcm", "gcm,*": "gcm aes-a aes-b chacha",
+	} {
+		l := &lookup{found: map[string][]setting{"ciphers": {{name: "Ciphers", args: []string{list}}}}}
+		if got, err := l.algorithms("ciphers", ours); strings.Join(got, " ") != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", list, got, err, want)
 		}
 	}
 }
@@ -255,7 +272,8 @@ func TestFilesThatIncludeEachOther(t *testing.T) {
 	if _, err := (Config{Home: "/home/x", File: file}).target(where{host: "web1"}); !errors.Is(err, croft.Invalid) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := (Config{Home: "/home/x", File: file + "2"}).target(where{host: "web1"}); !errors.Is(err, croft.Invalid) {
+	_, err := Config{Home: "/home/x", File: file + "2"}.target(where{host: "web1"})
+	if !errors.Is(err, croft.Invalid) {
 		t.Errorf("a file that was asked for and is not there: %v", err)
 	}
 }

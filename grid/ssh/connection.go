@@ -113,8 +113,8 @@ func (c *connection) keepalive(every time.Duration, conn *watched) {
 	}
 }
 
-// sshd counts a session for a moment after it has ended. So one that it refuses is tried again after refusedPause at the
-// latest, refusalsMax times if there is no other one to wait for.
+// sshd counts a session for a moment after it has ended. So one that it refuses is tried again after refusedPause at
+// the latest, refusalsMax times if there is no other one to wait for.
 const (
 	refusedPause = 100 * time.Millisecond
 	refusalsMax  = 20
@@ -122,6 +122,9 @@ const (
 
 // session opens a session. Where sshd allows fewer than we do, it waits until another one ends: nothing was started.
 func (c *connection) session(ctx context.Context) (ssh.Channel, <-chan *ssh.Request, error) {
+	if c.ended() {
+		return nil, nil, c.lostBefore()
+	}
 	select {
 	case c.sessions <- struct{}{}:
 	case <-c.done:
@@ -149,7 +152,10 @@ func (c *connection) session(ctx context.Context) (ssh.Channel, <-chan *ssh.Requ
 		case refused != nil:
 			err = fmt.Errorf("sshd refuses it (is its MaxSessions 0?): %w", err)
 		}
-		if ctx.Err() == nil { // else the session counts until sshd has answered
+		if c.ended() {
+			return nil, nil, c.lostBefore() // nobody waits for its sessions
+		}
+		if !errors.Is(err, errUnanswered) { // else the session counts until sshd has answered
 			c.release()
 		}
 		return nil, nil, croft.Errorf(croft.Unavailable, "%s: open a session: %w", c.name, err)
@@ -165,7 +171,10 @@ func (c *connection) release() {
 	}
 }
 
-// open opens a channel. When ctx ends first, the place of the session is given back once sshd has answered.
+// errUnanswered means that the context ended before sshd had answered.
+var errUnanswered = errors.New("sshd has not answered")
+
+// open opens a channel. Where that is errUnanswered, the place of the session is given back once sshd has answered.
 func (c *connection) open(ctx context.Context) (ssh.Channel, <-chan *ssh.Request, error) {
 	type opened struct {
 		channel  ssh.Channel
@@ -173,22 +182,36 @@ func (c *connection) open(ctx context.Context) (ssh.Channel, <-chan *ssh.Request
 		err      error
 	}
 	answer := make(chan opened, 1)
-	c.work.Go(func() {
+	// Nobody waits for this: the library's OpenChannel does not return if the connection breaks at the wrong moment.
+	go func() {
 		channel, requests, err := c.client.OpenChannel("session", nil)
 		answer <- opened{channel, requests, err}
-	})
+	}()
 	select {
 	case o := <-answer:
 		return o.channel, o.requests, o.err
+	case <-c.done:
+		return nil, nil, c.cause
 	case <-ctx.Done():
 		c.work.Go(func() {
-			if o := <-answer; o.err == nil {
-				_ = o.channel.Close() // nobody wants it any more
-				ssh.DiscardRequests(o.requests)
+			select {
+			case o := <-answer:
+				if o.err == nil {
+					_ = o.channel.Close() // nobody wants it any more
+					ssh.DiscardRequests(o.requests)
+				}
+				c.release()
+			case <-c.done:
 			}
-			c.release()
 		})
-		return nil, nil, ctx.Err()
+		return nil, nil, fmt.Errorf("%w: %w", errUnanswered, ctx.Err())
+	}
+}
+
+// probe ends the connection if it is broken, before the library says so. It returns when that is known.
+func (c *connection) probe() {
+	if _, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil); err != nil {
+		c.end(err)
 	}
 }
 

@@ -126,6 +126,7 @@ func (a *dialing) handshake(ctx context.Context, algorithms []string) (c *connec
 	unwatch := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	client, channels, requests, err := ssh.NewClientConn(conn, a.knownAs, &ssh.ClientConfig{
 		User: a.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(a.login.signers...)}, ClientVersion: ourVersion,
+		Config:            ssh.Config{Ciphers: a.ciphers, MACs: a.macs, KeyExchanges: a.exchanges},
 		HostKeyAlgorithms: algorithms,
 		HostKeyCallback:   judge.check,
 	})

@@ -37,7 +37,8 @@ func TestAChattyLoginShellBreaksNothingThatIsRead(t *testing.T) {
 	} {
 		write(t, filepath.Join(n.Home, ".bashrc"), rc)
 		r := dialer(t, g).Remote(n.Unit)
-		out, err := machine.Output(patient.Context(t), r, strings.NewReader("in"), "sh", "-c", "cat; echo no >&2; exit 3")
+		out, err := machine.Output(patient.Context(t), r, strings.NewReader("in"), "sh", "-c",
+			"cat; echo no >&2; exit 3")
 		var exit *machine.Exit
 		if out != "in" || !errors.As(err, &exit) || exit.Code != 3 || exit.Stderr != "no\n" {
 			t.Errorf("%s: %q, %v", name, out, err)
@@ -63,8 +64,10 @@ func TestAChattyLoginShellBreaksNothingThatIsRead(t *testing.T) {
 
 func TestAForcedCommandIsNotTakenForTheProgram(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"ForceCommand echo forced; cat"}})
-	out, err := machine.Output(patient.Context(t), dialer(t, g).Remote(g.Nodes[0].Unit), strings.NewReader("in"), "true")
-	if out != "" || !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "sshd forces another command") {
+	r := dialer(t, g).Remote(g.Nodes[0].Unit)
+	out, err := machine.Output(patient.Context(t), r, strings.NewReader("in"), "true")
+	if out != "" || !errors.Is(err, croft.Unavailable) ||
+		!strings.Contains(err.Error(), "sshd forces another command") {
 		t.Errorf("%q, %v", out, err)
 	}
 }

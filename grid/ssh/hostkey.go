@@ -58,8 +58,9 @@ func newVerifier(t *target, name, pin string) (*verifier, error) {
 // algorithms lists the algorithms to ask for: those first in which this machine is known. A pinned key is a key, never
 // a certificate.
 func (v *verifier) algorithms() []string {
+	allowed := func(a string) bool { return slices.Contains(v.target.hostKeys, a) }
 	if v.pin != "" {
-		return slices.Clone(keyAlgorithms)
+		return slices.DeleteFunc(slices.Clone(keyAlgorithms), func(a string) bool { return !allowed(a) })
 	}
 	var first []string
 	for _, key := range v.keys() {
@@ -71,7 +72,7 @@ func (v *verifier) algorithms() []string {
 	}
 	var list []string
 	for _, a := range append(first, keyAlgorithms...) {
-		if !slices.Contains(list, a) {
+		if !slices.Contains(list, a) && allowed(a) {
 			list = append(list, a)
 		}
 	}

@@ -49,9 +49,9 @@ func newKey(t *testing.T, kind string) (string, xssh.PublicKey) {
 func openSSH(t *testing.T, g *sshtest.Grid, n *sshtest.Node) (bool, string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ssh", "-F", "none", "-o", "BatchMode=yes", "-o",
-		"StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile="+g.KnownHosts(), "-o", "GlobalKnownHostsFile=none", "-o",
-		"UpdateHostKeys=no", "-i", g.KeyFile, "-o", "IdentitiesOnly=yes", "-p", n.Port, n.Unit.User+"@"+n.Host, "true").
-		CombinedOutput()
+		"StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile="+g.KnownHosts(), "-o", "GlobalKnownHostsFile=none",
+		"-o", "UpdateHostKeys=no", "-i", g.KeyFile, "-o", "IdentitiesOnly=yes", "-p", n.Port,
+		n.Unit.User+"@"+n.Host, "true").CombinedOutput()
 	return err == nil, string(out)
 }
 
@@ -82,28 +82,29 @@ func TestHostsAreKnownAsForSSH(t *testing.T) {
 		certified, plain bool
 		why              string
 	}{
-		"no file says anything":                  {"", false, false, "its host key is not known: ssh-ed25519 SHA256:"},
-		"its key":                                {"[HOST]:PORT KEY", true, true, ""},
-		"its key under several names":            {"x,[HOST]:PORT,y KEY", true, true, ""},
-		"a hashed name":                          {"HASH KEY", true, true, ""},
-		"its key for another port":               {"[HOST]:1 KEY", false, false, "is not known"},
-		"its key without a port":                 {"HOST KEY", true, true, ""},
-		"a pattern":                              {"[127.0.*]:PORT KEY", true, true, ""},
-		"a pattern for any port":                 {"127.0.* KEY", true, true, ""},
-		"an exception":                           {"[127.0.*]:PORT,![HOST]:PORT KEY", false, false, "is not known"},
-		"another key":                            {"[HOST]:PORT STRANGER", false, false, "config has changed"},
-		"another key, and its own":               {"[HOST]:PORT STRANGER\n[HOST]:PORT KEY", true, true, ""},
-		"a key of another type":                  {"[HOST]:PORT ECDSA", false, false, "has changed"},
-		"a key of another type, and its own":     {"[HOST]:PORT ECDSA\n[HOST]:PORT KEY", true, true, ""},
-		"a revoked key":                          {"[HOST]:PORT KEY\n@revoked * KEY", false, false, "is revoked by"},
-		"an authority for any host and port":     {"@cert-authority * CA", true, false, "is not known"},
-		"an authority for the host":              {"@cert-authority [HOST]:PORT CA", true, false, "is not known"},
-		"an authority for the host, any port":    {"@cert-authority HOST CA", true, false, "is not known"},
-		"an authority for a pattern":             {"@cert-authority 127.* CA", true, false, "is not known"},
-		"an authority for others":                {"@cert-authority 10.* CA", false, false, "is not known"},
-		"another authority":                      {"@cert-authority * STRANGER", false, false, "is not known"},
-		"another authority, and the key":         {"@cert-authority * STRANGER\n[HOST]:PORT KEY", true, true, ""},
-		"an authority, and another key":          {"@cert-authority * CA\n[HOST]:PORT STRANGER", true, false, "has changed"},
+		"no file says anything":               {"", false, false, "its host key is not known: ssh-ed25519 SHA256:"},
+		"its key":                             {"[HOST]:PORT KEY", true, true, ""},
+		"its key under several names":         {"x,[HOST]:PORT,y KEY", true, true, ""},
+		"a hashed name":                       {"HASH KEY", true, true, ""},
+		"its key for another port":            {"[HOST]:1 KEY", false, false, "is not known"},
+		"its key without a port":              {"HOST KEY", true, true, ""},
+		"a pattern":                           {"[127.0.*]:PORT KEY", true, true, ""},
+		"a pattern for any port":              {"127.0.* KEY", true, true, ""},
+		"an exception":                        {"[127.0.*]:PORT,![HOST]:PORT KEY", false, false, "is not known"},
+		"another key":                         {"[HOST]:PORT STRANGER", false, false, "config has changed"},
+		"another key, and its own":            {"[HOST]:PORT STRANGER\n[HOST]:PORT KEY", true, true, ""},
+		"a key of another type":               {"[HOST]:PORT ECDSA", false, false, "has changed"},
+		"a key of another type, and its own":  {"[HOST]:PORT ECDSA\n[HOST]:PORT KEY", true, true, ""},
+		"a revoked key":                       {"[HOST]:PORT KEY\n@revoked * KEY", false, false, "is revoked by"},
+		"an authority for any host and port":  {"@cert-authority * CA", true, false, "is not known"},
+		"an authority for the host":           {"@cert-authority [HOST]:PORT CA", true, false, "is not known"},
+		"an authority for the host, any port": {"@cert-authority HOST CA", true, false, "is not known"},
+		"an authority for a pattern":          {"@cert-authority 127.* CA", true, false, "is not known"},
+		"an authority for others":             {"@cert-authority 10.* CA", false, false, "is not known"},
+		"another authority":                   {"@cert-authority * STRANGER", false, false, "is not known"},
+		"another authority, and the key":      {"@cert-authority * STRANGER\n[HOST]:PORT KEY", true, true, ""},
+		"an authority, and another key": {"@cert-authority * CA\n[HOST]:PORT STRANGER", true, false,
+			"has changed"},
 		"a revoked authority":                    {"@cert-authority * CA\n@revoked * CA", false, false, ""},
 		"an authority, and the key is revoked":   {"@cert-authority * CA\n@revoked * KEY", false, false, "revoked"},
 		"the authority's key listed as a host's": {"[HOST]:PORT CA", false, false, "has changed"},

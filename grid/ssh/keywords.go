@@ -8,7 +8,7 @@ var several = map[string]bool{"identityfile": true, "certificatefile": true}
 // used has the keywords that decide how a machine is reached.
 var used = words(`hostname port user identityfile certificatefile identitiesonly identityagent proxyjump
 	userknownhostsfile globalknownhostsfile hostkeyalias connecttimeout addressfamily stricthostkeychecking
-	ignoreunknown`)
+	ignoreunknown ciphers macs kexalgorithms hostkeyalgorithms`)
 
 // aside has the keywords without effect here: of terminals, forwarding, other ways to log in, and what croft has
 // settings of its own for. Keys of hosts are verified whatever is said about that.
@@ -33,6 +33,9 @@ var neutral = map[string]string{
 	"revokedhostkeys": none, "securitykeyprovider": "internal", "tag": none,
 }
 
+// adding has the keywords whose lists change nothing here if they only add to the usual ones.
+var adding = words(`casignaturealgorithms pubkeyacceptedalgorithms pubkeyacceptedkeytypes`)
+
 func words(list string) map[string]bool {
 	set := map[string]bool{}
 	for _, w := range strings.Fields(list) {
@@ -48,6 +51,9 @@ func (l *lookup) check() error {
 		s := all[0]
 		if used[name] || aside[name] {
 			continue
+		}
+		if adding[name] && len(s.args) == 1 && strings.HasPrefix(s.args[0], "+") {
+			continue // we do not use more because we may
 		}
 		if v, is := neutral[name]; is && len(s.args) == 1 && strings.EqualFold(s.args[0], v) {
 			continue

@@ -41,7 +41,8 @@ func TestFewerSessionsThanWeMayUse(t *testing.T) {
 		for i := range 20 {
 			all.Go(func() {
 				want := fmt.Sprintln(i)
-				if out, err := machine.Output(patient.Context(t), r, nil, "echo", fmt.Sprint(i)); out != want || err != nil {
+				out, err := machine.Output(patient.Context(t), r, nil, "echo", fmt.Sprint(i))
+				if out != want || err != nil {
 					t.Errorf("MaxSessions %s: %q, %v", limit, out, err)
 				}
 			})
@@ -147,6 +148,21 @@ func TestJumpsInACircle(t *testing.T) {
 	write(t, g.ConfigFile(), "Host n1\n ProxyJump a/b\n")
 	if err := connect(t, g, node); !errors.Is(err, croft.Invalid) {
 		t.Errorf("a jump that is no address: %v", err)
+	}
+}
+
+func TestAlgorithmsAreThoseOfTheConfiguration(t *testing.T) {
+	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"Ciphers aes256-ctr", "MACs hmac-sha2-512"}})
+	n := g.Nodes[0]
+	for config, want := range map[string]croft.Kind{
+		"": "", "Ciphers aes128-ctr,aes256-ctr": "", "Ciphers aes128-ctr": croft.Unavailable, "Ciphers ^aes*": "",
+		"MACs -hmac-sha2-512": croft.Unavailable, "HostKeyAlgorithms ssh-ed25519": "",
+		"HostKeyAlgorithms rsa-sha2-512": croft.Unavailable, "KexAlgorithms curve25519-sha256": "",
+	} {
+		write(t, g.ConfigFile(), config+"\n")
+		if err := connect(t, g, n.Unit); croft.KindOf(err) != want || (err == nil) != (want == "") {
+			t.Errorf("%q: %v, want %q", config, err, want)
+		}
 	}
 }
 

@@ -158,7 +158,7 @@ func modern(s ssh.Signer) (ssh.Signer, error) {
 			return s, nil
 		}
 	default:
-		if key.Type() == ssh.InsecureKeyAlgoDSA {
+		if key.Type() == "ssh-dss" {
 			return nil, errors.New("DSA keys are broken")
 		}
 		if key.Type() != ssh.KeyAlgoRSA {

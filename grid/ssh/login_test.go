@@ -128,7 +128,8 @@ func TestWaysToLogIn(t *testing.T) {
 
 	authorize(line(oneKey))
 	allowed(connect(t, g, n.Unit, withAgent(keyring(t, two, one))))
-	denied(connect(t, g, n.Unit, withAgent(keyring(t, two))), "does not let us in: tried: the agent's SHA256:", "id_ed25519")
+	denied(connect(t, g, n.Unit, withAgent(keyring(t, two))), "does not let us in: tried: the agent's SHA256:",
+		"id_ed25519")
 	denied(connect(t, g, n.Unit, withAgent("/no/such/socket")), "the agent does not answer")
 	identity("IdentityFile " + one)
 	allowed(connect(t, g, n.Unit))

@@ -83,6 +83,9 @@ func (p *process) run(ctx context.Context, requests <-chan *ssh.Request, accepte
 		copies.Go(func() { p.out.copy(p.channel, p.channel) })
 		copies.Go(func() { p.err.copy(p.channel.Stderr(), p.channel) })
 		end := followed(requests)
+		if errors.Is(end, errNoEnd) {
+			p.conn.probe() // sessions end before the connection is known to have
+		}
 		copies.Wait()
 		_ = p.channel.Close() // the machine has closed it
 		ended <- end
@@ -159,7 +162,7 @@ func followed(requests <-chan *ssh.Request) error {
 		switch r.Type {
 		case "exit-status":
 			if len(r.Payload) == 4 {
-				end = exit(int(binary.BigEndian.Uint32(r.Payload)))
+				end = exit(int(min(binary.BigEndian.Uint32(r.Payload), 255))) // of a byte
 			}
 		case "exit-signal":
 			var s struct {
@@ -183,7 +186,7 @@ func exit(code int) error {
 	if code == 0 {
 		return nil
 	}
-	return &machine.Exit{Code: code & 255}
+	return &machine.Exit{Code: code}
 }
 
 // signals has the numbers of RFC 4254's signals, on Linux.

@@ -26,6 +26,14 @@ type Remote struct {
 
 var _ machine.Machine = (*Remote)(nil)
 
+// Machine returns the machine of a node: this one, if the node is local.
+func (d *Dialer) Machine(n unit.Node) machine.Machine {
+	if n.Local {
+		return machine.Local{}
+	}
+	return d.Remote(n)
+}
+
 // Remote returns the machine of a node. It is connected by its first program.
 func (d *Dialer) Remote(n unit.Node) *Remote {
 	return &Remote{dialer: d, node: n, turn: make(chan struct{}, 1)}

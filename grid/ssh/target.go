@@ -20,6 +20,9 @@ type target struct {
 	knownAs          string // host:port in known_hosts
 	timeout          time.Duration
 
+	// algorithms, the preferred ones first
+	ciphers, macs, exchanges, hostKeys []string
+
 	known        []string // files of known hosts
 	weak         string   // where the configuration asks for less than verified host keys, or empty
 	agent        string   // socket, or none
@@ -103,6 +106,9 @@ func (c Config) target(w where) (*target, error) {
 		t.knownAs = net.JoinHostPort(l.first("hostkeyalias"), "22") // as OpenSSH has it: an alias has no port
 	}
 	if err := c.connecting(t, l); err != nil {
+		return nil, err
+	}
+	if err := t.crypto(l); err != nil {
 		return nil, err
 	}
 	if err := c.identity(t, l, w); err != nil {

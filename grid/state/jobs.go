@@ -70,6 +70,9 @@ func (l *loading) loadJobs() {
 	}
 	made := make([]*Job, len(jobs))
 	l.parallel(len(jobs), func(i int, p *problems) { made[i] = l.job(jobs[i], templates, p) })
+	if l.ctx.Err() != nil {
+		return // not all of them were read
+	}
 	l.s.Jobs = made
 	slices.SortFunc(l.s.Jobs, func(a, b *Job) int { return cmp.Compare(a.Name, b.Name) })
 	l.nestedJobs()

@@ -63,7 +63,11 @@ var validID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // loadCluster reads cluster.yaml.
 func (l *loading) loadCluster() {
 	c := &l.s.Cluster
+	c.Types = defaultTypes
 	v := l.read(ClusterFile, &l.problems)
+	if len(l.problems.list) > 0 {
+		return
+	}
 	l.s.Settings = v
 	f := fields{v, &l.problems, ""}
 	if c.ID = f.text("id"); !validID.MatchString(c.ID) {
@@ -77,8 +81,8 @@ func (l *loading) loadCluster() {
 	timeouts := f.below("timeouts")
 	c.Dial = time.Duration(timeouts.number("dial", 1, 3600, 0)) * time.Second
 	c.Parallel = f.number("parallel", 1, 1024, 0)
-	if c.Types = f.texts("types"); c.Types == nil {
-		c.Types = defaultTypes
+	if given := f.texts("types"); given != nil {
+		c.Types = given
 	}
 	seen := map[string]bool{}
 	for _, one := range c.Types {

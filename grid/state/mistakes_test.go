@@ -155,6 +155,7 @@ func TestMistakes(t *testing.T) {
 			"nodes/syd/r1/web1.yaml:2: weight: want a number from 0 to 10000, not -1"},
 		{"a weight that is no number", map[string]string{web1: "id: 0\nweight: .nan\n"},
 			"weight: want a number from 0 to 10000"},
+		{"a weight too small to count", map[string]string{web1: "id: 0\nweight: 0.00001\n"}, "less than 1/65536"},
 		{"too much weight", map[string]string{web1: "id: 0\nweight: 10001\n"}, "weight: want a number from 0 to 10000"},
 		{"a weight in words", map[string]string{web1: "id: 0\nweight: much\n"},
 			`weight: want a number from 0 to 10000, not "much"`},
@@ -230,6 +231,8 @@ func TestMistakes(t *testing.T) {
 		// The cluster.
 		{"no id of the cluster", map[string]string{"cluster.yaml": "runtime: podman\n"},
 			"id: want the 32 hexadecimal digits"},
+		{"a cluster that is a link out", map[string]string{"cluster.yaml": "-> /etc/passwd"},
+			"cluster.yaml: path escapes"},
 		{"types twice", map[string]string{"cluster.yaml": "id: '0123456789abcdef0123456789abcdef'\ntypes: [node, host, host, site, rack, root]\n"},
 			"is given twice"},
 		{"a policy that is a link", map[string]string{"policies/a.rule": "-> ../cluster.yaml"},

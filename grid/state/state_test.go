@@ -133,3 +133,26 @@ func TestNodesOfASmallCluster(t *testing.T) {
 		t.Errorf("got %v, %v", s.Job("db").Uses, s.Node("web1").Capacity)
 	}
 }
+
+// TestAnInstanceInheritsWhereItIs: its body is the template's, what it inherits that of the link's directory.
+func TestAnInstanceInheritsWhereItIs(t *testing.T) {
+	s, err := Load(t.Context(), with(t, map[string]string{"jobs/other/x@9.yaml": "-> ../web/front@.yaml",
+		"jobs/other/_.yaml": "env: {TEAM: other}\nuser: me\n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := s.Unit(t.Context(), s.Job("other/x@9"), 3, s.Node("web2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Env["TEAM"] != "other" || u.User != "me" || u.Image.Registry != "example.org/front:9" || u.Slot != 3 ||
+		u.Command[4] != "web2" {
+		t.Errorf("got %+v", u)
+	}
+	if at := s.Job("other/x@9").Values.Get("command", "0").At; at.String() != "jobs/web/front@.yaml:2" {
+		t.Errorf("the command is from %s", at)
+	}
+	if at := s.Job("other/x@9").Values.Get("env", "TEAM").At; at.String() != "jobs/other/_.yaml:1" {
+		t.Errorf("the team is from %s", at)
+	}
+}

@@ -152,6 +152,9 @@ func weight(f fields) crush.Weight {
 		f.wants(v, "weight", "a number from 0 to "+strconv.Itoa(int(most)))
 		return 0
 	}
+	if w > 0 && crush.WeightOf(w) == 0 {
+		f.p.add(v.At, "weight: %s is less than 1/65536, the least that counts: give 0 or more than that", v.Text)
+	}
 	return crush.WeightOf(w)
 }
 

@@ -148,7 +148,8 @@ func TestSecrets(t *testing.T) {
 		strings.Contains(err.Error(), "broken") {
 		t.Errorf("got %v", err)
 	}
-	shared := loaded(t, strings.Replace(small, "content: \"age:YWdl\"", "content: ${var.key}\nvar: {key: \"age:YWdl\"}", 1))
+	shared := loaded(t, strings.Replace(small, `content: "age:YWdl"`,
+		"content: ${var.key}\nvar: {key: \"age:YWdl\"}", 1))
 	if got := of(shared, nil); got.Hash() != closed.Hash() {
 		t.Errorf("a secret by its name is another one: %+v", got)
 	}

@@ -35,13 +35,15 @@ func readJSON(text []byte) ([]Record, error) {
 			}
 		}
 		if next, _ := object["next"].(string); next != "" {
-			return nil, croft.Errorf(croft.Invalid, "JSON: this is one page of several (next is %s): fetch it with limit=0",
+			return nil, croft.Errorf(croft.Invalid,
+				"JSON: this is one page of several (next is %s): fetch it with limit=0",
 				next)
 		}
 	}
 	list, is := top.([]any)
 	if !is {
-		return nil, croft.Errorf(croft.Invalid, "JSON: want a list of objects, or an object with one in results or leases")
+		return nil, croft.Errorf(croft.Invalid,
+			"JSON: want a list of objects, or an object with one in results or leases")
 	}
 	var all []Record
 	for i, one := range list {

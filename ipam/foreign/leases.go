@@ -19,7 +19,8 @@ func readDnsmasq(text string) ([]Record, error) {
 		}
 		at := fmt.Sprint("line ", i+1)
 		if len(words) < 4 {
-			return nil, croft.Errorf(croft.Invalid, "%s: want a lease of dnsmasq: time, MAC address, address, name, id", at)
+			return nil, croft.Errorf(croft.Invalid, "%s: want a lease of dnsmasq: time, MAC address, address, name, id",
+				at)
 		}
 		r, err := newRecord(strings.Trim(words[2], "[]"), at, false)
 		if err != nil {
@@ -44,8 +45,8 @@ var (
 	leaseEnds   = regexp.MustCompile(`^\s*\}`)
 )
 
-// readDhcpd reads blocks: lease ADDRESS { ... }, and iaaddr ADDRESS { ... } within those of IPv6. The file is a log: the
-// last block about an address counts, and only if it is bound.
+// readDhcpd reads blocks: lease ADDRESS { ... }, and iaaddr ADDRESS { ... } within those of IPv6. The file is a log:
+// the last block about an address counts, and only if it is bound.
 func readDhcpd(text string) ([]Record, error) {
 	last := map[string]int{} // from the address to its place in all
 	var all []Record

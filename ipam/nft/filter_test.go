@@ -13,14 +13,17 @@ import (
 )
 
 func rulesOf(t *testing.T) nft.Table {
-	return nft.Table{Cluster: cluster, Managed: set(t, "10.0.0.5 | 10.0.0.6 | 10.0.0.9 | 2001:db8:2::5 | 2001:db8:2::9"),
+	return nft.Table{Cluster: cluster, Managed: set(t,
+		"10.0.0.5 | 10.0.0.6 | 10.0.0.9 | 2001:db8:2::5 | 2001:db8:2::9"),
 		SSH: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:22")},
 		Rules: []nft.Rule{
-			{Name: "web", From: set(t, "192.0.2.0/24 | 2001:db8:1::/64"), To: set(t, "10.0.0.5 | 2001:db8:2::5 | 10.0.0.9"),
+			{Name: "web", From: set(t, "192.0.2.0/24 | 2001:db8:1::/64"), To: set(t,
+				"10.0.0.5 | 2001:db8:2::5 | 10.0.0.9"),
 				Protocol: nft.TCP, Ports: []nft.Ports{{First: 80, Last: 80}, {First: 8000, Last: 8010}}, Log: true},
 			{Name: "dns", From: set(t, "10.0.0.0/24 | 2001:db8:2::5"), To: set(t, "all4 | all6"), Protocol: nft.UDP,
 				Ports: []nft.Ports{{First: 53, Last: 53}}},
-			{Name: "ping", From: set(t, "all4 | 2001:db8:1::/64"), To: set(t, "10.0.0.5 | 2001:db8:2::5"), Protocol: nft.ICMP},
+			{Name: "ping", From: set(t, "all4 | 2001:db8:1::/64"), To: set(t, "10.0.0.5 | 2001:db8:2::5"),
+				Protocol: nft.ICMP},
 			{Name: "all", From: set(t, "192.0.2.2"), To: set(t, "10.0.0.6"), Protocol: nft.Any},
 		}}
 }
@@ -52,6 +55,8 @@ func TestPacketsPassAsRulesSay(t *testing.T) {
 		{"an allowed way out of IPv6", "2001:db8:2::5", "2001:db8:1::2", nft.UDP, 53, true},
 		{"another way out", "10.0.0.5", "192.0.2.2", nft.UDP, 54, false},
 		{"another way out of IPv6", "2001:db8:2::5", "2001:db8:1::2", nft.TCP, 53, false},
+		{"echo that no rule allows", "10.0.0.5", "192.0.2.2", nft.ICMP, 0, false},
+		{"echo of IPv6 that no rule allows", "2001:db8:2::5", "2001:db8:1::2", nft.ICMP, 0, false},
 		{"a way out from what is not managed", "10.0.0.7", "192.0.2.2", nft.TCP, 54, true},
 	} {
 		p := packet{from: "out", to: "job", src: c.src, dst: c.dst, proto: c.proto, port: c.port}
@@ -75,8 +80,10 @@ func TestConnectionsWorkAndEndWithTheirRule(t *testing.T) {
 	table := rulesOf(t)
 	w.load(t, table)
 	job, out := w.listen(t, "job"), w.listen(t, "out")
-	there := packet{from: "job", to: "out", src: "10.0.0.5", dst: "192.0.2.2", proto: nft.UDP, port: 53, sourcePort: 4000}
-	back := packet{from: "out", to: "job", src: "192.0.2.2", dst: "10.0.0.5", proto: nft.UDP, port: 4000, sourcePort: 53}
+	there := packet{from: "job", to: "out", src: "10.0.0.5", dst: "192.0.2.2", proto: nft.UDP, port: 53,
+		sourcePort: 4000}
+	back := packet{from: "out", to: "job", src: "192.0.2.2", dst: "10.0.0.5", proto: nft.UDP, port: 4000,
+		sourcePort: 53}
 	if w.passes(t, job, back) {
 		t.Error("an answer passes to which nobody asked")
 	}
@@ -103,14 +110,18 @@ func TestTheMachineItself(t *testing.T) {
 	}{
 		{"an allowed port", packet{from: "out", src: "192.0.2.2", dst: "10.0.0.9", port: 80}, true},
 		{"another port", packet{from: "out", src: "192.0.2.2", dst: "10.0.0.9", port: 81}, false},
-		{"an IPv6 port that no rule allows", packet{from: "out", src: "2001:db8:1::2", dst: "2001:db8:2::9", port: 80}, false},
+		{"an IPv6 port that no rule allows", packet{from: "out", src: "2001:db8:1::2", dst: "2001:db8:2::9", port: 80},
+			false},
 		{"ssh to the machine", packet{from: "out", src: "192.0.2.2", dst: "192.0.2.1", port: 22}, true},
-		{"ssh to the machine from a managed address", packet{from: "job", src: "10.0.0.5", dst: "192.0.2.1", port: 22}, true},
-		{"anything else there from a managed address", packet{from: "job", src: "10.0.0.5", dst: "192.0.2.1", port: 23}, false},
+		{"ssh to the machine from a managed address", packet{from: "job", src: "10.0.0.5", dst: "192.0.2.1", port: 22},
+			true},
+		{"anything else there from a managed address", packet{from: "job", src: "10.0.0.5", dst: "192.0.2.1", port: 23},
+			false},
 		{"to itself", packet{from: "node", src: "10.0.0.9", dst: "10.0.0.9", port: 81}, true},
 		{"to itself by IPv6", packet{from: "node", src: "2001:db8:2::9", dst: "2001:db8:2::9", port: 81}, true},
 		{"from elsewhere on the machine", packet{from: "node", src: "192.0.2.1", dst: "10.0.0.9", port: 81}, false},
-		{"allowed from elsewhere on the machine", packet{from: "node", src: "192.0.2.1", dst: "10.0.0.9", port: 80}, true},
+		{"allowed from elsewhere on the machine", packet{from: "node", src: "192.0.2.1", dst: "10.0.0.9", port: 80},
+			true},
 	} {
 		c.p.to, c.p.proto = "node", nft.TCP
 		w.load(t, nft.Table{Cluster: cluster})
@@ -129,14 +140,14 @@ func TestTheMachineItself(t *testing.T) {
 		t.Error("ssh does not pass")
 	}
 	out := w.listen(t, "out")
-	if w.passes(t, out, packet{from: "job", to: "out", src: "10.0.0.5", dst: "192.0.2.2", proto: nft.TCP, port: 7,
+	if w.passes(t, out, packet{from: "node", to: "out", src: "10.0.0.9", dst: "192.0.2.2", proto: nft.TCP, port: 7,
 		sourcePort: 22}) {
 		t.Error("a connection from the port of ssh passes")
 	}
 }
 
-// arrives connects over TCP to a listener on node and reports whether that sees the connection begin: a connection whose
-// first packet is dropped is told from one that is slow by the counters of the table.
+// arrives connects over TCP to a listener on node and reports whether that sees the connection begin: a connection
+// whose first packet is dropped is told from one that is slow by the counters of the table.
 func (w *world) arrives(t *testing.T, p packet) bool {
 	t.Helper()
 	var server, client int

@@ -92,7 +92,8 @@ func (t Table) Script() (string, error) {
 	var allow strings.Builder
 	for _, r := range t.Rules {
 		if !plainName.MatchString(r.Name) || !slices.Contains([]string{TCP, UDP, ICMP, Any}, r.Protocol) {
-			return "", croft.Errorf(croft.Invalid, "access rule %q: its name or protocol %q is none", r.Name, r.Protocol)
+			return "", croft.Errorf(croft.Invalid, "access rule %q: its name or protocol %q is none", r.Name,
+				r.Protocol)
 		}
 		if err := w.rule(&allow, r, t.Managed); err != nil {
 			return "", err
@@ -105,7 +106,8 @@ func (t Table) Script() (string, error) {
 		b.WriteString(s)
 	}
 	for _, hook := range []string{"input", "forward", "output"} {
-		fmt.Fprintf(&b, "\tchain %[1]s {\n\t\ttype filter hook %[1]s priority filter; policy accept;\n\t\tjump filter\n\t}\n",
+		fmt.Fprintf(&b,
+			"\tchain %[1]s {\n\t\ttype filter hook %[1]s priority filter; policy accept;\n\t\tjump filter\n\t}\n",
 			hook)
 	}
 	fmt.Fprintf(&b, "\tchain filter {\n%s\t}\n\tchain access {\n%s", filter, allow.String())
@@ -194,7 +196,8 @@ func (w *writer) filter(t Table) string {
 			at.Addr(), at.Port(), answers)
 	}
 	if t.SSHPort != 0 {
-		fmt.Fprintf(b, "\t\tfib daddr type local tcp dport %d accept\n\t\tfib saddr type local tcp sport %[1]d %s accept\n",
+		fmt.Fprintf(b,
+			"\t\tfib daddr type local tcp dport %d accept\n\t\tfib saddr type local tcp sport %[1]d %s accept\n",
 			t.SSHPort, answers)
 	}
 	for i, f := range two {

@@ -72,7 +72,8 @@ func TestATableHasOnlyWhatItsMachineNeeds(t *testing.T) {
 		"ip saddr @s1 ip daddr 10.0.0.5 meta l4proto udp counter accept comment \"same\"",
 		"ip daddr 10.0.0.5-10.0.0.6",
 	} {
-		if with = strings.ReplaceAll(with, "ip daddr 10.0.0.5-10.0.0.6", "ip daddr @s2 goto access"); !strings.Contains(got,
+		if with = strings.ReplaceAll(with, "ip daddr 10.0.0.5-10.0.0.6",
+			"ip daddr @s2 goto access"); !strings.Contains(got,
 			with) {
 			t.Errorf("it lacks %s:\n%s", with, got)
 		}
@@ -113,7 +114,8 @@ func TestARuleAllowsAsItsTextSays(t *testing.T) {
 		{"10.0.0.1", "10.0.1.1", nft.UDP, 80, false},
 		{"10.0.1.1", "10.0.0.1", nft.TCP, 80, false},
 	} {
-		p := nft.Packet{From: netip.MustParseAddr(c.from), To: netip.MustParseAddr(c.to), Protocol: c.proto, Port: c.port}
+		p := nft.Packet{From: netip.MustParseAddr(c.from), To: netip.MustParseAddr(c.to), Protocol: c.proto,
+			Port: c.port}
 		if got := r.Allows(p); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -143,18 +145,22 @@ func TestAnyRulesAreReadByNft(t *testing.T) {
 				to = "10.0.0.0/24"
 			}
 			for _, proto := range []string{nft.Any, nft.TCP, nft.UDP, nft.ICMP} {
-				r := nft.Rule{Name: fmt.Sprintf("r%d", i), From: set(t, from), To: set(t, to), Protocol: proto, Log: i%2 == 0}
+				r := nft.Rule{Name: fmt.Sprintf("r%d", i), From: set(t, from), To: set(t, to), Protocol: proto,
+					Log: i%2 == 0}
 				if proto == nft.TCP || proto == nft.UDP {
-					r.Ports = []nft.Ports{{First: 80, Last: 90}, {First: 85, Last: 100}, {First: 101, Last: 101}, {First: 7, Last: 7},
+					r.Ports = []nft.Ports{{First: 80, Last: 90}, {First: 85, Last: 100}, {First: 101, Last: 101},
+						{First: 7, Last: 7},
 						{First: 65535, Last: 65535}}
 				}
 				rules = append(rules, r)
 			}
 		}
 	}
-	for _, managed := range []string{"10.0.0.5", "10.0.0.4-10.0.0.9 | 2001:db8:2::5", "all4 | all6", "10.0.0.0/16", "2001:db8::/64"} {
+	for _, managed := range []string{"10.0.0.5", "10.0.0.4-10.0.0.9 | 2001:db8:2::5", "all4 | all6", "10.0.0.0/16",
+		"2001:db8::/64"} {
 		w.load(t, nft.Table{Cluster: cluster, Managed: set(t, managed), Rules: rules, LogDrop: true, SSHPort: 22,
-			SSH: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:22"), netip.MustParseAddrPort("[2001:db8:1::1]:2222")}})
+			SSH: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:22"),
+				netip.MustParseAddrPort("[2001:db8:1::1]:2222")}})
 	}
 	out, err := exec.Command("ip", "netns", "exec", w.name("node"), "nft", "list", "tables").CombinedOutput()
 	if err != nil || strings.Count(string(out), "\n") != 1 {
@@ -170,7 +176,8 @@ func TestAnyRulesAreReadByNft(t *testing.T) {
 func TestWhatNftRefusesIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.in(t, "node", func() {
-		if err := nft.Check(t.Context(), "add rule inet nowhere none accept\n"); croft.KindOf(err) != croft.Unavailable ||
+		if err := nft.Check(t.Context(),
+			"add rule inet nowhere none accept\n"); croft.KindOf(err) != croft.Unavailable ||
 			!strings.Contains(err.Error(), "check the rules: nft: ") {
 			t.Errorf("it says %v", err)
 		}

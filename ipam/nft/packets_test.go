@@ -18,7 +18,11 @@ import (
 
 // world has three machines as network namespaces: out, node, which forwards, and job.
 //
-//	out 192.0.2.2, 2001:db8:1::2   --   192.0.2.1, 2001:db8:1::1  node  10.0.0.1, 2001:db8:2::1   --   job 10.0.0.5 to 7 ...
+//	out 192.0.2.2, 2001:db8:1::2
+//	 |
+//	node 192.0.2.1, 2001:db8:1::1, and at the other side 10.0.0.1, 2001:db8:2::1
+//	 |
+//	job 10.0.0.5 to 7 and 99, 2001:db8:2::5 to 7 and 99
 //
 // On node itself are 10.0.0.9 and 2001:db8:2::9, too. All neighbours are known beforehand, so packets keep their order.
 type world struct{ id string }
@@ -233,8 +237,8 @@ func htons(n uint16) uint16 { return n<<8 | n>>8 }
 
 var sent int
 
-// passes sends a packet to a machine that node forwards for, and reports whether it arrives. Another packet follows that
-// always passes, so that a dropped one needs no time.
+// passes sends a packet to a machine that node forwards for, and reports whether it arrives. Another packet follows
+// that always passes, so that a dropped one needs no time.
 func (w *world) passes(t testing.TB, fd int, p packet) bool {
 	t.Helper()
 	sent++
@@ -243,6 +247,8 @@ func (w *world) passes(t testing.TB, fd int, p packet) bool {
 	last := packet{from: p.from, src: "192.0.2.2", dst: "10.0.0.99", proto: nft.UDP, port: 9}
 	if p.from == "job" {
 		last.src, last.dst = last.dst, last.src
+	} else if p.from == "node" {
+		last.src, last.dst = "192.0.2.1", "192.0.2.2"
 	}
 	w.send(t, last, end)
 	passed := false

@@ -4,8 +4,9 @@
 //	10.0.0.0/8 10.0.0.9 10.0.0.9-10.0.0.20 2001:db8::/32 all4 all6 none
 //	a | b    a - b    a & b    !a    ( )          & binds over -, and - over |
 //
-// IPv4 and IPv6 are computed side by side and never mix: !10.0.0.0/8 has all of IPv6. IPv6 addresses that stand for IPv4
-// ones are those. # and a blank begin a comment. A - within a word belongs to it, so a difference has blanks around it.
+// IPv4 and IPv6 are computed side by side and never mix: !10.0.0.0/8 has all of IPv6. IPv6 addresses that stand for
+// IPv4 ones are those. # and a blank begin a comment. A - within a word belongs to it, so a difference has blanks
+// around it.
 package setexpr
 
 import (

@@ -174,7 +174,8 @@ func TestWhatCannotBeComputedIsToldWithItsPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = setexpr.NewEvaluator(earth).Eval(x); croft.KindOf(err) == "" || !strings.Contains(err.Error(), want) {
+		if _, err = setexpr.NewEvaluator(earth).Eval(x); croft.KindOf(err) == "" || !strings.Contains(err.Error(),
+			want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
@@ -228,7 +229,8 @@ func TestAnExplanationFollowsTheExpression(t *testing.T) {
 func universe() []netip.Addr {
 	var all []netip.Addr
 	for i := range 16 {
-		all = append(all, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i)))
+		all = append(all, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%x",
+			i)))
 	}
 	return all
 }
@@ -348,7 +350,8 @@ func TestPatternsAreAsMatchedByHand(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"#db | @servers - 10.0.0.0/8 & !all6", "((node:**))", "10.0.0.1-10.0.0.9 # x\n|none", "job:a/[b-c]*",
+	for _, text := range []string{"#db | @servers - 10.0.0.0/8 & !all6", "((node:**))", "10.0.0.1-10.0.0.9 # x\n|none",
+		"job:a/[b-c]*",
 		"::ffff:10.0.0.0/104 - fe80::1%x", "!!!(a|", "-"} {
 		f.Add(text)
 	}

@@ -16,7 +16,8 @@ const (
 	maxNested = 100 // parentheses in parentheses
 )
 
-// Parse reads an expression. File is where it is from, beginning at the line; both only serve errors, which are Invalid.
+// Parse reads an expression. File is where it is from, beginning at the line; both only serve errors, which are
+// Invalid.
 func Parse(text, file string, line int) (*Expr, error) { return ParseAt(text, Pos{file, line, 1}) }
 
 // ParseAt is Parse for a text that begins somewhere in a line.
@@ -254,7 +255,8 @@ func ParseAddr(text string) (netip.Addr, error) {
 	case err != nil:
 		return a, croft.Errorf(croft.Invalid, "%q is no address", text)
 	case a.Zone() != "":
-		return a, croft.Errorf(croft.Invalid, "%s has a zone, which means something on one machine only: leave out %%%s",
+		return a, croft.Errorf(croft.Invalid,
+			"%s has a zone, which means something on one machine only: leave out %%%s",
 			text, a.Zone())
 	}
 	return a.Unmap(), nil

@@ -21,7 +21,8 @@ func (p Pattern) Check() error {
 	}
 	for _, part := range parts {
 		if _, err := path.Match(part, ""); err != nil || part == "" || part == "." || part == ".." {
-			return croft.Errorf(croft.Invalid, "%q is no pattern of paths: write web/front, web/*, or web/**", string(p))
+			return croft.Errorf(croft.Invalid, "%q is no pattern of paths: write web/front, web/*, or web/**",
+				string(p))
 		}
 	}
 	return nil

@@ -99,7 +99,8 @@ func (s Suite) Unit(t *testing.T) unit.Unit {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := errors.Join(r.Stop(ctx, s.Machine, u), r.Remove(ctx, s.Machine, u)); err != nil && croft.KindOf(err) != croft.Conflict {
+		if err := errors.Join(r.Stop(ctx, s.Machine, u), r.Remove(ctx, s.Machine, u)); err != nil &&
+			croft.KindOf(err) != croft.Conflict {
 			t.Errorf("clean up: %v", err)
 		}
 	})
@@ -233,7 +234,8 @@ func (s Suite) stranger(t *testing.T) {
 	for name, do := range map[string]func(context.Context, machine.Machine, unit.Unit) error{
 		"create": r.Create, "start": r.Start, "stop": r.Stop, "remove": r.Remove,
 	} {
-		if err := do(t.Context(), s.Machine, u); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "taken") {
+		if err := do(t.Context(), s.Machine, u); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(),
+			"taken") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -257,7 +259,8 @@ func (s Suite) orphan(t *testing.T) {
 func (s Suite) clusters(t *testing.T) {
 	u, other := s.Unit(t), s.Unit(t)
 	r := s.begin(t, u)
-	if err := errors.Join(r.Prepare(t.Context(), s.Machine, other), r.Create(t.Context(), s.Machine, other)); err != nil {
+	if err := errors.Join(r.Prepare(t.Context(), s.Machine, other), r.Create(t.Context(), s.Machine,
+		other)); err != nil {
 		t.Fatal(err)
 	}
 	for cluster, running := range map[string]bool{u.Cluster: true, other.Cluster: false} {

@@ -17,14 +17,17 @@ var random = rand.Reader
 
 // Kill ends the machine as if its power failed: sshd, its connections and everything that was started over them.
 // What is on its disk stays. Restart brings it back.
-func (n *Node) Kill() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.sshd == nil {
-		return
+func (n *Node) Kill() { kill(n) }
+
+// kill ends several machines at once.
+func kill(nodes ...*Node) {
+	for _, n := range nodes {
+		n.mu.Lock()
+		defer n.mu.Unlock()
 	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return n.sshd == nil })
 	for { // until nothing is left: a process may have started another one meanwhile
-		all := n.processes()
+		all := processes(nodes...)
 		if len(all) == 0 {
 			break
 		}
@@ -33,8 +36,10 @@ func (n *Node) Kill() {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	<-n.ended
-	n.sshd, n.suspended = nil, false
+	for _, n := range nodes {
+		<-n.ended
+		n.sshd = nil
+	}
 }
 
 // Restart starts sshd again after Kill. sshd adds lines to its configuration before all others.
@@ -67,7 +72,7 @@ func (n *Node) signalSshd(s syscall.Signal, listener bool) {
 	if n.sshd == nil {
 		return
 	}
-	for _, p := range n.processes() {
+	for _, p := range processes(n) {
 		if p.name == "sshd" && (listener || p.pid != n.sshd.Process.Pid) {
 			_ = syscall.Kill(p.pid, s) // it may have ended
 		}
@@ -77,7 +82,7 @@ func (n *Node) signalSshd(s syscall.Signal, listener bool) {
 // Running lists the programs that were started over the node's connections and still run, as PID and command line.
 func (n *Node) Running() []string {
 	var list []string
-	for _, p := range n.processes() {
+	for _, p := range processes(n) {
 		if p.name != "sshd" {
 			list = append(list, fmt.Sprintf("%d %s", p.pid, p.line))
 		}
@@ -90,13 +95,17 @@ type process struct {
 	name, line  string
 }
 
-// processes lists what belongs to the node: what descends from its sshd, and what has its mark in the environment.
-func (n *Node) processes() []process {
+// processes lists what belongs to nodes: what descends from their sshd, and what has their mark in the environment.
+func processes(nodes ...*Node) []process {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var all []process
 	ours := map[int]bool{}
-	if n.sshd != nil {
-		ours[n.sshd.Process.Pid] = true
+	marks := map[string]bool{}
+	for _, n := range nodes {
+		marks[n.mark] = true
+		if n.sshd != nil {
+			ours[n.sshd.Process.Pid] = true
+		}
 	}
 	for _, dir := range dirs {
 		p, ok := readProcess(dir)
@@ -105,7 +114,7 @@ func (n *Node) processes() []process {
 		}
 		all = append(all, p)
 		env, _ := os.ReadFile(dir + "/environ") // that of a process which ended, or of another user, says nothing
-		if slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return string(v) == n.mark }) {
+		if slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return marks[string(v)] }) {
 			ours[p.pid] = true
 		}
 	}

@@ -46,20 +46,20 @@ type Grid struct {
 
 // A Node is one simulated machine.
 type Node struct {
-	Unit      unit.Node // as ssh.Dialer.Remote takes it: address with port, user, no pinned key
-	Host      string    // 127.0.0.x
-	Port      string
-	Dir       string // has everything that belongs to the node
-	Home      string // HOME of its programs; ~/.bashrc there is read by a login shell that is bash
-	State     string // $STATE_DIR of its programs
-	HostKey   ssh.PublicKey
-	Config    string // of sshd; RestartWith adds to it
-	mark      string // in the environment of its programs
-	mu        sync.Mutex
-	sshd      *exec.Cmd
-	ended     chan struct{}
-	log       *log
-	suspended bool
+	Unit    unit.Node // as ssh.Dialer.Remote takes it: address with port, user, no pinned key
+	Host    string    // 127.0.0.x
+	Port    string
+	Dir     string // has everything that belongs to the node
+	Home    string // HOME of its programs; ~/.bashrc there is read by a login shell that is bash
+	State   string // $STATE_DIR of its programs
+	HostKey ssh.PublicKey
+	Config  string // of sshd; Restart may add to it
+
+	mark  string // in the environment of its programs
+	log   *log
+	mu    sync.Mutex
+	sshd  *exec.Cmd     // nil: it was killed
+	ended chan struct{} // closed when sshd has ended
 }
 
 // log keeps what sshd says.
@@ -108,16 +108,12 @@ var ErrNoSshd = errors.New("there is no sshd: scripts/install-deps test installs
 
 // New is Start for programs other than tests, in an empty directory. stop ends everything.
 func New(dir string, o Options) (g *Grid, stop func(), err error) {
-	if _, err := os.Stat(program); err != nil {
+	if _, err := os.Stat(Program); err != nil {
 		return nil, nil, ErrNoSshd
 	}
 	o.Nodes = max(o.Nodes, 1)
 	g = &Grid{dir: dir, Home: filepath.Join(dir, "user"), options: o}
-	stop = func() {
-		for _, n := range g.Nodes {
-			n.Kill()
-		}
-	}
+	stop = func() { kill(g.Nodes...) }
 	if err := g.prepare(); err != nil {
 		return nil, nil, err
 	}
@@ -141,7 +137,8 @@ func New(dir string, o Options) (g *Grid, stop func(), err error) {
 	return g, stop, nil
 }
 
-const program = "/usr/sbin/sshd" // sshd wants to know its own absolute path
+// Program is sshd, which wants to be started by its absolute path.
+const Program = "/usr/sbin/sshd"
 
 // prepare makes the user's files.
 func (g *Grid) prepare() error {
@@ -297,7 +294,7 @@ func (n *Node) start() error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sshd = exec.Command(program, "-D", "-e", "-f", file)
+	n.sshd = exec.Command(Program, "-D", "-e", "-f", file)
 	n.sshd.Stderr = n.log
 	n.sshd.Env = append(os.Environ(), n.mark)
 	n.sshd.WaitDelay = time.Second // its children may have its standard error

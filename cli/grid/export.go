@@ -1,0 +1,147 @@
+package grid
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/grid/export"
+	"croft/internal/durable"
+)
+
+func othersCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write the cluster as Kubernetes and its installers read it",
+		Long: `export writes the cluster's jobs and nodes for others. What they have no words for is
+listed on stderr, and nothing is dropped silently. A secret's content is never written.`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(kubernetesCommand(o), k0sctlCommand(o), k3sCommand(o))
+	return cmd
+}
+
+func kubernetesCommand(o *options) *cobra.Command {
+	var to, namespace string
+	cmd := &cobra.Command{
+		Use:   "k8s",
+		Short: "Write manifests for Kubernetes: one file for each job, and one for the nodes",
+		Long: `k8s writes a Deployment for each job, a StatefulSet for an instance of a template, a
+DaemonSet for a job with the policy every; with ConfigMaps for files, Services for ports,
+PodDisruptionBudgets for replicas.min and topologySpreadConstraints for what a policy
+selects. Nodes get labels: the directory below nodes/ is the region, the one that holds
+the node the zone, each bucket grid.croft/TYPE, each fact grid.croft/fact-NAME. They have
+to be in the cluster under the same names already (kubectl apply adds the labels).`,
+		Example: `  croft grid export k8s --to manifests --namespace web
+  croft grid export k8s | kubectl apply --dry-run=client -f -`,
+		Args: args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.load(cmd)
+			if err != nil {
+				return err
+			}
+			files, unsaid, err := export.Kubernetes(cmd.Context(), s, export.Options{Namespace: namespace})
+			if err != nil {
+				return err
+			}
+			if to == "" {
+				for _, f := range files {
+					if err := export.Write(cmd.OutOrStdout(), f.Objects...); err != nil {
+						return err
+					}
+				}
+			} else if err := writeFiles(to, files); err != nil {
+				return err
+			}
+			return o.tell(cmd, unsaid)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "write files into this `directory`; without it everything goes to stdout")
+	cmd.Flags().StringVar(&namespace, "namespace", "", "the `namespace` of what has one; none is written without it")
+	return cmd
+}
+
+// writeFiles writes files into a directory, which is made.
+func writeFiles(dir string, files []export.File) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return croft.Errorf(croft.Invalid, "export: %w", err)
+	}
+	for _, f := range files {
+		var text bytes.Buffer
+		if err := export.Write(&text, f.Objects...); err != nil {
+			return err
+		}
+		if err := durable.Write(filepath.Join(dir, f.Name), text.Bytes(), 0o644); err != nil {
+			return croft.Errorf(croft.Invalid, "export: %w", err)
+		}
+	}
+	return nil
+}
+
+// tell prints what could not be said.
+func (o *options) tell(cmd *cobra.Command, unsaid []export.Unsaid) error {
+	for _, u := range unsaid {
+		fmt.Fprintf(cmd.ErrOrStderr(), "not exported: %s: %s\n", u.About, u.What)
+	}
+	return nil
+}
+
+func k0sctlCommand(o *options) *cobra.Command {
+	var name string
+	var controllers []string
+	cmd := &cobra.Command{
+		Use:     "k0sctl",
+		Short:   "Write the cluster file of k0sctl",
+		Example: "  croft grid export k0sctl --controllers n1,n2,n3 > k0sctl.yaml",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.load(cmd)
+			if err != nil {
+				return err
+			}
+			file, unsaid, err := export.K0sctl(s, name, controllers)
+			if err != nil {
+				return err
+			}
+			if err := export.Write(cmd.OutOrStdout(), file); err != nil {
+				return err
+			}
+			return o.tell(cmd, unsaid)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "grid", "the `name` of the cluster")
+	cmd.Flags().StringSliceVar(&controllers, "controllers", nil, "the `nodes` that are controllers, with commas")
+	return cmd
+}
+
+func k3sCommand(o *options) *cobra.Command {
+	var controllers []string
+	cmd := &cobra.Command{
+		Use:     "k3s",
+		Short:   "Write the inventory with which k3s-ansible makes a cluster",
+		Example: "  croft grid export k3s --controllers n1,n2,n3 > inventory.yml",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := o.load(cmd)
+			if err != nil {
+				return err
+			}
+			file, unsaid, err := export.K3s(s, controllers)
+			if err != nil {
+				return err
+			}
+			if err := export.Write(cmd.OutOrStdout(), file); err != nil {
+				return err
+			}
+			return o.tell(cmd, unsaid)
+		},
+	}
+	cmd.Flags().StringSliceVar(&controllers, "controllers", nil, "the `nodes` that are servers, with commas")
+	return cmd
+}

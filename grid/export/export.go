@@ -1,0 +1,185 @@
+// Package export writes a cluster's jobs and nodes as others read them: manifests for Kubernetes, the cluster file of
+// k0sctl, the inventory of k3s-ansible. What those cannot say is listed, not dropped.
+//
+// It is pure but for reading the cluster's files; nothing of a secret's content is written.
+package export
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/grid/state"
+	"croft/grid/unit"
+)
+
+// Object is one object of an API, as YAML has it.
+type Object map[string]any
+
+// A File is one file of an export.
+type File struct {
+	Name    string // without a directory
+	Objects []Object
+}
+
+// Unsaid is something that the other system has no words for, or that only its operators can give.
+type Unsaid struct {
+	About string `json:"about"` // the job, or the node
+	What  string `json:"what"`
+}
+
+// Options of an export for Kubernetes.
+type Options struct {
+	Namespace string   // of all objects that have one; empty: none is written
+	Access    []Access // who may reach whom
+}
+
+// Access is a rule that lets some addresses reach the jobs that it names.
+type Access struct {
+	Name  string   // of the file
+	From  []string // prefixes
+	To    []string // names of jobs
+	Proto string   // tcp, udp, or empty: any
+	Ports []int    // none: all
+}
+
+// Group of the labels that are croft's own.
+const group = "grid.croft"
+
+// Kubernetes writes a file for each job, one for the nodes, and one for each rule of access. Invalid: an option, or
+// what a file of the cluster says.
+func Kubernetes(ctx context.Context, s *state.State, o Options) ([]File, []Unsaid, error) {
+	if o.Namespace != "" && label(o.Namespace) != o.Namespace {
+		return nil, nil, croft.Errorf(croft.Invalid, "export: %q is no namespace: use a to z, 0 to 9 and dashes, 63 "+
+			"characters at most", o.Namespace)
+	}
+	k := &kubernetes{state: s, options: o, priorities: map[int]bool{}}
+	files := []File{{"nodes.yaml", k.nodes()}}
+	for _, j := range s.Jobs {
+		objects, err := k.job(ctx, j)
+		if err != nil {
+			return nil, nil, fmt.Errorf("export %s: %w", j.Path, err)
+		}
+		if len(objects) > 0 {
+			files = append(files, File{"job-" + k8sName(j.Name) + ".yaml", objects})
+		}
+	}
+	for _, a := range o.Access {
+		if policies := k.access(a); len(policies) > 0 {
+			files = append(files, File{"access-" + k8sName(a.Name) + ".yaml", policies})
+		}
+	}
+	if len(k.priorities) > 0 {
+		files = append(files, File{"priorities.yaml", k.classes()})
+	}
+	if len(files[0].Objects) == 0 {
+		files = files[1:]
+	}
+	slices.SortStableFunc(k.unsaid, func(a, b Unsaid) int { return cmp.Compare(a.About, b.About) })
+	return files, k.unsaid, nil
+}
+
+// kubernetes is one export.
+type kubernetes struct {
+	state      *state.State
+	options    Options
+	unsaid     []Unsaid
+	priorities map[int]bool
+}
+
+func (k *kubernetes) cannot(about, format string, args ...any) {
+	k.unsaid = append(k.unsaid, Unsaid{about, fmt.Sprintf(format, args...)})
+}
+
+// object begins an object.
+func (k *kubernetes) object(version, kind, name string, labels map[string]string, spaced bool) Object {
+	meta := Object{"name": name}
+	if len(labels) > 0 {
+		meta["labels"] = texts(labels)
+	}
+	if spaced && k.options.Namespace != "" {
+		meta["namespace"] = k.options.Namespace
+	}
+	return Object{"apiVersion": version, "kind": kind, "metadata": meta}
+}
+
+func texts(m map[string]string) Object {
+	o := Object{}
+	for key, v := range m {
+		o[key] = v
+	}
+	return o
+}
+
+// sample returns what the first slot of a job runs, and how the other slots differ.
+func (k *kubernetes) sample(ctx context.Context, j *state.Job) (u unit.Unit, slots int, err error) {
+	first := true
+	for _, slot := range j.Slots {
+		if slot.Node == nil {
+			continue
+		}
+		slots++
+		one, err := k.state.Unit(ctx, j, slot.Number, slot.Node)
+		if err != nil {
+			return u, slots, err
+		}
+		one.Slot = 0
+		if first {
+			u, first = one, false
+			continue
+		}
+		if fields := differ(u, one); len(fields) > 0 {
+			k.cannot(j.Name, "slot %d has another %s than the first one, whose is exported", slot.Number,
+				strings.Join(fields, ", "))
+		}
+	}
+	if !first || len(k.state.Leaves) == 0 {
+		return u, slots, nil
+	}
+	u, err = k.state.Unit(ctx, j, 0, k.state.Leaves[0])
+	u.Slot = 0
+	return u, 0, err
+}
+
+// k8sName makes a name of Kubernetes, at most 52 characters as those of a StatefulSet's pods need, of a job's.
+func k8sName(job string) string {
+	name := label(job)
+	if len(name) <= 52 && name != "" && plain(job) {
+		return name
+	}
+	sum := sha256.Sum256([]byte(job))
+	return strings.Trim(fmt.Sprintf("%.44s", cmp.Or(name, "job")), "-") + "-" + hex.EncodeToString(sum[:3])
+}
+
+// plain reports whether Kubernetes takes a name as it is. Of others, several may come to the same.
+func plain(job string) bool { return label(job) == job }
+
+// label makes a label of the DNS: small letters, digits and dashes in between, at most 63.
+func label(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, s)
+	return strings.Trim(s[:min(len(s), 63)], "-")
+}
+
+// value makes the value of a label, at most 63 letters, digits, dashes, underscores and dots.
+func value(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
+			return r
+		}
+		return '-'
+	}, s)
+	return strings.Trim(s[:min(len(s), 63)], "-_.")
+}

@@ -1,0 +1,126 @@
+package export
+
+import (
+	"slices"
+	"strings"
+
+	"croft/crush/policy"
+	"croft/grid/place"
+	"croft/grid/state"
+)
+
+// policy writes where pods may go: on nodes with the facts, spread over what the policy selects, and never two on one
+// node.
+func (k *kubernetes) policy(j *state.Job, pod Object, own map[string]string) error {
+	var demands []any
+	for _, fact := range j.Require {
+		demands = append(demands, k.demand(j.Name, fact, true))
+	}
+	for _, fact := range j.Avoid {
+		demands = append(demands, k.demand(j.Name, fact, false))
+	}
+	rule, err := place.Resolve(k.state, j.Policy)
+	if err != nil {
+		return err
+	}
+	affinity := Object{}
+	if !j.Every {
+		affinity["podAntiAffinity"] = Object{"requiredDuringSchedulingIgnoredDuringExecution": []any{
+			Object{"labelSelector": Object{"matchLabels": texts(own)}, "topologyKey": hostLabel}}}
+	}
+	switch {
+	case rule.Every:
+	case rule.Pin != "":
+		demands = append(demands, Object{"key": hostLabel, "operator": "In", "values": []any{label(rule.Pin)}})
+	default:
+		within, spread := k.instructions(j, rule.Policy, own)
+		demands = append(demands, within...)
+		put(pod, "topologySpreadConstraints", spread)
+	}
+	if len(demands) > 0 {
+		affinity["nodeAffinity"] = Object{"requiredDuringSchedulingIgnoredDuringExecution": Object{
+			"nodeSelectorTerms": []any{Object{"matchExpressions": demands}}}}
+	}
+	if len(affinity) > 0 {
+		pod["affinity"] = affinity
+	}
+	return nil
+}
+
+// instructions says in Kubernetes' words what those of a policy do. A policy in several parts, each up to an emit,
+// has none: its first part is written.
+func (k *kubernetes) instructions(j *state.Job, p policy.Policy, own map[string]string) (within, spread []any) {
+	lowest := ""
+	if len(k.state.Cluster.Types) > 0 {
+		lowest = k.state.Cluster.Types[0]
+	}
+	for i, in := range p {
+		switch in.Op {
+		case policy.Use:
+			b := k.bucket(in.Name)
+			if b == nil || b.Parent == nil {
+				continue // all nodes
+			}
+			within = append(within, Object{"key": k.typeLabel(b.Type), "operator": "In",
+				"values": []any{value(b.Name)}})
+		case policy.Select:
+			if in.Name == lowest {
+				continue // never two on a node, in any case
+			}
+			c := Object{"maxSkew": 1, "topologyKey": k.typeLabel(in.Name), "whenUnsatisfiable": "DoNotSchedule",
+				"labelSelector": Object{"matchLabels": texts(own)}}
+			if in.N > 1 {
+				c["minDomains"] = in.N
+			}
+			spread = append(spread, c)
+		case policy.Take:
+			if in.N > 1 && len(spread) > 0 {
+				k.cannot(j.Name, "take %d: pods are spread evenly over what is selected, however many each gets", in.N)
+			}
+		case policy.Emit:
+			if slices.ContainsFunc(p[i:], func(next policy.Instruction) bool { return next.Op != policy.Emit }) {
+				k.cannot(j.Name, "a policy in several parts: the first one is exported, up to the first emit")
+				return within, spread
+			}
+		}
+	}
+	return within, spread
+}
+
+func (k *kubernetes) bucket(name string) *state.Bucket {
+	for _, b := range k.state.Buckets {
+		if b.Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// access writes who reaches the pods of jobs.
+func (k *kubernetes) access(a Access) []Object {
+	var all []Object
+	for _, job := range a.To {
+		name := k8sName(job)
+		o := k.object("networking.k8s.io/v1", "NetworkPolicy", k8sName(a.Name)+"-"+name, nil, true)
+		rule := Object{}
+		var from, ports []any
+		for _, prefix := range a.From {
+			from = append(from, Object{"ipBlock": Object{"cidr": prefix}})
+		}
+		protocols := []string{a.Proto}
+		if a.Proto == "" {
+			protocols = []string{"tcp", "udp"}
+		}
+		for _, port := range a.Ports {
+			for _, protocol := range protocols {
+				ports = append(ports, Object{"port": port, "protocol": strings.ToUpper(protocol)})
+			}
+		}
+		put(rule, "from", from)
+		put(rule, "ports", ports)
+		o["spec"] = Object{"podSelector": Object{"matchLabels": Object{group + "/job": value(name)}},
+			"policyTypes": []any{"Ingress"}, "ingress": []any{rule}}
+		all = append(all, o)
+	}
+	return all
+}

@@ -1,0 +1,60 @@
+// Package fence makes sure that nodes are off, by the program that a cluster has for it: a hard point of the kind fence,
+// with the verb fence.
+//
+// Exit code 0, or another one listed under ok, says that nothing runs on the node any more. Anything else does not say
+// so, and the node's exclusive jobs stay where they are.
+package fence
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+
+	"croft"
+	"croft/grid/hardpoint"
+	"croft/grid/machine"
+	"croft/grid/state"
+	"croft/grid/watch"
+)
+
+// none are the fences that croft brings: what switches a machine off differs everywhere.
+var none embed.FS
+
+// Point is a fence of a cluster.
+type Point struct{ point *hardpoint.Point }
+
+var _ watch.Fence = (*Point)(nil)
+
+// Open reads hardpoints/fence/NAME.yaml of a cluster's directory. NotFound, Invalid.
+func Open(repository fs.FS, name string) (*Point, error) {
+	p, err := hardpoint.Library{Kind: "fence", Verbs: []string{"fence"}, Shipped: none, Repository: repository}.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	if !p.Has("fence") {
+		return nil, croft.Errorf(croft.Invalid, "%s: it has no verb fence", p.From)
+	}
+	return &Point{p}, nil
+}
+
+// Fence implements watch.Fence. The values of the program are name, address and user of the node, and var.X for each
+// text of its variables.
+func (p *Point) Fence(ctx context.Context, n *state.Node) (watch.Answer, error) {
+	values := hardpoint.Values{"name": n.Name, "address": n.Address, "user": n.User}
+	if n.Values != nil && n.Values.Fields["var"] != nil {
+		for key, v := range n.Values.Fields["var"].Fields {
+			values["var."+key] = v.Text
+		}
+	}
+	r, err := p.point.Run(ctx, machine.Local{}, "fence", values, nil)
+	switch {
+	case errors.Is(err, croft.Unavailable):
+		return watch.No, err
+	case err != nil:
+		return watch.Unknown, err
+	case r.No, r.Absent, r.Unknown:
+		return watch.No, nil
+	}
+	return watch.Yes, nil
+}

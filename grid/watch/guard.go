@@ -1,0 +1,79 @@
+package watch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"croft/grid/state"
+)
+
+// guard says why nothing may be done: more than a third of all nodes, or all of a site, are lost at once, so this
+// controller may be what is cut off. A node that the watch has put out lately counts too, so that a cluster is not
+// emptied node by node. Empty: something may be done.
+func (in Input) guard(verdicts []Verdict) string {
+	all, lost := 0, 0
+	sites := map[string][2]int{} // all, lost
+	for i, n := range in.Nodes {
+		recent := n.State == state.Out && n.Marked && in.Now-max(n.OutAt, in.Leader) < recentFor*in.Rules.Grace &&
+			verdicts[i].Status == Gone
+		if !n.watched() && !recent {
+			continue
+		}
+		gone := btoi(recent || verdicts[i].Status == Suspect || verdicts[i].Status == Dead)
+		all, lost = all+1, lost+gone
+		if n.Site != "" {
+			c := sites[n.Site]
+			sites[n.Site] = [2]int{c[0] + 1, c[1] + gone}
+		}
+	}
+	if 3*lost > all {
+		return fmt.Sprintf("%d of %d watched nodes are lost or were just put out, more than a third: this controller may "+
+			"be what is cut off", lost, all)
+	}
+	for _, site := range slices.Sorted(maps.Keys(sites)) {
+		if c := sites[site]; c[0] == c[1] {
+			return fmt.Sprintf("all of %s is lost (%d nodes): this controller may be what is cut off from it", site, c[0])
+		}
+	}
+	return ""
+}
+
+// act says what is done about a node that is dead.
+func (in Input) act(d *Decision, n Node, reason string) {
+	safe, why := in.stopped(n)
+	switch {
+	case n.Exclusive == 0:
+		d.Actions = append(d.Actions, Action{n.Name, state.Out, reason})
+	case safe:
+		d.Actions = append(d.Actions, Action{n.Name, state.Out, reason + "; " + why})
+	default:
+		if n.Fenced == Unknown {
+			d.Fence = append(d.Fence, n.Name)
+		}
+		if n.Others > 0 && n.State == state.Up {
+			d.Actions = append(d.Actions, Action{n.Name, state.Maintenance, reason + "; its exclusive jobs stay: " + why})
+		}
+		d.Held = append(d.Held, fmt.Sprintf("%s is dead, and its %d slots of exclusive jobs stay there: %s", n.Name,
+			n.Exclusive, why))
+	}
+}
+
+// stopped reports whether the exclusive jobs of a silent node have certainly ended, and why.
+func (in Input) stopped(n Node) (bool, string) {
+	since := in.Now - max(n.Granted, in.Leader)
+	switch {
+	case n.Fenced == Yes:
+		return true, "its fence says that it is off"
+	case n.Lease <= 0 && n.Fenced == No:
+		return false, "its fence does not say that it is off, and it has no lease that runs out"
+	case n.Lease <= 0:
+		return false, "no fence says that it is off, and it has no lease that runs out"
+	case n.Lease > in.Rules.MaxLease():
+		return false, fmt.Sprintf("its lease of %s is longer than half of the grace", n.Lease)
+	case since < in.Rules.Grace:
+		return false, fmt.Sprintf("its lease runs out within %s", (in.Rules.Grace - since).Truncate(time.Second))
+	}
+	return true, fmt.Sprintf("its lease of %s has run out", n.Lease)
+}

@@ -1,0 +1,200 @@
+package watch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/internal/durable"
+	"croft/internal/filelock"
+)
+
+// A Store is the directory in which a controller keeps what it received and what it remembers. Receivers and the watch
+// share it. A node's record is read and written under the node's lock.
+type Store struct {
+	dir   string
+	clock Clock
+}
+
+var nodeForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// record is what is kept of a node's last beat.
+type record struct {
+	Beat
+	ClockBoot string        `json:"clock_boot"` // of this controller
+	Arrived   time.Duration `json:"arrived"`
+	Granted   time.Duration `json:"granted"`
+}
+
+// OpenStore makes the directory if it is not there. Nobody else may read or write it.
+func OpenStore(dir string, clock Clock) (*Store, error) {
+	s := &Store{dir, clock}
+	for _, sub := range []string{"beats", "revoked"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("make the directory of the watch: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Path returns the path of something that is kept beside the store's own files.
+func (s *Store) Path(name string) string { return filepath.Join(s.dir, name) }
+
+// locked calls do while the node's record is locked. Conflict: another process has had the lock for seconds.
+func (s *Store) locked(node string, do func() error) error {
+	if !nodeForm.MatchString(node) {
+		return croft.Errorf(croft.Invalid, "%q is no name of a node: it has 1 to 63 of a-z 0-9 . _ -", node)
+	}
+	file, err := os.OpenFile(filepath.Join(s.dir, "beats", node+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock the record of %s: %w", node, err)
+	}
+	defer file.Close()
+	if err := filelock.Take(file); errors.Is(err, filelock.ErrTaken) {
+		return croft.Errorf(croft.Conflict, "lock the record of %s: %w", node, err)
+	} else if err != nil {
+		return fmt.Errorf("lock the record of %s: %w", node, err)
+	}
+	return do()
+}
+
+// read returns a node's record; nil: it has never sent a beat. A record that a crash left half is none.
+func (s *Store) read(node string) (*record, error) {
+	text, err := os.ReadFile(filepath.Join(s.dir, "beats", node+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read the record of %s: %w", node, err)
+	}
+	var r record
+	if json.Unmarshal(text, &r) != nil {
+		return nil, nil
+	}
+	if r.ClockBoot != s.clock.Boot { // when it arrived is not known on the clock of this boot
+		r.Arrived, r.Granted = 0, 0
+	}
+	return &r, nil
+}
+
+// write replaces a node's record. It does not survive a crash of the machine, after which it would not count anyway.
+func (s *Store) write(node string, r record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(s.dir, "beats", node+".json")
+	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
+		return fmt.Errorf("write the record of %s: %w", node, err)
+	}
+	return os.Rename(file+".new", file)
+}
+
+// Receive takes a line that came with the key of a node, and says what to answer. longest is the longest lease that may
+// be granted. The error is this controller's own trouble.
+func (s *Store) Receive(node, line string, longest time.Duration) (reply Reply, err error) {
+	b, err := ParseBeat(line)
+	if err != nil {
+		return Bad, nil //nolint:nilerr // the node is told
+	}
+	err = s.locked(node, func() error {
+		old, err := s.read(node)
+		if err != nil {
+			return err
+		}
+		if old != nil && old.Boot == b.Boot && b.Count <= old.Count {
+			reply = Old
+			return nil
+		}
+		r := record{Beat: b, ClockBoot: s.clock.Boot, Arrived: s.clock.Now()}
+		if old != nil {
+			r.Granted = old.Granted
+		}
+		if reply, err = s.grant(node, b, longest); err != nil {
+			return err
+		}
+		if reply == Granted(b.Lease) {
+			r.Granted = r.Arrived
+		}
+		return s.write(node, r)
+	})
+	return reply, err
+}
+
+// grant says whether a node has its lease. That a revocation or an end of leadership is seen here is what lets the watch
+// rely on the moment of the last lease.
+func (s *Store) grant(node string, b Beat, longest time.Duration) (Reply, error) {
+	m, err := s.memory()
+	if err != nil {
+		return "", err
+	}
+	revoked, err := s.revoked(node)
+	switch {
+	case err != nil:
+		return "", err
+	case revoked:
+		return Revoked, nil
+	case b.Lease == 0:
+		return Taken, nil
+	case b.Lease > longest:
+		return TooLong, nil
+	case s.clock.Now() >= m.Until:
+		return Standby, nil
+	}
+	return Granted(b.Lease), nil
+}
+
+func (s *Store) revoked(node string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(s.dir, "revoked", node))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// revoke sees to it that a node gets no lease any more, if its last beat is still the one that arrived at a moment.
+// Conflict: another one has come.
+func (s *Store) revoke(node string, last time.Duration) error {
+	return s.locked(node, func() error {
+		r, err := s.read(node)
+		if err != nil {
+			return err
+		}
+		if r != nil && r.Arrived > last {
+			return croft.Errorf(croft.Conflict, "%s has sent a beat meanwhile", node)
+		}
+		return durable.Write(filepath.Join(s.dir, "revoked", node), nil, 0o600)
+	})
+}
+
+// restore lets a node have leases again.
+func (s *Store) restore(node string) error {
+	return s.locked(node, func() error {
+		err := os.Remove(filepath.Join(s.dir, "revoked", node))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// allRevoked lists the nodes that get no lease.
+func (s *Store) allRevoked() ([]string, error) {
+	list, err := os.ReadDir(filepath.Join(s.dir, "revoked"))
+	if err != nil {
+		return nil, fmt.Errorf("read which leases are revoked: %w", err)
+	}
+	var nodes []string
+	for _, one := range list {
+		if !strings.HasPrefix(one.Name(), ".") {
+			nodes = append(nodes, one.Name())
+		}
+	}
+	return nodes, nil
+}

@@ -1,0 +1,120 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"croft"
+	"croft/grid/machine"
+	"croft/grid/watch"
+	"croft/internal/plain"
+)
+
+const (
+	maxTerm    = 24 * 3600 // seconds
+	maxMessage = 64 << 10
+)
+
+// Mark implements watch.Repository. Invalid: the reference is no leader's.
+func (g *Git) Mark(ctx context.Context) (watch.Mark, error) {
+	out, err := g.network(ctx, "ls-remote", remote, leaderRef)
+	if err != nil || out == "" {
+		return watch.Mark{}, err
+	}
+	hash, _, _ := strings.Cut(out, "\t")
+	if _, err := g.git(ctx, "cat-file", "-e", hash+"^{commit}"); err != nil {
+		if _, err := g.network(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", remote,
+			"+"+leaderRef+":"+seenRef); err != nil {
+			return watch.Mark{}, err
+		}
+		if hash, err = g.git(ctx, "rev-parse", "--verify", seenRef+"^{commit}"); err != nil {
+			return watch.Mark{}, err
+		}
+	}
+	text, err := g.git(ctx, "log", "-1", "--format=%B", hash)
+	if err != nil {
+		return watch.Mark{}, err
+	}
+	m := watch.Mark{Value: hash}
+	if err := json.Unmarshal([]byte(text), &m.Term); err != nil || len(text) > maxMessage || m.Seconds < 1 ||
+		m.Seconds > maxTerm || m.Key == "" {
+		return watch.Mark{}, croft.Errorf(croft.Invalid, "%s of the upstream (%s) is no mark of a watch: %q; if nobody "+
+			"watches, remove it with git push --delete", leaderRef, hash, plain.Cut(text, 80))
+	}
+	m.Leader = plain.Cut(m.Leader, 63)
+	return m, nil
+}
+
+// Swap implements watch.Repository.
+func (g *Git) Swap(ctx context.Context, old watch.Mark, next watch.Term) (watch.Mark, error) {
+	return g.push(ctx, old, next)
+}
+
+// Push implements watch.Repository. That the mark changes too is what makes the upstream compare it: a reference that
+// stays as it is takes no part in a push.
+func (g *Git) Push(ctx context.Context, base, revision string, old watch.Mark, next watch.Term) (watch.Mark, error) {
+	from, to := strings.TrimPrefix(base, "git:"), strings.TrimPrefix(revision, "git:")
+	return g.push(ctx, old, next, "--force-with-lease="+g.branch+":"+from, remote, to+":"+g.branch)
+}
+
+// push replaces the mark, and whatever else is given, in one transaction.
+func (g *Git) push(ctx context.Context, old watch.Mark, next watch.Term, more ...string) (watch.Mark, error) {
+	hash, err := g.make(ctx, next)
+	if err != nil {
+		return watch.Mark{}, err
+	}
+	args := []string{"push", "--porcelain", "--atomic", "--no-verify", "--force-with-lease=" + leaderRef + ":" + old.Value}
+	if len(more) == 0 {
+		more = []string{remote}
+	}
+	args = append(append(args, more...), hash+":"+leaderRef)
+	out, err := g.network(ctx, args...)
+	if err != nil {
+		return watch.Mark{}, refusal(out, err)
+	}
+	return watch.Mark{Value: hash, Term: next}, nil
+}
+
+// make makes the commit of a mark, here.
+func (g *Git) make(ctx context.Context, t watch.Term) (string, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "", err
+	}
+	empty, err := g.git(ctx, "hash-object", "-t", "tree", "-w", "--stdin")
+	if err != nil {
+		return "", err
+	}
+	return run(ctx, g.work, string(text), append(g.identity(), "commit-tree", empty)...)
+}
+
+// outdated are git's words for a reference that is not what it was expected to be, seen here or by the upstream.
+var outdated = regexp.MustCompile(`stale info|fetch first|non-fast-forward|cannot lock ref|incorrect old value|` +
+	`failed to update ref|failed to lock|already exists|reference already exists|atomic transaction failed`)
+
+// refusal turns what a failed push printed into an error: Conflict, Denied if the upstream refuses it for another
+// reason, or Unavailable.
+func refusal(out string, err error) error {
+	exit, ended := errors.AsType[*machine.Exit](err)
+	if !ended {
+		return err
+	}
+	var refused []string
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "!") {
+			refused = append(refused, strings.Join(strings.Fields(plain.Line(line[1:])), " "))
+		}
+	}
+	all := strings.Join(refused, "; ")
+	switch {
+	case len(refused) == 0:
+		return err
+	case outdated.MatchString(all + exit.Stderr):
+		return croft.Errorf(croft.Conflict, "others have pushed: %s", all)
+	}
+	return croft.Errorf(croft.Denied, "the upstream refuses it: %s: %w", all, fmt.Errorf("%s", exit.Stderr))
+}
