@@ -82,6 +82,10 @@ const Format = 1
 // ID identifies the plan: two plans with one ID do the same to the same.
 func (p Plan) ID() string {
 	p.Warnings = nil
+	p.Steps = slices.Clone(p.Steps)
+	for i := range p.Steps {
+		p.Steps[i].Reason = "" // words, which may name the time
+	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // every field has a form
