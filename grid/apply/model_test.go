@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -171,9 +172,12 @@ func seedOf() uint64 {
 // TestTheLockProtocol lets 2 or 3 clients of related and unrelated revisions change 3 nodes at once, while they are
 // killed, frozen, cut off and broken at any step.
 func TestTheLockProtocol(t *testing.T) {
-	first := seedOf()
-	t.Logf("%d interleavings from -seed %d", *interleavings, first)
-	for i := range uint64(*interleavings) {
+	first, number := seedOf(), *interleavings
+	if os.Getenv("CROFT_SOAK") != "" {
+		number = max(number, 100_000)
+	}
+	t.Logf("%d interleavings from -seed %d", number, first)
+	for i := range uint64(number) {
 		if wrong := interleave(t, first+i, anything, func(*world) {}); len(wrong) > 0 {
 			t.Fatalf("-seed %d: %q", first+i, wrong)
 		}

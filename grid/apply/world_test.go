@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing/synctest"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 type world struct {
 	rand    *rand.Rand
 	nodes   map[string]*worldNode
+	mu      sync.Mutex // what clients and the world both touch while neither waits for the other
 	pending []*access
 	clients []*client
 	jobs    map[string]plan.Job
@@ -66,11 +68,10 @@ var errDead = &machine.Lost{Err: errors.New("this client is dead")}
 
 // do waits for its turn and then runs f, unless the client died.
 func (c *client) do(what string, f func()) error {
-	if c.dead {
+	a := &access{client: c, what: what, run: f, turn: make(chan struct{})}
+	if !c.world.arrive(a) {
 		return errDead
 	}
-	a := &access{client: c, what: what, run: f, turn: make(chan struct{})}
-	c.world.arrive(a)
 	<-a.turn
 	if c.dead {
 		return errDead
@@ -78,14 +79,14 @@ func (c *client) do(what string, f func()) error {
 	return nil
 }
 
-type lockedList chan struct{}
-
-var arrivals = make(lockedList, 1) // guards world.pending; one test runs at a time
-
-func (w *world) arrive(a *access) {
-	arrivals <- struct{}{}
+func (w *world) arrive(a *access) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.client.dead {
+		return false
+	}
 	w.pending = append(w.pending, a)
-	<-arrivals
+	return true
 }
 
 func (w *world) note(format string, args ...any) {
@@ -392,14 +393,15 @@ func (w *world) start(c *client, want plan.Desired) {
 func (w *world) run(faults bool) {
 	for {
 		synctest.Wait()
-		arrivals <- struct{}{}
+		w.mu.Lock()
 		slices.SortStableFunc(w.pending, func(a, b *access) int {
 			return cmp.Or(cmp.Compare(a.client.name, b.client.name), cmp.Compare(a.what, b.what))
 		})
-		<-arrivals
+		w.mu.Unlock()
 		if !slices.ContainsFunc(w.clients, func(c *client) bool { return !c.done }) {
 			return
 		}
+		w.mu.Lock()
 		if faults {
 			w.fault()
 		}
@@ -408,6 +410,7 @@ func (w *world) run(faults bool) {
 				!a.client.dead
 		})
 		if len(ready) == 0 {
+			w.mu.Unlock()
 			for _, c := range w.clients {
 				c.frozen = false
 			}
@@ -416,6 +419,7 @@ func (w *world) run(faults bool) {
 		}
 		a := ready[w.rand.IntN(len(ready))]
 		w.pending = slices.DeleteFunc(w.pending, func(b *access) bool { return a == b })
+		w.mu.Unlock()
 		if !a.client.dead {
 			w.note("%s: %s", a.client.name, a.what)
 			a.run()
