@@ -208,9 +208,6 @@ func (g *Grid) list(ctx context.Context, m machine.Machine, n unit.Node, cluster
 	}
 	for i := range units {
 		units[i].Runtime = runtime
-		if units[i].Running { // the runtime's words about time would change the digest
-			units[i].Status = ""
-		}
 	}
 	return units, nil
 }

@@ -20,6 +20,7 @@ import (
 	"croft/grid/machine"
 	"croft/grid/plan"
 	"croft/grid/unit"
+	"croft/internal/testing/sample"
 )
 
 // A killer kills this process at one of its accesses to nodes: before it is sent, or as soon as it was.
@@ -145,7 +146,7 @@ func (b *bed) killed(want plan.Desired, at int64) (accesses int64, dead bool) {
 }
 
 // TestKilledAtEveryStep kills an apply with SIGKILL before and in each of its accesses to nodes. The next apply leads
-// to what an undisturbed one leads to. Every third is tried; all with -short=false and CROFT_ALL.
+// to what an undisturbed one leads to.
 func TestKilledAtEveryStep(t *testing.T) {
 	b := newBed(t, 3)
 	before := func(i int) plan.Desired {
@@ -168,12 +169,11 @@ func TestKilledAtEveryStep(t *testing.T) {
 	reset()
 	accesses, _ := b.killed(after, -1)
 	undisturbed := b.runs(after)
-	every, first := int64(5), time.Now().UnixNano()%5
-	if os.Getenv("CROFT_ALL") != "" {
-		every, first = 1, 0
+	var points []int64 // before each access, and in it
+	for at := range 2 * accesses {
+		points = append(points, at)
 	}
-	t.Logf("%d accesses; every %dth of %d points from %d on", accesses, every, 2*accesses, first)
-	for at := first; at < 2*accesses; at += every {
+	for _, at := range sample.OneIn(t, 8, points) {
 		reset()
 		if _, dead := b.killed(after, at); !dead {
 			t.Errorf("point %d: it was not killed", at)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing/synctest"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 type world struct {
 	rand    *rand.Rand
 	nodes   map[string]*worldNode
+	mu      sync.Mutex // what clients and the world both touch while neither waits for the other
 	pending []*access
 	clients []*client
 	jobs    map[string]plan.Job
@@ -33,6 +35,7 @@ type world struct {
 	trace   []string // what happened
 
 	noShared, noEpoch bool // protections that are taken out
+	breakFirst        bool // the lock of the first node that begins is broken, since its client froze then
 }
 
 type worldNode struct {
@@ -65,11 +68,10 @@ var errDead = &machine.Lost{Err: errors.New("this client is dead")}
 
 // do waits for its turn and then runs f, unless the client died.
 func (c *client) do(what string, f func()) error {
-	if c.dead {
+	a := &access{client: c, what: what, run: f, turn: make(chan struct{})}
+	if !c.world.arrive(a) {
 		return errDead
 	}
-	a := &access{client: c, what: what, run: f, turn: make(chan struct{})}
-	c.world.arrive(a)
 	<-a.turn
 	if c.dead {
 		return errDead
@@ -77,14 +79,14 @@ func (c *client) do(what string, f func()) error {
 	return nil
 }
 
-type lockedList chan struct{}
-
-var arrivals = make(lockedList, 1) // guards world.pending; one test runs at a time
-
-func (w *world) arrive(a *access) {
-	arrivals <- struct{}{}
+func (w *world) arrive(a *access) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.client.dead {
+		return false
+	}
 	w.pending = append(w.pending, a)
-	<-arrivals
+	return true
 }
 
 func (w *world) note(format string, args ...any) {
@@ -310,6 +312,10 @@ func (h *worldHolder) Begin(_ context.Context, revision string, with []string) e
 		if h.epoch == s.Epoch || h.client.world.noEpoch {
 			h.epoch = s.Epoch + 1
 		}
+		if h.client.world.breakFirst {
+			h.client.world.breakFirst = false
+			defer h.client.world.breakLock(h.node, true)
+		}
 		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying,
 			Plan: h.plan,
 			With: with}
@@ -387,14 +393,15 @@ func (w *world) start(c *client, want plan.Desired) {
 func (w *world) run(faults bool) {
 	for {
 		synctest.Wait()
-		arrivals <- struct{}{}
+		w.mu.Lock()
 		slices.SortStableFunc(w.pending, func(a, b *access) int {
 			return cmp.Or(cmp.Compare(a.client.name, b.client.name), cmp.Compare(a.what, b.what))
 		})
-		<-arrivals
+		w.mu.Unlock()
 		if !slices.ContainsFunc(w.clients, func(c *client) bool { return !c.done }) {
 			return
 		}
+		w.mu.Lock()
 		if faults {
 			w.fault()
 		}
@@ -403,6 +410,7 @@ func (w *world) run(faults bool) {
 				!a.client.dead
 		})
 		if len(ready) == 0 {
+			w.mu.Unlock()
 			for _, c := range w.clients {
 				c.frozen = false
 			}
@@ -411,6 +419,7 @@ func (w *world) run(faults bool) {
 		}
 		a := ready[w.rand.IntN(len(ready))]
 		w.pending = slices.DeleteFunc(w.pending, func(b *access) bool { return a == b })
+		w.mu.Unlock()
 		if !a.client.dead {
 			w.note("%s: %s", a.client.name, a.what)
 			a.run()
@@ -438,14 +447,20 @@ func (w *world) fault() {
 	case 4: // somebody breaks a lock, and the kill does not reach the holder
 		names := []string{"s1", "s2", "s3"}
 		n := w.nodes[names[w.rand.IntN(len(names))]]
-		for _, h := range n.holders {
-			if !h.ended {
-				w.note("somebody breaks the lock of %s, which %s has", n.name, h.client.name)
-				n.state.Epoch++
-				n.state.Phase = revlock.Applying
-				n.holders = nil // the lock is free, and the holder takes orders still
-				break
-			}
+		w.breakLock(n, w.rand.IntN(4) > 0)
+	}
+}
+
+// breakLock frees the lock of a node, whose holder takes orders still: the kill does not reach it.
+func (w *world) breakLock(n *worldNode, freeze bool) {
+	for _, h := range n.holders {
+		if !h.ended {
+			w.note("somebody breaks the lock of %s, which %s has", n.name, h.client.name)
+			n.state.Epoch++
+			n.state.Phase = revlock.Applying
+			h.client.frozen = freeze // which is why somebody does
+			n.holders = nil
+			return
 		}
 	}
 }

@@ -75,6 +75,10 @@ type Observed struct {
 // Digest says whether two observations would lead to the same change.
 func (o Observed) Digest() string {
 	o.Holders, o.Boot = nil, ""
+	o.Units = slices.Clone(o.Units)
+	for i := range o.Units {
+		o.Units[i].Status = "" // a runtime may say since when
+	}
 	h := sha256.New()
 	e := json.NewEncoder(h)
 	_ = e.Encode(o)

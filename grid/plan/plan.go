@@ -82,6 +82,10 @@ const Format = 1
 // ID identifies the plan: two plans with one ID do the same to the same.
 func (p Plan) ID() string {
 	p.Warnings = nil
+	p.Steps = slices.Clone(p.Steps)
+	for i := range p.Steps {
+		p.Steps[i].Reason = "" // words, which may name the time
+	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // every field has a form
@@ -135,7 +139,8 @@ type state struct {
 // Compute makes the plan that leads from what was found to what should be. Invalid: a limit that names no node;
 // Unavailable: a node that the plan depends on was not observed; the plan has its steps then, and must not be applied.
 func Compute(want Desired, found []Observed, options Options) (Plan, error) {
-	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{}, seen: map[string][]string{},
+	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{},
+		seen: map[string][]string{},
 		plan: Plan{Format: Format, Cluster: want.Cluster, Revision: want.Revision, Limit: slices.Clone(options.Limit),
 			Steps: []Step{}, Observed: map[string]string{}}}
 	slices.Sort(s.plan.Limit)

@@ -245,6 +245,9 @@ hold() {
 		guarded
 	done
 	unguarded
+	for w in "$dir"/armed/*.watch; do
+		[ ! -e "$w" ] || name=none # the watcher still has the lock, for the same client
+	done
 	rm -f "$dir/$name"
 }
 

@@ -1,0 +1,164 @@
+package apply_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"croft/grid/apply"
+	"croft/grid/machine"
+	"croft/grid/plan"
+	"croft/grid/unit"
+)
+
+// A watcher notes how many units start at once.
+type watcher struct {
+	mu     sync.Mutex
+	starts []string
+	most   int
+	now    int
+	fail   string // the node on which starting fails
+}
+
+type watched struct {
+	apply.Runtime
+	w    *watcher
+	node string
+}
+
+func (r watched) Start(ctx context.Context, m machine.Machine, u unit.Unit) error {
+	r.w.mu.Lock()
+	r.w.now++
+	r.w.most = max(r.w.most, r.w.now)
+	r.w.starts = append(r.w.starts, r.node)
+	r.w.mu.Unlock()
+	defer func() {
+		r.w.mu.Lock()
+		r.w.now--
+		r.w.mu.Unlock()
+	}()
+	if r.node == r.w.fail {
+		return &machine.Exit{Code: 1, Stderr: "no such luck"}
+	}
+	return r.Runtime.Start(ctx, m, u)
+}
+
+func watch(w *watcher) func(*apply.Config) {
+	return func(c *apply.Config) {
+		had := c.Runtimes
+		c.Runtimes = func(name string, n unit.Node) (apply.Runtime, error) {
+			r, err := had(name, n)
+			return watched{r, w, n.Name}, err
+		}
+	}
+}
+
+// TestBatches: canaries first, then so many as may be away, with the gate asked after each.
+func TestBatches(t *testing.T) {
+	b := newBed(t, 5)
+	b.must(b.want("a1", b.spread("1")))
+	var asked []int
+	w := &watcher{}
+	gate := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.mu.Lock()
+		asked = append(asked, len(w.starts))
+		w.mu.Unlock()
+		value := "1"
+		if !strings.Contains(r.URL.Query().Get("query"), "errors") {
+			value = "0"
+		}
+		_ = json.NewEncoder(rw).Encode(map[string]any{"data": map[string]any{"resultType": "vector",
+			"result": []any{map[string]any{"value": []any{1.5, value}}}}})
+	}))
+	defer gate.Close()
+	two := b.want("a2", b.spread("2"))
+	two.Jobs["web"] = plan.Job{Want: 5, MaxUnavailable: 2, Canary: 1, Gate: unit.Check{URL: gate.URL,
+		Query: "sum(errors) < bool 5"}}
+	if _, err := b.apply(b.grid("two", watch(w)), two); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(asked, []int{1, 3, 5}) || w.most > 2 {
+		t.Errorf("the gate was asked after %v units, and %d started at once", asked, w.most)
+	}
+
+	three := b.want("a3", b.spread("3"))
+	three.Jobs["web"] = plan.Job{Want: 5, MaxUnavailable: 2, Canary: 1, Gate: unit.Check{URL: gate.URL, Query: "other",
+		Timeout: 1}}
+	r, err := b.apply(b.grid("three"), three)
+	var partly *apply.Partly
+	if !errors.As(err, &partly) || len(r.Done) != 1 || len(r.Pending) != 4 || !strings.Contains(err.Error(),
+		"other is 0") {
+		t.Errorf("a gate that says no: %v, done %d, pending %d", err, len(r.Done), len(r.Pending))
+	}
+}
+
+// TestABatchThatFailsIsTheLast also shows that the next apply finishes.
+func TestABatchThatFailsIsTheLast(t *testing.T) {
+	b := newBed(t, 4)
+	b.must(b.want("a1", b.spread("1")))
+	two := b.want("a2", b.spread("2"))
+	w := &watcher{fail: "n2"}
+	r, err := b.apply(b.grid("two", watch(w)), two)
+	var partly *apply.Partly
+	if !errors.As(err, &partly) || len(r.Done) != 1 || len(r.Pending) != 3 || len(r.Failed) != 1 ||
+		!strings.Contains(err.Error(), "n2: start f-fedcba98-web-1: exit code 1: no such luck") {
+		t.Errorf("got %v, %+v", err, r)
+	}
+	runs := strings.Join(b.runs(two), "\n")
+	if strings.Count(runs, "running true") != 3 || strings.Count(runs, "applying") != 3 {
+		t.Errorf("after that\n%s", runs)
+	}
+	if r := b.must(two); len(r.Pending) != 0 {
+		t.Errorf("the next: %+v", r)
+	}
+	if runs := strings.Join(b.runs(two), "\n"); strings.Count(runs, "running true") != 4 || strings.Contains(runs,
+		"applying") {
+		t.Errorf("in the end\n%s", runs)
+	}
+}
+
+// TestChecks are the ways in which something is asked.
+func TestChecks(t *testing.T) {
+	b := newBed(t, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/down" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	for i, c := range []struct {
+		name  string
+		check unit.Check
+		want  string
+	}{
+		{"a command of the node", unit.Check{Command: []string{"sh", "-c", `test -n "$CROFT_NODE"`}}, ""},
+		{"a command of the node that fails", unit.Check{Command: []string{"false"}}, "false: exit code 1"},
+		{"a command of this machine", unit.Check{Here: []string{"sh", "-c", `test -z "$CROFT_NODE"`}}, ""},
+		{"one that is not there", unit.Check{Here: []string{"/no/such/program"}}, "no such file"},
+		{"a page", unit.Check{URL: server.URL}, ""},
+		{"a page that answers 503", unit.Check{URL: server.URL + "/down"}, "503"},
+		{"a server that is not there", unit.Check{URL: "http://127.0.0.1:1/"}, "refused"},
+		{"a query of what is no Prometheus", unit.Check{URL: server.URL, Query: "up"}, "no Prometheus"},
+		{"a command that hangs", unit.Check{Command: []string{"sleep", "1000"}}, "not within 1s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := b.want("a1", map[string][]string{"n1": {fmt.Sprintf("web/0:%d", i)}})
+			want.Nodes[0].Units[0].Ready = c.check
+			want.Nodes[0].Units[0].Ready.Timeout = 1
+			if c.want == "" {
+				want.Nodes[0].Units[0].Ready.Timeout = 60
+			}
+			_, err := b.apply(b.grid("one"), want)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
