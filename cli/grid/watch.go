@@ -18,7 +18,7 @@ import (
 	"croft/cli/out"
 	"croft/grid/ssh"
 	"croft/grid/watch"
-	"croft/grid/watch/fence"
+	"croft/grid/watch/fencer"
 	"croft/grid/watch/probe"
 	"croft/grid/watch/upstream"
 )
@@ -113,7 +113,7 @@ func (o *options) watch(cmd *cobra.Command, store, name string, dialer *ssh.Dial
 	c := watch.Config{Name: name, Store: s, Rules: settings.Rules, Term: settings.Term, Repository: repo,
 		Prober: &probe.Prober{Dialer: dialer}, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
 	if settings.Fence != "" {
-		if c.Fence, err = fence.Open(os.DirFS(dir), settings.Fence); err != nil {
+		if c.Fence, err = fencer.Open(os.DirFS(dir), settings.Fence); err != nil {
 			return nil, err
 		}
 	}

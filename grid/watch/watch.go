@@ -20,11 +20,11 @@ type Config struct {
 	Name  string // of this controller, for others to read; 1 to 63 of a-z 0-9 . _ -
 	Store *Store
 	Rules Rules
-	Term  time.Duration // for which this controller leads by one mark; at least 8 times Every
+	Term  time.Duration // for which this controller leads by one record; at least 8 times Every
 
 	Repository Repository
 	Prober     Prober
-	Fence      Fence   // nil: none is configured
+	Fence      Fencer  // nil: none is configured
 	Applier    Applier // nil: commits are pushed, and others apply them
 	Log        *slog.Logger
 }
@@ -135,11 +135,11 @@ func (w *Watch) alone(do func() error) error {
 
 // round looks at everything once and does what follows.
 func (w *Watch) round(ctx context.Context) (Report, error) {
-	leads, mark, err := w.lead.ensure(ctx)
+	leads, record, err := w.lead.ensure(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{Leader: mark.Leader, Leads: leads, Actions: []Action{}, Held: []string{}}
+	r := Report{Leader: record.Leader, Leads: leads, Actions: []Action{}, Held: []string{}}
 	dir, s, err := w.checkout(ctx)
 	if err != nil {
 		return r, err
@@ -156,8 +156,8 @@ func (w *Watch) round(ctx context.Context) (Report, error) {
 			return err
 		}
 		var unapplied error
-		if mark.Pending != nil {
-			unapplied = w.apply(ctx, dir, &Pending{w.at, present(s, mark.Pending.Nodes)})
+		if record.Pending != nil {
+			unapplied = w.apply(ctx, dir, &Pending{w.at, present(s, record.Pending.Nodes)})
 		}
 		return errors.Join(unapplied, w.judge(ctx, dir, s, &r))
 	})

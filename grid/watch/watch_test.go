@@ -190,7 +190,7 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world) {
 		defer w.started("ctl1", "ctl2")()
 		w.live(60, nil)
-		leader := slices.IndexFunc(w.ctls, func(c *controller) bool { return c.name == w.o.mark.Leader })
+		leader := slices.IndexFunc(w.ctls, func(c *controller) bool { return c.name == w.o.record.Leader })
 		a, b := w.ctls[leader], w.ctls[1-leader]
 		a.trouble = func(what string) int { // it freezes just before its commit goes out
 			if what == "push" {
@@ -202,8 +202,8 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 		}
 		w.set("n4", true)
 		w.live(400, nil)
-		if w.o.mark.Leader != b.name || w.stateOf("n4") != state.Out || !strings.Contains(w.o.log[1], "Watch-Leader: "+b.name) {
-			t.Errorf("%s leads, n4 is %s: %q", w.o.mark.Leader, w.stateOf("n4"), w.o.log)
+		if w.o.record.Leader != b.name || w.stateOf("n4") != state.Out || !strings.Contains(w.o.log[1], "Watch-Leader: "+b.name) {
+			t.Errorf("%s leads, n4 is %s: %q", w.o.record.Leader, w.stateOf("n4"), w.o.log)
 		}
 		w.up("n4")
 		w.set("n4", false)
@@ -211,8 +211,8 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 		commits := len(w.o.log)
 		a.thaw()
 		w.live(120, nil)
-		if len(w.o.log) != commits || w.o.mark.Leader != b.name || w.stateOf("n4") != state.Up {
-			t.Errorf("it was thawed: %s leads, n4 is %s: %q", w.o.mark.Leader, w.stateOf("n4"), w.o.log[commits:])
+		if len(w.o.log) != commits || w.o.record.Leader != b.name || w.stateOf("n4") != state.Up {
+			t.Errorf("it was thawed: %s leads, n4 is %s: %q", w.o.record.Leader, w.stateOf("n4"), w.o.log[commits:])
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // Package upstream is the repository of a watch, with git: a clone of its own beside what the watch remembers, and the
-// upstream's branch and mark, which it changes in one transaction.
+// upstream's branch and record, which it changes in one transaction.
 //
-// The mark is the reference refs/fission/leader: a commit without files, whose message is the term in JSON. Only git can
+// The record is the reference refs/fission/leader: a commit without files, whose message is the term in JSON. Only git can
 // do this of the systems that a cluster may be kept in: a push of hg moves a branch and a bookmark without comparing both,
 // and fossil accepts every commit and forks.
 package upstream
