@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-runtimes test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ test-openstack: ## against a real Keystone and Placement (CROFT_TEST_CLOUDS=clou
 
 packages: ## build/packages/croft_*.deb and croft-*.rpm
 	@scripts/packages
+
+test-runtimes: build ## try the grid's runtimes on a machine with systemd
+	@scripts/test-runtimes
 
 test-packages: ## build the packages, and install, hang, upgrade and purge them on a machine with systemd
 	@scripts/test-packages

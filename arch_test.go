@@ -225,7 +225,8 @@ var testHelpers = []string{
 	"croft/internal/testing/...", "croft/objects/objectstest",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
 	"croft/placementclient/placementtest", "croft/pool/pooltest",
-	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",
+	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest",
+	"croft/control/controltest", "croft/bench/...",
 	"croft/test/...",
 }
 

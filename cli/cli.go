@@ -26,6 +26,7 @@ import (
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
+	"croft/cli/ip"
 	"croft/cli/keys"
 	"croft/cli/login"
 	"croft/cli/objects"
@@ -78,13 +79,13 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), grid.New(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(), grid.New(), ip.Command(),
 		completionCommand(), p.manCommand(),
 	}
 }
 
 // otherNames maps names of the binary to the subcommands that it is then, beside their own names.
-var otherNames = map[string]string{"fission": "grid"}
+var otherNames = map[string]string{"fission": "grid", "itabot": "ip"}
 
 // named makes the command for the binary's name.
 func (p Program) named(name string) *cobra.Command {
@@ -131,7 +132,9 @@ func finished(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(args.FlagError)
+	if root.Annotations[args.OwnErrors] == "" {
+		root.SetFlagErrorFunc(args.FlagError)
+	}
 	return root
 }
 

@@ -8,10 +8,17 @@ import (
 	"croft"
 )
 
+// OwnErrors is the annotation of commands that OneForErrors changed.
+const OwnErrors = "croft-own-errors"
+
 // OneForErrors makes a command and those below it end with exit code 1 for every error that is no Exited, wrong
 // arguments and flags too. It is for programs whose other exit codes have meanings of their own; it is called once,
 // when all subcommands have been added.
 func OneForErrors(cmd *cobra.Command) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[OwnErrors] = "yes"
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return one(FlagError(cmd, err)) })
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, given []string) error { return one(check(cmd, given)) }

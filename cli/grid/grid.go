@@ -38,7 +38,8 @@ others are put into texts; $$ is a dollar sign. jobs/front@.yaml is a template, 
 link to it an instance: ln -s front@.yaml jobs/front@7.yaml.
 
 Exit codes: 0 done, or nothing to do; 1 an error; 2 a plan has changes; 3 refused by a
-lock or a revision; 4 applied to some; 5 a job has not so many nodes as it needs.`,
+lock or a revision; 4 applied to some; 5 a job has not so many nodes as it needs; 6 a node
+took a change back that was not confirmed.`,
 		Example: `  croft grid node add syd/r1/web1 --address web1.example.org --capacity cpu=8
   croft grid show jobs/web --origin
   croft grid place --without web1 --dry-run
@@ -48,8 +49,10 @@ lock or a revision; 4 applied to some; 5 a job has not so many nodes as it needs
 	}
 	cmd.PersistentFlags().StringVarP(&o.dir, "directory", "C", ".", "the cluster's `directory`")
 	cmd.AddCommand(
+		secretCommand(o), doctorCommand(o), adoptCommand(o),
 		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
 		crushCommand(o), beatCommand(o), watchCommand(o),
+		planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o), drainCommand(o), lockCommand(o),
 	)
 	args.OneForErrors(cmd)
 	return cmd

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakFree{m}, map[string]func(){
 		"croft": main, "schedule": main, "fission": main, "resalloc": main, "resalloc-maint": main, "resalloc-server": main,
 		"resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
+		"itabot": main,
 	})
 }
 

@@ -214,7 +214,7 @@ func (r *run) begin(ctx context.Context) {
 	r.onNodes(ctx, r.first(), func(ctx context.Context, n *locked, _ int) error {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 		defer cancel()
-		return n.holder.Begin(ctx, r.want.Revision)
+		return n.holder.Begin(ctx, r.want.Revision, r.plan.Writes())
 	})
 }
 

@@ -154,6 +154,9 @@ func (g *Grid) observe(ctx context.Context, want plan.Desired, n unit.Node, runt
 	}
 	o := plan.Observed{Node: n.Name, Revision: v.Revision, Epoch: v.Epoch, Phase: string(v.Phase), Firewall: v.Firewall,
 		Holders: v.Holders, Boot: v.BootNow}
+	if v.Phase != revlock.Done {
+		o.With = v.With
+	}
 	if v.Applied != nil {
 		o.Applied = &unit.Node{}
 		if err := json.Unmarshal(v.Applied, o.Applied); err != nil {

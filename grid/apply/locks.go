@@ -149,13 +149,13 @@ func (g *Grid) again(ctx context.Context, want plan.Desired, c Choice, shown pla
 	}
 	if p.ID() != shown.ID() {
 		return plan.Plan{}, nil, &Refused{croft.Errorf(croft.Conflict, "the nodes have changed since this plan was shown "+
-			"(%s): plan again", changedNodes(shown, p))}
+			"(%s): plan again", Changed(shown, p))}
 	}
 	return p, now, nil
 }
 
-// changedNodes names the nodes by which two plans differ.
-func changedNodes(a, b plan.Plan) string {
+// Changed says by what two plans differ.
+func Changed(a, b plan.Plan) string {
 	var names []string
 	for name, digest := range a.Observed {
 		if b.Observed[name] != digest {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ func desired(r *rand.Rand, name string, jobs map[string]plan.Job) plan.Desired {
 
 // interleave runs one interleaving, and returns what was violated.
 func interleave(t *testing.T, seed uint64, change func(w *world)) (wrong []string) {
-	synctest.Test(t, func(*testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		jobs := map[string]plan.Job{"web": {Want: 2, Min: 1}, "db": {Want: 1}}
 		w := &world{rand: r, nodes: map[string]*worldNode{}, jobs: jobs}
@@ -87,7 +88,9 @@ func interleave(t *testing.T, seed uint64, change func(w *world)) (wrong []strin
 			}
 		}
 		w.converged(last.err, wants["c"])
-		wrong = w.wrong
+		if wrong = w.wrong; len(wrong) > 0 {
+			t.Logf("-seed %d:\n%s", seed, strings.Join(w.trace, "\n"))
+		}
 		time.Sleep(time.Hour) // whatever still waits ends
 	})
 	return wrong

@@ -79,7 +79,7 @@ type Locker interface {
 type Holder interface {
 	machine.Machine
 	State() revlock.State
-	Begin(ctx context.Context, revision string) error
+	Begin(ctx context.Context, revision string, with []string) error
 	Commit(ctx context.Context, applied []byte) error
 	Arm(ctx context.Context, id string, after time.Duration, script string) error
 	Close() error

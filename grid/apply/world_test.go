@@ -30,6 +30,7 @@ type world struct {
 	clients []*client
 	jobs    map[string]plan.Job
 	wrong   []string // violated invariants
+	trace   []string // what happened
 
 	noShared, noEpoch bool // protections that are taken out
 }
@@ -85,6 +86,8 @@ func (w *world) arrive(a *access) {
 	w.pending = append(w.pending, a)
 	<-arrivals
 }
+
+func (w *world) note(format string, args ...any) { w.trace = append(w.trace, fmt.Sprintf(format, args...)) }
 
 func (w *world) violate(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
@@ -254,6 +257,7 @@ func (h *worldHolder) order(what string, f func() error) error {
 		luck := w.rand.IntN(100)
 		if h.ended || luck == 0 { // the connection broke before the order arrived
 			h.ended, h.lost = true, true
+			w.note("... the connection is lost before")
 			return
 		}
 		if h.epoch != h.node.state.Epoch && !w.noEpoch {
@@ -298,13 +302,14 @@ func (h *worldHolder) Start(_ context.Context, c machine.Command) (machine.Proce
 	return ended{result}, nil
 }
 
-func (h *worldHolder) Begin(_ context.Context, revision string) error {
+func (h *worldHolder) Begin(_ context.Context, revision string, with []string) error {
 	return h.order("begin", func() error {
 		s := &h.node.state
 		if h.epoch == s.Epoch || h.client.world.noEpoch {
 			h.epoch = s.Epoch + 1
 		}
-		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying, Plan: h.plan}
+		*s = revlock.State{Revision: revision, Previous: s.Revision, Epoch: h.epoch, Phase: revlock.Applying, Plan: h.plan,
+			With: with}
 		return nil
 	})
 }
@@ -401,6 +406,7 @@ func (w *world) run(faults bool) {
 		a := ready[w.rand.IntN(len(ready))]
 		w.pending = slices.DeleteFunc(w.pending, func(b *access) bool { return a == b })
 		if !a.client.dead {
+			w.note("%s: %s", a.client.name, a.what)
 			a.run()
 		}
 		close(a.turn)
@@ -413,11 +419,13 @@ func (w *world) fault() {
 	switch w.rand.IntN(120) {
 	case 0: // killed: its connections end, and so do its holders
 		c.dead = true
+		w.note("%s dies", c.name)
 		w.endHolders(c)
 	case 1:
 		c.frozen = true
 	case 2: // frozen for long: the holders hear nothing and end
 		c.frozen = true
+		w.note("%s freezes, and its holders end", c.name)
 		w.endHolders(c)
 	case 3:
 		c.frozen = false
@@ -426,6 +434,7 @@ func (w *world) fault() {
 		n := w.nodes[names[w.rand.IntN(len(names))]]
 		for _, h := range n.holders {
 			if !h.ended {
+				w.note("somebody breaks the lock of %s, which %s has", n.name, h.client.name)
 				n.state.Epoch++
 				n.state.Phase = revlock.Applying
 				n.holders = nil // the lock is free, and the holder takes orders still

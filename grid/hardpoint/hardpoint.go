@@ -1,7 +1,8 @@
 // Package hardpoint runs the programs by which the grid does what differs from machine to machine: a hard point is a
 // name, such as the runtime podman, and a verb of it is a program with arguments.
 //
-// A hard point is a YAML file: hardpoints/KIND/NAME.yaml of the repository, else the one of that name that croft brings.
+// A hard point is a YAML file: hardpoints/KIND/NAME.yaml of the repository, else the one of that name that croft
+// brings.
 // Arguments are a list that no shell reads; values stand in it as ${name}. Where a verb says shell: true, values reach
 // the script as variables, so that no value can become a part of the script. A secret value may be input of a program,
 // and is never an argument.

@@ -120,7 +120,8 @@ func (l Library) document(name string, shipped bool) (d *document, file string, 
 	text, err := fs.ReadFile(l.Shipped, name+".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
 		names, _ := l.Names()
-		return nil, "", false, croft.Errorf(croft.NotFound, "there is no %s %q: known are %s; %s/%s.yaml would be one%s",
+		return nil, "", false, croft.Errorf(croft.NotFound,
+			"there is no %s %q: known are %s; %s/%s.yaml would be one%s",
 			l.Kind, name, strings.Join(names, ", "), l.dir(), name, nearest.Hint(name, names))
 	}
 	if err != nil {

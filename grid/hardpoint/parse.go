@@ -35,7 +35,8 @@ type document struct {
 // parse reads a file. known are the verbs of the kind. Invalid: the error begins with the file and the line.
 func parse(file string, text []byte, known []string) (*document, error) {
 	if len(text) > maxFile {
-		return nil, croft.Errorf(croft.Invalid, "%s: it has %d bytes: a hard point may have %d", file, len(text), maxFile)
+		return nil, croft.Errorf(croft.Invalid, "%s: it has %d bytes: a hard point may have %d", file, len(text),
+			maxFile)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var root yaml.Node

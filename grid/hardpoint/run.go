@@ -23,7 +23,8 @@ type Result struct {
 	Unknown bool   // the code is one of unknown
 }
 
-// Run runs a verb on a machine. stdin is the program's input where the verb defines none. Invalid: the verb is missing or
+// Run runs a verb on a machine. stdin is the program's input where the verb defines none. Invalid: the verb is missing
+// or
 // wrong. Unavailable: the program ended with a code that the verb does not list, or not within the verb's timeout.
 // Errors of the machine are returned as they are.
 func (p *Point) Run(ctx context.Context, m machine.Machine, verb string, v Values, stdin io.Reader) (Result, error) {
@@ -48,7 +49,8 @@ func (v *Verb) judge(what, text string, err error, limited, ctx context.Context)
 		r.Code = exit.Code
 	} else if err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			return r, croft.Errorf(croft.Unavailable, "%s: no end after %s: %w", what, v.timeout.Round(time.Second), err)
+			return r, croft.Errorf(croft.Unavailable, "%s: no end after %s: %w", what, v.timeout.Round(time.Second),
+				err)
 		}
 		return r, fmt.Errorf("%s: %w", what, err)
 	}

@@ -15,7 +15,8 @@ const (
 	deferredEnd   = "\uE001"
 )
 
-// Deferred is a value that a shell variable of this name has when the verb runs. It works in what Shell returns, and may
+// Deferred is a value that a shell variable of this name has when the verb runs. It works in what Shell returns, and
+// may
 // be a part of a text. What the variable holds must be plain: letters, digits and /._-
 func Deferred(variable string) string { return deferredBegin + variable + deferredEnd }
 
@@ -104,7 +105,8 @@ func when(list []int, code int) string {
 	return fmt.Sprintf("%s) return %d ;;\n", strings.Join(texts, "|"), code)
 }
 
-// Print is a shell command that writes a text to standard output. It is done by the shell itself, so that the text is no
+// Print is a shell command that writes a text to standard output. It is done by the shell itself, so that the text is
+// no
 // argument of a program.
 func Print(text string) string {
 	if !strings.ContainsRune(text, 0) {

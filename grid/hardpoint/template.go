@@ -86,9 +86,13 @@ func parseReference(s string) (part, string, error) {
 		}
 	}
 	end := strings.IndexFunc(s, func(r rune) bool { return !isNameRune(r) })
-	if end <= 0 {
-		return part{}, "", croft.Errorf(croft.Invalid, "${%.20s: a value's name is letters, digits, dots, - and _ (write "+
-			"$${ for a ${ of the shell's own)", s)
+	if end < 0 {
+		end = len(s)
+	}
+	if end == 0 {
+		return part{}, "", croft.Errorf(croft.Invalid,
+			"${%.20s: a value's name is letters, digits, dots, - and _ (write "+
+				"$${ for a ${ of the shell's own)", s)
 	}
 	p := part{name: form + s[:end]}
 	s = s[end:]
@@ -103,8 +107,9 @@ func parseReference(s string) (part, string, error) {
 		p.or, p.isOr, s = def, true, rest
 	}
 	if !strings.HasPrefix(s, "}") {
-		return part{}, "", croft.Errorf(croft.Invalid, "${%s%.10s: a } is wanted after the name (write $${ for a ${ of "+
-			"the shell's own)", p.name, s)
+		return part{}, "", croft.Errorf(croft.Invalid,
+			"${%s%.10s: a } is wanted after the name (write $${ for a ${ of "+
+				"the shell's own)", p.name, s)
 	}
 	return p, s[1:], nil
 }

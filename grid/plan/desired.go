@@ -64,6 +64,7 @@ type Observed struct {
 	Revision string     `json:"revision,omitempty"`
 	Epoch    int64      `json:"epoch"`
 	Phase    string     `json:"phase,omitempty"` // as revlock.Phase
+	With     []string   `json:"with,omitempty"`  // the nodes of an interrupted change
 	Applied  *unit.Node `json:"-"`               // its stored Document; nil: none
 	Firewall string     `json:"-"`               // the listing of its table
 	Units    []Actual   `json:"units"`           // sorted by name

@@ -132,7 +132,7 @@ type state struct {
 }
 
 // Compute makes the plan that leads from what was found to what should be. Invalid: a limit that names no node;
-// Unavailable: a node that the plan depends on was not observed.
+// Unavailable: a node that the plan depends on was not observed; the plan has its steps then, and must not be applied.
 func Compute(want Desired, found []Observed, options Options) (Plan, error) {
 	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{},
 		plan: Plan{Format: Format, Cluster: want.Cluster, Revision: want.Revision, Limit: slices.Clone(options.Limit),
@@ -158,10 +158,7 @@ func Compute(want Desired, found []Observed, options Options) (Plan, error) {
 	for i := range nodes {
 		s.node(&nodes[i])
 	}
-	if err := s.dependencies(nodes); err != nil {
-		return Plan{}, err
-	}
-	return s.plan, nil
+	return s.plan, s.dependencies(nodes)
 }
 
 func (s *state) limited(node string) bool {
@@ -299,36 +296,99 @@ func (s *state) dependencies(nodes []unit.Node) error {
 			}
 		}
 	}
-	for i := range nodes {
-		n, o := &nodes[i], s.observed[nodes[i].Name]
-		fenced := slices.Contains(s.options.Fenced, n.Name)
-		if (o.Error != "" || o.Node == "") && !fenced && exclusive != "" && !changed[n.Name] {
-			return croft.Errorf(croft.Unavailable, "%s may run on %s, which was not looked at (%s), and it may not run twice: "+
-				"make sure that the node is off and say so with --fenced %s", exclusive, n.Name, cmp.Or(o.Error,
-				"nobody asked"), n.Name)
+	if exclusive != "" {
+		if err := s.onceOnly(nodes, exclusive); err != nil {
+			return err
 		}
-		if fenced || !changed[n.Name] && !s.counts(n, o, jobs, addresses, changed) {
+	}
+	reads := map[string]bool{}
+	for i := range nodes {
+		n := &nodes[i]
+		// A unit that may run once may be anywhere: it may have moved between two looks.
+		if changed[n.Name] || exclusive != "" || s.counts(n, s.observed[n.Name], jobs, addresses) {
+			reads[n.Name] = true
+		}
+	}
+	s.interrupted(reads)
+	for i := range nodes {
+		if !reads[nodes[i].Name] || slices.Contains(s.options.Fenced, nodes[i].Name) {
 			continue
 		}
-		if o.Error != "" || o.Node == "" {
-			if n.State == "out" || n.State == "maintenance" {
-				continue
-			}
-			return croft.Errorf(croft.Unavailable, "%s does not answer, and a change counts on it: %s; mend it, or write "+
-				"state: out into its file and place again", n.Name, cmp.Or(o.Error, "nobody asked"))
-		}
-		s.plan.Observed[n.Name] = o.Digest()
-		if !changed[n.Name] {
-			s.plan.Reads = append(s.plan.Reads, n.Name)
+		if err := s.countOn(&nodes[i], changed); err != nil {
+			return err
 		}
 	}
 	slices.Sort(s.plan.Reads)
 	return nil
 }
 
+// interrupted adds the nodes of interrupted changes: the client of one may have lost a node, and go on with others.
+func (s *state) interrupted(reads map[string]bool) {
+	for grown := true; grown; {
+		grown = false
+		for name := range reads {
+			for _, other := range s.observed[name].With {
+				grown = grown || !reads[other]
+				reads[other] = true
+			}
+		}
+	}
+}
+
+// countOn adds a node to those that are locked.
+func (s *state) countOn(n *unit.Node, changed map[string]bool) error {
+	o := s.observed[n.Name]
+	if o.Error != "" || o.Node == "" {
+		if n.State == "out" || n.State == "maintenance" {
+			return nil
+		}
+		return croft.Errorf(croft.Unavailable, "%s does not answer, and a change counts on it: %s; mend it, or write "+
+			"state: out into its file and place again", n.Name, cmp.Or(o.Error, "nobody asked"))
+	}
+	s.plan.Observed[n.Name] = o.Digest()
+	if !changed[n.Name] {
+		s.plan.Reads = append(s.plan.Reads, n.Name)
+	}
+	return nil
+}
+
+// onceOnly refuses to start a unit that may run once where nobody knows whether it runs elsewhere. Unavailable, and
+// Conflict where it does and is not stopped by this plan.
+func (s *state) onceOnly(nodes []unit.Node, exclusive string) error {
+	for _, n := range nodes {
+		o := s.observed[n.Name]
+		if slices.Contains(s.options.Fenced, n.Name) {
+			continue
+		}
+		if o.Error != "" || o.Node == "" {
+			return croft.Errorf(croft.Unavailable, "%s may run on %s, which was not looked at (%s), and it may not run twice: "+
+				"make sure that the node is off and say so with --fenced %s", exclusive, n.Name, cmp.Or(o.Error,
+				"nobody asked"), n.Name)
+		}
+	}
+	for _, step := range s.plan.Steps {
+		if step.Unit == nil || !step.Unit.Exclusive || step.Op == Await {
+			continue
+		}
+		for _, n := range nodes {
+			a := s.observed[n.Name].unit(step.Name)
+			if a == nil || n.Name == step.Node || slices.Contains(s.options.Fenced, n.Name) {
+				continue
+			}
+			if !slices.ContainsFunc(s.plan.Steps, func(other Step) bool {
+				return other.Op == Stop && other.Node == n.Name && other.Name == step.Name
+			}) {
+				return croft.Errorf(croft.Conflict, "%s is on %s, where this plan does not stop it, and it may not run twice: let "+
+					"--limit include %s", step.Name, n.Name, n.Name)
+			}
+		}
+	}
+	return nil
+}
+
 // counts says whether a change depends on what a node runs: a unit of a job that is changed, or a firewall that names
 // an address which is.
-func (s *state) counts(n *unit.Node, o Observed, jobs map[string]bool, addresses []string, changed map[string]bool) bool {
+func (s *state) counts(n *unit.Node, o Observed, jobs map[string]bool, addresses []string) bool {
 	for _, u := range n.Units {
 		if jobs[u.Job] {
 			return true
@@ -337,7 +397,7 @@ func (s *state) counts(n *unit.Node, o Observed, jobs map[string]bool, addresses
 			continue
 		}
 		for _, step := range s.plan.Steps {
-			if step.Op == Firewall && slices.ContainsFunc(step.Diff, func(d string) bool { return strings.Contains(d, u.Address) }) {
+			if step.Op == Firewall && strings.Contains(strings.Join(step.Diff, "\n"), u.Address) {
 				return true
 			}
 		}

@@ -238,10 +238,15 @@ func (h *Holder) Close() error {
 	return nil
 }
 
-// Begin stores, before anything else is changed, that the change to a revision has begun. It raises the epoch.
-func (h *Holder) Begin(ctx context.Context, revision string) error {
+// Begin stores, before anything else is changed, that the change of some nodes to a revision has begun. It raises the
+// epoch.
+func (h *Holder) Begin(ctx context.Context, revision string, with []string) error {
+	if len(strings.Join(with, " ")) > maxWith {
+		return croft.Errorf(croft.Invalid, "the names of the %d nodes that change at once are longer than %d bytes: use "+
+			"--limit", len(with), maxWith)
+	}
 	next := State{Revision: revision, Previous: h.state.Revision, Epoch: h.epoch + 1, Phase: Applying,
-		Plan: h.options.Plan, By: h.options.Who, BootNow: h.state.BootNow}
+		Plan: h.options.Plan, By: h.options.Who, With: with, BootNow: h.state.BootNow}
 	if h.state.Phase != Done && h.state.Previous != "" {
 		next.Previous = h.state.Previous // the last that was done
 	}

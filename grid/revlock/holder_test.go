@@ -79,7 +79,7 @@ func TestAChangeOfANode(t *testing.T) {
 		if s := h.State(); s.Revision != "" || s.Epoch != 0 || s.BootNow == "" {
 			t.Errorf("a new node stores %+v", s)
 		}
-		if err := h.Begin(t.Context(), revision); err != nil {
+		if err := h.Begin(t.Context(), revision, nil); err != nil {
 			t.Fatal(err)
 		}
 		odd := "a b\\n'$HOME`\n\x00\xff" + strings.Repeat("x", 100_000)
@@ -163,7 +163,7 @@ func TestABrokenLockRunsNoOrders(t *testing.T) {
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
-		if err := h.Begin(t.Context(), revision); err != nil {
+		if err := h.Begin(t.Context(), revision, nil); err != nil {
 			t.Fatal(err)
 		}
 		held, err := revlock.Break(t.Context(), m, o.Place, "bob@desk", "ann is away")
@@ -194,7 +194,7 @@ func TestTheEpochIsCompared(t *testing.T) {
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
-		if err := h.Begin(t.Context(), revision); err != nil {
+		if err := h.Begin(t.Context(), revision, nil); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join(o.Base, cluster, "rev")

@@ -121,7 +121,7 @@ look() {
 			kill -0 "${r##*.}" 2>/dev/null && printf '%s reader %s\n' "$mark" "$(head -n 1 "$r")"
 	done
 	printf '%s rev\n' "$mark"
-	[ ! -e "$dir/rev" ] || head -c 4096 "$dir/rev"
+	[ ! -e "$dir/rev" ] || head -c 60000 "$dir/rev"
 	printf '\n%s applied\n' "$mark"
 	[ ! -e "$dir/applied.json" ] || cat "$dir/applied.json"
 	if [ -n "$table" ]; then
@@ -218,7 +218,7 @@ hold() {
 	fi
 	echo "$(now) $$ ${group:-0} $who" 2>/dev/null >"$dir/$name" ||
 		fail "cannot write its state directory $dir: is its disk full?"
-	printf '\n%s held %s|%s\n' "$mark" "$(boot)" "$([ ! -e "$dir/rev" ] || head -c 4096 "$dir/rev" | tr '\n' '|')"
+	printf '\n%s held %s|%s\n' "$mark" "$(boot)" "$([ ! -e "$dir/rev" ] || head -c 60000 "$dir/rev" | tr '\n' '|')"
 	gone=
 	guarded
 	while read -r kind epoch size bound words; do

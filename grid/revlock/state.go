@@ -28,14 +28,18 @@ type State struct {
 	Phase    Phase  `json:"phase,omitempty"`
 	Plan     string `json:"plan,omitempty"` // the id of the plan that was begun
 	By       string `json:"by,omitempty"`
-	Boot     string `json:"boot,omitempty"`     // the boot in which the change was begun
-	BootNow  string `json:"boot_now,omitempty"` // the boot that the node is in
+	// the nodes that the change concerns: until it is done, whoever changes one of them locks all of them, since its
+	// client may have lost this node and go on with others
+	With    []string `json:"with,omitempty"`
+	Boot    string   `json:"boot,omitempty"`     // the boot in which the change was begun
+	BootNow string   `json:"boot_now,omitempty"` // the boot that the node is in
 }
 
 var revisionForm = regexp.MustCompile(`^(git|hg|fossil):[0-9a-f]{40,64}$`)
 
 const (
 	maxField = 256
+	maxWith  = 48 << 10
 	maxEpoch = 1 << 60
 )
 
@@ -47,7 +51,7 @@ func parseState(text, boot string) (State, error) {
 		if key == "" {
 			continue
 		}
-		if len(value) > maxField {
+		if len(value) > maxField && (key != "with" || len(value) > maxWith) {
 			return State{}, croft.Errorf(croft.Invalid, "its file rev has a value of %d bytes for %.20q", len(value), key)
 		}
 		switch key {
@@ -73,6 +77,8 @@ func parseState(text, boot string) (State, error) {
 			s.Plan = value
 		case "by":
 			s.By = value
+		case "with":
+			s.With = strings.Fields(value)
 		case "boot":
 			s.Boot = value
 		}
@@ -95,6 +101,9 @@ func (s State) text() string {
 		if f[1] != "" {
 			b.WriteString(f[0] + " " + oneLine(f[1]) + "\n")
 		}
+	}
+	if s.Phase != Done && len(s.With) > 0 {
+		b.WriteString("with " + strings.Join(s.With, " ") + "\n")
 	}
 	return b.String()
 }

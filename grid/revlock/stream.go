@@ -34,7 +34,7 @@ func (s *stream) failure() error {
 }
 
 // maxLast bounds the last line.
-const maxLast = 8 << 10
+const maxLast = 64 << 10
 
 // Write implements io.Writer, and never fails.
 func (s *stream) Write(p []byte) (int, error) {

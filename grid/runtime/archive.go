@@ -22,7 +22,8 @@ import (
 // send sends the archive of a unit's image to a machine, unpacked, as what the verb send takes.
 func (r *Runtime) send(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	if !r.point.Has("send") || u.Image.Archive == "" {
-		return croft.Errorf(croft.Invalid, "%s: prepare says that an archive is to be sent, and there is no %s", r.Name(),
+		return croft.Errorf(croft.Invalid, "%s: prepare says that an archive is to be sent, and there is no %s",
+			r.Name(),
 			map[bool]string{true: "archive", false: "verb send"}[r.point.Has("send")])
 	}
 	if err := r.verify(u.Image); err != nil {

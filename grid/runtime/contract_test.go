@@ -60,7 +60,8 @@ func kill(state string) func(t *testing.T, u unit.Unit) {
 func TestProcesses(t *testing.T) {
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
 	state := stateDir(t)
-	runtimetest.Run(t, runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: state, Reboot: kill(state)})
+	runtimetest.Run(t, runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: state,
+		Reboot: kill(state)})
 }
 
 func TestNspawn(t *testing.T) {
@@ -90,7 +91,8 @@ func TestPodman(t *testing.T) {
 	program := []string{"podman", "--runtime", "runc", "--root", state + "/storage", "--runroot", state + "/run"}
 	run := func(t *testing.T, args ...string) string {
 		t.Helper()
-		out, err := machine.Output(context.WithoutCancel(t.Context()), machine.Local{}, nil, append(program[:len(program):len(program)], args...)...)
+		out, err := machine.Output(context.WithoutCancel(t.Context()), machine.Local{}, nil,
+			append(program[:len(program):len(program)], args...)...)
 		if err != nil {
 			t.Errorf("podman %q: %v", args, err)
 		}
@@ -101,10 +103,16 @@ func TestPodman(t *testing.T) {
 	})
 	runtimetest.Run(t, runtimetest.Suite{
 		Name: "podman", Machine: machine.Local{}, StateDir: state,
-		Repository: fstest.MapFS{"hardpoints/runtime/podman.yaml": {Data: []byte(strings.ReplaceAll(podman, "ROOT", state))}},
+		Repository: fstest.MapFS{"hardpoints/runtime/podman.yaml": {Data: []byte(strings.ReplaceAll(podman, "ROOT",
+			state))}},
+		Adopts: true,
 		Stranger: func(t *testing.T, name string) {
-			run(t, "create", "--name", name, "--network=host", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", "--rootfs", "/", "true")
-			t.Cleanup(func() { run(t, "rm", name) })
+			run(t, "create", "--name", name, "--network=host", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024",
+				"--rootfs", "/", "true")
+			t.Cleanup(func() {
+				_, _ = machine.Output(context.Background(), machine.Local{}, nil,
+					append(program[:len(program):len(program)], "rm", "--force", name)...)
+			})
 		},
 		Reboot: func(t *testing.T, u unit.Unit) { run(t, "kill", u.Name()) },
 	})

@@ -115,7 +115,8 @@ func (r *Runtime) listed(ctx context.Context, m machine.Machine, u unit.Unit, wa
 	got.Status = ""
 	should := plan.Actual{}
 	if wanted {
-		should = plan.Actual{Name: u.Name(), Job: u.Job, Slot: u.Slot, Hash: u.Hash(), Runtime: r.Name(), Running: running}
+		should = plan.Actual{Name: u.Name(), Job: u.Job, Slot: u.Slot, Hash: u.Hash(), Runtime: r.Name(),
+			Running: running}
 	}
 	if got != should {
 		return croft.Errorf(croft.Unavailable, "the list has %+v, and %+v was wanted", found, should)

@@ -16,7 +16,8 @@ import (
 	"croft/grid/unit"
 )
 
-// A daemon is a dockerd of the test's own: its state is in a directory of the test, and the networks and the firewall of
+// A daemon is a dockerd of the test's own: its state is in a directory of the test, and the networks and the firewall
+// of
 // the machine stay as they are.
 type daemon struct {
 	dir, socket string
@@ -53,7 +54,8 @@ func (d *daemon) start(t *testing.T) {
 	}
 	defer log.Close()
 	d.process = exec.Command("dockerd", "--host", d.socket, "--pidfile", filepath.Join(d.dir, "pid"), "--data-root",
-		filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "exec"), "--bridge", "none", "--iptables=false",
+		filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "exec"), "--bridge", "none",
+		"--iptables=false",
 		"--ip6tables=false", "--live-restore=false")
 	d.process.Stdout, d.process.Stderr = log, log
 	d.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -88,7 +90,8 @@ func TestDocker(t *testing.T) {
 	d := startDaemon(t)
 	run := func(t *testing.T, args ...string) {
 		t.Helper()
-		out, err := machine.Output(context.WithoutCancel(t.Context()), machine.Local{}, bytes.NewReader(runtimetest.Archive(t)),
+		out, err := machine.Output(context.WithoutCancel(t.Context()), machine.Local{},
+			bytes.NewReader(runtimetest.Archive(t)),
 			append([]string{"docker", "--host", d.socket}, args...)...)
 		if err != nil {
 			t.Errorf("docker %q: %v: %s", args, err, out)
@@ -98,10 +101,14 @@ func TestDocker(t *testing.T) {
 		Name: "docker", Machine: machine.Local{}, StateDir: stateDir(t),
 		Repository: fstest.MapFS{"hardpoints/runtime/docker.yaml": {Data: []byte(
 			"extends: docker\nvariables:\n  docker: [docker, --host, \"" + d.socket + "\"]\n")}},
+		Adopts: true,
 		Stranger: func(t *testing.T, name string) {
 			run(t, "import", "-", "stranger")
 			run(t, "create", "--name", name, "--network=host", "stranger", "true")
-			t.Cleanup(func() { run(t, "rm", name) })
+			t.Cleanup(func() {
+				_, _ = machine.Output(context.Background(), machine.Local{}, nil, "docker", "--host", d.socket, "rm",
+					"--force", name)
+			})
 		},
 		// The daemon ends its containers, as a shutdown of the machine does.
 		Reboot: func(t *testing.T, _ unit.Unit) {

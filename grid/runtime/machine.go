@@ -63,10 +63,12 @@ func checkMachine(u unit.Unit, disks string) error {
 	m := u.VM
 	switch {
 	case m.VCPUs < 1 || m.Memory < 1<<20 || m.Disk < 0:
-		return croft.Errorf(croft.Invalid, "vm: %d vcpus, %d bytes of memory and %d of disk are no machine: 1 vcpu and "+
-			"1 MiB of memory are the least", m.VCPUs, m.Memory, m.Disk)
+		return croft.Errorf(croft.Invalid,
+			"vm: %d vcpus, %d bytes of memory and %d of disk are no machine: 1 vcpu and "+
+				"1 MiB of memory are the least", m.VCPUs, m.Memory, m.Disk)
 	case !strings.HasPrefix(m.Image, "/"):
-		return croft.Errorf(croft.Invalid, "vm: image %q: the absolute path of a qcow2 or raw file of the node is wanted", m.Image)
+		return croft.Errorf(croft.Invalid,
+			"vm: image %q: the absolute path of a qcow2 or raw file of the node is wanted", m.Image)
 	case m.VirtType != "" && m.VirtType != domainxml.VirtKVM && m.VirtType != domainxml.VirtQEMU:
 		return croft.Errorf(croft.Invalid, "vm: virt_type %q is neither kvm nor qemu", m.VirtType)
 	case !strings.HasPrefix(disks, "/"):
@@ -85,7 +87,8 @@ func domainOf(u unit.Unit, id croft.InstanceID, disks, mark string) (string, err
 		virt = domainxml.VirtKVM
 	}
 	m := compute.Machine{
-		ID: id, Name: fmt.Sprintf("%s %d", u.Job, u.Slot), VCPUs: int64(u.VM.VCPUs), MemoryMiB: (u.VM.Memory + 1<<20 - 1) >> 20,
+		ID: id, Name: fmt.Sprintf("%s %d", u.Job, u.Slot), VCPUs: int64(u.VM.VCPUs), MemoryMiB: (u.VM.Memory +
+			1<<20 - 1) >> 20,
 		Disk: []compute.Layer{{Path: disks + "/" + u.Name() + ".qcow2", Format: "qcow2"},
 			{Path: u.VM.Image, Format: diskFormat}},
 		Seed: disks + "/" + u.Name() + "-seed.iso", Source: croft.MetadataNoCloud,
@@ -104,7 +107,8 @@ func domainOf(u unit.Unit, id croft.InstanceID, disks, mark string) (string, err
 	return domainxml.Definition{Name: u.Name(), Metadata: string(element), Virt: virt}.Marshal(m)
 }
 
-// seedOf is the disk from which cloud-init of the guest reads its name, the user's data and the unit's files, packed and
+// seedOf is the disk from which cloud-init of the guest reads its name, the user's data and the unit's files, packed
+// and
 // as text.
 func seedOf(u unit.Unit, id croft.InstanceID) (hardpoint.Secret, error) {
 	vendor, err := vendorData(u)

@@ -49,14 +49,16 @@ func TestVirtualMachines(t *testing.T) {
 		Name: "vm", Machine: machine.Local{}, StateDir: stateDir(t), NoInside: true,
 		Change: func(_ *testing.T, u *unit.Unit) {
 			u.Image, u.Command, u.Env = unit.Image{}, nil, nil
-			u.VM = &unit.VM{VCPUs: 1, Memory: 32 << 20, Disk: 4 << 20, Image: image, Network: "default", VirtType: "qemu",
+			u.VM = &unit.VM{VCPUs: 1, Memory: 32 << 20, Disk: 4 << 20, Image: image, Network: "default",
+				VirtType: "qemu",
 				UserData: "#cloud-config\nhostname: it's\n"}
 			u.Options = map[string]string{"disks": disks, "stop_seconds": "0"}
 			u.Files = []unit.File{{Path: "/etc/secret", Mode: 0o400, Content: "s3cret", Digest: "1", Secret: true}}
 		},
 		Stranger: func(t *testing.T, name string) {
 			cmd := exec.Command("virsh", "--quiet", "--connect", libvirttest.URI, "define", "/dev/stdin")
-			cmd.Stdin = strings.NewReader(`<domain type="qemu"><name>` + name + `</name><memory unit="MiB">32</memory><os><type>hvm</type></os></domain>`)
+			cmd.Stdin = strings.NewReader(`<domain type="qemu"><name>` + name +
+				`</name><memory unit="MiB">32</memory><os><type>hvm</type></os></domain>`)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("define a stranger: %v: %s", err, out)
 			}

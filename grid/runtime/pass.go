@@ -29,7 +29,8 @@ func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv
 		return croft.Errorf(croft.Invalid, "%s exec %s: which program?", r.Name(), u.Name())
 	}
 	if !r.point.Has("exec") {
-		return croft.Errorf(croft.Invalid, "%s exec %s: this runtime has no way in: log in over the network", r.Name(), u.Name())
+		return croft.Errorf(croft.Invalid, "%s exec %s: this runtime has no way in: log in over the network", r.Name(),
+			u.Name())
 	}
 	if err := hardpoint.Plain(argv...); err != nil {
 		return fmt.Errorf("%s exec %s: %w", r.Name(), u.Name(), err)
@@ -37,7 +38,8 @@ func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv
 	if _, err := r.Status(ctx, m, u); err != nil {
 		return err
 	}
-	return r.pass(ctx, m, u, "exec", hardpoint.Values{"words": argv, "interactive": stdin != nil}, stdin, stdout, stderr)
+	return r.pass(ctx, m, u, "exec", hardpoint.Values{"words": argv, "interactive": stdin != nil}, stdin, stdout,
+		stderr)
 }
 
 // pass runs a verb with the caller's streams. Its script is an argument, as the input is the caller's.
@@ -63,4 +65,26 @@ func (r *Runtime) pass(ctx context.Context, m machine.Machine, u unit.Unit, verb
 		return fmt.Errorf("%s %s %s: %w", r.Name(), verb, u.Name(), err)
 	}
 	return p.Wait()
+}
+
+// Adopt makes what runs already under a name of its own the unit: it gets the unit's name, and from then on is listed
+// with the unit's hash, stopped and removed as the unit. It is not restarted or changed. Invalid: the runtime cannot.
+// Conflict: something has the unit's name.
+func (r *Runtime) Adopt(ctx context.Context, m machine.Machine, u unit.Unit, existing string) error {
+	if !r.point.Has("adopt") {
+		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot give a mark to what exists", existing,
+			r.Name())
+	}
+	if err := hardpoint.Plain(existing); err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	taken := ""
+	if existing != u.Name() {
+		taken = look + `
+[ -z "$found" ] || { echo "$name is there already" >&2; exit 71; }`
+	}
+	_, err := r.runWith(ctx, m, "adopt", u, needsProgram+taken+`
+mkdir -p "$dir" || fail adopt 1
+verb_adopt; try adopt $?`, hardpoint.Values{"existing": existing})
+	return err
 }

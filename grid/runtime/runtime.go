@@ -1,7 +1,8 @@
 // Package runtime runs units on machines: by podman, docker, systemd-nspawn, runc, systemd, as plain processes, or as
 // virtual machines of libvirt.
 //
-// A runtime is a hard point: a file that says which programs create, start, stop and list what a unit is. Each method is
+// A runtime is a hard point: a file that says which programs create, start, stop and list what a unit is. Each method
+// is
 // one script for a POSIX shell that first asks the runtime what is there, so every method can be repeated, nothing that
 // carries no mark of the cluster is touched, and one call costs one round trip. Scripts are the input of the shell, so
 // nothing of a unit's files is ever an argument of a program; and they are one function, so that half a script, of a
@@ -27,7 +28,7 @@ var points embed.FS
 
 // Verbs are what a hard point of the kind runtime may define.
 var Verbs = []string{"probe", "prepare", "send", "create", "start", "stop", "remove", "status", "list", "ready", "logs",
-	"exec"}
+	"exec", "adopt"}
 
 // needed are the verbs that every runtime defines.
 var needed = []string{"probe", "prepare", "create", "start", "stop", "remove", "status", "list"}
@@ -37,7 +38,8 @@ type Config struct {
 	// Repository is the cluster's directory: hardpoints/runtime/NAME.yaml, and the archives of images. nil: neither.
 	Repository fs.FS
 
-	// StateDir is where units are kept on the nodes: an absolute path of letters, digits and /._- "": /var/lib/croft/grid
+	// StateDir is where units are kept on the nodes: an absolute path of letters, digits and /._- "":
+	// /var/lib/croft/grid
 	// for root, and croft/grid in the user's state directory ($XDG_STATE_HOME, ~/.local/state) for others.
 	StateDir string
 }
@@ -62,7 +64,8 @@ type Runtime struct {
 // Open loads a runtime by its name. NotFound, Invalid.
 func (c Config) Open(name string) (*Runtime, error) {
 	if c.StateDir != "" && (!strings.HasPrefix(c.StateDir, "/") || strings.Trim(c.StateDir, plainPath) != "") {
-		return nil, croft.Errorf(croft.Invalid, "state directory %q: an absolute path of letters, digits and /._- is wanted",
+		return nil, croft.Errorf(croft.Invalid,
+			"state directory %q: an absolute path of letters, digits and /._- is wanted",
 			c.StateDir)
 	}
 	p, err := c.library().Load(name)
@@ -105,7 +108,8 @@ func (r *Runtime) Prepare(ctx context.Context, m machine.Machine, u unit.Unit) e
 		return err
 	}
 	if _, err = r.run(ctx, m, "prepare", u, prepareScript); isAbsent(err) {
-		return croft.Errorf(croft.Unavailable, "%s prepare: the image %s was sent, and is not there", r.Name(), u.Image.Archive)
+		return croft.Errorf(croft.Unavailable, "%s prepare: the image %s was sent, and is not there", r.Name(),
+			u.Image.Archive)
 	}
 	return err
 }

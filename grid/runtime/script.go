@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,12 +27,14 @@ const (
 	exitInvalid  = 78
 )
 
-// The scripts of the methods. verb_NAME are the verbs of the hard point; $home, $units and $dir are where units and this
+// The scripts of the methods. verb_NAME are the verbs of the hard point; $home, $units and $dir are where units and
+// this
 // unit are kept; $name, $cluster and $hash are the unit's. try reports a verb that failed, and ends the script.
 const (
 	needsProgram = "needs\n"
 
-	// look sets found to what the runtime knows of the unit: nothing, or f_hash and the like. A stranger ends the script.
+	// look sets found to what the runtime knows of the unit: nothing, or f_hash and the like. A stranger ends the
+	// script.
 	look = `
 found=$(verb_status); code=$?
 case $code in
@@ -109,10 +112,13 @@ func verbsOf(script string) []string {
 }
 
 // script is the whole script of a method: a function that is called at its end, without input.
-func (r *Runtime) script(verbs []string, u unit.Unit, body string) (string, error) {
+func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardpoint.Values) (string, error) {
 	v, err := r.values(u)
 	if err != nil {
 		return "", err
+	}
+	for _, some := range more {
+		maps.Copy(v, some)
 	}
 	var b strings.Builder
 	b.WriteString("croft_grid() {\n")
@@ -126,7 +132,8 @@ func (r *Runtime) script(verbs []string, u unit.Unit, body string) (string, erro
 		return "", err
 	}
 	fmt.Fprintf(&b, "needs() {\nfor program in %s; do\ncommand -v \"$program\" > /dev/null 2>&1 || "+
-		"{ echo \"$program is not installed there\" >&2; exit %d; }\ndone\n}\n", machine.Quote(programs...), exitLacking)
+		"{ echo \"$program is not installed there\" >&2; exit %d; }\ndone\n}\n", machine.Quote(programs...),
+		exitLacking)
 	for _, verb := range verbs {
 		text, err := r.point.Shell(verb, v)
 		if err != nil {
@@ -172,12 +179,18 @@ func isNo(err error) bool {
 
 // run runs the script of a method.
 func (r *Runtime) run(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string) (string, error) {
+	return r.runWith(ctx, m, what, u, body, nil)
+}
+
+// runWith is run, with further values.
+func (r *Runtime) runWith(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string,
+	more hardpoint.Values) (string, error) {
 	label := r.Name() + " " + what
 	if u.Job != "" {
 		label += " " + u.Name()
 	}
 	verbs := verbsOf(body)
-	text, err := r.script(verbs, u, body)
+	text, err := r.script(verbs, u, body, more)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", label, err)
 	}
@@ -230,7 +243,8 @@ func (r *Runtime) parse(out, cluster string) ([]plan.Actual, error) {
 		}
 		fields := strings.Split(line, "|")
 		if len(fields) != 6 {
-			return nil, croft.Errorf(croft.Invalid, "%s list: %.200q is not NAME|HASH|JOB|SLOT|CLUSTER|STATE", r.Name(), line)
+			return nil, croft.Errorf(croft.Invalid, "%s list: %.200q is not NAME|HASH|JOB|SLOT|CLUSTER|STATE",
+				r.Name(), line)
 		}
 		slot, err := strconv.Atoi(fields[3])
 		if fields[4] != cluster || err != nil || slot < 0 {

@@ -23,7 +23,7 @@ func (r *Runtime) values(u unit.Unit) (hardpoint.Values, error) {
 		"name": "", "hash": "", "mark": "", "dir": hardpoint.Deferred("dir"),
 		"command": u.Command, "user": u.User, "network": orHost(u.Network), "address": u.Address,
 		"cpu": positive(u.CPU), "cpu.percent": positive(u.CPU * 100), "memory": positive(float64(u.Memory)),
-		"lines": "100", "words": []string(nil), "interactive": false, "rooted": false,
+		"lines": "100", "words": []string(nil), "interactive": false, "existing": "", "rooted": false,
 	}
 	if u.Job != "" {
 		v["name"], v["hash"] = u.Name(), u.Hash()
@@ -35,12 +35,23 @@ func (r *Runtime) values(u unit.Unit) (hardpoint.Values, error) {
 		v["option."+name] = value
 	}
 	v["systemd.env"], v["systemd.command"] = systemdWords(environment(u)...), systemdWords(u.Command...)
+	v["user.name"], v["user.group"] = userAndGroup(u.User)
+	var arguments []string
+	for _, word := range u.Command {
+		arguments = append(arguments, strings.ReplaceAll(word, "$", "$$"))
+	}
+	v["systemd.arguments"] = arguments
 	oci, err := ociConfig(u, v["image.root"].(string))
 	if err != nil {
 		return nil, err
 	}
 	v["oci"] = oci
 	return v, machineValues(v, u)
+}
+
+func userAndGroup(both string) (user, group string) {
+	user, group, _ = strings.Cut(both, ":")
+	return user, group
 }
 
 func orHost(network string) string {
@@ -122,7 +133,8 @@ func environment(u unit.Unit) []string {
 func systemdWords(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "%", "%%", "$", "$$").Replace(w) + `"`
+		quoted[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "%", "%%", "$",
+			"$$").Replace(w) + `"`
 	}
 	return strings.Join(quoted, " ")
 }

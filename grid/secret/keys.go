@@ -16,7 +16,8 @@ import (
 	"croft"
 )
 
-// RecipientsFile lists who may read the secrets of a cluster, below its directory: one recipient of age or public SSH key
+// RecipientsFile lists who may read the secrets of a cluster, below its directory: one recipient of age or public SSH
+// key
 // on a line; # begins a comment.
 const RecipientsFile = "secrets/recipients"
 
@@ -28,7 +29,8 @@ const (
 
 const hint = "set AGE_IDENTITY_FILE to a file made by age-keygen or to an SSH key, or AGE_IDENTITY to the identity itself"
 
-// Identities finds what opens secrets. Of these, the first that is there counts: the files that are named; AGE_IDENTITY;
+// Identities finds what opens secrets. Of these, the first that is there counts: the files that are named;
+// AGE_IDENTITY;
 // the file AGE_IDENTITY_FILE; and else all of croft/age.txt in the user's configuration, ~/.ssh/id_ed25519 and
 // ~/.ssh/id_rsa that exist and have no passphrase. Invalid: a file is wrong, or others may read it.
 func Identities(files ...string) ([]age.Identity, error) {
@@ -87,8 +89,9 @@ func readIdentities(file string) ([]age.Identity, error) {
 		return nil, fmt.Errorf("identity: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, croft.Errorf(croft.Invalid, "identity %s: others may read it, its mode is %04o: chmod 600 it, and if others "+
-			"could log in here make a new one and rotate", file, mode)
+		return nil, croft.Errorf(croft.Invalid,
+			"identity %s: others may read it, its mode is %04o: chmod 600 it, and if others "+
+				"could log in here make a new one and rotate", file, mode)
 	}
 	text := make([]byte, maxValue)
 	n, err := f.Read(text)
@@ -99,22 +102,26 @@ func readIdentities(file string) ([]age.Identity, error) {
 	if strings.Contains(string(text), "PRIVATE KEY-----") {
 		identity, err := agessh.ParseIdentity(text)
 		if locked, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
-			return nil, croft.Errorf(croft.Invalid, "identity %s: it has a passphrase, and nobody is asked for one: name another: %w",
+			return nil, croft.Errorf(croft.Invalid,
+				"identity %s: it has a passphrase, and nobody is asked for one: name another: %w",
 				file, locked)
 		}
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "identity %s: no SSH key that age can use (ed25519 and RSA are): %w", file, err)
+			return nil, croft.Errorf(croft.Invalid,
+				"identity %s: no SSH key that age can use (ed25519 and RSA are): %w", file, err)
 		}
 		return []age.Identity{identity}, nil
 	}
 	list, err := age.ParseIdentities(strings.NewReader(string(text)))
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "identity %s: neither a file of age-keygen nor an SSH key", file) // no part is shown
+		return nil, croft.Errorf(croft.Invalid, "identity %s: neither a file of age-keygen nor an SSH key",
+			file) // no part is shown
 	}
 	return list, nil
 }
 
-// ParseRecipients reads recipients, one on a line: age1..., ssh-ed25519 ... or ssh-rsa ... Invalid: the error begins with
+// ParseRecipients reads recipients, one on a line: age1..., ssh-ed25519 ... or ssh-rsa ... Invalid: the error begins
+// with
 // the file's name and the line.
 func ParseRecipients(file, text string) ([]age.Recipient, error) {
 	var list []age.Recipient
@@ -126,7 +133,8 @@ func ParseRecipients(file, text string) ([]age.Recipient, error) {
 		}
 		one, err := parseRecipient(line)
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%s:%d: %.60q is no recipient (age1..., ssh-ed25519 ... or ssh-rsa ...): %w", file,
+			return nil, croft.Errorf(croft.Invalid,
+				"%s:%d: %.60q is no recipient (age1..., ssh-ed25519 ... or ssh-rsa ...): %w", file,
 				number, shown(line), err)
 		}
 		list = append(list, one)
@@ -160,8 +168,9 @@ func parseRecipient(line string) (age.Recipient, error) {
 func Recipients(dir string) ([]age.Recipient, error) {
 	text, err := os.ReadFile(filepath.Join(dir, RecipientsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, croft.Errorf(croft.NotFound, "%s: there is no such file in %s: list who may read the secrets there, one "+
-			"recipient on a line (age1..., ssh-ed25519 ...)", RecipientsFile, dir)
+		return nil, croft.Errorf(croft.NotFound,
+			"%s: there is no such file in %s: list who may read the secrets there, one "+
+				"recipient on a line (age1..., ssh-ed25519 ...)", RecipientsFile, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("recipients: %w", err)

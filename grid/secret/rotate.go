@@ -90,7 +90,8 @@ func (k *Keeper) rotateFile(ctx context.Context, path string, recipients []age.R
 	for _, at := range sealedForm.FindAllSubmatchIndex(text, -1) {
 		fresh, err := k.rotateValue(ctx, text, at, recipients)
 		if err != nil {
-			return nil, 0, croft.Errorf(croft.KindOf(err), "line %d: %w", bytes.Count(text[:at[0]], []byte("\n"))+1, err)
+			return nil, 0, croft.Errorf(croft.KindOf(err), "line %d: %w", bytes.Count(text[:at[0]], []byte("\n"))+1,
+				err)
 		}
 		b.Write(text[from:at[0]])
 		b.WriteString(fresh)

@@ -1,7 +1,9 @@
 // Package secret seals and opens the values of a cluster's files that nobody but their readers may see.
 //
-// A sealed value is an age file: as text between BEGIN and END lines, as age: and base64, or as it is. It is opened by an
-// age identity or an SSH key, in memory alone: what was opened is no argument of a program, no file and in no message. A
+// A sealed value is an age file: as text between BEGIN and END lines, as age: and base64, or as it is. It is opened by
+// an
+// age identity or an SSH key, in memory alone: what was opened is no argument of a program, no file and in no message.
+// A
 // file of sops is opened by sops, a hard point of the kind secret.
 package secret
 
@@ -54,7 +56,8 @@ type Keeper struct {
 
 var _ state.Secrets = (*Keeper)(nil)
 
-// Open opens a sealed value. Invalid: it is none, or is damaged. Denied: nobody here may read it. No error contains what
+// Open opens a sealed value. Invalid: it is none, or is damaged. Denied: nobody here may read it. No error contains
+// what
 // was opened.
 func (k *Keeper) Open(ctx context.Context, sealed string) ([]byte, error) {
 	if kind := sopsType(sealed); kind != "" {
@@ -77,8 +80,9 @@ func (k *Keeper) Open(ctx context.Context, sealed string) ([]byte, error) {
 func decrypt(r io.Reader, identities []age.Identity) ([]byte, error) {
 	opened, err := age.Decrypt(r, identities...)
 	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
-		return nil, croft.Errorf(croft.Denied, "open a sealed value: it is sealed for others than the %d identities here: "+
-			"ask one of its readers to seal it anew (croft grid secret rotate)", len(identities))
+		return nil, croft.Errorf(croft.Denied,
+			"open a sealed value: it is sealed for others than the %d identities here: "+
+				"ask one of its readers to seal it anew (croft grid secret rotate)", len(identities))
 	}
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "open a sealed value: %w", err)
@@ -137,7 +141,8 @@ func (k *Keeper) openSops(ctx context.Context, sealed, kind string) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	p, err := hardpoint.Library{Kind: "secret", Verbs: []string{"open"}, Shipped: shipped, Repository: k.Repository}.Load("sops")
+	p, err := hardpoint.Library{Kind: "secret", Verbs: []string{"open"}, Shipped: shipped,
+		Repository: k.Repository}.Load("sops")
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +153,8 @@ func (k *Keeper) openSops(ctx context.Context, sealed, kind string) ([]byte, err
 	return []byte(result.Text), nil
 }
 
-// Seal seals a value for recipients, as text between BEGIN and END lines, which ends in a newline. Invalid: there are no
+// Seal seals a value for recipients, as text between BEGIN and END lines, which ends in a newline. Invalid: there are
+// no
 // recipients, or the value is too large.
 func Seal(value []byte, recipients []age.Recipient) (string, error) {
 	var b bytes.Buffer
@@ -173,7 +179,8 @@ func SealLine(value []byte, recipients []age.Recipient) (string, error) {
 
 func encrypt(to io.Writer, value []byte, recipients []age.Recipient) error {
 	if len(recipients) == 0 {
-		return croft.Errorf(croft.Invalid, "seal: nobody is to read it: name recipients in %s, or by --to", RecipientsFile)
+		return croft.Errorf(croft.Invalid, "seal: nobody is to read it: name recipients in %s, or by --to",
+			RecipientsFile)
 	}
 	if len(value) > maxValue {
 		return croft.Errorf(croft.Invalid, "seal: %d bytes are more than %d", len(value), maxValue)

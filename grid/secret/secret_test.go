@@ -78,12 +78,14 @@ func TestValuesThatCannotBeOpened(t *testing.T) {
 		{"nothing after age:", "age:", keeper(i), croft.Invalid, "grid secret seal"},
 		{"no base64", "age:%%%", keeper(i), croft.Invalid, "base64"},
 		{"base64 of something else", "age:aGVsbG8gd29ybGQ=", keeper(i), croft.Invalid, "no age file"},
-		{"a block that is cut off", "-----BEGIN AGE ENCRYPTED FILE-----\nYWdl\n", keeper(i), croft.Invalid, "open a sealed value"},
+		{"a block that is cut off", "-----BEGIN AGE ENCRYPTED FILE-----\nYWdl\n", keeper(i), croft.Invalid,
+			"open a sealed value"},
 		{"cut off", mine[:len(mine)-24], keeper(i), croft.Invalid, "sealed value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.keeper.Open(t.Context(), c.sealed)
-			if croft.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "the value") {
+			if croft.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(),
+				"the value") {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
@@ -112,7 +114,8 @@ func TestSopsFiles(t *testing.T) {
 		t.Errorf("by another program: %q, %v", got, err)
 	}
 	if _, err := exec.LookPath("sops"); err != nil {
-		if _, err := keeper().Open(t.Context(), yaml); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "sops") {
+		if _, err := keeper().Open(t.Context(), yaml); croft.KindOf(err) != croft.Unavailable ||
+			!strings.Contains(err.Error(), "sops") {
 			t.Errorf("without sops: %v", err)
 		}
 	}
@@ -193,14 +196,16 @@ func TestIdentities(t *testing.T) {
 		"it is empty":         {file("empty", "", 0o600), "empty"},
 		"it is not there":     {filepath.Join(home, "missing"), "no such file"},
 	} {
-		if _, err := Identities(c.path); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "1ABC") {
+		if _, err := Identities(c.path); err == nil || !strings.Contains(err.Error(), c.says) ||
+			strings.Contains(err.Error(), "1ABC") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for line, says := range map[string]string{
 		i.String(): "age-keygen -y", "age1abc": "cut off", "nobody": "no recipient",
 	} {
-		if _, err := ParseRecipients("secrets/recipients", "\n"+line); err == nil || !strings.HasPrefix(err.Error(), "secrets/recipients:2: ") ||
+		if _, err := ParseRecipients("secrets/recipients", "\n"+line); err == nil || !strings.HasPrefix(err.Error(),
+			"secrets/recipients:2: ") ||
 			!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), i.String()) {
 			t.Errorf("%s: %v", line, err)
 		}
@@ -221,7 +226,8 @@ func TestRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	indented := "files:\n- path: /etc/x\n  content: |\n    " + strings.ReplaceAll(strings.TrimSpace(seal("a block")), "\n", "\n    ") +
+	indented := "files:\n- path: /etc/x\n  content: |\n    " + strings.ReplaceAll(strings.TrimSpace(seal("a block")),
+		"\n", "\n    ") +
 		"\n- path: /etc/y\n  content: \"" + line + "\"\nafter: it\n"
 	write := func(name, text string) {
 		path := filepath.Join(dir, name)
@@ -237,7 +243,8 @@ func TestRotate(t *testing.T) {
 	write("secrets/key.age", seal("a file"))
 	write(".git/config", seal("not of the cluster"))
 	done, err := keeper(old).Rotate(t.Context(), dir, []age.Recipient{fresh.Recipient()})
-	if err != nil || len(done) != 2 || done[0] != (Rotated{"jobs/web.yaml", 2}) || done[1] != (Rotated{"secrets/key.age", 1}) {
+	if err != nil || len(done) != 2 || done[0] != (Rotated{"jobs/web.yaml", 2}) ||
+		done[1] != (Rotated{"secrets/key.age", 1}) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "jobs/web.yaml"))
@@ -266,7 +273,8 @@ func TestRotate(t *testing.T) {
 	before, _ := os.ReadFile(filepath.Join(dir, "secrets/key.age"))
 	_, err = keeper(fresh).Rotate(t.Context(), dir, []age.Recipient{fresh.Recipient()})
 	after, _ := os.ReadFile(filepath.Join(dir, "secrets/key.age"))
-	if croft.KindOf(err) != croft.Denied || !strings.Contains(err.Error(), "jobs/last.yaml: line 1") || string(before) != string(after) {
+	if croft.KindOf(err) != croft.Denied || !strings.Contains(err.Error(), "jobs/last.yaml: line 1") ||
+		string(before) != string(after) {
 		t.Errorf("one cannot be opened: %v; changed: %v", err, string(before) != string(after))
 	}
 }

@@ -111,7 +111,8 @@ func (m *making) unitFiles(u *unit.Unit, f fields) error {
 
 // isSealed reports whether a text is a secret as programs for age write it, as values begin, or as sops writes files.
 func isSealed(text string) bool {
-	return strings.Contains(text, "ENC[AES256_GCM,") && strings.Contains(text, "sops") || strings.HasPrefix(text, sealed) || strings.HasPrefix(text, "-----BEGIN AGE ENCRYPTED FILE-----") ||
+	return strings.Contains(text, "ENC[AES256_GCM,") && strings.Contains(text, "sops") ||
+		strings.HasPrefix(text, sealed) || strings.HasPrefix(text, "-----BEGIN AGE ENCRYPTED FILE-----") ||
 		strings.HasPrefix(text, "age-encryption.org/")
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 // Uncommitted lists paths of the cluster's directory that are not in the revision as they are, sorted: changed, added,
-// removed and untracked ones, and ignored ones in a directory of state. Conflict: the repository is not fit to tell, for
+// removed and untracked ones, and ignored ones in a directory of state. Conflict: the repository is not fit to tell,
+// for
 // the reasons of Examine.
 func (r *Repository) Uncommitted(ctx context.Context) ([]string, error) {
 	wrong, err := r.Examine(ctx)
@@ -107,7 +108,8 @@ func twins(names []string) []string {
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		folded := strings.ToLower(name)
 		if other, there := seen[folded]; there {
-			list = append(list, other+" and "+name+" differ by case alone: a clone on another system may have one of them; rename one")
+			list = append(list,
+				other+" and "+name+" differ by case alone: a clone on another system may have one of them; rename one")
 		}
 		seen[folded] = cmp.Or(seen[folded], name)
 	}
@@ -130,7 +132,8 @@ func (r *Repository) Clean(ctx context.Context) (string, error) {
 		if n > 5 {
 			more = " ..."
 		}
-		return "", croft.Errorf(croft.Conflict, "%s: %d files are not in revision %s as they are: %s%s: commit or remove them",
+		return "", croft.Errorf(croft.Conflict,
+			"%s: %d files are not in revision %s as they are: %s%s: commit or remove them",
 			r.dir, n, revision, strings.Join(dirty[:min(n, 5)], ", "), more)
 	}
 	return revision, nil

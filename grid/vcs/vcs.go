@@ -46,7 +46,8 @@ var _ revlock.VCS = (*Repository)(nil)
 // marks tell whose repository a directory is.
 var marks = map[string]string{".git": "git", ".hg": "hg", ".fslckout": "fossil", "_FOSSIL_": "fossil"}
 
-// Open finds the repository of a cluster's directory. name is the system's, as cluster.yaml says it; "": it is seen by the
+// Open finds the repository of a cluster's directory. name is the system's, as cluster.yaml says it; "": it is seen by
+// the
 // nearest .git, .hg, .fslckout or _FOSSIL_ in the directory or above. NotFound: there is none. Invalid: a hard point is
 // wrong.
 func Open(dir, name string) (*Repository, error) {
@@ -63,13 +64,15 @@ func Open(dir, name string) (*Repository, error) {
 		name = found
 	}
 	if name == "" {
-		return nil, croft.Errorf(croft.NotFound, "%s is under no version control: run git init there, and commit its files", dir)
+		return nil, croft.Errorf(croft.NotFound,
+			"%s is under no version control: run git init there, and commit its files", dir)
 	}
 	if top == "" {
 		top = dir
 	}
 	if found != "" && found != name && slices.Contains([]string{"git", "hg", "fossil"}, name) {
-		return nil, croft.Errorf(croft.Invalid, "%s is a repository of %s, and cluster.yaml says vcs: %s", top, found, name)
+		return nil, croft.Errorf(croft.Invalid, "%s is a repository of %s, and cluster.yaml says vcs: %s", top, found,
+			name)
 	}
 	shipped, err := fs.Sub(points, "points")
 	if err != nil {
@@ -115,8 +118,9 @@ func (r *Repository) ask(ctx context.Context, verb string, more hardpoint.Values
 		return result, nil
 	}
 	if strings.Contains(err.Error(), "dubious ownership") {
-		return result, croft.Errorf(croft.Denied, "git does not read %s, as it belongs to another user: if you trust its "+
-			"files, run git config --global --add safe.directory %s", r.top, r.top)
+		return result, croft.Errorf(croft.Denied,
+			"git does not read %s, as it belongs to another user: if you trust its "+
+				"files, run git config --global --add safe.directory %s", r.top, r.top)
 	}
 	if _, ended := errors.AsType[*machine.Exit](err); !ended {
 		return result, fmt.Errorf("%s: %w", r.dir, err)
@@ -134,14 +138,16 @@ func (r *Repository) Revision(ctx context.Context) (string, error) {
 	}
 	hash := strings.TrimSpace(result.Text)
 	if result.Absent || strings.Trim(hash, "0") == "" {
-		return "", croft.Errorf(croft.NotFound, "%s: nothing is committed yet: commit the cluster's files with %s", r.dir, r.Name())
+		return "", croft.Errorf(croft.NotFound, "%s: nothing is committed yet: commit the cluster's files with %s",
+			r.dir, r.Name())
 	}
 	return r.revision(hash)
 }
 
 func (r *Repository) revision(hash string) (string, error) {
 	if !hashForm.MatchString(hash) {
-		return "", croft.Errorf(croft.Unavailable, "%s: %s says that a revision is %.80q, which is no hash", r.dir, r.Name(), hash)
+		return "", croft.Errorf(croft.Unavailable, "%s: %s says that a revision is %.80q, which is no hash", r.dir,
+			r.Name(), hash)
 	}
 	return r.Name() + ":" + hash, nil
 }
@@ -153,7 +159,8 @@ func (r *Repository) hash(revision string) (string, error) {
 	case !ok || !hashForm.MatchString(hash):
 		return "", croft.Errorf(croft.Invalid, "%.100q is no revision: %s:<hash in full> is wanted", revision, r.Name())
 	case system != r.Name():
-		return "", croft.Errorf(croft.Invalid, "%s is a revision of %s, and %s is a repository of %s", revision, system, r.dir, r.Name())
+		return "", croft.Errorf(croft.Invalid, "%s is a revision of %s, and %s is a repository of %s", revision,
+			system, r.dir, r.Name())
 	}
 	return hash, nil
 }

@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	for name, value := range map[string]string{"HOME": home, "USER": "tester", "GIT_CONFIG_NOSYSTEM": "1", "HGUSER": "tester",
+	for name, value := range map[string]string{"HOME": home, "USER": "tester", "GIT_CONFIG_NOSYSTEM": "1",
+		"HGUSER":          "tester",
 		"GIT_AUTHOR_NAME": "tester", "GIT_AUTHOR_EMAIL": "t@example.org", "GIT_COMMITTER_NAME": "tester",
 		"GIT_COMMITTER_EMAIL": "t@example.org", "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "init.defaultBranch",
 		"GIT_CONFIG_VALUE_0": "main"} {
@@ -182,7 +183,8 @@ func TestAncestry(t *testing.T) {
 		missing := s.name + ":" + strings.Repeat("1234567890", 4)
 		wantAnswer(t, "one that is not here", r, missing, second, revlock.Unknown)
 		wantAnswer(t, "of one that is not here", r, second, missing, revlock.Unknown)
-		for _, bad := range []string{"", "x:" + strings.Repeat("a", 40), s.name + ":HEAD", s.name + ":--help", strings.TrimPrefix(first, s.name+":")} {
+		for _, bad := range []string{"", "x:" + strings.Repeat("a", 40), s.name + ":HEAD", s.name + ":--help",
+			strings.TrimPrefix(first, s.name+":")} {
 			if _, err := r.Ancestor(t.Context(), bad, second); croft.KindOf(err) != croft.Invalid {
 				t.Errorf("%q: %v", bad, err)
 			}
@@ -216,7 +218,8 @@ func TestWhatIsNotCommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("changed and removed", "jobs/new one.yaml", "jobs/web.yaml", "nodes/a.yaml", "nodes/b.tmp")
-		if _, err := r.Clean(t.Context()); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "nodes/a.yaml") {
+		if _, err := r.Clean(t.Context()); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(),
+			"nodes/a.yaml") {
 			t.Errorf("clean: %v", err)
 		}
 	})
@@ -309,7 +312,8 @@ func TestAShallowCloneDoesNotKnow(t *testing.T) {
 		shallow := open(t, other)
 		wantAnswer(t, "an ancestor that was not fetched", shallow, revisions[1], revisions[2], revlock.Unknown)
 		run(t, other, "git", "fetch", "-q", "--depth=1", "origin", "old")
-		wantAnswer(t, "an ancestor that is here without what is between", shallow, revisions[0], revisions[2], revlock.Unknown)
+		wantAnswer(t, "an ancestor that is here without what is between", shallow, revisions[0], revisions[2],
+			revlock.Unknown)
 		run(t, other, "git", "fetch", "-q", "--unshallow")
 		wantAnswer(t, "after fetching all", shallow, revisions[0], revisions[2], revlock.Yes)
 	})
@@ -332,7 +336,8 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 			s.commit(t, dir)
 		}, "nodes/A.yaml and nodes/a.yaml differ by case alone"},
 		{"a submodule", "git", func(t *testing.T, s system, dir string) {
-			run(t, dir, "git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "file://"+dir, "jobs/more")
+			run(t, dir, "git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "file://"+dir,
+				"jobs/more")
 			s.commit(t, dir)
 		}, "jobs/more is a submodule"},
 		{"in the middle of a merge", "git", func(t *testing.T, s system, dir string) {

@@ -12,7 +12,8 @@ import (
 const busybox = "/bin/busybox"
 
 // applets are the names under which it is in the image.
-var applets = []string{"sh", "sleep", "cat", "echo", "ls", "id", "env", "true", "false", "test", "stat", "touch", "head",
+var applets = []string{"sh", "sleep", "cat", "echo", "ls", "id", "env", "true", "false", "test", "stat", "touch",
+	"head",
 	"mkdir", "hostname"}
 
 // Archive is a tar file of a small root directory.
@@ -41,7 +42,8 @@ func Archive(t testing.TB) []byte {
 		add(tar.Header{Name: path.Join("bin", name), Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
 	}
 	add(tar.Header{Name: "etc/os-release", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("ID=tiny\n"))
-	add(tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:0::/root:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n"))
+	add(tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644},
+		[]byte("root:x:0:0::/root:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n"))
 	add(tar.Header{Name: "etc/group", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:\nweb:x:1000:\n"))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

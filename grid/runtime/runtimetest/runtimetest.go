@@ -42,7 +42,7 @@ type Suite struct {
 	Reboot     func(t *testing.T, u unit.Unit)  // ends the unit as a loss of power would; nil: it cannot be had here
 	Survives   bool                             // a unit is started again after a reboot without anybody
 	NoInside   bool                             // nothing can be run inside
-	NoUser     bool
+	Adopts     bool                             // it can give a mark to what Stranger makes
 }
 
 // command runs until it is told to end, and says so.
@@ -99,7 +99,8 @@ func (s Suite) Unit(t *testing.T) unit.Unit {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := errors.Join(r.Stop(ctx, s.Machine, u), r.Remove(ctx, s.Machine, u)); err != nil && croft.KindOf(err) != croft.Conflict {
+		if err := errors.Join(r.Stop(ctx, s.Machine, u), r.Remove(ctx, s.Machine, u)); err != nil &&
+			croft.KindOf(err) != croft.Conflict {
 			t.Errorf("clean up: %v", err)
 		}
 	})
@@ -114,6 +115,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("an orphan, of which only the name is known", s.orphan)
 	t.Run("two clusters", s.clusters)
 	t.Run("undo", s.undo)
+	t.Run("what ran before", s.adopt)
 	t.Run("after a reboot", s.reboot)
 	t.Run("an archive that changed meanwhile", s.changedArchive)
 }
@@ -232,7 +234,8 @@ func (s Suite) stranger(t *testing.T) {
 	for name, do := range map[string]func(context.Context, machine.Machine, unit.Unit) error{
 		"create": r.Create, "start": r.Start, "stop": r.Stop, "remove": r.Remove,
 	} {
-		if err := do(t.Context(), s.Machine, u); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "taken") {
+		if err := do(t.Context(), s.Machine, u); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(),
+			"taken") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -256,7 +259,8 @@ func (s Suite) orphan(t *testing.T) {
 func (s Suite) clusters(t *testing.T) {
 	u, other := s.Unit(t), s.Unit(t)
 	r := s.begin(t, u)
-	if err := errors.Join(r.Prepare(t.Context(), s.Machine, other), r.Create(t.Context(), s.Machine, other)); err != nil {
+	if err := errors.Join(r.Prepare(t.Context(), s.Machine, other), r.Create(t.Context(), s.Machine,
+		other)); err != nil {
 		t.Fatal(err)
 	}
 	for cluster, running := range map[string]bool{u.Cluster: true, other.Cluster: false} {
@@ -359,5 +363,39 @@ func Need(t *testing.T, programs ...string) {
 		if _, err := exec.LookPath(p); err != nil {
 			t.Skipf("%s is not installed (scripts/install-deps test)", p)
 		}
+	}
+}
+
+func (s Suite) adopt(t *testing.T) {
+	if !s.Adopts {
+		t.Skip("this runtime cannot give a mark to what exists")
+	}
+	u := s.Unit(t)
+	r := s.Open(t)
+	existing := "legacy-" + u.Cluster[:8]
+	s.Stranger(t, existing)
+	if err := r.Adopt(t.Context(), s.Machine, u, existing); err != nil {
+		t.Fatal(err)
+	}
+	wantOne := func(what string) {
+		t.Helper()
+		list, err := r.List(t.Context(), s.Machine, u.Cluster)
+		if err != nil || len(list) != 1 || list[0].Name != u.Name() || list[0].Hash != u.Hash() {
+			t.Errorf("%s: %+v, %v", what, list, err)
+		}
+	}
+	wantOne("adopted")
+	if err := r.Create(t.Context(), s.Machine, u); err != nil {
+		t.Errorf("create what is there: %v", err)
+	}
+	if err := r.Adopt(t.Context(), s.Machine, u, "another"); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("adopt another as the same: %v", err)
+	}
+	wantOne("still")
+	if err := errors.Join(r.Stop(t.Context(), s.Machine, u), r.Remove(t.Context(), s.Machine, u)); err != nil {
+		t.Error(err)
+	}
+	if list, err := r.List(t.Context(), s.Machine, u.Cluster); err != nil || len(list) > 0 {
+		t.Errorf("removed: %+v, %v", list, err)
 	}
 }

@@ -1,0 +1,273 @@
+package grid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"filippo.io/age"
+	"github.com/adrg/xdg"
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/grid/apply"
+	"croft/grid/machine"
+	"croft/grid/plan"
+	"croft/grid/revlock"
+	"croft/grid/runtime"
+	"croft/grid/secret"
+	"croft/grid/ssh"
+	"croft/grid/state"
+	"croft/grid/unit"
+	"croft/grid/vcs"
+	"croft/ipam"
+)
+
+// cluster is a cluster whose nodes can be reached.
+type cluster struct {
+	*apply.Grid
+	state  *state.State
+	shell  apply.Shell
+	want   plan.Desired
+	repo   *vcs.Repository
+	memory revlock.Memory
+	ssh    *ssh.Dialer
+}
+
+// connecting is how a command reaches the nodes.
+type connecting struct {
+	sshConfig string
+	parallel  int
+	note      string // for those who find a node locked
+}
+
+func (c *connecting) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.sshConfig, "ssh-config", "", "the ssh configuration, in place of ~/.ssh/config (`file`)")
+	f.IntVar(&c.parallel, "parallel", 0, "nodes that are worked on at once (`number`; 8)")
+}
+
+// reach loads the cluster's directory, with all that is to run on its nodes. It connects to nothing. Close it.
+func (o *options) reach(cmd *cobra.Command, how *connecting) (*cluster, error) {
+	if how.parallel < 0 || how.parallel > 64 {
+		return nil, croft.Errorf(croft.Invalid, "--parallel %d: give 1 to 64", how.parallel)
+	}
+	s, err := o.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{state: s, shell: apply.Shell{Cluster: s.Cluster.ID, Who: whoIsHere() + how.note},
+		memory: revlock.Memory{File: filepath.Join(xdg.StateHome, "croft", "grid", s.Cluster.ID+".epochs")}}
+	if c.repo, err = vcs.Open(o.dir, s.Cluster.VCS); err != nil {
+		return nil, err
+	}
+	if c.want, err = desired(cmd.Context(), o.dir, s); err != nil {
+		return nil, err
+	}
+	config := ssh.Config{File: how.sshConfig, Timeout: s.Cluster.Dial}
+	if c.ssh, err = ssh.New(config); err != nil {
+		return nil, err
+	}
+	runtimes := runtimesOf(runtime.Config{Repository: os.DirFS(o.dir), StateDir: s.Cluster.StateDir})
+	parallel := how.parallel
+	if parallel == 0 {
+		parallel = s.Cluster.Parallel
+	}
+	c.Grid, err = apply.New(apply.Config{Dialer: dialer{c.ssh}, Locker: c.shell, VCS: c.repo, Runtimes: runtimes,
+		Parallel: parallel, Say: func(words string) { say(cmd, "%s", words) }})
+	return c, err
+}
+
+// Close ends all connections.
+func (c *cluster) Close() {
+	c.Grid.Close()
+	c.ssh.Close()
+}
+
+func whoIsHere() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s@%s, process %d", name, host, os.Getpid())
+}
+
+// runtimesOf opens each runtime once.
+func runtimesOf(c runtime.Config) func(name string) (apply.Runtime, error) {
+	var mu sync.Mutex
+	open := map[string]*runtime.Runtime{}
+	return func(name string) (apply.Runtime, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if open[name] == nil {
+			r, err := c.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			open[name] = r
+		}
+		return open[name], nil
+	}
+}
+
+// dialer reaches nodes over SSH, and this machine without.
+type dialer struct{ ssh *ssh.Dialer }
+
+// Dial implements apply.Dialer.
+func (d dialer) Dial(ctx context.Context, n unit.Node) (apply.Connection, error) {
+	if n.Local {
+		return here{}, nil
+	}
+	r := d.ssh.Remote(n)
+	if err := r.Connect(ctx); err != nil {
+		return nil, err
+	}
+	return remote{r}, nil
+}
+
+type here struct{ machine.Local }
+
+func (here) Close() error { return nil }
+
+type remote struct{ *ssh.Remote }
+
+func (r remote) Close() error {
+	r.Remote.Close()
+	return nil
+}
+
+// desired is what the directory says.
+func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, error) {
+	leases, err := openLeases(dir)
+	if err != nil {
+		return plan.Desired{}, err
+	}
+	if s.Addresses == nil {
+		s.Addresses = leases.address
+	}
+	keeper := &secret.Keeper{Identities: func() ([]age.Identity, error) { return secret.Identities() },
+		Repository: os.DirFS(dir)}
+	d := plan.Desired{Cluster: s.Cluster.ID, Jobs: map[string]plan.Job{}}
+	if d.Nodes, err = s.Nodes(ctx, keeper); err != nil {
+		return plan.Desired{}, err
+	}
+	for _, j := range s.Jobs {
+		want := j.Want
+		if j.Every {
+			want = len(j.Slots)
+		}
+		d.Jobs[j.Name] = plan.Job{Want: want, Min: j.Min, MaxUnavailable: j.MaxUnavailable, Canary: j.Canary, Gate: j.Gate}
+	}
+	for i := range d.Nodes {
+		if d.Nodes[i].Firewall, err = leases.firewall(ctx, d.Nodes[i].Name); err != nil {
+			return plan.Desired{}, fmt.Errorf("the firewall of %s: %w", d.Nodes[i].Name, err)
+		}
+	}
+	return d, nil
+}
+
+// leases are the addresses of slots; nil: the directory has no net/.
+type leases struct{ net *ipam.Net }
+
+func openLeases(dir string) (*leases, error) {
+	if _, err := os.Stat(filepath.Join(dir, "net")); errors.Is(err, fs.ErrNotExist) {
+		return &leases{}, nil
+	}
+	d, err := ipam.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	n, err := d.Read()
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return &leases{n}, nil
+}
+
+// address is the lease of a slot. NotFound.
+func (l *leases) address(_ context.Context, job string, slot int, pool string) (string, error) {
+	if l.net != nil {
+		for _, one := range l.net.Sorted() {
+			if one.Owner == (ipam.Owner{Job: job, Slot: slot}) && !one.Freed() {
+				return one.Addr.String(), nil
+			}
+		}
+	}
+	return "", croft.Errorf(croft.NotFound, "slot %d of %s has no address yet: croft ip get %s %s/%d", slot, job, pool, job,
+		slot)
+}
+
+// firewall is the table of a node; "": it needs none.
+func (l *leases) firewall(ctx context.Context, node string) (string, error) {
+	if l.net == nil {
+		return "", nil
+	}
+	n, err := l.net.FindNode(node)
+	if err != nil {
+		return "", err
+	}
+	t, err := l.net.Firewall(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	if text, err := t.Script(); err != nil || strings.Contains(text, "{") {
+		return text, err
+	}
+	return "", nil
+}
+
+// revision sets the revision of what is desired, and returns the upstream's head. strict: what is not committed, or not
+// pushed, is refused; otherwise it is told.
+func (c *cluster) revision(cmd *cobra.Command, strict bool) (head string, err error) {
+	c.want.Revision, head, err = revlock.Clean(cmd.Context(), c.repo)
+	if errors.Is(err, croft.Conflict) {
+		if strict {
+			return "", exit(ExitRefused, err)
+		}
+		say(cmd, "croft: warning: %v", err)
+		c.want.Revision, err = c.repo.Revision(cmd.Context())
+		return "", err
+	}
+	if err == nil && head == "" && c.state.Cluster.Upstream == "required" {
+		err = croft.Errorf(croft.Invalid, "cluster.yaml says upstream: required, and the repository has none: set one")
+	}
+	return head, err
+}
+
+// remembered refuses nodes whose state went back.
+func (c *cluster) remembered(p plan.Plan, found []plan.Observed) error {
+	for _, o := range found {
+		if _, concerned := p.Observed[o.Node]; !concerned {
+			continue
+		}
+		if err := c.memory.Check(o.Node, o.Epoch); err != nil {
+			return exit(ExitRefused, err)
+		}
+	}
+	return nil
+}
+
+// remember notes the epochs of the nodes that were locked.
+func (c *cluster) remember(ctx context.Context, p plan.Plan) error {
+	epochs := map[string]int64{}
+	var nodes []unit.Node
+	for _, n := range c.want.Nodes {
+		if slices.Contains(p.Writes(), n.Name) {
+			nodes = append(nodes, n)
+		}
+	}
+	for _, o := range c.Observe(ctx, c.want, nodes) {
+		if o.Error == "" {
+			epochs[o.Node] = o.Epoch
+		}
+	}
+	return c.memory.Note(epochs)
+}

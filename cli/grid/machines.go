@@ -1,0 +1,59 @@
+package grid
+
+import (
+	"os"
+
+	"filippo.io/age"
+	"github.com/spf13/cobra"
+
+	"croft/grid/machine"
+	"croft/grid/runtime"
+	"croft/grid/secret"
+	"croft/grid/ssh"
+	"croft/grid/state"
+	"croft/grid/unit"
+)
+
+// machines reaches nodes.
+type machines struct{ dialer *ssh.Dialer }
+
+func newMachines(config string) (machines, error) {
+	d, err := ssh.New(ssh.Config{File: config})
+	return machines{d}, err
+}
+
+// of returns the machine of a node, which is connected by its first program, and what ends the connection.
+func (m machines) of(n unit.Node) (machine.Machine, func()) {
+	if n.Local {
+		return machine.Local{}, func() {}
+	}
+	r := m.dialer.Remote(n)
+	return r, r.Close
+}
+
+// reached is what is needed of a node to reach it.
+func reached(s *state.State, n *state.Node) unit.Node {
+	u := unit.Node{Name: n.Name, ID: n.ID, Local: n.Local, Address: n.Address, User: n.User, HostKey: n.HostKey,
+		StateDir: n.StateDir, State: n.State}
+	if u.StateDir == "" {
+		u.StateDir = s.Cluster.StateDir
+	}
+	return u
+}
+
+// runtimes says where the runtimes of the cluster come from.
+func (o *options) runtimes(s *state.State) runtime.Config {
+	return runtime.Config{Repository: os.DirFS(o.dir), StateDir: s.Cluster.StateDir}
+}
+
+// keeper opens the secrets of the cluster, with the identities in files, or with those that are found.
+func (o *options) keeper(files []string) *secret.Keeper {
+	return &secret.Keeper{Repository: os.DirFS(o.dir),
+		Identities: func() ([]age.Identity, error) { return secret.Identities(files...) }}
+}
+
+// identityFlag defines --identity.
+func identityFlag(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVarP(to, "identity", "i", nil, "a `file` of age-keygen, or an SSH key, that opens secrets "+
+		"(repeatable; $AGE_IDENTITY_FILE, $AGE_IDENTITY, croft/age.txt of your configuration, or your SSH keys)")
+}

@@ -1,0 +1,250 @@
+// Package adopt describes what runs on a machine already as jobs of a grid: containers of podman and docker, and
+// domains
+// of libvirt. It reads; Take gives a running container the mark of its job, so that a plan finds it as it should be.
+package adopt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft"
+	"croft/grid/machine"
+	"croft/grid/unit"
+)
+
+// A Found is something that runs on a machine and is of no grid.
+type Found struct {
+	Runtime string    `json:"runtime"` // podman, docker or vm
+	Name    string    `json:"name"`    // as the runtime knows it
+	Running bool      `json:"running"`
+	Unit    unit.Unit `json:"unit"`          // without cluster, job and slot
+	Not     []string  `json:"not,omitempty"` // what a job cannot say of it
+}
+
+// Runtimes are those that are asked.
+var Runtimes = []string{"podman", "docker", "vm"}
+
+// List lists what runs on a machine and is of no grid, of one runtime, by name. None: the runtime is not installed
+// there.
+// Unavailable: it does not answer.
+func List(ctx context.Context, m machine.Machine, runtime string) ([]Found, error) {
+	var list []Found
+	var err error
+	switch runtime {
+	case "podman", "docker":
+		list, err = containers(ctx, m, runtime)
+	case "vm":
+		list, err = domains(ctx, m)
+	default:
+		return nil, croft.Errorf(croft.Invalid, "adopt from %q: only %s are known", runtime, strings.Join(Runtimes,
+			", "))
+	}
+	slices.SortFunc(list, func(a, b Found) int { return strings.Compare(a.Name, b.Name) })
+	if err != nil {
+		err = fmt.Errorf("list what %s runs: %w", runtime, err)
+	}
+	return list, err
+}
+
+// ask runs a script. A machine without the program answers with nothing.
+func ask(ctx context.Context, m machine.Machine, program, script string) (string, error) {
+	script = "croft_ask() {\ncommand -v " + program + " > /dev/null 2>&1 || return 0\n" + script +
+		"\n}\ncroft_ask < /dev/null\n"
+	out, err := machine.Output(ctx, m, strings.NewReader(script), "sh", "-s")
+	if _, ended := errors.AsType[*machine.Exit](err); ended {
+		return "", croft.Errorf(croft.Unavailable, "%w", err)
+	}
+	return out, err
+}
+
+// inspected is what podman and docker say of a container, as far as a job can say it or has to say that it cannot.
+type inspected struct {
+	Name  string
+	State struct{ Running bool }
+	Image string // its digest
+	// ImageName is podman's reference of the image; docker has it in Config.Image.
+	ImageName string
+	Rootfs    string
+	Config    struct {
+		Image       string
+		Env         []string
+		Cmd         []string
+		Entrypoint  json.RawMessage // a list, or a text of older podmans
+		User        string
+		Labels      map[string]string
+		Tty         bool
+		StopTimeout *int
+	}
+	HostConfig struct {
+		NetworkMode  string
+		PortBindings map[string][]struct{ HostIP, HostPort string }
+		Privileged   bool
+		NanoCpus     int64
+		Memory       int64
+		CapAdd       []string
+		Devices      []json.RawMessage
+		AutoRemove   bool
+		PidMode      string
+	}
+	Mounts []struct {
+		Type, Name, Source, Destination string
+		RW                              bool
+	}
+}
+
+func containers(ctx context.Context, m machine.Machine, program string) ([]Found, error) {
+	// What an image sets itself is no part of the job.
+	out, err := ask(ctx, m, program, `ids=$(`+program+` ps --all --quiet --no-trunc) || return
+[ -z "$ids" ] || `+program+` container inspect $ids`)
+	if err != nil || strings.TrimSpace(out) == "" {
+		return nil, err
+	}
+	var all []inspected
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		return nil, croft.Errorf(croft.Unavailable, "its answer: %w", err)
+	}
+	var list []Found
+	for _, c := range all {
+		if c.Config.Labels["croft.grid.cluster"] == "" {
+			list = append(list, c.found(program))
+		}
+	}
+	return list, nil
+}
+
+// found says a container as a unit.
+func (c *inspected) found(program string) Found {
+	f := Found{Runtime: program, Name: strings.TrimPrefix(c.Name, "/"), Running: c.State.Running}
+	u := &f.Unit
+	u.Runtime = program
+	u.Image.Registry = c.ImageName
+	if u.Image.Registry == "" {
+		u.Image.Registry = c.Config.Image
+	}
+	if c.Rootfs != "" {
+		u.Image = unit.Image{Rootfs: c.Rootfs}
+	}
+	u.Command, u.User = c.Config.Cmd, c.Config.User
+	f.entrypoint(c.Config.Entrypoint)
+	u.Env = environment(c.Config.Env)
+	if c.HostConfig.NanoCpus > 0 {
+		u.CPU = float64(c.HostConfig.NanoCpus) / 1e9
+	}
+	u.Memory = c.HostConfig.Memory
+	c.network(&f)
+	for _, m := range c.Mounts {
+		from := m.Source
+		if m.Type == "volume" {
+			f.not("the volume %s is mounted by the directory that it has now, %s", m.Name, m.Source)
+		} else if m.Type != "bind" {
+			f.not("the mount of type %s at %s", m.Type, m.Destination)
+			continue
+		}
+		u.Mounts = append(u.Mounts, unit.Mount{From: from, To: m.Destination, ReadOnly: !m.RW})
+	}
+	if c.Config.StopTimeout != nil && *c.Config.StopTimeout > 0 {
+		u.Options = map[string]string{"stop_seconds": strconv.Itoa(*c.Config.StopTimeout)}
+	}
+	for what, is := range map[string]bool{
+		"that it is privileged": c.HostConfig.Privileged, "its devices": len(c.HostConfig.Devices) > 0,
+		"its further capabilities " + strings.Join(c.HostConfig.CapAdd, " "): len(c.HostConfig.CapAdd) > 0,
+		"its terminal": c.Config.Tty, "that it is removed when it ends": c.HostConfig.AutoRemove,
+		"the PID namespace " + c.HostConfig.PidMode: c.HostConfig.PidMode == "host",
+	} {
+		if is {
+			f.not("%s (variables: create of hardpoints/runtime/%s.yaml can add arguments)", what, program)
+		}
+	}
+	slices.Sort(f.Not)
+	return f
+}
+
+func (f *Found) not(format string, args ...any) { f.Not = append(f.Not, fmt.Sprintf(format, args...)) }
+
+// entrypoint notes one that the container has: a job has the image's.
+func (f *Found) entrypoint(raw json.RawMessage) {
+	var words []string
+	var text string
+	if json.Unmarshal(raw, &words) != nil && json.Unmarshal(raw, &text) == nil && text != "" {
+		words = strings.Fields(text)
+	}
+	if len(words) > 0 {
+		f.not("the entry point %q, if it is not the image's own", strings.Join(words, " "))
+	}
+}
+
+// own are variables that runtimes set by themselves.
+var own = map[string]bool{"PATH": true, "HOSTNAME": true, "HOME": true, "TERM": true, "container": true}
+
+func environment(list []string) map[string]string {
+	var env map[string]string
+	for _, entry := range list {
+		if key, value, ok := strings.Cut(entry, "="); ok && !own[key] {
+			if env == nil {
+				env = map[string]string{}
+			}
+			env[key] = value
+		}
+	}
+	return env
+}
+
+func (c *inspected) network(f *Found) {
+	u := &f.Unit
+	switch mode := c.HostConfig.NetworkMode; mode {
+	case "", "default", "bridge", "podman":
+		u.Network = "bridge"
+	case "host", "none":
+		u.Network = mode
+	default:
+		u.Network = "bridge"
+		if strings.HasPrefix(mode, "container:") || strings.HasPrefix(mode, "ns:") {
+			f.not("the network of another container, %s", mode)
+			break
+		}
+		if u.Options == nil {
+			u.Options = map[string]string{}
+		}
+		u.Options["network"] = mode
+	}
+	for at, bindings := range c.HostConfig.PortBindings {
+		number, protocol, _ := strings.Cut(at, "/")
+		inside, err := strconv.Atoi(number)
+		for _, b := range bindings {
+			outside, errOut := strconv.Atoi(b.HostPort)
+			if err != nil || errOut != nil {
+				f.not("the port %s, of which the node's is chosen anew each time", at)
+				continue
+			}
+			address := b.HostIP
+			if address == "0.0.0.0" {
+				address = ""
+			}
+			u.Ports = append(u.Ports, unit.Port{Address: address, Node: outside, Unit: inside, Protocol: protocol})
+		}
+	}
+	slices.SortFunc(u.Ports, func(a, b unit.Port) int { return a.Node - b.Node })
+}
+
+var unfit = regexp.MustCompile(`[^a-z0-9._-]+`)
+
+// JobName is a name for the job of what was found.
+func (f Found) JobName() string {
+	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(f.Name), "-"), "-._")
+	if name == "" {
+		name = f.Runtime
+	}
+	return name[:min(len(name), 60)]
+}
+
+// Path is the job's file below the cluster's directory, for a node's things.
+func (f Found) Path(node string) string {
+	return path.Join("jobs", "adopted", node, f.JobName()+".yaml")
+}

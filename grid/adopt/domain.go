@@ -1,0 +1,120 @@
+package adopt
+
+import (
+	"context"
+	"encoding/xml"
+	"strings"
+
+	"croft"
+	"croft/grid/machine"
+	"croft/grid/unit"
+)
+
+// domain is the part of libvirt's XML that a job can say, or has to say that it cannot.
+type domain struct {
+	Type   string `xml:"type,attr"`
+	Name   string `xml:"name"`
+	Memory struct {
+		Unit  string `xml:"unit,attr"`
+		Value int64  `xml:",chardata"`
+	} `xml:"memory"`
+	VCPU     int `xml:"vcpu"`
+	Metadata struct {
+		Text string `xml:",innerxml"`
+	} `xml:"metadata"`
+	Disks []struct {
+		Device string `xml:"device,attr"`
+		Source struct {
+			File string `xml:"file,attr"`
+			Any  string `xml:",innerxml"`
+		} `xml:"source"`
+	} `xml:"devices>disk"`
+	Interfaces []struct {
+		Source struct {
+			Network string `xml:"network,attr"`
+			Bridge  string `xml:"bridge,attr"`
+		} `xml:"source"`
+	} `xml:"devices>interface"`
+	HostDevices []struct{} `xml:"devices>hostdev"`
+	Filesystems []struct{} `xml:"devices>filesystem"`
+}
+
+// separator stands between domains in the answer.
+const separator = "\n--croft-grid-adopt--\n"
+
+func domains(ctx context.Context, m machine.Machine) ([]Found, error) {
+	out, err := ask(ctx, m, "virsh", `names=$(virsh --quiet --connect qemu:///system list --all --uuid) || return
+for id in $names; do
+	virsh --quiet --connect qemu:///system domstate "$id" || continue
+	virsh --quiet --connect qemu:///system dumpxml --inactive "$id"
+	printf '\n--croft-grid-adopt--\n'
+done`)
+	if err != nil {
+		return nil, err
+	}
+	var list []Found
+	for text := range strings.SplitSeq(out, separator) {
+		state, definition, found := strings.Cut(strings.TrimLeft(text, "\n"), "\n")
+		if !found || strings.TrimSpace(definition) == "" {
+			continue
+		}
+		var d domain
+		if err := xml.Unmarshal([]byte(strings.TrimLeft(definition, "\n")), &d); err != nil {
+			return nil, croft.Errorf(croft.Unavailable, "the definition of a domain: %w", err)
+		}
+		// Of a grid, or of a croft cloud, which look after their own.
+		if strings.Contains(d.Metadata.Text, "https://croft/") {
+			continue
+		}
+		f := d.found()
+		f.Running = strings.TrimSpace(state) == "running"
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// bytesOf are libvirt's units of memory.
+var bytesOf = map[string]int64{"": 1 << 10, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20, "GiB": 1 << 30,
+	"G": 1 << 30, "b": 1, "bytes": 1}
+
+func (d *domain) found() Found {
+	f := Found{Runtime: "vm", Name: d.Name}
+	u := &f.Unit
+	u.Runtime = "vm"
+	u.VM = &unit.VM{VCPUs: max(1, d.VCPU), Memory: d.Memory.Value * max(1, bytesOf[d.Memory.Unit]), VirtType: "kvm",
+		Network: "none"}
+	if d.Type == "qemu" {
+		u.VM.VirtType = "qemu"
+	}
+	for _, disk := range d.Disks {
+		switch {
+		case disk.Device == "cdrom" || disk.Device == "floppy":
+			f.not("the %s drive", disk.Device)
+		case u.VM.Image == "" && disk.Source.File != "":
+			u.VM.Image = disk.Source.File
+			f.not("the disk %s itself: a virtual machine of a job has a disk of its own above its image, so make it an image first",
+				disk.Source.File)
+		default:
+			f.not("a further disk, or one that is no file: %s", disk.Source.File)
+		}
+	}
+	for i, n := range d.Interfaces {
+		name := n.Source.Network
+		if n.Source.Bridge != "" && name == "" {
+			name = "bridge:" + n.Source.Bridge
+		}
+		if i > 0 || name == "" {
+			f.not("a further network interface, or one of another kind")
+			continue
+		}
+		u.VM.Network = name
+	}
+	if len(d.HostDevices) > 0 {
+		f.not("devices of the node")
+	}
+	if len(d.Filesystems) > 0 {
+		f.not("directories of the node")
+	}
+	f.not("its MAC address, UUID and firmware")
+	return f
+}

@@ -1,0 +1,196 @@
+// Package checkup examines whether a cluster's directory and its nodes are fit for croft grid, in one line for each
+// thing, with what to do. It changes nothing, but for the runtimes that it is told to try.
+package checkup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"croft"
+	"croft/doctor"
+	"croft/grid/machine"
+	"croft/grid/runtime"
+	"croft/grid/vcs"
+)
+
+func good(found string) doctor.Result { return doctor.Result{Level: doctor.OK, Found: found} }
+func warn(found, do string) doctor.Result {
+	return doctor.Result{Level: doctor.Warn, Found: found, Do: do}
+}
+func fail(err error, do string) doctor.Result {
+	return doctor.Result{Level: doctor.Fail, Found: err.Error(), Do: do}
+}
+
+// named sets what was examined.
+func named(check string, list ...doctor.Result) []doctor.Result {
+	for i := range list {
+		list[i].Check = check
+	}
+	return list
+}
+
+// Repository examines the version control that a cluster's directory is under. system is what cluster.yaml says; "none"
+// means that it is under none.
+func Repository(ctx context.Context, dir, system string) []doctor.Result {
+	const check = "repository"
+	if system == "none" {
+		return named(check, warn("cluster.yaml says vcs: none", "nothing tells an old state from a new one: use git"))
+	}
+	r, err := vcs.Open(dir, system)
+	if err != nil {
+		return named(check, fail(err, ""))
+	}
+	wrong, err := r.Examine(ctx)
+	if err != nil {
+		return named(check, fail(err, ""))
+	}
+	var list []doctor.Result
+	for _, w := range wrong {
+		list = append(list, doctor.Result{Level: doctor.Fail, Found: w})
+	}
+	if len(list) > 0 {
+		return named(check, list...)
+	}
+	revision, err := r.Clean(ctx)
+	switch croft.KindOf(err) {
+	case "":
+		list = append(list, good("revision "+revision))
+	case croft.Conflict, croft.NotFound:
+		list = append(list, warn(err.Error(), ""))
+	default:
+		list = append(list, fail(err, ""))
+	}
+	switch contains, err := r.ContainsUpstream(ctx, revision); {
+	case revision == "":
+	case err != nil:
+		list = append(list, warn("upstream: "+err.Error(), ""))
+	case contains.String() != "yes":
+		list = append(list, warn("others pushed what is not here", "pull and merge"))
+	}
+	return named(check, list...)
+}
+
+// A Node is a node to examine, and the runtimes that its slots use.
+type Node struct {
+	Name     string
+	Machine  machine.Machine
+	Runtimes []*runtime.Runtime
+	StateDir string // as runtime.Config has it
+}
+
+// parallel is how many nodes are examined at once.
+const parallel = 8
+
+// Nodes examines nodes. The findings are in the order of nodes.
+func Nodes(ctx context.Context, nodes []Node) []doctor.Result {
+	found := make([][]doctor.Result, len(nodes))
+	var work errgroup.Group
+	work.SetLimit(parallel)
+	for i, n := range nodes {
+		work.Go(func() error {
+			found[i] = named("node "+n.Name, n.examine(ctx)...)
+			return nil
+		})
+	}
+	_ = work.Wait() // no examination returns an error
+	return slices.Concat(found...)
+}
+
+// probe prints KEY=VALUE lines about a machine, and changes nothing that stays.
+const probe = `
+echo "kernel=$(uname -sr 2>/dev/null)"
+echo "uid=$(id -u)"
+echo "time=$(date +%s)"
+init=other
+[ ! -d /run/systemd/system ] || init=systemd
+echo "init=$init"
+[ -r /proc/sys/kernel/random/boot_id ] || echo "lacks=/proc/sys/kernel/random/boot_id"
+for program in flock mkdir mv rm cat chmod sha256sum base64 tar mktemp; do
+	command -v "$program" > /dev/null 2>&1 || echo "lacks=$program"
+done
+if [ -n "$home" ]; then :
+elif [ "$(id -u)" = 0 ]; then home=/var/lib/croft/grid
+else home=${XDG_STATE_HOME:-$HOME/.local/state}/croft/grid
+fi
+at=$home
+while [ ! -e "$at" ] && [ "$at" != / ]; do at=${at%/*}; at=${at:-/}; done
+echo "home=$home"
+[ -w "$at" ] || echo "readonly=$at"
+echo "free=$(df -Pk "$at" 2>/dev/null | awk 'NR == 2 { print $4 }')"
+echo "kind=$(stat -f -c %T "$at" 2>/dev/null)"
+`
+
+// examine looks at one node.
+func (n Node) examine(ctx context.Context) []doctor.Result {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	begin := time.Now()
+	script := "home=" + machine.Quote(n.StateDir) + "\n" + probe
+	out, err := machine.Output(ctx, n.Machine,
+		strings.NewReader("croft_probe() {\n"+script+"}\ncroft_probe < /dev/null\n"), "sh", "-s")
+	if err != nil {
+		return []doctor.Result{fail(err, "")}
+	}
+	took := time.Since(begin)
+	list := judge(out, begin.Add(took/2), took)
+	for _, r := range n.Runtimes {
+		version, err := r.Probe(ctx, n.Machine)
+		if err != nil {
+			list = append(list, fail(err, "install it there, or give its jobs another runtime"))
+			continue
+		}
+		list = append(list, good(r.Name()+" "+version))
+	}
+	return list
+}
+
+const (
+	maxSkew = 5 * time.Minute
+	minFree = 512 << 10 // KiB
+)
+
+// judge reads what the probe printed; now is the time here when it ran.
+func judge(out string, now time.Time, took time.Duration) []doctor.Result {
+	has := map[string][]string{}
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		has[key] = append(has[key], value)
+	}
+	one := func(key string) string { return strings.Join(has[key], " ") }
+	user := "user " + one("uid")
+	if one("uid") == "0" {
+		user = "root"
+	}
+	list := []doctor.Result{good(fmt.Sprintf("%s, %s, init %s, state in %s, answers in %d ms", one("kernel"), user,
+		one("init"),
+		one("home"), took.Milliseconds()))}
+	if lacks := one("lacks"); lacks != "" {
+		list = append(list, fail(errors.New("it lacks "+lacks),
+			"install them there: util-linux has flock, coreutils the others"))
+	}
+	if at := one("readonly"); at != "" {
+		list = append(list, fail(errors.New(at+" cannot be written"),
+			"set state_dir of the node to a directory that can"))
+	}
+	if kind := one("kind"); kind == "tmpfs" || kind == "ramfs" {
+		list = append(list, warn(one("home")+" is in memory: what was applied is forgotten at a reboot",
+			"the next apply rebuilds it"))
+	}
+	if free, err := strconv.ParseInt(one("free"), 10, 64); err == nil && free < minFree {
+		list = append(list, warn(fmt.Sprintf("only %d MiB are free in %s", free>>10, one("home")), "make room there"))
+	}
+	if there, err := strconv.ParseInt(one("time"), 10, 64); err == nil {
+		if skew := time.Unix(there, 0).Sub(now).Abs(); skew > maxSkew {
+			list = append(list, warn(fmt.Sprintf("its clock differs from this one by %s", skew.Round(time.Second)),
+				"set it by NTP"))
+		}
+	}
+	return list
+}

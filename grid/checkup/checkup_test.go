@@ -1,0 +1,105 @@
+package checkup
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"croft"
+	"croft/doctor"
+	"croft/grid/machine"
+	"croft/grid/runtime"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWhatTheProbeSays(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	const well = "kernel=Linux 6\nuid=0\ntime=1000010\ninit=systemd\nhome=/var/lib/croft/grid\nfree=1000000\nkind=ext2/ext3\n"
+	for _, c := range []struct {
+		name, out string
+		level     doctor.Level
+		says      string
+	}{
+		{"a node that is well", well, doctor.OK, "Linux 6, root, init systemd, state in /var/lib/croft/grid"},
+		{"no flock", well + "lacks=flock\n", doctor.Fail, "it lacks flock"},
+		{"a directory that cannot be written", well + "readonly=/var\n", doctor.Fail, "/var cannot be written"},
+		{"a state in memory", strings.Replace(well, "ext2/ext3", "tmpfs", 1), doctor.Warn, "forgotten at a reboot"},
+		{"a full disk", strings.Replace(well, "free=1000000", "free=2048", 1), doctor.Warn, "only 2 MiB"},
+		{"a clock that is off by a day", strings.Replace(well, "time=1000010", "time=1086400", 1), doctor.Warn,
+			"24h0m0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			list := judge(c.out, now, time.Millisecond)
+			last := list[len(list)-1]
+			if last.Level != c.level || !strings.Contains(last.Found, c.says) {
+				t.Errorf("%+v", list)
+			}
+		})
+	}
+}
+
+func TestThisMachine(t *testing.T) {
+	r, err := runtime.Config{}.Open("process")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := Nodes(t.Context(), []Node{{Name: "here", Machine: machine.Local{}, Runtimes: []*runtime.Runtime{r},
+		StateDir: t.TempDir()},
+		{Name: "lost", Machine: lost{}}})
+	if len(found) < 3 || found[0].Check != "node here" || found[0].Level != doctor.OK ||
+		!strings.Contains(found[0].Found, "Linux") {
+		t.Errorf("%+v", found)
+	}
+	if last := found[len(found)-1]; last.Check != "node lost" || last.Level != doctor.Fail ||
+		!strings.Contains(last.Found, "nobody answers") {
+		t.Errorf("%+v", last)
+	}
+}
+
+// lost is a machine that does not answer.
+type lost struct{}
+
+func (lost) Start(context.Context, machine.Command) (machine.Process, error) {
+	return nil, croft.Errorf(croft.Unavailable, "nobody answers")
+}
+
+func TestRepositories(t *testing.T) {
+	dir := t.TempDir()
+	if got := Repository(t.Context(), dir, "none"); got[0].Level != doctor.Warn {
+		t.Errorf("none: %+v", got)
+	}
+	if got := Repository(t.Context(), dir, "git"); got[0].Level != doctor.Fail {
+		t.Errorf("no repository: %+v", got)
+	}
+	run := func(argv ...string) {
+		t.Helper()
+		if out, err := machine.Output(t.Context(), machine.Local{}, nil, append([]string{"git", "-C", dir, "-c",
+			"user.name=t",
+			"-c", "user.email=t@example.org"}, argv...)...); err != nil {
+			t.Fatalf("git %q: %v: %s", argv, err, out)
+		}
+	}
+	run("init", "-q")
+	if got := Repository(t.Context(), dir, "git"); got[0].Level != doctor.Warn || !strings.Contains(got[0].Found,
+		"nothing is committed") {
+		t.Errorf("no commit: %+v", got)
+	}
+	if err := os.WriteFile(dir+"/x", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run("add", "-A")
+	run("commit", "-q", "-m", "x")
+	if got := Repository(t.Context(), dir, "git"); len(got) != 1 || got[0].Level != doctor.OK {
+		t.Errorf("all is well: %+v", got)
+	}
+	run("config", "core.symlinks", "false")
+	if got := Repository(t.Context(), dir, "git"); got[0].Level != doctor.Fail || !strings.Contains(got[0].Found,
+		"core.symlinks") {
+		t.Errorf("no links: %+v", got)
+	}
+}

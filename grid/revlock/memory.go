@@ -1,0 +1,61 @@
+package revlock
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"croft"
+)
+
+// A Memory is a file of this machine with the greatest epoch that each node was seen with. It tells when the state of a
+// node went back, as when an old disk was put in: such a node would take a revision that is older than what others
+// build on.
+type Memory struct{ File string }
+
+func (m Memory) read() map[string]int64 {
+	epochs := map[string]int64{}
+	if text, err := os.ReadFile(m.File); err == nil {
+		_ = json.Unmarshal(text, &epochs) // a file that cannot be read remembers nothing
+	}
+	return epochs
+}
+
+// Check compares a node with what is remembered. Conflict.
+func (m Memory) Check(node string, epoch int64) error {
+	if had := m.read()[node]; epoch < had {
+		return croft.Errorf(croft.Conflict, "%s had the epoch %d when it was last seen from here, and has %d: its state went "+
+			"back or was lost (an old disk, a live system that restarted); look at it, then give --adopt", node, had, epoch)
+	}
+	return nil
+}
+
+// Note remembers the epochs of nodes.
+func (m Memory) Note(epochs map[string]int64) error {
+	all := m.read()
+	for node, epoch := range epochs {
+		all[node] = epoch
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(m.File)
+	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".epochs-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), m.File)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

@@ -1,0 +1,364 @@
+package ipam
+
+import (
+	"maps"
+	"net/netip"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"go4.org/netipx"
+	"golang.org/x/sync/errgroup"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+)
+
+// Facts are tags and other values that files and pools state about prefixes and addresses. What is said of a longer
+// prefix goes before what is said of a shorter one, as in a tree of folders: mappings merge, everything else replaces,
+// key+ adds to a list, and ~ removes.
+type Facts struct {
+	dir     *Dir
+	pools   map[netip.Prefix][]string // tags
+	stated  []netip.Prefix            // by files or pools, in order, so that each comes before those inside of it
+	files   map[netip.Prefix]bool
+	lengths map[string][]int // of what is stated in each family, in order
+	mu      sync.Mutex
+	read    map[netip.Prefix]map[string]any
+}
+
+// Keys with a meaning of their own.
+const (
+	tagsKey     = "tags"
+	reservedKey = "reserved" // true: no pool gives these addresses
+	adds        = "+"
+)
+
+// Facts reads which prefixes something is said of; what is said is read when it is asked for.
+func (n *Net) Facts() (*Facts, error) {
+	if n.facts != nil {
+		return n.facts, nil
+	}
+	f := &Facts{dir: n.dir, pools: map[netip.Prefix][]string{}, files: map[netip.Prefix]bool{},
+		lengths: map[string][]int{}, read: map[netip.Prefix]map[string]any{}}
+	all := map[netip.Prefix]bool{}
+	for _, p := range n.Pools {
+		if len(p.Tags) > 0 {
+			f.pools[p.Prefix], all[p.Prefix] = p.Tags, true
+		}
+	}
+	for _, dir := range []string{"net/meta/v4", "net/meta/v6"} {
+		entries, err := n.dir.list(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			p, err := filePrefix(dir, e.Name())
+			if err != nil {
+				return nil, err
+			}
+			if !e.Type().IsRegular() {
+				return nil, croft.Errorf(croft.Invalid, "%s is no file", path.Join(dir, e.Name()))
+			}
+			f.files[p], all[p] = true, true
+		}
+	}
+	f.stated = slices.SortedFunc(maps.Keys(all), netip.Prefix.Compare)
+	lengths := map[string]map[int]bool{"v4": {}, "v6": {}}
+	for _, p := range f.stated {
+		lengths[family(p.Addr())][p.Bits()] = true
+	}
+	for name, of := range lengths {
+		f.lengths[name] = slices.Sorted(maps.Keys(of))
+	}
+	n.facts = f
+	return f, nil
+}
+
+// Covering are the prefixes that have all of p and of which something is said, shortest first.
+func (f *Facts) Covering(p netip.Prefix) []netip.Prefix {
+	var all []netip.Prefix
+	for _, bits := range f.lengths[family(p.Addr())] {
+		if bits > p.Bits() {
+			break
+		}
+		if q := netip.PrefixFrom(p.Addr(), bits).Masked(); f.files[q] || f.pools[q] != nil {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// Of merges what is said of all prefixes that have p.
+func (f *Facts) Of(p netip.Prefix) (map[string]any, error) {
+	merged := map[string]any{}
+	for _, q := range f.Covering(p) {
+		var err error
+		if merged, err = f.over(merged, q); err != nil {
+			return nil, err
+		}
+	}
+	return merged, nil
+}
+
+// over adds what is said of one prefix itself.
+func (f *Facts) over(merged map[string]any, p netip.Prefix) (map[string]any, error) {
+	if tags := f.pools[p]; tags != nil {
+		list := make([]any, len(tags))
+		for i, t := range tags {
+			list[i] = t
+		}
+		merged = overlay(merged, map[string]any{tagsKey + adds: list})
+	}
+	if !f.files[p] {
+		return merged, nil
+	}
+	own, err := f.own(p)
+	if err != nil {
+		return nil, err
+	}
+	return overlay(merged, own), nil
+}
+
+// own reads what the file of a prefix says.
+func (f *Facts) own(p netip.Prefix) (map[string]any, error) {
+	f.mu.Lock()
+	own, ok := f.read[p]
+	f.mu.Unlock()
+	if ok {
+		return own, nil
+	}
+	r, err := f.dir.reader(metaPath(p))
+	if croft.KindOf(err) == croft.NotFound {
+		return nil, nil // removed since
+	} else if err != nil {
+		return nil, err
+	}
+	r.names(tagsKey)
+	r.names(tagsKey + adds)
+	r.flag(reservedKey)
+	if r.err != nil {
+		return nil, r.err
+	}
+	own, err = mapping(r.file, r.root)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read[p] = own
+	return own, nil
+}
+
+// mapping converts a mapping to values as JSON has them.
+func mapping(file string, n *yaml.Node) (map[string]any, error) {
+	m := map[string]any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		v, err := plainValue(file, n.Content[i+1])
+		if err != nil {
+			return nil, err
+		}
+		if _, isList := v.([]any); strings.HasSuffix(n.Content[i].Value, adds) && !isList && v != nil {
+			v = []any{v}
+		}
+		m[n.Content[i].Value] = v
+	}
+	return m, nil
+}
+
+func plainValue(file string, n *yaml.Node) (any, error) {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return mapping(file, n)
+	case n.Kind == yaml.SequenceNode:
+		list := []any{}
+		for _, item := range n.Content {
+			v, err := plainValue(file, item)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	case n.Tag == "!!int" || n.Tag == "!!bool" || n.Tag == "!!null":
+		var v any
+		if err := n.Decode(&v); err != nil {
+			return nil, wrongAt(file, n, "%s: %w", n.Value, err)
+		}
+		return v, nil
+	}
+	return n.Value, nil // numbers with a point too: 10.0 and 1.10 stay what was written
+}
+
+// overlay returns the values of a shorter prefix with those of a longer one over them.
+func overlay(base, over map[string]any) map[string]any {
+	merged := maps.Clone(base)
+	for _, key := range slices.Sorted(maps.Keys(over)) { // key comes before key+
+		switch v := over[key].(type) {
+		case nil:
+			delete(merged, key)
+		case map[string]any:
+			below, _ := merged[key].(map[string]any)
+			if below == nil {
+				below = map[string]any{}
+			}
+			merged[key] = overlay(below, v)
+		case []any:
+			if list, is := strings.CutSuffix(key, adds); is {
+				merged[list] = append(slices.Clip(asList(merged[list])), v...)
+			} else {
+				merged[key] = v
+			}
+		default:
+			merged[key] = v
+		}
+	}
+	return merged
+}
+
+// asList is a list, or the list of the one value that stands in its place.
+func asList(v any) []any {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case []any:
+		return v
+	}
+	return []any{v}
+}
+
+// TagsIn are the tags in merged facts, each once and in order.
+func TagsIn(facts map[string]any) []string {
+	tags := []string{}
+	for _, t := range asList(facts[tagsKey]) {
+		if text, ok := t.(string); ok {
+			tags = append(tags, text)
+		}
+	}
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}
+
+// load reads the files of prefixes with all processors.
+func (f *Facts) load(all []netip.Prefix) error {
+	if len(all) < 64 {
+		return nil // they are read one by one
+	}
+	var g errgroup.Group
+	parts := runtime.GOMAXPROCS(0)
+	for i := range parts {
+		g.Go(func() error {
+			for j := i; j < len(all); j += parts {
+				if f.files[all[j]] {
+					if _, err := f.own(all[j]); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// areas calls each with the facts of every range of addresses of which something is said, as far as its prefixes
+// overlap within; the zero Prefix: all of them. The ranges do not overlap.
+func (f *Facts) areas(within netip.Prefix, each func(r netipx.IPRange, facts map[string]any)) error {
+	var all []netip.Prefix
+	for _, p := range f.stated {
+		if !within.IsValid() || p.Overlaps(within) {
+			all = append(all, p)
+		}
+	}
+	if err := f.load(all); err != nil {
+		return err
+	}
+	type area struct {
+		last  netip.Addr
+		facts map[string]any
+	}
+	var around []area // each has the next in it
+	var next netip.Addr
+	emit := func(to netip.Addr) {
+		if next.IsValid() && !to.Less(next) {
+			each(netipx.IPRangeFrom(next, to), around[len(around)-1].facts)
+		}
+	}
+	leave := func() {
+		inner := around[len(around)-1].last
+		emit(inner)
+		next = inner.Next()
+		around = around[:len(around)-1]
+	}
+	for _, p := range all {
+		r := netipx.RangeOfPrefix(p)
+		for len(around) > 0 && !netipx.IPRangeFrom(r.From(), around[len(around)-1].last).IsValid() {
+			leave()
+		}
+		facts := map[string]any{}
+		if len(around) > 0 {
+			facts = around[len(around)-1].facts
+			emit(r.From().Prev())
+		}
+		facts, err := f.over(facts, p)
+		if err != nil {
+			return err
+		}
+		around, next = append(around, area{r.To(), facts}), r.From()
+	}
+	for len(around) > 0 {
+		leave()
+	}
+	return nil
+}
+
+// reserved are the addresses within a prefix that facts keep away from pools.
+func (n *Net) reserved(within netip.Prefix) (*netipx.IPSet, error) {
+	f, err := n.Facts()
+	if err != nil {
+		return nil, err
+	}
+	var b netipx.IPSetBuilder
+	err = f.areas(within, func(r netipx.IPRange, facts map[string]any) {
+		if facts[reservedKey] == true {
+			b.AddRange(r)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.IPSet()
+}
+
+// layout is where tags are.
+type layout struct{ tags map[string]*netipx.IPSet }
+
+// layout computes where every tag is.
+func (n *Net) layout() (*layout, error) {
+	if n.tags != nil {
+		return n.tags, nil
+	}
+	f, err := n.Facts()
+	if err != nil {
+		return nil, err
+	}
+	builders := map[string]*netipx.IPSetBuilder{}
+	err = f.areas(netip.Prefix{}, func(r netipx.IPRange, facts map[string]any) {
+		for _, t := range TagsIn(facts) {
+			if builders[t] == nil {
+				builders[t] = &netipx.IPSetBuilder{}
+			}
+			builders[t].AddRange(r)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.tags = &layout{map[string]*netipx.IPSet{}}
+	for t, b := range builders {
+		n.tags.tags[t] = built(b)
+	}
+	return n.tags, nil
+}
