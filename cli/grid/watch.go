@@ -111,7 +111,7 @@ func (o *options) watch(cmd *cobra.Command, store, name string, dialer *ssh.Dial
 		return nil, err
 	}
 	c := watch.Config{Name: name, Store: s, Rules: settings.Rules, Term: settings.Term, Repository: repo,
-		Prober: &probe.Prober{Dialer: dialer}, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+		Prober: &probe.Prober{Dialer: dialer}, Applier: watchApplier{cmd}, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
 	if settings.Fence != "" {
 		if c.Fence, err = fencer.Open(os.DirFS(dir), settings.Fence); err != nil {
 			return nil, err

@@ -157,12 +157,32 @@ func concerned(actions []Action, changes []place.Change) []string {
 // apply applies a revision that was pushed, and notes that it was.
 func (w *Watch) apply(ctx context.Context, dir string, p *Pending) error {
 	if w.Applier != nil && len(p.Nodes) > 0 {
-		if err := w.Applier.Apply(ctx, dir, p.Revision, p.Nodes); err != nil {
+		gone, err := w.gone(ctx, dir)
+		if err == nil {
+			err = w.Applier.Apply(ctx, dir, p.Revision, p.Nodes, gone)
+		}
+		if err != nil {
 			return &Unapplied{p.Revision, err}
 		}
 		w.Log.Info("applied", "revision", p.Revision, "nodes", p.Nodes)
 	}
 	return w.lead.applied(ctx)
+}
+
+// gone lists the nodes that a watch has put out and that are silent: it did so when no exclusive job could run there any
+// more, and they have had no lease since.
+func (w *Watch) gone(ctx context.Context, dir string) (list []string, err error) {
+	s, err := state.Load(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("load what was pushed: %w", err)
+	}
+	in, err := w.input(s, answers{})
+	for _, n := range in.Nodes {
+		if n.State == state.Out && n.Marked && in.Now-n.Last >= missed*in.Rules.Every {
+			list = append(list, n.Name)
+		}
+	}
+	return list, err
 }
 
 // Unapplied means that a change was pushed, and not applied to all nodes; the next round tries again.

@@ -67,7 +67,8 @@ type Fencer interface {
 
 // Applier makes nodes run what a revision says.
 type Applier interface {
-	// Apply applies the revision that is checked out in dir to the named nodes and no others. It can be repeated, and
-	// refuses a revision that others have gone past (Conflict).
-	Apply(ctx context.Context, dir, revision string, nodes []string) error
+	// Apply applies the revision that is checked out in dir to the named nodes and no others. On those that are gone no
+	// exclusive job runs any more, so they are not asked. It can be repeated, and refuses a revision that others have
+	// gone past (Conflict).
+	Apply(ctx context.Context, dir, revision string, nodes, gone []string) error
 }

@@ -281,9 +281,14 @@ func (c *controller) Through(_ context.Context, via, n *state.Node) Answer {
 
 // Apply implements Applier: nodes that are reached get what the head has for them, in the order that exclusive jobs
 // need, and refuse what is older than what they have.
-func (c *controller) Apply(_ context.Context, _, _ string, nodes []string) error {
+func (c *controller) Apply(_ context.Context, _, _ string, nodes, gone []string) error {
 	c.step()
 	f, at := c.o.head()
+	for _, name := range gone {
+		if n := c.w.stateOf(name); n != state.Out && n != state.Up {
+			return croft.Errorf(croft.Invalid, "%s is %s, and taken for gone", name, n)
+		}
+	}
 	return c.w.apply(c.name, f, at, nodes)
 }
 
