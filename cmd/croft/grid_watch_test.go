@@ -43,7 +43,8 @@ func (s *spoken) has(text string) bool {
 
 func (w *watching) git(dir string, args ...string) string {
 	w.Helper()
-	out, err := w.command("git", append([]string{"-C", dir, "-c", "user.name=op", "-c", "user.email=op@x"}, args...)...).CombinedOutput()
+	out, err := w.command("git", append([]string{"-C", dir, "-c", "user.name=op", "-c", "user.email=op@x"},
+		args...)...).CombinedOutput()
 	if err != nil {
 		w.Fatalf("git %q: %v\n%s", args, err, out)
 	}
@@ -52,7 +53,8 @@ func (w *watching) git(dir string, args ...string) string {
 
 func (w *watching) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "HOME="+w.grid.Home, "SSH_AUTH_SOCK=", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	cmd.Env = append(os.Environ(), "HOME="+w.grid.Home, "SSH_AUTH_SOCK=", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_CONFIG_SYSTEM=/dev/null")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
@@ -97,7 +99,8 @@ func (w *watching) watcher(name string) (*exec.Cmd, *spoken) {
 
 // out tells whether the upstream has a node as out.
 func (w *watching) out(i int) bool {
-	return strings.Contains(w.git(w.bare, "show", fmt.Sprintf("main:nodes/s%d/n%d.yaml", i/3, i)), "state: out  # watch ")
+	return strings.Contains(w.git(w.bare, "show", fmt.Sprintf("main:nodes/s%d/n%d.yaml", i/3, i)),
+		"state: out  # watch ")
 }
 
 func (w *watching) kill(i int) {
@@ -123,7 +126,8 @@ func newWatching(t *testing.T) *watching {
 	}
 	for i, n := range w.grid.Nodes {
 		files[fmt.Sprintf("nodes/s%d/_.yaml", i/3)] = fmt.Sprintf("id: %d\n", -2-i/3)
-		files[fmt.Sprintf("nodes/s%d/n%d.yaml", i/3, i)] = fmt.Sprintf("# machine %d\nid: %d\naddress: %s\nuser: %s\n", i, i,
+		files[fmt.Sprintf("nodes/s%d/n%d.yaml", i/3, i)] = fmt.Sprintf("# machine %d\nid: %d\naddress: %s\nuser: %s\n",
+			i, i,
 			n.Unit.Address, n.Unit.User)
 	}
 	for name, text := range files {
@@ -143,7 +147,8 @@ func newWatching(t *testing.T) *watching {
 	w.git(w.op, "push", "-q", "-u", "origin", "HEAD:main")
 	for i := range w.grid.Nodes {
 		name := fmt.Sprint("n", i)
-		w.beats[name], _ = w.start(w.command("sh", "-c", `beats() { while :; do echo "beat b $((n = n + 1)) - 0 0"; sleep 1; done; }
+		w.beats[name], _ = w.start(w.command("sh", "-c",
+			`beats() { while :; do echo "beat b $((n = n + 1)) - 0 0"; sleep 1; done; }
 			beats | croft grid beat -C "$1" --state "$2" --receive "$4" >/dev/null &
 			beats | croft grid beat -C "$1" --state "$3" --receive "$4" >/dev/null`, "sh", w.op, w.store("a"), w.store("b"), name))
 	}
@@ -203,9 +208,11 @@ func TestWatchesAreFrozenAndKilled(t *testing.T) {
 	if w.out(7) {
 		t.Error("n7 is out, and more than a third are lost")
 	}
-	once := w.command("croft", "grid", "watch", "-C", w.op, "--state", w.store("a"), "--name", "a", "--once", "-o", "json")
+	once := w.command("croft", "grid", "watch", "-C", w.op, "--state", w.store("a"), "--name", "a", "--once", "-o",
+		"json")
 	found, err := once.Output()
-	if once.ProcessState.ExitCode() != 2 || !strings.Contains(string(found), "more than a third") {
+	if code := once.ProcessState.ExitCode(); code != 2 && code != 4 || // 4: what was pushed counts on n7
+		!strings.Contains(string(found), "more than a third") {
 		t.Errorf("--once: %v\n%s", err, found)
 	}
 }

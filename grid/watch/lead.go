@@ -21,8 +21,8 @@ const takeover = 2
 // errReplaced means that another controller leads.
 var errReplaced = errors.New("another controller leads now")
 
-// A lead is the leadership of this controller, had or not. All records are made under its lock, so each is made of the one
-// before.
+// A lead is the leadership of this controller, had or not. All records are made under its lock, so each is made of the
+// one before.
 type lead struct {
 	repo  Repository
 	store *Store
@@ -41,9 +41,9 @@ func (l *lead) next(old LeaderRecord) Term {
 		Pending: old.Pending}
 }
 
-// ensure leads if that can be: it renews a record of this controller, takes one that is free, and takes over one that has
-// not changed for two terms. leads: this controller leads, and nothing that it pushed earlier can take effect later.
-// The record is the upstream's.
+// ensure leads if that can be: it renews a record of this controller, takes one that is free, and takes over one that
+// has not changed for two terms. leads: this controller leads, and nothing that it pushed earlier can take effect
+// later. The record is the upstream's.
 func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error) {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
@@ -66,7 +66,10 @@ func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error)
 	if !mine {
 		l.m.Leader, l.m.Until = 0, 0
 	}
-	err = l.swap(ctx, record, l.next(record), func(next Term) (LeaderRecord, error) { return l.repo.Swap(ctx, record, next) })
+	err = l.swap(ctx, record, l.next(record), func(next Term) (LeaderRecord, error) {
+		return l.repo.Swap(ctx, record,
+			next)
+	})
 	if errors.Is(err, croft.Conflict) {
 		return false, record, l.stop()
 	}
@@ -113,7 +116,10 @@ func (l *lead) push(ctx context.Context, base, revision string, nodes []string) 
 		slices.Sort(nodes)
 	}
 	next.Pending = &Pending{revision, slices.Compact(nodes)}
-	err := l.swap(ctx, old, next, func(next Term) (LeaderRecord, error) { return l.repo.Push(ctx, base, revision, old, next) })
+	err := l.swap(ctx, old, next, func(next Term) (LeaderRecord, error) {
+		return l.repo.Push(ctx, base, revision, old,
+			next)
+	})
 	if !errors.Is(err, croft.Conflict) {
 		return err
 	}

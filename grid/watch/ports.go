@@ -24,8 +24,8 @@ type Repository interface {
 	// Commit commits what was changed in the working directory since Checkout, and returns the revision.
 	Commit(ctx context.Context, message string) (revision string, err error)
 
-	// Push does two things in one transaction, both or none: the upstream's branch becomes revision if it is still base,
-	// and its record is replaced if it is still old. Conflict: one of them is not.
+	// Push does two things in one transaction, both or none: the upstream's branch becomes revision if it is still
+	// base, and its record is replaced if it is still old. Conflict: one of them is not.
 	Push(ctx context.Context, base, revision string, old LeaderRecord, next Term) (LeaderRecord, error)
 }
 

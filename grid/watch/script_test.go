@@ -149,14 +149,24 @@ func TestHostileBeats(t *testing.T) {
 		t.Errorf("%q is read as %+v, %v", good.String(), b, err)
 	}
 	for name, line := range map[string]string{
-		"nothing": "", "another word": "beet b 1 - 0 0", "too few words": "beat b 1 - 0", "too many": "beat b 1 - 0 0 x",
-		"a path for a boot": "beat ../../x 1 - 0 0", "control characters": "beat \x1b[2J 1 - 0 0", "no count": "beat b -1 - 0 0",
-		"a count too great": "beat b 99999999999999999999 - 0 0", "no revision": "beat b 1 $(reboot) 0 0",
-		"a load that is none": "beat b 1 - NaN 0", "an infinite load": "beat b 1 - Inf 0", "a negative one": "beat b 1 - -1 0",
-		"a lease for ever": "beat b 1 - 0 99999", "a long line": "beat " + strings.Repeat("b", 300) + " 1 - 0 0",
+		"nothing":                "",
+		"another word":           "beet b 1 - 0 0",
+		"too few words":          "beat b 1 - 0",
+		"too many":               "beat b 1 - 0 0 x",
+		"a path for a boot":      "beat ../../x 1 - 0 0",
+		"control characters":     "beat \x1b[2J 1 - 0 0",
+		"no count":               "beat b -1 - 0 0",
+		"a count too great":      "beat b 99999999999999999999 - 0 0",
+		"no revision":            "beat b 1 $(reboot) 0 0",
+		"a load that is none":    "beat b 1 - NaN 0",
+		"an infinite load":       "beat b 1 - Inf 0",
+		"a negative one":         "beat b 1 - -1 0",
+		"a lease for ever":       "beat b 1 - 0 99999",
+		"a long line":            "beat " + strings.Repeat("b", 300) + " 1 - 0 0",
 		"bytes that are no text": "beat \xff\xfe 1 - 0 0",
 	} {
-		if b, err := ParseBeat(line); err == nil || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 300 {
+		if b, err := ParseBeat(line); err == nil || strings.ContainsAny(err.Error(), "\x1b\n") ||
+			len(err.Error()) > 300 {
 			t.Errorf("%s: %+v, %v", name, b, err)
 		}
 	}
@@ -170,7 +180,8 @@ func FuzzParseBeat(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := ParseBeat(b.String()); err != nil || again.Boot != b.Boot || again.Count != b.Count || again.Lease != b.Lease {
+		if again, err := ParseBeat(b.String()); err != nil || again.Boot != b.Boot || again.Count != b.Count ||
+			again.Lease != b.Lease {
 			t.Errorf("%q becomes %q, read as %+v, %v", line, b.String(), again, err)
 		}
 	})

@@ -55,7 +55,8 @@ func New(c Config) (*Watch, error) {
 		return nil, croft.Errorf(croft.Invalid, "watch: Store, Repository, Prober and Log are required")
 	}
 	if !nodeForm.MatchString(c.Name) {
-		return nil, croft.Errorf(croft.Invalid, "watch: %q is no name of a controller: it has 1 to 63 of a-z 0-9 . _ -", c.Name)
+		return nil, croft.Errorf(croft.Invalid, "watch: %q is no name of a controller: it has 1 to 63 of a-z 0-9 . _ -",
+			c.Name)
 	}
 	if err := c.Rules.check(c.Term); err != nil {
 		return nil, err
@@ -69,7 +70,8 @@ func (r Rules) check(term time.Duration) error {
 	case r.Every < time.Second || r.Every > time.Hour:
 		return croft.Errorf(croft.Invalid, "watch: beats every %s: want 1 second to an hour", r.Every)
 	case r.Grace <= missed*r.Every:
-		return croft.Errorf(croft.Invalid, "watch: a grace of %s is no longer than three beats of %s: make it at least %s",
+		return croft.Errorf(croft.Invalid,
+			"watch: a grace of %s is no longer than three beats of %s: make it at least %s",
 			r.Grace, r.Every, 2*missed*r.Every)
 	case term < 2*renewals*r.Every:
 		return croft.Errorf(croft.Invalid, "watch: a term of %s is shorter than %s, %d beats", term, 2*renewals*r.Every,
@@ -190,8 +192,8 @@ func (w *Watch) checkout(ctx context.Context) (dir string, s *state.State, err e
 	return dir, w.loaded, nil
 }
 
-// leases lets nodes have leases by their states: one that is out has none, since its slots are elsewhere; one that is up
-// again may have some.
+// leases lets nodes have leases by their states: one that is out has none, since its slots are elsewhere; one that is
+// up again may have some.
 func (w *Watch) leases(s *state.State) error {
 	revoked, err := w.Store.allRevoked()
 	if err != nil {

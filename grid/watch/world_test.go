@@ -73,7 +73,8 @@ func cluster(t *testing.T) tree {
 	for site := range 3 {
 		f[fmt.Sprintf("nodes/s%d/_.yaml", site)] = fmt.Sprintf("id: %d\n", -2-site)
 		for i := range 3 {
-			f[fmt.Sprintf("nodes/s%d/n%d.yaml", site, 3*site+i)] = fmt.Sprintf("# node %d\nid: %d\n", 3*site+i, 3*site+i)
+			f[fmt.Sprintf("nodes/s%d/n%d.yaml", site, 3*site+i)] = fmt.Sprintf("# node %d\nid: %d\n", 3*site+i,
+				3*site+i)
 		}
 	}
 	dir := t.TempDir()

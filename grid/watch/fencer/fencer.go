@@ -1,5 +1,5 @@
-// Package fencer makes sure that nodes are off, by the program that a cluster has for it: a hard point of the kind fence,
-// with the verb fence.
+// Package fencer makes sure that nodes are off, by the program that a cluster has for it: a hard point of the kind
+// fence, with the verb fence.
 //
 // Exit code 0, or another one listed under ok, says that nothing runs on the node any more. Anything else does not say
 // so, and the node's exclusive jobs stay where they are.
@@ -28,7 +28,8 @@ var _ watch.Fencer = (*Point)(nil)
 
 // Open reads hardpoints/fence/NAME.yaml of a cluster's directory. NotFound, Invalid.
 func Open(repository fs.FS, name string) (*Point, error) {
-	p, err := hardpoint.Library{Kind: "fence", Verbs: []string{"fence"}, Shipped: none, Repository: repository}.Load(name)
+	p, err := hardpoint.Library{Kind: "fence", Verbs: []string{"fence"}, Shipped: none,
+		Repository: repository}.Load(name)
 	if err != nil {
 		return nil, err
 	}

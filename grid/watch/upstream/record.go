@@ -42,8 +42,9 @@ func (g *Git) Leader(ctx context.Context) (watch.LeaderRecord, error) {
 	m := watch.LeaderRecord{Value: hash}
 	if err := json.Unmarshal([]byte(text), &m.Term); err != nil || len(text) > maxMessage || m.Seconds < 1 ||
 		m.Seconds > maxTerm || m.Key == "" {
-		return watch.LeaderRecord{}, croft.Errorf(croft.Invalid, "%s of the upstream (%s) is no record of a watch: %q; if nobody "+
-			"watches, remove it with git push --delete", leaderRef, hash, plain.Cut(text, 80))
+		return watch.LeaderRecord{}, croft.Errorf(croft.Invalid,
+			"%s of the upstream (%s) is no record of a watch: %q; if nobody "+
+				"watches, remove it with git push --delete", leaderRef, hash, plain.Cut(text, 80))
 	}
 	m.Leader = plain.Cut(m.Leader, 63)
 	return m, nil
@@ -56,18 +57,21 @@ func (g *Git) Swap(ctx context.Context, old watch.LeaderRecord, next watch.Term)
 
 // Push implements watch.Repository. That the record changes too is what makes the upstream compare it: a reference that
 // stays as it is takes no part in a push.
-func (g *Git) Push(ctx context.Context, base, revision string, old watch.LeaderRecord, next watch.Term) (watch.LeaderRecord, error) {
+func (g *Git) Push(ctx context.Context, base, revision string, old watch.LeaderRecord,
+	next watch.Term) (watch.LeaderRecord, error) {
 	from, to := strings.TrimPrefix(base, "git:"), strings.TrimPrefix(revision, "git:")
 	return g.push(ctx, old, next, "--force-with-lease="+g.branch+":"+from, remote, to+":"+g.branch)
 }
 
 // push replaces the record, and whatever else is given, in one transaction.
-func (g *Git) push(ctx context.Context, old watch.LeaderRecord, next watch.Term, more ...string) (watch.LeaderRecord, error) {
+func (g *Git) push(ctx context.Context, old watch.LeaderRecord, next watch.Term, more ...string) (watch.LeaderRecord,
+	error) {
 	hash, err := g.make(ctx, next)
 	if err != nil {
 		return watch.LeaderRecord{}, err
 	}
-	args := []string{"push", "--porcelain", "--atomic", "--no-verify", "--force-with-lease=" + leaderRef + ":" + old.Value}
+	args := []string{"push", "--porcelain", "--atomic", "--no-verify", "--force-with-lease=" + leaderRef + ":" +
+		old.Value}
 	if len(more) == 0 {
 		more = []string{remote}
 	}

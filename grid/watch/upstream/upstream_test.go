@@ -15,7 +15,8 @@ import (
 // git runs git as an operator does, and returns what it prints.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=op", "-c", "user.email=op@x"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=op", "-c",
+		"user.email=op@x"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %q: %v\n%s", args, err, out)
@@ -256,7 +257,8 @@ func TestWhatGitIgnoresIsNotCommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, there, "node.yaml", "id: 2\n")
-	if _, err := g.Commit(t.Context(), "x"); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), ".gitignore") {
+	if _, err := g.Commit(t.Context(), "x"); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(),
+		".gitignore") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -269,13 +271,18 @@ func TestADirectoryThatCannotBeWatched(t *testing.T) {
 		prepare    func() string
 	}{
 		{"no repository", "in no repository of git", t.TempDir},
-		{"no branch", "no branch is checked out", func() string { git(t, dir, "checkout", "-q", "--detach"); return dir }},
+		{"no branch", "no branch is checked out", func() string {
+			git(t, dir, "checkout", "-q",
+				"--detach")
+			return dir
+		}},
 		{"no upstream", "no upstream to push to; give it one, such as git push -u origin side", func() string {
 			git(t, dir, "checkout", "-q", "-b", "side")
 			return dir
 		}},
 	} {
-		if _, err := Open(t.Context(), c.prepare(), work, "a"); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), c.says) {
+		if _, err := Open(t.Context(), c.prepare(), work, "a"); !errors.Is(err, croft.Invalid) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -284,7 +291,8 @@ func TestADirectoryThatCannotBeWatched(t *testing.T) {
 func TestAMarkOfSomebodyElseIsNone(t *testing.T) {
 	bare, dir := repository(t)
 	git(t, bare, "update-ref", "refs/fission/leader", "main")
-	if _, err := open(t, dir, "a").Leader(t.Context()); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "no record of a watch") {
+	if _, err := open(t, dir, "a").Leader(t.Context()); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(),
+		"no record of a watch") {
 		t.Errorf("got %v", err)
 	}
 }
