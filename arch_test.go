@@ -42,7 +42,7 @@ var (
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
 		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/watch/upstream", "croft/grid/watch/probe",
-		"croft/grid/watch/fence", "croft/grid/secret/..."}
+		"croft/grid/watch/fencer", "croft/grid/secret/..."}
 )
 
 var rules = []rule{

@@ -101,7 +101,8 @@ func openStore(cluster, dir string, clock watch.Clock) (watch.Settings, *watch.S
 		if os.Getuid() != 0 {
 			home, err := os.UserHomeDir()
 			if err != nil {
-				return settings, nil, croft.Errorf(croft.Invalid, "find the directory of the watch: %w; name one with --state", err)
+				return settings, nil, croft.Errorf(croft.Invalid,
+					"find the directory of the watch: %w; name one with --state", err)
 			}
 			base = cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(home, ".local", "state"))
 		}

@@ -18,7 +18,7 @@ import (
 	"croft/cli/out"
 	"croft/grid/ssh"
 	"croft/grid/watch"
-	"croft/grid/watch/fence"
+	"croft/grid/watch/fencer"
 	"croft/grid/watch/probe"
 	"croft/grid/watch/upstream"
 )
@@ -59,15 +59,21 @@ too few nodes, so nothing was changed. Runs must be less than the term apart.`,
 				return err
 			}
 			if data && !once {
-				return croft.Errorf(croft.Invalid, "--output is for --once: a watch that goes on says what it does on its "+
-					"standard error")
+				return croft.Errorf(croft.Invalid,
+					"--output is for --once: a watch that goes on says what it does on its "+
+						"standard error")
 			}
 			dialer, err := ssh.New(ssh.Config{})
 			if err != nil {
 				return err
 			}
 			defer dialer.Close()
-			w, err := o.watch(cmd, store, name, dialer)
+			level := slog.LevelInfo
+			if once {
+				level = slog.LevelError // what was found is printed
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			w, err := o.watch(cmd, store, name, dialer, log)
 			if err != nil {
 				return err
 			}
@@ -86,7 +92,8 @@ too few nodes, so nothing was changed. Runs must be less than the term apart.`,
 	return cmd
 }
 
-func (o *options) watch(cmd *cobra.Command, store, name string, dialer *ssh.Dialer) (*watch.Watch, error) {
+func (o *options) watch(cmd *cobra.Command, store, name string, dialer *ssh.Dialer,
+	log *slog.Logger) (*watch.Watch, error) {
 	clock, err := watch.SystemClock()
 	if err != nil {
 		return nil, err
@@ -111,9 +118,9 @@ func (o *options) watch(cmd *cobra.Command, store, name string, dialer *ssh.Dial
 		return nil, err
 	}
 	c := watch.Config{Name: name, Store: s, Rules: settings.Rules, Term: settings.Term, Repository: repo,
-		Prober: &probe.Prober{Dialer: dialer}, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+		Prober: &probe.Prober{Dialer: dialer}, Applier: watchApplier{cmd}, Log: log}
 	if settings.Fence != "" {
-		if c.Fence, err = fence.Open(os.DirFS(dir), settings.Fence); err != nil {
+		if c.Fence, err = fencer.Open(os.DirFS(dir), settings.Fence); err != nil {
 			return nil, err
 		}
 	}

@@ -26,8 +26,8 @@ type change struct {
 	begun   time.Duration
 }
 
-// change writes the states of nodes, places, commits, pushes and applies. When others have pushed, everything is decided
-// anew at what they pushed; nothing is merged.
+// change writes the states of nodes, places, commits, pushes and applies. When others have pushed, everything is
+// decided anew at what they pushed; nothing is merged.
 func (w *Watch) change(ctx context.Context, c change, r *Report) error {
 	for try := 1; ; try++ {
 		in, err := w.input(c.s, c.answers)
@@ -76,7 +76,8 @@ func (w *Watch) commit(ctx context.Context, c change, in Input, actions []Action
 		return nil, fmt.Errorf("push: %w", err)
 	}
 	for _, a := range actions {
-		w.Log.Warn("changed the state of a node", "node", a.Node, "state", a.State, "reason", a.Reason, "revision", revision)
+		w.Log.Warn("changed the state of a node", "node", a.Node, "state", a.State, "reason", a.Reason, "revision",
+			revision)
 	}
 	err = w.lead.remember(func(m *memory) {
 		for _, a := range actions {
@@ -86,8 +87,8 @@ func (w *Watch) commit(ctx context.Context, c change, in Input, actions []Action
 	return &Pending{revision, nodes}, err
 }
 
-// write changes the working directory. A node that is put out gets no lease from then on, and has sent no beat since the
-// decision, so the lease that it had last is the one that was decided by.
+// write changes the working directory. A node that is put out gets no lease from then on, and has sent no beat since
+// the decision, so the lease that it had last is the one that was decided by.
 func (w *Watch) write(ctx context.Context, c change, in Input, actions []Action) ([]place.Change, error) {
 	why := marked + time.Now().UTC().Format(time.RFC3339)
 	var stay []string // nodes that keep their exclusive slots
@@ -157,12 +158,32 @@ func concerned(actions []Action, changes []place.Change) []string {
 // apply applies a revision that was pushed, and notes that it was.
 func (w *Watch) apply(ctx context.Context, dir string, p *Pending) error {
 	if w.Applier != nil && len(p.Nodes) > 0 {
-		if err := w.Applier.Apply(ctx, dir, p.Revision, p.Nodes); err != nil {
+		gone, err := w.gone(ctx, dir)
+		if err == nil {
+			err = w.Applier.Apply(ctx, dir, p.Revision, p.Nodes, gone)
+		}
+		if err != nil {
 			return &Unapplied{p.Revision, err}
 		}
 		w.Log.Info("applied", "revision", p.Revision, "nodes", p.Nodes)
 	}
 	return w.lead.applied(ctx)
+}
+
+// gone lists the nodes that a watch has put out and that are silent: it did so when no exclusive job could run there
+// any more, and they have had no lease since.
+func (w *Watch) gone(ctx context.Context, dir string) (list []string, err error) {
+	s, err := state.Load(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("load what was pushed: %w", err)
+	}
+	in, err := w.input(s, answers{})
+	for _, n := range in.Nodes {
+		if n.State == state.Out && n.Marked && in.Now-n.Last >= missed*in.Rules.Every {
+			list = append(list, n.Name)
+		}
+	}
+	return list, err
 }
 
 // Unapplied means that a change was pushed, and not applied to all nodes; the next round tries again.

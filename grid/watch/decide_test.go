@@ -48,16 +48,21 @@ func TestANodeIsJudged(t *testing.T) {
 	}{
 		{"a node whose beats arrive is alive", func(*Node) {}, Alive, "", ""},
 		{"two missed beats are nothing", func(n *Node) { n.Last = at - 29*time.Second }, Alive, "", ""},
-		{"three make it suspect", func(n *Node) { n.Last = at - 30*time.Second }, Suspect, "", "30s of a grace of 1m0s"},
+		{"three make it suspect", func(n *Node) { n.Last = at - 30*time.Second }, Suspect, "",
+			"30s of a grace of 1m0s"},
 		{"within its grace it is suspect, even if nobody reaches it", lost(59), Suspect, "", "59s of a grace"},
-		{"after its grace it is dead, if nobody reaches it", lost(60), Dead, state.Out, "neither from here nor from n01"},
-		{"not if it was not dialed", func(n *Node) { lost(90)(n); n.Direct = Unknown }, Suspect, "", "nobody has dialed"},
+		{"after its grace it is dead, if nobody reaches it", lost(60), Dead, state.Out,
+			"neither from here nor from n01"},
+		{"not if it was not dialed", func(n *Node) { lost(90)(n); n.Direct = Unknown }, Suspect, "",
+			"nobody has dialed"},
 		{"not if it answers", func(n *Node) { lost(90)(n); n.Direct = Yes }, Quiet, "", "it answers a dial"},
 		{"not if another node reaches it", func(n *Node) { lost(90)(n); n.Through["n02"] = Yes }, Quiet, "",
 			"n02 reaches it: this controller is cut off"},
-		{"not if no other node could be asked", func(n *Node) { lost(90)(n); n.Through = map[string]Answer{"n01": Unknown} },
+		{"not if no other node could be asked",
+			func(n *Node) { lost(90)(n); n.Through = map[string]Answer{"n01": Unknown} },
 			Suspect, "", "no other node could be asked"},
-		{"a node that came back once is given twice the grace", func(n *Node) { lost(119)(n); n.Flaps = 1 }, Suspect, "",
+		{"a node that came back once is given twice the grace", func(n *Node) { lost(119)(n); n.Flaps = 1 }, Suspect,
+			"",
 			"come back 1 times lately, so its grace is 2m0s"},
 		{"and no more", func(n *Node) { lost(120)(n); n.Flaps = 1 }, Dead, state.Out, ""},
 		{"at most eight times", func(n *Node) { lost(480)(n); n.Flaps = 99 }, Dead, state.Out, ""},
@@ -65,19 +70,26 @@ func TestANodeIsJudged(t *testing.T) {
 			"never sent"},
 		{"the controller itself cannot be lost", func(n *Node) { lost(900)(n); n.Local = true }, Here, "", ""},
 		{"a node that is out stays so", func(n *Node) { lost(900)(n); n.State = state.Out }, Gone, "", "it is out"},
-		{"also when its beats arrive again", func(n *Node) { n.State = state.Out }, Returned, "", "croft grid node up n04"},
+		{"also when its beats arrive again", func(n *Node) { n.State = state.Out }, Returned, "",
+			"croft grid node up n04"},
 		{"a drained node has nothing to move", func(n *Node) { lost(900)(n); n.State = state.Drain }, Gone, "", ""},
-		{"maintenance is an operator's matter", func(n *Node) { lost(900)(n); n.State = state.Maintenance }, Unwatched, "", ""},
-		{"but not when the watch began it", func(n *Node) { lost(900)(n); n.State, n.Marked = state.Maintenance, true }, Dead,
+		{"maintenance is an operator's matter", func(n *Node) { lost(900)(n); n.State = state.Maintenance }, Unwatched,
+			"", ""},
+		{"but not when the watch began it", func(n *Node) { lost(900)(n); n.State, n.Marked = state.Maintenance, true },
+			Dead,
 			state.Out, ""},
 
-		{"an exclusive job stays without fence and lease", func(n *Node) { lost(9000)(n); n.Exclusive = 1; n.Others = 0 }, Dead, "",
+		{"an exclusive job stays without fence and lease",
+			func(n *Node) { lost(9000)(n); n.Exclusive = 1; n.Others = 0 }, Dead, "",
 			"no fence says that it is off"},
-		{"and the other jobs of the node do not", func(n *Node) { lost(9000)(n); n.Exclusive = 1 }, Dead, state.Maintenance,
+		{"and the other jobs of the node do not", func(n *Node) { lost(9000)(n); n.Exclusive = 1 }, Dead,
+			state.Maintenance,
 			"no fence says"},
-		{"it stays if the fence says no", func(n *Node) { lost(9000)(n); n.Exclusive, n.Others, n.Fenced = 1, 0, No }, Dead, "",
+		{"it stays if the fence says no", func(n *Node) { lost(9000)(n); n.Exclusive, n.Others, n.Fenced = 1, 0, No },
+			Dead, "",
 			"its fence does not say"},
-		{"it goes if the fence says yes", func(n *Node) { lost(60)(n); n.Exclusive, n.Fenced = 1, Yes }, Dead, state.Out,
+		{"it goes if the fence says yes", func(n *Node) { lost(60)(n); n.Exclusive, n.Fenced = 1, Yes }, Dead,
+			state.Out,
 			"its fence says that it is off"},
 		{"it goes when the lease must have run out", func(n *Node) {
 			lost(60)(n)
@@ -137,8 +149,10 @@ func TestNothingIsDoneWhenTheControllerMayBeCutOff(t *testing.T) {
 			lost(60)(&n[0])
 		}, true},
 		{"one of two nodes", 2, func(n []Node) { lost(60)(&n[0]) }, false},
-		{"three of nine, in three sites", 9, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[3]); lost(60)(&n[6]) }, true},
-		{"four of nine", 9, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[3]); lost(60)(&n[6]); lost(60)(&n[7]) }, false},
+		{"three of nine, in three sites", 9, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[3]); lost(60)(&n[6]) },
+			true},
+		{"four of nine", 9, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[3]); lost(60)(&n[6]); lost(60)(&n[7]) },
+			false},
 		{"a site of three in twelve", 12, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[1]); lost(60)(&n[2]) }, false},
 		{"two of that site", 12, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[1]) }, true},
 		{"two of that site, and the third was just put out", 12, func(n []Node) {
@@ -157,7 +171,8 @@ func TestNothingIsDoneWhenTheControllerMayBeCutOff(t *testing.T) {
 			lost(600)(&n[2])
 			n[2].State = state.Out
 		}, true},
-		{"one dead, three more suspect", 9, func(n []Node) { lost(60)(&n[0]); lost(30)(&n[3]); lost(30)(&n[6]); lost(30)(&n[7]) }, false},
+		{"one dead, three more suspect", 9,
+			func(n []Node) { lost(60)(&n[0]); lost(30)(&n[3]); lost(30)(&n[6]); lost(30)(&n[7]) }, false},
 		{"one dead, three more quiet", 9, func(n []Node) {
 			lost(60)(&n[0])
 			for _, i := range []int{3, 6, 7} {
@@ -212,7 +227,8 @@ func TestNoInputMakesADecisionUnsafe(t *testing.T) {
 		for i := range nodes {
 			n := &nodes[i]
 			n.Site = []string{"", "a", "b", "c"}[r.IntN(4)]
-			n.State = []string{state.Up, state.Up, state.Up, state.Up, state.Out, state.Drain, state.Maintenance}[r.IntN(7)]
+			n.State = []string{state.Up, state.Up, state.Up, state.Up, state.Out, state.Drain,
+				state.Maintenance}[r.IntN(7)]
 			n.Marked, n.Beats, n.Local = r.IntN(2) == 0, r.IntN(8) > 0, r.IntN(12) == 0
 			if r.IntN(3) == 0 {
 				n.Last = at - time.Duration(r.IntN(300))*time.Second
@@ -271,9 +287,11 @@ func checkDecision(t *testing.T, in Input, d Decision) {
 			t.Errorf("%d of %d are lost, and %s becomes %s: %+v", silent, watched, a.Node, a.State, in.Nodes)
 		case n.Site != "" && !sites[n.Site]:
 			t.Errorf("all of %s is lost, and %s becomes %s", n.Site, a.Node, a.State)
-		case n.Local, !n.Beats, n.Direct != No, in.Now-n.Last < in.Rules.Grace, n.Through["x"] != No && n.Through["y"] != No:
+		case n.Local, !n.Beats, n.Direct != No, in.Now-n.Last < in.Rules.Grace, n.Through["x"] != No &&
+			n.Through["y"] != No:
 			t.Errorf("%+v may live, and becomes %s", n, a.State)
-		case a.State == state.Out && n.Exclusive > 0 && n.Fenced != Yes && (n.Lease == 0 || n.Lease > in.Rules.Grace/2 ||
+		case a.State == state.Out && n.Exclusive > 0 && n.Fenced != Yes && (n.Lease == 0 ||
+			n.Lease > in.Rules.Grace/2 ||
 			in.Now-n.Granted < in.Rules.Grace || in.Now-in.Leader < in.Rules.Grace):
 			t.Errorf("%+v may still run an exclusive job (leader since %s), and becomes out", n, in.Now-in.Leader)
 		case a.State != state.Out && a.State != state.Maintenance:

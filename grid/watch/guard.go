@@ -34,7 +34,8 @@ func (in Input) guard(verdicts []Verdict) string {
 	}
 	for _, site := range slices.Sorted(maps.Keys(sites)) {
 		if c := sites[site]; c[0] == c[1] {
-			return fmt.Sprintf("all of %s is lost (%d nodes): this controller may be what is cut off from it", site, c[0])
+			return fmt.Sprintf("all of %s is lost (%d nodes): this controller may be what is cut off from it", site,
+				c[0])
 		}
 	}
 	return ""
@@ -53,7 +54,8 @@ func (in Input) act(d *Decision, n Node, reason string) {
 			d.Fence = append(d.Fence, n.Name)
 		}
 		if n.Others > 0 && n.State == state.Up {
-			d.Actions = append(d.Actions, Action{n.Name, state.Maintenance, reason + "; its exclusive jobs stay: " + why})
+			d.Actions = append(d.Actions, Action{n.Name, state.Maintenance, reason + "; its exclusive jobs stay: " +
+				why})
 		}
 		d.Held = append(d.Held, fmt.Sprintf("%s is dead, and its %d slots of exclusive jobs stay there: %s", n.Name,
 			n.Exclusive, why))

@@ -11,18 +11,18 @@ import (
 	"croft"
 )
 
-// renewals are how often a leader renews its mark in a term.
+// renewals are how often a leader renews its record in a term.
 const renewals = 4
 
-// takeover is how many terms a mark stays before another controller takes over. A leader stops after one, on its own
+// takeover is how many terms a record stays before another controller takes over. A leader stops after one, on its own
 // clock, so clocks may differ in speed by that factor.
 const takeover = 2
 
 // errReplaced means that another controller leads.
 var errReplaced = errors.New("another controller leads now")
 
-// A lead is the leadership of this controller, had or not. All marks are made under its lock, so each is made of the one
-// before.
+// A lead is the leadership of this controller, had or not. All records are made under its lock, so each is made of the
+// one before.
 type lead struct {
 	repo  Repository
 	store *Store
@@ -31,50 +31,53 @@ type lead struct {
 
 	turn      chan struct{} // has a value while somebody uses what follows; a wait for the upstream may be long
 	m         *memory
-	mark      Mark
+	record    LeaderRecord
 	renewedAt time.Duration
-	unsettled bool // nobody knows what became of the last mark
+	unsettled bool // nobody knows what became of the last record
 }
 
-func (l *lead) next(old Mark) Term {
+func (l *lead) next(old LeaderRecord) Term {
 	return Term{Leader: l.name, Key: l.m.Key, Count: old.Count + 1, Seconds: int64(l.term / time.Second),
 		Pending: old.Pending}
 }
 
-// ensure leads if that can be: it renews a mark of this controller, takes one that is free, and takes over one that has
-// not changed for two terms. leads: this controller leads, and nothing that it pushed earlier can take effect later.
-// The mark is the upstream's.
-func (l *lead) ensure(ctx context.Context) (leads bool, _ Mark, _ error) {
+// ensure leads if that can be: it renews a record of this controller, takes one that is free, and takes over one that
+// has not changed for two terms. leads: this controller leads, and nothing that it pushed earlier can take effect
+// later. The record is the upstream's.
+func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error) {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
 	now := l.store.clock.Now()
-	if l.mark.Value != "" && now < l.m.Until && !l.unsettled && now-l.renewedAt < l.term/renewals {
-		return true, l.mark, nil
+	if l.record.Value != "" && now < l.m.Until && !l.unsettled && now-l.renewedAt < l.term/renewals {
+		return true, l.record, nil
 	}
-	mark, err := l.repo.Mark(ctx)
+	record, err := l.repo.Leader(ctx)
 	if err != nil {
-		return false, Mark{}, fmt.Errorf("ask the upstream who leads: %w", err)
+		return false, LeaderRecord{}, fmt.Errorf("ask the upstream who leads: %w", err)
 	}
-	if mark.Value != l.m.Seen {
-		l.m.Seen, l.m.SeenAt = mark.Value, l.store.clock.Now()
+	if record.Value != l.m.Seen {
+		l.m.Seen, l.m.SeenAt = record.Value, l.store.clock.Now()
 	}
-	mine := mark.Value != "" && mark.Key == l.m.Key
-	stale := l.store.clock.Now()-l.m.SeenAt >= takeover*time.Duration(mark.Seconds)*time.Second
-	if mark.Value != "" && !mine && !stale {
-		return false, mark, l.stop()
+	mine := record.Value != "" && record.Key == l.m.Key
+	stale := l.store.clock.Now()-l.m.SeenAt >= takeover*time.Duration(record.Seconds)*time.Second
+	if record.Value != "" && !mine && !stale {
+		return false, record, l.stop()
 	}
 	if !mine {
 		l.m.Leader, l.m.Until = 0, 0
 	}
-	err = l.swap(ctx, mark, l.next(mark), func(next Term) (Mark, error) { return l.repo.Swap(ctx, mark, next) })
+	err = l.swap(ctx, record, l.next(record), func(next Term) (LeaderRecord, error) {
+		return l.repo.Swap(ctx, record,
+			next)
+	})
 	if errors.Is(err, croft.Conflict) {
-		return false, mark, l.stop()
+		return false, record, l.stop()
 	}
-	return err == nil, l.mark, err
+	return err == nil, l.record, err
 }
 
-// swap makes a mark, and notes until when this controller leads by it.
-func (l *lead) swap(ctx context.Context, old Mark, next Term, do func(Term) (Mark, error)) error {
+// swap makes a record, and notes until when this controller leads by it.
+func (l *lead) swap(ctx context.Context, old LeaderRecord, next Term, do func(Term) (LeaderRecord, error)) error {
 	begun := l.store.clock.Now()
 	l.unsettled = true
 	made, err := do(next)
@@ -82,9 +85,9 @@ func (l *lead) swap(ctx context.Context, old Mark, next Term, do func(Term) (Mar
 		l.unsettled = false
 		return err
 	} else if err != nil {
-		return fmt.Errorf("mark upstream that this controller leads: %w", err)
+		return fmt.Errorf("record upstream that this controller leads: %w", err)
 	}
-	l.unsettled, l.mark, l.renewedAt = false, made, begun
+	l.unsettled, l.record, l.renewedAt = false, made, begun
 	l.m.Seen, l.m.SeenAt = made.Value, l.store.clock.Now()
 	l.m.Until = begun + l.term
 	if old.Value == "" || old.Key != l.m.Key || l.m.Leader == 0 {
@@ -95,7 +98,7 @@ func (l *lead) swap(ctx context.Context, old Mark, next Term, do func(Term) (Mar
 
 // stop notes that another controller leads.
 func (l *lead) stop() error {
-	l.m.Leader, l.m.Until, l.mark, l.unsettled = 0, 0, Mark{}, false
+	l.m.Leader, l.m.Until, l.record, l.unsettled = 0, 0, LeaderRecord{}, false
 	return l.store.remember(l.m)
 }
 
@@ -103,21 +106,24 @@ func (l *lead) stop() error {
 func (l *lead) push(ctx context.Context, base, revision string, nodes []string) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	if l.mark.Value == "" {
+	if l.record.Value == "" {
 		return errReplaced
 	}
-	old := l.mark
+	old := l.record
 	next := l.next(old)
 	if old.Pending != nil { // what was not applied yet is so together with this
 		nodes = append(slices.Clone(nodes), old.Pending.Nodes...)
 		slices.Sort(nodes)
 	}
 	next.Pending = &Pending{revision, slices.Compact(nodes)}
-	err := l.swap(ctx, old, next, func(next Term) (Mark, error) { return l.repo.Push(ctx, base, revision, old, next) })
+	err := l.swap(ctx, old, next, func(next Term) (LeaderRecord, error) {
+		return l.repo.Push(ctx, base, revision, old,
+			next)
+	})
 	if !errors.Is(err, croft.Conflict) {
 		return err
 	}
-	now, failed := l.repo.Mark(ctx)
+	now, failed := l.repo.Leader(ctx)
 	if failed != nil {
 		return fmt.Errorf("ask the upstream who leads: %w", failed)
 	}
@@ -131,16 +137,16 @@ func (l *lead) push(ctx context.Context, base, revision string, nodes []string) 
 func (l *lead) applied(ctx context.Context) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	if l.mark.Value == "" {
+	if l.record.Value == "" {
 		return errReplaced
 	}
-	old := l.mark
+	old := l.record
 	next := l.next(old)
 	next.Pending = nil
-	return l.swap(ctx, old, next, func(next Term) (Mark, error) { return l.repo.Swap(ctx, old, next) })
+	return l.swap(ctx, old, next, func(next Term) (LeaderRecord, error) { return l.repo.Swap(ctx, old, next) })
 }
 
-// during runs do while the mark is renewed in time. do's context ends when another controller leads.
+// during runs do while the record is renewed in time. do's context ends when another controller leads.
 func (l *lead) during(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -19,5 +19,6 @@ func LocalBeat(clock Clock) (Beat, error) {
 	}
 	since, _, _ := strings.Cut(string(uptime), " ")
 	average, _, _ := strings.Cut(string(load), " ")
-	return ParseBeat(strings.Join([]string{"beat", clock.Boot, strings.ReplaceAll(since, ".", ""), absent, average, "0"}, " "))
+	return ParseBeat(strings.Join([]string{"beat", clock.Boot, strings.ReplaceAll(since, ".", ""), absent, average,
+		"0"}, " "))
 }

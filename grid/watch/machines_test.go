@@ -16,8 +16,9 @@ type world struct {
 	o     *origin
 	begun time.Time
 
-	mu      sync.Mutex
-	cut     map[string]bool // machines that reach nobody and that nobody reaches, or "a|b" for two that do not reach each other
+	mu sync.Mutex
+	// cut are machines that reach nobody and that nobody reaches, and "a|b" for two that do not reach each other
+	cut     map[string]bool
 	nodes   map[string]*machineOf
 	ctls    []*controller
 	delayed sync.WaitGroup

@@ -48,7 +48,8 @@ func (s *Store) memory() (*memory, error) {
 	}
 	if err == nil {
 		if err := json.Unmarshal(text, m); err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%s is not what the watch wrote: %w; remove it, and the watch begins anew",
+			return nil, croft.Errorf(croft.Invalid,
+				"%s is not what the watch wrote: %w; remove it, and the watch begins anew",
 				s.memoryFile(), err)
 		}
 	}

@@ -32,16 +32,18 @@ func Marked(text string) bool {
 	return value.Line <= len(lines) && comment.MatchString(afterScalar(lines[value.Line-1], value))
 }
 
-// SetState writes a state into the text of a node's file, and keeps everything else: comments, order and layout. why is a
-// comment to go with it, such as "watch 2026-11-23T19:00:00Z"; one of the watch that is there is replaced. Invalid: the
-// file has a form in which that cannot be done.
+// SetState writes a state into the text of a node's file, and keeps everything else: comments, order and layout. why is
+// a comment to go with it, such as "watch 2026-11-23T19:00:00Z"; one of the watch that is there is replaced. Invalid:
+// the file has a form in which that cannot be done.
 func SetState(file, text, to, why string) (string, error) {
 	if strings.ContainsAny(why, "\n\r;") {
-		return "", croft.Errorf(croft.Invalid, "write the state of %s: the comment %q has a line break or semicolon", file,
+		return "", croft.Errorf(croft.Invalid, "write the state of %s: the comment %q has a line break or semicolon",
+			file,
 			why)
 	}
 	if strings.ContainsAny(strings.ReplaceAll(text, "\r\n", "\n"), "\r\u0085\u2028\u2029\ufeff") {
-		return "", croft.Errorf(croft.Invalid, "write the state of %s: it has line ends or marks that only YAML knows", file)
+		return "", croft.Errorf(croft.Invalid, "write the state of %s: it has line ends or marks that only YAML knows",
+			file)
 	}
 	top, err := mapping(text)
 	if err != nil {
@@ -49,8 +51,9 @@ func SetState(file, text, to, why string) (string, error) {
 	}
 	after := set(text, top, to, why)
 	if err := same(text, after, to); err != nil {
-		return "", croft.Errorf(croft.Invalid, "write the state of %s: its form is not understood (%w): write state: %s "+
-			"into it by hand", file, err, to)
+		return "", croft.Errorf(croft.Invalid,
+			"write the state of %s: its form is not understood (%w): write state: %s "+
+				"into it by hand", file, err, to)
 	}
 	return after, nil
 }

@@ -20,7 +20,8 @@ func TestAStateIsWrittenAndTheRestStays(t *testing.T) {
 		{"a comment of the watch is replaced", "state: maintenance  # watch then; new disk\n", "out", why,
 			"state: out  # " + why + "; new disk\n"},
 		{"and goes", "state: out  # " + why + "\nid: 3\n", "up", "", "state: up\nid: 3\n"},
-		{"and somebody else's stays then", "state: out  # " + why + "; new disk\n", "up", "", "state: up  # new disk\n"},
+		{"and somebody else's stays then", "state: out  # " + why + "; new disk\n", "up", "",
+			"state: up  # new disk\n"},
 		{"a state of nothing gets a value", "state:\nid: 3\n", "out", why, "state: out  # " + why + "\nid: 3\n"},
 		{"lines of another system keep their ends", "id: 3\r\nstate: up\r\n", "out", why,
 			"id: 3\r\nstate: out  # " + why + "\r\n"},
@@ -62,7 +63,8 @@ func TestAFileThatCannotBeChangedSaysSo(t *testing.T) {
 }
 
 func FuzzSetState(f *testing.F) {
-	for _, text := range []string{"", "id: 3\n", "state: up # x\n", "{a: b}", "a: |\n  x\n...", "state: 'up'\r\n", "\ufeffid: 1"} {
+	for _, text := range []string{"", "id: 3\n", "state: up # x\n", "{a: b}", "a: |\n  x\n...", "state: 'up'\r\n",
+		"\ufeffid: 1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -15,22 +15,22 @@ type Repository interface {
 	// directory there, and the revision.
 	Checkout(ctx context.Context) (dir, revision string, err error)
 
-	// Mark returns the leader's mark that the upstream has now; the zero Mark: it has none.
-	Mark(ctx context.Context) (Mark, error)
+	// Leader returns the leader's record that the upstream has now; the zero LeaderRecord: it has none.
+	Leader(ctx context.Context) (LeaderRecord, error)
 
-	// Swap replaces the upstream's mark, if it is still old, and returns the new one. Conflict: it is another one.
-	Swap(ctx context.Context, old Mark, next Term) (Mark, error)
+	// Swap replaces the upstream's record, if it is still old, and returns the new one. Conflict: it is another one.
+	Swap(ctx context.Context, old LeaderRecord, next Term) (LeaderRecord, error)
 
 	// Commit commits what was changed in the working directory since Checkout, and returns the revision.
 	Commit(ctx context.Context, message string) (revision string, err error)
 
-	// Push does two things in one transaction, both or none: the upstream's branch becomes revision if it is still base,
-	// and its mark is replaced if it is still old. Conflict: one of them is not.
-	Push(ctx context.Context, base, revision string, old Mark, next Term) (Mark, error)
+	// Push does two things in one transaction, both or none: the upstream's branch becomes revision if it is still
+	// base, and its record is replaced if it is still old. Conflict: one of them is not.
+	Push(ctx context.Context, base, revision string, old LeaderRecord, next Term) (LeaderRecord, error)
 }
 
-// A Mark is what a leader leaves in the upstream. Value changes with each one.
-type Mark struct {
+// A LeaderRecord is what a leader leaves in the upstream. Value changes with each one.
+type LeaderRecord struct {
 	Value string
 	Term
 }
@@ -39,7 +39,7 @@ type Mark struct {
 type Term struct {
 	Leader  string   `json:"leader"`
 	Key     string   `json:"key"`   // of the leader's memory
-	Count   int64    `json:"count"` // of its marks
+	Count   int64    `json:"count"` // of its records
 	Seconds int64    `json:"term"`  // until which the leader does not lead without having renewed it
 	Pending *Pending `json:"pending,omitempty"`
 }
@@ -59,15 +59,16 @@ type Prober interface {
 	Through(ctx context.Context, via, n *state.Node) Answer
 }
 
-// Fence makes sure that a machine is off, or cut off from everything.
-type Fence interface {
+// A Fencer makes sure that a machine is off, or cut off from everything.
+type Fencer interface {
 	// Fence returns Yes when nothing runs on the node any more, and No when that cannot be had. It can be repeated.
 	Fence(ctx context.Context, n *state.Node) (Answer, error)
 }
 
 // Applier makes nodes run what a revision says.
 type Applier interface {
-	// Apply applies the revision that is checked out in dir to the named nodes and no others. It can be repeated, and
-	// refuses a revision that others have gone past (Conflict).
-	Apply(ctx context.Context, dir, revision string, nodes []string) error
+	// Apply applies the revision that is checked out in dir to the named nodes and no others. On those that are gone no
+	// exclusive job runs any more, so they are not asked. It can be repeated, and refuses a revision that others have
+	// gone past (Conflict).
+	Apply(ctx context.Context, dir, revision string, nodes, gone []string) error
 }

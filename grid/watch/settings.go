@@ -34,8 +34,9 @@ func ReadSettings(dir string) (Settings, error) {
 	name := filepath.Join(dir, state.ClusterFile)
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Settings{}, croft.Errorf(croft.NotFound, "%s is not the directory of a cluster: it has no %s; name another "+
-			"one with -C", dir, state.ClusterFile)
+		return Settings{}, croft.Errorf(croft.NotFound,
+			"%s is not the directory of a cluster: it has no %s; name another "+
+				"one with -C", dir, state.ClusterFile)
 	} else if err != nil {
 		return Settings{}, fmt.Errorf("read the settings of the watch: %w", err)
 	}
@@ -60,7 +61,8 @@ func parseSettings(name string, text []byte) (Settings, error) {
 		return s, croft.Errorf(croft.Invalid, "%s: %w", name, err)
 	}
 	if s.Cluster = top.ID; !idForm.MatchString(s.Cluster) {
-		return s, croft.Errorf(croft.Invalid, "%s: id: want the 32 hexadecimal digits that grid init made, in quotes", name)
+		return s, croft.Errorf(croft.Invalid, "%s: id: want the 32 hexadecimal digits that grid init made, in quotes",
+			name)
 	}
 	seconds := map[string]*time.Duration{"every": &s.Rules.Every, "grace": &s.Rules.Grace, "term": &s.Term}
 	w := &top.Watch
@@ -74,7 +76,8 @@ func parseSettings(name string, text []byte) (Settings, error) {
 		case into != nil:
 			n, err := strconv.ParseUint(value.Value, 10, 16)
 			if err != nil || value.Kind != yaml.ScalarNode {
-				return s, croft.Errorf(croft.Invalid, "%s:%d: watch.%s: want a whole number of seconds, not %q", name, value.Line,
+				return s, croft.Errorf(croft.Invalid, "%s:%d: watch.%s: want a whole number of seconds, not %q", name,
+					value.Line,
 					key.Value, value.Value)
 			}
 			*into = time.Duration(n) * time.Second
@@ -84,7 +87,8 @@ func parseSettings(name string, text []byte) (Settings, error) {
 			return s, croft.Errorf(croft.Invalid, "%s:%d: watch.fence: %q is no name of a hard point", name, value.Line,
 				value.Value)
 		default:
-			return s, croft.Errorf(croft.Invalid, "%s:%d: watch.%s is unknown: known are every, grace, term and fence", name,
+			return s, croft.Errorf(croft.Invalid, "%s:%d: watch.%s is unknown: known are every, grace, term and fence",
+				name,
 				key.Line, key.Value)
 		}
 	}

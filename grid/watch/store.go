@@ -127,8 +127,8 @@ func (s *Store) Receive(node, line string, longest time.Duration) (reply Reply, 
 	return reply, err
 }
 
-// grant says whether a node has its lease. That a revocation or an end of leadership is seen here is what lets the watch
-// rely on the moment of the last lease.
+// grant says whether a node has its lease. That a revocation or an end of leadership is seen here is what lets the
+// watch rely on the moment of the last lease.
 func (s *Store) grant(node string, b Beat, longest time.Duration) (Reply, error) {
 	m, err := s.memory()
 	if err != nil {

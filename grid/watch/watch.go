@@ -20,11 +20,11 @@ type Config struct {
 	Name  string // of this controller, for others to read; 1 to 63 of a-z 0-9 . _ -
 	Store *Store
 	Rules Rules
-	Term  time.Duration // for which this controller leads by one mark; at least 8 times Every
+	Term  time.Duration // for which this controller leads by one record; at least 8 times Every
 
 	Repository Repository
 	Prober     Prober
-	Fence      Fence   // nil: none is configured
+	Fence      Fencer  // nil: none is configured
 	Applier    Applier // nil: commits are pushed, and others apply them
 	Log        *slog.Logger
 }
@@ -55,7 +55,8 @@ func New(c Config) (*Watch, error) {
 		return nil, croft.Errorf(croft.Invalid, "watch: Store, Repository, Prober and Log are required")
 	}
 	if !nodeForm.MatchString(c.Name) {
-		return nil, croft.Errorf(croft.Invalid, "watch: %q is no name of a controller: it has 1 to 63 of a-z 0-9 . _ -", c.Name)
+		return nil, croft.Errorf(croft.Invalid, "watch: %q is no name of a controller: it has 1 to 63 of a-z 0-9 . _ -",
+			c.Name)
 	}
 	if err := c.Rules.check(c.Term); err != nil {
 		return nil, err
@@ -69,7 +70,8 @@ func (r Rules) check(term time.Duration) error {
 	case r.Every < time.Second || r.Every > time.Hour:
 		return croft.Errorf(croft.Invalid, "watch: beats every %s: want 1 second to an hour", r.Every)
 	case r.Grace <= missed*r.Every:
-		return croft.Errorf(croft.Invalid, "watch: a grace of %s is no longer than three beats of %s: make it at least %s",
+		return croft.Errorf(croft.Invalid,
+			"watch: a grace of %s is no longer than three beats of %s: make it at least %s",
 			r.Grace, r.Every, 2*missed*r.Every)
 	case term < 2*renewals*r.Every:
 		return croft.Errorf(croft.Invalid, "watch: a term of %s is shorter than %s, %d beats", term, 2*renewals*r.Every,
@@ -135,11 +137,11 @@ func (w *Watch) alone(do func() error) error {
 
 // round looks at everything once and does what follows.
 func (w *Watch) round(ctx context.Context) (Report, error) {
-	leads, mark, err := w.lead.ensure(ctx)
+	leads, record, err := w.lead.ensure(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{Leader: mark.Leader, Leads: leads, Actions: []Action{}, Held: []string{}}
+	r := Report{Leader: record.Leader, Leads: leads, Actions: []Action{}, Held: []string{}}
 	dir, s, err := w.checkout(ctx)
 	if err != nil {
 		return r, err
@@ -156,8 +158,8 @@ func (w *Watch) round(ctx context.Context) (Report, error) {
 			return err
 		}
 		var unapplied error
-		if mark.Pending != nil {
-			unapplied = w.apply(ctx, dir, &Pending{w.at, present(s, mark.Pending.Nodes)})
+		if record.Pending != nil {
+			unapplied = w.apply(ctx, dir, &Pending{w.at, present(s, record.Pending.Nodes)})
 		}
 		return errors.Join(unapplied, w.judge(ctx, dir, s, &r))
 	})
@@ -190,8 +192,8 @@ func (w *Watch) checkout(ctx context.Context) (dir string, s *state.State, err e
 	return dir, w.loaded, nil
 }
 
-// leases lets nodes have leases by their states: one that is out has none, since its slots are elsewhere; one that is up
-// again may have some.
+// leases lets nodes have leases by their states: one that is out has none, since its slots are elsewhere; one that is
+// up again may have some.
 func (w *Watch) leases(s *state.State) error {
 	revoked, err := w.Store.allRevoked()
 	if err != nil {

@@ -79,14 +79,16 @@ func TestWhatRanOnADeadNodeMoves(t *testing.T) {
 		}
 		w.live(70, nil)
 		f, _ := w.o.head()
-		if s := w.stateOf(node); s != state.Out || !strings.HasPrefix(f[fileOf(node)], "# node") || !Marked(f[fileOf(node)]) {
+		if s := w.stateOf(node); s != state.Out || !strings.HasPrefix(f[fileOf(node)], "# node") ||
+			!Marked(f[fileOf(node)]) {
 			t.Errorf("the state is %s: %q", s, f[fileOf(node)])
 		}
 		if now := w.running(); len(now) != 1 || now[0] == node || now[0] != f.slotsOf("db")[0] {
 			t.Errorf("the exclusive job runs on %v, and its slot is on %v", now, f.slotsOf("db"))
 		}
 		said := w.o.log[len(w.o.log)-1]
-		for _, want := range []string{"grid watch: " + node + " out\n\n", "Watch-Leader: ctl1\n", "Watch-State: " + node + " out\n",
+		for _, want := range []string{"grid watch: " + node + " out\n\n", "Watch-Leader: ctl1\n", "Watch-State: " +
+			node + " out\n",
 			"Watch-Slot: db 0 " + node + " "} {
 			if !strings.Contains(said, want) {
 				t.Errorf("the commit lacks %q:\n%s", want, said)
@@ -97,7 +99,8 @@ func TestWhatRanOnADeadNodeMoves(t *testing.T) {
 		w.boot(node)
 		w.live(100, nil)
 		if s := w.stateOf(node); s != state.Out || len(w.o.log) != commits {
-			t.Errorf("the node is back: its state is %s, and there are %d commits, want out and %d", s, len(w.o.log), commits)
+			t.Errorf("the node is back: its state is %s, and there are %d commits, want out and %d", s, len(w.o.log),
+				commits)
 		}
 		w.up(node)
 		w.cleanup("ctl1", node)
@@ -169,14 +172,16 @@ func TestOthersPushMeanwhile(t *testing.T) {
 		w.live(120, nil)
 		f, _ := w.o.head()
 		if w.stateOf("n4") != state.Out || !strings.Contains(f["policies/p.rule"], fmt.Sprint("# ", attempts-1)) {
-			t.Errorf("n4 is %s, and the operator's file %q, after %d conflicts", w.stateOf("n4"), f["policies/p.rule"], times)
+			t.Errorf("n4 is %s, and the operator's file %q, after %d conflicts", w.stateOf("n4"), f["policies/p.rule"],
+				times)
 		}
 		times = -1000 // never again in time
 		w.set("n8", true)
 		before := len(w.o.log)
 		w.live(75, nil)
 		if pushed := len(w.o.log) - before; w.stateOf("n8") != state.Up || pushed == 0 || pushed%attempts != 0 {
-			t.Errorf("n8 is %s after %d pushes of others, want up after %d in each round", w.stateOf("n8"), pushed, attempts)
+			t.Errorf("n8 is %s after %d pushes of others, want up after %d in each round", w.stateOf("n8"), pushed,
+				attempts)
 		}
 		times = attempts
 		w.live(30, nil)
@@ -190,7 +195,7 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world) {
 		defer w.started("ctl1", "ctl2")()
 		w.live(60, nil)
-		leader := slices.IndexFunc(w.ctls, func(c *controller) bool { return c.name == w.o.mark.Leader })
+		leader := slices.IndexFunc(w.ctls, func(c *controller) bool { return c.name == w.o.record.Leader })
 		a, b := w.ctls[leader], w.ctls[1-leader]
 		a.trouble = func(what string) int { // it freezes just before its commit goes out
 			if what == "push" {
@@ -202,8 +207,9 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 		}
 		w.set("n4", true)
 		w.live(400, nil)
-		if w.o.mark.Leader != b.name || w.stateOf("n4") != state.Out || !strings.Contains(w.o.log[1], "Watch-Leader: "+b.name) {
-			t.Errorf("%s leads, n4 is %s: %q", w.o.mark.Leader, w.stateOf("n4"), w.o.log)
+		if w.o.record.Leader != b.name || w.stateOf("n4") != state.Out || !strings.Contains(w.o.log[1],
+			"Watch-Leader: "+b.name) {
+			t.Errorf("%s leads, n4 is %s: %q", w.o.record.Leader, w.stateOf("n4"), w.o.log)
 		}
 		w.up("n4")
 		w.set("n4", false)
@@ -211,8 +217,8 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 		commits := len(w.o.log)
 		a.thaw()
 		w.live(120, nil)
-		if len(w.o.log) != commits || w.o.mark.Leader != b.name || w.stateOf("n4") != state.Up {
-			t.Errorf("it was thawed: %s leads, n4 is %s: %q", w.o.mark.Leader, w.stateOf("n4"), w.o.log[commits:])
+		if len(w.o.log) != commits || w.o.record.Leader != b.name || w.stateOf("n4") != state.Up {
+			t.Errorf("it was thawed: %s leads, n4 is %s: %q", w.o.record.Leader, w.stateOf("n4"), w.o.log[commits:])
 		}
 	})
 }

@@ -73,7 +73,8 @@ func cluster(t *testing.T) tree {
 	for site := range 3 {
 		f[fmt.Sprintf("nodes/s%d/_.yaml", site)] = fmt.Sprintf("id: %d\n", -2-site)
 		for i := range 3 {
-			f[fmt.Sprintf("nodes/s%d/n%d.yaml", site, 3*site+i)] = fmt.Sprintf("# node %d\nid: %d\n", 3*site+i, 3*site+i)
+			f[fmt.Sprintf("nodes/s%d/n%d.yaml", site, 3*site+i)] = fmt.Sprintf("# node %d\nid: %d\n", 3*site+i,
+				3*site+i)
 		}
 	}
 	dir := t.TempDir()
@@ -102,8 +103,8 @@ type origin struct {
 	mu      sync.Mutex
 	commits []tree
 	log     []string
-	mark    Mark
-	marks   int
+	record  LeaderRecord
+	records int
 	pushed  func(leader string, old, now tree) // sees every commit of a watch, under the lock
 }
 
@@ -186,30 +187,30 @@ func (c *controller) Checkout(context.Context) (string, string, error) {
 	return c.dir, fmt.Sprintf("git:%d", at), nil
 }
 
-func (c *controller) Mark(context.Context) (Mark, error) {
+func (c *controller) Leader(context.Context) (LeaderRecord, error) {
 	c.step()
 	c.o.mu.Lock()
 	defer c.o.mu.Unlock()
-	return c.o.mark, nil
+	return c.o.record, nil
 }
 
-func (c *controller) Swap(_ context.Context, old Mark, next Term) (Mark, error) {
-	return c.attempt("swap", func() (Mark, error) { return c.o.swap(old, next) })
+func (c *controller) Swap(_ context.Context, old LeaderRecord, next Term) (LeaderRecord, error) {
+	return c.attempt("swap", func() (LeaderRecord, error) { return c.o.swap(old, next) })
 }
 
-func (o *origin) swap(old Mark, next Term) (Mark, error) {
-	if o.mark.Value != old.Value {
-		return Mark{}, croft.Errorf(croft.Conflict, "another mark")
+func (o *origin) swap(old LeaderRecord, next Term) (LeaderRecord, error) {
+	if o.record.Value != old.Value {
+		return LeaderRecord{}, croft.Errorf(croft.Conflict, "another record")
 	}
-	o.marks++
-	o.mark = Mark{fmt.Sprint("m", o.marks), next}
-	return o.mark, nil
+	o.records++
+	o.record = LeaderRecord{fmt.Sprint("m", o.records), next}
+	return o.record, nil
 }
 
 // attempt does a write, or as much of it as the network lets through.
-func (c *controller) attempt(what string, do func() (Mark, error)) (Mark, error) {
+func (c *controller) attempt(what string, do func() (LeaderRecord, error)) (LeaderRecord, error) {
 	c.step()
-	locked := func() (Mark, error) {
+	locked := func() (LeaderRecord, error) {
 		c.o.mu.Lock()
 		defer c.o.mu.Unlock()
 		return do()
@@ -220,13 +221,13 @@ func (c *controller) attempt(what string, do func() (Mark, error)) (Mark, error)
 	}
 	switch how {
 	case 1:
-		return Mark{}, croft.Errorf(croft.Unavailable, "lost on the way there")
+		return LeaderRecord{}, croft.Errorf(croft.Unavailable, "lost on the way there")
 	case 2:
 		_, _ = locked()
-		return Mark{}, croft.Errorf(croft.Unavailable, "lost on the way back")
+		return LeaderRecord{}, croft.Errorf(croft.Unavailable, "lost on the way back")
 	case 3:
 		c.w.later(40*time.Second, func() { _, _ = locked() })
-		return Mark{}, croft.Errorf(croft.Unavailable, "no answer")
+		return LeaderRecord{}, croft.Errorf(croft.Unavailable, "no answer")
 	}
 	m, err := locked()
 	c.step()
@@ -243,12 +244,12 @@ func (c *controller) Commit(_ context.Context, message string) (string, error) {
 	return "git:made", nil
 }
 
-func (c *controller) Push(_ context.Context, base, _ string, old Mark, next Term) (Mark, error) {
+func (c *controller) Push(_ context.Context, base, _ string, old LeaderRecord, next Term) (LeaderRecord, error) {
 	made, said := c.made, c.said
 	c.made = nil
-	return c.attempt("push", func() (Mark, error) {
+	return c.attempt("push", func() (LeaderRecord, error) {
 		if base != fmt.Sprintf("git:%d", len(c.o.commits)-1) {
-			return Mark{}, croft.Errorf(croft.Conflict, "the branch has moved")
+			return LeaderRecord{}, croft.Errorf(croft.Conflict, "the branch has moved")
 		}
 		m, err := c.o.swap(old, next)
 		if err == nil {
@@ -281,9 +282,14 @@ func (c *controller) Through(_ context.Context, via, n *state.Node) Answer {
 
 // Apply implements Applier: nodes that are reached get what the head has for them, in the order that exclusive jobs
 // need, and refuse what is older than what they have.
-func (c *controller) Apply(_ context.Context, _, _ string, nodes []string) error {
+func (c *controller) Apply(_ context.Context, _, _ string, nodes, gone []string) error {
 	c.step()
 	f, at := c.o.head()
+	for _, name := range gone {
+		if n := c.w.stateOf(name); n != state.Out && n != state.Up {
+			return croft.Errorf(croft.Invalid, "%s is %s, and taken for gone", name, n)
+		}
+	}
 	return c.w.apply(c.name, f, at, nodes)
 }
 
@@ -298,7 +304,7 @@ func newController(t *testing.T, w *world, name string) *controller {
 	return c
 }
 
-func (c *controller) watch(t *testing.T, fence Fence) *Watch {
+func (c *controller) watch(t *testing.T, fence Fencer) *Watch {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {

@@ -1,9 +1,9 @@
 // Package upstream is the repository of a watch, with git: a clone of its own beside what the watch remembers, and the
-// upstream's branch and mark, which it changes in one transaction.
+// upstream's branch and record, which it changes in one transaction.
 //
-// The mark is the reference refs/fission/leader: a commit without files, whose message is the term in JSON. Only git can
-// do this of the systems that a cluster may be kept in: a push of hg moves a branch and a bookmark without comparing both,
-// and fossil accepts every commit and forks.
+// The record is the reference refs/fission/leader: a commit without files, whose message is the term in JSON. Only git
+// can do this of the systems that a cluster may be kept in: a push of hg moves a branch and a bookmark without
+// comparing both, and fossil accepts every commit and forks.
 package upstream
 
 import (
@@ -45,7 +45,8 @@ func Open(ctx context.Context, dir, work, author string) (*Git, error) {
 	ask := func(args ...string) (string, error) { return run(ctx, dir, "", args...) }
 	prefix, err := ask("rev-parse", "--show-prefix")
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "watch %s: it is in no repository of git, and a watch commits and pushes: %w",
+		return nil, croft.Errorf(croft.Invalid,
+			"watch %s: it is in no repository of git, and a watch commits and pushes: %w",
 			dir, err)
 	}
 	branch, err := ask("symbolic-ref", "--short", "HEAD")
@@ -55,8 +56,9 @@ func Open(ctx context.Context, dir, work, author string) (*Git, error) {
 	from, err1 := ask("config", "branch."+branch+".remote")
 	merge, err2 := ask("config", "branch."+branch+".merge")
 	if err := errors.Join(err1, err2); err != nil {
-		return nil, croft.Errorf(croft.Invalid, "watch %s: the branch %s has no upstream to push to; give it one, such as "+
-			"git push -u origin %s", dir, branch, branch)
+		return nil, croft.Errorf(croft.Invalid,
+			"watch %s: the branch %s has no upstream to push to; give it one, such as "+
+				"git push -u origin %s", dir, branch, branch)
 	}
 	url, err := ask("remote", "get-url", "--push", from)
 	if err != nil {
@@ -127,7 +129,8 @@ func (g *Git) network(ctx context.Context, args ...string) (string, error) {
 // Checkout implements watch.Repository.
 func (g *Git) Checkout(ctx context.Context) (dir, revision string, err error) {
 	const fetched = "refs/croft/branch"
-	if _, err := g.network(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", remote, "+"+g.branch+":"+fetched); err != nil {
+	if _, err := g.network(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", remote,
+		"+"+g.branch+":"+fetched); err != nil {
 		return "", "", err
 	}
 	hash, err := g.git(ctx, "rev-parse", "--verify", fetched+"^{commit}")
@@ -152,7 +155,8 @@ func (g *Git) Commit(ctx context.Context, message string) (string, error) {
 	if _, err := g.git(ctx, "add", "-A"); err != nil {
 		return "", err
 	}
-	if _, err := run(ctx, g.work, message, append(g.identity(), "commit", "-q", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim",
+	if _, err := run(ctx, g.work, message, append(g.identity(), "commit", "-q", "--no-verify", "--no-gpg-sign",
+		"--cleanup=verbatim",
 		"-F", "-")...); err != nil {
 		return "", err
 	}

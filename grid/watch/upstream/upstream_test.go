@@ -15,7 +15,8 @@ import (
 // git runs git as an operator does, and returns what it prints.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=op", "-c", "user.email=op@x"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=op", "-c",
+		"user.email=op@x"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %q: %v\n%s", args, err, out)
@@ -73,7 +74,7 @@ func term(name string, count int64) watch.Term {
 	return watch.Term{Leader: name, Key: "key of " + name, Count: count, Seconds: 60}
 }
 
-func swapped(t *testing.T, g *Git, old watch.Mark, next watch.Term) watch.Mark {
+func swapped(t *testing.T, g *Git, old watch.LeaderRecord, next watch.Term) watch.LeaderRecord {
 	t.Helper()
 	m, err := g.Swap(t.Context(), old, next)
 	if err != nil {
@@ -99,21 +100,21 @@ func changed(t *testing.T, g *Git, text string) (base, revision string) {
 func TestTheMarkIsComparedAndSwapped(t *testing.T) {
 	bare, dir := repository(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
-	if m, err := a.Mark(t.Context()); err != nil || m.Value != "" {
+	if m, err := a.Leader(t.Context()); err != nil || m.Value != "" {
 		t.Fatalf("before anybody leads: %+v, %v", m, err)
 	}
-	first := swapped(t, a, watch.Mark{}, term("a", 1))
-	if m, err := b.Mark(t.Context()); err != nil || m.Value != first.Value || m.Leader != "a" || m.Key != "key of a" {
+	first := swapped(t, a, watch.LeaderRecord{}, term("a", 1))
+	if m, err := b.Leader(t.Context()); err != nil || m.Value != first.Value || m.Leader != "a" || m.Key != "key of a" {
 		t.Errorf("the other one sees %+v, %v, want %+v", m, err, first)
 	}
-	if _, err := b.Swap(t.Context(), watch.Mark{}, term("b", 1)); !errors.Is(err, croft.Conflict) {
-		t.Errorf("a mark that is there is taken for none: %v", err)
+	if _, err := b.Swap(t.Context(), watch.LeaderRecord{}, term("b", 1)); !errors.Is(err, croft.Conflict) {
+		t.Errorf("a record that is there is taken for none: %v", err)
 	}
 	second := swapped(t, b, first, term("b", 2))
 	if _, err := a.Swap(t.Context(), first, term("a", 2)); !errors.Is(err, croft.Conflict) {
-		t.Errorf("an old mark is replaced: %v", err)
+		t.Errorf("an old record is replaced: %v", err)
 	}
-	if m, err := a.Mark(t.Context()); err != nil || m.Value != second.Value || m.Leader != "b" {
+	if m, err := a.Leader(t.Context()); err != nil || m.Value != second.Value || m.Leader != "b" {
 		t.Errorf("the first one sees %+v, %v, want %+v", m, err, second)
 	}
 	git(t, bare, "gc", "--prune=now", "-q")
@@ -123,12 +124,12 @@ func TestTheMarkIsComparedAndSwapped(t *testing.T) {
 func TestACommitIsPushedByTheLeaderAlone(t *testing.T) {
 	bare, dir := repository(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
-	mark := swapped(t, a, watch.Mark{}, term("a", 1))
+	record := swapped(t, a, watch.LeaderRecord{}, term("a", 1))
 	before := git(t, bare, "rev-parse", "main")
 
 	base, revision := changed(t, a, "state: out\n")
-	taken := swapped(t, b, mark, term("b", 2)) // a is frozen here, and b takes over
-	if _, err := a.Push(t.Context(), base, revision, mark, term("a", 2)); !errors.Is(err, croft.Conflict) {
+	taken := swapped(t, b, record, term("b", 2)) // a is frozen here, and b takes over
+	if _, err := a.Push(t.Context(), base, revision, record, term("a", 2)); !errors.Is(err, croft.Conflict) {
 		t.Errorf("a pushes after b took over: %v", err)
 	}
 	if now := git(t, bare, "rev-parse", "main"); now != before {
@@ -143,8 +144,8 @@ func TestACommitIsPushedByTheLeaderAlone(t *testing.T) {
 	if _, err := b.Push(t.Context(), base, revision, taken, term("b", 3)); !errors.Is(err, croft.Conflict) {
 		t.Errorf("the branch has moved: %v", err)
 	}
-	if m, err := b.Mark(t.Context()); err != nil || m.Value != taken.Value {
-		t.Errorf("the push was refused, and the mark is %+v, %v", m, err)
+	if m, err := b.Leader(t.Context()); err != nil || m.Value != taken.Value {
+		t.Errorf("the push was refused, and the record is %+v, %v", m, err)
 	}
 	base, revision = changed(t, b, "state: out\n")
 	if base != "git:"+operators {
@@ -166,7 +167,7 @@ func TestACommitIsPushedByTheLeaderAlone(t *testing.T) {
 func TestTheUpstreamItselfCompares(t *testing.T) {
 	bare, dir := repository(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
-	mark := swapped(t, a, watch.Mark{}, term("a", 1))
+	record := swapped(t, a, watch.LeaderRecord{}, term("a", 1))
 	base, revision := changed(t, a, "state: out\n")
 	before := git(t, bare, "rev-parse", "main")
 	// The other one takes over after a's push has been told what the upstream has, and before it changes anything.
@@ -175,11 +176,11 @@ func TestTheUpstreamItselfCompares(t *testing.T) {
 		t.Fatal(err)
 	}
 	git(t, b.work, "push", "-q", bare, other+":refs/heads/side")
-	hook := "#!/bin/sh\nenv -u GIT_QUARANTINE_PATH git update-ref refs/fission/leader " + other + " " + mark.Value + "\n"
+	hook := "#!/bin/sh\nenv -u GIT_QUARANTINE_PATH git update-ref refs/fission/leader " + other + " " + record.Value + "\n"
 	if err := os.WriteFile(filepath.Join(bare, "hooks", "pre-receive"), []byte(hook), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err = a.Push(t.Context(), base, revision, mark, term("a", 2))
+	_, err = a.Push(t.Context(), base, revision, record, term("a", 2))
 	if !errors.Is(err, croft.Conflict) {
 		t.Errorf("got %v", err)
 	}
@@ -195,7 +196,7 @@ func TestARefusalThatIsNoConflictIsSaid(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bare, "hooks", "pre-receive"), []byte(hook), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Swap(t.Context(), watch.Mark{}, term("a", 1)); !errors.Is(err, croft.Denied) ||
+	if _, err := a.Swap(t.Context(), watch.LeaderRecord{}, term("a", 1)); !errors.Is(err, croft.Denied) ||
 		!strings.Contains(err.Error(), "no watches here") {
 		t.Errorf("got %v", err)
 	}
@@ -203,8 +204,8 @@ func TestARefusalThatIsNoConflictIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{
-		"swap": second(a.Swap(t.Context(), watch.Mark{}, term("a", 1))),
-		"mark": second(a.Mark(t.Context())),
+		"swap":   second(a.Swap(t.Context(), watch.LeaderRecord{}, term("a", 1))),
+		"record": second(a.Leader(t.Context())),
 	} {
 		if !errors.Is(err, croft.Unavailable) {
 			t.Errorf("%s without an upstream: %v", what, err)
@@ -212,7 +213,7 @@ func TestARefusalThatIsNoConflictIsSaid(t *testing.T) {
 	}
 }
 
-func second(_ watch.Mark, err error) error { return err }
+func second(_ watch.LeaderRecord, err error) error { return err }
 
 func TestTheClonesDirectoryIsWhatTheUpstreamHas(t *testing.T) {
 	_, dir := repository(t)
@@ -256,7 +257,8 @@ func TestWhatGitIgnoresIsNotCommitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, there, "node.yaml", "id: 2\n")
-	if _, err := g.Commit(t.Context(), "x"); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), ".gitignore") {
+	if _, err := g.Commit(t.Context(), "x"); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(),
+		".gitignore") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -269,13 +271,18 @@ func TestADirectoryThatCannotBeWatched(t *testing.T) {
 		prepare    func() string
 	}{
 		{"no repository", "in no repository of git", t.TempDir},
-		{"no branch", "no branch is checked out", func() string { git(t, dir, "checkout", "-q", "--detach"); return dir }},
+		{"no branch", "no branch is checked out", func() string {
+			git(t, dir, "checkout", "-q",
+				"--detach")
+			return dir
+		}},
 		{"no upstream", "no upstream to push to; give it one, such as git push -u origin side", func() string {
 			git(t, dir, "checkout", "-q", "-b", "side")
 			return dir
 		}},
 	} {
-		if _, err := Open(t.Context(), c.prepare(), work, "a"); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), c.says) {
+		if _, err := Open(t.Context(), c.prepare(), work, "a"); !errors.Is(err, croft.Invalid) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -284,7 +291,8 @@ func TestADirectoryThatCannotBeWatched(t *testing.T) {
 func TestAMarkOfSomebodyElseIsNone(t *testing.T) {
 	bare, dir := repository(t)
 	git(t, bare, "update-ref", "refs/fission/leader", "main")
-	if _, err := open(t, dir, "a").Mark(t.Context()); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "no mark of a watch") {
+	if _, err := open(t, dir, "a").Leader(t.Context()); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(),
+		"no record of a watch") {
 		t.Errorf("got %v", err)
 	}
 }

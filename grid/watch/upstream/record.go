@@ -19,67 +19,71 @@ const (
 	maxMessage = 64 << 10
 )
 
-// Mark implements watch.Repository. Invalid: the reference is no leader's.
-func (g *Git) Mark(ctx context.Context) (watch.Mark, error) {
+// Leader implements watch.Repository. Invalid: the reference is no leader's.
+func (g *Git) Leader(ctx context.Context) (watch.LeaderRecord, error) {
 	out, err := g.network(ctx, "ls-remote", remote, leaderRef)
 	if err != nil || out == "" {
-		return watch.Mark{}, err
+		return watch.LeaderRecord{}, err
 	}
 	hash, _, _ := strings.Cut(out, "\t")
 	if _, err := g.git(ctx, "cat-file", "-e", hash+"^{commit}"); err != nil {
 		if _, err := g.network(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", remote,
 			"+"+leaderRef+":"+seenRef); err != nil {
-			return watch.Mark{}, err
+			return watch.LeaderRecord{}, err
 		}
 		if hash, err = g.git(ctx, "rev-parse", "--verify", seenRef+"^{commit}"); err != nil {
-			return watch.Mark{}, err
+			return watch.LeaderRecord{}, err
 		}
 	}
 	text, err := g.git(ctx, "log", "-1", "--format=%B", hash)
 	if err != nil {
-		return watch.Mark{}, err
+		return watch.LeaderRecord{}, err
 	}
-	m := watch.Mark{Value: hash}
+	m := watch.LeaderRecord{Value: hash}
 	if err := json.Unmarshal([]byte(text), &m.Term); err != nil || len(text) > maxMessage || m.Seconds < 1 ||
 		m.Seconds > maxTerm || m.Key == "" {
-		return watch.Mark{}, croft.Errorf(croft.Invalid, "%s of the upstream (%s) is no mark of a watch: %q; if nobody "+
-			"watches, remove it with git push --delete", leaderRef, hash, plain.Cut(text, 80))
+		return watch.LeaderRecord{}, croft.Errorf(croft.Invalid,
+			"%s of the upstream (%s) is no record of a watch: %q; if nobody "+
+				"watches, remove it with git push --delete", leaderRef, hash, plain.Cut(text, 80))
 	}
 	m.Leader = plain.Cut(m.Leader, 63)
 	return m, nil
 }
 
 // Swap implements watch.Repository.
-func (g *Git) Swap(ctx context.Context, old watch.Mark, next watch.Term) (watch.Mark, error) {
+func (g *Git) Swap(ctx context.Context, old watch.LeaderRecord, next watch.Term) (watch.LeaderRecord, error) {
 	return g.push(ctx, old, next)
 }
 
-// Push implements watch.Repository. That the mark changes too is what makes the upstream compare it: a reference that
+// Push implements watch.Repository. That the record changes too is what makes the upstream compare it: a reference that
 // stays as it is takes no part in a push.
-func (g *Git) Push(ctx context.Context, base, revision string, old watch.Mark, next watch.Term) (watch.Mark, error) {
+func (g *Git) Push(ctx context.Context, base, revision string, old watch.LeaderRecord,
+	next watch.Term) (watch.LeaderRecord, error) {
 	from, to := strings.TrimPrefix(base, "git:"), strings.TrimPrefix(revision, "git:")
 	return g.push(ctx, old, next, "--force-with-lease="+g.branch+":"+from, remote, to+":"+g.branch)
 }
 
-// push replaces the mark, and whatever else is given, in one transaction.
-func (g *Git) push(ctx context.Context, old watch.Mark, next watch.Term, more ...string) (watch.Mark, error) {
+// push replaces the record, and whatever else is given, in one transaction.
+func (g *Git) push(ctx context.Context, old watch.LeaderRecord, next watch.Term, more ...string) (watch.LeaderRecord,
+	error) {
 	hash, err := g.make(ctx, next)
 	if err != nil {
-		return watch.Mark{}, err
+		return watch.LeaderRecord{}, err
 	}
-	args := []string{"push", "--porcelain", "--atomic", "--no-verify", "--force-with-lease=" + leaderRef + ":" + old.Value}
+	args := []string{"push", "--porcelain", "--atomic", "--no-verify", "--force-with-lease=" + leaderRef + ":" +
+		old.Value}
 	if len(more) == 0 {
 		more = []string{remote}
 	}
 	args = append(append(args, more...), hash+":"+leaderRef)
 	out, err := g.network(ctx, args...)
 	if err != nil {
-		return watch.Mark{}, refusal(out, err)
+		return watch.LeaderRecord{}, refusal(out, err)
 	}
-	return watch.Mark{Value: hash, Term: next}, nil
+	return watch.LeaderRecord{Value: hash, Term: next}, nil
 }
 
-// make makes the commit of a mark, here.
+// make makes the commit of a record, here.
 func (g *Git) make(ctx context.Context, t watch.Term) (string, error) {
 	text, err := json.Marshal(t)
 	if err != nil {

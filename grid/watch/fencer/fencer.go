@@ -1,9 +1,9 @@
-// Package fence makes sure that nodes are off, by the program that a cluster has for it: a hard point of the kind fence,
-// with the verb fence.
+// Package fencer makes sure that nodes are off, by the program that a cluster has for it: a hard point of the kind
+// fence, with the verb fence.
 //
 // Exit code 0, or another one listed under ok, says that nothing runs on the node any more. Anything else does not say
 // so, and the node's exclusive jobs stay where they are.
-package fence
+package fencer
 
 import (
 	"context"
@@ -24,11 +24,12 @@ var none embed.FS
 // Point is a fence of a cluster.
 type Point struct{ point *hardpoint.Point }
 
-var _ watch.Fence = (*Point)(nil)
+var _ watch.Fencer = (*Point)(nil)
 
 // Open reads hardpoints/fence/NAME.yaml of a cluster's directory. NotFound, Invalid.
 func Open(repository fs.FS, name string) (*Point, error) {
-	p, err := hardpoint.Library{Kind: "fence", Verbs: []string{"fence"}, Shipped: none, Repository: repository}.Load(name)
+	p, err := hardpoint.Library{Kind: "fence", Verbs: []string{"fence"}, Shipped: none,
+		Repository: repository}.Load(name)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func Open(repository fs.FS, name string) (*Point, error) {
 	return &Point{p}, nil
 }
 
-// Fence implements watch.Fence. The values of the program are name, address and user of the node, and var.X for each
+// Fence implements watch.Fencer. The values of the program are name, address and user of the node, and var.X for each
 // text of its variables.
 func (p *Point) Fence(ctx context.Context, n *state.Node) (watch.Answer, error) {
 	values := hardpoint.Values{"name": n.Name, "address": n.Address, "user": n.User}

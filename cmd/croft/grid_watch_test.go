@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"croft/grid/ssh/sshtest"
+)
+
+// watching is a cluster of real sshds with a real upstream, and the processes that watch it.
+type watching struct {
+	*testing.T
+	grid     *sshtest.Grid
+	bare, op string
+	beats    map[string]*exec.Cmd
+}
+
+// spoken is what a process has said so far.
+type spoken struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *spoken) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *spoken) has(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), text)
+}
+
+func (w *watching) git(dir string, args ...string) string {
+	w.Helper()
+	out, err := w.command("git", append([]string{"-C", dir, "-c", "user.name=op", "-c", "user.email=op@x"},
+		args...)...).CombinedOutput()
+	if err != nil {
+		w.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (w *watching) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "HOME="+w.grid.Home, "SSH_AUTH_SOCK=", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_CONFIG_SYSTEM=/dev/null")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// start starts a process that ends with the test.
+func (w *watching) start(cmd *exec.Cmd) (*exec.Cmd, *spoken) {
+	w.Helper()
+	said := &spoken{}
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		end(cmd)
+		if w.Failed() {
+			w.Logf("%q said:\n%s", cmd.Args, said.text.String())
+		}
+	})
+	return cmd, said
+}
+
+func end(cmd *exec.Cmd) {
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	_ = cmd.Wait()
+}
+
+func (w *watching) until(what string, is func() bool) {
+	w.Helper()
+	for !is() {
+		if w.Context().Err() != nil {
+			w.Fatalf("%s: it never was so", what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (w *watching) store(name string) string { return filepath.Join(filepath.Dir(w.bare), name) }
+
+func (w *watching) watcher(name string) (*exec.Cmd, *spoken) {
+	return w.start(w.command("croft", "grid", "watch", "-C", w.op, "--state", w.store(name), "--name", name))
+}
+
+// out tells whether the upstream has a node as out.
+func (w *watching) out(i int) bool {
+	return strings.Contains(w.git(w.bare, "show", fmt.Sprintf("main:nodes/s%d/n%d.yaml", i/3, i)),
+		"state: out  # watch ")
+}
+
+func (w *watching) kill(i int) {
+	end(w.beats[fmt.Sprint("n", i)])
+	w.grid.Nodes[i].Kill()
+}
+
+// newWatching makes nine nodes in three sites, placed and pushed, whose beats go to two controllers.
+func newWatching(t *testing.T) *watching {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed: scripts/install-deps test installs it")
+	}
+	w := &watching{T: t, grid: sshtest.Start(t, sshtest.Options{Nodes: 9}), beats: map[string]*exec.Cmd{}}
+	top := t.TempDir()
+	w.bare, w.op = filepath.Join(top, "up.git"), filepath.Join(top, "op")
+	w.git(top, "init", "-q", "--bare", "-b", "main", w.bare)
+	w.git(top, "clone", "-q", w.bare, w.op)
+	files := map[string]string{
+		"cluster.yaml":  "id: '0123456789abcdef0123456789abcdef'\nruntime: process\nwatch: {every: 1, grace: 4, term: 8}\n",
+		"nodes/_.yaml":  "id: -1\n",
+		"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /srv}\ncommand: [/web]\n",
+	}
+	for i, n := range w.grid.Nodes {
+		files[fmt.Sprintf("nodes/s%d/_.yaml", i/3)] = fmt.Sprintf("id: %d\n", -2-i/3)
+		files[fmt.Sprintf("nodes/s%d/n%d.yaml", i/3, i)] = fmt.Sprintf("# machine %d\nid: %d\naddress: %s\nuser: %s\n",
+			i, i,
+			n.Unit.Address, n.Unit.User)
+	}
+	for name, text := range files {
+		file := filepath.Join(w.op, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := w.command("croft", "grid", "place", "-C", w.op).CombinedOutput(); err != nil {
+		t.Fatalf("place: %v\n%s", err, out)
+	}
+	w.git(w.op, "add", "-A")
+	w.git(w.op, "commit", "-qm", "begin")
+	w.git(w.op, "push", "-q", "-u", "origin", "HEAD:main")
+	for i := range w.grid.Nodes {
+		name := fmt.Sprint("n", i)
+		w.beats[name], _ = w.start(w.command("sh", "-c",
+			`beats() { while :; do echo "beat b $((n = n + 1)) - 0 0"; sleep 1; done; }
+			beats | croft grid beat -C "$1" --state "$2" --receive "$4" >/dev/null &
+			beats | croft grid beat -C "$1" --state "$3" --receive "$4" >/dev/null`, "sh", w.op, w.store("a"), w.store("b"), name))
+	}
+	return w
+}
+
+// TestWatchesAreFrozenAndKilled: two watches of one cluster; its machines die, and so do the watches.
+func TestWatchesAreFrozenAndKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	w := newWatching(t)
+	a, saidA := w.watcher("a")
+	w.until("a leads", func() bool { return saidA.has("leader=a leads=true") })
+	b, saidB := w.watcher("b")
+	w.until("b stands by", func() bool { return saidB.has("leader=a leads=false") })
+	w.kill(0)
+	w.until("n0 is out", func() bool { return w.out(0) })
+	if got := w.git(w.bare, "log", "-1", "--format=%an %s", "main"); got != "a grid watch: n0 out" {
+		t.Errorf("the commit is %q", got)
+	}
+	if all := w.git(w.bare, "ls-tree", "-r", "main", "alloc/web/"); strings.Count(all, "120000") != 6 {
+		t.Errorf("the slots are %q", all)
+	}
+
+	if err := a.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	w.kill(3)
+	w.until("n3 is out", func() bool { return w.out(3) })
+	commits := w.git(w.bare, "log", "--format=%an", "main")
+	if commits != "b\na\nop" {
+		t.Errorf("the commits are of %q", commits)
+	}
+	if err := a.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	w.until("a stands by", func() bool { return saidA.has("leader=b leads=false") })
+	if now := w.git(w.bare, "log", "--format=%an", "main"); now != commits {
+		t.Errorf("a was thawed, and the commits are of %q", now)
+	}
+
+	end(b)
+	w.kill(6)
+	w.until("n6 is out", func() bool { return w.out(6) })
+	if now := w.git(w.bare, "log", "-1", "--format=%an", "main"); now != "a" {
+		t.Errorf("b was killed, and the commit is of %s", now)
+	}
+	w.kill(7)
+	w.until("the fourth is held", func() bool { return saidA.has("something is held") })
+	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Wait(); err != nil {
+		t.Errorf("a was told to end: %v", err)
+	}
+	if w.out(7) {
+		t.Error("n7 is out, and more than a third are lost")
+	}
+	once := w.command("croft", "grid", "watch", "-C", w.op, "--state", w.store("a"), "--name", "a", "--once", "-o",
+		"json")
+	found, err := once.Output()
+	if code := once.ProcessState.ExitCode(); code != 2 && code != 4 || // 4: what was pushed counts on n7
+		!strings.Contains(string(found), "more than a third") {
+		t.Errorf("--once: %v\n%s", err, found)
+	}
+}
