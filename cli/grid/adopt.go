@@ -73,7 +73,7 @@ Domains cannot be given one: shut them down when their successors run.`,
 // adopt finds what runs on a node, and writes jobs or gives marks.
 func (o *options) adopt(cmd *cobra.Command, s *state.State, n *state.Node, how *connecting, runtimes []string, mark,
 	dry bool) ([]adopted, error) {
-	reach, err := newMachines(how.sshConfig)
+	reach, err := newMachines(s, how.sshConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 	"croft/grid/unit"
 	"croft/grid/vcs"
 	"croft/ipam"
+	"croft/sshca"
 )
 
 // cluster is a cluster whose nodes can be reached.
@@ -73,8 +74,7 @@ func (o *options) reach(cmd *cobra.Command, how *connecting) (*cluster, error) {
 	if c.want, err = desired(cmd.Context(), o.dir, s); err != nil {
 		return nil, err
 	}
-	config := ssh.Config{File: how.sshConfig, Timeout: s.Cluster.Dial}
-	if c.ssh, err = ssh.New(config); err != nil {
+	if c.ssh, err = ssh.New(dialing(s, how.sshConfig)); err != nil {
 		return nil, err
 	}
 	runtimes := runtimesOf(o.dir)
@@ -85,6 +85,16 @@ func (o *options) reach(cmd *cobra.Command, how *connecting) (*cluster, error) {
 	c.Grid, err = apply.New(apply.Config{Dialer: dialer{c.ssh}, Locker: c.shell, VCS: c.repo, Runtimes: runtimes,
 		Parallel: parallel, FirewallConfirm: how.firewall, Say: func(words string) { say(cmd, "%s", words) }})
 	return c, err
+}
+
+// dialing is how nodes are logged in to: by the ssh configuration in a file, or the user's, and with a certificate of
+// the cluster's authority, if it has one.
+func dialing(s *state.State, file string) ssh.Config {
+	config := ssh.Config{File: file, Timeout: s.Cluster.Dial}
+	if ask := s.Cluster.Certificate; len(ask) > 0 {
+		config.Credential = &sshca.Credential{Request: ask, Dir: sshca.KeptIn(s.Cluster.ID)}
+	}
+	return config
 }
 
 // Close ends all connections.
@@ -197,18 +207,15 @@ func openLeases(dir string) (*leases, error) {
 	return &leases{n}, nil
 }
 
-// address is the lease of a slot. NotFound.
+// address is the lease of a slot in a pool. NotFound.
 func (l *leases) address(_ context.Context, job string, slot int, pool string) (string, error) {
 	if l.net != nil {
-		for _, one := range l.net.Sorted() {
-			if one.Owner == (ipam.Owner{Job: job, Slot: slot}) && !one.Freed() {
-				return one.Addr.String(), nil
-			}
+		if one, has := l.net.LeaseOf(pool, ipam.Owner{Job: job, Slot: slot}); has {
+			return one.Addr.String(), nil
 		}
 	}
 	return "", croft.Errorf(croft.NotFound, "slot %d of %s has no address yet: croft ip get %s %s/%d", slot, job,
-		pool, job,
-		slot)
+		pool, job, slot)
 }
 
 // firewall is the table of a node; "": it needs none.

@@ -84,7 +84,7 @@ func (o *options) examined(cmd *cobra.Command, s *state.State, names []string, h
 	if err != nil {
 		return nil, nil, err
 	}
-	reach, err := newMachines(how.sshConfig)
+	reach, err := newMachines(s, how.sshConfig)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -269,7 +269,7 @@ func (o *options) tryRuntime(cmd *cobra.Command, s *state.State, r *runtime.Runt
 		if err != nil {
 			return err
 		}
-		reach, err := newMachines(how.sshConfig)
+		reach, err := newMachines(s, how.sshConfig)
 		if err != nil {
 			return err
 		}

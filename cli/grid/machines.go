@@ -17,8 +17,8 @@ import (
 // machines reaches nodes.
 type machines struct{ dialer *ssh.Dialer }
 
-func newMachines(config string) (machines, error) {
-	d, err := ssh.New(ssh.Config{File: config})
+func newMachines(s *state.State, config string) (machines, error) {
+	d, err := ssh.New(dialing(s, config))
 	return machines{d}, err
 }
 

@@ -63,7 +63,11 @@ too few nodes, so nothing was changed. Runs must be less than the term apart.`,
 					"--output is for --once: a watch that goes on says what it does on its "+
 						"standard error")
 			}
-			dialer, err := ssh.New(ssh.Config{})
+			s, err := o.load(cmd)
+			if err != nil {
+				return err
+			}
+			dialer, err := ssh.New(dialing(s, ""))
 			if err != nil {
 				return err
 			}

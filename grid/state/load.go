@@ -80,6 +80,9 @@ func (l *loading) loadCluster() {
 	}
 	timeouts := f.below("timeouts")
 	c.Dial = time.Duration(timeouts.number("dial", 1, 3600, 0)) * time.Second
+	if c.Certificate = f.below("ssh").texts("certificate"); len(c.Certificate) > 0 && c.Certificate[0] == "" {
+		l.problems.add(f.below("ssh").at("certificate"), "ssh.certificate: name a program, such as [ssh, ca@host, sign]")
+	}
 	c.Parallel = f.number("parallel", 1, 1024, 0)
 	if given := f.texts("types"); given != nil {
 		c.Types = given

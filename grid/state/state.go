@@ -39,7 +39,9 @@ type Cluster struct {
 	Upstream string        // required or optional
 	Types    []string      // of buckets, lowest first; the first is that of nodes
 	Dial     time.Duration // how long a node may take to answer; 0: the default of who asks
-	Parallel int           // nodes that are worked on at once; 0: the default of who asks
+	// Certificate is the program that gets a short-lived ssh certificate: it reads a public key. None: keys do.
+	Certificate []string
+	Parallel    int // nodes that are worked on at once; 0: the default of who asks
 }
 
 // defaultTypes are those of buckets, lowest first.

@@ -10,11 +10,13 @@ import (
 
 // The keys that are read. All others are kept, and ignored but for values that name them.
 var (
-	clusterKeys = []string{"id", "vcs", "runtime", "state_dir", "upstream", "types", "timeouts", "parallel", "var"}
-	nodeKeys    = []string{"id", "type", "address", "user", "weight", "capacity", "facts", "state", "local", "host_key",
+	clusterKeys = []string{"id", "vcs", "runtime", "state_dir", "upstream", "types", "timeouts", "parallel",
+		"ssh", "watch", "var"}
+	nodeKeys = []string{"id", "type", "address", "user", "weight", "capacity", "facts", "state", "local", "host_key",
 		"state_dir", "runtime", "var"}
 	belowKeys = map[string][]string{
-		"timeouts": {"dial"}, "image": {"rootfs", "archive", "registry"}, "limits": {"cpu", "memory"},
+		"timeouts": {"dial"}, "ssh": {"certificate"}, "watch": {"every", "grace", "term", "fence"},
+		"image": {"rootfs", "archive", "registry"}, "limits": {"cpu", "memory"},
 		"replicas": {"want", "min"}, "ready": checkKeys, "gate": checkKeys,
 		"files": {"path", "mode", "content", "from", "secret"},
 		"vm":    {"vcpus", "memory", "disk", "image", "network", "virt_type", "user_data"},
