@@ -71,8 +71,12 @@ a node has changed since. Exit code 0: nothing to do; 2: there are changes.`,
 			} else {
 				err = printPlan(cmd, cmd.OutOrStdout(), p)
 			}
-			if err == nil && !p.Empty() {
+			switch {
+			case err != nil:
+			case !p.Empty():
 				err = exit(ExitPending, nil)
+			default:
+				err = unseen(p, "what has to change there is not known")
 			}
 			return err
 		},
@@ -122,12 +126,24 @@ func printPlan(cmd *cobra.Command, w io.Writer, p plan.Plan) error {
 			fmt.Fprintln(w, "    "+plain.Line(line))
 		}
 	}
-	if p.Empty() {
+	switch {
+	case p.Empty() && len(p.Unseen) > 0:
+		say(cmd, "nothing has to change on the other nodes")
+	case p.Empty():
 		say(cmd, "nothing has to change")
-	} else {
+	default:
 		say(cmd, "%d steps on %d nodes; %d more nodes are counted on", len(p.Steps), len(p.Writes()), len(p.Reads))
 	}
 	return nil
+}
+
+// unseen is an error if nodes were not looked at.
+func unseen(p plan.Plan, so string) error {
+	if len(p.Unseen) == 0 {
+		return nil
+	}
+	return croft.Errorf(croft.Unavailable, "%s: not looked at; %s (a node that is lost: croft grid node out NODE)",
+		strings.Join(p.Unseen, ", "), so)
 }
 
 // refusal gives the errors of apply their exit codes.
@@ -241,7 +257,13 @@ func (o *options) apply(cmd *cobra.Command, how *connecting, choice apply.Choice
 		return err
 	}
 	result, err := c.Apply(cmd.Context(), c.want, p, found, choice)
-	return errors.Join(o.report(cmd, data, result, err), o.noted(cmd, c, p))
+	if err = errors.Join(o.report(cmd, data, result, err), o.noted(cmd, c, p)); err != nil {
+		return err
+	}
+	if missed := unseen(p, "nothing was applied there"); missed != nil {
+		return exit(ExitPartly, missed)
+	}
+	return nil
 }
 
 // noted remembers what the nodes are at now; that it cannot is told, and no failure.

@@ -26,6 +26,7 @@ import (
 	"croft/cloud"
 	"croft/cloud/direct"
 	"croft/control"
+	"croft/grid/plan"
 	"croft/hypervisor/libvirt"
 	"croft/image"
 	"croft/internal/build"
@@ -119,9 +120,32 @@ func allMetrics(t *testing.T) []metricDesc {
 			all = append(all, one)
 		}
 	}
+	all = append(all, ofTheGrid(t)...)
 	slices.SortFunc(all, func(a, b metricDesc) int { return cmp.Compare(a.name, b.name) })
 	return all
 }
+
+// ofTheGrid are the metrics that croft grid audit writes for the exporter of a machine.
+func ofTheGrid(t *testing.T) (all []metricDesc) {
+	t.Helper()
+	text := plan.Metrics(plan.Desired{}, []plan.Observed{{Node: "n"}}, nil)
+	for line := range strings.Lines(text) {
+		words := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		if len(words) == 4 && words[1] == "HELP" {
+			all = append(all, metricDesc{name: words[2], help: words[3]})
+			continue
+		}
+		if m := sampleText.FindStringSubmatch(line); m != nil && len(all[len(all)-1].labels) == 0 {
+			for label := range strings.SplitSeq(m[1], ",") {
+				name, _, _ := strings.Cut(label, "=")
+				all[len(all)-1].labels = append(all[len(all)-1].labels, name)
+			}
+		}
+	}
+	return all
+}
+
+var sampleText = regexp.MustCompile(`^croft_[a-z_]+\{([^}]*)\}`)
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -180,6 +204,8 @@ var allowedLabels = map[string]string{
 	"class":      "resource classes, which operators define",
 	"pool":       "pools, which operators define",
 	"authority":  "two",
+	"node":       "machines of a grid, which operators define",
+	"cause":      "two",
 	"version":    "one for each process",
 	"goversion":  "one for each process",
 }

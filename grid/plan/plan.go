@@ -74,6 +74,8 @@ type Plan struct {
 	Reads    []string          `json:"reads,omitempty"`    // nodes that are counted on and not changed, sorted
 	Observed map[string]string `json:"observed"`           // the digest of every node that is changed or counted on
 	Warnings []string          `json:"warnings,omitempty"` // sentences
+	// Unseen are the nodes that were not looked at, though something may have to change there, by id.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // Format is the version of a stored plan.
@@ -81,7 +83,7 @@ const Format = 1
 
 // ID identifies the plan: two plans with one ID do the same to the same.
 func (p Plan) ID() string {
-	p.Warnings = nil
+	p.Warnings, p.Unseen = nil, nil
 	p.Steps = slices.Clone(p.Steps)
 	for i := range p.Steps {
 		p.Steps[i].Reason = "" // words, which may name the time
@@ -189,6 +191,9 @@ func (s *state) node(n *unit.Node) {
 		return
 	case !known || o.Error != "":
 		s.warn("%s was not looked at: %s", n.Name, cmp.Or(o.Error, "nobody asked"))
+		if n.State != "out" {
+			s.plan.Unseen = append(s.plan.Unseen, n.Name)
+		}
 		return
 	}
 	before := len(s.plan.Steps)
