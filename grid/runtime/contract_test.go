@@ -64,6 +64,24 @@ func TestProcesses(t *testing.T) {
 		Reboot: kill(state)})
 }
 
+// TestAProcessThatGetsNoSIGTERMIsNotWaitedFor: the kernel drops it for the first process of a namespace that does not
+// catch it, so there is nothing to wait for. The test would take an hour.
+func TestAProcessThatGetsNoSIGTERMIsNotWaitedFor(t *testing.T) {
+	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
+	s := runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: stateDir(t)}
+	u := s.Unit(t)
+	u.Command, u.Options = []string{"sleep", "100000"}, map[string]string{"stop_seconds": "3600"}
+	r := s.Open(t)
+	for _, do := range []func(context.Context, machine.Machine, unit.Unit) error{r.Prepare, r.Create, r.Start, r.Stop} {
+		if err := do(t.Context(), s.Machine, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := r.Status(t.Context(), s.Machine, u); err != nil || now.Running {
+		t.Errorf("it is %+v, %v", now, err)
+	}
+}
+
 func TestNspawn(t *testing.T) {
 	runtimetest.Need(t, "systemd-nspawn", "setsid", "nsenter")
 	state := stateDir(t)
