@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"go4.org/netipx"
 
 	"croft"
 	"croft/cli/args"
 	"croft/grid/export"
 	"croft/internal/durable"
+	"croft/ipam/nft"
 )
 
 func othersCommand(o *options) *cobra.Command {
@@ -46,7 +50,11 @@ to be in the cluster under the same names already (kubectl apply adds the labels
 			if err != nil {
 				return err
 			}
-			files, unsaid, err := export.Kubernetes(cmd.Context(), s, export.Options{Namespace: namespace})
+			access, err := accessOf(o.dir)
+			if err != nil {
+				return err
+			}
+			files, unsaid, err := export.Kubernetes(cmd.Context(), s, export.Options{Namespace: namespace, Access: access})
 			if err != nil {
 				return err
 			}
@@ -65,6 +73,52 @@ to be in the cluster under the same names already (kubectl apply adds the labels
 	cmd.Flags().StringVar(&to, "to", "", "write files into this `directory`; without it everything goes to stdout")
 	cmd.Flags().StringVar(&namespace, "namespace", "", "the `namespace` of what has one; none is written without it")
 	return cmd
+}
+
+// accessOf reads the rules of net/access, with jobs in the place of their addresses.
+func accessOf(dir string) (all []export.Access, err error) {
+	l, err := openLeases(dir)
+	if err != nil || l.net == nil {
+		return nil, err
+	}
+	rules, err := l.net.Rules()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rules {
+		a := export.Access{Name: r.Name, Proto: strings.ToLower(r.Protocol)}
+		if r.Protocol == nft.Any {
+			a.Proto = ""
+		}
+		var rest netipx.IPSetBuilder
+		rest.AddSet(r.From)
+		for _, lease := range l.net.Sorted() {
+			if lease.Freed() {
+				continue
+			}
+			rest.Remove(lease.Addr)
+			if r.From.Contains(lease.Addr) && !slices.Contains(a.FromJobs, lease.Owner.Job) {
+				a.FromJobs = append(a.FromJobs, lease.Owner.Job)
+			}
+			if r.To.Contains(lease.Addr) && !slices.Contains(a.To, lease.Owner.Job) {
+				a.To = append(a.To, lease.Owner.Job)
+			}
+		}
+		others, err := rest.IPSet()
+		if err != nil {
+			return nil, err
+		}
+		if len(others.Prefixes()) > 0 { // not jobs alone
+			for _, p := range r.From.Prefixes() {
+				a.From = append(a.From, p.String())
+			}
+		}
+		for _, p := range r.Ports {
+			a.Ports = append(a.Ports, export.Ports{First: int(p.First), Last: int(p.Last)})
+		}
+		all = append(all, a)
+	}
+	return all, nil
 }
 
 // writeFiles writes files into a directory, which is made.

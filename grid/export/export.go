@@ -41,12 +41,16 @@ type Options struct {
 
 // Access is a rule that lets some addresses reach the jobs that it names.
 type Access struct {
-	Name  string   // of the file
-	From  []string // prefixes
-	To    []string // names of jobs
-	Proto string   // tcp, udp, or empty: any
-	Ports []int    // none: all
+	Name     string   // of the file
+	From     []string // prefixes
+	FromJobs []string // names of jobs
+	To       []string // names of jobs
+	Proto    string   // tcp, udp, icmp, or empty: any
+	Ports    []Ports  // none: all
 }
+
+// Ports are the ports from the first to the last.
+type Ports struct{ First, Last int }
 
 // Group of the labels that are croft's own.
 const group = "grid.croft"

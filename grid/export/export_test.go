@@ -145,7 +145,8 @@ func decoded(t *testing.T, all []File) map[string]any {
 func TestJobsAsKubernetesReadsThem(t *testing.T) {
 	s := cluster().load(t)
 	all, unsaid, err := Kubernetes(t.Context(), s, Options{Namespace: "grid", Access: []Access{{Name: "office",
-		From: []string{"198.51.100.0/24"}, To: []string{"web/front@7"}, Proto: "tcp", Ports: []int{80}}}})
+		From: []string{"198.51.100.0/24"}, To: []string{"web/front@7"}, FromJobs: []string{"agent"},
+		Proto: "tcp", Ports: []Ports{{80, 80}, {8000, 8010}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,8 @@ func TestJobsAsKubernetesReadsThem(t *testing.T) {
 	}
 	allowed := found["NetworkPolicy office-"+front.Name].(*networkingv1.NetworkPolicy)
 	if in := allowed.Spec.Ingress[0]; in.From[0].IPBlock.CIDR != "198.51.100.0/24" ||
-		in.Ports[0].Port.IntValue() != 80 {
+		in.From[1].PodSelector.MatchLabels["grid.croft/job"] != "agent" || in.Ports[0].Port.IntValue() != 80 ||
+		in.Ports[0].EndPort != nil || *in.Ports[1].EndPort != 8010 {
 		t.Errorf("access is %+v", allowed.Spec)
 	}
 	agent := found["DaemonSet agent"].(*appsv1.DaemonSet)

@@ -98,6 +98,13 @@ func (k *kubernetes) bucket(name string) *state.Bucket {
 
 // access writes who reaches the pods of jobs.
 func (k *kubernetes) access(a Access) []Object {
+	if a.Proto != "" && a.Proto != "tcp" && a.Proto != "udp" {
+		k.cannot("net/access/"+a.Name, "the protocol %s: a NetworkPolicy knows TCP, UDP and SCTP", a.Proto)
+		return nil
+	}
+	if len(a.To) == 0 {
+		k.cannot("net/access/"+a.Name, "it leads to addresses that no job has")
+	}
 	var all []Object
 	for _, job := range a.To {
 		name := k8sName(job)
@@ -107,16 +114,27 @@ func (k *kubernetes) access(a Access) []Object {
 		for _, prefix := range a.From {
 			from = append(from, Object{"ipBlock": Object{"cidr": prefix}})
 		}
+		for _, other := range a.FromJobs {
+			labels := Object{group + "/job": value(k8sName(other))}
+			from = append(from, Object{"podSelector": Object{"matchLabels": labels}})
+		}
 		protocols := []string{a.Proto}
 		if a.Proto == "" {
 			protocols = []string{"tcp", "udp"}
 		}
 		for _, port := range a.Ports {
 			for _, protocol := range protocols {
-				ports = append(ports, Object{"port": port, "protocol": strings.ToUpper(protocol)})
+				one := Object{"port": port.First, "protocol": strings.ToUpper(protocol)}
+				if port.Last > port.First {
+					one["endPort"] = port.Last
+				}
+				ports = append(ports, one)
 			}
 		}
 		put(rule, "from", from)
+		if len(a.Ports) == 0 && a.Proto != "" {
+			ports = append(ports, Object{"protocol": strings.ToUpper(a.Proto)})
+		}
 		put(rule, "ports", ports)
 		o["spec"] = Object{"podSelector": Object{"matchLabels": Object{group + "/job": value(name)}},
 			"policyTypes": []any{"Ingress"}, "ingress": []any{rule}}
