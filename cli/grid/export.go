@@ -54,7 +54,8 @@ to be in the cluster under the same names already (kubectl apply adds the labels
 			if err != nil {
 				return err
 			}
-			files, unsaid, err := export.Kubernetes(cmd.Context(), s, export.Options{Namespace: namespace, Access: access})
+			files, unsaid, err := export.Kubernetes(cmd.Context(), s,
+				export.Options{Namespace: namespace, Access: access})
 			if err != nil {
 				return err
 			}

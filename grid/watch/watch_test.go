@@ -34,11 +34,22 @@ func (w *world) live(seconds int, each func(second int)) {
 
 // started starts the watches of controllers, and returns how to end them.
 func (w *world) started(names ...string) (stop func()) {
+	w.made(names...)
+	return w.runs()
+}
+
+// made makes controllers.
+func (w *world) made(names ...string) {
+	for _, name := range names {
+		w.ctls = append(w.ctls, newController(w.t, w, name))
+	}
+}
+
+// runs starts the watches of the controllers that were made, and returns how to end them.
+func (w *world) runs() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	for _, name := range names {
-		c := newController(w.t, w, name)
-		w.ctls = append(w.ctls, c)
+	for _, c := range w.ctls {
 		watch := c.watch(w.t, nil)
 		all.Go(func() {
 			if err := watch.Run(ctx); err != nil {
@@ -249,7 +260,7 @@ func TestRandomHistories(t *testing.T) {
 
 // history lives for an hour and returns how often a watch has acted.
 func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
-	defer w.started("ctl1", "ctl2")()
+	w.made("ctl1", "ctl2")
 	var mu sync.Mutex // of r
 	chance := func(n int) bool { mu.Lock(); defer mu.Unlock(); return r.IntN(n) == 0 }
 	silent := map[string]map[string]time.Duration{}
@@ -299,6 +310,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 			t.Errorf("at %s %s acts: %s", w.now(), leader, why)
 		}
 	}
+	defer w.runs()()
 	for minute := range 60 {
 		for name := range w.nodes {
 			switch {
