@@ -33,7 +33,7 @@ jobs/, alloc/ and policies/. What is there already stays as it is.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&vcs, "vcs", "git", "version control: git, hg, fossil, none or another hard point's `name`")
+	cmd.Flags().StringVar(&vcs, "vcs", "git", "version control: git, hg, fossil or another hard point's `name`")
 	cmd.Flags().StringVar(&runtime, "runtime", "podman", "what runs jobs that say nothing else (`name`)")
 	return cmd
 }

@@ -33,7 +33,7 @@ type State struct {
 // Cluster is what cluster.yaml says.
 type Cluster struct {
 	ID       string        // 32 hexadecimal digits, for ever
-	VCS      string        // git, hg, fossil or none; the name of a hard point
+	VCS      string        // git, hg or fossil; the name of a hard point
 	Runtime  string        // the hard point that runs jobs that name none
 	StateDir string        // of nodes that name none; empty: the node's own default
 	Upstream string        // required or optional
