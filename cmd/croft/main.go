@@ -1,6 +1,6 @@
 // Command croft is the whole cloud in one binary: each subcommand is one of its programs. Invoked as schedule,
-// compute or mdserver, it is that subcommand, and as lockpick the subcommand sshca; as resalloc, resalloc-maint or
-// resalloc-server it is that program of resalloc, for croft's pools.
+// compute or mdserver, it is that subcommand, and as fission, itabot or lockpick the subcommand grid, ip or sshca; as
+// resalloc, resalloc-maint or resalloc-server it is that program of resalloc, for croft's pools.
 //
 // Results go to stdout and words to stderr; the exit code depends on the kind of the error.
 package main
