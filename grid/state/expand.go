@@ -15,8 +15,9 @@ const (
 
 // scope is what ${...} names in a value.
 type scope struct {
-	names map[string]*Value // name, instance, slot, ip, node
-	own   *Value            // the job's or node's own values
+	ofNode bool              // of a node, not of a job
+	names  map[string]*Value // name, instance, slot, ip, node
+	own    *Value            // the job's or node's own values
 	// later: names that only a slot has stand for anything, since there is no slot yet.
 	later bool
 }
@@ -228,6 +229,9 @@ func (e *expanding) name(inside string) (*Value, error) {
 func (e *expanding) unknown(name string) error {
 	first, _, _ := strings.Cut(name, ".")
 	switch {
+	case slotNames[first] && e.s.names[first] == nil && e.s.ofNode:
+		return fmt.Errorf("${%s} is for jobs; the name of the node is ${name} here, and its other values are ${address} "+
+			"and so on", name)
 	case slotNames[first] && e.s.names[first] == nil:
 		return fmt.Errorf("${%s} is known for a slot alone, and this is the same for all slots of the job", name)
 	case first == "instance":

@@ -255,6 +255,15 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+func TestWhatSeveralNodesInheritIsToldOnce(t *testing.T) {
+	dir := with(t, map[string]string{"nodes/_.yaml": "id: -1\nnote: ${node.name}\n"})
+	_, err := Load(t.Context(), dir)
+	const want = "nodes/_.yaml:2: ${node.name} is for jobs; the name of the node is ${name} here"
+	if err == nil || strings.Count(err.Error(), want) != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestOddThings(t *testing.T) {
 	for _, c := range []struct {
 		name    string

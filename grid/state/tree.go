@@ -105,7 +105,7 @@ func (l *loading) node(from leaf, p *problems) *Node {
 	own := l.read(from.path, p)
 	n := &Node{Name: from.name, Path: from.path, Parent: from.in}
 	merged := inherit(from.in.Values.without("id", "type"), own, p)
-	s := scope{names: map[string]*Value{"name": text(n.Name)}, own: merged}
+	s := scope{names: map[string]*Value{"name": text(n.Name)}, own: merged, ofNode: true}
 	values, problem := s.expand(merged)
 	if problem != nil {
 		p.list = append(p.list, *problem)

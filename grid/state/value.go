@@ -116,6 +116,12 @@ func (p *problems) err() error {
 	slices.SortStableFunc(p.list, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.At.File, b.At.File), cmp.Compare(a.At.Line, b.At.Line))
 	})
+	told := map[Problem]bool{} // what several inherit is told once
+	p.list = slices.DeleteFunc(p.list, func(one Problem) bool {
+		before := told[one]
+		told[one] = true
+		return before
+	})
 	var all []error
 	for i, one := range p.list {
 		if i == maxProblems {
