@@ -30,7 +30,7 @@ type compactor struct {
 	keep   time.Duration
 	look   time.Duration
 
-	base  int64        // smallest size since the last growth that triggered a compaction
+	base  int64        // smallest size since the start, or since the last growth that triggered a compaction
 	owed  int64        // revision at that growth: due for compaction once it is old enough
 	marks []revisionAt // oldest first
 }
@@ -49,7 +49,6 @@ func newCompactor(server *etcdserver.EtcdServer, c Config) *compactor {
 
 // run compacts until ctx ends, while the server runs.
 func (c *compactor) run(ctx context.Context) {
-	c.base = c.server.Backend().SizeInUse()
 	delay.Every(ctx, c.look, func(ctx context.Context) {
 		select {
 		case <-c.server.StopNotify():

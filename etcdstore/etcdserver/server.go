@@ -130,6 +130,7 @@ func (s *Server) keep(c Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	compactor := newCompactor(s.etcd.Server, c)
+	compactor.base = s.etcd.Server.Backend().SizeInUse() // now, not when the busy machine comes to it: writes follow
 	s.work.Go(func() { compactor.run(ctx) })
 	if !c.Unsynced {
 		space := &spaceKeeper{etcd: s.etcd.Server, peers: s.service.peers, dir: c.Dir, log: c.log()}
