@@ -3,11 +3,9 @@ package sshca_test
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"croft"
+	"croft/internal/testing/sshagent"
 	"croft/sshca"
 )
 
@@ -49,48 +48,14 @@ func TestAPassphraseOrAnAgentOpensTheKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Passphrase, a.Agent = nil, keyring(t, key)
+	a.Passphrase, a.Agent = nil, sshagent.Serve(t, agent.AddedKey{PrivateKey: key})
 	if err := sign(); err != nil {
 		t.Errorf("an agent that has the key: %v", err)
 	}
-	a.Agent = keyring(t)
+	a.Agent = sshagent.Serve(t)
 	if err := sign(); !errors.Is(err, croft.NotFound) {
 		t.Errorf("an agent that does not: %v", err)
 	}
-}
-
-// keyring serves an agent, and returns its socket.
-func keyring(t *testing.T, keys ...any) string {
-	t.Helper()
-	ring := agent.NewKeyring()
-	for _, k := range keys {
-		if err := ring.Add(agent.AddedKey{PrivateKey: k}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	socket := filepath.Join(t.TempDir(), "agent")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() {
-				_ = agent.ServeAgent(ring, c) // until its client has gone
-				_ = c.Close()
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		work.Wait()
-	})
-	return socket
 }
 
 func TestServe(t *testing.T) {

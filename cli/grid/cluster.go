@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"filippo.io/age"
 	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
 
@@ -23,7 +22,6 @@ import (
 	"croft/grid/plan"
 	"croft/grid/revlock"
 	"croft/grid/runtime"
-	"croft/grid/secret"
 	"croft/grid/ssh"
 	"croft/grid/state"
 	"croft/grid/unit"
@@ -167,10 +165,8 @@ func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, err
 	if s.Addresses == nil {
 		s.Addresses = leases.address
 	}
-	keeper := &secret.Keeper{Identities: func() ([]age.Identity, error) { return secret.Identities() },
-		Repository: os.DirFS(dir)}
 	d := plan.Desired{Cluster: s.Cluster.ID, Jobs: map[string]plan.Job{}}
-	if d.Nodes, err = s.Nodes(ctx, keeper); err != nil {
+	if d.Nodes, err = s.Nodes(ctx, keeperOf(dir)); err != nil {
 		return plan.Desired{}, err
 	}
 	for _, j := range s.Jobs {

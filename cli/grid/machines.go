@@ -47,8 +47,10 @@ func (o *options) runtimes(s *state.State) runtime.Config {
 }
 
 // keeper opens the secrets of the cluster, with the identities in files, or with those that are found.
-func (o *options) keeper(files []string) *secret.Keeper {
-	return &secret.Keeper{Repository: os.DirFS(o.dir),
+func (o *options) keeper(files []string) *secret.Keeper { return keeperOf(o.dir, files...) }
+
+func keeperOf(dir string, files ...string) *secret.Keeper {
+	return &secret.Keeper{Repository: os.DirFS(dir),
 		Identities: func() ([]age.Identity, error) { return secret.Identities(files...) }}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"croft/cli/out"
 	"croft/grid/apply"
 	"croft/grid/plan"
+	"croft/internal/durable"
 	"croft/internal/plain"
 )
 
@@ -99,16 +99,7 @@ func store(file string, p plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".plan-")
-	if err != nil {
-		return fmt.Errorf("store the plan: %w", err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := durable.Write(file, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("store the plan: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"croft"
+	"croft/internal/durable"
 )
 
 // A Memory is a file of this machine with the greatest epoch that each node was seen with. It tells when the state of a
@@ -42,20 +43,8 @@ func (m Memory) Note(epochs map[string]int64) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(m.File)
-	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.MkdirAll(filepath.Dir(m.File), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".epochs-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), m.File)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return durable.Write(m.File, text, 0o600)
 }

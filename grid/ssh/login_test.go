@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,12 +16,13 @@ import (
 	"croft"
 	"croft/grid/ssh"
 	"croft/grid/ssh/sshtest"
+	"croft/internal/testing/sshagent"
 )
 
 // keyring serves an agent with keys from files, and returns its socket.
 func keyring(t *testing.T, files ...string) string {
 	t.Helper()
-	ring := agent.NewKeyring()
+	var keys []agent.AddedKey
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
@@ -34,33 +32,9 @@ func keyring(t *testing.T, files ...string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := ring.Add(agent.AddedKey{PrivateKey: key}); err != nil {
-			t.Fatal(err)
-		}
+		keys = append(keys, agent.AddedKey{PrivateKey: key})
 	}
-	socket := filepath.Join(t.TempDir(), "agent")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() {
-				_ = agent.ServeAgent(ring, c) // until its client has gone
-				_ = c.Close()
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		work.Wait()
-	})
-	return socket
+	return sshagent.Serve(t, keys...)
 }
 
 func withAgent(socket string) func(*ssh.Config) { return func(c *ssh.Config) { c.Agent = socket } }

@@ -2,52 +2,30 @@ package sshkeys
 
 import (
 	"crypto/ed25519"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/crypto/ssh/agent"
 
 	"croft"
+	"croft/internal/testing/sshagent"
 )
 
 // serveAgent runs an SSH agent with these keys, identified by their comments.
 func serveAgent(t *testing.T, comments ...string) {
 	t.Helper()
-	ring := agent.NewKeyring()
+	var keys []agent.AddedKey
 	for _, comment := range comments {
 		_, private, err := ed25519.GenerateKey(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := ring.Add(agent.AddedKey{PrivateKey: private, Comment: comment}); err != nil {
-			t.Fatal(err)
-		}
+		keys = append(keys, agent.AddedKey{PrivateKey: private, Comment: comment})
 	}
-	path := filepath.Join(t.TempDir(), "agent")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() {
-				defer c.Close()
-				_ = agent.ServeAgent(ring, c) // ends when the client does
-			})
-		}
-	})
-	t.Cleanup(func() { l.Close(); work.Wait() })
-	t.Setenv("SSH_AUTH_SOCK", path)
+	t.Setenv("SSH_AUTH_SOCK", sshagent.Serve(t, keys...))
 }
 
 func TestKeysOfTheAgent(t *testing.T) {
