@@ -15,6 +15,9 @@ type HostID string
 // InstanceID identifies an instance; it is also the UUID of its consumer.
 type InstanceID string
 
+// ClusterID identifies a cluster of machines that are built together for one purpose.
+type ClusterID string
+
 // PartitionID is the key below which one installation stores everything.
 type PartitionID string
 
@@ -55,6 +58,9 @@ func NewInstanceID() InstanceID { return InstanceID(uuid.NewString()) }
 // NewHostID makes a random (version 4) UUID.
 func NewHostID() HostID { return HostID(uuid.NewString()) }
 
+// NewClusterID makes a random (version 4) UUID.
+func NewClusterID() ClusterID { return ClusterID(uuid.NewString()) }
+
 // NewPartitionID makes a random (version 4) UUID.
 func NewPartitionID() PartitionID { return PartitionID(uuid.NewString()) }
 
@@ -69,6 +75,12 @@ func ParseInstanceID(s string) (InstanceID, error) {
 func ParseHostID(s string) (HostID, error) {
 	id, err := parseUUID(s)
 	return HostID(id), err
+}
+
+// ParseClusterID is ParseInstanceID for clusters.
+func ParseClusterID(s string) (ClusterID, error) {
+	id, err := parseUUID(s)
+	return ClusterID(id), err
 }
 
 func parseUUID(s string) (string, error) {

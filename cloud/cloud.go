@@ -58,6 +58,11 @@ type Cloud struct {
 	Backups     Backups
 	Partitions  Partitions
 	Peers       Peers
+	Clusters    Clusters
+	Sites       Sites
+	Credentials Credentials
+	Appliances  Appliances
+	SiteImages  SiteImages
 	Connection  io.Closer
 }
 

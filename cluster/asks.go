@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"time"
+
+	"croft"
+)
+
+// Created is the answer to a request for a cluster.
+type Created struct {
+	Cluster Cluster
+	Reused  bool // it was there already: the request joined it, or was made before
+}
+
+// Change changes what a user may change of a cluster. Nil fields stay.
+type Change struct {
+	Name     *string
+	Slaves   *int
+	KeepIdle *time.Duration
+	Expires  *time.Duration // from now on; 0: never
+}
+
+// Removal says how a cluster is to be deleted.
+type Removal struct {
+	User    string // who asks
+	Force   bool   // although others use it
+	Abandon bool   // without its site: what is left there stays
+}
+
+// Filter chooses clusters; empty fields choose all.
+type Filter struct {
+	State           State
+	Appliance, Site string
+}
+
+// Explanation says where a cluster would be built.
+type Explanation struct {
+	Candidates []Choice  `json:"candidates"` // best first
+	Dropped    []Dropped `json:"dropped"`
+	Reuse      string    `json:"reuse,omitempty"` // the name of the cluster that the request would join
+}
+
+// Choice is a candidate as users see it.
+type Choice struct {
+	Site           string           `json:"site"`
+	Implementation ImplementationID `json:"implementation"`
+	Revision       int              `json:"revision"`
+	Credential     string           `json:"credential,omitempty"` // its name
+	Capacity       string           `json:"capacity"`             // one sentence
+	Why            string           `json:"why"`                  // what put it before those behind it
+}
+
+// ChoiceError says that no site can build a cluster. It is a croft.NoCapacity.
+type ChoiceError struct{ Dropped []Dropped }
+
+// Error implements error.
+func (e *ChoiceError) Error() string {
+	text := "no site can build this cluster"
+	for i, d := range e.Dropped {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		text += sep + d.Site + ": " + d.Reason
+	}
+	return text
+}
+
+// Is reports that it is NoCapacity.
+func (e *ChoiceError) Is(target error) bool { return target == error(croft.NoCapacity) }
+
+// NewCredential describes a credential to create.
+type NewCredential struct {
+	Credential // without ID, Secret and times
+	Plain      Secret
+	Unverified bool // do not try to log in first
+}
+
+// CredentialChange changes a credential. Nil fields stay.
+type CredentialChange struct {
+	Name, Username, UserDomain, ProjectName, ProjectID, ProjectDomain *string
+	Plain                                                             *Secret
+	Unverified                                                        bool
+}
+
+// SiteChange changes a site. Nil fields stay.
+type SiteChange struct {
+	AuthURL, Region, Interface, CACert *string
+	Enabled                            *bool
+	Priority, MaxClusters              *int
+	Defaults                           map[string]any // replaces all of them
+	BuildTimeout                       *time.Duration
+}
+
+// SiteHealth is how a site answers now.
+type SiteHealth struct {
+	Site      string `json:"site"`
+	Reachable bool   `json:"reachable"`
+	Error     string `json:"error,omitempty"`
+	Probe
+}
+
+// ApplianceChange changes an appliance. Nil fields stay.
+type ApplianceChange struct {
+	Description *string
+	Public      *bool
+	MinSlaves   *int
+	Agent       *Agent
+}
+
+// Login is an account as its user gets it.
+type Login struct {
+	Username string
+	Password Secret
+	Made     bool // just now
+}

@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"croft"
+)
+
+// The identifiers. All are UUIDs in canonical form.
+type (
+	CredentialID     string
+	ImplementationID string
+	MemberID         string
+	UseID            string
+)
+
+// NewCredentialID makes a random UUID.
+func NewCredentialID() CredentialID { return CredentialID(uuid.NewString()) }
+
+// NewImplementationID makes a random UUID.
+func NewImplementationID() ImplementationID { return ImplementationID(uuid.NewString()) }
+
+// NewUseID makes a random UUID.
+func NewUseID() UseID { return UseID(uuid.NewString()) }
+
+// space is the name space of the UUIDs of members.
+var space = uuid.MustParse("7c0e6d0e-5a7e-4c52-9d5e-3a1f0c3d1b57")
+
+// IDOf returns the ID of a member. At a local site it is the UUID of its instance.
+func IDOf(c croft.ClusterID, r Role, index int) MemberID {
+	return MemberID(uuid.NewSHA1(space, []byte(string(c)+"/"+string(r)+"/"+strconv.Itoa(index))).String())
+}
+
+// nameForm is the form of the names of sites, credentials, appliances, images and clusters.
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// CheckName validates a name; what says what it is the name of. Invalid.
+func CheckName(what, name string) error {
+	if !nameForm.MatchString(name) {
+		return croft.Errorf(croft.Invalid, "%.80q is not a name for %s: use 1 to 63 small letters, digits and dashes, "+
+			"beginning with a letter", name, what)
+	}
+	return nil
+}
+
+// hidden matches the names of outputs and parameters that are secret.
+var hidden = regexp.MustCompile(`(?i)password|secret|token`)
+
+// Hidden reports whether a parameter or output is to be kept sealed, by its name.
+func Hidden(name string) bool { return hidden.MatchString(name) }
+
+// Role is what a member is in its cluster.
+type Role string
+
+// The roles.
+const (
+	Master Role = "master"
+	Slave  Role = "slave"
+)

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"context"
+
+	"croft"
+)
+
+// Records stores clusters. Every write is one transaction that compares the record as it was read, and the holder where
+// there is one.
+type Records interface {
+	// Get returns a cluster, also a deleted one while it is remembered. NotFound.
+	Get(ctx context.Context, id croft.ClusterID) (Cluster, error)
+	// Named returns the cluster that has a name. NotFound.
+	Named(ctx context.Context, project croft.Project, name string) (Cluster, error)
+	// List returns the clusters of a project by name, deleted ones too; an empty project means all.
+	List(ctx context.Context, project croft.Project) ([]Cluster, error)
+	// Create writes a record, takes its name and charges its project, if nobody has created one of the same project,
+	// user and appliance since Latest was read. Conflict: somebody has. *TakenError: the name or the ID is taken.
+	// OverQuota.
+	Create(ctx context.Context, c Cluster, latest int64) (Cluster, error)
+	// Latest returns a number that changes whenever one of the same project, user and appliance is created.
+	Latest(ctx context.Context, project croft.Project, user, appliance string) (int64, error)
+	// Update replaces a record as it was read, and moves its name with it. One that becomes DELETED loses name, accounts
+	// and charge in the same transaction. Conflict: it changed, or by is not its holder any more. *TakenError: the new
+	// name is taken. by is nil for requests of users.
+	Update(ctx context.Context, c Cluster, by *Holder) (Cluster, error)
+	// Forget removes what is left of a deleted cluster. NotFound; Conflict: it is not deleted.
+	Forget(ctx context.Context, id croft.ClusterID) error
+	// Hold makes the caller the holder of a cluster until Release, or until its lease ends. Conflict: another one is.
+	Hold(ctx context.Context, id croft.ClusterID) (*Holder, error)
+	// Release ends a hold. An error may be ignored: the lease ends.
+	Release(ctx context.Context, h *Holder) error
+	// Follow calls changed with each cluster that there is, and with each that changes, until ctx ends.
+	Follow(ctx context.Context, changed func(croft.ClusterID)) error
+	// Note appends to the events of a cluster, of which the latest MaxEvents are kept.
+	Note(ctx context.Context, id croft.ClusterID, e Event) error
+	// Events returns the events, oldest first.
+	Events(ctx context.Context, id croft.ClusterID) ([]Event, error)
+}
+
+// MaxEvents is how many events of a cluster are kept.
+const MaxEvents = 200
+
+// Holder is the right to act on a cluster.
+type Holder struct {
+	Cluster croft.ClusterID
+	Key     string // of the store
+	Created int64  // its revision
+	Lease   int64
+}
+
+// TakenError says that a name or an ID belongs to another cluster. It is a croft.Conflict.
+type TakenError struct {
+	What string          // "name" or "id"
+	By   croft.ClusterID // empty: not known
+	Text string
+}
+
+// Error implements error.
+func (e *TakenError) Error() string { return e.Text }
+
+// Is reports that it is a Conflict.
+func (e *TakenError) Is(target error) bool { return target == error(croft.Conflict) }
+
+// Catalogue stores what clusters are built by. Writes compare the generation of what they replace, where 0 is that there
+// is none. Conflict: it has another one, or a name is taken. NotFound.
+type Catalogue interface {
+	Sites(ctx context.Context) ([]Site, error)
+	PutSite(ctx context.Context, s Site) (Site, error)
+	// RemoveSite removes a site that nothing uses. Conflict: something does; the error counts it.
+	RemoveSite(ctx context.Context, name string) error
+
+	Credentials(ctx context.Context, project croft.Project, user string) ([]Credential, error) // of all, if both are empty
+	Credential(ctx context.Context, id CredentialID) (Credential, error)
+	PutCredential(ctx context.Context, c Credential) (Credential, error)
+	// RemoveCredential removes one that no living cluster needs. Conflict.
+	RemoveCredential(ctx context.Context, id CredentialID) error
+
+	Appliances(ctx context.Context) ([]Appliance, error)
+	PutAppliance(ctx context.Context, a Appliance) (Appliance, error)
+	// RemoveAppliance removes one without implementations. Conflict.
+	RemoveAppliance(ctx context.Context, name string) error
+
+	Implementations(ctx context.Context, appliance string) ([]Implementation, error) // of all, if it is empty
+	Implementation(ctx context.Context, id ImplementationID) (Implementation, error)
+	// AddImplementation stores a new one, and gives it the next revision.
+	AddImplementation(ctx context.Context, i Implementation) (Implementation, error)
+	// EnableImplementation changes nothing but that.
+	EnableImplementation(ctx context.Context, id ImplementationID, enabled bool) (Implementation, error)
+	// RemoveImplementation removes one that no cluster was built by. Conflict.
+	RemoveImplementation(ctx context.Context, id ImplementationID) error
+
+	Images(ctx context.Context) ([]Image, error)
+	PutImage(ctx context.Context, i Image) (Image, error)
+	RemoveImage(ctx context.Context, name string) error
+}
+
+// Accounts stores the accounts of users on clusters.
+type Accounts interface {
+	Account(ctx context.Context, id croft.ClusterID, user string) (Account, error)
+	// AddAccount stores one. Conflict: there is one, or the cluster is being removed.
+	AddAccount(ctx context.Context, a Account) error
+	RemoveAccount(ctx context.Context, id croft.ClusterID, user string) error
+}
