@@ -119,8 +119,8 @@ func filled(b *testing.B, hosts int) *schedule.Scheduler {
 		nil); err != nil {
 		b.Fatal(err)
 	}
-	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances, Holds: store.Instances,
-		View: store.Instances, Registry: store.Registry, Groups: store.Groups, Aggregates: store.Aggregates,
+	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
+		Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups, Aggregates: store.Aggregates,
 		Crush: store.Policies, Claims: claims})
 	if err != nil {
 		b.Fatal(err)
