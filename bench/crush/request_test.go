@@ -120,8 +120,8 @@ func filled(b *testing.B, hosts int) *schedule.Scheduler {
 		b.Fatal(err)
 	}
 	s, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
-		Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups, Aggregates: store.Aggregates,
-		Crush: store.Policies, Claims: claims})
+		Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups,
+		Aggregates: store.Aggregates, Crush: store.Policies, Claims: claims})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -144,5 +144,6 @@ func addHost(ctx context.Context, etcd string, store *etcdstore.Store, claims *p
 		Location: fmt.Sprintf("site%d/row%d/rack%d", n%2, n/20%5, n/20)}); err != nil {
 		return err
 	}
-	return etcdtest.Put(ctx, etcd, store.Partition(), "alive/"+string(id), time.Now().UTC().Format(time.RFC3339Nano))
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	return etcdtest.Put(ctx, etcd, store.Partition(), "alive/"+string(id), now)
 }
