@@ -125,7 +125,8 @@ func (r *run) running(job string) int {
 // all does the phases. Each ends before the next begins, and the first that fails is the last.
 func (r *run) all(ctx context.Context) {
 	for _, phase := range []func(context.Context){
-		r.begin, r.prepare, r.fences, r.batches, r.stops, r.firewalls, r.commit,
+		r.begin, r.prepare, r.fences, r.batches, r.stops, r.batches, r.firewalls,
+		r.commit,
 	} {
 		if phase(ctx); len(r.failed) > 0 || ctx.Err() != nil {
 			break
