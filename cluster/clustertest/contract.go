@@ -394,6 +394,20 @@ func testEvents(t *testing.T, s Stores) {
 		t.Errorf("got %+v to %+v", first, last)
 	}
 	want(t, s.Note(ctx, croft.NewClusterID(), cluster.Event{}), croft.NotFound)
+	long := cluster.Event{Message: strings.Repeat("ü", cluster.MaxMessage),
+		Console: strings.Repeat("ö", 1<<20) + "end"}
+	if err := s.Note(ctx, c.ID, long); err != nil {
+		t.Fatal(err)
+	}
+	all, err = s.Events(ctx, c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := all[len(all)-1]
+	if len(last.Message) > cluster.MaxMessage || len(last.Console) > cluster.MaxConsole ||
+		!strings.HasSuffix(last.Console, "end") {
+		t.Errorf("kept %d bytes of a message and %d of a console", len(last.Message), len(last.Console))
+	}
 }
 
 func testFollow(t *testing.T, s Stores) {

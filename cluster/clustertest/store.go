@@ -370,7 +370,7 @@ func (s *Store) Note(ctx context.Context, id croft.ClusterID, e cluster.Event) e
 		if _, is := s.records[id]; !is {
 			return noCluster(id)
 		}
-		all := append(s.events[id], encode(e))
+		all := append(s.events[id], encode(e.Bounded()))
 		s.events[id] = all[max(0, len(all)-cluster.MaxEvents):]
 		return nil
 	})
