@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 
 	"croft"
 )
@@ -42,6 +43,20 @@ type Records interface {
 // MaxEvents is how many events of a cluster are kept.
 const MaxEvents = 200
 
+// MaxConsole bounds what an event keeps of a console, in bytes.
+const MaxConsole = 16 << 10
+
+// Bounded returns the event as it is kept: with the beginning of a long message, and the end of a long console.
+func (e Event) Bounded() Event {
+	if len(e.Message) > MaxMessage {
+		e.Message = strings.ToValidUTF8(e.Message[:MaxMessage], "")
+	}
+	if n := len(e.Console); n > MaxConsole {
+		e.Console = strings.ToValidUTF8(e.Console[n-MaxConsole:], "")
+	}
+	return e
+}
+
 // Holder is the right to act on a cluster.
 type Holder struct {
 	Cluster croft.ClusterID
@@ -60,8 +75,8 @@ type TakenError struct {
 // Error implements error.
 func (e *TakenError) Error() string { return e.Text }
 
-// Is reports that it is a Conflict.
-func (e *TakenError) Is(target error) bool { return target == error(croft.Conflict) }
+// Unwrap returns its kind.
+func (e *TakenError) Unwrap() error { return croft.Conflict }
 
 // Catalogue stores what clusters are built by. Writes compare the generation of what they replace, where 0 is that there
 // is none. Conflict: it has another one, or a name is taken. NotFound.
@@ -102,4 +117,8 @@ type Accounts interface {
 	// AddAccount stores one. Conflict: there is one, or the cluster is being removed.
 	AddAccount(ctx context.Context, a Account) error
 	RemoveAccount(ctx context.Context, id croft.ClusterID, user string) error
+	// AllAccounts lists the accounts on all clusters.
+	AllAccounts(ctx context.Context) ([]Account, error)
+	// SealAccount stores the password of an account as another key sealed it. NotFound: the account is not as it was.
+	SealAccount(ctx context.Context, a Account, password Sealed) error
 }
