@@ -16,7 +16,8 @@ type Driver interface {
 	Check(ctx context.Context, i Implementation) (Contract, error)
 	// Probe asks how a site is; with a credential, whether it is accepted.
 	Probe(ctx context.Context, at Access) (Probe, error)
-	// Room says whether a cluster fits now. It changes nothing.
+	// Room says whether a cluster fits now; of a build with Growth, whether the slaves of Indexes fit beside what is
+	// there. It changes nothing.
 	Room(ctx context.Context, at Access, b Build) (Room, error)
 	// Bring begins or goes on to bring an image to the site, for a bounded time, and says how far it is.
 	Bring(ctx context.Context, at Access, i Image) (Placed, error)
@@ -63,6 +64,7 @@ type Build struct {
 	Parameters     map[string]any // all that the template is to be told; may hold secrets
 	Indexes        []int          // of the wanted slaves, ascending
 	Removed        []int          // indexes that were taken out by name
+	Growth         bool           // for Room alone: the cluster is there, and Indexes are those of the slaves to be added
 	Remote         Remote
 	Timeout        time.Duration // for the site itself; our own deadline is apart from it
 }
