@@ -125,22 +125,38 @@ func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Age
 	if err != nil {
 		return cluster.Login{}, err
 	}
-	// It is there by now: it is stored although the caller may have gone.
-	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), agentPatience)
+	return s.keep(ctx, c, cluster.Account{Cluster: c.ID, User: user, Username: login.Username, Password: sealed,
+		Created: time.Now().UTC()}, login)
+}
+
+// keep stores an account. It is on the machines by now, so it is stored although the caller may have gone, and again if
+// the answer was lost.
+func (s *Service) keep(ctx context.Context, c cluster.Cluster, a cluster.Account, login cluster.Login) (cluster.Login,
+	error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), agentPatience)
 	defer cancel()
-	err = s.c.Accounts.AddAccount(storing, cluster.Account{Cluster: c.ID, User: user, Username: login.Username,
-		Password: sealed, Created: time.Now().UTC()})
-	if err != nil {
-		return cluster.Login{}, fmt.Errorf("store the account of %s on cluster %s: %w", user, c.Name, err)
+	for try := 0; ; try++ {
+		err := s.c.Accounts.AddAccount(ctx, a)
+		if err == nil {
+			return login, nil
+		}
+		if errors.Is(err, croft.Conflict) && try > 0 {
+			return s.stored(ctx, c, a.User) // an earlier try has stored it
+		}
+		if !lost(err) || try >= lostTries {
+			return cluster.Login{}, fmt.Errorf("store the account of %s on cluster %s: %w", a.User, c.Name, err)
+		}
+		if err := pause(ctx, try); err != nil {
+			return cluster.Login{}, err
+		}
 	}
-	return login, nil
 }
 
 // awaitMark waits a moment for another server that makes the account, and removes the mark of one that has ended.
 func (s *Service) awaitMark(ctx context.Context, c cluster.Cluster, user string) error {
 	m, err := s.c.Accounts.Account(ctx, c.ID, mark(user))
 	if errors.Is(err, croft.NotFound) {
-		return s.removing(ctx, c)
+		err = s.removing(ctx, c)
 	}
 	if err != nil {
 		return err

@@ -140,7 +140,7 @@ func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster
 
 // Access opens what a driver needs to reach a site. Unavailable: there is no key for the secret.
 func (s *Survey) Access(site cluster.Site, c cluster.Credential) (cluster.Access, error) {
-	at := cluster.Access{Site: site, Credential: c}
+	at := cluster.Access{Partition: s.c.Partition, Site: site, Credential: c}
 	if c.ID == "" {
 		return at, nil
 	}
