@@ -17,11 +17,12 @@ func (s *Service) Wait(ctx context.Context, project croft.Project, idOrName stri
 	if err != nil {
 		return c, err
 	}
+	id := c.ID
 	following, cancel := context.WithCancel(ctx)
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- s.c.Records.Follow(following, func(id croft.ClusterID) {
-			if id == c.ID {
+		ended <- s.c.Records.Follow(following, func(changedID croft.ClusterID) {
+			if changedID == id {
 				select {
 				case changed <- struct{}{}:
 				default:
