@@ -153,7 +153,7 @@ func (b *bench) manage(id croft.ClusterID, state cluster.State, changes ...func(
 		c.Remote = cluster.Remote{Name: "croft-" + string(id), Asked: true}
 	}
 	if state == cluster.Ready || state == cluster.Degraded {
-		c.Members = members(c)
+		c.Members, c.Sizing = members(c), cluster.Sizing{Told: c.Indexes, Taken: true, Good: c.Indexes}
 	}
 	if state == cluster.Deleted {
 		c.Ended = time.Now()

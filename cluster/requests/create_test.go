@@ -171,6 +171,11 @@ func TestAnIDIsUsedOnce(t *testing.T) {
 	if n := len(b.all()); n != 1 {
 		t.Errorf("%d clusters", n)
 	}
+	b.manage(r.ID, cluster.Deleted, func(c *cluster.Cluster) { c.Sealed = nil })
+	again, err = b.Create(t.Context(), r)
+	if err != nil || again.Cluster.State != cluster.Deleted {
+		t.Errorf("after its end: got %+v, %v", again, err)
+	}
 }
 
 func TestALostAnswerMakesNoSecondCluster(t *testing.T) {
