@@ -10,17 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"croft"
 	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/clustertest"
 	"croft/cluster/requests"
 	"croft/cluster/sim"
+	"croft/etcdstore/etcdtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { etcdtest.Main(m) }
 
 var _ cloud.Clusters = (*requests.Service)(nil)
 
