@@ -178,7 +178,7 @@ func (h *history) heal() {
 			h.Fatalf("these are not settled:\n%s", strings.Join(open, "\n"))
 		}
 	}
-	time.Sleep(90 * time.Minute) // sweeps, and the end of what failed
+	time.Sleep(2 * time.Hour) // sweeps, and the end of what failed
 	h.compare()
 }
 
@@ -207,6 +207,12 @@ func (h *history) compare() {
 			h.Errorf("cluster %s is %s (%+v) and is at %v, want at %v", c.ID, c.State, c.Error, got, want)
 		}
 		delete(where, c.ID)
+		if c.State == cluster.Failed && c.Remote.Asked && !c.KeptUntil.IsZero() && time.Now().After(c.KeptUntil.Add(time.Hour)) {
+			h.Errorf("what is left of cluster %s was to be kept until %s, and is still there", c.ID, c.KeptUntil)
+		}
+		if c.State == cluster.Ready {
+			h.sameSize(c)
+		}
 		if c.State == cluster.Ready && (len(c.Members) != 1+c.Slaves || c.Slaves != len(c.Indexes)) {
 			h.Errorf("cluster %s is READY with %d slaves, %v, %+v", c.ID, c.Slaves, c.Indexes, c.Members)
 		}
@@ -215,6 +221,26 @@ func (h *history) compare() {
 		h.Errorf("sites have clusters without a record: %v", where)
 	}
 	h.Logf("%v", states)
+}
+
+// sameSize checks that the site has the slaves of the record and no others.
+func (h *history) sameSize(c cluster.Cluster) {
+	h.Helper()
+	b := cluster.Build{Partition: partition, Cluster: c.ID, Remote: c.Remote}
+	for i := range c.NextIndex {
+		b.Indexes = append(b.Indexes, i)
+	}
+	all, err := h.sites.Observe(h.Context(), cluster.Access{Site: cluster.Site{Name: c.Site}}, []cluster.Build{b})
+	h.fatal(err)
+	var got []int
+	for _, m := range all[c.ID].Members {
+		if m.Role == cluster.Slave {
+			got = append(got, m.Index)
+		}
+	}
+	if !slices.Equal(got, c.Indexes) {
+		h.Errorf("cluster %s has slaves %v, and its site %v (%+v)", c.ID, c.Indexes, got, c.Sizing)
+	}
 }
 
 // end has all deleted, and checks that nothing is left anywhere.
@@ -242,4 +268,35 @@ func (h *history) end() {
 	if len(h.owners) > 0 {
 		h.Errorf("managers still hold %d clusters", len(h.owners))
 	}
+}
+
+// TestOnlyTheHolderActs has leases end while a site does not answer, so that what is asked for has to be repeated.
+func TestOnlyTheHolderActs(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		h := &history{bench: b, r: rand.New(rand.NewPCG(rand.Uint64(), 0)), owners: map[croft.ClusterID]*mortal{},
+			expired: map[croft.ClusterID]time.Time{}}
+		ctx, cancel := context.WithCancel(context.Background())
+		var managers sync.WaitGroup
+		for range 2 {
+			managers.Go(func() { h.live(ctx, 0) })
+		}
+		id := h.create(ask("one", "east"))
+		h.untilState(id, cluster.Building)
+		for range 40 {
+			h.at("east", func(f *sim.Faults) { f.Lost, f.Delay = 60, time.Minute })
+			time.Sleep(time.Duration(h.dice(30000)) * time.Millisecond)
+			h.expire(id)
+			if c := h.get(id); c.State == cluster.Ready && h.dice(2) == 0 {
+				_, err := h.AddHost(h.Context(), "physics", "one")
+				h.may(err)
+			}
+		}
+		h.at("east", func(f *sim.Faults) { *f = sim.Faults{} })
+		c := h.until(id, 3*time.Hour, "ready", func(c cluster.Cluster) bool {
+			return c.State == cluster.Ready && c.Sizing.Open == 0
+		})
+		h.sameSize(c)
+		cancel()
+		managers.Wait()
+	})
 }
