@@ -3,6 +3,7 @@ package croft_test
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	elsewhere "croft/cluster/croft"
 	"croft/cluster/manager"
 	"croft/cluster/requests"
+	"croft/cluster/seal"
 	"croft/cluster/sim"
 )
 
@@ -41,17 +43,24 @@ func newOther(t *testing.T) *other {
 			t.Fatal(err)
 		}
 	}
+	key := filepath.Join(t.TempDir(), "key")
+	must(seal.Generate(key))
+	vault, err := seal.Load(key)
+	must(nil, err)
+	mine := cluster.Credential{ID: cluster.NewCredentialID(), Name: "mine", Project: "physics", User: "ada",
+		Site: "there", Kind: cluster.Password}
+	mine.Secret, err = vault.Seal(cluster.NewSecret("sesame"), cluster.AboutCredential(partition, mine))
+	must(nil, err)
 	must(store.PutSite(ctx, cluster.Site{Name: "there", Type: cluster.Sim, Enabled: true}))
-	must(store.PutCredential(ctx, cluster.Credential{ID: cluster.NewCredentialID(), Name: "mine", Project: "physics",
-		User: "ada", Site: "there", Kind: cluster.Password}))
+	must(store.PutCredential(ctx, mine))
 	must(store.PutAppliance(ctx, cluster.Appliance{Name: "hosts", Public: true}))
 	must(store.AddImplementation(ctx, cluster.Implementation{ID: cluster.NewImplementationID(), Appliance: "hosts",
 		Site: "there", Enabled: true, Template: "outputs: {port: 22}"}))
 	asks, err := requests.New(requests.Config{Partition: partition, Records: store, Catalogue: store, Accounts: store,
-		Drivers: drivers, Log: slog.New(slog.DiscardHandler)})
+		Drivers: drivers, Vault: vault, Log: slog.New(slog.DiscardHandler)})
 	must(nil, err)
 	works, err := manager.New(manager.Config{Partition: partition, Records: store, Catalogue: store, Drivers: drivers,
-		Log: slog.New(slog.DiscardHandler)})
+		Vault: vault, Log: slog.New(slog.DiscardHandler)})
 	must(nil, err)
 	running, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -128,6 +137,7 @@ const text = "appliance: hosts\nremove_named: true\n"
 
 func TestTheContract(t *testing.T) {
 	clustertest.RunDriver(t, func(t *testing.T) clustertest.Harness {
+		t.Parallel() // the other cloud's manager looks at its site every other second
 		o := newOther(t)
 		change := func(set func(f *sim.Faults, on bool)) func(bool) {
 			return func(on bool) { o.site.Change("there", func(f *sim.Faults) { set(f, on) }) }
