@@ -144,9 +144,6 @@ func (p *plan) noteMembers() {
 	}
 }
 
-// MaxConsole bounds what is kept of a console, in bytes.
-const MaxConsole = 4 << 10
-
 // name says in words which member it is.
 func name(m Member) string {
 	if m.Role == Master {

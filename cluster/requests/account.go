@@ -129,8 +129,8 @@ func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Age
 		Created: time.Now().UTC()}, login)
 }
 
-// keep stores an account. It is on the machines by now, so it is stored although the caller may have gone, and again if
-// the answer was lost.
+// keep stores an account. It is on the machines by now, so it is stored although the caller may have gone, and again
+// if the answer was lost.
 func (s *Service) keep(ctx context.Context, c cluster.Cluster, a cluster.Account, login cluster.Login) (cluster.Login,
 	error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), agentPatience)

@@ -98,7 +98,7 @@ func agentURL(masterIP string, agent cluster.Agent) (string, error) {
 	if port < 1 || port > 65535 || !strings.HasPrefix(path, "/") {
 		return "", croft.Errorf(croft.Invalid, "the agent's port %d or path %.80q is not right", port, path)
 	}
-	return "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(port)) + path, nil
+	return "http://" + net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(port)) + path, nil
 }
 
 // forbidden are addresses that lead to this server or to its own metadata, beside those that netip knows about.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"croft"
@@ -148,6 +149,7 @@ func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created,
 	if err != nil {
 		return cluster.Created{}, err
 	}
+	wanted := maps.Clone(r.Parameters)
 	taken := &cluster.TakenError{What: "id", By: r.ID,
 		Text: fmt.Sprintf("the ID %s was used for another request", r.ID)}
 	if c.Project != r.Project || c.User != r.User || c.Digest != r.Digest() {
@@ -157,7 +159,10 @@ func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created,
 	if err != nil {
 		return cluster.Created{}, err
 	}
-	if !cluster.SameParameters(given, r.Parameters) {
+	if c.State == cluster.Deleted { // what was sealed is gone: the rest tells
+		maps.DeleteFunc(wanted, func(name string, _ any) bool { _, open := given[name]; return !open })
+	}
+	if !cluster.SameParameters(given, wanted) {
 		return cluster.Created{}, taken
 	}
 	return cluster.Created{Cluster: c, Reused: true}, nil

@@ -17,11 +17,12 @@ func (s *Service) Wait(ctx context.Context, project croft.Project, idOrName stri
 	if err != nil {
 		return c, err
 	}
+	id := c.ID
 	following, cancel := context.WithCancel(ctx)
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- s.c.Records.Follow(following, func(id croft.ClusterID) {
-			if id == c.ID {
+		ended <- s.c.Records.Follow(following, func(changedID croft.ClusterID) {
+			if changedID == id {
 				select {
 				case changed <- struct{}{}:
 				default:
@@ -71,17 +72,10 @@ func orEnded(err error) error {
 	return err
 }
 
-// settled reports whether nothing is under way, or about to be.
+// settled reports whether nothing is under way, or about to be: what is wanted is what the site was told.
 func settled(c cluster.Cluster) bool {
-	if c.State != cluster.Ready {
-		return c.State.Settled()
+	if c.State == cluster.Ready || c.State == cluster.Degraded {
+		return c.Sizing.Taken && slices.Equal(c.Sizing.Told, c.Indexes)
 	}
-	var there []int
-	for _, m := range c.Members {
-		if m.Role == cluster.Slave && m.State != cluster.MemberGone {
-			there = append(there, m.Index)
-		}
-	}
-	slices.Sort(there)
-	return slices.Equal(there, c.Indexes)
+	return c.State.Settled()
 }
