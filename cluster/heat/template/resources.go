@@ -101,3 +101,18 @@ func takes(n *yaml.Node, parameter string) bool {
 	}
 	return slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return takes(c, parameter) })
 }
+
+// Group returns the name of the resource that is the group of slaves: the first whose policy of removal takes the
+// parameter `removed`. Empty: there is none.
+func Group(text string) string {
+	root, err := parse(text)
+	if err != nil {
+		return ""
+	}
+	for key, r := range pairs(field(root, "resources")) {
+		if removesNamed(r) {
+			return key.Value
+		}
+	}
+	return ""
+}
