@@ -58,6 +58,11 @@ func (s *conn) canStore(inst croft.Instance) error {
 			return err
 		}
 	}
+	if inst.Cluster != "" {
+		if err := canCluster(s); err != nil {
+			return err
+		}
+	}
 	if s.minor.Load() < seatsMinor {
 		if len(inst.Spec.Near) > 0 {
 			return croft.Errorf(croft.Invalid,
@@ -90,6 +95,14 @@ func canChoose(s *conn) error {
 	if s.minor.Load() < policyMinor {
 		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for CRUSH policies: leave them out, or upgrade "+
 			"the cloud")
+	}
+	return nil
+}
+
+// canCluster refuses clusters, whose members programs of this cloud would take for anybody's. Invalid.
+func canCluster(s *conn) error {
+	if s.minor.Load() < clusterMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters: upgrade the cloud")
 	}
 	return nil
 }
