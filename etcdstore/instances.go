@@ -58,6 +58,11 @@ func (s *conn) canStore(inst croft.Instance) error {
 			return err
 		}
 	}
+	if inst.Cluster != "" {
+		if err := canCluster(s); err != nil {
+			return err
+		}
+	}
 	if s.minor.Load() < seatsMinor {
 		if len(inst.Spec.Near) > 0 {
 			return croft.Errorf(croft.Invalid,
@@ -94,10 +99,11 @@ func canChoose(s *conn) error {
 	return nil
 }
 
-// canBuild refuses clusters that programs of this cloud would not count. Invalid.
-func canBuild(s *conn) error {
+// canCluster refuses clusters, which programs of this cloud would not count, and whose members they would take for
+// anybody's. Invalid.
+func canCluster(s *conn) error {
 	if s.minor.Load() < clusterMinor {
-		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters on sites: upgrade the cloud")
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters: upgrade the cloud")
 	}
 	return nil
 }
