@@ -35,10 +35,11 @@ var (
 		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
 		"croft/pool/vm/...", "croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...",
 		"croft/grid/state/...", "croft/grid/place/...", "croft/grid/export/...", "croft/grid/edit/...",
-		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit", "croft/cluster/...",
-		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
-		"croft/usage/...", "croft/topology/...", "croft/objects/...", "croft/federation/...",
-		"croft/ipam", "croft/ipam/setexpr", "croft/ipam/foreign"}
+		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit",
+		"croft/cluster/...", "croft/control", "croft/control/api", "croft/control/bodies", "croft/control/clusters",
+		"croft/control/forwarding", "croft/access/...", "croft/actions/...", "croft/tenant/...", "croft/usage/...",
+		"croft/topology/...", "croft/objects/...", "croft/federation/...", "croft/ipam", "croft/ipam/setexpr",
+		"croft/ipam/foreign"}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
 		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/watch/upstream", "croft/grid/watch/probe",

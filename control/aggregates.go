@@ -50,7 +50,7 @@ func errNoAggregate(name string, seen []croft.Aggregate) error {
 	for _, a := range seen {
 		names = append(names, a.Name)
 	}
-	name = clip(name)
+	name = api.Clip(name)
 	return api.NewProblem(api.NotFound, "there is no aggregate "+name+nearest.Hint(name, names))
 }
 

@@ -66,7 +66,8 @@ func getDistance(c *call) error {
 		return err
 	}
 	if !found.Stated && !c.caller.Operator() { // it would tell where hosts are
-		return api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+clip(a)+" and "+clip(b))
+		return api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+api.Clip(a)+
+			" and "+api.Clip(b))
 	}
 	return c.answer(http.StatusOK, found)
 }

@@ -21,7 +21,7 @@ func (c *call) image(name string) (string, error) {
 	}
 	err = c.Images.CheckSource(reference)
 	if errors.Is(err, croft.Denied) {
-		return "", api.NewProblem(api.PropertyForbidden, "the image "+clip(name)+": "+err.Error())
+		return "", api.NewProblem(api.PropertyForbidden, "the image "+api.Clip(name)+": "+err.Error())
 	}
 	return reference, err
 }

@@ -51,7 +51,7 @@ func generation(c *call) (*int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
 	if err != nil || n < 0 {
-		return nil, api.NewProblem(api.BadRequest, "If-Match "+strconv.Quote(clip(match))+
+		return nil, api.NewProblem(api.BadRequest, "If-Match "+strconv.Quote(api.Clip(match))+
 			" is no generation, such as the header ETag of the answers has")
 	}
 	return &n, nil

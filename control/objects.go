@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/control/bodies"
 	"croft/objects"
 )
 
@@ -185,11 +186,11 @@ func checkImage(c *call, ref objects.Ref, change objects.Change) error {
 // violations says of each property what its definition demands, with a pointer where the body has the property.
 func violations(c *call, v *objects.ViolationsError) *api.Problem {
 	p := api.NewProblem(api.SchemaViolation, v.Error())
-	for _, one := range v.Violations[:min(len(v.Violations), mostFields)] {
+	for _, one := range v.Violations[:min(len(v.Violations), bodies.MostFields)] {
 		f := api.Field{Detail: "the property " + one.Key + " " + one.Problem}
 		switch {
 		case c.operation.ID == "changeObject":
-			f = api.Field{Pointer: pointer([]string{"set", one.Key}), Detail: one.Problem}
+			f = api.Field{Pointer: bodies.Pointer([]string{"set", one.Key}), Detail: one.Problem}
 		case one.Key == c.r.PathValue("key"):
 			f = api.Field{Pointer: "/value", Detail: one.Problem}
 		}

@@ -40,7 +40,7 @@ func openTicket(c *call) error {
 	}
 	c.action.about(c.home(), ticketNamed(t))
 	if !asGiven(given, t) {
-		return api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(clip(given.Key))+
+		return api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(api.Clip(given.Key))+
 			" is that of another ticket: choose another one, or none")
 	}
 	c.action.record(c, actions.Done) // whatever the wait ends with

@@ -127,3 +127,11 @@ func (p *Problem) Unwrap() error {
 	}
 	return kind
 }
+
+// Clip shortens a caller's word for a message.
+func Clip(word string) string {
+	if runes := []rune(word); len(runes) > 40 {
+		return string(runes[:40]) + "..."
+	}
+	return word
+}
