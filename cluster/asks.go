@@ -66,8 +66,8 @@ func (e *ChoiceError) Error() string {
 	return text
 }
 
-// Is reports that it is NoCapacity.
-func (e *ChoiceError) Is(target error) bool { return target == error(croft.NoCapacity) }
+// Unwrap returns its kind.
+func (e *ChoiceError) Unwrap() error { return croft.NoCapacity }
 
 // NewCredential describes a credential to create.
 type NewCredential struct {

@@ -13,4 +13,5 @@ type Candidate struct {
 	Implementation Implementation
 	Credential     Credential // the zero one at a local site
 	Room           Room
+	Why            string // what put it before the next one; Choose fills it
 }

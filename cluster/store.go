@@ -60,8 +60,8 @@ type TakenError struct {
 // Error implements error.
 func (e *TakenError) Error() string { return e.Text }
 
-// Is reports that it is a Conflict.
-func (e *TakenError) Is(target error) bool { return target == error(croft.Conflict) }
+// Unwrap returns its kind.
+func (e *TakenError) Unwrap() error { return croft.Conflict }
 
 // Catalogue stores what clusters are built by. Writes compare the generation of what they replace, where 0 is that there
 // is none. Conflict: it has another one, or a name is taken. NotFound.

@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// The bounds of a request.
+const (
+	// MaxParameters is how many parameters a request may give.
+	MaxParameters = 100
+	// MaxParameterBytes bounds them all together, as JSON.
+	MaxParameterBytes = 64 << 10
+	maxHints          = 100
+	maxPeriod         = 10 * 365 * 24 * time.Hour
+)
+
+// HintNames are the hints that there are, as requests spell them.
+var HintNames = []string{"sites", "exclude_sites", "credentials", "implementations", "prefer_sites"}
+
+// CheckHintName refuses the name of a hint that there is not. Invalid.
+func CheckHintName(name string) error {
+	if slices.Contains(HintNames, name) {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid, "there is no hint %.80q%s", name, nearest.Hint(name, HintNames))
+}
+
+// Check validates a request as far as it can be without knowing what there is. Invalid.
+func (r Request) Check() error {
+	if r.ID != "" {
+		if id, err := croft.ParseClusterID(string(r.ID)); err != nil || id != r.ID {
+			return croft.Errorf(croft.Invalid, "%.80q is not an ID for a cluster: use a UUID in small letters",
+				string(r.ID))
+		}
+	}
+	if err := CheckName("a cluster", r.Name); err != nil {
+		return err
+	}
+	if err := CheckName("an appliance", r.Appliance); err != nil {
+		return err
+	}
+	if r.Project == "" || r.User == "" {
+		return croft.Errorf(croft.Invalid, "a cluster needs a project and a user")
+	}
+	if err := CheckSlaves(r.Slaves, 0); err != nil {
+		return err
+	}
+	if r.Reuse != ReuseAuto && r.Reuse != ReuseNever {
+		return croft.Errorf(croft.Invalid, "reuse %.80q: use %q, or leave it out", string(r.Reuse), string(ReuseNever))
+	}
+	if err := CheckPeriods(r.KeepIdle, r.Expires); err != nil {
+		return err
+	}
+	if err := r.Hints.Check(); err != nil {
+		return err
+	}
+	return checkParameters(r.Parameters)
+}
+
+// CheckSlaves validates the size of a cluster of an appliance that needs at least some slaves. Invalid.
+func CheckSlaves(n, least int) error {
+	if n < 0 || n > MaxSlaves {
+		return croft.Errorf(croft.Invalid, "%d slaves: a cluster has 0 to %d", n, MaxSlaves)
+	}
+	if n < least {
+		return croft.Errorf(croft.Invalid, "%d slaves: this appliance needs at least %d", n, least)
+	}
+	return nil
+}
+
+// CheckPeriods validates how long a cluster is kept. Invalid.
+func CheckPeriods(keepIdle, expires time.Duration) error {
+	for what, d := range map[string]time.Duration{"keep_idle": keepIdle, "expires": expires} {
+		if d < 0 || d > maxPeriod {
+			return croft.Errorf(croft.Invalid, "%s is %s: use 0 to %s", what, d, maxPeriod)
+		}
+	}
+	return nil
+}
+
+// Check validates hints as far as it can be without knowing what there is. Invalid.
+func (h Hints) Check() error {
+	for i, list := range [][]string{h.Sites, h.ExcludeSites, h.Credentials, h.implementations(), h.PreferSites} {
+		if len(list) > maxHints {
+			return croft.Errorf(croft.Invalid, "hint %s has %d values, at most %d are read", HintNames[i], len(list),
+				maxHints)
+		}
+		for at, value := range list {
+			if slices.Contains(list[:at], value) {
+				return croft.Errorf(croft.Invalid, "hint %s names %.80q twice", HintNames[i], value)
+			}
+		}
+	}
+	for _, site := range h.Sites {
+		if slices.Contains(h.ExcludeSites, site) {
+			return croft.Errorf(croft.Invalid, "the hints ask for site %.80q, and exclude it", site)
+		}
+	}
+	return nil
+}
+
+func (h Hints) implementations() []string {
+	var all []string
+	for _, id := range h.Implementations {
+		all = append(all, string(id))
+	}
+	return all
+}
+
+func checkParameters(p map[string]any) error {
+	if len(p) > MaxParameters {
+		return croft.Errorf(croft.Invalid, "%d parameters are given, at most %d are read", len(p), MaxParameters)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "the parameters cannot be written as JSON")
+	}
+	if len(text) > MaxParameterBytes {
+		return croft.Errorf(croft.Invalid, "the parameters have %d bytes, at most %d are read", len(text),
+			MaxParameterBytes)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+)
+
+func TestRequestCheck(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Request)
+		want   string // part of the error; "": it is good
+	}{
+		{"a plain request", func(*Request) {}, ""},
+		{"an ID that is none", func(r *Request) { r.ID = "x" }, `"x" is not an ID for a cluster`},
+		{"an ID", func(r *Request) { r.ID = croft.NewClusterID() }, ""},
+		{"a name with a dot", func(r *Request) { r.Name = "a.b" }, "not a name for a cluster"},
+		{"no appliance", func(r *Request) { r.Appliance = "" }, "not a name for an appliance"},
+		{"no user", func(r *Request) { r.User = "" }, "needs a project and a user"},
+		{"fewer slaves than none", func(r *Request) { r.Slaves = -1 }, "-1 slaves: a cluster has 0 to 1000"},
+		{"too many", func(r *Request) { r.Slaves = 1001 }, "1001 slaves"},
+		{"another way of reuse", func(r *Request) { r.Reuse = "always" }, `reuse "always": use "never"`},
+		{"a negative time", func(r *Request) { r.KeepIdle = -time.Second }, "keep_idle is -1s"},
+		{"a hint twice", func(r *Request) { r.Hints.Sites = []string{"a", "a"} }, `hint sites names "a" twice`},
+		{"hints that exclude each other", func(r *Request) {
+			r.Hints.Sites, r.Hints.ExcludeSites = []string{"a"}, []string{"a"}
+		}, `ask for site "a", and exclude it`},
+		{"large parameters", func(r *Request) {
+			r.Parameters = map[string]any{"x": strings.Repeat("a", MaxParameterBytes)}
+		}, "at most 65536 are read"},
+		{"what is not JSON", func(r *Request) { r.Parameters = map[string]any{"x": make(chan int)} },
+			"cannot be written"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := request()
+			c.change(&r)
+			err := r.Check()
+			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, croft.Invalid) ||
+				!strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestUnknownHint(t *testing.T) {
+	if err := CheckHintName("sites"); err != nil {
+		t.Error(err)
+	}
+	want := `there is no hint "site"; did you mean "sites"?`
+	if err := CheckHintName("site"); !errors.Is(err, croft.Invalid) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := CheckSlaves(1, 2); !errors.Is(err, croft.Invalid) {
+		t.Errorf("got %v, want Invalid", err)
+	}
+}

@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// World is what a site is chosen from.
+type World struct {
+	Types           []SiteType       // of sites that this server has a driver for
+	Implementations []Implementation // of the appliance, all revisions
+	Sites           []Site
+	Credentials     []Credential                  // of the user in the project
+	Contracts       map[ImplementationID]Contract // one that is not in it is not checked
+	Filling         Filling                       // what Fill is told besides site and implementation
+	Rooms           map[Place]Room                // one that is not in it is not known
+	Clusters        []Cluster                     // of the whole partition, for what sites hold
+	Troubles        []Trouble                     // of the last hour
+	Attempts        []Attempt                     // of this request, that failed
+	Reuse           string                        // the site of a cluster that the request would join
+	Now             time.Time
+}
+
+// Place is where a cluster could be built, and by whom.
+type Place struct {
+	Site           string
+	Credential     CredentialID
+	Implementation ImplementationID
+}
+
+// Place returns where the candidate is.
+func (c Candidate) Place() Place { return Place{c.Site.Name, c.Credential.ID, c.Implementation.ID} }
+
+// Trouble is a failure at a site.
+type Trouble struct {
+	Site string
+	At   time.Time
+	// Silent: the site itself did not answer. Otherwise a build failed there, which may be the template's fault, so
+	// that it must not close the site for others.
+	Silent bool
+}
+
+// A site that was silent troubleMax times within troubleSpan is not asked for troublePause.
+const (
+	troubleMax   = 3
+	troubleSpan  = 10 * time.Minute
+	troublePause = 5 * time.Minute
+	// TroubleKept is how long troubles count for the order of sites.
+	TroubleKept = time.Hour
+)
+
+// Choose says where a request can be built, best first, and why not elsewhere. Every implementation is either a
+// candidate or dropped, once; a site that has none is dropped too. Where the contract of an implementation is known,
+// its parameters can be filled. Equals are in the order of the random source. Invalid: a hint names what does not
+// exist, or there is no candidate because of the parameters alone.
+func Choose(r Request, w World, random *rand.Rand) ([]Candidate, []Dropped, error) {
+	if err := checkHints(r.Hints, w); err != nil {
+		return nil, nil, err
+	}
+	var left []Candidate
+	var dropped []Dropped
+	var unfilled error
+	full := false
+	newest := newestOf(r.Hints, w.Implementations)
+	for _, i := range w.Implementations {
+		c, reason := w.candidate(r, i, newest)
+		if reason == "" {
+			if err := w.fills(c); err != nil {
+				unfilled, reason = cmp.Or(unfilled, fmt.Errorf("site %s: %w", i.Site, err)), err.Error()
+			} else if c.Room.Known && !c.Room.Fits {
+				full, reason = true, c.Room.Why
+			}
+		}
+		if reason != "" {
+			dropped = append(dropped, Dropped{Site: i.Site, Implementation: i.ID, Reason: reason})
+			continue
+		}
+		left = append(left, c)
+	}
+	if unfilled != nil && len(left) == 0 && !full {
+		return nil, nil, unfilled
+	}
+	dropped = append(dropped, w.without(r.Appliance)...)
+	slices.SortStableFunc(dropped, func(a, b Dropped) int { return strings.Compare(a.Site, b.Site) })
+	w.order(r.Hints, left, random)
+	return left, dropped, nil
+}
+
+// without lists the sites for which the appliance has no implementation.
+func (w World) without(appliance string) []Dropped {
+	var all []Dropped
+	for _, s := range w.Sites {
+		if !slices.ContainsFunc(w.Implementations, func(i Implementation) bool { return i.Site == s.Name }) {
+			all = append(all, Dropped{Site: s.Name, Reason: fmt.Sprintf("%s has no implementation for this site",
+				appliance)})
+		}
+	}
+	return all
+}
+
+// newestOf returns the newest enabled revision at each site, of those that the hints permit.
+func newestOf(h Hints, all []Implementation) map[string]Implementation {
+	newest := map[string]Implementation{}
+	for _, i := range all {
+		if best, found := newest[i.Site]; permitted(h, i) && i.Enabled && (!found || i.Revision > best.Revision) {
+			newest[i.Site] = i
+		}
+	}
+	return newest
+}
+
+func permitted(h Hints, i Implementation) bool {
+	return len(h.Implementations) == 0 || slices.Contains(h.Implementations, i.ID)
+}
+
+// candidate returns what building by an implementation would be, or one sentence why it cannot be.
+func (w World) candidate(r Request, i Implementation, newest map[string]Implementation) (Candidate, string) {
+	site, reason := w.site(r.Hints, i.Site)
+	if reason == "" {
+		reason = revisionReason(r.Hints, i, newest)
+	}
+	if reason != "" {
+		return Candidate{}, reason
+	}
+	c := Candidate{Site: site, Implementation: i}
+	if c.Credential, reason = w.credential(r.Hints, site); reason != "" {
+		return Candidate{}, reason
+	}
+	c.Room = w.Rooms[c.Place()]
+	return c, ""
+}
+
+// fills reports whether the template of a candidate can be told all that it asks for. Invalid.
+func (w World) fills(c Candidate) error {
+	contract, known := w.Contracts[c.Implementation.ID]
+	if !known {
+		return nil
+	}
+	f := w.Filling
+	f.Site, f.Implementation = c.Site, c.Implementation
+	f.Image = cmp.Or(f.Image, c.Implementation.Image) // it may not have been brought there yet
+	_, _, err := Fill(contract, f)
+	return err
+}
+
+// site returns a site, or why it is not to be used.
+func (w World) site(h Hints, name string) (Site, string) {
+	at := slices.IndexFunc(w.Sites, func(s Site) bool { return s.Name == name })
+	if at < 0 {
+		return Site{}, "there is no such site any more"
+	}
+	s := w.Sites[at]
+	failed := slices.IndexFunc(w.Attempts, func(a Attempt) bool { return a.Site == name })
+	switch {
+	case len(h.Sites) > 0 && !slices.Contains(h.Sites, name):
+		return s, "the request asks for other sites"
+	case slices.Contains(h.ExcludeSites, name):
+		return s, "the request excludes this site"
+	case !slices.Contains(w.Types, s.Type):
+		return s, fmt.Sprintf("this server cannot reach sites of type %s", s.Type)
+	case !s.Enabled:
+		return s, "the site is disabled"
+	case failed >= 0:
+		return s, "it was tried there: " + w.Attempts[failed].Error
+	}
+	if until := w.silentUntil(name); until.After(w.Now) {
+		return s, fmt.Sprintf("the site did not answer %d times, and is asked again in %s", troubleMax,
+			until.Sub(w.Now).Round(time.Second))
+	}
+	if n := w.held(name); s.MaxClusters > 0 && n >= s.MaxClusters {
+		return s, fmt.Sprintf("the site has %s, and may have %d", count(n, "cluster"), s.MaxClusters)
+	}
+	return s, ""
+}
+
+// silentUntil returns until when a site is left alone, in the past if it is not.
+func (w World) silentUntil(site string) time.Time {
+	var times []time.Time
+	for _, t := range w.Troubles {
+		if t.Site == site && t.Silent {
+			times = append(times, t.At)
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	var until time.Time
+	for i := troubleMax - 1; i < len(times); i++ {
+		if times[i].Sub(times[i-troubleMax+1]) <= troubleSpan {
+			until = times[i].Add(troublePause)
+		}
+	}
+	return until
+}
+
+// held counts the clusters that a site has, but for the one that is being chosen for.
+func (w World) held(site string) int {
+	n := 0
+	for _, c := range w.Clusters {
+		if c.Site == site && c.State != Deleted && c.ID != w.Filling.Cluster {
+			n++
+		}
+	}
+	return n
+}
+
+func revisionReason(h Hints, i Implementation, newest map[string]Implementation) string {
+	switch best, found := newest[i.Site]; {
+	case !permitted(h, i):
+		return "the request asks for other implementations"
+	case !i.Enabled:
+		return fmt.Sprintf("revision %d is disabled", i.Revision)
+	case found && best.ID != i.ID:
+		return fmt.Sprintf("revision %d is newer", best.Revision)
+	}
+	return ""
+}
+
+// count writes a number with its noun: 1 cluster, 2 clusters.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

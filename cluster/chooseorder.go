@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// A criterion compares candidates by one number, of which less is better.
+type criterion struct {
+	of  func(Candidate) float64
+	why func(a, b Candidate) string // why a is before b
+}
+
+// order sorts candidates, and says of each what put it before the next.
+func (w World) order(h Hints, all []Candidate, random *rand.Rand) {
+	// The order of the input must not show, or the random source would not decide between equals alone.
+	slices.SortFunc(all, func(a, b Candidate) int { return cmp.Compare(a.Implementation.ID, b.Implementation.ID) })
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	criteria := w.criteria(h)
+	slices.SortStableFunc(all, func(a, b Candidate) int {
+		for _, c := range criteria {
+			if n := cmp.Compare(c.of(a), c.of(b)); n != 0 {
+				return n
+			}
+		}
+		return 0
+	})
+	for i := range all {
+		all[i].Why = why(criteria, all, i)
+	}
+}
+
+func why(criteria []criterion, all []Candidate, i int) string {
+	if len(all) == 1 {
+		return "it is the only one"
+	}
+	if i == len(all)-1 {
+		return "it is the last"
+	}
+	for _, c := range criteria {
+		if c.of(all[i]) != c.of(all[i+1]) {
+			return c.why(all[i], all[i+1])
+		}
+	}
+	return "by chance: the next is as good"
+}
+
+func (w World) criteria(h Hints) []criterion {
+	failures := map[string]int{}
+	for _, t := range w.Troubles {
+		if w.Now.Sub(t.At) < TroubleKept {
+			failures[t.Site]++
+		}
+	}
+	place := func(c Candidate) float64 {
+		if at := slices.Index(h.PreferSites, c.Site.Name); at >= 0 {
+			return float64(at)
+		}
+		return math.Inf(1)
+	}
+	return []criterion{
+		{func(c Candidate) float64 { return before(c.Site.Name == w.Reuse) },
+			func(_, _ Candidate) string { return "a cluster that can be reused is there" }},
+		{func(c Candidate) float64 { return before(c.Room.Known) },
+			func(_, _ Candidate) string { return "it is known to have room" }},
+		{place, func(_, _ Candidate) string { return "the request prefers it" }},
+		{func(c Candidate) float64 { return -float64(c.Site.Priority) },
+			func(a, b Candidate) string {
+				return fmt.Sprintf("its priority is %d, that of the next %d", a.Site.Priority, b.Site.Priority)
+			}},
+		{func(c Candidate) float64 { return -c.Room.Free },
+			func(a, b Candidate) string {
+				return fmt.Sprintf("it keeps %.1f %% of what is scarcest, the next %.1f %%", a.Room.Free*100,
+					b.Room.Free*100)
+			}},
+		{func(c Candidate) float64 { return float64(failures[c.Site.Name]) },
+			func(a, b Candidate) string {
+				return fmt.Sprintf("%s in the last hour, at the next %d", count(failures[a.Site.Name], "failure"),
+					failures[b.Site.Name])
+			}},
+	}
+}
+
+// before is the number of what comes first if it is so.
+func before(yes bool) float64 {
+	if yes {
+		return 0
+	}
+	return 1
+}

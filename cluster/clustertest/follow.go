@@ -1,0 +1,54 @@
+package clustertest
+
+import (
+	"context"
+
+	"croft"
+)
+
+// follow is one caller of Follow.
+type follow struct {
+	waiting []croft.ClusterID
+	wake    chan struct{} // holds one
+}
+
+// Follow implements cluster.Records.
+func (s *Store) Follow(ctx context.Context, changed func(croft.ClusterID)) error {
+	f := &follow{wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	s.follows[f] = true
+	for id := range s.records {
+		f.waiting = append(f.waiting, id)
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.follows, f)
+	}()
+	for {
+		s.mu.Lock()
+		now := f.waiting
+		f.waiting = nil
+		s.mu.Unlock()
+		for _, id := range now {
+			changed(id)
+		}
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tell tells who follows of a change. The caller holds the mutex.
+func (s *Store) tell(id croft.ClusterID) {
+	for f := range s.follows {
+		f.waiting = append(f.waiting, id)
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}

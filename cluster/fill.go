@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+
+	"croft"
+	"croft/internal/nearest"
+)
+
+// Filling is what a template is told from.
+type Filling struct {
+	Cluster        croft.ClusterID
+	Slaves         int
+	Removed        []int          // indexes that were taken out by name
+	Image          string         // the reference at the site, where the implementation names an image
+	AllowedIP      string         // CIDR of this server; empty: not known
+	Given          map[string]any // with the request, hidden ones too
+	Implementation Implementation
+	Site           Site
+}
+
+// The parameters that the manager fills if they are declared.
+const (
+	ParamSize      = "cluster_size" // slaves, without the master
+	ParamCluster   = "cluster_id"
+	ParamRemoved   = "removed"
+	ParamImage     = "image"
+	ParamAllowedIP = "allowed_ip"
+)
+
+// own returns what the manager itself fills in, which comes before all else.
+func (f Filling) own() map[string]any {
+	removed := []any{}
+	for _, i := range f.Removed {
+		removed = append(removed, i)
+	}
+	own := map[string]any{ParamSize: f.Slaves, ParamCluster: string(f.Cluster), ParamRemoved: removed}
+	if f.Image != "" {
+		own[ParamImage] = f.Image
+	}
+	if f.AllowedIP != "" {
+		own[ParamAllowedIP] = f.AllowedIP
+	}
+	return own
+}
+
+// Fill returns what a template is told, and the names of what is hidden in it, sorted. Of several values the manager's
+// own comes first, then the request's, the implementation's, and the default of the site; what is not declared is left
+// out. Invalid: the request gives one that is not declared, or that the manager fills; nobody gives one that has no
+// default; a value has the wrong type.
+func Fill(c Contract, f Filling) (map[string]any, []string, error) {
+	own := f.own()
+	if err := checkGiven(c, f.Given, own); err != nil {
+		return nil, nil, err
+	}
+	values := map[string]any{}
+	var hidden []string
+	for _, name := range slices.Sorted(maps.Keys(c.Declared)) {
+		declared := c.Declared[name]
+		value, found := first(name, own, f.Given, f.Implementation.Parameters, f.Site.Defaults)
+		if !found && declared.Default {
+			continue
+		}
+		if !found {
+			return nil, nil, croft.Errorf(croft.Invalid, "parameter %s of the template is needed, and nobody gives it",
+				name)
+		}
+		converted, ok := convert(declared.Type, value)
+		if !ok {
+			return nil, nil, croft.Errorf(croft.Invalid, "parameter %s of the template is a %s, which %s is not", name,
+				declared.Type, shown(declared, name, value))
+		}
+		values[name] = converted
+		if declared.hides(name) {
+			hidden = append(hidden, name)
+		}
+	}
+	return values, hidden, nil
+}
+
+// hides reports whether the value of a declared parameter is to be kept sealed.
+func (d Declared) hides(name string) bool { return d.Hidden || Hidden(name) }
+
+// HiddenIn returns the names of the given parameters that are to be kept sealed, sorted: by their names, or because a
+// contract says so.
+func HiddenIn(given map[string]any, contracts ...Contract) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		said := slices.ContainsFunc(contracts, func(c Contract) bool { return c.Declared[name].Hidden })
+		if said || Hidden(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// checkGiven refuses what a request may not give.
+func checkGiven(c Contract, given, own map[string]any) error {
+	may := slices.Sorted(maps.Keys(c.Declared))
+	may = slices.DeleteFunc(may, func(name string) bool { _, filled := own[name]; return filled })
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if _, filled := own[name]; filled {
+			return croft.Errorf(croft.Invalid, "parameter %s is filled by the manager, and cannot be given", name)
+		}
+		if _, declared := c.Declared[name]; !declared {
+			return croft.Errorf(croft.Invalid, "the template declares no parameter %.80q%s", name, nearest.Hint(name,
+				may))
+		}
+	}
+	return nil
+}
+
+func first(name string, sources ...map[string]any) (any, bool) {
+	for _, source := range sources {
+		if value, found := source[name]; found && value != nil {
+			return value, true
+		}
+	}
+	return nil, false
+}
