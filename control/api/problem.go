@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"croft"
+	"croft/cluster"
 	"croft/schedule"
 )
 
@@ -26,6 +27,7 @@ const (
 	NoCapacity         Code = "no_capacity"
 	BadState           Code = "bad_state"
 	Compacted          Code = "compacted"
+	Gone               Code = "gone"
 	GenerationMismatch Code = "generation_mismatch"
 	GenerationRequired Code = "generation_required"
 	UnsupportedWindow  Code = "unsupported_window"
@@ -53,6 +55,7 @@ var meanings = map[Code]struct {
 	NoCapacity:         {http.StatusConflict, croft.NoCapacity},
 	BadState:           {http.StatusConflict, croft.Conflict},
 	Compacted:          {http.StatusGone, croft.Conflict},
+	Gone:               {http.StatusGone, croft.NotFound},
 	GenerationMismatch: {http.StatusPreconditionFailed, croft.Conflict},
 	GenerationRequired: {http.StatusPreconditionRequired, croft.Invalid},
 	UnsupportedWindow:  {http.StatusNotImplemented, croft.Invalid},
@@ -92,6 +95,8 @@ type Problem struct {
 	Errors []Field `json:"errors,omitempty"` // of SchemaViolation
 
 	Explanation *schedule.Explanation `json:"explanation,omitempty"` // of NoCapacity
+	Why         []cluster.Dropped     `json:"why,omitempty"`         // of NoCapacity for a cluster
+	Cluster     *Cluster              `json:"cluster,omitempty"`     // of Gone, as it was
 
 	// Of QuotaExceeded: what there is too little of, and in which project of the chain.
 	Resource  string        `json:"resource,omitempty"`
@@ -116,12 +121,15 @@ func NewProblem(code Code, detail string) *Problem {
 // Error implements error.
 func (p *Problem) Error() string { return p.Detail }
 
-// Unwrap returns the error with its kind. NoCapacity holds a *schedule.Explanation if the server sent one.
+// Unwrap returns the error with its kind. NoCapacity holds a *schedule.Explanation or a *cluster.ChoiceError if the
+// server sent one.
 func (p *Problem) Unwrap() error {
 	kind := meanings[p.Code].kind
 	switch {
 	case p.Explanation != nil:
 		return croft.Errorf(croft.NoCapacity, "%w", p.Explanation)
+	case len(p.Why) > 0:
+		return &cluster.ChoiceError{Dropped: p.Why}
 	case kind == "":
 		return nil
 	}
