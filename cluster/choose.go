@@ -16,6 +16,7 @@ type World struct {
 	Sites           []Site
 	Credentials     []Credential                  // of the user in the project
 	Contracts       map[ImplementationID]Contract // one that is not in it is not checked
+	Faults          map[ImplementationID]error    // what makes one useless; of kind Invalid
 	Filling         Filling                       // what Fill is told besides site and implementation
 	Rooms           map[Place]Room                // one that is not in it is not known
 	Clusters        []Cluster                     // of the whole partition, for what sites hold
@@ -56,7 +57,7 @@ const (
 // Choose says where a request can be built, best first, and why not elsewhere. Every implementation is either a
 // candidate or dropped, once; a site that has none is dropped too. Where the contract of an implementation is known,
 // its parameters can be filled. Equals are in the order of the random source. Invalid: a hint names what does not
-// exist, or there is no candidate because of the parameters alone.
+// exist, or there is no candidate because of parameters or faults alone.
 func Choose(r Request, w World, random *rand.Rand) ([]Candidate, []Dropped, error) {
 	if err := checkHints(r.Hints, w); err != nil {
 		return nil, nil, err
@@ -134,8 +135,11 @@ func (w World) candidate(r Request, i Implementation, newest map[string]Implemen
 	return c, ""
 }
 
-// fills reports whether the template of a candidate can be told all that it asks for. Invalid.
+// fills reports whether the template of a candidate can be used, and told all that it asks for. Invalid.
 func (w World) fills(c Candidate) error {
+	if err := w.Faults[c.Implementation.ID]; err != nil {
+		return err
+	}
 	contract, known := w.Contracts[c.Implementation.ID]
 	if !known {
 		return nil

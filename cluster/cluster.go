@@ -49,6 +49,7 @@ type Cluster struct {
 	Site           string           `json:"site,omitempty"`
 	Credential     CredentialID     `json:"credential,omitempty"` // empty where the site needs none
 
+	Digest     string         `json:"digest,omitempty"`     // of the request, to know it again; see Request.Digest
 	Hints      Hints          `json:"hints"`                // as given
 	Parameters map[string]any `json:"parameters,omitempty"` // as given, but for hidden ones, which are in Sealed
 	Slaves     int            `json:"slaves"`               // wanted
@@ -165,6 +166,9 @@ type Retry struct {
 	Since time.Time `json:"since"`
 	Next  time.Time `json:"next"`
 }
+
+// MaxUses bounds the uses that a cluster has at a time.
+const MaxUses = 500
 
 // Use is somebody's interest in a cluster: it is not idle while it has one.
 type Use struct {

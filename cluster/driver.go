@@ -16,7 +16,8 @@ type Driver interface {
 	Check(ctx context.Context, i Implementation) (Contract, error)
 	// Probe asks how a site is; with a credential, whether it is accepted.
 	Probe(ctx context.Context, at Access) (Probe, error)
-	// Room says whether a cluster fits now. It changes nothing.
+	// Room says whether a cluster fits now; of a build with Growth, whether the slaves of Indexes fit beside what is
+	// there. It changes nothing.
 	Room(ctx context.Context, at Access, b Build) (Room, error)
 	// Bring begins or goes on to bring an image to the site, for a bounded time, and says how far it is.
 	Bring(ctx context.Context, at Access, i Image) (Placed, error)
@@ -24,10 +25,12 @@ type Driver interface {
 	// request, and adopts what an earlier call began. NoCapacity: the site has no room. Invalid: it refuses the template
 	// or a parameter. Conflict: something that is not ours has the name.
 	Launch(ctx context.Context, at Access, b Build) (Remote, error)
-	// Resize has the site change a cluster to the slaves of the build. Conflict: something else is under way there.
+	// Resize has the site change a cluster to the slaves of the build, also after a resize that failed. Once it has
+	// returned, Observe tells of this resize and of nothing before it. Conflict: something else is under way there.
 	Resize(ctx context.Context, at Access, b Build) error
-	// Destroy has the site remove a cluster, whether it is known by Remote.ID or by Remote.Name alone. It returns once
-	// the site has taken the request; Observe then says Absent in the end.
+	// Destroy has the site remove a cluster, whether it is known by Remote.ID or by Remote.Name alone, and leaves alone
+	// what is not ours. It returns once the site has taken the request; Observe then says Removing, Stuck or Absent. Of
+	// what is not there it is no error.
 	Destroy(ctx context.Context, at Access, b Build) error
 	// Observe looks at clusters that share site and credential, with as few requests as can be. One about which nothing
 	// could be learned is missing in the answer.
@@ -61,6 +64,7 @@ type Build struct {
 	Parameters     map[string]any // all that the template is to be told; may hold secrets
 	Indexes        []int          // of the wanted slaves, ascending
 	Removed        []int          // indexes that were taken out by name
+	Growth         bool           // for Room alone: the cluster is there, and Indexes are those of the slaves to be added
 	Remote         Remote
 	Timeout        time.Duration // for the site itself; our own deadline is apart from it
 }

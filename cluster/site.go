@@ -85,6 +85,7 @@ const (
 
 // Access is what a driver needs to reach a site for a user.
 type Access struct {
+	Partition  croft.PartitionID // of this server: List tells of its clusters alone
 	Site       Site
 	Credential Credential // the zero one at a local site
 	Secret     Secret

@@ -1,0 +1,192 @@
+package clustertest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+
+	"croft"
+	"croft/cluster"
+	"croft/internal/testing/patient"
+)
+
+// Harness is one site and its driver, as a driver's tests provide them for one test of the contract. Functions that are
+// nil are what the site cannot be made to do: the tests that need them are skipped.
+type Harness struct {
+	// Driver returns a driver that knows nothing of calls to others, as after a restart of the server.
+	Driver func(t *testing.T) cluster.Driver
+	// At reaches the site.
+	At cluster.Access
+	// Partition is the only one that the site builds for. Empty: it builds for any.
+	Partition croft.PartitionID
+	single    bool // Partition was given
+	// Implementation is one that the site can build in little time, with any number of slaves up to 4.
+	Implementation cluster.Implementation
+	// Parameters returns what the template is told for a number of slaves, beside the indexes. Nil: nothing.
+	Parameters func(b cluster.Build) map[string]any
+	// Bad is an implementation that Check refuses. Zero: there is none.
+	Bad cluster.Implementation
+	// Image can be brought to the site. Zero: the site has no images.
+	Image cluster.Image
+
+	// Freeze keeps what is being built or resized from ever ending, or lets it go on.
+	Freeze func(frozen bool)
+	// Fail has builds and resizes that begin from now on fail, or no more. A resize fails for the slaves that it adds.
+	Fail func(failing bool)
+	// Fill leaves the site without room, or with room again.
+	Fill func(full bool)
+	// Cut has the site not answer, or answer again.
+	Cut func(away bool)
+	// Hang has the site take requests and answer none until the context of the call ends, or answer again.
+	Hang func(hanging bool)
+	// Deny has the site refuse the credential, or accept it again.
+	Deny func(denied bool)
+	// Stick has removals that begin from now on fail, or no more.
+	Stick func(stuck bool)
+	// Lose takes away a member of a cluster behind the driver's back.
+	Lose func(b cluster.Build, m cluster.Member)
+	// Occupy has something that is not of this server take the name which Launch would use for a cluster. left reports
+	// whether it is still there.
+	Occupy func(b cluster.Build) (left func() bool)
+}
+
+// stage is one test of the contract, with one cluster.
+type stage struct {
+	Harness
+	*testing.T
+	driver cluster.Driver
+	build  cluster.Build
+}
+
+func newStage(t *testing.T, h Harness, slaves int) *stage {
+	h.single, h.Partition = h.Partition != "", cmp.Or(h.Partition, croft.NewPartitionID())
+	h.At.Partition = h.Partition
+	s := &stage{Harness: h, T: t, driver: h.Driver(t)}
+	s.build = s.another(slaves)
+	return s
+}
+
+// another returns a further cluster of the same site, which nobody has launched, and removes it in the end.
+func (s *stage) another(slaves int) cluster.Build {
+	id := croft.NewClusterID()
+	b := cluster.Build{Partition: s.Partition, Cluster: id, Name: "c-" + string(id[:8]), Project: "physics", User: "ada",
+		Implementation: s.Implementation, Remote: cluster.Remote{Name: "croft-" + string(id)}, Timeout: patient.Longest}
+	for i := range slaves {
+		b.Indexes = append(b.Indexes, i)
+	}
+	b = s.told(b)
+	s.Cleanup(func() {
+		for _, again := range []func(bool){s.Freeze, s.Fail, s.Fill, s.Cut, s.Hang, s.Deny, s.Stick} {
+			if again != nil {
+				again(false)
+			}
+		}
+		_ = s.driver.Destroy(context.WithoutCancel(s.Context()), s.At, b)
+	})
+	return b
+}
+
+func (s *stage) told(b cluster.Build) cluster.Build {
+	if s.Parameters != nil {
+		b.Parameters = s.Parameters(b)
+	}
+	return b
+}
+
+func (s *stage) need(knob any, isNil bool) {
+	s.Helper()
+	if isNil {
+		s.Skipf("this site cannot be made to %v", knob)
+	}
+}
+
+// launch has the cluster built, and takes what the site has of it into the build.
+func (s *stage) launch() {
+	s.Helper()
+	remote, err := s.driver.Launch(s.Context(), s.At, s.build)
+	if err != nil {
+		s.Fatalf("launch: %v", err)
+	}
+	if remote.Name != s.build.Remote.Name || remote.ID == "" {
+		s.Fatalf("launch returned %+v, want the name %s and an ID", remote, s.build.Remote.Name)
+	}
+	s.build.Remote = remote
+}
+
+// resize has the cluster resized to these slaves.
+func (s *stage) resize(indexes []int, removed ...int) error {
+	s.build.Indexes, s.build.Removed = indexes, append(s.build.Removed, removed...)
+	s.build = s.told(s.build)
+	return s.driver.Resize(s.Context(), s.At, s.build)
+}
+
+func (s *stage) mustResize(indexes []int, removed ...int) {
+	s.Helper()
+	if err := s.resize(indexes, removed...); err != nil {
+		s.Fatalf("resize to slaves %v: %v", indexes, err)
+	}
+}
+
+func (s *stage) destroy() {
+	s.Helper()
+	if err := s.driver.Destroy(s.Context(), s.At, s.build); err != nil {
+		s.Fatalf("destroy: %v", err)
+	}
+}
+
+// look returns what the site has of the cluster, and whether that could be learned.
+func (s *stage) look() (cluster.Seen, bool) {
+	s.Helper()
+	all, err := s.driver.Observe(s.Context(), s.At, []cluster.Build{s.build})
+	if err != nil && croft.KindOf(err) != croft.Unavailable {
+		s.Fatalf("observe: %v", err)
+	}
+	seen, ok := all[s.build.Cluster]
+	return seen, ok && err == nil
+}
+
+// until waits for a phase. Phases that may not come before it fail the test: those that end by themselves are Working,
+// Updating and Removing.
+func (s *stage) until(want cluster.Phase, instead ...cluster.Phase) cluster.Seen {
+	s.Helper()
+	var seen cluster.Seen
+	patient.Until(s.T, "the site says "+string(want), func() bool {
+		now, ok := s.look()
+		if !ok {
+			return false
+		}
+		seen = now
+		passing := []cluster.Phase{cluster.Working, cluster.Updating, cluster.Removing}
+		if seen.Phase != want && !slices.Contains(append(passing, instead...), seen.Phase) {
+			s.Fatalf("the site says %s (%s), want %s", seen.Phase, seen.Failure, want)
+		}
+		return seen.Phase == want
+	})
+	return seen
+}
+
+// standing waits until the cluster stands with its master and these slaves, and checks all that a site tells then.
+func (s *stage) standing(indexes ...int) cluster.Seen {
+	s.Helper()
+	seen := s.until(cluster.Standing)
+	want := map[cluster.MemberID]string{cluster.IDOf(s.build.Cluster, cluster.Master, 0): "the master"}
+	for _, i := range indexes {
+		want[cluster.IDOf(s.build.Cluster, cluster.Slave, i)] = "slave " + strconv.Itoa(i)
+	}
+	for _, m := range seen.Members {
+		if want[m.ID] == "" {
+			s.Errorf("member %+v is not one of the cluster's, or is there twice", m)
+		}
+		if m.State != cluster.MemberReady || m.Address == "" {
+			s.Errorf("member %+v of a cluster that stands is not READY with an address", m)
+		}
+		delete(want, m.ID)
+	}
+	for _, who := range want {
+		s.Errorf("%s is missing in %+v", who, seen.Members)
+	}
+	checkOutputs(s, seen)
+	return seen
+}

@@ -1,0 +1,220 @@
+// Package sim builds clusters in memory: the driver of sites of type sim, to try clusters out without a cloud, and for
+// tests. Members appear after a delay, as at a real site. Each name of a site is a place of its own. What a place has is
+// lost when the process ends. Its faults are those of real sites: no answers, lost answers, calls that take effect long
+// after their callers gave up, builds and removals that fail or never end.
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/cluster"
+)
+
+// Site is the driver. All its methods may be called at once.
+type Site struct {
+	mu     sync.Mutex
+	places map[string]*place
+}
+
+var _ cluster.Driver = (*Site)(nil)
+
+// New returns a driver of sites that are empty.
+func New() *Site { return &Site{places: map[string]*place{}} }
+
+// Faults are what is wrong with a place. The zero value is a place that works.
+type Faults struct {
+	Delay  time.Duration // of each build, resize and removal; 0: DefaultDelay
+	Away   bool          // it does not answer
+	Hangs  bool          // calls wait for the end of their contexts
+	Denied bool          // it refuses credentials
+	Hidden bool          // credentials see another project
+	Room   int           // how many members it has room for; 0: for all
+
+	Fails  string // the reason for which builds and growth fail that begin now
+	Sticks string // the reason for which removals fail that begin now
+	Frozen bool   // builds and resizes do not end
+
+	Lost float64       // how many calls of a hundred take effect, and their answers are lost
+	Late float64       // how many calls of a hundred are answered as lost, and take effect later
+	Most time.Duration // how much later at most
+}
+
+// DefaultDelay is how long a build takes.
+const DefaultDelay = 3 * time.Second
+
+// Change changes the faults of a place.
+func (s *Site) Change(site string, change func(*Faults)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.place(site)
+	p.settle(time.Now())
+	change(&p.faults)
+	for _, k := range p.stacks {
+		k.frozen = p.faults.Frozen && k.then != "" && k.phase != cluster.Removing
+	}
+}
+
+// place returns a place by its name; mu is held.
+func (s *Site) place(name string) *place {
+	p := s.places[name]
+	if p == nil {
+		p = &place{stacks: map[string]*stack{}, strangers: map[string]bool{}, images: map[string]time.Time{}}
+		s.places[name] = p
+	}
+	return p
+}
+
+// call does something at a place, with the faults that it has. do is called with mu held, maybe after call returned.
+func (s *Site) call(ctx context.Context, at cluster.Access, what string, do func(p *place, now time.Time) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.place(at.Site.Name)
+	for p.faults.Hangs {
+		s.mu.Unlock()
+		<-ctx.Done()
+		s.mu.Lock()
+		return silent(at, what, context.Cause(ctx))
+	}
+	if err := context.Cause(ctx); err != nil {
+		return silent(at, what, err)
+	}
+	now := time.Now()
+	p.settle(now)
+	switch f := p.faults; {
+	case f.Away:
+		return silent(at, what, fmt.Errorf("no route to it"))
+	case f.Denied:
+		return croft.Errorf(croft.Denied, "%s: site %s refuses the credential", what, at.Site.Name)
+	case rand.Float64()*100 < f.Late:
+		later := now.Add(rand.N(max(f.Most, 1)))
+		p.late = append(p.late, effect{at: later, do: func(now time.Time) { _ = do(p, now) }})
+		return silent(at, what, fmt.Errorf("no answer"))
+	case rand.Float64()*100 < f.Lost:
+		_ = do(p, now)
+		return silent(at, what, fmt.Errorf("the answer was lost"))
+	}
+	return do(p, now)
+}
+
+func silent(at cluster.Access, what string, err error) error {
+	return croft.Errorf(croft.Unavailable, "%s: site %s does not answer: %w", what, at.Site.Name, err)
+}
+
+// Launch implements cluster.Driver.
+func (s *Site) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Remote, error) {
+	var remote cluster.Remote
+	err := s.call(ctx, at, "launch", func(p *place, now time.Time) error {
+		if p.strangers[b.Remote.Name] {
+			return croft.Errorf(croft.Conflict, "site %s: %s is there, and not ours", at.Site.Name, b.Remote.Name)
+		}
+		k := p.stacks[b.Remote.Name]
+		if k == nil {
+			if why := p.full(1 + len(b.Indexes)); why != "" {
+				return croft.Errorf(croft.NoCapacity, "site %s: %s", at.Site.Name, why)
+			}
+			k = p.begin(b, now)
+		}
+		remote = k.remote()
+		return nil
+	})
+	if err != nil {
+		return cluster.Remote{}, err
+	}
+	return remote, nil
+}
+
+// Resize implements cluster.Driver.
+func (s *Site) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
+	return s.call(ctx, at, "resize", func(p *place, now time.Time) error {
+		k := p.find(b)
+		switch {
+		case k == nil:
+			return croft.Errorf(croft.NotFound, "site %s has no %s", at.Site.Name, b.Remote.Name)
+		case !k.over(now) || k.phase == cluster.Stuck || k.phase == cluster.Removing:
+			return croft.Errorf(croft.Conflict, "%s is %s", b.Remote.Name, k.phase)
+		}
+		return k.resize(p, b, now)
+	})
+}
+
+// Destroy implements cluster.Driver.
+func (s *Site) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
+	return s.call(ctx, at, "destroy", func(p *place, now time.Time) error {
+		if k := p.find(b); k != nil && !p.faults.Hidden {
+			k.remove(p, now)
+		}
+		return nil
+	})
+}
+
+// Observe implements cluster.Driver.
+func (s *Site) Observe(ctx context.Context, at cluster.Access, all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
+	error) {
+	seen := map[croft.ClusterID]cluster.Seen{}
+	err := s.call(ctx, at, "observe", func(p *place, _ time.Time) error {
+		for _, b := range all {
+			switch k := p.find(b); {
+			case p.faults.Hidden:
+				seen[b.Cluster] = cluster.Seen{Phase: cluster.Absent, Elsewhere: true}
+			case k == nil:
+				seen[b.Cluster] = cluster.Seen{Phase: cluster.Absent}
+			default:
+				seen[b.Cluster] = k.seen(b)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return seen, nil
+}
+
+// List implements cluster.Driver.
+func (s *Site) List(ctx context.Context, at cluster.Access) ([]cluster.Found, error) {
+	var found []cluster.Found
+	err := s.call(ctx, at, "list", func(p *place, _ time.Time) error {
+		for _, k := range p.stacks {
+			if k.partition == at.Partition {
+				found = append(found, cluster.Found{Cluster: k.cluster, Remote: k.remote()})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// Lose takes a member of a cluster away behind the driver's back.
+func (s *Site) Lose(site string, b cluster.Build, m cluster.Member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	index := m.Index
+	if m.Role == cluster.Master {
+		index = master
+	}
+	if k := s.place(site).find(b); k != nil && k.machines[index] != nil {
+		k.machines[index].lost = true
+	}
+}
+
+// Occupy gives a name to something that is not ours.
+func (s *Site) Occupy(site, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.place(site).strangers[name] = true
+}
+
+// Occupied reports whether a name is still that of something that is not ours.
+func (s *Site) Occupied(site, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.place(site).strangers[name]
+}
