@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -55,7 +54,8 @@ func (c *call) admit() (err error) {
 		c.project = given
 	}
 	c.action.project = c.project
-	if slices.Contains([]string{"instances", "keys", "tickets"}, c.operation.Tag) {
+	if slices.Contains([]string{"instances", "keys", "tickets", "clusters", "credentials",
+		"appliances"}, c.operation.Tag) {
 		c.action.project = c.home()
 	}
 	return c.authorize(c.project)
@@ -115,12 +115,6 @@ var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: th
 
 // errNothing is the answer at paths that the document does not have.
 var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
-
-// errHidden is the answer for what is not there, and for what belongs to others.
-func errHidden(what, name string) error {
-	return api.NewProblem(api.NotFound,
-		fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(api.Clip(name))))
-}
 
 // brief bounds work that neither waits nor streams.
 func (c *call) brief() (context.Context, context.CancelFunc) {

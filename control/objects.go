@@ -98,7 +98,7 @@ func getObject(c *call) error {
 	if err != nil {
 		return err
 	}
-	tagged(c, o.Generation)
+	api.Tag(c.w.Header(), o.Generation)
 	return c.answer(http.StatusOK, o)
 }
 
@@ -109,9 +109,9 @@ func getProperty(c *call) error {
 	}
 	v, there := o.Properties[c.r.PathValue("key")]
 	if !there {
-		return errHidden("property", c.r.PathValue("key"))
+		return api.Hidden("property", c.r.PathValue("key"))
 	}
-	tagged(c, o.Generation)
+	api.Tag(c.w.Header(), o.Generation)
 	return c.answer(http.StatusOK, api.PropertyValue{Value: v})
 }
 
@@ -149,7 +149,7 @@ func changeThing(c *call, change objects.Change) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	var err error
-	if change.Generation, err = generation(c); err != nil {
+	if change.Generation, err = api.Match(c.r.Header); err != nil {
 		return err
 	}
 	ref, err := thing(ctx, c)
@@ -166,7 +166,7 @@ func changeThing(c *call, change objects.Change) error {
 	case err != nil:
 		return err
 	}
-	tagged(c, o.Generation)
+	api.Tag(c.w.Header(), o.Generation)
 	return c.answer(http.StatusOK, o)
 }
 

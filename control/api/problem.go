@@ -1,7 +1,9 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 
 	"croft"
 	"croft/cluster"
@@ -142,4 +144,9 @@ func Clip(word string) string {
 		return string(runes[:40]) + "..."
 	}
 	return word
+}
+
+// Hidden is the answer for what is not there, and for what belongs to others.
+func Hidden(what, name string) error {
+	return NewProblem(NotFound, fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(Clip(name))))
 }

@@ -102,8 +102,8 @@ func NewCredentialOf(n cluster.NewCredential) NewCredential {
 
 // Plain returns the credential of a user in a project.
 func (n NewCredential) Plain(project croft.Project, user string) cluster.NewCredential {
-	return cluster.NewCredential{Credential: cluster.Credential{Name: n.Name, Project: project, User: user, Site: n.Site,
-		Kind: n.Kind, Username: n.Username, UserDomain: n.UserDomain, ProjectName: n.ProjectName,
+	return cluster.NewCredential{Credential: cluster.Credential{Name: n.Name, Project: project, User: user,
+		Site: n.Site, Kind: n.Kind, Username: n.Username, UserDomain: n.UserDomain, ProjectName: n.ProjectName,
 		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain}, Plain: n.Secret.Secret}
 }
 

@@ -219,6 +219,8 @@ func sentence(broken jsonschema.ErrorKind) string {
 		return fmt.Sprintf("has %d elements, more than %d", k.Got, k.Want)
 	case *kind.MaxProperties:
 		return fmt.Sprintf("has %d fields, more than %d", k.Got, k.Want)
+	case *kind.MinProperties:
+		return fmt.Sprintf("has %d fields, fewer than %d", k.Got, k.Want)
 	case *kind.Minimum:
 		return "is less than " + k.Want.RatString()
 	case *kind.Maximum:
