@@ -26,9 +26,10 @@ import (
 //	1.5 instances may have to be in aggregates and locations, or not in them,
 //	    or far from something, or near by a type of distances; operators state distances
 //	1.6 CRUSH policies choose hosts: instances name theirs, and what it chose before their host
+//	1.7 clusters are built on sites, and count for the quotas of their projects
 const (
 	schemaMajor   = 1
-	schemaMinor   = 6
+	schemaMinor   = 7
 	tracesMinor   = 1 // from this version on orders name traces
 	userDataMinor = 2 // from this version on orders and records have no user-data
 	formersMinor  = 2 // from this version on they name more than one former host
@@ -36,6 +37,7 @@ const (
 	expiryMinor   = 3 // from this version on caretakers destroy instances that have expired
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
 	boundsMinor   = 5 // from this version on specs name aggregates and locations to be in
+	clusterMinor  = 7 // from this version on there are clusters, which are counted
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
 	vacatesMinor  = 4 // from this version on agents give back what an instance that moved away claims on their host
 )

@@ -94,6 +94,14 @@ func canChoose(s *conn) error {
 	return nil
 }
 
+// canBuild refuses clusters that programs of this cloud would not count. Invalid.
+func canBuild(s *conn) error {
+	if s.minor.Load() < clusterMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters on sites: upgrade the cloud")
+	}
+	return nil
+}
+
 // recordsOf is how admissions write records.
 func recordsOf(s *conn) tenants.Records {
 	k := s.keys
