@@ -91,7 +91,7 @@ func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 	case errors.Is(ctx.Err(), context.Canceled):
 		return last, &args.Interrupted{Text: "cluster " + have.Name + ": stopped waiting for it; it " + doing +
 			" all the same"}
-	case ctx.Err() != nil && (err != nil || !last.State.Settled()):
+	case ctx.Err() != nil && (err != nil || !last.Settled()):
 		return last, croft.Errorf(croft.Unavailable, "cluster %s is %s after %s; it %s all the same", have.Name,
 			last.State, w.timeout, doing)
 	}

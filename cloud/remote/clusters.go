@@ -36,17 +36,18 @@ func (c clusters) Explain(ctx context.Context, r cluster.Request) (why cluster.E
 
 // Find implements cloud.Clusters.
 func (c clusters) Find(ctx context.Context, project croft.Project, idOrName string) (cluster.Cluster, error) {
-	return c.get(ctx, clusterPath(project, idOrName))
+	found, err := c.get(ctx, clusterPath(project, idOrName))
+	return found.Plain(), err
 }
 
 // get reads a cluster, also one that is deleted.
-func (c clusters) get(ctx context.Context, path string) (cluster.Cluster, error) {
+func (c clusters) get(ctx context.Context, path string) (api.Cluster, error) {
 	var found api.Cluster
 	err := c.ask(ctx, http.MethodGet, path, nil, &found)
 	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.Gone && p.Cluster != nil {
-		return p.Cluster.Plain(), nil
+		return *p.Cluster, nil
 	}
-	return found.Plain(), err
+	return found, err
 }
 
 // List implements cloud.Clusters.
@@ -69,24 +70,23 @@ const (
 // Wait implements cloud.Clusters. Whoever wants progress has it looked at; else one request waits for long.
 func (c clusters) Wait(ctx context.Context, project croft.Project, idOrName string, progress func(cluster.Cluster)) (
 	have cluster.Cluster, err error) {
-	for last := int64(-1); ; {
+	for last := (time.Time{}); ; {
 		wait := ""
 		if progress == nil {
 			wait = turn(ctx)
 		}
-		at := path(project, []string{"v1", "clusters", idOrName}, "wait", wait)
-		now, err := c.get(ctx, at)
+		now, err := c.get(ctx, path(project, []string{"v1", "clusters", idOrName}, "wait", wait))
 		if err != nil {
 			if ctx.Err() != nil && have.ID != "" {
 				return have, nil
 			}
-			return now, err
+			return now.Plain(), err
 		}
-		if have = now; progress != nil && have.Generation != last {
+		if have = now.Plain(); progress != nil && !have.Updated.Equal(last) {
 			progress(have)
-			last = have.Generation
+			last = have.Updated
 		}
-		if idOrName = string(have.ID); have.State.Settled() || delay.For(ctx, look) != nil {
+		if idOrName = string(have.ID); now.Settled || delay.For(ctx, look) != nil {
 			return have, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 type Cluster struct {
 	cluster.Cluster
 	KeepIdle int64 `json:"keep_idle,omitempty"`
+	Settled  bool  `json:"settled"` // nothing is under way
 	Reused   bool  `json:"reused,omitempty"`
 }
 
@@ -18,7 +19,7 @@ type Cluster struct {
 func ClusterOf(c cluster.Cluster) Cluster {
 	c.Sealed, c.Digest = nil, "" // a digest of secrets can be searched for
 	c.Members, c.Uses = append([]cluster.Member{}, c.Members...), append([]cluster.Use{}, c.Uses...)
-	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle)}
+	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle), Settled: c.Settled()}
 }
 
 // Plain returns the cluster that a client is told of.

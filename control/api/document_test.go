@@ -91,7 +91,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"NewImplementation": api.NewImplementation{}, "ImplementationChange": api.ImplementationChange{},
 		"Implementation": cluster.Implementation{}, "ImplementationList": api.ImplementationList{},
 		"ClusterHints": cluster.Hints{}, "ClusterRequest": api.ClusterRequest{}, "ClusterChange": api.ClusterChange{},
-		"Cluster": api.Cluster{}, "ClusterFailure": cluster.Failure{}, "ClusterHost": cluster.Member{},
+		"Cluster": api.Cluster{}, "ClusterSizing": cluster.Sizing{}, "ClusterFailure": cluster.Failure{}, "ClusterHost": cluster.Member{},
 		"ClusterRemote": cluster.Remote{}, "ClusterAttempt": cluster.Attempt{}, "ClusterRetry": cluster.Retry{},
 		"ClusterUse": cluster.Use{}, "ClusterList": api.ClusterList{}, "ClusterEvent": cluster.Event{},
 		"ClusterEventList": api.ClusterEventList{}, "ClusterAccount": api.ClusterAccount{},

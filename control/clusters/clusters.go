@@ -146,7 +146,11 @@ func used(err error) error {
 // operations that permit it.
 func found(ctx context.Context, c Call) (cluster.Cluster, error) {
 	name := c.R.PathValue("id")
-	have, err := c.Cloud.Clusters.Find(ctx, c.Project, name)
+	project := c.Project
+	if _, err := croft.ParseClusterID(name); err == nil {
+		project = "" // of whatever project, which is looked at below
+	}
+	have, err := c.Cloud.Clusters.Find(ctx, project, name)
 	if errors.Is(err, croft.NotFound) {
 		return have, api.Hidden("cluster", name)
 	}
@@ -351,7 +355,7 @@ func changeCluster(c Call) error {
 	if err != nil {
 		return changed(ctx, c, have, base, refused(ctx, c, err))
 	}
-	if given.Slaves != nil && !now.State.Settled() {
+	if !now.Settled() {
 		return ordered(ctx, c, now)
 	}
 	return answerCluster(ctx, c, http.StatusOK, now)
