@@ -64,6 +64,7 @@ type Cloud struct {
 	Credentials Credentials
 	Appliances  Appliances
 	SiteImages  SiteImages
+	Seals       Seals
 	Connection  io.Closer
 }
 
