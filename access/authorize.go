@@ -155,6 +155,8 @@ var table = map[Operation]row{
 	"changeCredential": changes, // one's own
 	"removeCredential": changes,
 
+	"rewrapCredentials": operates,
+
 	"listAppliances":       reads,
 	"getAppliance":         reads,
 	"listImplementations":  reads,

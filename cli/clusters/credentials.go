@@ -14,6 +14,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cluster"
+	"croft/cluster/seal"
 	"croft/control/api"
 )
 
@@ -28,7 +29,8 @@ never from an argument.
 Heat needs a password: application credentials cannot create the trust that it works by.`, `  croft credential create lab --site lab --username anna --project-name physics
   croft credential set lab --password-file new
   croft credential list`)
-	cmd.AddCommand(credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove())
+	cmd.AddCommand(credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove(),
+		keyCommand(), rewrapCommand())
 	args.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
@@ -291,6 +293,45 @@ func credentialRemove() *cobra.Command {
 					return err
 				}
 				return nearCredential(ctx, c, user, name, c.Credentials.Remove(ctx, c.Project, user, name))
+			})
+		},
+	}
+}
+
+func keyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "key FILE",
+		Short: "Make a key file, with which servers seal credentials",
+		Long: `key makes a file with a new key that only you may read, for clusters.credential_key_file in
+compute.yaml. Every server of a cloud needs the same file. Whoever has it and the cloud's
+store can open the credentials; whoever loses it has everybody set their passwords again.
+
+To change the key: name the new file first and the old one behind it on every server, then
+croft credential rewrap, then take the old one away.`,
+		Args: args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			id, err := seal.Generate(given[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "key %s is in %s\n", id, given[0])
+			return nil
+		},
+	}
+}
+
+func rewrapCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rewrap",
+		Short: "Have the servers' first key seal all credentials, for operators",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				n, err := c.Seals.Rewrap(ctx)
+				if err != nil {
+					return err
+				}
+				return told(cmd, c, api.Rewrapped{Credentials: n}, "%d credentials are sealed by another key now", n)
 			})
 		},
 	}

@@ -13,6 +13,7 @@ func (c *Client) Cloud() *cloud.Cloud {
 		Definitions: definitions{c}, Audits: audits{c}, Monitor: monitor{c},
 		Tokens: invitations{c}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: backups{},
 		Partitions: partitions{c}, Peers: peers{c}, Clusters: clusters{c}, Sites: sites{c},
-		Credentials: credentials{c}, Appliances: appliances{c}, SiteImages: siteImages{c}, Connection: c,
+		Credentials: credentials{c}, Appliances: appliances{c}, SiteImages: siteImages{c}, Seals: seals{c},
+		Connection: c,
 	}
 }

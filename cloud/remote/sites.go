@@ -129,3 +129,13 @@ func (c credentials) Change(ctx context.Context, project croft.Project, _, idOrN
 func (c credentials) Remove(ctx context.Context, project croft.Project, _, idOrName string) error {
 	return c.ask(ctx, http.MethodDelete, credentialPath(project, idOrName), nil, nil)
 }
+
+// seals implements cloud.Seals.
+type seals struct{ *Client }
+
+// Rewrap implements cloud.Seals.
+func (s seals) Rewrap(ctx context.Context) (int, error) {
+	var done api.Rewrapped
+	err := s.ask(ctx, http.MethodPost, "/v1/seals", nil, &done)
+	return done.Credentials, err
+}

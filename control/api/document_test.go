@@ -86,7 +86,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"NewSite":     api.NewSite{}, "SiteChange": api.SiteChange{}, "Site": api.Site{}, "SiteStanding": cluster.Health{},
 		"SiteList": api.SiteList{}, "SiteHealth": cluster.SiteHealth{}, "NewCredential": api.NewCredential{},
 		"CredentialChange": api.CredentialChange{}, "Credential": api.Credential{},
-		"CredentialList": api.CredentialList{}, "ApplianceAgent": cluster.Agent{}, "NewAppliance": api.NewAppliance{},
+		"CredentialList": api.CredentialList{}, "Rewrapped": api.Rewrapped{}, "ApplianceAgent": cluster.Agent{}, "NewAppliance": api.NewAppliance{},
 		"ApplianceChange": api.ApplianceChange{}, "Appliance": cluster.Appliance{}, "ApplianceList": api.ApplianceList{},
 		"NewImplementation": api.NewImplementation{}, "ImplementationChange": api.ImplementationChange{},
 		"Implementation": cluster.Implementation{}, "ImplementationList": api.ImplementationList{},

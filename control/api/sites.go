@@ -147,3 +147,8 @@ func CredentialOf(c cluster.Credential) Credential {
 type CredentialList struct {
 	Credentials []Credential `json:"credentials"`
 }
+
+// Rewrapped says how many credentials the first key sealed instead of another one.
+type Rewrapped struct {
+	Credentials int `json:"credentials"`
+}

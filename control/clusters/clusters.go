@@ -60,6 +60,7 @@ var Operations = map[string]func(Call) error{
 	"getCredential":        getCredential,
 	"changeCredential":     changeCredential,
 	"removeCredential":     removeCredential,
+	"rewrapCredentials":    rewrapCredentials,
 	"listAppliances":       listAppliances,
 	"createAppliance":      createAppliance,
 	"getAppliance":         getAppliance,
