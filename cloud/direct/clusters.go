@@ -8,6 +8,7 @@ import (
 
 	"croft/cloud"
 	"croft/cluster"
+	"croft/cluster/heat"
 	"croft/cluster/manager"
 	"croft/cluster/registry"
 	service "croft/cluster/requests"
@@ -61,7 +62,8 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 // drivers are what reaches sites, by their types.
 func (c *Clusters) drivers(*cloud.Cloud, *etcdstore.Store, *schedule.Scheduler) (map[cluster.SiteType]cluster.Driver,
 	error) {
-	return map[cluster.SiteType]cluster.Driver{cluster.Sim: sim.New()}, nil
+	return map[cluster.SiteType]cluster.Driver{cluster.Sim: sim.New(), cluster.OpenStack: heat.New(heat.Config{Log: c.Log})},
+		nil
 }
 
 // Manager returns what builds the clusters of the cloud that Over made.
