@@ -46,6 +46,7 @@ func (m *Manager) pass(ctx context.Context, id croft.ClusterID) {
 		}
 		m.held(e, holder)
 		if c, err = m.c.Records.Get(ctx, id); err != nil { // as its last holder left it
+			m.release(ctx, e)
 			m.trouble(id, "read", err)
 			return
 		}
@@ -192,8 +193,8 @@ func (m *Manager) rest(ctx context.Context, e *entry, c cluster.Cluster, next cl
 
 // bury forgets a tombstone.
 func (m *Manager) bury(ctx context.Context, e *entry, id croft.ClusterID) {
-	m.release(ctx, e)
 	err := m.c.Records.Forget(ctx, id)
+	m.release(ctx, e)
 	if err != nil && !errors.Is(err, croft.NotFound) {
 		m.trouble(id, "forget", err)
 		return
