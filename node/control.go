@@ -83,6 +83,7 @@ type underControl struct {
 	reach     settings.Reach
 	own       *trust.Credentials // nil: this host has none
 	admitted  *trust.Admission   // nil: hosts have no certificates
+	first     bool               // this machine began the cloud
 }
 
 // startControl serves the API of the cloud and returns its endpoint.
@@ -125,8 +126,13 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if err != nil {
 		return "", err
 	}
-	server, err := newControl(s, c, claims, direct.Scheduling{Hosts: hosts, Own: own}, control.Config{Pools: manager,
-		Peers: peers.forwards(), Callers: access.InTree(tree, access.First(callers...)), Actions: recorder, Log: log})
+	builder, err := newBuilding(s, c.first, log)
+	if err != nil {
+		return "", err
+	}
+	server, err := newControl(s, c, claims, direct.Scheduling{Hosts: hosts, Own: own, Clusters: builder.Clusters},
+		control.Config{Pools: manager, Peers: peers.forwards(), Callers: access.InTree(tree, access.First(callers...)),
+			Actions: recorder, Log: log})
 	if err != nil {
 		return "", err
 	}
@@ -154,6 +160,9 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		p.Start(ctx, "the state of Placement", func(ctx context.Context) error {
 			return followPlacement(ctx, store, claims, own, log)
 		})
+	}
+	if err := builder.start(ctx, p); err != nil {
+		return "", err
 	}
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
