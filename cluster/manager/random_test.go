@@ -281,7 +281,12 @@ func TestOnlyTheHolderActs(t *testing.T) {
 			managers.Go(func() { h.live(ctx, 0) })
 		}
 		id := h.create(ask("one", "east"))
+		h.at("east", func(f *sim.Faults) { f.Lost = 100 })
 		h.untilState(id, cluster.Building)
+		for range 20 { // launches are repeated
+			time.Sleep(time.Minute)
+			h.expire(id)
+		}
 		for range 40 {
 			h.at("east", func(f *sim.Faults) { f.Lost, f.Delay = 60, time.Minute })
 			time.Sleep(time.Duration(h.dice(30000)) * time.Millisecond)
