@@ -114,3 +114,13 @@ type Login struct {
 	Password Secret
 	Made     bool // just now
 }
+
+// AwayError says that a site, or what runs there, does not answer now. It is Unavailable; unlike what is wrong inside of
+// the cloud, users are told of it.
+type AwayError struct{ Text string }
+
+// Error implements error.
+func (e *AwayError) Error() string { return e.Text }
+
+// Unwrap returns its kind.
+func (e *AwayError) Unwrap() error { return croft.Unavailable }
