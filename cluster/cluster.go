@@ -167,6 +167,10 @@ type Sizing struct {
 	Taken bool  `json:"taken,omitempty"` // it took the request; what Told is not, has to be told
 	Back  bool  `json:"back,omitempty"`  // a resize failed, and is being taken back
 	Good  []int `json:"good,omitempty"`  // the indexes that it last was READY with
+
+	// Open counts requests without an answer, the last one at Sent: they may take effect yet.
+	Open int       `json:"open,omitempty"`
+	Sent time.Time `json:"sent,omitzero"`
 }
 
 // Retry counts how often the site was asked to remove a cluster, and when it is asked again.
