@@ -235,7 +235,7 @@ func (m *model) checkUses(c cluster.Cluster) {
 }
 
 func TestManyAskAtOnce(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(newBench(t))
 			m.store.Before = slowly
