@@ -6,11 +6,15 @@ import (
 	"unicode/utf8"
 
 	"croft"
+	"croft/cloud"
 	"croft/cluster"
 	"croft/internal/nearest"
 )
 
 type appliances struct{ *Registry }
+
+// Appliances returns what manages appliances and their implementations.
+func (r *Registry) Appliances() cloud.Appliances { return appliances{r} }
 
 // List implements cloud.Appliances.
 func (r appliances) List(ctx context.Context, project croft.Project) ([]cluster.Appliance, error) {
@@ -120,11 +124,13 @@ func (r *Registry) checkImplementation(ctx context.Context, i cluster.Implementa
 	}
 	for role, resources := range i.Resources {
 		if role != cluster.Master && role != cluster.Slave {
-			return croft.Errorf(croft.Invalid, "%.40q is no role: use %s and %s", string(role), cluster.Master, cluster.Slave)
+			return croft.Errorf(croft.Invalid, "%.40q is no role: use %s and %s", string(role), cluster.Master,
+				cluster.Slave)
 		}
 		for class, n := range resources {
 			if n <= 0 {
-				return croft.Errorf(croft.Invalid, "a %s needs %d of %s: leave out what it does not need", role, n, class)
+				return croft.Errorf(croft.Invalid, "a %s needs %d of %s: leave out what it does not need", role, n,
+					class)
 			}
 		}
 	}
@@ -158,7 +164,8 @@ func declared(i cluster.Implementation, c cluster.Contract) error {
 	slices.Sort(names)
 	for name := range i.Parameters {
 		if !slices.Contains(names, name) {
-			return croft.Errorf(croft.Invalid, "the template declares no parameter %s%s", name, nearest.Hint(name, names))
+			return croft.Errorf(croft.Invalid, "the template declares no parameter %s%s", name,
+				nearest.Hint(name, names))
 		}
 	}
 	return nil

@@ -23,14 +23,16 @@ func TestAppliancesAreChecked(t *testing.T) {
 		appliance cluster.Appliance
 		says      string
 	}{
-		"a bad name":         {cluster.Appliance{Name: "A", Owner: "ann"}, "not a name"},
-		"a bad project":      {cluster.Appliance{Name: "a", Owner: "ann", Project: "a/b"}, "project"},
-		"no owner":           {cluster.Appliance{Name: "a"}, "owner"},
-		"a long description": {cluster.Appliance{Name: "a", Owner: "ann", Description: strings.Repeat("x", 2000)}, "bytes"},
-		"too many slaves":    {cluster.Appliance{Name: "a", Owner: "ann", MinSlaves: 1001}, "1000"},
-		"no port":            {cluster.Appliance{Name: "a", Owner: "ann", Agent: &cluster.Agent{Port: 70000}}, "port"},
-		"a path elsewhere":   {cluster.Appliance{Name: "a", Owner: "ann", Agent: &cluster.Agent{Path: "//x?y"}}, "path"},
-		"a path of a host":   {cluster.Appliance{Name: "a", Owner: "ann", Agent: &cluster.Agent{Path: "@x/y"}}, "path"},
+		"a bad name":    {cluster.Appliance{Name: "A", Owner: "ann"}, "not a name"},
+		"a bad project": {cluster.Appliance{Name: "a", Owner: "ann", Project: "a/b"}, "project"},
+		"no owner":      {cluster.Appliance{Name: "a"}, "owner"},
+		"a long description": {cluster.Appliance{Name: "a", Owner: "ann",
+			Description: strings.Repeat("x", 2000)}, "bytes"},
+		"too many slaves": {cluster.Appliance{Name: "a", Owner: "ann", MinSlaves: 1001}, "1000"},
+		"no port":         {cluster.Appliance{Name: "a", Owner: "ann", Agent: &cluster.Agent{Port: 70000}}, "port"},
+		"a path elsewhere": {cluster.Appliance{Name: "a", Owner: "ann", Agent: &cluster.Agent{Path: "//x?y"}},
+			"path"},
+		"a path of a host": {cluster.Appliance{Name: "a", Owner: "ann", Agent: &cluster.Agent{Path: "@x/y"}}, "path"},
 	} {
 		_, err := w.Appliances().Create(t.Context(), c.appliance)
 		want(t, name, err, croft.Invalid, c.says)
@@ -58,7 +60,8 @@ func TestAppliancesAreForProjects(t *testing.T) {
 	_, err = w.Appliances().Find(ctx, "hadop")
 	want(t, "mistyped", err, croft.NotFound, "hadoop")
 	_, err = w.Appliances().Find(ctx, "slurn")
-	if want(t, "a private one mistyped", err, croft.NotFound, ""); err != nil && strings.Contains(err.Error(), "slurm") {
+	want(t, "a private one mistyped", err, croft.NotFound, "")
+	if err != nil && strings.Contains(err.Error(), "slurm") {
 		t.Errorf("it is hinted at: %v", err)
 	}
 	public := true

@@ -1,10 +1,6 @@
 package registry
 
 import (
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
-	"net/url"
 	"strings"
 
 	"croft"
@@ -26,42 +22,10 @@ const withheld = "its reason is not shown, since it holds the secret"
 // which it was sent or could be repeated.
 func clean(err error, s cluster.Secret) string {
 	text := err.Error()
-	if holds(text, s.Reveal()) {
+	if s.In(text) {
 		return withheld
 	}
 	return bounded(text)
-}
-
-func holds(text, secret string) bool {
-	if secret == "" {
-		return false
-	}
-	quoted, _ := json.Marshal(secret)
-	forms := []string{secret, url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)),
-		strings.Trim(string(quoted), `"`)}
-	for _, form := range append(forms, inBase64(secret)...) {
-		if strings.Contains(strings.ToLower(text), strings.ToLower(form)) {
-			return true
-		}
-	}
-	return false
-}
-
-// inBase64 returns what the base64 of any text that holds a secret holds: it depends on what comes before and after.
-func inBase64(secret string) (all []string) {
-	for before := range 3 {
-		raw := append(make([]byte, before), secret...)
-		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			whole := e.EncodeToString(raw[:len(raw)-len(raw)%3])
-			if from := (before*8 + 5) / 6; len(whole)-from >= 4 {
-				all = append(all, whole[from:])
-			}
-		}
-	}
-	if len(all) == 0 || len(secret) < 6 { // too short for that: as it is alone
-		all = append(all, base64.StdEncoding.EncodeToString([]byte(secret)))
-	}
-	return all
 }
 
 // refused is the error about a credential that a site does not accept. It wraps nothing of the site.

@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"croft"
+	"croft/cloud"
 	"croft/cluster"
 )
 
 type credentials struct{ *Registry }
+
+// Credentials returns what manages credentials.
+func (r *Registry) Credentials() cloud.Credentials { return credentials{r} }
 
 // maxCredentials is how many a user may have in a project.
 const maxCredentials = 100
@@ -218,8 +222,8 @@ func (r credentials) Remove(ctx context.Context, project croft.Project, user, id
 	return r.Catalogue.RemoveCredential(ctx, c.ID)
 }
 
-// Rewrap has the first key seal all secrets of credentials again, so that the others are needed no more for them, and
-// returns how many it sealed.
+// Rewrap has the first key seal all secrets of credentials, clusters and accounts again, so that the others are needed
+// no more, and returns how many it sealed.
 func (r *Registry) Rewrap(ctx context.Context) (n int, err error) {
 	vault, is := r.Vault.(interface {
 		Rewrap(v cluster.Sealed, about string) (cluster.Sealed, bool, error)
@@ -252,5 +256,6 @@ func (r *Registry) Rewrap(ctx context.Context) (n int, err error) {
 			n++
 		}
 	}
-	return n, nil
+	more, err := r.rewrapClusters(ctx, vault.Rewrap)
+	return n + more, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/cluster/clustertest"
 	"croft/cluster/registry"
 	"croft/cluster/seal"
 )
@@ -75,7 +76,8 @@ func TestCredentialsAreChecked(t *testing.T) {
 		"no secret":       {func(n *cluster.NewCredential) { n.Plain = cluster.Secret{} }, croft.Invalid, "secret"},
 		"a line in a name": {func(n *cluster.NewCredential) { n.Username = "a\nb" }, croft.Invalid,
 			"control"},
-		"a long name": {func(n *cluster.NewCredential) { n.Username = strings.Repeat("x", 300) }, croft.Invalid, "bytes"},
+		"a long name": {func(n *cluster.NewCredential) { n.Username = strings.Repeat("x", 300) }, croft.Invalid,
+			"bytes"},
 	} {
 		n := mine("one", "hunter2hunter2")
 		c.change(&n)
@@ -108,7 +110,8 @@ func TestSecretsAreRotated(t *testing.T) {
 	user := "bob"
 	must(w.Credentials().Change(ctx, "dev", "ann", "renamed", cluster.CredentialChange{Username: &user}, nil))(t)
 	if w.driver.seen.Secret.Reveal() != "correct horse" || w.driver.seen.Credential.Username != "bob" {
-		t.Errorf("the site was asked about %s with %q", w.driver.seen.Credential.Username, w.driver.seen.Secret.Reveal())
+		t.Errorf("the site was asked about %s with %q", w.driver.seen.Credential.Username,
+			w.driver.seen.Secret.Reveal())
 	}
 	_, err = w.Credentials().Change(ctx, "dev", "ann", "renamed", change, &first.Generation)
 	want(t, "of an old generation", err, croft.Conflict, "generation")
@@ -141,6 +144,15 @@ func TestWithoutAKeyNothingIsStored(t *testing.T) {
 func TestSecretsAreSealedByANewKey(t *testing.T) {
 	w, ctx := withSite(t), t.Context()
 	c := must(w.Credentials().Create(ctx, mine("one", "hunter2hunter2")))(t)
+	built := clustertest.NewCluster("built")
+	built.Sealed = map[string]cluster.Sealed{
+		"password": must(w.Vault.Seal(cluster.NewSecret("out"), cluster.AboutValue("p1", built.ID, "password")))(t)}
+	must(w.store.Create(ctx, built, 0))(t)
+	account := cluster.Account{Cluster: built.ID, User: "bob",
+		Password: must(w.Vault.Seal(cluster.NewSecret("login"), cluster.AboutAccount("p1", built.ID, "bob")))(t)}
+	if err := w.store.AddAccount(ctx, account); err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Join(t.TempDir(), "new")
 	id := must(seal.Generate(path))(t)
 	if n, err := w.Rewrap(ctx); n != 0 || err != nil {
@@ -150,13 +162,20 @@ func TestSecretsAreSealedByANewKey(t *testing.T) {
 	_, err := w.Rewrap(ctx)
 	want(t, "without the old key", err, croft.Unavailable, "one")
 	w.Vault = must(seal.Load(path, w.key))(t)
-	if n, err := w.Rewrap(ctx); n != 1 || err != nil {
+	if n, err := w.Rewrap(ctx); n != 3 || err != nil {
 		t.Errorf("with both: %d, %v", n, err)
 	}
 	if stored := must(w.store.Credential(ctx, c.ID))(t); !strings.Contains(string(stored.Secret), id) {
 		t.Error("it is sealed by another key")
 	}
 	w.Vault = must(seal.Load(path))(t)
+	stored := must(w.store.Get(ctx, built.ID))(t)
+	out := must(w.Vault.Open(stored.Sealed["password"], cluster.AboutValue("p1", built.ID, "password")))(t)
+	account = must(w.store.Account(ctx, built.ID, "bob"))(t)
+	login := must(w.Vault.Open(account.Password, cluster.AboutAccount("p1", built.ID, "bob")))(t)
+	if out.Reveal() != "out" || login.Reveal() != "login" {
+		t.Errorf("they open as %q and %q", out.Reveal(), login.Reveal())
+	}
 	user := "bob"
 	must(w.Credentials().Change(ctx, "dev", "ann", "one", cluster.CredentialChange{Username: &user}, nil))(t)
 }

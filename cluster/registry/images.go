@@ -6,14 +6,18 @@ import (
 	"regexp"
 
 	"croft"
+	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/outbound"
 )
 
 // images manages images. Bring asks a site once, for a bounded time: the site begins or goes on, and what it says is
-// noted. Whoever calls again sees how far it is; the manager, which asks the driver itself while a cluster waits for its
-// image, does not depend on that.
+// noted. Whoever calls again sees how far it is; the manager, which asks the driver itself while a cluster waits for
+// its image, does not depend on that.
 type images struct{ *Registry }
+
+// SiteImages returns what manages images.
+func (r *Registry) SiteImages() cloud.SiteImages { return images{r} }
 
 // image returns an image that is stored, or that of the cloud. NotFound.
 func (r *Registry) image(ctx context.Context, name string) (cluster.Image, error) {

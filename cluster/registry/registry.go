@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/internal/nearest"
 )
@@ -20,6 +19,8 @@ import (
 type Config struct {
 	Partition croft.PartitionID
 	Catalogue cluster.Catalogue
+	Records   cluster.Records  // what of them is sealed is sealed again by Rewrap; nil: nothing is
+	Accounts  cluster.Accounts // likewise
 	Drivers   map[cluster.SiteType]cluster.Driver
 	Vault     cluster.Vault                            // nil: credentials cannot be stored
 	Images    func(name string) (cluster.Image, error) // of the cloud's catalogue, by name; nil: it has none
@@ -49,18 +50,6 @@ func New(c Config) (*Registry, error) {
 	return &Registry{Config: c, health: map[string]cluster.Health{}}, nil
 }
 
-// Sites returns what manages sites.
-func (r *Registry) Sites() cloud.Sites { return sites{r} }
-
-// Credentials returns what manages credentials.
-func (r *Registry) Credentials() cloud.Credentials { return credentials{r} }
-
-// Appliances returns what manages appliances and their implementations.
-func (r *Registry) Appliances() cloud.Appliances { return appliances{r} }
-
-// SiteImages returns what manages images.
-func (r *Registry) SiteImages() cloud.SiteImages { return images{r} }
-
 // NoteHealth notes how a site answered: nil, or why it did not.
 func (r *Registry) NoteHealth(site string, err error) {
 	r.mu.Lock()
@@ -85,7 +74,8 @@ func (r *Registry) healthOf(site string) cluster.Health {
 func (r *Registry) driver(s cluster.Site) (cluster.Driver, error) {
 	d := r.Drivers[s.Type]
 	if d == nil {
-		return nil, croft.Errorf(croft.Unavailable, "this server reaches no sites of type %s, such as %s", s.Type, s.Name)
+		return nil, croft.Errorf(croft.Unavailable, "this server reaches no sites of type %s, such as %s", s.Type,
+			s.Name)
 	}
 	return d, nil
 }
@@ -111,8 +101,8 @@ func pick[T any](what, name string, all []T, nameOf func(T) string) (one T, err 
 	return one, croft.Errorf(croft.NotFound, "there is no %s %.80q%s", what, name, nearest.Hint(name, names))
 }
 
-// amend reads something, changes and writes it. If it has to be of a generation it is tried once, else until nobody else
-// wrote it meanwhile.
+// amend reads something, changes and writes it. If it has to be of a generation it is tried once, else until nobody
+// else wrote it meanwhile.
 func amend[T any](ctx context.Context, generation *int64, read func(context.Context) (T, int64, error),
 	change func(*T) error, write func(context.Context, T) (T, error)) (T, error) {
 	for {
@@ -135,6 +125,13 @@ func amend[T any](ctx context.Context, generation *int64, read func(context.Cont
 		if lost != nil || after == now { // it is not the generation that is in conflict
 			return again, err
 		}
+	}
+}
+
+// set changes a field, if it is to be changed.
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
 	}
 }
 

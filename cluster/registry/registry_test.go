@@ -78,6 +78,7 @@ func newWorld(t *testing.T) world {
 	w := world{store: clustertest.NewStore(), driver: &driver{right: "hunter2hunter2"}, log: &bytes.Buffer{},
 		key: path}
 	w.Registry, err = registry.New(registry.Config{Partition: "p1", Catalogue: w.store, Vault: vault,
+		Records: w.store, Accounts: w.store,
 		Log: slog.New(slog.NewJSONHandler(w.log, nil)), Images: func(name string) (cluster.Image, error) {
 			if name != "debian-12" {
 				return cluster.Image{}, croft.Errorf(croft.NotFound, "no image")
@@ -131,25 +132,28 @@ func TestSitesAreChecked(t *testing.T) {
 		change func(*cluster.Site)
 		says   string
 	}{
-		"a name with capitals":      {func(s *cluster.Site) { s.Name = "East" }, "not a name"},
-		"a name like an ID":         {func(s *cluster.Site) { s.Name = "a3bb189e-8bf9-3888-9912-ace4e6543002" }, "form of an ID"},
-		"the local one":             {func(s *cluster.Site) { s.Name = "local" }, "croft itself"},
-		"of type local":             {func(s *cluster.Site) { s.Type = cluster.Local }, "croft itself"},
-		"an unknown type":           {func(s *cluster.Site) { s.Type = "vmware" }, "openstack"},
-		"a type without a driver":   {func(s *cluster.Site) { s.Type = cluster.Croft }, "reaches no sites"},
-		"no URL":                    {func(s *cluster.Site) { s.AuthURL = "" }, "needs a URL"},
-		"a URL with a password":     {func(s *cluster.Site) { s.AuthURL = "https://a:b@x.example/" }, "password"},
-		"the metadata server":       {func(s *cluster.Site) { s.AuthURL = "http://169.254.169.254/" }, "metadata"},
-		"a sim with a URL":          {func(s *cluster.Site) { s.Type = cluster.Sim }, "no URL"},
-		"an unknown interface":      {func(s *cluster.Site) { s.Interface = "secret" }, "public"},
-		"no certificates":           {func(s *cluster.Site) { s.CACert = "x" }, "PEM"},
-		"a priority out of bounds":  {func(s *cluster.Site) { s.Priority = 5000 }, "1000"},
-		"a negative limit":          {func(s *cluster.Site) { s.MaxClusters = -1 }, "no limit"},
-		"a build of a second":       {func(s *cluster.Site) { s.BuildTimeout = 1e9 }, "1m"},
-		"a secret as default":       {func(s *cluster.Site) { s.Defaults = map[string]any{"admin_password": "x"} }, "secret"},
+		"a name with capitals": {func(s *cluster.Site) { s.Name = "East" }, "not a name"},
+		"a name like an ID": {func(s *cluster.Site) { s.Name = "a3bb189e-8bf9-3888-9912-ace4e6543002" },
+			"form of an ID"},
+		"the local one":            {func(s *cluster.Site) { s.Name = "local" }, "croft itself"},
+		"of type local":            {func(s *cluster.Site) { s.Type = cluster.Local }, "croft itself"},
+		"an unknown type":          {func(s *cluster.Site) { s.Type = "vmware" }, "openstack"},
+		"a type without a driver":  {func(s *cluster.Site) { s.Type = cluster.Croft }, "reaches no sites"},
+		"no URL":                   {func(s *cluster.Site) { s.AuthURL = "" }, "needs a URL"},
+		"a URL with a password":    {func(s *cluster.Site) { s.AuthURL = "https://a:b@x.example/" }, "password"},
+		"the metadata server":      {func(s *cluster.Site) { s.AuthURL = "http://169.254.169.254/" }, "metadata"},
+		"a sim with a URL":         {func(s *cluster.Site) { s.Type = cluster.Sim }, "no URL"},
+		"an unknown interface":     {func(s *cluster.Site) { s.Interface = "secret" }, "public"},
+		"no certificates":          {func(s *cluster.Site) { s.CACert = "x" }, "PEM"},
+		"a priority out of bounds": {func(s *cluster.Site) { s.Priority = 5000 }, "1000"},
+		"a negative limit":         {func(s *cluster.Site) { s.MaxClusters = -1 }, "no limit"},
+		"a build of a second":      {func(s *cluster.Site) { s.BuildTimeout = 1e9 }, "1m"},
+		"a secret as default": {func(s *cluster.Site) { s.Defaults = map[string]any{"admin_password": "x"} },
+			"secret"},
 		"a default without a name":  {func(s *cluster.Site) { s.Defaults = map[string]any{"": 1} }, "name"},
 		"a default without a value": {func(s *cluster.Site) { s.Defaults = map[string]any{"a": nil} }, "no value"},
-		"no address that may come":  {func(s *cluster.Site) { s.Defaults = map[string]any{"allowed_ip": "x"} }, "address"},
+		"no address that may come": {func(s *cluster.Site) { s.Defaults = map[string]any{"allowed_ip": "x"} },
+			"address"},
 		"a default of a megabyte": {func(s *cluster.Site) {
 			s.Defaults = map[string]any{"a": strings.Repeat("x", 1<<20)}
 		}, "bytes"},

@@ -4,10 +4,14 @@ import (
 	"context"
 
 	"croft"
+	"croft/cloud"
 	"croft/cluster"
 )
 
 type sites struct{ *Registry }
+
+// Sites returns what manages sites.
+func (r *Registry) Sites() cloud.Sites { return sites{r} }
 
 // List implements cloud.Sites.
 func (r sites) List(ctx context.Context) ([]cluster.Site, error) {
@@ -68,13 +72,6 @@ func (r sites) Change(ctx context.Context, name string, c cluster.SiteChange, ge
 		s.Health = r.healthOf(name)
 		return s, err
 	})
-}
-
-// set changes a field, if it is to be changed.
-func set[T any](field, value *T) {
-	if value != nil {
-		*field = *value
-	}
 }
 
 // Remove implements cloud.Sites.
