@@ -75,7 +75,8 @@ func readLogin(target string, body []byte) (cluster.Login, error) {
 		return cluster.Login{}, cluster.Away("the agent at %s does not answer JSON with username and password", target)
 	}
 	if len(login.Username) > maxLogin || len(login.Password) > maxLogin {
-		return cluster.Login{}, cluster.Away("the agent at %s answers a name or password of more than %d bytes", target, maxLogin)
+		return cluster.Login{}, cluster.Away("the agent at %s answers a name or password of more than %d bytes", target,
+			maxLogin)
 	}
 	return cluster.Login{Username: login.Username, Password: cluster.NewSecret(login.Password), Made: true}, nil
 }

@@ -235,9 +235,10 @@ func (m *model) checkUses(c cluster.Cluster) {
 }
 
 func TestManyAskAtOnce(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(newBench(t))
+			m.store.Before = slowly
 			m.run(6, 40, seed)
 			m.check()
 			if t.Failed() {
@@ -248,11 +249,12 @@ func TestManyAskAtOnce(t *testing.T) {
 }
 
 func TestManyAskAtOnceAndAnswersAreLost(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(newBench(t))
 			random, mu := rand.New(rand.NewPCG(seed, 99)), sync.Mutex{}
 			lose := func(op string) error {
+				_ = slowly(op)
 				mu.Lock()
 				defer mu.Unlock()
 				if strings.HasPrefix(op, "Put") || random.IntN(20) > 0 {
