@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -135,8 +136,10 @@ func control(_, address string, _ syscall.RawConn) error {
 }
 
 var (
-	metadata6 = netip.MustParseAddr("fd00:ec2::254")
-	nat64     = netip.MustParsePrefix("64:ff9b::/96")
+	// metadata are the addresses of metadata servers that are not link-local ones.
+	metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+		netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192")}
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
 // CheckAddress refuses addresses that are not to be reached on behalf of others: link-local ones, such as those of
@@ -148,7 +151,7 @@ func CheckAddress(a netip.Addr) error {
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
 	switch {
-	case a.IsLinkLocalUnicast(), a == metadata6:
+	case a.IsLinkLocalUnicast(), slices.Contains(metadata, a):
 		return croft.Errorf(croft.Invalid, "%s is a link-local address or that of a metadata server, which is never called",
 			a)
 	case a.IsMulticast(), a.IsUnspecified(), !a.IsValid():
