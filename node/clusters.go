@@ -10,6 +10,7 @@ import (
 
 	"croft/cloud/direct"
 	"croft/cluster/seal"
+	"croft/cluster/sim"
 	"croft/node/settings"
 )
 
@@ -46,7 +47,9 @@ func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building,
 	if s.Clusters.Enabled && len(files) == 0 {
 		log.Info("this server builds no clusters: it lacks the key of those that do; see clusters.credential_key_file")
 	}
-	return &building{&direct.Clusters{Vault: keys, AllowedIP: s.Clusters.AllowedIP, Log: log},
+	pretended := sim.New()
+	pretended.Delay = s.Sim.Boot
+	return &building{&direct.Clusters{Vault: keys, AllowedIP: s.Clusters.AllowedIP, Sim: pretended, Log: log},
 		s.Clusters.Enabled && len(files) > 0}, nil
 }
 

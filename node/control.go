@@ -299,11 +299,13 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 func newControl(s *settings.Settings, c underControl, claims direct.Claims, how direct.Scheduling,
 	config control.Config) (*control.Server, error) {
 	store := c.store
-	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
+	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
 	if err != nil {
 		return nil, err
 	}
-	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
+	catalog := direct.Catalog{Sources: sources, Resolve: image.Resolver()}
+	how.Clusters.Images = catalog
+	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +314,7 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
 	}
 	config.Cloud, config.Login, config.Objects, config.Version = under, login, objects.New(store.Objects), build.Version
-	config.Images = direct.Catalog{Sources: sources, Resolve: image.Resolver()}
+	config.Images = catalog
 	return control.New(config)
 }
 

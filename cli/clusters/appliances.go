@@ -131,8 +131,8 @@ func applianceCreate() *cobra.Command {
 		Short: "Create an appliance of the project, or with --public one for all",
 		Args:  args.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			wanted := cluster.Appliance{Name: given[0], Description: a.description, Public: a.public, MinSlaves: a.least,
-				Agent: a.accounts()}
+			wanted := cluster.Appliance{Name: given[0], Description: a.description, Public: a.public,
+				MinSlaves: a.least, Agent: a.accounts()}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
 				if wanted.Project = c.Project; a.public {
 					wanted.Project = ""
@@ -144,8 +144,8 @@ func applianceCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, made, "appliance %s is there; croft appliance implement %s says how a site builds it",
-					made.Name, made.Name)
+				return told(cmd, c, made,
+					"appliance %s is there; croft appliance implement %s says how a site builds it", made.Name, made.Name)
 			})
 		},
 	}
@@ -217,7 +217,8 @@ takes, so that a site without room is not asked.`,
 		Example: `  croft appliance implement slurm slurm.yaml --site lab --master VCPU:2,MEMORY_MB:4096
   croft appliance implement desktop --image debian-13 --site lab`,
 		Args: args.Count(1, 2),
-		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
+			cobra.ShellCompDirective) {
 			if len(given) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault // a file
 			}

@@ -114,7 +114,8 @@ func growCommand() *cobra.Command {
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (cluster.Cluster, error) {
+			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (cluster.Cluster,
+				error) {
 				return c.Clusters.AddHost(ctx, c.Project, given[0])
 			})
 		},
@@ -128,8 +129,8 @@ func shrinkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shrink UUID|NAME [HOST]",
 		Short: "Make a cluster smaller by one slave, and wait until it is",
-		Long: `shrink removes a slave: the last one, or the one with this UUID or name. The others stay as
-they are.`,
+		Long: `shrink removes a slave: the last one, or the one with this UUID or name, such as slave-0. The
+others stay as they are.`,
 		Args:              args.Count(1, 2),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -139,7 +140,16 @@ they are.`,
 			}
 			return changes(cmd, &w, given[0], "shrinks", func(ctx context.Context, c *args.Client) (cluster.Cluster,
 				error) {
-				return c.Clusters.RemoveHost(ctx, c.Project, given[0], host)
+				have, err := find(ctx, c, given[0])
+				if err != nil {
+					return have, err
+				}
+				for _, m := range have.Members {
+					if host == memberName(m) {
+						host = string(m.ID)
+					}
+				}
+				return c.Clusters.RemoveHost(ctx, have.Project, string(have.ID), host)
 			})
 		},
 	}
@@ -250,7 +260,11 @@ without uses is idle, and is deleted after the time that --keep-idle has set.`,
 				if have, err = c.Clusters.EndUse(ctx, have.Project, string(have.ID), use); err != nil {
 					return err
 				}
-				return told(cmd, c, api.ClusterOf(have), "cluster %s has %d uses", have.Name, len(have.Uses))
+				left := "1 use is left"
+				if n := len(have.Uses); n != 1 {
+					left = fmt.Sprintf("%d uses are left", n)
+				}
+				return told(cmd, c, api.ClusterOf(have), "cluster %s: %s", have.Name, left)
 			})
 		},
 		ValidArgsFunction: completing(1, offerClusters),
@@ -274,7 +288,8 @@ func useOf(ctx context.Context, c *args.Client, have cluster.Cluster, given []st
 		}
 	}
 	if own == "" {
-		return "", croft.Errorf(croft.NotFound, "cluster %s has no use of yours: name one of croft cluster show", have.Name)
+		return "", croft.Errorf(croft.NotFound, "cluster %s has no use of yours: name one of croft cluster show",
+			have.Name)
 	}
 	return own, nil
 }

@@ -244,7 +244,8 @@ it. Clusters that the site refused for the old one go on by themselves.`,
 		change := cluster.CredentialChange{Unverified: i.unverified}
 		f, set := cmd.Flags(), false
 		for name, field := range map[string]func(){
-			"username": func() { change.Username = &i.username }, "user-domain": func() { change.UserDomain = &i.userDomain },
+			"username":       func() { change.Username = &i.username },
+			"user-domain":    func() { change.UserDomain = &i.userDomain },
 			"project-name":   func() { change.ProjectName = &i.projectName },
 			"project-id":     func() { change.ProjectID = &i.projectID },
 			"project-domain": func() { change.ProjectDomain = &i.projectDomain },
@@ -262,7 +263,7 @@ it. Clusters that the site refused for the old one go on by themselves.`,
 			change.Plain, set = &secret, true
 		}
 		if !set {
-			return croft.Errorf(croft.Invalid, "nothing is to be changed: give --password, --password-file or --username")
+			return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			user, err := c.User(ctx)

@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,9 +34,23 @@ func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
 			t.Texts("not at "+d.Site, d.Reason)
 		}
 		for _, name := range slices.Sorted(maps.Keys(have.Outputs)) {
-			t.Texts("output "+name, fmt.Sprint(have.Outputs[name]))
+			if name != "master_ip" && name != "hosts" { // which are above
+				t.Texts("output "+name, inLine(have.Outputs[name]))
+			}
 		}
 	})
+}
+
+// inLine is a text as it is, and anything else as JSON.
+func inLine(value any) string {
+	if text, is := value.(string); is {
+		return text
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
 }
 
 // rows are what a cluster has once.

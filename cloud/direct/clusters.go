@@ -3,12 +3,18 @@ package direct
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
+	"strings"
 	"time"
 
+	"croft"
 	"croft/cloud"
 	"croft/cluster"
+	"croft/cluster/appliances"
 	"croft/cluster/heat"
+	"croft/cluster/local"
 	"croft/cluster/manager"
 	"croft/cluster/registry"
 	service "croft/cluster/requests"
@@ -16,6 +22,7 @@ import (
 	"croft/cluster/sim"
 	"croft/etcdstore"
 	"croft/image"
+	"croft/internal/build"
 	"croft/internal/delay"
 	"croft/schedule"
 )
@@ -25,6 +32,8 @@ import (
 type Clusters struct {
 	Vault     cluster.Vault // nil: there is no key
 	AllowedIP string        // from which machines at other sites are reached; may be empty
+	Images    Catalog       // of the site of the cloud's own hosts
+	Sim       *sim.Site     // the driver of sites that only pretend; nil: one of its own
 	Log       *slog.Logger  // discards by default
 
 	under    manager.Config
@@ -60,10 +69,61 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 }
 
 // drivers are what reaches sites, by their types.
-func (c *Clusters) drivers(*cloud.Cloud, *etcdstore.Store, *schedule.Scheduler) (map[cluster.SiteType]cluster.Driver,
-	error) {
-	return map[cluster.SiteType]cluster.Driver{cluster.Sim: sim.New(), cluster.OpenStack: heat.New(heat.Config{Log: c.Log})},
-		nil
+func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) (
+	map[cluster.SiteType]cluster.Driver, error) {
+	here, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: c.localImage,
+		Pull: func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error {
+			_, err := over.Images.Pull(ctx, host, name, reference, progress)
+			return err
+		},
+		Console: func(ctx context.Context, st croft.Status) (text string, err error) {
+			err = over.Consoles.Log(ctx, st, false, func(r io.Reader) error {
+				text, err = tail(r, cluster.MaxConsole)
+				return err
+			})
+			return text, err
+		}, Version: build.Version, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	pretended := c.Sim
+	if pretended == nil {
+		pretended = sim.New()
+	}
+	return map[cluster.SiteType]cluster.Driver{cluster.Local: here, cluster.Sim: pretended,
+		cluster.OpenStack: heat.New(heat.Config{Log: c.Log})}, nil
+}
+
+// localImage is the reference of an image that everybody may name: one of the catalogue, or at an address that tenants
+// may name. Invalid.
+func (c *Clusters) localImage(name string) (string, error) {
+	reference, err := c.Images.Reference(name)
+	if err != nil || !strings.ContainsAny(name, "/:#") {
+		return reference, err
+	}
+	if err := c.Images.CheckSource(reference); err != nil {
+		return "", croft.Errorf(croft.Invalid, "image %.80s: %w", name, err)
+	}
+	return reference, nil
+}
+
+// tail returns the last bytes of a text.
+func tail(r io.Reader, most int) (string, error) {
+	var kept []byte
+	part := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(part)
+		if kept = append(kept, part[:n]...); len(kept) > 2*most {
+			kept = append(kept[:0], kept[len(kept)-most:]...)
+		}
+		if err != nil {
+			kept = kept[max(0, len(kept)-most):]
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return string(kept), err
+		}
+	}
 }
 
 // Manager returns what builds the clusters of the cloud that Over made.
@@ -76,7 +136,7 @@ const ensurePause = 10 * time.Second
 // ships. It returns once that is done, or ctx ends.
 func (c *Clusters) Ensure(ctx context.Context) {
 	for {
-		err := c.registry.EnsureLocal(ctx)
+		err := errors.Join(c.registry.EnsureLocal(ctx), c.registry.EnsureBuiltIn(ctx, shipped()))
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -85,6 +145,14 @@ func (c *Clusters) Ensure(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// shipped are the appliances that croft ships.
+func shipped() (all []registry.BuiltIn) {
+	for _, one := range appliances.All() {
+		all = append(all, registry.BuiltIn(one))
+	}
+	return all
 }
 
 // siteImage returns an image of the cloud's catalogue. One whose checksum is only in a list has no source that a site

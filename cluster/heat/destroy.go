@@ -3,7 +3,6 @@ package heat
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -55,17 +54,31 @@ func (d *Driver) targets(all []stacks.ListedStack, b cluster.Build) []stacks.Lis
 	return all
 }
 
-// remove deletes a stack, and waits until that is seen.
+// remove deletes a stack. The older engine shows what the stack was doing for some time more; from now on that counts
+// as being removed.
 func (d *Driver) remove(ctx context.Context, s *session, client *gophercloud.ServiceClient, name, id string) error {
 	d.forget(id)
 	if err := d.delete(ctx, client, name, id); err != nil {
 		return s.explain("delete the stack", err)
 	}
-	err := d.begun(ctx, func(ctx context.Context) (bool, error) {
-		st, err := d.get(ctx, client, name, id)
-		return missing(err) || err == nil && strings.HasPrefix(st.Status, "DELETE_"), ignoreMissing(err)
-	})
-	return s.explain("see the deletion begin", err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.removing) > mostDetails {
+		clear(d.removing)
+	}
+	d.removing[id] = true
+	return nil
+}
+
+// phase is how far a stack is, where a removal that was taken counts from the start.
+func (d *Driver) phase(st stacks.ListedStack) cluster.Phase {
+	p := phase(st.Status)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.removing[st.ID] && p != cluster.Absent && p != cluster.Stuck {
+		return cluster.Removing
+	}
+	return p
 }
 
 // delete deletes a stack that may be gone.

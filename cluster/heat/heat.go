@@ -43,6 +43,7 @@ type Driver struct {
 	validated map[validation]bool
 	contracts map[cluster.ImplementationID]cluster.Contract
 	details   map[string]*detail   // by the ID of the stack
+	removing  map[string]bool      // whose deletion Heat took, by the ID of the stack
 	markers   map[string]time.Time // when an empty stack was first seen, by its ID
 }
 
@@ -64,7 +65,8 @@ func New(c Config) *Driver {
 	}
 	c.Timeout, c.Settle = cmp.Or(c.Timeout, 30*time.Second), cmp.Or(c.Settle, 90*time.Second)
 	c.Refresh, c.Linger = cmp.Or(c.Refresh, 5*time.Minute), cmp.Or(c.Linger, 5*time.Second)
-	d := &Driver{c: c, validated: map[validation]bool{}, contracts: map[cluster.ImplementationID]cluster.Contract{}, details: map[string]*detail{}, markers: map[string]time.Time{}}
+	d := &Driver{c: c, validated: map[validation]bool{}, contracts: map[cluster.ImplementationID]cluster.Contract{},
+		details: map[string]*detail{}, removing: map[string]bool{}, markers: map[string]time.Time{}}
 	d.uploads.init()
 	return d
 }

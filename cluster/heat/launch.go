@@ -44,10 +44,19 @@ func (d *Driver) create(ctx context.Context, client *gophercloud.ServiceClient, 
 	return err
 }
 
+// twins is how long a second request that runs at the same time may take to show. Heat looks whether a name is in use,
+// and makes the stack later: of two requests at once both may be granted.
+const twins = time.Second
+
 // adopt returns the stack of a cluster after a request for it. Of several, which requests at once can make, it keeps the
 // oldest.
 func (d *Driver) adopt(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build) (
 	cluster.Remote, error) {
+	select {
+	case <-time.After(twins):
+	case <-ctx.Done():
+		return cluster.Remote{}, croft.Errorf(croft.Unavailable, "site %s: create the stack: %w", s.site.Name, ctx.Err())
+	}
 	all, err := d.list(ctx, s, client, clusterTag(b.Cluster))
 	if err != nil {
 		return cluster.Remote{}, err
@@ -58,13 +67,13 @@ func (d *Driver) adopt(ctx context.Context, s *session, client *gophercloud.Serv
 			s.site.Name, nameOf(b))
 	}
 	first := all[0]
-	if isMarker(first.Tags) || first.Status == "DELETE_IN_PROGRESS" {
+	if isMarker(first.Tags) || d.phase(first) == cluster.Removing {
 		return cluster.Remote{}, croft.Errorf(croft.Unavailable, "site %s: what had the name %s before is being removed",
 			s.site.Name, nameOf(b))
 	}
 	for _, extra := range all[1:] {
-		if err := d.delete(ctx, client, extra.Name, extra.ID); err != nil {
-			return cluster.Remote{}, s.explain("delete a second stack of the cluster", err)
+		if err := d.remove(ctx, s, client, extra.Name, extra.ID); err != nil {
+			return cluster.Remote{}, err
 		}
 	}
 	return s.remote(first), nil

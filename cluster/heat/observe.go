@@ -70,7 +70,7 @@ func (o *observation) look(ctx context.Context, b cluster.Build) (cluster.Seen, 
 		remote.Status, remote.Reason = "", ""
 		return cluster.Seen{Phase: cluster.Absent, Remote: remote}, nil
 	}
-	seen := cluster.Seen{Phase: phase(st.Status), Remote: o.s.remote(*st)}
+	seen := cluster.Seen{Phase: o.phase(*st), Remote: o.s.remote(*st)}
 	if isMarker(st.Tags) {
 		return o.lookAtMarker(seen), nil
 	}

@@ -16,12 +16,18 @@ func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (
 	if err != nil {
 		return cluster.Room{}, err
 	}
-	if _, err := s.heat(); err != nil {
+	client, err := s.heat()
+	if err != nil {
 		return cluster.Room{}, err
 	}
 	l, err := d.limits(ctx, s)
 	if err != nil {
 		return cluster.Room{}, err
+	}
+	if !l.compute && !l.network { // then at least whether it answers
+		if _, err := d.page(ctx, client, clusterTag(b.Cluster), ""); err != nil {
+			return cluster.Room{}, s.explain("list stacks", err)
+		}
 	}
 	return l.room(b), nil
 }

@@ -69,6 +69,8 @@ func (d *Driver) list(ctx context.Context, s *session, client *gophercloud.Servi
 		}
 		all = append(all, page...)
 		if len(page) < pageSize {
+			// A deleted stack is listed for a moment more.
+			all = slices.DeleteFunc(all, func(st stacks.ListedStack) bool { return st.Status == "DELETE_COMPLETE" })
 			slices.SortStableFunc(all, older)
 			return all, nil
 		}
@@ -174,11 +176,17 @@ func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, 
 	if err != nil {
 		return nil, err
 	}
+	several := map[croft.ClusterID]int{}
+	for _, st := range all {
+		several[clusterOf(st.Tags, at.Partition)]++
+	}
 	var found []cluster.Found
 	for _, st := range all {
-		if id := clusterOf(st.Tags, at.Partition); id != "" {
-			found = append(found, cluster.Found{Cluster: id, Remote: s.remote(st)})
+		id := clusterOf(st.Tags, at.Partition)
+		if id == "" || several[id] > 1 && d.phase(st) == cluster.Removing {
+			continue // a second stack that goes
 		}
+		found = append(found, cluster.Found{Cluster: id, Remote: s.remote(st)})
 	}
 	return found, nil
 }

@@ -2,6 +2,7 @@ package heattest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -222,7 +223,7 @@ func (f *Front) Heat(t testing.TB, method, path string, body any) (int, string) 
 	f.mu.Lock()
 	address, token := f.services["orchestration"]+"/"+f.stacks+path, f.token
 	f.mu.Unlock()
-	r, err := http.NewRequestWithContext(t.Context(), method, address, bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, address, bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
