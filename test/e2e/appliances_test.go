@@ -191,8 +191,8 @@ srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N
 	if got := b.on("slurm-master", "squeue -h -o '%T %N'"); got != "RUNNING slurm-slave-1" {
 		t.Errorf("the job is %q", got)
 	}
-	if names := strings.Fields(b.on("slurm-master", "awk '{print $2}' /etc/croft/peers | sort | tr '\n' ' '")); !slices.Equal(
-		names, []string{"slurm-master", "slurm-slave-1", "slurm-slave-2"}) {
+	names := strings.Fields(b.on("slurm-master", "awk '{print $2}' /etc/croft/peers | sort | tr '\n' ' '"))
+	if !slices.Equal(names, []string{"slurm-master", "slurm-slave-1", "slurm-slave-2"}) {
 		t.Errorf("the master knows %v", names)
 	}
 	if r := c.schedule("stop", "slurm-master"); r.exit != 5 || !strings.Contains(r.stderr, "part of cluster") {
