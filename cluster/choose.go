@@ -59,7 +59,7 @@ const (
 // its parameters can be filled. Equals are in the order of the random source. Invalid: a hint names what does not
 // exist, or there is no candidate because of parameters or faults alone.
 func Choose(r Request, w World, random *rand.Rand) ([]Candidate, []Dropped, error) {
-	if err := checkHints(r.Hints, w); err != nil {
+	if err := CheckHints(r.Hints, w); err != nil {
 		return nil, nil, err
 	}
 	var left []Candidate

@@ -9,8 +9,8 @@ import (
 	"croft/internal/nearest"
 )
 
-// checkHints refuses hints that name what does not exist: an empty choice would not say what is wrong. Invalid.
-func checkHints(h Hints, w World) error {
+// CheckHints refuses hints that name what does not exist: an empty choice would not say what is wrong. Invalid.
+func CheckHints(h Hints, w World) error {
 	var sites, credentials, implementations []string
 	for _, s := range w.Sites {
 		sites = append(sites, s.Name)

@@ -44,7 +44,7 @@ type Cluster struct {
 	User    string          `json:"user"` // who asked for it; reuse is for the same user alone
 
 	Appliance      string           `json:"appliance"`
-	Implementation ImplementationID `json:"implementation,omitempty"` // empty while SCHEDULING
+	Implementation ImplementationID `json:"implementation,omitempty"` // empty until one is chosen
 	Revision       int              `json:"revision,omitempty"`       // of the implementation
 	Site           string           `json:"site,omitempty"`
 	Credential     CredentialID     `json:"credential,omitempty"` // empty where the site needs none
@@ -57,6 +57,7 @@ type Cluster struct {
 	Indexes    []int          `json:"indexes"`              // of the slaves that are wanted, ascending; never used twice
 	NextIndex  int            `json:"next_index"`           // of the next slave
 	Removed    []int          `json:"removed,omitempty"`    // indexes that were taken out by name
+	Sizing     Sizing         `json:"sizing,omitzero"`      // what the site was told of that
 
 	State    State          `json:"state"`
 	Step     string         `json:"step,omitempty"` // what happens now, in English
@@ -160,8 +161,21 @@ type Attempt struct {
 // MaxAttempts is how many builds are tried for one request, each on another site.
 const MaxAttempts = 3
 
+// Sizing is what a site was last told of the size of a cluster.
+type Sizing struct {
+	Told  []int `json:"told,omitempty"`  // the indexes of the slaves
+	Taken bool  `json:"taken,omitempty"` // it took the request; what Told is not, has to be told
+	Back  bool  `json:"back,omitempty"`  // a resize failed, and is being taken back
+	Good  []int `json:"good,omitempty"`  // the indexes that it last was READY with
+
+	// Open counts requests without an answer, the last one at Sent: they may take effect yet.
+	Open int       `json:"open,omitempty"`
+	Sent time.Time `json:"sent,omitzero"`
+}
+
 // Retry counts how often the site was asked to remove a cluster, and when it is asked again.
 type Retry struct {
+	Taken bool      `json:"taken,omitempty"` // it took the request once: what is absent since then is gone
 	Tries int       `json:"tries"`
 	Since time.Time `json:"since"`
 	Next  time.Time `json:"next"`

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 
 	"croft"
 )
@@ -41,6 +42,20 @@ type Records interface {
 
 // MaxEvents is how many events of a cluster are kept.
 const MaxEvents = 200
+
+// MaxConsole bounds what an event keeps of a console, in bytes.
+const MaxConsole = 16 << 10
+
+// Bounded returns the event as it is kept: with the beginning of a long message, and the end of a long console.
+func (e Event) Bounded() Event {
+	if len(e.Message) > MaxMessage {
+		e.Message = strings.ToValidUTF8(e.Message[:MaxMessage], "")
+	}
+	if n := len(e.Console); n > MaxConsole {
+		e.Console = strings.ToValidUTF8(e.Console[n-MaxConsole:], "")
+	}
+	return e
+}
 
 // Holder is the right to act on a cluster.
 type Holder struct {

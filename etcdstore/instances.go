@@ -59,7 +59,7 @@ func (s *conn) canStore(inst croft.Instance) error {
 		}
 	}
 	if inst.Cluster != "" {
-		if err := canCluster(s); err != nil {
+		if err := canBuild(s); err != nil {
 			return err
 		}
 	}
@@ -99,8 +99,9 @@ func canChoose(s *conn) error {
 	return nil
 }
 
-// canCluster refuses clusters, whose members programs of this cloud would take for anybody's. Invalid.
-func canCluster(s *conn) error {
+// canBuild refuses clusters, which programs of this cloud would not count, and whose members they would take for
+// anybody's. Invalid.
+func canBuild(s *conn) error {
 	if s.minor.Load() < clusterMinor {
 		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters: upgrade the cloud")
 	}

@@ -7,6 +7,7 @@ import (
 	"croft"
 	"croft/etcdstore/actionlog"
 	"croft/etcdstore/aggregates"
+	"croft/etcdstore/clusters"
 	"croft/etcdstore/partitions"
 	"croft/etcdstore/policies"
 	"croft/etcdstore/pools"
@@ -86,6 +87,31 @@ import (
 //	/croft/<partition>/pools/pools/<pool>          its settings, operator's orders and statistics
 //	/croft/<partition>/pools/resources/<resource>  a resource; kept for a while after its end
 //	/croft/<partition>/pools/tickets/<ticket>      a ticket; kept for a while after its end
+//	/croft/<partition>/clusters/records/<cluster>  the record of a cluster; kept for a while after its end
+//	/croft/<partition>/clusters/events/<cluster>/<number>
+//	                                               something that happened to it
+//	/croft/<partition>/clusters/holders/<cluster>  present under the lease of the manager that acts on it
+//	/croft/<partition>/clusters/accounts/<cluster>/<user>
+//	                                               an account on it; users' names are escaped in keys of clusters
+//	/croft/<partition>/clusters/owned/<project>/names/<name>
+//	                                               the living cluster that has the name
+//	/croft/<partition>/clusters/owned/<project>/made/<appliance>/<user>/<cluster>
+//	                                               present for each living cluster: requests compare the latest one
+//	/croft/<partition>/clusters/owned/<project>/credentials/<user>/<name>
+//	                                               the credential that has the name
+//	/croft/<partition>/clusters/owned/<project>/appliances/<name>
+//	                                               present for each appliance of a project
+//	/croft/<partition>/clusters/used/<kind>/<name>/<cluster>
+//	                                               present for each living cluster that has a site, a credential or an
+//	                                               implementation
+//	/croft/<partition>/clusters/sites/<name>       a site where clusters can be built
+//	/croft/<partition>/clusters/credentials/<id>   a credential, its secret sealed
+//	/croft/<partition>/clusters/appliances/<name>  what clusters are for
+//	/croft/<partition>/clusters/implementations/<id>
+//	                                               how a site builds an appliance
+//	/croft/<partition>/clusters/revisions/<appliance>/<site>
+//	                                               the number of its latest implementation
+//	/croft/<partition>/clusters/images/<name>      an image that is brought to sites
 const (
 	root    = "/croft/"
 	homeKey = root + "home"
@@ -153,7 +179,8 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 
 // owned has the keys of a project that others store.
 func (k keys) owned(p croft.Project) tenants.Owned {
-	return tenants.Owned{Names: k.names() + string(p) + "/", End: actionlog.Keys(k.prefix).End(p),
+	return tenants.Owned{Names: k.names() + string(p) + "/", Kept: []string{clusters.Keys(k.prefix).Owned(p)},
+		End: actionlog.Keys(k.prefix).End(p),
 		Rest: []string{k.sshKeys(p), k.tenants().TokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p),
 			partitions.PeerKeys(k.prefix).MappingsOf(p)}}
 }

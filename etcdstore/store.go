@@ -10,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"croft"
 	"croft/etcdstore/actionlog"
 	"croft/etcdstore/aggregates"
+	"croft/etcdstore/clusters"
 	"croft/etcdstore/partitions"
 	"croft/etcdstore/policies"
 	"croft/etcdstore/pools"
@@ -31,6 +34,7 @@ type Store struct {
 	Aggregates   *aggregates.Aggregates
 	Distances    *aggregates.Distances
 	Cluster      *Cluster
+	Clusters     *clusters.Store
 	Groups       *Groups
 	Instances    *Instances
 	Objects      *properties.Objects
@@ -81,7 +85,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned,
-		pools.Charged(s.shared(), s.keys.pools())...)
+		append(pools.Charged(s.shared(), s.keys.pools()), clusters.Charged(s.shared()))...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
@@ -89,6 +93,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
 		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &Cluster{s},
+		Clusters:  clusters.New(s.shared(), projects, leaseOf(s), func() error { return canBuild(s) }),
 		Distances: distances, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
@@ -105,6 +110,14 @@ func homeOf(s *conn, p *tenants.Projects, o *properties.Objects, a *aggregates.A
 		Authority: s.keys.trust().authority(), Project: s.keys.tenants().Project,
 		Aggregates: a.ReadAt, Distances: d.ReadAt, Projects: p.ReadAt, Objects: o.ReadAt,
 		Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
+}
+
+// leaseOf is the lease of this process, for what it holds of clusters.
+func leaseOf(s *conn) clusters.Session {
+	return clusters.Session{Lost: s.forgetLost, Lease: func(ctx context.Context) (clientv3.LeaseID, error) {
+		_, lease, err := s.sessionKey(ctx)
+		return lease, err
+	}}
 }
 
 // thingsOf says where the records of things are.

@@ -24,9 +24,10 @@ const (
 	CountTokens    Measure = "tokens"    // expired ones as well, while they are listed
 	CountTickets   Measure = "tickets"   // open ones, of pools
 	CountPools     Measure = "pools"     // while anything is left of them
+	CountClusters  Measure = "clusters"  // until they are deleted, failed ones as well
 )
 
-var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools}
+var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, CountClusters}
 
 // Check validates a measure. Invalid.
 func (m Measure) Check() error {

@@ -52,7 +52,7 @@ func (s *Store) PutSite(ctx context.Context, one cluster.Site) (cluster.Site, er
 			return err
 		}
 		one.Health, one.Generation = cluster.Health{}, 0
-		one.Generation = put(s, s.sites, one.Name, one)
+		one.Generation = put(&s.memory, s.sites, one.Name, one)
 		return nil
 	})
 	return one, err
@@ -75,8 +75,8 @@ func (s *Store) RemoveSite(ctx context.Context, name string) error {
 			clusters += one(c.Site == name)
 		}
 		if implementations+credentials+clusters > 0 {
-			return croft.Errorf(croft.Conflict, "site %s is used by %d implementations, %d credentials and %d clusters", name,
-				implementations, credentials, clusters)
+			return croft.Errorf(croft.Conflict, "site %s is used by %d implementations, %d credentials and %d clusters",
+				name, implementations, credentials, clusters)
 		}
 		delete(s.sites, name)
 		return nil
@@ -104,7 +104,9 @@ func (s *Store) Credentials(ctx context.Context, project croft.Project, user str
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User))
 		})
 		if project != "" || user != "" {
-			all = slices.DeleteFunc(all, func(c cluster.Credential) bool { return c.Project != project || c.User != user })
+			all = slices.DeleteFunc(all, func(c cluster.Credential) bool {
+				return c.Project != project || c.User != user
+			})
 		}
 		return nil
 	})
@@ -139,12 +141,14 @@ func (s *Store) PutCredential(ctx context.Context, c cluster.Credential) (cluste
 			}
 		}
 		for _, v := range s.credentials {
-			if o := credential(v); o.ID != c.ID && o.Name == c.Name && o.Project == c.Project && o.User == c.User {
-				return croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already", c.User, c.Name, c.Project)
+			o := credential(v)
+			if o.ID != c.ID && o.Name == c.Name && o.Project == c.Project && o.User == c.User {
+				return croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already", c.User, c.Name,
+					c.Project)
 			}
 		}
 		c.Generation = 0
-		c.Generation = put(s, s.credentials, c.ID, c)
+		c.Generation = put(&s.memory, s.credentials, c.ID, c)
 		return nil
 	})
 	return c, err
@@ -193,7 +197,7 @@ func (s *Store) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.
 			return croft.Errorf(croft.Invalid, "the project of an appliance does not change")
 		}
 		a.Generation = 0
-		a.Generation = put(s, s.appliances, a.Name, a)
+		a.Generation = put(&s.memory, s.appliances, a.Name, a)
 		return nil
 	})
 	return a, err
@@ -239,7 +243,8 @@ func (s *Store) Implementations(ctx context.Context, appliance string) (all []cl
 }
 
 // Implementation implements cluster.Catalogue.
-func (s *Store) Implementation(ctx context.Context, id cluster.ImplementationID) (i cluster.Implementation, err error) {
+func (s *Store) Implementation(ctx context.Context, id cluster.ImplementationID) (i cluster.Implementation,
+	err error) {
 	err = s.do(ctx, "Implementation", func() (err error) {
 		i, err = s.implementation(id)
 		return err
@@ -247,7 +252,7 @@ func (s *Store) Implementation(ctx context.Context, id cluster.ImplementationID)
 	return i, err
 }
 
-func (s *Store) implementation(id cluster.ImplementationID) (i cluster.Implementation, err error) {
+func (s *memory) implementation(id cluster.ImplementationID) (i cluster.Implementation, err error) {
 	v, is := s.implementations[id]
 	if !is {
 		return i, croft.Errorf(croft.NotFound, "there is no implementation %s", id)
@@ -269,7 +274,7 @@ func (s *Store) AddImplementation(ctx context.Context, i cluster.Implementation)
 		}
 		s.revisions[i.Appliance+"/"+i.Site]++
 		i.Revision, i.Generation = s.revisions[i.Appliance+"/"+i.Site], 0
-		i.Generation = put(s, s.implementations, i.ID, i)
+		i.Generation = put(&s.memory, s.implementations, i.ID, i)
 		return nil
 	})
 	return i, err
@@ -283,7 +288,7 @@ func (s *Store) EnableImplementation(ctx context.Context, id cluster.Implementat
 			return err
 		}
 		i.Enabled, i.Generation = enabled, 0
-		i.Generation = put(s, s.implementations, id, i)
+		i.Generation = put(&s.memory, s.implementations, id, i)
 		return nil
 	})
 	return i, err
@@ -329,7 +334,7 @@ func (s *Store) PutImage(ctx context.Context, i cluster.Image) (cluster.Image, e
 			return err
 		}
 		i.Generation = 0
-		i.Generation = put(s, s.images, i.Name, i)
+		i.Generation = put(&s.memory, s.images, i.Name, i)
 		return nil
 	})
 	return i, err

@@ -121,7 +121,7 @@ func testLaunchAtOnce(s *stage) {
 func launchUntil(s *stage, d cluster.Driver) string {
 	for end := patient.Deadline(s.T); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		remote, err := d.Launch(s.Context(), s.At, s.build)
-		if kind := croft.KindOf(err); err == nil || kind != croft.Unavailable && kind != croft.Conflict {
+		if kind := croft.KindOf(err); err == nil || kind != croft.Unavailable {
 			if err != nil {
 				s.Errorf("launch: %v", err)
 			}

@@ -78,7 +78,7 @@ func testUnsized(s *stage) {
 		s.Errorf("the reason %q is empty or too long", seen.Failure)
 	}
 	s.Fail(false)
-	s.mustResize([]int{0})
+	s.mustResize([]int{0}, 1)
 	checkSame(s, before, s.standing(0))
 	s.mustResize([]int{0, 2})
 	checkSame(s, before, s.standing(0, 2))

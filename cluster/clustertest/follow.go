@@ -43,7 +43,7 @@ func (s *Store) Follow(ctx context.Context, changed func(croft.ClusterID)) error
 }
 
 // tell tells who follows of a change. The caller holds the mutex.
-func (s *Store) tell(id croft.ClusterID) {
+func (s *memory) tell(id croft.ClusterID) {
 	for f := range s.follows {
 		f.waiting = append(f.waiting, id)
 		select {

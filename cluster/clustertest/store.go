@@ -21,11 +21,14 @@ type Stores interface {
 	cluster.Accounts
 }
 
-// Store is a Stores in memory, also for a bubble of synctest that it is made in. Values are stored encoded, so that what
-// is not encoded is lost, and nobody shares memory with it.
-type Store struct {
-	// Before is called before each operation, by its name; an error of it is that of the operation, which does nothing.
-	// Nil: nothing fails.
+// Store is a Stores in memory, also in the bubble of synctest that it is made in. Values are stored encoded, so that
+// what is not encoded is lost, and nobody shares memory with it.
+type Store struct{ memory }
+
+// memory is what a Store holds.
+type memory struct {
+	// Before is called before each operation, by its name. An error of it is that of the operation, which then does
+	// nothing. Nil: nothing fails.
 	Before func(op string) error
 	// After is the same after an operation that was done: its answer is lost.
 	After func(op string) error
@@ -62,11 +65,20 @@ type accountKey struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{limits: map[croft.Project]int{}, records: map[croft.ClusterID]value{},
-		events: map[croft.ClusterID][]string{}, holders: map[croft.ClusterID]int64{}, accounts: map[accountKey]string{},
-		follows: map[*follow]bool{}, sites: map[string]value{}, credentials: map[cluster.CredentialID]value{},
-		appliances: map[string]value{}, implementations: map[cluster.ImplementationID]value{}, revisions: map[string]int{},
-		images: map[string]value{}}
+	return &Store{memory{
+		limits:          map[croft.Project]int{},
+		records:         map[croft.ClusterID]value{},
+		events:          map[croft.ClusterID][]string{},
+		holders:         map[croft.ClusterID]int64{},
+		accounts:        map[accountKey]string{},
+		follows:         map[*follow]bool{},
+		sites:           map[string]value{},
+		credentials:     map[cluster.CredentialID]value{},
+		appliances:      map[string]value{},
+		implementations: map[cluster.ImplementationID]value{},
+		revisions:       map[string]int{},
+		images:          map[string]value{},
+	}}
 }
 
 // Limit bounds how many clusters a project may have; Create is OverQuota then.
@@ -84,7 +96,7 @@ func (s *Store) Expire(id croft.ClusterID) {
 }
 
 // do does an operation, while no other one is done.
-func (s *Store) do(ctx context.Context, op string, act func() error) error {
+func (s *memory) do(ctx context.Context, op string, act func() error) error {
 	if s.Before != nil {
 		if err := s.Before(op); err != nil {
 			return err
@@ -103,7 +115,7 @@ func (s *Store) do(ctx context.Context, op string, act func() error) error {
 }
 
 // put stores something as the next revision.
-func put[K comparable](s *Store, all map[K]value, key K, v any) int64 {
+func put[K comparable](s *memory, all map[K]value, key K, v any) int64 {
 	s.revision++
 	made := all[key].made
 	if made == 0 {
@@ -135,7 +147,7 @@ func noted(v value) cluster.Cluster {
 }
 
 // living lists the clusters that are not deleted.
-func (s *Store) living() (all []cluster.Cluster) {
+func (s *memory) living() (all []cluster.Cluster) {
 	for _, v := range s.records {
 		if c := noted(v); c.State != cluster.Deleted {
 			all = append(all, c)
@@ -172,7 +184,7 @@ func (s *Store) Named(ctx context.Context, project croft.Project, name string) (
 	return c, err
 }
 
-func (s *Store) named(project croft.Project, name string) cluster.Cluster {
+func (s *memory) named(project croft.Project, name string) cluster.Cluster {
 	for _, c := range s.living() {
 		if c.Project == project && c.Name == name {
 			return c
@@ -207,7 +219,7 @@ func (s *Store) Latest(ctx context.Context, project croft.Project, user, applian
 	return n, err
 }
 
-func (s *Store) latest(project croft.Project, user, appliance string) (n int64) {
+func (s *memory) latest(project croft.Project, user, appliance string) (n int64) {
 	for id, v := range s.records {
 		c := noted(v)
 		if c.State != cluster.Deleted && c.Project == project && c.User == user && c.Appliance == appliance {
@@ -247,7 +259,7 @@ func (s *Store) Create(ctx context.Context, c cluster.Cluster, latest int64) (cl
 	return c, err
 }
 
-func (s *Store) nameFree(c cluster.Cluster) error {
+func (s *memory) nameFree(c cluster.Cluster) error {
 	if other := s.named(c.Project, c.Name); other.ID != "" && other.ID != c.ID {
 		return &cluster.TakenError{What: "name", By: other.ID,
 			Text: fmt.Sprintf("the name %s is taken by cluster %s", c.Name, other.ID)}
@@ -255,8 +267,16 @@ func (s *Store) nameFree(c cluster.Cluster) error {
 	return nil
 }
 
+// moveName is nameFree for a change. Most change no name, and looking at all clusters takes time.
+func (s *memory) moveName(c, before cluster.Cluster) error {
+	if c.Name == before.Name {
+		return nil
+	}
+	return s.nameFree(c)
+}
+
 // namedExist checks what a record names anew.
-func (s *Store) namedExist(c, before cluster.Cluster) error {
+func (s *memory) namedExist(c, before cluster.Cluster) error {
 	_, site := s.sites[c.Site]
 	_, credential := s.credentials[c.Credential]
 	_, implementation := s.implementations[c.Implementation]
@@ -273,7 +293,7 @@ func (s *Store) namedExist(c, before cluster.Cluster) error {
 	return nil
 }
 
-func (s *Store) write(c *cluster.Cluster) {
+func (s *memory) write(c *cluster.Cluster) {
 	c.Revised = put(s, s.records, c.ID, c)
 	s.tell(c.ID)
 }
@@ -298,7 +318,7 @@ func (s *Store) Update(ctx context.Context, c cluster.Cluster, by *cluster.Holde
 		}
 		if c.State == cluster.Deleted {
 			maps.DeleteFunc(s.accounts, func(k accountKey, _ string) bool { return k.cluster == c.ID })
-		} else if err := cmp.Or(s.nameFree(c), s.namedExist(c, before)); err != nil {
+		} else if err := cmp.Or(s.moveName(c, before), s.namedExist(c, before)); err != nil {
 			return err
 		}
 		s.write(&c)
@@ -358,7 +378,7 @@ func (s *Store) Note(ctx context.Context, id croft.ClusterID, e cluster.Event) e
 		if _, is := s.records[id]; !is {
 			return noCluster(id)
 		}
-		all := append(s.events[id], encode(e))
+		all := append(s.events[id], encode(e.Bounded()))
 		s.events[id] = all[max(0, len(all)-cluster.MaxEvents):]
 		return nil
 	})

@@ -74,11 +74,15 @@ func (s *Site) Probe(ctx context.Context, at cluster.Access) (cluster.Probe, err
 func (s *Site) Room(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Room, error) {
 	var room cluster.Room
 	err := s.call(ctx, at, "ask for room", func(p *place, _ time.Time) error {
-		room = cluster.Room{Known: true, Why: p.full(1 + len(b.Indexes)), Free: 1}
+		members := len(b.Indexes)
+		if !b.Growth {
+			members++
+		}
+		room = cluster.Room{Known: true, Why: p.full(members), Free: 1}
 		room.Fits = room.Why == ""
 		if limit := p.faults.Room; limit > 0 {
 			room.Free = 0
-			for more := 1 + len(b.Indexes); more < limit && p.full(more+1) == ""; more++ {
+			for more := members; more < limit && p.full(more+1) == ""; more++ {
 				room.Free += 1 / float64(limit)
 			}
 		}

@@ -189,7 +189,7 @@ func (k *stack) remove(p *place, now time.Time) {
 func (k *stack) seen(b cluster.Build) cluster.Seen {
 	seen := cluster.Seen{Phase: k.phase, Remote: k.remote(), Failure: k.reason, Consoles: map[cluster.MemberID]string{}}
 	for _, index := range append([]int{master}, b.Indexes...) {
-		if m := k.machines[index]; m != nil && !m.lost {
+		if m := k.machines[index]; m != nil {
 			k.tell(&seen, index, m)
 		}
 	}
@@ -216,6 +216,8 @@ func (k *stack) tell(seen *cluster.Seen, index int, m *machine) {
 	}
 	out.ID = cluster.IDOf(k.cluster, out.Role, out.Index)
 	switch {
+	case m.lost:
+		out.State, out.Step, out.Error = cluster.MemberGone, "", "it is gone"
 	case m.failed:
 		out.Step, out.Error = "failed", "it did not boot"
 		seen.Consoles[out.ID] = "Kernel panic - not syncing: no init found"

@@ -62,9 +62,11 @@ func (s *AccessTokens) create(ctx context.Context, t access.Token, recorded bool
 		}
 		written = done.Succeeded
 	} else {
-		written, err = s.projects.writeCharged(ctx, charging{project: t.Project, amounts: chargeOfToken, record: key,
+		var revision int64
+		revision, err = s.projects.writeCharged(ctx, charging{project: t.Project, amounts: chargeOfToken, record: key,
 			entry: s.keys().entriesAboutToken(t) + "charged", write: []clientv3.Op{put}, what: write,
 			still: func(ctx context.Context) error { return s.isStill(ctx, t, first) }})
+		written = revision != 0
 	}
 	if err == nil && !written {
 		err = croft.Errorf(croft.Conflict, "there is a token %s already", t.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
@@ -12,55 +13,94 @@ import (
 	"croft/tenant"
 )
 
+// Writing is a record that is written together with what its project is charged for it.
+type Writing struct {
+	Project croft.Project
+	Amounts tenant.Amounts
+	Record  string         // key of the record, which must be absent
+	ID      string         // has never been that of another record
+	If      []clientv3.Cmp // further conditions
+	Write   []clientv3.Op
+	Else    []clientv3.Op // what Refused needs to read
+	What    string        // for errors
+	// Refused says why a further condition is not met; nil: all are.
+	Refused func(answers []*etcdserverpb.ResponseOp) error
+}
+
+// Write writes a record with its charge in one transaction, and returns the revision; 0: there is such a record
+// already. OverQuota: the error holds a *tenant.Refusal.
+func (s *Projects) Write(ctx context.Context, w Writing) (revision int64, err error) {
+	return s.writeCharged(ctx, charging{project: w.Project, amounts: w.Amounts, record: w.Record,
+		entry: s.keys().entriesOf(w.Project) + w.ID + "/charged", write: w.Write, what: w.What, ifs: w.If,
+		otherwise: w.Else, refused: w.Refused})
+}
+
+// GiveBack gives back what a project was charged with for a record, in the transaction that removes it. The ID has
+// never been that of another record.
+func (k Keys) GiveBack(c Charge, id string) clientv3.Op {
+	return k.repay(c.Project, k.entriesOf(c.Project)+id+"/repaid", c.Amounts)
+}
+
 // charging is one record that is written together with what its project is charged for it.
 type charging struct {
-	project croft.Project
-	amounts tenant.Amounts
-	record  string // key of the record, which must be absent
-	entry   string // key of an entry that says the same
-	write   []clientv3.Op
-	what    string // for errors
+	project   croft.Project
+	amounts   tenant.Amounts
+	record    string // key of the record, which must be absent
+	entry     string // key of an entry that says the same
+	write     []clientv3.Op
+	what      string // for errors
+	ifs       []clientv3.Cmp
+	otherwise []clientv3.Op
+	refused   func([]*etcdserverpb.ResponseOp) error // nil: there are no further conditions
 
 	// still returns an error if nothing may be written any more; nil: it always may. It is asked after the record of
 	// the project was read, which the transaction compares, and so holds in the transaction too.
 	still func(context.Context) error
 }
 
-// writeCharged writes a record with its charge in one transaction. False: there is such a record already. OverQuota:
-// the error holds a *tenant.Refusal.
-func (s *Projects) writeCharged(ctx context.Context, w charging) (written bool, err error) {
+// writeCharged writes a record with its charge in one transaction, and returns the revision; 0: there is such a record
+// already. OverQuota: the error holds a *tenant.Refusal.
+func (s *Projects) writeCharged(ctx context.Context, w charging) (revision int64, err error) {
 	for settled := false; ; {
 		c, err := s.readChain(ctx, w.project)
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		if w.still != nil {
 			if err := w.still(ctx); err != nil {
-				return false, err
+				return 0, err
 			}
 		}
 		if err := tenant.Admit(c.accounts(), c.defaults.Limits, w.amounts); err != nil {
 			if settled {
-				return false, err
+				return 0, err
 			}
 			if err := s.settle(ctx); err != nil { // others may have given something back
-				return false, err
+				return 0, err
 			}
 			settled = true
 			continue
 		}
 		compares, ops := s.keys().chargeOnce(c, w)
-		done, err := s.conn.Etcd.Txn(ctx).If(append(compares, kv.Absent(w.record))...).Then(append(ops, w.write...)...).
-			Else(clientv3.OpGet(w.record, clientv3.WithCountOnly())).Commit()
-		if err != nil {
-			return false, s.conn.Wrap(err, "%s", w.what)
+		done, err := s.conn.Etcd.Txn(ctx).If(append(append(compares, w.ifs...), kv.Absent(w.record))...).
+			Then(append(ops, w.write...)...).
+			Else(append([]clientv3.Op{clientv3.OpGet(w.record, clientv3.WithCountOnly())}, w.otherwise...)...).Commit()
+		switch {
+		case err != nil:
+			return 0, s.conn.Wrap(err, "%s", w.what)
+		case done.Succeeded:
+			return done.Header.Revision, nil
+		case done.Responses[0].GetResponseRange().Count > 0:
+			return 0, nil
 		}
-		if done.Succeeded || done.Responses[0].GetResponseRange().Count > 0 {
-			return done.Succeeded, nil
+		if w.refused != nil {
+			if err := w.refused(done.Responses[1:]); err != nil {
+				return 0, err
+			}
 		}
 		settled = false
 		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // another process was faster
-			return false, s.conn.Wrap(err, "%s", w.what)
+			return 0, s.conn.Wrap(err, "%s", w.what)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -29,8 +30,28 @@ type Projects struct {
 // Owned are the prefixes of keys of a project that other rooms store.
 type Owned struct {
 	Names string      // of its instances
+	Kept  []string    // while there is any of them, the project is not removed
 	Rest  []string    // what goes with the project: its SSH keys, its tokens, what is noted about its images
 	End   clientv3.Op // notes that the project was removed
+}
+
+// kept lists the prefixes below which there is nothing of a project that is removed.
+func (o Owned) kept() []string { return append([]string{o.Names}, o.Kept...) }
+
+// none are the conditions that nothing of a project is kept.
+func (o Owned) none() (all []clientv3.Cmp) {
+	for _, prefix := range o.kept() {
+		all = append(all, kv.AbsentBelow(prefix))
+	}
+	return all
+}
+
+// count counts what is kept of a project.
+func (o Owned) count() (all []clientv3.Op) {
+	for _, prefix := range o.kept() {
+		all = append(all, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
+	}
+	return all
 }
 
 // NewProjects makes the store of projects, given where the records of instances are, and others that are charged.
@@ -118,8 +139,9 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 			return p, croft.Errorf(croft.Invalid, "create project %s: there are %d projects above it, at most %d may be",
 				p.Name, len(stored.Above), tenant.MaxDepth-1)
 		}
-		compares = append(compares, kv.Exists(k.project(p.Parent)), empty, kv.AbsentBelow(s.owned(p.Name).Names),
-			kv.AbsentBelow(k.TokensOf(p.Name)), kv.AbsentBelow(k.entriesOf(p.Name)))
+		compares = append(compares, kv.Exists(k.project(p.Parent)), empty, kv.AbsentBelow(k.TokensOf(p.Name)),
+			kv.AbsentBelow(k.entriesOf(p.Name)))
+		compares = append(compares, s.owned(p.Name).none()...)
 		ops = append(ops, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
 			clientv3.OpPut(k.used(p.Name), kv.Encode(count{Ready: true})))
 	}
@@ -134,8 +156,8 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		if done.Responses[0].GetResponseRange().Count > 0 {
 			return p, isThere(p.Name)
 		}
-		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances or tokens already, or %s was "+
-			"removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
+		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances, clusters, credentials or "+
+			"tokens already, or %s was removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
 	}
 	p.Generation = done.Header.Revision
 	return p, nil
@@ -250,17 +272,18 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 			remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 		}
 		done, err := s.conn.Etcd.Txn(ctx).
-			If(append(k.compares(c), kv.AbsentBelow(owned.Names), kv.AbsentBelow(k.allBelow(name)),
+			If(append(append(k.compares(c), owned.none()...), kv.AbsentBelow(k.allBelow(name)),
 				kv.AbsentBelow(k.entriesOf(name)), kv.Unchanged(k.project(name), p.Generation))...).
-			Then(remove...).
-			Else(clientv3.OpGet(owned.Names, clientv3.WithPrefix(), clientv3.WithCountOnly()),
-				clientv3.OpGet(k.allBelow(name), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+			Then(remove...).Else(append(owned.count(),
+			clientv3.OpGet(k.allBelow(name), clientv3.WithPrefix(), clientv3.WithCountOnly()))...).Commit()
 		switch {
 		case err != nil:
 			return s.conn.Wrap(err, "remove project %s", name)
 		case done.Succeeded:
 			return nil
-		case done.Responses[0].GetResponseRange().Count+done.Responses[1].GetResponseRange().Count > 0:
+		case slices.ContainsFunc(done.Responses, func(r *etcdserverpb.ResponseOp) bool {
+			return r.GetResponseRange().Count > 0
+		}):
 			return inUse(name)
 		}
 		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // somebody was faster
@@ -270,8 +293,8 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 }
 
 func inUse(name croft.Project) error {
-	return croft.Errorf(croft.Conflict, "project %s has instances, pools or open tickets, or projects below it: destroy "+
-		"and remove those first", name)
+	return croft.Errorf(croft.Conflict, "project %s has instances, clusters, credentials, appliances, pools or open "+
+		"tickets, or projects below it: destroy and remove those first", name)
 }
 
 // Defaults implements tenant.Projects.

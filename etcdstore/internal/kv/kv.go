@@ -65,6 +65,12 @@ func AbsentBelow(prefix string) clientv3.Cmp {
 	return Absent(prefix).WithRange(clientv3.GetPrefixRangeEnd(prefix))
 }
 
+// NoneSince compares that no key below a prefix was made after a revision.
+func NoneSince(prefix string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(prefix), "<", revision+1).
+		WithRange(clientv3.GetPrefixRangeEnd(prefix))
+}
+
 // Unchanged compares that a key was last written at a revision; 0: that it does not exist.
 func Unchanged(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)

@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"croft"
+)
+
+// RemoteName is what a site calls a cluster, and knows it by.
+func RemoteName(id croft.ClusterID) string { return "croft-" + string(id) }
+
+// scheduling: a site is to be chosen; or the remains of a failed build are removed first; or an image is brought.
+func (p *plan) scheduling() {
+	switch {
+	case p.c.Remote.Asked && !p.c.Retry.Since.IsZero():
+		p.remove(p.another)
+	case p.c.Site != "" && !p.c.Remote.Asked:
+		p.bringing()
+	case p.l.Did == ActChoose:
+		p.choose()
+	default:
+		p.do(ActChoose, "a site is to be chosen")
+	}
+}
+
+// another begins anew after the remains of an attempt are gone.
+func (p *plan) another() {
+	p.forgetSite()
+	p.l = Learned{}
+	p.do(ActChoose, "the build failed, and what was left of it is gone")
+}
+
+// forgetSite takes the attempt out of the record.
+func (p *plan) forgetSite() {
+	p.c.Site, p.c.Implementation, p.c.Revision, p.c.Credential = "", "", 0, ""
+	p.c.Remote, p.c.Sizing, p.c.Retry, p.c.Members = Remote{}, Sizing{}, Retry{}, nil
+	p.c.MasterIP, p.c.Outputs = "", nil
+	p.c.Deadline, p.c.KeptUntil = time.Time{}, time.Time{}
+}
+
+func (p *plan) choose() {
+	if err := p.l.Err; err != nil && !errors.Is(err, croft.Invalid) {
+		p.c.Step = "a site is being chosen"
+		p.rest(paceSlow, "no site could be chosen: "+err.Error())
+		return
+	}
+	p.c.Why = p.l.Dropped
+	switch {
+	case len(p.l.Candidates) == 0 && len(p.c.Attempts) > 0:
+		p.giveUp()
+	case len(p.l.Candidates) == 0:
+		code, why := FailedRoom, error(&ChoiceError{Dropped: p.l.Dropped})
+		if p.l.Err != nil {
+			code, why = FailedBuild, p.l.Err
+		}
+		p.fail(code, why.Error())
+	case p.c.Remote.Asked:
+		p.c.Retry = Retry{Since: p.now}
+		p.c.Step = "what is left of the failed build at site " + p.c.Site + " is being removed"
+		p.do(ActDestroy, p.c.Step)
+	default:
+		p.chosen(p.l.Candidates[0])
+	}
+}
+
+// giveUp ends in ERROR after the last attempt. What failed stays on its site for a while.
+func (p *plan) giveUp() {
+	kept := p.c.KeptUntil
+	last := p.c.Attempts[len(p.c.Attempts)-1]
+	code := FailedBuild
+	if p.c.Error != nil {
+		code = p.c.Error.Code
+	}
+	p.fail(code, last.Error)
+	if p.c.Remote.Asked {
+		p.c.KeptUntil = kept
+		p.at(kept)
+	}
+}
+
+func (p *plan) chosen(c Candidate) {
+	p.c.Site, p.c.Implementation, p.c.Revision = c.Site.Name, c.Implementation.ID, c.Implementation.Revision
+	p.c.Credential = c.Credential.ID
+	if c.Site.BuildTimeout > 0 {
+		p.timeout = c.Site.BuildTimeout
+	}
+	p.begin()
+	if c.Implementation.Image == "" {
+		p.build()
+		return
+	}
+	p.c.Step = "image " + c.Implementation.Image
+	p.do(ActBring, "the image is brought to site "+p.c.Site)
+}
+
+// bringing waits for an image.
+func (p *plan) bringing() {
+	name := "image " + p.l.Image
+	switch {
+	case p.l.Did != ActBring && p.late():
+		p.attempt(FailedImage, name+" was not brought to site "+p.c.Site+" in time", 0)
+	case p.l.Did != ActBring:
+		p.do(ActBring, "the image is brought to site "+p.c.Site)
+	case p.l.Err == nil && p.l.Placed.State == ImageReady:
+		p.build()
+	case p.late():
+		p.attempt(FailedImage, name+" was not brought to site "+p.c.Site+" in time", 0)
+	case p.silent():
+	case p.l.Err != nil:
+		p.attempt(FailedImage, name+": "+p.l.Err.Error(), 0)
+	case p.l.Placed.State == ImageFailed:
+		p.attempt(FailedImage, name+": "+p.l.Placed.Error, 0)
+	case p.l.Placed.Total > 0:
+		p.wait(fmt.Sprintf("%s: %d %%", name, p.l.Placed.Done*100/p.l.Placed.Total))
+	default:
+		p.wait(name)
+	}
+}
+
+// build writes down that the site is about to be asked.
+func (p *plan) build() {
+	p.c.State, p.c.Step = Building, "site "+p.c.Site+" is asked to build it"
+	p.c.Remote = Remote{Name: RemoteName(p.c.ID), Asked: true}
+	p.c.Sizing, p.c.Error = Sizing{}, nil
+	p.begin()
+	p.members(Seen{})
+	p.do(ActLaunch, p.c.Step)
+}
+
+func (p *plan) building() {
+	switch {
+	case p.l.Did != "" && p.silent() && !p.late():
+	case p.l.Did == ActLaunch && p.l.Err == nil:
+		p.launched()
+	case p.l.Did == ActLaunch && refused(p.l.Err):
+		code := FailedBuild
+		if errors.Is(p.l.Err, croft.NoCapacity) {
+			code = FailedRoom
+		}
+		p.attempt(code, p.l.Err.Error(), 0)
+	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.built():
+	case p.late() && (p.l.Did != "" || p.c.Remote.ID == ""): // what was built meanwhile is seen first
+		p.attempt(FailedDeadline, fmt.Sprintf("site %s did not build it within %s", p.c.Site, p.timeout), KeepFailed)
+	case p.l.Did != "":
+		p.wait(p.c.Step)
+	case p.c.Remote.ID == "":
+		p.do(ActLaunch, "site "+p.c.Site+" is asked to build it")
+	default:
+		p.do(ActLook, "it is being built")
+	}
+}
+
+// refused reports whether an error of a site is its last word.
+func refused(err error) bool {
+	return slices.ContainsFunc([]croft.Kind{croft.NoCapacity, croft.Invalid, croft.Conflict, croft.OverQuota,
+		croft.NotFound}, func(k croft.Kind) bool { return errors.Is(err, k) })
+}
+
+func (p *plan) launched() {
+	p.c.Remote = p.l.Remote
+	p.c.Remote.Name, p.c.Remote.Asked = RemoteName(p.c.ID), true
+	p.c.Sizing = Sizing{Told: slices.Clone(p.c.Indexes), Taken: true}
+	p.wait("site " + p.c.Site + " is building it")
+}
+
+// built deals with what the site has of a build, and reports false while that goes on.
+func (p *plan) built() bool {
+	seen := *p.l.Seen
+	if p.lost() {
+		return true
+	}
+	p.remote(seen)
+	p.members(seen)
+	switch seen.Phase {
+	case Standing:
+		if why := unusable(seen); why != "" {
+			p.attempt(FailedOutputs, why, KeepFailed)
+			return true
+		}
+		if p.whole() {
+			p.ready(seen)
+			return true
+		}
+	case Broken, Unsized, Stuck:
+		code := FailedBuild
+		if seen.NoRoom {
+			code = FailedRoom
+		}
+		p.attempt(code, "site "+p.c.Site+" could not build it: "+seen.Failure, KeepFailed)
+		return true
+	}
+	p.c.Step = "site " + p.c.Site + " is building it"
+	return false
+}
+
+// attempt puts down a build that failed. Another site is tried, if the request permits one.
+func (p *plan) attempt(code FailureCode, message string, keep time.Duration) {
+	p.blame(code, message)
+	message = p.c.Error.Message
+	p.c.Attempts = append(slices.Clone(p.c.Attempts), Attempt{Site: p.c.Site, Implementation: p.c.Implementation,
+		Error: message, At: p.now})
+	p.noteMembers()
+	p.c.Retry, p.c.KeptUntil, p.c.Deadline = Retry{}, p.now.Add(keep), time.Time{}
+	if pinned(p.c.Hints) || len(p.c.Attempts) >= MaxAttempts {
+		p.giveUp()
+		return
+	}
+	p.c.State = Scheduling
+	p.note(message)
+	if !p.c.Remote.Asked {
+		p.forgetSite()
+	}
+	p.c.Step = "another site is being chosen"
+	p.do(ActChoose, message)
+}
+
+// pinned reports whether a request permits one site alone.
+func pinned(h Hints) bool {
+	return len(h.Sites) == 1 || len(h.Implementations) == 1 || len(h.Credentials) == 1
+}

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+)
+
+// standing looks after a cluster that is READY or DEGRADED.
+func (p *plan) standing() {
+	switch {
+	case p.resizeWanted():
+		p.c.State, p.c.Step = Resizing, "it is about to be resized"
+		p.c.Sizing.Back = false
+		p.begin()
+		p.members(Seen{})
+		p.note(fmt.Sprintf("it is resized from %s to %s", count(p.c.Good, "slave"), count(p.c.Slaves, "slave")))
+		p.do(ActLook, "it is about to be resized")
+	case p.l.Did == "":
+		p.do(ActLook, "it is looked at now and then")
+	case p.silent():
+		p.rest(paceSettled, p.c.Step)
+	case p.l.Err != nil || p.lost():
+		p.rest(paceSettled, "")
+	default:
+		p.settled(*p.l.Seen)
+		if p.c.State != Failed {
+			p.rest(paceSettled, "")
+		}
+		if p.c.Sizing.Open > 0 {
+			p.at(p.c.Sizing.Sent.Add(settleAfter))
+		}
+	}
+}
+
+// settleAfter is how long a resize without an answer may take to take effect. Then the size is told once more: that
+// settles what an old request may have changed.
+const settleAfter = 10 * time.Minute
+
+// resizeWanted reports whether the site has to be told another size. Several changes become one resize.
+func (p *plan) resizeWanted() bool {
+	s := p.c.Sizing
+	unsettled := s.Open > 0 && !p.now.Before(s.Sent.Add(settleAfter))
+	return !s.Taken || unsettled || !slices.Equal(s.Told, p.c.Indexes)
+}
+
+// resizeSent writes down a request before it is sent. Those that were sent long ago are settled by it.
+func (p *plan) resizeSent() {
+	s := &p.c.Sizing
+	if !p.now.Before(s.Sent.Add(settleAfter)) {
+		s.Open = 0
+	}
+	s.Open, s.Sent = s.Open+1, p.now
+}
+
+func (p *plan) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
+
+// settled judges a cluster by its members.
+func (p *plan) settled(seen Seen) {
+	p.remote(seen)
+	p.c.Step = ""
+	if seen.Phase != Standing && seen.Phase != Unsized || len(seen.Members) == 0 {
+		return
+	}
+	p.members(seen)
+	master := p.c.Members[0].State
+	var missing []string
+	for _, m := range p.c.Members[1:] {
+		if m.State != MemberReady {
+			missing = append(missing, name(m))
+		}
+	}
+	switch {
+	case master == MemberGone:
+		p.noteMembers()
+		p.fail(FailedMaster, "its master is gone")
+	case len(missing) > 0 && p.c.State == Ready:
+		p.c.State = Degraded
+		p.noteMembers()
+		p.note(strings.Join(missing, ", ") + " not there")
+	case len(missing) == 0 && p.c.State == Degraded && seen.Phase == Standing && master == MemberReady:
+		p.c.State, p.c.Good, p.c.Sizing.Good = Ready, len(p.c.Indexes), slices.Clone(p.c.Indexes)
+		p.note("all its members are there again")
+	}
+}
+
+func (p *plan) resizing() {
+	switch {
+	case p.l.Did != "" && p.silent() && !p.late():
+	case p.l.Did == ActResize && p.l.Err == nil:
+		p.resizeAnswered()
+		p.c.Sizing.Told, p.c.Sizing.Taken = slices.Clone(p.c.Indexes), true
+		p.wait("site " + p.c.Site + " is resizing it")
+	case p.l.Did == ActResize && refused(p.l.Err) && !errors.Is(p.l.Err, croft.Conflict) &&
+		!errors.Is(p.l.Err, croft.NotFound):
+		p.resizeAnswered()
+		p.unsized(p.l.Err.Error())
+	case p.l.Did == ActResize && refused(p.l.Err):
+		p.resizeAnswered()
+		p.wait(p.c.Step)
+	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.resized():
+	case p.late():
+		p.unsized(fmt.Sprintf("site %s did not resize it within %s", p.c.Site, p.timeout))
+	case p.l.Did != "":
+		p.wait(p.c.Step)
+	default:
+		p.do(ActLook, "it is being resized")
+	}
+}
+
+// resized deals with what the site has of a resize, and reports false while that goes on.
+func (p *plan) resized() bool {
+	seen := *p.l.Seen
+	if p.lost() {
+		return true
+	}
+	p.remote(seen)
+	if seen.Phase != Standing && seen.Phase != Unsized && seen.Phase != Broken {
+		p.members(seen)
+		return false // something is under way
+	}
+	if p.resizeWanted() {
+		if p.late() {
+			return false
+		}
+		p.members(Seen{})
+		p.c.Step = fmt.Sprintf("site %s is asked to resize it to %s", p.c.Site, count(len(p.c.Indexes), "slave"))
+		p.resizeSent()
+		p.do(ActResize, p.c.Step)
+		return true
+	}
+	p.members(seen)
+	if seen.Phase != Standing {
+		p.unsized("site " + p.c.Site + " could not resize it: " + seen.Failure)
+		return true
+	}
+	if why := unusable(seen); why != "" {
+		p.unsized(why)
+		return true
+	}
+	if p.whole() {
+		p.ready(seen)
+		return true
+	}
+	return false
+}
+
+// unsized takes a resize back that failed, once. Slaves that were to be added are given up; a cluster that was to become
+// smaller is asked for once more.
+func (p *plan) unsized(message string) {
+	p.blame(FailedResize, message)
+	p.noteMembers()
+	if p.c.Sizing.Back {
+		p.c.State, p.c.Deadline, p.c.Sizing.Back = Degraded, time.Time{}, false
+		p.c.Sizing.Told, p.c.Sizing.Taken = slices.Clone(p.c.Indexes), true
+		p.note("the resize could not be taken back: " + p.c.Error.Message)
+		p.rest(paceSettled, p.c.Error.Message)
+		return
+	}
+	var kept, added []int
+	for _, i := range p.c.Indexes {
+		if slices.Contains(p.c.Sizing.Good, i) {
+			kept = append(kept, i)
+		} else {
+			added = append(added, i)
+		}
+	}
+	if len(added) > 0 {
+		p.c.Indexes, p.c.Slaves = kept, len(kept)
+		p.c.Removed = slices.Concat(p.c.Removed, added)
+	}
+	p.c.Sizing.Taken, p.c.Sizing.Back = false, true
+	p.begin()
+	p.members(Seen{})
+	p.c.Step = "the resize failed, and is being taken back"
+	p.note(p.c.Error.Message + "; it goes back to " + count(len(kept), "slave"))
+	p.do(ActLook, p.c.Step)
+}

@@ -1,0 +1,190 @@
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/internal/delay"
+)
+
+// An account is made under a mark in the store: a server that finds the mark of another waits for what that one
+// makes. A mark older than markKept is of a server that has ended.
+const (
+	markKept = 3 * agentPatience
+	markWait = 100 * time.Millisecond
+)
+
+// mark names the mark of a user. No user's name begins with a dot.
+func mark(user string) string { return ".making." + user }
+
+// Account implements cloud.Clusters. Of several that ask at once, one has the account made.
+func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, user string) (cluster.Login, error) {
+	c, err := s.Find(ctx, project, idOrName)
+	if err != nil {
+		return cluster.Login{}, err
+	}
+	if login, err := s.stored(ctx, c, user); !errors.Is(err, croft.NotFound) {
+		return login, err
+	}
+	agent, err := s.agent(ctx, c)
+	if err != nil {
+		return cluster.Login{}, err
+	}
+	end, err := s.making.Take(ctx, string(c.ID)+"/"+user)
+	if err != nil {
+		return cluster.Login{}, err
+	}
+	defer end()
+	for {
+		if login, err := s.stored(ctx, c, user); !errors.Is(err, croft.NotFound) {
+			return login, err
+		}
+		err := s.c.Accounts.AddAccount(ctx, cluster.Account{Cluster: c.ID, User: mark(user), Created: time.Now().UTC()})
+		if err == nil {
+			return s.make(ctx, c, agent, user)
+		}
+		if !errors.Is(err, croft.Conflict) {
+			return cluster.Login{}, err
+		}
+		if err := s.awaitMark(ctx, c, user); err != nil {
+			return cluster.Login{}, err
+		}
+	}
+}
+
+// agent returns the agent of a cluster that can make accounts now. Invalid. Unavailable.
+func (s *Service) agent(ctx context.Context, c cluster.Cluster) (cluster.Agent, error) {
+	all, err := s.c.Catalogue.Appliances(ctx)
+	if err != nil {
+		return cluster.Agent{}, err
+	}
+	for _, a := range all {
+		if a.Name != c.Appliance {
+			continue
+		}
+		if a.Agent == nil {
+			break
+		}
+		switch c.State {
+		case cluster.Ready, cluster.Resizing, cluster.Degraded:
+			return *a.Agent, nil
+		}
+		return cluster.Agent{}, croft.Errorf(croft.Unavailable, "cluster %s is %s: it makes accounts once it is ready",
+			c.Name, c.State)
+	}
+	return cluster.Agent{}, croft.Errorf(croft.Invalid, "appliance %s makes no accounts: it has no agent", c.Appliance)
+}
+
+// stored returns an account that was made before. NotFound.
+func (s *Service) stored(ctx context.Context, c cluster.Cluster, user string) (cluster.Login, error) {
+	a, err := s.c.Accounts.Account(ctx, c.ID, user)
+	if err != nil {
+		return cluster.Login{}, err
+	}
+	if s.c.Vault == nil {
+		return cluster.Login{}, noKey()
+	}
+	password, err := s.c.Vault.Open(a.Password, cluster.AboutAccount(s.c.Partition, c.ID, user))
+	if err != nil {
+		return cluster.Login{}, fmt.Errorf("open the password of %s on cluster %s: %w", user, c.Name, err)
+	}
+	return cluster.Login{Username: a.Username, Password: password}, nil
+}
+
+func noKey() error {
+	return croft.Errorf(croft.Unavailable, "accounts need a key to seal passwords with")
+}
+
+// make has an account made, and stores it; the mark of the user is ours, and is removed.
+func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Agent, user string) (
+	login cluster.Login, err error) {
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), agentPatience)
+		defer cancel()
+		if unmark := s.c.Accounts.RemoveAccount(ctx, c.ID, mark(user)); unmark != nil && !errors.Is(unmark,
+			croft.NotFound) {
+			s.c.Log.Warn("mark of an account stays for a while", "cluster", c.ID, "user", user, "err", unmark)
+		}
+	}()
+	if s.c.Vault == nil {
+		return login, noKey()
+	}
+	// That a password can be sealed is seen before one is made that nobody could be told of again.
+	about := cluster.AboutAccount(s.c.Partition, c.ID, user)
+	if _, err := s.c.Vault.Seal(cluster.NewSecret("trial"), about); err != nil {
+		return login, err
+	}
+	if login, err = s.agents.login(ctx, c.MasterIP, agent); err != nil {
+		return cluster.Login{}, err
+	}
+	sealed, err := s.c.Vault.Seal(login.Password, about)
+	if err != nil {
+		return cluster.Login{}, err
+	}
+	return s.keep(ctx, c, cluster.Account{Cluster: c.ID, User: user, Username: login.Username, Password: sealed,
+		Created: time.Now().UTC()}, login)
+}
+
+// keep stores an account. It is on the machines by now, so it is stored although the caller may have gone, and again
+// if the answer was lost.
+func (s *Service) keep(ctx context.Context, c cluster.Cluster, a cluster.Account, login cluster.Login) (cluster.Login,
+	error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), agentPatience)
+	defer cancel()
+	for try := 0; ; try++ {
+		err := s.c.Accounts.AddAccount(ctx, a)
+		if err == nil {
+			return login, nil
+		}
+		if errors.Is(err, croft.Conflict) && try > 0 {
+			return s.stored(ctx, c, a.User) // an earlier try has stored it
+		}
+		if !lost(err) || try >= lostTries {
+			return cluster.Login{}, fmt.Errorf("store the account of %s on cluster %s: %w", a.User, c.Name, err)
+		}
+		if err := pause(ctx, try); err != nil {
+			return cluster.Login{}, err
+		}
+	}
+}
+
+// awaitMark waits a moment for another server that makes the account, and removes the mark of one that has ended.
+func (s *Service) awaitMark(ctx context.Context, c cluster.Cluster, user string) error {
+	m, err := s.c.Accounts.Account(ctx, c.ID, mark(user))
+	if errors.Is(err, croft.NotFound) {
+		err = s.removing(ctx, c)
+	}
+	if err != nil {
+		return err
+	}
+	if time.Since(m.Created) > markKept {
+		err := s.c.Accounts.RemoveAccount(ctx, c.ID, mark(user))
+		if err != nil && !errors.Is(err, croft.NotFound) {
+			return err
+		}
+		return nil
+	}
+	return delay.For(ctx, markWait)
+}
+
+// removing refuses accounts on a cluster that is being removed, which the store has refused as well. Unavailable.
+func (s *Service) removing(ctx context.Context, c cluster.Cluster) error {
+	now, err := s.c.Records.Get(ctx, c.ID)
+	if err == nil && (now.State == cluster.Deleting || now.State == cluster.Deleted) {
+		return croft.Errorf(croft.Unavailable, "cluster %s is %s: it makes no accounts", c.Name, now.State)
+	}
+	return err
+}
+
+// RemoveAccount implements cloud.Clusters. What the agent made on the machines stays there.
+func (s *Service) RemoveAccount(ctx context.Context, project croft.Project, idOrName, user string) error {
+	c, err := s.Find(ctx, project, idOrName)
+	if err != nil {
+		return err
+	}
+	return s.c.Accounts.RemoveAccount(ctx, c.ID, user)
+}

@@ -1,0 +1,191 @@
+package requests_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/requests"
+)
+
+// withAgent returns a bench whose masters all are one server, and the address that was dialed last.
+func withAgent(t *testing.T, answer http.HandlerFunc) (*bench, cluster.Cluster, *atomic.Value) {
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	b := newBench(t)
+	var dialed atomic.Value
+	b.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed.Store(address)
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	b.Service = b.another()
+	return b, b.manage(b.create(ask("one")).ID, cluster.Ready), &dialed
+}
+
+func TestAnAccountIsMadeOnce(t *testing.T) {
+	var made atomic.Int64
+	b, c, dialed := withAgent(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != "/new_account/" || r.Host != "192.0.2.1:80" &&
+			r.Host != "192.0.2.1" {
+			http.Error(w, fmt.Sprintf("%s %s %s", r.Method, r.Host, r.URL), http.StatusTeapot)
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // so that the others ask meanwhile
+		_, _ = fmt.Fprintf(w, `{"username": "user%d", "password": "swordfish"}`, made.Add(1))
+	})
+	servers := []*requests.Service{b.Service, b.another()}
+	var news atomic.Int64
+	var all sync.WaitGroup
+	for i := range 10 {
+		all.Go(func() {
+			login, err := servers[i%2].Account(t.Context(), "physics", "one", "bob")
+			if err != nil || login.Username != "user1" || login.Password.Reveal() != "swordfish" {
+				t.Errorf("got %+v, %v", login, err)
+			}
+			if login.Made {
+				news.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 1 || news.Load() != 1 || dialed.Load() != "192.0.2.1:80" {
+		t.Errorf("%d accounts were made, %d answers say so, at %v", made.Load(), news.Load(), dialed.Load())
+	}
+	if strings.Contains(b.store.Dump()+b.logs.String(), "swordfish") || strings.Contains(b.store.Dump(), "making") {
+		t.Error("the password is stored openly, or a mark is left")
+	}
+	b.manage(c.ID, cluster.Failed)
+	if login, err := b.Account(t.Context(), "physics", "one", "bob"); err != nil || login.Username != "user1" {
+		t.Errorf("of a cluster that failed since: got %+v, %v", login, err)
+	}
+	b.fatal(b.RemoveAccount(t.Context(), "physics", "one", "bob"))
+	b.kind(b.RemoveAccount(t.Context(), "physics", "one", "bob"), croft.NotFound, "no account")
+}
+
+func TestAnAgentThatIsOfNoUse(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer http.HandlerFunc
+		text   string
+	}{
+		{"an error", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+			"answers 502"},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/x" {
+				_, _ = fmt.Fprint(w, `{"username": "a", "password": "b"}`)
+			}
+			http.Redirect(w, r, "/x", http.StatusTemporaryRedirect)
+		}, "answers 307"},
+		{"no JSON", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "swordfish") },
+			"does not answer JSON with username and password"},
+		{"no password", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, `{"username": "a"}`) },
+			"does not answer JSON with username and password"},
+		{"too much", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"username": "a", "password": "b"%s}`, strings.Repeat(" ", 64<<10))
+		}, "answers more than 65536 bytes"},
+		{"a long password", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"username": "a", "password": "%s"}`, strings.Repeat("b", 2000))
+		}, "more than 1024 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, _, _ := withAgent(t, c.answer)
+			_, err := b.Account(t.Context(), "physics", "one", "bob")
+			b.kind(err, croft.Unavailable, c.text)
+			if strings.Contains(err.Error(), "swordfish") || strings.Contains(b.store.Dump(), "making") {
+				t.Errorf("%v: it quotes the answer, or a mark is left", err)
+			}
+		})
+	}
+}
+
+func TestAccountsNeedAReadyCluster(t *testing.T) {
+	b, c, dialed := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"username": "a", "password": "b"}`)
+	})
+	for _, state := range []cluster.State{cluster.Scheduling, cluster.Building, cluster.Failed, cluster.Deleting} {
+		b.manage(c.ID, state)
+		_, err := b.Account(t.Context(), "physics", string(c.ID), "bob")
+		b.kind(err, croft.Unavailable, "it makes accounts once it is ready")
+	}
+	b.appliance(cluster.Appliance{Name: "plain", Public: true})
+	i, err := b.stores.AddImplementation(t.Context(), cluster.Implementation{ID: cluster.NewImplementationID(),
+		Appliance: "plain", Site: "east", Enabled: true})
+	b.fatal(err)
+	r := ask("two")
+	r.Appliance = "plain"
+	b.manage(b.create(r).ID, cluster.Ready, func(c *cluster.Cluster) { c.Implementation = i.ID })
+	_, err = b.Account(t.Context(), "physics", "two", "bob")
+	b.kind(err, croft.Invalid, "appliance plain makes no accounts")
+	if dialed.Load() != nil {
+		t.Errorf("%v was dialed", dialed.Load())
+	}
+}
+
+func TestOnlyMachinesAreCalled(t *testing.T) {
+	for _, c := range []struct {
+		ip, dialed string // "": it is not called
+	}{
+		{"192.0.2.7", "192.0.2.7:80"}, {"10.1.2.3", "10.1.2.3:80"}, {"2001:db8::1", "[2001:db8::1]:80"},
+		{"fd00::1", "[fd00::1]:80"}, {"::ffff:192.0.2.1", "192.0.2.1:80"},
+		{"127.0.0.1", ""}, {"::1", ""}, {"::ffff:127.0.0.1", ""}, {"169.254.169.254", ""}, {"::ffff:169.254.169.254",
+			""},
+		{"fe80::1", ""}, {"fe80::1%eth0", ""}, {"fd00:ec2::254", ""}, {"0.0.0.0", ""}, {"::", ""}, {"224.0.0.1", ""},
+		{"ff02::1", ""}, {"255.255.255.255", ""}, {"64:ff9b::7f00:1", ""}, {"192.0.2.1:8080", ""}, {"192.0.2.1/x", ""},
+		{"user@192.0.2.1", ""}, {"localhost", ""}, {"", ""}, {"010.0.0.1", ""},
+	} {
+		t.Run(c.ip, func(t *testing.T) {
+			b, one, dialed := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprint(w, `{"username": "a", "password": "b"}`)
+			})
+			b.manage(one.ID, cluster.Ready, func(x *cluster.Cluster) { x.MasterIP = c.ip })
+			_, err := b.Account(t.Context(), "physics", "one", "bob")
+			if got, _ := dialed.Load().(string); got != c.dialed || (err == nil) != (c.dialed != "") {
+				t.Errorf("dialed %q, %v, want %q", got, err, c.dialed)
+			}
+			if err != nil {
+				b.kind(err, croft.Unavailable, "is none that is called")
+			}
+		})
+	}
+}
+
+func TestTheMarkOfAServerThatEndedIsRemoved(t *testing.T) {
+	b, c, _ := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"username": "a", "password": "b"}`)
+	})
+	b.fatal(b.stores.AddAccount(t.Context(), cluster.Account{Cluster: c.ID, User: ".making.bob",
+		Created: time.Now().Add(-time.Minute)}))
+	if login, err := b.Account(t.Context(), "physics", "one", "bob"); err != nil || !login.Made {
+		t.Errorf("got %+v, %v", login, err)
+	}
+}
+
+func TestALostAnswerOfTheStoreKeepsTheAccount(t *testing.T) {
+	var made atomic.Int64
+	b, _, _ := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"username": "user%d", "password": "b"}`, made.Add(1))
+	})
+	times := 0
+	b.store.After = func(op string) error {
+		if op == "AddAccount" {
+			if times++; times == 2 { // the first is the mark
+				return croft.Errorf(croft.Unavailable, "the answer was lost")
+			}
+		}
+		return nil
+	}
+	for range 2 {
+		if login, err := b.Account(t.Context(), "physics", "one", "bob"); err != nil || login.Username != "user1" {
+			t.Errorf("got %+v, %v", login, err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package requests
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/cluster"
+)
+
+// What an agent may do: it runs on a machine of a user, and is trusted with nothing.
+const (
+	agentPatience = 10 * time.Second
+	maxAnswer     = 64 << 10
+	maxLogin      = 1 << 10
+	agentPort     = 80
+	agentPath     = "/new_account/"
+)
+
+// agents calls the agents of appliances.
+type agents struct{ client *http.Client }
+
+// newAgents returns a caller that follows no redirects and uses no proxy, so that it reaches the address of a master
+// and nothing else.
+func newAgents(dial func(ctx context.Context, network, address string) (net.Conn, error)) agents {
+	return agents{&http.Client{
+		Timeout: agentPatience,
+		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer,
+			ResponseHeaderTimeout: agentPatience},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// login has the agent on a master make an account. Unavailable: it does not, or answers something else.
+func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent) (cluster.Login, error) {
+	target, err := agentURL(masterIP, agent)
+	if err != nil {
+		return cluster.Login{}, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)
+	if err != nil {
+		return cluster.Login{}, croft.Errorf(croft.Invalid, "the agent's path %.80q cannot be called", agent.Path)
+	}
+	request.Header.Set("Accept", "application/json")
+	answer, err := a.client.Do(request)
+	if err != nil {
+		return cluster.Login{}, croft.Errorf(croft.Unavailable, "the agent at %s does not answer: %w", target, err)
+	}
+	defer func() { _ = answer.Body.Close() }() // nothing is read from it any more
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated {
+		return cluster.Login{}, croft.Errorf(croft.Unavailable, "the agent at %s answers %d", target, answer.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err != nil {
+		return cluster.Login{}, croft.Errorf(croft.Unavailable, "read the answer of the agent at %s: %w", target, err)
+	}
+	if len(body) > maxAnswer {
+		return cluster.Login{}, croft.Errorf(croft.Unavailable, "the agent at %s answers more than %d bytes", target,
+			maxAnswer)
+	}
+	return readLogin(target, body)
+}
+
+// readLogin reads what an agent answered. Nothing of it is quoted in errors: it holds a password.
+func readLogin(target string, body []byte) (cluster.Login, error) {
+	var login struct{ Username, Password string }
+	if json.Unmarshal(body, &login) != nil || login.Username == "" || login.Password == "" {
+		return cluster.Login{}, croft.Errorf(croft.Unavailable,
+			"the agent at %s does not answer JSON with username and password", target)
+	}
+	if len(login.Username) > maxLogin || len(login.Password) > maxLogin {
+		return cluster.Login{}, croft.Errorf(croft.Unavailable,
+			"the agent at %s answers a name or password of more than %d bytes", target, maxLogin)
+	}
+	return cluster.Login{Username: login.Username, Password: cluster.NewSecret(login.Password), Made: true}, nil
+}
+
+// agentURL returns where an agent is called. Its host is the address alone, whatever else a site may say.
+func agentURL(masterIP string, agent cluster.Agent) (string, error) {
+	ip, err := netip.ParseAddr(masterIP)
+	if err != nil || !callable(ip) {
+		return "", croft.Errorf(croft.Unavailable, "the address of the master, %.80q, is none that is called", masterIP)
+	}
+	port, path := agent.Port, agent.Path
+	if port == 0 {
+		port = agentPort
+	}
+	if path == "" {
+		path = agentPath
+	}
+	if port < 1 || port > 65535 || !strings.HasPrefix(path, "/") {
+		return "", croft.Errorf(croft.Invalid, "the agent's port %d or path %.80q is not right", port, path)
+	}
+	return "http://" + net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(port)) + path, nil
+}
+
+// forbidden are addresses that lead to this server or to its own metadata, beside those that netip knows about.
+var forbidden = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),         // this host
+	netip.MustParsePrefix("240.0.0.0/4"),       // reserved, and broadcast
+	netip.MustParsePrefix("64:ff9b::/96"),      // any IPv4 address, behind a translator
+	netip.MustParsePrefix("2002::/16"),         // likewise, by a tunnel
+	netip.MustParsePrefix("fd00:ec2::254/128"), // metadata
+}
+
+// callable reports whether an address may be that of a machine of a cluster. Private ones may: clusters are often
+// there.
+func callable(ip netip.Addr) bool {
+	if ip.Zone() != "" {
+		return false
+	}
+	ip = ip.Unmap()
+	for _, p := range forbidden {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return ip.IsGlobalUnicast() // no loopback, link-local, multicast or unspecified one
+}

@@ -1,0 +1,200 @@
+package requests
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/survey"
+	"croft/internal/delay"
+)
+
+// maxTries bounds how often a write is tried that others win.
+const maxTries = 50
+
+// Create implements cloud.Clusters. A request with an ID may be repeated: nothing is made twice. Joining one that is
+// there asks no site.
+func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Created, error) {
+	if err := s.check(ctx, r); err != nil {
+		return cluster.Created{}, err
+	}
+	if r.ID != "" {
+		c, err := s.made(ctx, r)
+		if err == nil || !errors.Is(err, croft.NotFound) {
+			return c, err
+		}
+	} else {
+		r.ID = croft.NewClusterID()
+	}
+	var found *survey.Result // asked once, however often others win
+	for try := range maxTries {
+		latest, err := s.c.Records.Latest(ctx, r.Project, r.User, r.Appliance)
+		if err != nil {
+			return cluster.Created{}, err
+		}
+		// What is joined is read after latest: one that is created in between makes Create fail.
+		if joined, err := s.joinAny(ctx, r); err != nil || joined.Reused {
+			return joined, err
+		}
+		if found == nil {
+			if found, err = s.look(ctx, r); err != nil {
+				return cluster.Created{}, err
+			}
+		}
+		made, err := s.put(ctx, r, *found, latest)
+		if err == nil || !errors.Is(err, croft.Conflict) {
+			return made, err
+		}
+		if again, errLatest := s.c.Records.Latest(ctx, r.Project, r.User, r.Appliance); errLatest != nil {
+			return cluster.Created{}, errLatest
+		} else if again == latest {
+			return cluster.Created{}, err // nobody was faster: the name or the ID belongs to another cluster
+		}
+		if err := pause(ctx, try); err != nil {
+			return cluster.Created{}, err
+		}
+	}
+	return cluster.Created{}, croft.Errorf(croft.Unavailable, "cluster %s: too many others ask for appliance %s now",
+		r.Name, r.Appliance)
+}
+
+// check validates a request, and that there is its appliance. Invalid. NotFound.
+func (s *Service) check(ctx context.Context, r cluster.Request) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	a, err := s.appliance(ctx, r.Project, r.Appliance)
+	if err != nil {
+		return err
+	}
+	return cluster.CheckSlaves(r.Slaves, a.MinSlaves)
+}
+
+// look asks where a request can be built. *cluster.ChoiceError.
+func (s *Service) look(ctx context.Context, r cluster.Request) (*survey.Result, error) {
+	found, err := s.survey.Look(ctx, r, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Candidates) == 0 {
+		return nil, &cluster.ChoiceError{Dropped: found.Dropped}
+	}
+	return &found, nil
+}
+
+// put puts a cluster on record. An answer that was lost is settled by the same write again: it finds the ID taken.
+func (s *Service) put(ctx context.Context, r cluster.Request, found survey.Result, latest int64) (
+	cluster.Created, error) {
+	c, err := s.record(r, found)
+	if err != nil {
+		return cluster.Created{}, err
+	}
+	for try := range lostTries {
+		var made cluster.Cluster
+		made, err = s.c.Records.Create(ctx, c, latest)
+		if taken, is := errors.AsType[*cluster.TakenError](err); is && taken.What == "id" {
+			return s.made(ctx, r)
+		}
+		if err == nil {
+			s.note(ctx, made, "%s asked for a cluster of %s with %d slaves", r.User, r.Appliance, r.Slaves)
+			return cluster.Created{Cluster: made}, nil
+		}
+		if !lost(err) {
+			return cluster.Created{}, err
+		}
+		if err := pause(ctx, try); err != nil {
+			return cluster.Created{}, err
+		}
+	}
+	return cluster.Created{}, err
+}
+
+// lostTries is how often a write is repeated whose answer was lost.
+const lostTries = 5
+
+// lost reports whether a write may have taken effect although it failed.
+func lost(err error) bool {
+	return errors.Is(err, croft.Unavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// record returns the record of a new cluster.
+func (s *Service) record(r cluster.Request, found survey.Result) (cluster.Cluster, error) {
+	now := time.Now().UTC()
+	c := cluster.Cluster{ID: r.ID, Name: r.Name, Project: r.Project, User: r.User, Appliance: r.Appliance,
+		Digest: r.Digest(), Hints: r.Hints, Slaves: r.Slaves, Indexes: []int{}, NextIndex: r.Slaves,
+		State: cluster.Scheduling, Step: "choosing a site", Members: []cluster.Member{}, Why: found.Dropped,
+		Uses: []cluster.Use{newUse(r, now)}, KeepIdle: r.KeepIdle, Created: now, Updated: now, Generation: 1}
+	for i := range r.Slaves {
+		c.Indexes = append(c.Indexes, i)
+	}
+	if r.Expires > 0 {
+		c.Expires = now.Add(r.Expires)
+	}
+	var contracts []cluster.Contract
+	for _, contract := range found.Contracts {
+		contracts = append(contracts, contract)
+	}
+	hidden := cluster.HiddenIn(r.Parameters, contracts...)
+	return cluster.SealParameters(s.c.Vault, s.c.Partition, c, r.Parameters, hidden)
+}
+
+// made returns what an earlier request with the same ID has made. NotFound: nothing. Conflict: it was another request.
+func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created, error) {
+	c, err := s.c.Records.Get(ctx, r.ID)
+	if err != nil {
+		return cluster.Created{}, err
+	}
+	wanted := maps.Clone(r.Parameters)
+	taken := &cluster.TakenError{What: "id", By: r.ID,
+		Text: fmt.Sprintf("the ID %s was used for another request", r.ID)}
+	if c.Project != r.Project || c.User != r.User || c.Digest != r.Digest() {
+		return cluster.Created{}, taken
+	}
+	given, err := cluster.GivenParameters(s.c.Vault, s.c.Partition, c)
+	if err != nil {
+		return cluster.Created{}, err
+	}
+	if c.State == cluster.Deleted { // what was sealed is gone: the rest tells
+		maps.DeleteFunc(wanted, func(name string, _ any) bool { _, open := given[name]; return !open })
+	}
+	if !cluster.SameParameters(given, wanted) {
+		return cluster.Created{}, taken
+	}
+	return cluster.Created{Cluster: c, Reused: true}, nil
+}
+
+// pause waits before another try, so that those who compete do not do so in step.
+func pause(ctx context.Context, try int) error {
+	return delay.For(ctx, time.Duration(try+1)*5*time.Millisecond)
+}
+
+// Explain implements cloud.Clusters. The name may be empty.
+func (s *Service) Explain(ctx context.Context, r cluster.Request) (cluster.Explanation, error) {
+	r.Name = cmp.Or(r.Name, "a")
+	if err := s.check(ctx, r); err != nil {
+		return cluster.Explanation{}, err
+	}
+	r.ID = cmp.Or(r.ID, croft.NewClusterID())
+	joined, err := s.joinable(ctx, r)
+	if err != nil {
+		return cluster.Explanation{}, err
+	}
+	var there cluster.Cluster
+	if len(joined) > 0 {
+		there = joined[0]
+	}
+	found, err := s.survey.Look(ctx, r, nil, there.Site)
+	if err != nil {
+		return cluster.Explanation{}, err
+	}
+	e := cluster.Explanation{Candidates: cluster.Choices(found.Candidates), Dropped: found.Dropped, Reuse: there.Name}
+	if e.Dropped == nil {
+		e.Dropped = []cluster.Dropped{}
+	}
+	return e, nil
+}

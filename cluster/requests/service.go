@@ -1,0 +1,142 @@
+// Package requests serves those who ask for clusters: it puts clusters on record, lets requests join those that are
+// there, and changes what is wanted of them. It asks sites for nothing but room: what is wanted is made so by
+// cluster/manager. Any number of servers may do this at once, since every change is one comparing write; two that add
+// a host each make a cluster larger by two.
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/survey"
+	"croft/internal/nearest"
+	"croft/internal/turns"
+)
+
+// Config is what the service needs.
+type Config struct {
+	Partition croft.PartitionID
+	Records   cluster.Records
+	Catalogue cluster.Catalogue
+	Accounts  cluster.Accounts
+	Drivers   map[cluster.SiteType]cluster.Driver
+	Vault     cluster.Vault                            // nil: nothing secret can be taken
+	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue, NotFound; may be nil
+	AllowedIP string                                   // CIDR of this server, for templates; may be empty
+	Patience  time.Duration                            // how long a site may take to say whether it has room; 5 s
+	// Dial connects to the agents of appliances; a net.Dialer by default.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Log  *slog.Logger
+}
+
+// Service is a cloud.Clusters.
+type Service struct {
+	c      Config
+	survey *survey.Survey
+	agents agents
+	making turns.Turns[string] // of accounts
+}
+
+// New returns a service. It starts nothing.
+func New(c Config) (*Service, error) {
+	if c.Partition == "" || c.Records == nil || c.Catalogue == nil || c.Accounts == nil || c.Log == nil {
+		return nil, croft.Errorf(croft.Invalid,
+			"requests: Partition, Records, Catalogue, Accounts and Log are required")
+	}
+	looking, err := survey.New(survey.Config{Partition: c.Partition, Records: c.Records, Catalogue: c.Catalogue,
+		Drivers: c.Drivers, Vault: c.Vault, Images: c.Images, AllowedIP: c.AllowedIP, Patience: c.Patience, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	return &Service{c: c, survey: looking, agents: newAgents(c.Dial)}, nil
+}
+
+// Find implements cloud.Clusters.
+func (s *Service) Find(ctx context.Context, project croft.Project, idOrName string) (cluster.Cluster, error) {
+	if id, err := croft.ParseClusterID(idOrName); err == nil {
+		c, err := s.c.Records.Get(ctx, id)
+		if err == nil && !gone(c) && (project == "" || c.Project == project) {
+			return c, nil
+		}
+		if err != nil && !errors.Is(err, croft.NotFound) {
+			return cluster.Cluster{}, err
+		}
+	}
+	c, err := s.c.Records.Named(ctx, project, idOrName)
+	if errors.Is(err, croft.NotFound) {
+		return c, croft.Errorf(croft.NotFound, "project %s has no cluster %.80q", project, idOrName)
+	}
+	return c, err
+}
+
+// gone reports whether a cluster has ended so long ago that it is not told of any more.
+func gone(c cluster.Cluster) bool {
+	return c.State == cluster.Deleted && time.Since(c.Ended) > cluster.Remembered
+}
+
+// List implements cloud.Clusters.
+func (s *Service) List(ctx context.Context, project croft.Project, f cluster.Filter) ([]cluster.Cluster, error) {
+	if f.State != "" && !slices.Contains(cluster.States, f.State) {
+		var words []string
+		for _, state := range cluster.States {
+			words = append(words, string(state))
+		}
+		return nil, croft.Errorf(croft.Invalid, "there is no state %.80q%s", string(f.State),
+			nearest.Hint(string(f.State), words))
+	}
+	all, err := s.c.Records.List(ctx, project)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(c cluster.Cluster) bool {
+		return c.State == cluster.Deleted || f.State != "" && c.State != f.State || f.Site != "" && c.Site != f.Site ||
+			f.Appliance != "" && c.Appliance != f.Appliance
+	}), nil
+}
+
+// Events implements cloud.Clusters.
+func (s *Service) Events(ctx context.Context, project croft.Project, idOrName string) ([]cluster.Event, error) {
+	c, err := s.Find(ctx, project, idOrName)
+	if err != nil {
+		return nil, err
+	}
+	return s.c.Records.Events(ctx, c.ID)
+}
+
+// note tells of what was asked for. Events are for people to read, so one that is lost fails no request.
+func (s *Service) note(ctx context.Context, c cluster.Cluster, format string, args ...any) {
+	e := cluster.Event{At: time.Now().UTC(), State: c.State, Message: fmt.Sprintf(format, args...)}
+	if err := s.c.Records.Note(context.WithoutCancel(ctx), c.ID, e); err != nil {
+		s.c.Log.Warn("event was lost", "cluster", c.ID, "event", e.Message, "err", err)
+	}
+}
+
+// appliance returns what a project may use. NotFound.
+func (s *Service) appliance(ctx context.Context, project croft.Project, name string) (cluster.Appliance, error) {
+	all, err := s.c.Catalogue.Appliances(ctx)
+	if err != nil {
+		return cluster.Appliance{}, err
+	}
+	var names []string
+	for _, a := range all {
+		if !a.Public && a.Project != project {
+			continue
+		}
+		if a.Name == name {
+			return a, nil
+		}
+		names = append(names, a.Name)
+	}
+	return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q%s", name,
+		nearest.Hint(name, names))
+}

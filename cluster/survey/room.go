@@ -1,0 +1,184 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/cluster"
+)
+
+// How long an answer is believed. That of the local site is never kept: it is cheap, and changes with each request.
+const (
+	roomKept    = 30 * time.Second
+	failureKept = 5 * time.Second
+	maxRooms    = 1000
+)
+
+// question is what a site was asked.
+type question struct {
+	cluster.Place
+	slaves     int
+	parameters string // JSON
+}
+
+type answer struct {
+	cluster.Room
+	until time.Time
+}
+
+// ask asks candidates for room, all at once. A place whose site did not answer is missing in the result.
+func (s *Survey) ask(ctx context.Context, r cluster.Request, w cluster.World, all []cluster.Candidate) (
+	rooms map[cluster.Place]cluster.Room) {
+	rooms = map[cluster.Place]cluster.Room{}
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for _, c := range all {
+		asking.Go(func() {
+			room := s.cached(ctx, r, w, c)
+			mu.Lock()
+			defer mu.Unlock()
+			rooms[c.Place()] = room
+		})
+	}
+	asking.Wait()
+	return rooms
+}
+
+func (s *Survey) cached(ctx context.Context, r cluster.Request, w cluster.World, c cluster.Candidate) cluster.Room {
+	b := s.build(r, w, c)
+	// Parameters are part of the question, since a flavor may be one; the cluster is not. What cannot be encoded was
+	// refused before.
+	alike := maps.Clone(b.Parameters)
+	delete(alike, cluster.ParamCluster)
+	parameters, _ := json.Marshal(alike)
+	q := question{c.Place(), r.Slaves, string(parameters)}
+	now := time.Now()
+	s.mu.Lock()
+	a, found := s.rooms[q]
+	s.mu.Unlock()
+	if found && now.Before(a.until) {
+		return a.Room
+	}
+	room, kept := s.fresh(ctx, c.Site, c.Credential, b)
+	if kept == 0 {
+		return room
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.rooms) >= maxRooms {
+		clear(s.rooms)
+	}
+	s.rooms[q] = answer{room, now.Add(kept)}
+	return room
+}
+
+// build is what a site is asked room for.
+func (s *Survey) build(r cluster.Request, w cluster.World, c cluster.Candidate) cluster.Build {
+	b := cluster.Build{Partition: s.c.Partition, Cluster: r.ID, Name: r.Name, Project: r.Project, User: r.User,
+		Implementation: c.Implementation, Image: c.Implementation.Image, Timeout: BuildTimeout(c.Site)}
+	for i := range r.Slaves {
+		b.Indexes = append(b.Indexes, i)
+	}
+	f := w.Filling
+	f.Site, f.Implementation, f.Image = c.Site, c.Implementation, c.Implementation.Image
+	if declared, known := w.Contracts[c.Implementation.ID]; known {
+		b.Parameters, _, _ = cluster.Fill(declared, f) // it can be filled, or it would not be a candidate
+	}
+	return b
+}
+
+// BuildTimeout returns how long a build may take at a site.
+func BuildTimeout(s cluster.Site) time.Duration { return cmp.Or(s.BuildTimeout, cluster.BuildTimeout) }
+
+// fresh asks a site, and says for how long the answer holds.
+func (s *Survey) fresh(ctx context.Context, site cluster.Site, credential cluster.Credential, b cluster.Build) (
+	cluster.Room, time.Duration) {
+	room, err := s.Room(ctx, site, credential, b)
+	switch {
+	case err == nil && site.Type == cluster.Local:
+		return room, 0
+	case err == nil:
+		return room, roomKept
+	case ctx.Err() != nil:
+		return room, 0
+	case errors.Is(err, croft.Denied):
+		return cluster.Room{Known: true, Why: "the site refuses credential " + credential.Name}, failureKept
+	case errors.Is(err, croft.Invalid):
+		return cluster.Room{Known: true, Why: err.Error()}, failureKept
+	}
+	s.c.Log.Warn("site did not say whether it has room", "site", site.Name, "err", err)
+	return cluster.Room{}, failureKept
+}
+
+// Room asks a site whether a build fits, for a bounded time. Unavailable: it does not answer.
+func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster.Credential, b cluster.Build) (
+	cluster.Room, error) {
+	driver := s.c.Drivers[site.Type]
+	if driver == nil {
+		return cluster.Room{}, croft.Errorf(croft.Unavailable, "this server cannot reach sites of type %s", site.Type)
+	}
+	at, err := s.Access(site, credential)
+	if err != nil {
+		return cluster.Room{Known: true, Why: err.Error()}, nil
+	}
+	asking, cancel := context.WithTimeout(ctx, s.c.Patience)
+	defer cancel()
+	room, err := driver.Room(asking, at, b)
+	if err != nil && ctx.Err() == nil && (errors.Is(err, croft.Unavailable) || asking.Err() != nil) {
+		s.NoteSilence(site.Name)
+		return cluster.Room{}, croft.Errorf(croft.Unavailable, "site %s: %w", site.Name, err)
+	}
+	return room, err
+}
+
+// Access opens what a driver needs to reach a site. Unavailable: there is no key for the secret.
+func (s *Survey) Access(site cluster.Site, c cluster.Credential) (cluster.Access, error) {
+	at := cluster.Access{Partition: s.c.Partition, Site: site, Credential: c}
+	if c.ID == "" {
+		return at, nil
+	}
+	if s.c.Vault == nil {
+		return at, croft.Errorf(croft.Unavailable, "credential %s is sealed, and there is no key to open it with",
+			c.Name)
+	}
+	secret, err := s.c.Vault.Open(c.Secret, cluster.AboutCredential(s.c.Partition, c))
+	if err != nil {
+		return at, croft.Errorf(croft.Unavailable, "credential %s cannot be opened: %w", c.Name, err)
+	}
+	at.Secret = secret
+	return at, nil
+}
+
+// NoteSilence counts requests that found a site silent at the same time as one.
+func (s *Survey) NoteSilence(site string) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silences = s.recent(now)
+	if slices.ContainsFunc(s.silences, func(t cluster.Trouble) bool {
+		return t.Site == site && now.Sub(t.At) < failureKept
+	}) {
+		return
+	}
+	s.silences = append(s.silences, cluster.Trouble{Site: site, At: now, Silent: true})
+}
+
+// silent lists when sites did not answer, within the last hour.
+func (s *Survey) silent(now time.Time) []cluster.Trouble {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silences = s.recent(now)
+	return slices.Clone(s.silences)
+}
+
+// recent drops what is past; mu is held.
+func (s *Survey) recent(now time.Time) []cluster.Trouble {
+	return slices.DeleteFunc(s.silences, func(t cluster.Trouble) bool { return now.Sub(t.At) >= cluster.TroubleKept })
+}

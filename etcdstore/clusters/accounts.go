@@ -1,0 +1,75 @@
+package clusters
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/cluster"
+	"croft/etcdstore/internal/kv"
+)
+
+// Accounts stores the accounts of users on clusters.
+type Accounts struct{ conn *kv.Conn }
+
+func (s *Accounts) keys() Keys { return Keys(s.conn.Prefix) }
+
+// Account implements cluster.Accounts.
+func (s *Accounts) Account(ctx context.Context, id croft.ClusterID, user string) (a cluster.Account, err error) {
+	got, err := s.conn.Etcd.Get(ctx, s.keys().account(id, user))
+	if err != nil {
+		return a, s.conn.Wrap(err, "read an account on cluster %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return a, noAccount(id, user)
+	}
+	return a, s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &a)
+}
+
+func noAccount(id croft.ClusterID, user string) error {
+	return croft.Errorf(croft.NotFound, "%.80q has no account on cluster %.80s", user, id)
+}
+
+// AddAccount implements cluster.Accounts.
+func (s *Accounts) AddAccount(ctx context.Context, a cluster.Account) error {
+	record, key := s.keys().record(a.Cluster), s.keys().account(a.Cluster, a.User)
+	for {
+		got, err := s.conn.Etcd.Get(ctx, record)
+		if err != nil {
+			return s.conn.Wrap(err, "read the record of cluster %s", a.Cluster)
+		}
+		if len(got.Kvs) == 0 {
+			return missing(a.Cluster)
+		}
+		c, err := decodeCluster(s.conn, got.Kvs[0])
+		if err != nil {
+			return err
+		}
+		if c.State == cluster.Deleting || c.State == cluster.Deleted {
+			return croft.Errorf(croft.Conflict, "cluster %s is being removed", a.Cluster)
+		}
+		done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(record, c.Revised), kv.Absent(key)).
+			Then(clientv3.OpPut(key, kv.Encode(a))).Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
+		switch {
+		case err != nil:
+			return s.conn.Wrap(err, "note an account on cluster %s", a.Cluster)
+		case done.Succeeded:
+			return nil
+		case done.Responses[0].GetResponseRange().Count > 0:
+			return croft.Errorf(croft.Conflict, "%s has an account on cluster %s already", a.User, a.Cluster)
+		} // else the record changed, so trying again ends
+	}
+}
+
+// RemoveAccount implements cluster.Accounts.
+func (s *Accounts) RemoveAccount(ctx context.Context, id croft.ClusterID, user string) error {
+	done, err := s.conn.Etcd.Delete(ctx, s.keys().account(id, user))
+	if err != nil {
+		return s.conn.Wrap(err, "remove an account on cluster %s", id)
+	}
+	if done.Deleted == 0 {
+		return noAccount(id, user)
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package clusters
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/cluster"
+	"croft/etcdstore/internal/kv"
+)
+
+// Catalogue stores what clusters are built by. Whoever adds something that names a site, an appliance or an image
+// compares that it exists; whoever removes one compares that nothing was added since it was read that nothing names it.
+type Catalogue struct {
+	conn *kv.Conn
+	may  func() error
+}
+
+func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
+
+func (s *Catalogue) sites() shelf[cluster.Site] {
+	return shelf[cluster.Site]{"site", s.keys().sites(), func(v *cluster.Site) *int64 { return &v.Generation }}
+}
+
+func (s *Catalogue) credentials() shelf[cluster.Credential] {
+	return shelf[cluster.Credential]{"credential", s.keys().credentials(),
+		func(v *cluster.Credential) *int64 { return &v.Generation }}
+}
+
+func (s *Catalogue) appliances() shelf[cluster.Appliance] {
+	return shelf[cluster.Appliance]{"appliance", s.keys().appliances(),
+		func(v *cluster.Appliance) *int64 { return &v.Generation }}
+}
+
+func (s *Catalogue) images() shelf[cluster.Image] {
+	return shelf[cluster.Image]{"image", s.keys().images(), func(v *cluster.Image) *int64 { return &v.Generation }}
+}
+
+// Sites implements cluster.Catalogue.
+func (s *Catalogue) Sites(ctx context.Context) ([]cluster.Site, error) {
+	return s.sites().list(ctx, s.conn, 0)
+}
+
+// PutSite implements cluster.Catalogue.
+func (s *Catalogue) PutSite(ctx context.Context, site cluster.Site) (cluster.Site, error) {
+	site.Health = cluster.Health{}
+	if err := cmp.Or(s.may(), cluster.CheckName("a site", site.Name)); err != nil {
+		return site, err
+	}
+	_, err := s.sites().put(ctx, s.conn, site.Name, &site, nil)
+	return site, err
+}
+
+// RemoveSite implements cluster.Catalogue.
+func (s *Catalogue) RemoveSite(ctx context.Context, name string) error {
+	k := s.keys()
+	used := k.used("sites", name)
+	return s.remove(ctx, s.sites().missing(name), k.site(name), func(revision int64) (removal, error) {
+		r := removal{ifs: []clientv3.Cmp{kv.NoneSince(k.credentials(), revision),
+			kv.NoneSince(k.implementations(), revision), kv.AbsentBelow(used)}}
+		credentials, err := s.credentials().list(ctx, s.conn, revision)
+		if err != nil {
+			return r, err
+		}
+		implementations, err := s.implementations().list(ctx, s.conn, revision)
+		if err != nil {
+			return r, err
+		}
+		clusters, err := s.count(ctx, used, revision)
+		if err != nil {
+			return r, err
+		}
+		built := count(implementations, func(i cluster.Implementation) bool { return i.Site == name })
+		logins := count(credentials, func(c cluster.Credential) bool { return c.Site == name })
+		if built+logins > 0 || clusters > 0 {
+			return r, croft.Errorf(croft.Conflict, "site %s is used by %d implementations, %d credentials and %d clusters: "+
+				"remove those first, or disable the site", name, built, logins, clusters)
+		}
+		r.ops, err = s.revisionsOf(ctx, name, revision)
+		return r, err
+	})
+}
+
+// revisionsOf removes the numbers given at a site.
+func (s *Catalogue) revisionsOf(ctx context.Context, site string, revision int64) (ops []clientv3.Op, err error) {
+	err = s.conn.ReadRange(ctx, "read the revisions of implementations", s.keys().allRevisions(), revision,
+		func(stored *mvccpb.KeyValue) error {
+			if kv.Last(stored.Key) == site {
+				ops = append(ops, clientv3.OpDelete(string(stored.Key)))
+			}
+			return nil
+		})
+	return ops, err
+}
+
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, one := range all {
+		if is(one) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Catalogue) count(ctx context.Context, prefix string, revision int64) (int64, error) {
+	got, err := s.conn.Etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly(),
+		clientv3.WithRev(revision))
+	if err != nil {
+		return 0, s.conn.Wrap(err, "count the clusters that use something")
+	}
+	return got.Count, nil
+}
+
+// removal is how something is removed that nothing used as of a revision.
+type removal struct {
+	ifs []clientv3.Cmp
+	ops []clientv3.Op
+}
+
+// remove removes a key as prepare says, which is asked again after each change by others; absent is the error if there
+// is no such key.
+func (s *Catalogue) remove(ctx context.Context, absent error, key string,
+	prepare func(revision int64) (removal, error)) error {
+	for {
+		got, err := s.conn.Etcd.Get(ctx, key, clientv3.WithKeysOnly())
+		if err != nil {
+			return s.conn.Wrap(err, "read %s", key)
+		}
+		if len(got.Kvs) == 0 {
+			return absent
+		}
+		r, err := prepare(got.Header.Revision)
+		if err != nil {
+			return err
+		}
+		done, err := s.conn.Etcd.Txn(ctx).If(append(r.ifs, kv.Unchanged(key, got.Kvs[0].ModRevision))...).
+			Then(append(r.ops, clientv3.OpDelete(key))...).Commit()
+		if err != nil {
+			return s.conn.Wrap(err, "remove %s", key)
+		}
+		if done.Succeeded {
+			return nil
+		}
+	}
+}
+
+// Credentials implements cluster.Catalogue.
+func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
+	error) {
+	all, err := s.credentials().list(ctx, s.conn, 0)
+	if project != "" || user != "" {
+		all = slices.DeleteFunc(all, func(c cluster.Credential) bool { return c.Project != project || c.User != user })
+	}
+	slices.SortFunc(all, func(a, b cluster.Credential) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User))
+	})
+	return all, err
+}
+
+// Credential implements cluster.Catalogue.
+func (s *Catalogue) Credential(ctx context.Context, id cluster.CredentialID) (cluster.Credential, error) {
+	return s.credentials().find(ctx, s.conn, string(id))
+}
+
+// checkCredential refuses what cannot become a part of keys. Invalid.
+func checkCredential(c cluster.Credential) error {
+	if _, err := croft.ParseClusterID(string(c.ID)); err != nil { // any UUID
+		return err
+	}
+	return cmp.Or(c.Project.Check(), cluster.CheckName("a credential", c.Name), cluster.CheckName("a site", c.Site))
+}
+
+// PutCredential implements cluster.Catalogue.
+func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cluster.Credential, error) {
+	if err := cmp.Or(s.may(), checkCredential(c)); err != nil {
+		return c, err
+	}
+	k := s.keys()
+	name := k.credentialName(c)
+	ifs, ops := []clientv3.Cmp{kv.Exists(k.site(c.Site))}, []clientv3.Op{clientv3.OpPut(name, string(c.ID))}
+	before, err := s.Credential(ctx, c.ID)
+	switch had := k.credentialName(before); {
+	case croft.KindOf(err) == croft.NotFound:
+		ifs = append(ifs, kv.Absent(name))
+	case err != nil:
+		return c, err
+	case before.Project != c.Project || before.User != c.User || before.Site != c.Site:
+		return c, croft.Errorf(croft.Invalid, "project, user and site of credential %s cannot change: create another one",
+			before.Name)
+	case had != name:
+		ifs, ops = append(ifs, kv.Absent(name)), append(ops, clientv3.OpDelete(had))
+	}
+	written, err := s.credentials().put(ctx, s.conn, string(c.ID), &c, ifs, ops...)
+	if err == nil && !written {
+		if _, err := s.sites().find(ctx, s.conn, c.Site); err != nil {
+			return c, err
+		}
+		err = croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already: choose another name", c.User,
+			c.Name, c.Project)
+	}
+	return c, err
+}
+
+// RemoveCredential implements cluster.Catalogue.
+func (s *Catalogue) RemoveCredential(ctx context.Context, id cluster.CredentialID) error {
+	k := s.keys()
+	used := k.used("credentials", string(id))
+	return s.remove(ctx, s.credentials().missing(string(id)), k.credential(id), func(revision int64) (removal, error) {
+		c, err := s.Credential(ctx, id)
+		if err != nil {
+			return removal{}, err
+		}
+		n, err := s.count(ctx, used, revision)
+		if err == nil && n > 0 {
+			err = croft.Errorf(croft.Conflict, "credential %s is needed by %d clusters: delete those first", c.Name, n)
+		}
+		// the name is that of this very version, which the transaction compares
+		return removal{[]clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.credential(id), c.Generation)},
+			[]clientv3.Op{clientv3.OpDelete(k.credentialName(c))}}, err
+	})
+}
+
+// Appliances implements cluster.Catalogue.
+func (s *Catalogue) Appliances(ctx context.Context) ([]cluster.Appliance, error) {
+	return s.appliances().list(ctx, s.conn, 0)
+}
+
+// PutAppliance implements cluster.Catalogue.
+func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
+	if err := cmp.Or(s.may(), cluster.CheckName("an appliance", a.Name)); err != nil {
+		return a, err
+	}
+	var more []clientv3.Op
+	if a.Project != "" {
+		if err := a.Project.Check(); err != nil {
+			return a, err
+		}
+		more = append(more, clientv3.OpPut(s.keys().ownAppliance(a), ""))
+	}
+	if before, err := s.appliances().find(ctx, s.conn, a.Name); err == nil && before.Project != a.Project &&
+		before.Generation == a.Generation {
+		return a, croft.Errorf(croft.Invalid, "the project of appliance %s cannot change", a.Name)
+	}
+	_, err := s.appliances().put(ctx, s.conn, a.Name, &a, nil, more...)
+	return a, err
+}
+
+// RemoveAppliance implements cluster.Catalogue.
+func (s *Catalogue) RemoveAppliance(ctx context.Context, name string) error {
+	k := s.keys()
+	return s.remove(ctx, s.appliances().missing(name), k.appliance(name), func(revision int64) (removal, error) {
+		a, err := s.appliances().find(ctx, s.conn, name)
+		if err != nil {
+			return removal{}, err
+		}
+		all, err := s.implementations().list(ctx, s.conn, revision)
+		if n := count(all, func(i cluster.Implementation) bool { return i.Appliance == name }); err == nil && n > 0 {
+			err = croft.Errorf(croft.Conflict, "appliance %s has %d implementations: remove those first", name, n)
+		}
+		r := removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision)},
+			[]clientv3.Op{clientv3.OpDelete(k.revisions(name), clientv3.WithPrefix())}}
+		if a.Project != "" {
+			r.ops = append(r.ops, clientv3.OpDelete(k.ownAppliance(a)))
+		}
+		return r, err
+	})
+}
+
+// Images implements cluster.Catalogue.
+func (s *Catalogue) Images(ctx context.Context) ([]cluster.Image, error) {
+	return s.images().list(ctx, s.conn, 0)
+}
+
+// PutImage implements cluster.Catalogue.
+func (s *Catalogue) PutImage(ctx context.Context, i cluster.Image) (cluster.Image, error) {
+	if err := cmp.Or(s.may(), cluster.CheckName("an image", i.Name)); err != nil {
+		return i, err
+	}
+	_, err := s.images().put(ctx, s.conn, i.Name, &i, nil)
+	return i, err
+}
+
+// RemoveImage implements cluster.Catalogue.
+func (s *Catalogue) RemoveImage(ctx context.Context, name string) error {
+	k := s.keys()
+	return s.remove(ctx, s.images().missing(name), k.image(name), func(revision int64) (removal, error) {
+		all, err := s.implementations().list(ctx, s.conn, revision)
+		if n := count(all, func(i cluster.Implementation) bool { return i.Image == name }); err == nil && n > 0 {
+			err = croft.Errorf(croft.Conflict, "image %s is used by %d implementations: remove those first", name, n)
+		}
+		return removal{ifs: []clientv3.Cmp{kv.NoneSince(k.implementations(), revision)}}, err
+	})
+}

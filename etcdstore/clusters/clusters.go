@@ -1,0 +1,250 @@
+// Package clusters stores in etcd the records of clusters, who acts on them, and what they are built by. A record is
+// written in one transaction with its name, the keys of what it names, and the charge of its project; a manager that
+// writes it compares that it still holds the cluster.
+package clusters
+
+import (
+	"cmp"
+	"context"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/cluster"
+	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/tenants"
+	"croft/tenant"
+)
+
+// Store is the store of clusters.
+type Store struct {
+	*Records
+	*Catalogue
+	*Accounts
+}
+
+// Session is the lease of this process.
+type Session struct {
+	// Lease returns it, and begins one if there is none.
+	Lease func(ctx context.Context) (clientv3.LeaseID, error)
+	// Lost is told of the error of a transaction that named a lease.
+	Lost func(err error, lease clientv3.LeaseID)
+}
+
+// New makes the store of clusters, which begins to store something if may returns nil.
+func New(c *kv.Conn, p *tenants.Projects, s Session, may func() error) *Store {
+	r := &Records{conn: c, projects: p, session: s, may: may, taking: map[croft.ClusterID]bool{},
+		held: map[croft.ClusterID]int64{}}
+	return &Store{r, &Catalogue{c, may}, &Accounts{c}}
+}
+
+// Records stores the records of clusters, their events, and who acts on them.
+type Records struct {
+	conn     *kv.Conn
+	projects *tenants.Projects
+	session  Session
+	may      func() error
+
+	mu     sync.Mutex
+	taking map[croft.ClusterID]bool  // a Hold is on its way
+	held   map[croft.ClusterID]int64 // by when their keys were made
+}
+
+var (
+	_ cluster.Records   = (*Store)(nil)
+	_ cluster.Catalogue = (*Store)(nil)
+	_ cluster.Accounts  = (*Store)(nil)
+)
+
+func (s *Records) keys() Keys { return Keys(s.conn.Prefix) }
+
+// chargeOf is what a project is charged with for a cluster, until it is deleted.
+func chargeOf(c cluster.Cluster) tenants.Charge {
+	if c.State == cluster.Deleted {
+		return tenants.Charge{}
+	}
+	return tenants.Charge{Project: c.Project, Amounts: tenant.Amounts{tenant.CountClusters: 1}}
+}
+
+// Charged says what the stored clusters are charged with.
+func Charged(c *kv.Conn) tenants.Source {
+	return tenants.Source{Prefix: Keys(c.Prefix).Records(),
+		Charge: func(key, value []byte) (tenants.Charge, error) {
+			var stored cluster.Cluster
+			err := c.Decode(key, value, &stored)
+			return chargeOf(stored), err
+		}}
+}
+
+func decodeCluster(c *kv.Conn, stored *mvccpb.KeyValue) (one cluster.Cluster, err error) {
+	err = c.Decode(stored.Key, stored.Value, &one)
+	one.Revised = stored.ModRevision
+	return one, err
+}
+
+func missing(id croft.ClusterID) error {
+	return croft.Errorf(croft.NotFound, "there is no cluster %.80s", id)
+}
+
+// Get implements cluster.Records.
+func (s *Records) Get(ctx context.Context, id croft.ClusterID) (cluster.Cluster, error) {
+	got, err := s.conn.Etcd.Get(ctx, s.keys().record(id))
+	if err != nil {
+		return cluster.Cluster{}, s.conn.Wrap(err, "read the record of cluster %s", id)
+	}
+	if len(got.Kvs) == 0 {
+		return cluster.Cluster{}, missing(id)
+	}
+	return decodeCluster(s.conn, got.Kvs[0])
+}
+
+// Named implements cluster.Records.
+func (s *Records) Named(ctx context.Context, project croft.Project, name string) (cluster.Cluster, error) {
+	got, err := s.conn.Etcd.Get(ctx, s.keys().name(project, name))
+	if err != nil {
+		return cluster.Cluster{}, s.conn.Wrap(err, "look for cluster %s", name)
+	}
+	if len(got.Kvs) > 0 {
+		c, err := s.Get(ctx, croft.ClusterID(got.Kvs[0].Value))
+		if err != nil || c.Name == name && c.State != cluster.Deleted { // else it lost the name meanwhile
+			return c, err
+		}
+	}
+	return cluster.Cluster{}, croft.Errorf(croft.NotFound, "project %s has no cluster %.80q; `croft cluster list` lists "+
+		"those that it has", project, name)
+}
+
+// Latest implements cluster.Records.
+func (s *Records) Latest(ctx context.Context, project croft.Project, user, appliance string) (int64, error) {
+	got, err := s.conn.Etcd.Get(ctx, s.keys().made(project, user, appliance), clientv3.WithPrefix(),
+		clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
+		clientv3.WithLimit(1))
+	if err != nil {
+		return 0, s.conn.Wrap(err, "look which clusters of %s there are", user)
+	}
+	for _, stored := range got.Kvs {
+		return stored.CreateRevision, nil
+	}
+	return 0, nil
+}
+
+// maxRecord bounds a record, in bytes: etcd takes requests of 1.5 MiB, and a thousand members have half of this.
+const maxRecord = 1 << 20
+
+// encodeCluster returns a record as stored. Invalid: it is too large.
+func encodeCluster(c cluster.Cluster) (string, error) {
+	text := kv.Encode(c)
+	if len(text) > maxRecord {
+		return "", croft.Errorf(croft.Invalid, "the record of cluster %s has %d bytes, at most %d are stored: its outputs "+
+			"or parameters are too long", c.ID, len(text), maxRecord)
+	}
+	return text, nil
+}
+
+// checkNew refuses what cannot become a part of keys. Invalid.
+func checkNew(c cluster.Cluster) error {
+	if _, err := croft.ParseClusterID(string(c.ID)); err != nil {
+		return err
+	}
+	if err := c.Project.Check(); err != nil {
+		return err
+	}
+	if err := cluster.CheckName("an appliance", c.Appliance); err != nil {
+		return err
+	}
+	return cluster.CheckName("a cluster", c.Name)
+}
+
+// Create implements cluster.Records.
+func (s *Records) Create(ctx context.Context, c cluster.Cluster, latest int64) (cluster.Cluster, error) {
+	if err := s.may(); err != nil {
+		return c, err
+	}
+	if err := checkNew(c); err != nil {
+		return c, err
+	}
+	text, err := encodeCluster(c)
+	if err != nil {
+		return c, err
+	}
+	revision, err := s.projects.Write(ctx, s.writing(c, text, latest))
+	if err == nil && revision == 0 {
+		err = &cluster.TakenError{What: "id", By: c.ID, Text: "there is a cluster " + string(c.ID) +
+			" already: choose another ID, or none"}
+	}
+	c.Revised = revision
+	return c, err
+}
+
+// writing is how a new record is written.
+func (s *Records) writing(c cluster.Cluster, text string, latest int64) tenants.Writing {
+	k, refs := s.keys(), refsOf(c)
+	record, name, made := k.record(c.ID), k.name(c.Project, c.Name), k.made(c.Project, c.User, c.Appliance)
+	return tenants.Writing{Project: c.Project, Amounts: chargeOf(c).Amounts, Record: record,
+		ID: "cluster-" + string(cluster.NewUseID()), What: "write the record of cluster " + string(c.ID),
+		If: append(k.present(refs), kv.Absent(name), kv.NoneSince(made, latest)),
+		Write: append(k.use(refs, c.ID), clientv3.OpPut(record, text), clientv3.OpPut(name, string(c.ID)),
+			clientv3.OpPut(k.madeBy(c), "")),
+		Else: append([]clientv3.Op{clientv3.OpGet(name), clientv3.OpGet(made, clientv3.WithPrefix(),
+			clientv3.WithKeysOnly())}, k.look(refs)...),
+		Refused: func(answers []*etcdserverpb.ResponseOp) error {
+			for _, other := range answers[1].GetResponseRange().Kvs {
+				if other.CreateRevision > latest {
+					return croft.Errorf(croft.Conflict, "another cluster of appliance %s was created for %s at the same "+
+						"time: look at it, and try again", c.Appliance, c.User)
+				}
+			}
+			return cmp.Or(nameTaken(c, answers[0]), gone(refs, answers[2:]))
+		}}
+}
+
+// nameTaken says who else has the name of a cluster, by what its key has; nil: nobody.
+func nameTaken(c cluster.Cluster, answer *etcdserverpb.ResponseOp) error {
+	holder := kv.First(answer)
+	if holder == nil || string(holder.Value) == string(c.ID) {
+		return nil
+	}
+	return &cluster.TakenError{What: "name", By: croft.ClusterID(holder.Value), Text: "the name " + c.Name +
+		" is taken by cluster " + string(holder.Value) + ": choose another, or delete that one"}
+}
+
+// List implements cluster.Records.
+func (s *Records) List(ctx context.Context, project croft.Project) ([]cluster.Cluster, error) {
+	all := []cluster.Cluster{}
+	err := s.conn.ReadRange(ctx, "read the records of clusters", s.keys().Records(), 0,
+		func(stored *mvccpb.KeyValue) error {
+			c, err := decodeCluster(s.conn, stored)
+			if project == "" || c.Project == project {
+				all = append(all, c)
+			}
+			return err
+		})
+	sortClusters(all)
+	return all, err
+}
+
+// Follow implements cluster.Records.
+func (s *Records) Follow(ctx context.Context, changed func(croft.ClusterID)) error {
+	known := map[croft.ClusterID]bool{}
+	note := func(stored *mvccpb.KeyValue, present bool) {
+		id := croft.ClusterID(kv.Last(stored.Key))
+		if delete(known, id); present {
+			known[id] = true
+		}
+		changed(id)
+	}
+	return s.conn.FollowWhole(ctx, s.keys().Records(), func(listed []*mvccpb.KeyValue) {
+		before := known
+		known = map[croft.ClusterID]bool{}
+		for _, stored := range listed {
+			note(stored, true)
+			delete(before, croft.ClusterID(kv.Last(stored.Key)))
+		}
+		for id := range before { // they were forgotten while nobody watched
+			changed(id)
+		}
+	}, note)
+}

@@ -1,0 +1,77 @@
+package clusters
+
+import (
+	"fmt"
+	"net/url"
+
+	"croft"
+	"croft/cluster"
+)
+
+// Keys builds the keys of clusters and of what they are built by; it is the prefix of the partition. The list of all
+// keys is in etcdstore.
+type Keys string
+
+func (k Keys) prefix() string { return string(k) + "clusters/" }
+
+// Records is the prefix of the records of clusters.
+func (k Keys) Records() string                  { return k.prefix() + "records/" }
+func (k Keys) record(id croft.ClusterID) string { return k.Records() + string(id) }
+
+func (k Keys) events(id croft.ClusterID) string { return k.prefix() + "events/" + string(id) + "/" }
+func (k Keys) event(id croft.ClusterID, n int64) string {
+	return fmt.Sprintf("%s%012d", k.events(id), n)
+}
+func (k Keys) holder(id croft.ClusterID) string   { return k.prefix() + "holders/" + string(id) }
+func (k Keys) accounts(id croft.ClusterID) string { return k.prefix() + "accounts/" + string(id) + "/" }
+func (k Keys) account(id croft.ClusterID, user string) string {
+	return k.accounts(id) + escaped(user)
+}
+
+// Owned is the prefix of all that exists of a project: a project is not removed while there is a key below it.
+func (k Keys) Owned(p croft.Project) string { return k.prefix() + "owned/" + string(p) + "/" }
+func (k Keys) name(p croft.Project, name string) string {
+	return k.Owned(p) + "names/" + name
+}
+
+// made has a key for each living cluster of an appliance that a user asked for. The latest one's revision is what
+// requests compare.
+func (k Keys) made(p croft.Project, user, appliance string) string {
+	return k.Owned(p) + "made/" + appliance + "/" + escaped(user) + "/"
+}
+func (k Keys) madeBy(c cluster.Cluster) string {
+	return k.made(c.Project, c.User, c.Appliance) + string(c.ID)
+}
+func (k Keys) credentialName(c cluster.Credential) string {
+	return k.Owned(c.Project) + "credentials/" + escaped(c.User) + "/" + c.Name
+}
+func (k Keys) ownAppliance(a cluster.Appliance) string {
+	return k.Owned(a.Project) + "appliances/" + a.Name
+}
+
+// used has a key for each living cluster whose record names something.
+func (k Keys) used(kind, name string) string { return k.prefix() + "used/" + kind + "/" + name + "/" }
+
+func (k Keys) sites() string                             { return k.prefix() + "sites/" }
+func (k Keys) credentials() string                       { return k.prefix() + "credentials/" }
+func (k Keys) appliances() string                        { return k.prefix() + "appliances/" }
+func (k Keys) implementations() string                   { return k.prefix() + "implementations/" }
+func (k Keys) images() string                            { return k.prefix() + "images/" }
+func (k Keys) site(name string) string                   { return k.sites() + name }
+func (k Keys) credential(id cluster.CredentialID) string { return k.credentials() + string(id) }
+func (k Keys) appliance(name string) string              { return k.appliances() + name }
+func (k Keys) implementation(i cluster.ImplementationID) string {
+	return k.implementations() + string(i)
+}
+func (k Keys) image(name string) string               { return k.images() + name }
+func (k Keys) allRevisions() string                   { return k.prefix() + "revisions/" }
+func (k Keys) revisions(appliance string) string      { return k.allRevisions() + appliance + "/" }
+func (k Keys) revision(appliance, site string) string { return k.revisions(appliance) + site }
+
+// escaped makes a user's name, which may hold anything, a part of a key.
+func escaped(user string) string {
+	if user == "" {
+		return "%" // which is never the escape of anything
+	}
+	return url.PathEscape(user)
+}

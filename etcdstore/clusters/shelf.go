@@ -1,0 +1,82 @@
+package clusters
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/etcdstore/internal/kv"
+)
+
+// shelf is how things of one kind are stored, each under its own key.
+type shelf[T any] struct {
+	what       string // for errors
+	prefix     string
+	generation func(*T) *int64
+}
+
+func (s shelf[T]) decode(c *kv.Conn, stored *mvccpb.KeyValue) (v T, err error) {
+	err = c.Decode(stored.Key, stored.Value, &v)
+	*s.generation(&v) = stored.ModRevision
+	return v, err
+}
+
+func (s shelf[T]) missing(name string) error {
+	return croft.Errorf(croft.NotFound, "there is no %s %.80q", s.what, name)
+}
+
+// list returns all, as of a revision; 0: the present one.
+func (s shelf[T]) list(ctx context.Context, c *kv.Conn, revision int64) ([]T, error) {
+	all := []T{}
+	err := c.ReadRange(ctx, "read the "+s.what+"s", s.prefix, revision, func(stored *mvccpb.KeyValue) error {
+		v, err := s.decode(c, stored)
+		all = append(all, v)
+		return err
+	})
+	return all, err
+}
+
+// find returns one. NotFound.
+func (s shelf[T]) find(ctx context.Context, c *kv.Conn, name string) (v T, err error) {
+	got, err := c.Etcd.Get(ctx, s.prefix+name)
+	if err != nil {
+		return v, c.Wrap(err, "read %s %s", s.what, name)
+	}
+	if len(got.Kvs) == 0 {
+		return v, s.missing(name)
+	}
+	return s.decode(c, got.Kvs[0])
+}
+
+// put replaces the one of its generation, if further conditions are met, and writes more with it. False: they are not.
+// Conflict: it has another generation.
+func (s shelf[T]) put(ctx context.Context, c *kv.Conn, name string, v *T, ifs []clientv3.Cmp,
+	more ...clientv3.Op) (bool, error) {
+	key, at := s.prefix+name, s.generation(v)
+	before := *at
+	*at = 0
+	text := kv.Encode(*v)
+	*at = before
+	done, err := c.Etcd.Txn(ctx).If(append(ifs, kv.Unchanged(key, before))...).
+		Then(append(more, clientv3.OpPut(key, text))...).Else(clientv3.OpGet(key, clientv3.WithKeysOnly())).Commit()
+	if err != nil {
+		return false, c.Wrap(err, "write %s %s", s.what, name)
+	}
+	if done.Succeeded {
+		*at = done.Header.Revision
+		return true, nil
+	}
+	now := kv.First(done.Responses[0])
+	switch {
+	case now == nil && before == 0, now != nil && now.ModRevision == before:
+		return false, nil
+	case now == nil:
+		return false, s.missing(name)
+	case before == 0:
+		return false, croft.Errorf(croft.Conflict, "there is a %s %s already", s.what, name)
+	}
+	return false, croft.Errorf(croft.Conflict, "%s %s has generation %d, not %d: somebody else changed it; read it again",
+		s.what, name, now.ModRevision, before)
+}
