@@ -76,8 +76,8 @@ type run struct {
 // further step is begun. Errors: Refused, Partly, TakenBack, and others before anything was changed.
 func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found []plan.Observed,
 	c Choice) (Result, error) {
-	if p.Empty() {
-		return nothing(p), nil
+	if res, err := g.giveBack(ctx, want, p, found); err != nil || p.Empty() {
+		return res, err
 	}
 	had, err := g.lock(ctx, want, p)
 	if err != nil {

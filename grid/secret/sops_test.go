@@ -27,8 +27,8 @@ func TestFilesThatSopsMade(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	seal := func(t *testing.T, kind, value string, to *age.X25519Identity) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), sops, "--encrypt", "--age", to.Recipient().String(), "--input-type", kind,
-			"--output-type", kind, "/dev/stdin")
+		cmd := exec.CommandContext(t.Context(), sops, "--encrypt", "--age", to.Recipient().String(), "--input-type",
+			kind, "--output-type", kind, "/dev/stdin")
 		cmd.Stdin = strings.NewReader(value)
 		out, err := cmd.Output()
 		if err != nil {

@@ -54,6 +54,7 @@ type File struct {
 	Content string `json:"content,omitempty"`
 	Digest  string `json:"digest"`           // SHA-256 of the content, in hexadecimal; a secret's is keyed
 	Secret  bool   `json:"secret,omitempty"` // the content is never shown, stored here or passed as an argument
+	Kept    bool   `json:"-"`                // only the node has the content: of a secret that has changed since
 }
 
 // A Mount shows a directory of the node to the unit.
