@@ -143,10 +143,11 @@ type Member struct {
 
 // Remote is what the site has of a cluster.
 type Remote struct {
-	ID     string `json:"id,omitempty"`   // of the stack; empty until it is known
-	Name   string `json:"name,omitempty"` // written before the site is asked
-	Status string `json:"status,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	ID      string `json:"id,omitempty"`      // of the stack; empty until it is known
+	Name    string `json:"name,omitempty"`    // written before the site is asked
+	Project string `json:"project,omitempty"` // at the site, so that a credential for another one is noticed
+	Status  string `json:"status,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 	// Asked is set before the site is asked to build, so that a site is asked to remove whatever it may have begun.
 	Asked bool `json:"asked,omitempty"`
 }

@@ -37,8 +37,11 @@ func IDOf(c croft.ClusterID, r Role, index int) MemberID {
 // nameForm is the form of the names of sites, credentials, appliances, images and clusters.
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// CheckName validates a name; what says what it is the name of. Invalid.
+// CheckName validates a name; what says what it is the name of. A name cannot be taken for an ID. Invalid.
 func CheckName(what, name string) error {
+	if _, err := croft.ParseClusterID(name); err == nil {
+		return croft.Errorf(croft.Invalid, "%q is not a name for %s: it has the form of an ID", name, what)
+	}
 	if !nameForm.MatchString(name) {
 		return croft.Errorf(croft.Invalid, "%.80q is not a name for %s: use 1 to 63 small letters, digits and dashes, "+
 			"beginning with a letter", name, what)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,7 +11,7 @@ import (
 // remote takes over what the site calls the cluster.
 func (p *plan) remote(seen Seen) {
 	if seen.Remote.ID != "" {
-		p.c.Remote.ID = seen.Remote.ID
+		p.c.Remote.ID, p.c.Remote.Project = seen.Remote.ID, cmp.Or(seen.Remote.Project, p.c.Remote.Project)
 	}
 	p.c.Remote.Status = seen.Remote.Status
 	p.c.Remote.Reason = seen.Remote.Reason[:min(len(seen.Remote.Reason), MaxMessage)]

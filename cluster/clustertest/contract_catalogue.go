@@ -299,9 +299,22 @@ func RunAccounts(t *testing.T, open func(t *testing.T) Stores) {
 				t.Errorf("of user %q: %v", user, err)
 			}
 		}
+		if all, err := s.AllAccounts(ctx); err != nil || len(all) != 4 {
+			t.Errorf("there are %d accounts, %v", len(all), err)
+		}
+		next := cluster.Sealed(`{"v":"eQ"}`)
+		if err := s.SealAccount(ctx, a, next); err != nil {
+			t.Error(err)
+		}
+		if got, err := s.Account(ctx, c.ID, "bob"); err != nil || string(got.Password) != string(next) ||
+			got.Username != "u1" {
+			t.Errorf("sealed again: %+v, %v", got, err)
+		}
+		want(t, s.SealAccount(ctx, a, next), croft.NotFound) // as it was before
 		if err := s.RemoveAccount(ctx, c.ID, "bob"); err != nil {
 			t.Error(err)
 		}
+		want(t, s.SealAccount(ctx, a, next), croft.NotFound)
 		want(t, s.RemoveAccount(ctx, c.ID, "bob"), croft.NotFound)
 		c.State = cluster.Deleting
 		update(t, s, c, nil)

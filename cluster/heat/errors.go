@@ -1,0 +1,179 @@
+package heat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/outbound"
+	"croft/internal/plain"
+)
+
+// answer is what a service said no with: never more of it than its type and message.
+type answer struct {
+	status        int
+	kind, message string
+	json          bool // it was of the service, not of something before it
+}
+
+// answerOf returns the answer that an error carries.
+func answerOf(err error) (answer, bool) {
+	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
+		return answerOf(again.ErrReauth)
+	}
+	if after, ok := errors.AsType[*gophercloud.ErrErrorAfterReauthentication](err); ok {
+		return answerOf(after.ErrOriginal)
+	}
+	e, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
+	if !ok {
+		return answer{}, false
+	}
+	var body struct {
+		Error struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"error"`
+		Forbidden, BadRequest, NotFound, OverLimit struct { // of Nova
+			Message string `json:"message"`
+		}
+		Neutron struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"NeutronError"`
+	}
+	a := answer{status: e.Actual, json: json.Unmarshal(e.Body, &body) == nil}
+	for _, m := range []string{body.Error.Message, body.Neutron.Message, body.Forbidden.Message, body.OverLimit.Message,
+		body.BadRequest.Message, body.NotFound.Message, http.StatusText(e.Actual)} {
+		if a.message == "" {
+			a.message = m
+		}
+	}
+	a.kind = body.Error.Type + body.Neutron.Type
+	return a, true
+}
+
+// String words an answer, as one line.
+func (a answer) String() string {
+	text := fmt.Sprintf("%d %s: %s", a.status, a.kind, a.message)
+	if a.kind == "" {
+		text = fmt.Sprintf("%d %s", a.status, a.message)
+	}
+	return plain.Cut(text, cluster.MaxMessage)
+}
+
+// missing reports whether Heat itself says that there is no such stack. A page of a proxy says nothing.
+func missing(err error) bool {
+	a, ok := answerOf(err)
+	return ok && a.status == http.StatusNotFound && a.json && (a.kind == "EntityNotFound" || a.kind == "StackNotFound")
+}
+
+// forbidden reports whether Heat refuses to show a stack of another project.
+func forbidden(err error) bool {
+	a, ok := answerOf(err)
+	return ok && a.status == http.StatusForbidden && a.json
+}
+
+// noRoom matches the reasons for which another site may do better.
+var noRoom = regexp.MustCompile(`(?i)no valid host|quota|maximum .* (stacks|exceeded)|exceeded for resources|` +
+	`not enough (hosts|resources)|no more (ip|floating)|insufficient (free )?(host|compute|disk|memory)`)
+
+// explain turns an error of a service into one that can be shown. hidden is masked in it.
+func (s *session) explain(what string, err error, hidden ...string) error {
+	if err == nil {
+		return nil
+	}
+	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
+		return s.explain(what, again.ErrReauth, hidden...)
+	}
+	if done, ok := errors.AsType[*explained](err); ok {
+		return done // of a renewal of the token
+	}
+	a, ok := answerOf(err)
+	if !ok {
+		return croft.Errorf(croft.Unavailable, "site %s: %s: %s", s.site.Name, what, s.mask(outbound.Explain("it", err),
+			hidden...))
+	}
+	return croft.Errorf(a.kindOfError(), "site %s: %s: %s", s.site.Name, what, s.mask(a.String(), hidden...))
+}
+
+// kindOfError classifies an answer.
+func (a answer) kindOfError() croft.Kind {
+	switch {
+	case !a.json && a.status != http.StatusUnauthorized:
+		return croft.Unavailable
+	case (a.status == http.StatusForbidden || a.status == http.StatusRequestEntityTooLarge) && noRoom.MatchString(a.message):
+		return croft.NoCapacity
+	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
+		return croft.Denied
+	case a.status == http.StatusNotFound:
+		return croft.NotFound
+	case a.status == http.StatusBadRequest:
+		return croft.Invalid
+	case a.status == http.StatusConflict:
+		return croft.Conflict
+	}
+	return croft.Unavailable
+}
+
+// explained is an error that can be shown as it is.
+type explained struct{ error }
+
+// Unwrap returns the error with its kind.
+func (e *explained) Unwrap() error { return e.error }
+
+// explainLogin words a refused or failed login.
+func (s *session) explainLogin(err error) error {
+	server := "Keystone at " + host(s.site.AuthURL)
+	a, ok := answerOf(err)
+	kind, text := croft.Unavailable, ""
+	switch {
+	case !ok:
+		text = outbound.Explain(server, err)
+	case a.json && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest}, a.status):
+		kind, text = croft.Denied, server+" refuses the credential: "+a.String()
+	case a.status == http.StatusNotFound:
+		text = server + " is no Keystone of version 3: " + a.String()
+	default:
+		text = server + " answers " + a.String()
+	}
+	return &explained{croft.Errorf(kind, "site %s: %s", s.site.Name, s.mask(text))}
+}
+
+// shortestSecret is the length from which on a value is masked in messages: shorter ones would mask words.
+const shortestSecret = 3
+
+// mask replaces secrets in a text: the credential's, and others.
+func (s *session) mask(text string, hidden ...string) string {
+	for _, value := range append(hidden, s.secret) {
+		if len(value) >= shortestSecret {
+			text = strings.ReplaceAll(text, value, "[secret]")
+		}
+	}
+	return text
+}
+
+// hidden returns the values of a build that are never shown.
+func hidden(b cluster.Build, c cluster.Contract) []string {
+	var values []string
+	for name, value := range b.Parameters {
+		if !c.Declared[name].Hidden && !cluster.Hidden(name) {
+			continue
+		}
+		if text, ok := value.(string); ok {
+			values = append(values, text)
+		} else if text, err := json.Marshal(value); err == nil {
+			values = append(values, string(text))
+		}
+	}
+	// A value that contains another one goes first.
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	return values
+}

@@ -1,0 +1,148 @@
+package heat
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacktemplates"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/heat/template"
+)
+
+// Launch implements cluster.Driver.
+func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Remote, error) {
+	contract, err := d.contract(ctx, b.Implementation)
+	if err != nil {
+		return cluster.Remote{}, err
+	}
+	s, client, err := d.connect(ctx, at)
+	if err != nil {
+		return cluster.Remote{}, err
+	}
+	if err := d.validate(ctx, s, client, b); err != nil {
+		return cluster.Remote{}, err
+	}
+	body := raw{"stack_name": nameOf(b), "template": text(b.Implementation), "parameters": parameters(b, contract),
+		"tags": tagsOf(b), "disable_rollback": true, "timeout_mins": minutes(b.Timeout)}
+	err = d.create(ctx, client, body)
+	if err != nil && !taken(err) {
+		return cluster.Remote{}, s.explain("create the stack", err, hidden(b, contract)...)
+	}
+	return d.adopt(ctx, s, client, b)
+}
+
+// create asks Heat for a stack.
+func (d *Driver) create(ctx context.Context, client *gophercloud.ServiceClient, body raw) error {
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	_, err := stacks.Create(ctx, client, body).Extract()
+	return err
+}
+
+// twins is how long a second request that runs at the same time may take to show. Heat looks whether a name is in use,
+// and makes the stack later: of two requests at once both may be granted.
+const twins = time.Second
+
+// adopt returns the stack of a cluster after a request for it. Of several, which requests at once can make, it keeps the
+// oldest.
+func (d *Driver) adopt(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build) (
+	cluster.Remote, error) {
+	select {
+	case <-time.After(twins):
+	case <-ctx.Done():
+		return cluster.Remote{}, croft.Errorf(croft.Unavailable, "site %s: create the stack: %w", s.site.Name, ctx.Err())
+	}
+	all, err := d.list(ctx, s, client, clusterTag(b.Cluster))
+	if err != nil {
+		return cluster.Remote{}, err
+	}
+	all = slices.DeleteFunc(all, func(st stacks.ListedStack) bool { return !isOf(st, b) })
+	if len(all) == 0 {
+		return cluster.Remote{}, croft.Errorf(croft.Conflict, "site %s: a stack that is not ours has the name %s",
+			s.site.Name, nameOf(b))
+	}
+	first := all[0]
+	if isMarker(first.Tags) || d.phase(first) == cluster.Removing {
+		return cluster.Remote{}, croft.Errorf(croft.Unavailable, "site %s: what had the name %s before is being removed",
+			s.site.Name, nameOf(b))
+	}
+	for _, extra := range all[1:] {
+		if err := d.remove(ctx, s, client, extra.Name, extra.ID); err != nil {
+			return cluster.Remote{}, err
+		}
+	}
+	return s.remote(first), nil
+}
+
+// validate has Heat read a template that it has not read for us yet.
+func (d *Driver) validate(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build) error {
+	key := validation{s.site.Name, b.Implementation.ID}
+	d.mu.Lock()
+	known := key.implementation != "" && d.validated[key]
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	result := stacktemplates.Validate(ctx, client, raw{"template": text(b.Implementation)})
+	if result.Err != nil {
+		return s.explain("validate the template", result.Err)
+	}
+	var said struct{ Error string }
+	if err := result.ExtractInto(&said); err == nil && said.Error != "" {
+		return croft.Errorf(croft.Invalid, "site %s: Heat refuses the template: %s", s.site.Name, cut(said.Error))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.validated) > mostContracts {
+		clear(d.validated)
+	}
+	d.validated[key] = true
+	return nil
+}
+
+// parameters returns what a new stack is told: the build's, with the slaves as they are wanted.
+func parameters(b cluster.Build, c cluster.Contract) map[string]any {
+	all := map[string]any{}
+	for name, value := range b.Parameters {
+		all[name] = value
+	}
+	if _, there := c.Declared[template.ClusterSize]; there {
+		all[template.ClusterSize] = len(b.Indexes)
+	}
+	if _, there := c.Declared[template.Removed]; there {
+		all[template.Removed] = removedBy(b)
+	}
+	if _, there := c.Declared["image"]; there && b.Image != "" {
+		all["image"] = b.Image
+	}
+	return all
+}
+
+// removedBy returns the indexes that a group of the build's slaves leaves out, ascending.
+func removedBy(b cluster.Build) []int {
+	out := slices.Clone(b.Removed)
+	last := -1
+	for _, i := range b.Indexes {
+		for gap := last + 1; gap < i; gap++ {
+			out = append(out, gap)
+		}
+		last = max(last, i)
+	}
+	slices.Sort(out)
+	return append([]int{}, slices.Compact(out)...)
+}
+
+// minutes rounds a time up, as Heat takes it.
+func minutes(d time.Duration) int {
+	if d <= 0 {
+		d = cluster.BuildTimeout
+	}
+	return max(1, int((d+time.Minute-1)/time.Minute))
+}

@@ -1,0 +1,157 @@
+package heat
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
+
+	"croft"
+	"croft/cluster/heat/template"
+)
+
+// group is Heat's group of slaves. Heat numbers them itself: it has the first of the numbers from 0 that were not
+// removed. A number is skipped only if it is named while the group has it. So an index of ours that never came to be,
+// such as one whose resize was refused, has no number: it is a gap. Gaps are kept in the parameter `removed` of the
+// stack, as texts that Heat ignores.
+type group struct {
+	size    int
+	skipped []int // numbers of Heat
+	gaps    []int // indexes of ours, ascending
+}
+
+// gapMark begins a gap in the parameter `removed`.
+const gapMark = "gap-"
+
+// groupOf reads the parameters of a stack.
+func groupOf(st *stacks.RetrievedStack) group {
+	g := group{}
+	size, _ := strconv.ParseFloat(st.Parameters[template.ClusterSize], 64)
+	g.size = int(size)
+	for _, item := range listOf(st.Parameters[template.Removed]) {
+		text, isGap := strings.CutPrefix(item, gapMark)
+		i, err := strconv.Atoi(text)
+		switch {
+		case err != nil:
+		case isGap:
+			g.gaps = append(g.gaps, i)
+		default:
+			g.skipped = append(g.skipped, i)
+		}
+	}
+	slices.Sort(g.gaps)
+	slices.Sort(g.skipped)
+	return g
+}
+
+// listOf reads a list as Heat shows one: JSON, or texts with commas.
+func listOf(text string) []string {
+	var items []any
+	if json.Unmarshal([]byte(text), &items) != nil {
+		return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	var all []string
+	for _, item := range items {
+		switch v := item.(type) {
+		case float64:
+			all = append(all, strconv.Itoa(int(v)))
+		case string:
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// numbers returns the numbers of the members that the group is to have.
+func (g group) numbers() []int {
+	var all []int
+	for n := 0; len(all) < g.size; n++ {
+		if !slices.Contains(g.skipped, n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// number returns the number of an index of ours.
+func (g group) number(index int) int {
+	below := 0
+	for _, gap := range g.gaps {
+		if gap < index {
+			below++
+		}
+	}
+	return index - below
+}
+
+// index returns our index of a number.
+func (g group) index(number int) int {
+	i := number
+	for _, gap := range g.gaps { // ascending
+		if gap <= i {
+			i++
+		}
+	}
+	return i
+}
+
+// indexes returns our indexes of the members that the group is to have.
+func (g group) indexes() []int {
+	all := g.numbers()
+	for i, n := range all {
+		all[i] = g.index(n)
+	}
+	return all
+}
+
+// resized returns what the group is to be told so that it has these indexes, where present are the numbers of the
+// members it has now. Invalid: one of the indexes was taken out before.
+func (g group) resized(wanted, present []int) (group, error) {
+	next := group{size: len(wanted), skipped: slices.Clone(g.skipped), gaps: slices.Clone(g.gaps)}
+	var added []int
+	for _, i := range wanted {
+		if slices.Contains(g.gaps, i) || !slices.Contains(present, g.number(i)) {
+			added = append(added, i)
+		}
+	}
+	for _, n := range present {
+		if !slices.Contains(wanted, g.index(n)) && !slices.Contains(next.skipped, n) {
+			next.skipped = append(next.skipped, n)
+		}
+	}
+	free := 0
+	for _, i := range added {
+		for slices.Contains(next.skipped, free) || slices.Contains(present, free) {
+			free++
+		}
+		if slices.Contains(next.gaps, i) || next.number(i) < free {
+			return group{}, croft.Errorf(croft.Invalid, "slave %d was taken out before, and its number is not used again", i)
+		}
+		for next.number(i) > free {
+			next.gaps = append(next.gaps, next.index(free))
+			slices.Sort(next.gaps)
+		}
+		free++
+	}
+	slices.Sort(next.skipped)
+	return next, nil
+}
+
+// removed returns the parameter of that name.
+func (g group) removed() []any {
+	all := []any{}
+	for _, n := range g.skipped {
+		all = append(all, n)
+	}
+	for _, i := range g.gaps {
+		all = append(all, gapMark+strconv.Itoa(i))
+	}
+	return all
+}
+
+// same reports whether two groups are told the same.
+func (g group) same(other group) bool {
+	return g.size == other.size && slices.Equal(g.skipped, other.skipped) && slices.Equal(g.gaps, other.gaps)
+}

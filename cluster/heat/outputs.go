@@ -1,0 +1,182 @@
+package heat
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
+
+	"croft/cluster"
+	"croft/cluster/heat/template"
+)
+
+// mostOutputs bounds the outputs of a stack, in bytes of JSON.
+const mostOutputs = 256 << 10
+
+// read adds what the outputs of a stack tell.
+func read(seen *cluster.Seen, st *stacks.RetrievedStack, b cluster.Build, c cluster.Contract) {
+	outputs, failed := outputsOf(st)
+	if text, err := json.Marshal(outputs); err != nil || len(text) > mostOutputs {
+		seen.Failure = fmt.Sprintf("the outputs have %d KiB; at most %d are kept", len(text)>>10, mostOutputs>>10)
+		return
+	}
+	seen.Outputs = outputs
+	for _, name := range []string{template.MasterIP, template.Hosts, template.WorkerIPs} {
+		if why := failed[name]; why != "" && seen.Failure == "" {
+			seen.Failure = "output " + name + ": " + why
+		}
+	}
+	address, _ := outputs[template.MasterIP].(string)
+	if ip, err := netip.ParseAddr(address); err == nil {
+		seen.MasterIP = ip.String()
+	} else if seen.Failure == "" {
+		seen.Failure = fmt.Sprintf("output master_ip is %.80v, which is no address", outputs[template.MasterIP])
+	}
+	m := member(b, cluster.Master, 0)
+	place(&m, seen.MasterIP)
+	seen.Members = append(seen.Members, m)
+	entries, ok := entriesOf(outputs)
+	if !ok && seen.Failure == "" {
+		seen.Failure = "output hosts is no list of hosts"
+	}
+	addSlaves(seen, entries, groupOf(st), b, c)
+}
+
+// outputsOf returns the outputs by name, and why some have no value.
+func outputsOf(st *stacks.RetrievedStack) (outputs map[string]any, failed map[string]string) {
+	outputs, failed = map[string]any{}, map[string]string{}
+	for _, o := range st.Outputs {
+		name, _ := o["output_key"].(string)
+		outputs[name] = o["output_value"]
+		if why, _ := o["output_error"].(string); why != "" {
+			failed[name] = why
+		}
+	}
+	return outputs, failed
+}
+
+// entry is a host as an output describes it.
+type entry struct {
+	name, address, remote string
+	master                bool
+	index                 int // -1: not told
+}
+
+// entriesOf reads the output hosts, or worker_ips where there is none. Nil: there is neither.
+func entriesOf(outputs map[string]any) ([]entry, bool) {
+	value := outputs[template.Hosts]
+	if value == nil {
+		value = outputs[template.WorkerIPs]
+	}
+	list, ok := value.([]any)
+	if !ok {
+		return nil, value == nil
+	}
+	all := []entry{}
+	for _, item := range list {
+		e := entry{index: -1}
+		switch v := item.(type) {
+		case string:
+			e.address = v
+		case map[string]any:
+			e.name, _ = v["name"].(string)
+			e.address, _ = v["address"].(string)
+			e.remote, _ = v["id"].(string)
+			e.master = v["role"] == string(cluster.Master)
+			e.index = indexOf(v["index"])
+		}
+		all = append(all, e)
+	}
+	return all, true
+}
+
+// indexOf reads an index, which Heat may give as text. -1: there is none.
+func indexOf(value any) int {
+	switch v := value.(type) {
+	case float64:
+		return int(v)
+	case string:
+		if i, err := strconv.Atoi(v); err == nil {
+			return i
+		}
+	}
+	return -1
+}
+
+// addSlaves adds the slaves that outputs tell of, each with the index that it has here.
+func addSlaves(seen *cluster.Seen, entries []entry, g group, b cluster.Build, c cluster.Contract) {
+	_, sized := c.Declared[template.ClusterSize]
+	var indexes []int
+	switch {
+	case c.RemoveNamed:
+		indexes = g.indexes()
+	case sized:
+		indexes = firstOf(b.Indexes, g.size)
+	default:
+		indexes = b.Indexes
+	}
+	if entries == nil { // the template tells nothing of slaves but that all of the stack is there
+		for _, i := range indexes {
+			m := member(b, cluster.Slave, i)
+			m.State, m.Step = cluster.MemberReady, "ready"
+			seen.Members = append(seen.Members, m)
+		}
+		return
+	}
+	position := 0
+	for _, e := range entries {
+		if e.master {
+			seen.Members[0].Name, seen.Members[0].RemoteID = orName(e.name, seen.Members[0].Name), e.remote
+			continue
+		}
+		i := position
+		if position++; i < len(indexes) {
+			i = indexes[i]
+		}
+		if e.index >= 0 && c.RemoveNamed {
+			i = g.index(e.index)
+		}
+		m := member(b, cluster.Slave, i)
+		m.Name, m.RemoteID = orName(e.name, m.Name), e.remote
+		place(&m, e.address)
+		seen.Members = append(seen.Members, m)
+	}
+}
+
+// firstOf returns that many indexes: the wanted ones, and then further ones.
+func firstOf(wanted []int, size int) []int {
+	all := append([]int{}, wanted[:min(size, len(wanted))]...)
+	for next := 0; len(all) < size; next++ {
+		if len(all) > 0 {
+			next = max(next, all[len(all)-1]+1)
+		}
+		all = append(all, next)
+	}
+	return all
+}
+
+// member returns a member that is not there yet.
+func member(b cluster.Build, role cluster.Role, index int) cluster.Member {
+	name := b.Name + "-" + string(role)
+	if role == cluster.Slave {
+		name += "-" + strconv.Itoa(index)
+	}
+	return cluster.Member{ID: cluster.IDOf(b.Cluster, role, index), Name: name, Role: role, Index: index,
+		State: cluster.MemberBuilding, Step: "booting"}
+}
+
+// place gives a member its address. Without one it stays as it is: half-made machines are told of with null.
+func place(m *cluster.Member, address string) {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		m.Address, m.State, m.Step = ip.String(), cluster.MemberReady, "ready"
+	}
+}
+
+func orName(name, other string) string {
+	if name == "" {
+		return other
+	}
+	return name
+}

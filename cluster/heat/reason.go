@@ -1,0 +1,73 @@
+package heat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stackevents"
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
+
+	"croft/cluster"
+	"croft/internal/plain"
+)
+
+// eventDepth is how deep in groups of groups the cause of a failure is looked for, and mostEvents in how many events.
+const (
+	eventDepth = 5
+	mostEvents = 200
+)
+
+// reason returns why a stack failed: its own reason, and that of the resource that failed first.
+func (o *observation) reason(ctx context.Context, st stacks.ListedStack) (string, error) {
+	events, err := o.events(ctx, st)
+	if err != nil && !missing(err) {
+		return "", err
+	}
+	text := st.StatusReason
+	if cause := firstCause(events, st); cause != "" && !strings.Contains(text, cause) {
+		text += "; " + cause
+	}
+	if text == "" {
+		text = "the site gives no reason"
+	}
+	return text, nil
+}
+
+func (o *observation) events(ctx context.Context, st stacks.ListedStack) ([]stackevents.Event, error) {
+	ctx, cancel := o.brief(ctx)
+	defer cancel()
+	var body struct {
+		Events []stackevents.Event `json:"events"`
+	}
+	query := fmt.Sprintf("events?limit=%d&nested_depth=%d&sort_dir=desc", mostEvents, eventDepth)
+	_, err := o.client.Get(ctx, o.client.ServiceURL("stacks", st.Name, st.ID, query), &body, nil)
+	return body.Events, err
+}
+
+// firstCause returns the reason of the resource that failed first in what the stack did last.
+func firstCause(latestFirst []stackevents.Event, st stacks.ListedStack) string {
+	cause := ""
+	for _, e := range latestFirst {
+		own := e.PhysicalResourceID == st.ID
+		switch {
+		case own && strings.HasSuffix(e.ResourceStatus, "_IN_PROGRESS"):
+			return cause
+		case own, !strings.HasSuffix(e.ResourceStatus, "_FAILED"), follows(e.ResourceStatusReason):
+		default:
+			cause = e.ResourceName + ": " + e.ResourceStatusReason
+		}
+	}
+	return cause
+}
+
+// follows reports whether a reason only says that something else failed before.
+func follows(reason string) bool {
+	return reason == "" || slices.ContainsFunc([]string{"aborted", "cancelled", "canceled"}, func(word string) bool {
+		return strings.Contains(reason, word)
+	})
+}
+
+// cut makes a reason one line of a length that is kept.
+func cut(text string) string { return plain.Cut(text, cluster.MaxMessage) }

@@ -1,0 +1,168 @@
+package heat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stackresources"
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/heat/template"
+)
+
+// Resize implements cluster.Driver. Heat is told the size and what was removed, and nothing else, so that no other
+// change reaches the members.
+func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
+	contract, err := d.contract(ctx, b.Implementation)
+	if err != nil {
+		return err
+	}
+	if _, there := contract.Declared[template.ClusterSize]; !there {
+		return croft.Errorf(croft.Invalid, "the template has no parameter cluster_size, so the cluster cannot be resized")
+	}
+	s, client, err := d.connect(ctx, at)
+	if err != nil {
+		return err
+	}
+	st, err := d.find(ctx, s, client, b)
+	if err != nil {
+		return err
+	}
+	if err := resizable(s, st); err != nil {
+		return err
+	}
+	told, err := d.sizing(ctx, s, client, b, contract, st)
+	if err != nil || told == nil {
+		return err
+	}
+	return d.patch(ctx, s, client, st, raw{"parameters": told, "tags": strings.Join(st.Tags, ","),
+		"disable_rollback": true, "timeout_mins": minutes(b.Timeout)})
+}
+
+// sizing returns what the stack is to be told, or nothing if it was told so and has done so.
+func (d *Driver) sizing(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build,
+	c cluster.Contract, st *stacks.RetrievedStack) (map[string]any, error) {
+	now, done := groupOf(st), strings.HasSuffix(st.Status, "_COMPLETE")
+	if _, there := c.Declared[template.Removed]; !there || !c.RemoveNamed {
+		if done && now.size == len(b.Indexes) {
+			return nil, nil
+		}
+		return map[string]any{template.ClusterSize: len(b.Indexes)}, nil
+	}
+	if done && slices.Equal(now.indexes(), b.Indexes) {
+		return nil, nil
+	}
+	name := template.Group(text(b.Implementation))
+	skipped, err := d.skipped(ctx, client, st, name)
+	if err != nil {
+		return nil, s.explain("read the group of slaves", err)
+	}
+	if skipped != nil {
+		now.skipped = skipped
+	}
+	present, err := d.present(ctx, client, st, name)
+	if err != nil {
+		return nil, s.explain("read the slaves", err)
+	}
+	next, err := now.resized(b.Indexes, present)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{template.ClusterSize: next.size, template.Removed: next.removed()}, nil
+}
+
+// skipped returns the numbers that a group skips for good. Nil: this Heat does not tell.
+func (d *Driver) skipped(ctx context.Context, client *gophercloud.ServiceClient, st *stacks.RetrievedStack,
+	name string) ([]int, error) {
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	r, err := stackresources.Get(ctx, client, st.Name, st.ID, name).Extract()
+	if err != nil {
+		return nil, err
+	}
+	list, ok := r.Attributes["removed_rsrc_list"].([]any)
+	if !ok {
+		return nil, nil
+	}
+	all := []int{}
+	for _, item := range list {
+		if n, err := strconv.Atoi(fmt.Sprint(item)); err == nil {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// present returns the numbers of the members of a group, failed ones too.
+func (d *Driver) present(ctx context.Context, client *gophercloud.ServiceClient, st *stacks.RetrievedStack,
+	name string) ([]int, error) {
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	pages, err := stackresources.List(client, st.Name, st.ID, stackresources.ListOpts{Depth: 1}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var body struct {
+		Resources []struct {
+			Name   string `json:"resource_name"`
+			Parent string `json:"parent_resource"`
+			Status string `json:"resource_status"`
+		} `json:"resources"`
+	}
+	if err := pages.(stackresources.ResourcePage).ExtractInto(&body); err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, r := range body.Resources {
+		n, err := strconv.Atoi(r.Name)
+		if err == nil && r.Parent == name && !strings.HasPrefix(r.Status, "DELETE_COMPLETE") {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// resizable checks that a stack can be updated now. Conflict. NotFound.
+func resizable(s *session, st *stacks.RetrievedStack) error {
+	switch {
+	case st == nil:
+		return croft.Errorf(croft.NotFound, "site %s: the stack of the cluster is gone", s.site.Name)
+	case strings.HasSuffix(st.Status, "_IN_PROGRESS"), strings.HasPrefix(st.Status, "DELETE_"),
+		st.Status == "CREATE_FAILED":
+		return croft.Errorf(croft.Conflict, "site %s: the stack is %s", s.site.Name, st.Status)
+	}
+	return nil
+}
+
+// patch updates the parameters of a stack, and waits until that is seen.
+func (d *Driver) patch(ctx context.Context, s *session, client *gophercloud.ServiceClient, st *stacks.RetrievedStack,
+	body raw) error {
+	d.forget(st.ID)
+	request, cancel := d.brief(ctx)
+	defer cancel()
+	if err := stacks.UpdatePatch(request, client, st.Name, st.ID, body).ExtractErr(); err != nil {
+		err = s.explain("update the stack", err)
+		if croft.KindOf(err) == croft.Invalid && strings.Contains(err.Error(), "NotSupported") {
+			err = croft.Errorf(croft.Conflict, "%w", err)
+		}
+		return err
+	}
+	err := d.begun(ctx, func(ctx context.Context) (bool, error) {
+		now, err := d.get(ctx, client, st.Name, st.ID)
+		if err != nil {
+			return false, err
+		}
+		return strings.HasSuffix(now.Status, "_IN_PROGRESS") || !now.UpdatedTime.Equal(st.UpdatedTime) ||
+			now.Status != st.Status, nil
+	})
+	d.forget(st.ID)
+	return s.explain("see the update begin", err)
+}

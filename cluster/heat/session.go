@@ -1,0 +1,259 @@
+package heat
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
+
+	"croft"
+	"croft/cluster"
+)
+
+// session is a login of one credential at one site. Its token is renewed when it ends, and is in memory alone.
+type session struct {
+	site     cluster.Site
+	provider *gophercloud.ProviderClient
+	project  string // at the site
+	secret   string
+
+	mu   sync.Mutex
+	room *limits // as last asked
+}
+
+// mostSessions bounds how many logins are remembered.
+const mostSessions = 500
+
+// refusal is how long a refused login is not tried again with the same password, so that many clusters of one user do
+// not lock the account.
+const refusal = 2 * time.Second
+
+// sessions remembers logins by site and credential.
+type sessions struct {
+	mu  sync.Mutex
+	all map[whose]*login
+}
+
+type whose struct {
+	site       string
+	credential cluster.CredentialID
+}
+
+// login is the session of whose it is. One goroutine at a time logs in: the one that holds turn.
+type login struct {
+	turn    chan struct{}
+	mark    [sha256.Size]byte // of all that the session depends on
+	session *session
+	denied  error
+	until   time.Time // when it may be tried again after denied
+	used    time.Time
+}
+
+// of returns the login of a place, a new one if there is none.
+func (s *sessions) of(p whose) *login {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[whose]*login{}
+	}
+	l := s.all[p]
+	if l == nil {
+		s.makeRoom()
+		l = &login{turn: make(chan struct{}, 1)}
+		s.all[p] = l
+	}
+	l.used = time.Now()
+	return l
+}
+
+// makeRoom forgets the login that was not used for longest; mu is held.
+func (s *sessions) makeRoom() {
+	var oldest whose
+	for p, l := range s.all {
+		if first := s.all[oldest]; first == nil || l.used.Before(first.used) {
+			oldest = p
+		}
+	}
+	if len(s.all) >= mostSessions {
+		delete(s.all, oldest)
+	}
+}
+
+func (s *sessions) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.all {
+		l.turn <- struct{}{}
+		if l.session != nil {
+			l.session.provider.HTTPClient.CloseIdleConnections()
+		}
+		<-l.turn
+	}
+	s.all = nil
+}
+
+// session returns the login of an access. Denied. Unavailable.
+func (d *Driver) session(ctx context.Context, at cluster.Access) (*session, error) {
+	l := d.sessions.of(whose{at.Site.Name, at.Credential.ID})
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, croft.Errorf(croft.Unavailable, "site %s: log in: %w", at.Site.Name, ctx.Err())
+	}
+	mark := markOf(at)
+	if l.mark == mark && l.session != nil {
+		return l.session, nil
+	}
+	if l.mark == mark && l.denied != nil && time.Now().Before(l.until) {
+		return nil, l.denied
+	}
+	if l.session != nil {
+		l.session.provider.HTTPClient.CloseIdleConnections()
+	}
+	l.mark, l.session, l.denied = mark, nil, nil
+	s, err := d.logIn(ctx, at)
+	switch {
+	case croft.KindOf(err) == croft.Denied:
+		l.denied, l.until = err, time.Now().Add(refusal)
+	case err == nil:
+		l.session = s
+	}
+	return s, err
+}
+
+// markOf sums up what a login depends on.
+func markOf(at cluster.Access) [sha256.Size]byte {
+	c := at.Credential
+	text, _ := json.Marshal([]string{at.Site.AuthURL, at.Site.Region, at.Site.Interface, at.Site.CACert, c.Username,
+		c.UserDomain, c.ProjectName, c.ProjectID, c.ProjectDomain, at.Secret.Reveal()}) // strings cannot fail
+	return sha256.Sum256(text)
+}
+
+// logIn asks Keystone for a token.
+func (d *Driver) logIn(ctx context.Context, at cluster.Access) (*session, error) {
+	client, err := caller(at.Site)
+	if err != nil {
+		return nil, err
+	}
+	base, err := base(at.Site)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{site: at.Site, secret: at.Secret.Reveal(), provider: &gophercloud.ProviderClient{IdentityBase: base,
+		IdentityEndpoint: base + "v3/", HTTPClient: *client}}
+	s.provider.UserAgent.Prepend("croft")
+	s.provider.UseTokenLock()
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	if err := openstack.AuthenticateV3(ctx, s.provider, options(at, s.secret), gophercloud.EndpointOpts{}); err != nil {
+		client.CloseIdleConnections()
+		return nil, s.explainLogin(err)
+	}
+	s.boundRenewal(d.c.Timeout)
+	if result, ok := s.provider.GetAuthResult().(tokens.CreateResult); ok {
+		if p, err := result.ExtractProject(); err == nil && p != nil {
+			s.project = p.ID
+		}
+	}
+	if s.project == "" {
+		return nil, croft.Errorf(croft.Denied, "site %s: the credential is for no project", at.Site.Name)
+	}
+	return s, nil
+}
+
+// boundRenewal gives the renewal of the token a time that does not depend on the request that found it ended.
+func (s *session) boundRenewal(timeout time.Duration) {
+	renew := s.provider.ReauthFunc
+	if renew == nil {
+		return
+	}
+	s.provider.ReauthFunc = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if err := renew(ctx); err != nil {
+			return s.explainLogin(err)
+		}
+		return nil
+	}
+}
+
+// options is what Keystone is told.
+func options(at cluster.Access, secret string) *tokens.AuthOptions {
+	c := at.Credential
+	o := &tokens.AuthOptions{Username: c.Username, Password: secret, AllowReauth: true,
+		Scope: tokens.Scope{ProjectID: c.ProjectID}}
+	o.DomainName = orDefault(c.UserDomain)
+	if c.ProjectID == "" {
+		o.Scope = tokens.Scope{ProjectName: c.ProjectName, DomainName: orDefault(c.ProjectDomain)}
+	}
+	return o
+}
+
+// orDefault returns the name of a domain.
+func orDefault(domain string) string {
+	if domain == "" {
+		return "Default"
+	}
+	return domain
+}
+
+// base returns the URL of Keystone without its version, with a slash at the end.
+func base(site cluster.Site) (string, error) {
+	u, err := url.Parse(site.AuthURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		return "", croft.Errorf(croft.Invalid, "site %s: its auth_url is not the URL of a Keystone", site.Name)
+	}
+	path := strings.TrimRight(u.Path, "/")
+	path = strings.TrimSuffix(strings.TrimSuffix(path, "/v3"), "/v2.0")
+	return u.Scheme + "://" + u.Host + path + "/", nil
+}
+
+// service returns a client of a service in the catalogue, or nil if it is not there.
+func (s *session) service(kind string) *gophercloud.ServiceClient {
+	o := gophercloud.EndpointOpts{Region: s.site.Region, Availability: gophercloud.Availability(s.site.Interface)}
+	o.ApplyDefaults(kind)
+	endpoint, err := s.provider.EndpointLocator(o)
+	if err != nil {
+		return nil
+	}
+	return &gophercloud.ServiceClient{ProviderClient: s.provider, Endpoint: endpoint, Type: kind}
+}
+
+// heat returns the client of Heat. Unavailable: there is none.
+func (s *session) heat() (*gophercloud.ServiceClient, error) {
+	client := s.service("orchestration")
+	if client == nil {
+		region := "any region"
+		if s.site.Region != "" {
+			region = "region " + s.site.Region
+		}
+		return nil, croft.Errorf(croft.Unavailable, "site %s: its catalogue has no orchestration in %s", s.site.Name, region)
+	}
+	return client, nil
+}
+
+// connect logs in and returns the client of Heat.
+func (d *Driver) connect(ctx context.Context, at cluster.Access) (*session, *gophercloud.ServiceClient, error) {
+	s, err := d.session(ctx, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := s.heat()
+	return s, client, err
+}
+
+// host names the server of a URL.
+func host(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return "the server"
+}

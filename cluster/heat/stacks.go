@@ -1,0 +1,218 @@
+package heat
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
+
+	"croft"
+	"croft/cluster"
+)
+
+// raw is the body of a request as it is sent. The builders of gophercloud open what a template names.
+type raw map[string]any
+
+func (r raw) ToStackCreateMap() (map[string]any, error)           { return r, nil }
+func (r raw) ToStackUpdatePatchMap() (map[string]any, error)      { return r, nil }
+func (r raw) ToStackTemplateValidateMap() (map[string]any, error) { return r, nil }
+
+// The tags of our stacks.
+const (
+	ours    = "croft"
+	prefix  = "croft-"
+	holding = "croft-holds-a-name" // an empty stack that turns late requests away
+)
+
+func partitionTag(p croft.PartitionID) string { return prefix + string(p) }
+
+func clusterTag(c croft.ClusterID) string { return prefix + string(c) }
+
+// tagsOf returns the tags of the stack of a build, as Heat takes them.
+func tagsOf(b cluster.Build, more ...string) string {
+	return strings.Join(append([]string{ours, partitionTag(b.Partition), clusterTag(b.Cluster)}, more...), ",")
+}
+
+// isOf reports whether a stack is the cluster's.
+func isOf(s stacks.ListedStack, b cluster.Build) bool {
+	return slices.Contains(s.Tags, clusterTag(b.Cluster)) && slices.Contains(s.Tags, partitionTag(b.Partition))
+}
+
+// nameOf returns the name of the stack of a build.
+func nameOf(b cluster.Build) string {
+	if b.Remote.Name != "" {
+		return b.Remote.Name
+	}
+	return prefix + string(b.Cluster)
+}
+
+// pageSize is how many stacks are asked for at once.
+const pageSize = 200
+
+// mostPages bounds a list, in case a site sends the same page for ever.
+const mostPages = 100
+
+// list returns the stacks with a tag, oldest first, in as few requests as can be.
+func (d *Driver) list(ctx context.Context, s *session, client *gophercloud.ServiceClient, tag string) (
+	[]stacks.ListedStack, error) {
+	var all []stacks.ListedStack
+	marker := ""
+	for range mostPages {
+		page, err := d.page(ctx, client, tag, marker)
+		if err != nil {
+			return nil, s.explain("list stacks", err)
+		}
+		all = append(all, page...)
+		if len(page) < pageSize {
+			// A deleted stack is listed for a moment more.
+			all = slices.DeleteFunc(all, func(st stacks.ListedStack) bool { return st.Status == "DELETE_COMPLETE" })
+			slices.SortStableFunc(all, older)
+			return all, nil
+		}
+		marker = page[len(page)-1].ID
+	}
+	return nil, croft.Errorf(croft.Unavailable, "site %s: its list of stacks has no end", s.site.Name)
+}
+
+func older(a, b stacks.ListedStack) int {
+	if c := a.CreationTime.Compare(b.CreationTime); c != 0 {
+		return c
+	}
+	return strings.Compare(a.ID, b.ID)
+}
+
+func (d *Driver) page(ctx context.Context, client *gophercloud.ServiceClient, tag, marker string) ([]stacks.ListedStack,
+	error) {
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	pages, err := stacks.List(client, stacks.ListOpts{Tags: tag, Limit: pageSize, Marker: marker}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return stacks.ExtractStacks(pages)
+}
+
+// get returns a stack by name and ID, with its outputs.
+func (d *Driver) get(ctx context.Context, client *gophercloud.ServiceClient, name, id string) (*stacks.RetrievedStack,
+	error) {
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	return stacks.Get(ctx, client, url.PathEscape(name), url.PathEscape(id)).Extract()
+}
+
+// find returns the stack of a build, whichever way it is known; nil if there is none. Denied: it is in another project.
+func (d *Driver) find(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build) (
+	*stacks.RetrievedStack, error) {
+	if err := s.sees(b); err != nil {
+		return nil, err
+	}
+	id := b.Remote.ID
+	if id == "" {
+		all, err := d.list(ctx, s, client, clusterTag(b.Cluster))
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(all, func(st stacks.ListedStack) bool { return isOf(st, b) && !isMarker(st.Tags) })
+		if i < 0 {
+			return nil, nil
+		}
+		id = all[i].ID
+	}
+	st, err := d.get(ctx, client, nameOf(b), id)
+	switch {
+	case missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, s.explain("read the stack", err)
+	case st.Status == "DELETE_COMPLETE":
+		return nil, nil
+	}
+	return st, nil
+}
+
+// isMarker reports whether a stack only holds a name.
+func isMarker(tags []string) bool { return slices.Contains(tags, holding) }
+
+// sees checks that the session is for the project that a cluster was built in. Denied.
+func (s *session) sees(b cluster.Build) error {
+	if b.Remote.Project == "" || b.Remote.Project == s.project {
+		return nil
+	}
+	return croft.Errorf(croft.Denied, "site %s: the cluster is in project %s, and the credential is for project %s",
+		s.site.Name, b.Remote.Project, s.project)
+}
+
+// pause is how long to wait between two looks at a stack that is about to change.
+const pause = 150 * time.Millisecond
+
+// begun waits until a request is seen in the status of a stack: the older engine answers before it begins.
+func (d *Driver) begun(ctx context.Context, look func(ctx context.Context) (bool, error)) error {
+	ctx, cancel := d.brief(ctx)
+	defer cancel()
+	for {
+		if done, err := look(ctx); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// List implements cluster.Driver.
+func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, error) {
+	s, client, err := d.connect(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.list(ctx, s, client, partitionTag(at.Partition))
+	if err != nil {
+		return nil, err
+	}
+	several := map[croft.ClusterID]int{}
+	for _, st := range all {
+		several[clusterOf(st.Tags, at.Partition)]++
+	}
+	var found []cluster.Found
+	for _, st := range all {
+		id := clusterOf(st.Tags, at.Partition)
+		if id == "" || several[id] > 1 && d.phase(st) == cluster.Removing {
+			continue // a second stack that goes
+		}
+		found = append(found, cluster.Found{Cluster: id, Remote: s.remote(st)})
+	}
+	return found, nil
+}
+
+// clusterOf returns the cluster that tags name.
+func clusterOf(tags []string, p croft.PartitionID) croft.ClusterID {
+	for _, tag := range tags {
+		id, found := strings.CutPrefix(tag, prefix)
+		if found && tag != partitionTag(p) && tag != holding {
+			return croft.ClusterID(id)
+		}
+	}
+	return ""
+}
+
+// remote describes a stack.
+func (s *session) remote(st stacks.ListedStack) cluster.Remote {
+	return cluster.Remote{ID: st.ID, Name: st.Name, Project: s.project, Status: st.Status,
+		Reason: cut(s.mask(st.StatusReason)), Asked: true}
+}
+
+// statusOf returns the status code of an error, or 0.
+func statusOf(err error) int {
+	a, _ := answerOf(err)
+	return a.status
+}
+
+// taken reports whether the name of a stack is in use.
+func taken(err error) bool { return statusOf(err) == http.StatusConflict }

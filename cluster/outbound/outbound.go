@@ -1,0 +1,183 @@
+// Package outbound calls URLs that somebody gave to the server: of sites, and of what sites and clusters name. It never
+// reaches addresses that only machines of a cloud may ask, such as those of metadata servers, wherever a name leads; it
+// follows redirects within one server alone, and bounds time and size of answers.
+package outbound
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"croft"
+)
+
+// Config says how URLs are called.
+type Config struct {
+	CACert  string        // PEM, beside the system's
+	Timeout time.Duration // of a request with its answer; 30 s by default. Negative: its context alone ends it
+	MaxBody int64         // of an answer, in bytes; 16 MiB by default
+}
+
+const (
+	connectTimeout = 10 * time.Second
+	maxRedirects   = 5
+	maxURL         = 2 << 10
+)
+
+// Client returns a client. Invalid: the certificates are none.
+func Client(c Config) (*http.Client, error) {
+	roots, err := authorities(c.CACert)
+	if err != nil {
+		return nil, err
+	}
+	timeout := cmp.Or(c.Timeout, 30*time.Second)
+	transport := &http.Transport{ // without a proxy, which would connect to where we may not
+		DialContext: (&net.Dialer{Timeout: connectTimeout, Control: control}).DialContext, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: connectTimeout,
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+		ResponseHeaderTimeout: max(timeout, 0),
+	}
+	return &http.Client{Transport: bounded{transport, cmp.Or(c.MaxBody, 16<<20)}, CheckRedirect: redirect,
+		Timeout: max(timeout, 0)}, nil
+}
+
+// authorities returns the certificates of the system with others; nil: those of the system alone.
+func authorities(text string) (*x509.CertPool, error) {
+	if text == "" {
+		return nil, nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM([]byte(text)) {
+		return nil, croft.Errorf(croft.Invalid, "these are no certificates in PEM")
+	}
+	return roots, nil
+}
+
+// CheckCA validates certificates. Invalid.
+func CheckCA(text string) error {
+	_, err := authorities(text)
+	return err
+}
+
+// redirect permits redirects within one server, and not from HTTPS to HTTP.
+func redirect(next *http.Request, before []*http.Request) error {
+	first := before[0].URL
+	if next.URL.Scheme != first.Scheme || !strings.EqualFold(next.URL.Host, first.Host) {
+		return croft.Errorf(croft.Unavailable, "%s redirects to another server, which is not followed", first.Host)
+	}
+	if len(before) > maxRedirects {
+		return croft.Errorf(croft.Unavailable, "%s redirects for ever", first.Host)
+	}
+	return nil
+}
+
+// bounded bounds answers.
+type bounded struct {
+	http.RoundTripper
+	most int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = &body{ReadCloser: answer.Body, left: b.most, host: r.URL.Host}
+	}
+	return answer, err
+}
+
+// CloseIdleConnections closes connections that nobody uses.
+func (b bounded) CloseIdleConnections() {
+	if t, is := b.RoundTripper.(*http.Transport); is {
+		t.CloseIdleConnections()
+	}
+}
+
+type body struct {
+	io.ReadCloser
+	left int64
+	host string
+}
+
+// Read implements io.Reader. Unavailable: the answer is longer than it may be.
+func (b *body) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if int64(n) > b.left {
+		n = int(b.left)
+		err = croft.Errorf(croft.Unavailable, "the answer of %s is longer than it may be", b.host)
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// control refuses to connect to an address, which a name was resolved to.
+func control(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	return CheckAddress(at.Addr())
+}
+
+var (
+	// metadata are the addresses of metadata servers that are not link-local ones.
+	metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+		netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192")}
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// CheckAddress refuses addresses that are not to be reached on behalf of others: link-local ones, such as those of
+// metadata servers, those of groups, and none at all. Invalid.
+func CheckAddress(a netip.Addr) error {
+	a = a.Unmap().WithZone("")
+	if nat64.Contains(a) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	switch {
+	case a.IsLinkLocalUnicast(), slices.Contains(metadata, a):
+		return croft.Errorf(croft.Invalid, "%s is a link-local address or that of a metadata server, which is never called",
+			a)
+	case a.IsMulticast(), a.IsUnspecified(), !a.IsValid():
+		return croft.Errorf(croft.Invalid, "%s is no address of a server", a)
+	}
+	return nil
+}
+
+// CheckURL validates a URL; what says what it is of. Names are looked at again when they are called. Invalid.
+func CheckURL(what, text string) error {
+	bad := func(why string) error { return croft.Errorf(croft.Invalid, "the URL of %s %s", what, why) }
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || len(text) > maxURL: // the error of which holds the URL
+		return bad("is none")
+	case u.User != nil:
+		return bad("holds a user or a password: URLs are shown to others, so leave them out")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || u.Hostname() == "":
+		return bad("has to begin with http:// or https:// and a host")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return bad("may have neither ? nor #")
+	}
+	if a, err := netip.ParseAddr(strings.TrimSuffix(u.Hostname(), ".")); err == nil {
+		if err := CheckAddress(a); err != nil {
+			return croft.Errorf(croft.Invalid, "the URL of %s: %w", what, err)
+		}
+	}
+	return nil
+}
