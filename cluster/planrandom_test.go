@@ -13,7 +13,7 @@ import (
 // FuzzPlan lives a life of random sightings, then one in which the site tells the truth and the user destroys the
 // cluster. The argument is the seed.
 func FuzzPlan(f *testing.F) {
-	for range 2000 {
+	for range 500 {
 		f.Add(rand.Uint64())
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
