@@ -54,10 +54,11 @@ type Cluster struct {
 	Parameters map[string]any `json:"parameters,omitempty"` // as given, but for hidden ones, which are in Sealed
 	Slaves     int            `json:"slaves"`               // wanted
 	Good       int            `json:"good_slaves"`          // as it last was READY with; to go back to
-	Indexes    []int          `json:"indexes"`              // of the slaves that are wanted, ascending; never used twice
-	NextIndex  int            `json:"next_index"`           // of the next slave
-	Removed    []int          `json:"removed,omitempty"`    // indexes that were taken out by name
-	Sizing     Sizing         `json:"sizing,omitzero"`      // what the site was told of that
+	// of the slaves that are wanted, ascending; never used twice
+	Indexes   []int  `json:"indexes"`
+	NextIndex int    `json:"next_index"`        // of the next slave
+	Removed   []int  `json:"removed,omitempty"` // indexes that were taken out by name
+	Sizing    Sizing `json:"sizing,omitzero"`   // what the site was told of that
 
 	State    State          `json:"state"`
 	Step     string         `json:"step,omitempty"` // what happens now, in English
@@ -168,6 +169,10 @@ type Sizing struct {
 	Taken bool  `json:"taken,omitempty"` // it took the request; what Told is not, has to be told
 	Back  bool  `json:"back,omitempty"`  // a resize failed, and is being taken back
 	Good  []int `json:"good,omitempty"`  // the indexes that it last was READY with
+
+	// Open counts requests without an answer, the last one at Sent: they may take effect yet.
+	Open int       `json:"open,omitempty"`
+	Sent time.Time `json:"sent,omitzero"`
 }
 
 // Retry counts how often the site was asked to remove a cluster, and when it is asked again.

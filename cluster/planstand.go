@@ -11,14 +11,14 @@ import (
 )
 
 // standing looks after a cluster that is READY or DEGRADED.
-func (p *plan) standing() {
+func (p sizing) standing() {
 	switch {
 	case p.resizeWanted():
 		p.c.State, p.c.Step = Resizing, "it is about to be resized"
 		p.c.Sizing.Back = false
 		p.begin()
 		p.members(Seen{})
-		p.note(fmt.Sprintf("from %s to %s", count(p.c.Good, "slave"), count(p.c.Slaves, "slave")))
+		p.note(fmt.Sprintf("it is resized from %s to %s", count(p.c.Good, "slave"), count(p.c.Slaves, "slave")))
 		p.do(ActLook, "it is about to be resized")
 	case p.l.Did == "":
 		p.do(ActLook, "it is looked at now and then")
@@ -31,16 +31,36 @@ func (p *plan) standing() {
 		if p.c.State != Failed {
 			p.rest(paceSettled, "")
 		}
+		if p.c.Sizing.Open > 0 {
+			p.at(p.c.Sizing.Sent.Add(settleAfter))
+		}
 	}
 }
 
+// settleAfter is how long a resize without an answer may take to take effect. Then the size is told once more: that
+// settles what an old request may have changed.
+const settleAfter = 10 * time.Minute
+
 // resizeWanted reports whether the site has to be told another size. Several changes become one resize.
 func (p *plan) resizeWanted() bool {
-	return !p.c.Sizing.Taken || !slices.Equal(p.c.Sizing.Told, p.c.Indexes)
+	s := p.c.Sizing
+	unsettled := s.Open > 0 && !p.now.Before(s.Sent.Add(settleAfter))
+	return !s.Taken || unsettled || !slices.Equal(s.Told, p.c.Indexes)
 }
 
+// resizeSent writes down a request before it is sent. Those that were sent long ago are settled by it.
+func (p sizing) resizeSent() {
+	s := &p.c.Sizing
+	if !p.now.Before(s.Sent.Add(settleAfter)) {
+		s.Open = 0
+	}
+	s.Open, s.Sent = s.Open+1, p.now
+}
+
+func (p sizing) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
+
 // settled judges a cluster by its members.
-func (p *plan) settled(seen Seen) {
+func (p sizing) settled(seen Seen) {
 	p.remote(seen)
 	p.c.Step = ""
 	if seen.Phase != Standing && seen.Phase != Unsized || len(seen.Members) == 0 {
@@ -68,15 +88,20 @@ func (p *plan) settled(seen Seen) {
 	}
 }
 
-func (p *plan) resizing() {
+func (p sizing) resizing() {
 	switch {
 	case p.l.Did != "" && p.silent() && !p.late():
 	case p.l.Did == ActResize && p.l.Err == nil:
+		p.resizeAnswered()
 		p.c.Sizing.Told, p.c.Sizing.Taken = slices.Clone(p.c.Indexes), true
 		p.wait("site " + p.c.Site + " is resizing it")
 	case p.l.Did == ActResize && refused(p.l.Err) && !errors.Is(p.l.Err, croft.Conflict) &&
 		!errors.Is(p.l.Err, croft.NotFound):
+		p.resizeAnswered()
 		p.unsized(p.l.Err.Error())
+	case p.l.Did == ActResize && refused(p.l.Err):
+		p.resizeAnswered()
+		p.wait(p.c.Step)
 	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.resized():
 	case p.late():
 		p.unsized(fmt.Sprintf("site %s did not resize it within %s", p.c.Site, p.timeout))
@@ -88,7 +113,7 @@ func (p *plan) resizing() {
 }
 
 // resized deals with what the site has of a resize, and reports false while that goes on.
-func (p *plan) resized() bool {
+func (p sizing) resized() bool {
 	seen := *p.l.Seen
 	if p.lost() {
 		return true
@@ -104,6 +129,7 @@ func (p *plan) resized() bool {
 		}
 		p.members(Seen{})
 		p.c.Step = fmt.Sprintf("site %s is asked to resize it to %s", p.c.Site, count(len(p.c.Indexes), "slave"))
+		p.resizeSent()
 		p.do(ActResize, p.c.Step)
 		return true
 	}
@@ -123,9 +149,9 @@ func (p *plan) resized() bool {
 	return false
 }
 
-// unsized takes a resize back that failed, once. Slaves that were to be added are given up; a cluster that was to become
-// smaller is asked for once more.
-func (p *plan) unsized(message string) {
+// unsized takes a resize back that failed, once. Slaves that were to be added are given up; a cluster that was to
+// become smaller is asked for once more.
+func (p sizing) unsized(message string) {
 	p.blame(FailedResize, message)
 	p.noteMembers()
 	if p.c.Sizing.Back {

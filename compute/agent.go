@@ -20,8 +20,8 @@ import (
 
 	"croft"
 	"croft/audit"
-	"croft/compute/keyed"
 	"croft/internal/delay"
+	"croft/internal/keyed"
 	"croft/internal/mailbox"
 )
 

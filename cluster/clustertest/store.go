@@ -267,6 +267,14 @@ func (s *memory) nameFree(c cluster.Cluster) error {
 	return nil
 }
 
+// moveName is nameFree for a change. Most change no name, and looking at all clusters takes time.
+func (s *memory) moveName(c, before cluster.Cluster) error {
+	if c.Name == before.Name {
+		return nil
+	}
+	return s.nameFree(c)
+}
+
 // namedExist checks what a record names anew.
 func (s *memory) namedExist(c, before cluster.Cluster) error {
 	_, site := s.sites[c.Site]
@@ -310,7 +318,7 @@ func (s *Store) Update(ctx context.Context, c cluster.Cluster, by *cluster.Holde
 		}
 		if c.State == cluster.Deleted {
 			maps.DeleteFunc(s.accounts, func(k accountKey, _ string) bool { return k.cluster == c.ID })
-		} else if err := cmp.Or(s.nameFree(c), s.namedExist(c, before)); err != nil {
+		} else if err := cmp.Or(s.moveName(c, before), s.namedExist(c, before)); err != nil {
 			return err
 		}
 		s.write(&c)

@@ -132,7 +132,7 @@ func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster
 	defer cancel()
 	room, err := driver.Room(asking, at, b)
 	if err != nil && ctx.Err() == nil && (errors.Is(err, croft.Unavailable) || asking.Err() != nil) {
-		s.noteSilence(site.Name)
+		s.NoteSilence(site.Name)
 		return cluster.Room{}, croft.Errorf(croft.Unavailable, "site %s: %w", site.Name, err)
 	}
 	return room, err
@@ -156,8 +156,8 @@ func (s *Survey) Access(site cluster.Site, c cluster.Credential) (cluster.Access
 	return at, nil
 }
 
-// noteSilence counts requests that found a site silent at the same time as one.
-func (s *Survey) noteSilence(site string) {
+// NoteSilence counts requests that found a site silent at the same time as one.
+func (s *Survey) NoteSilence(site string) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()

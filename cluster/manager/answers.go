@@ -1,0 +1,50 @@
+package manager
+
+import (
+	"sync"
+	"time"
+
+	"croft/cluster"
+)
+
+// answers remembers how sites answered.
+type answers struct {
+	mu  sync.Mutex
+	all map[string]cluster.Health
+}
+
+func (a *answers) health(site string) cluster.Health {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.all[site]
+}
+
+// silent counts the sites that do not answer now.
+func (a *answers) silent() float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, h := range a.all {
+		if !h.OK {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+// put notes how a site answered, and reports whether that is new.
+func (a *answers) put(site string, fault string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = map[string]cluster.Health{}
+	}
+	before, known := a.all[site]
+	now := cluster.Health{OK: fault == "", Error: fault, Since: before.Since}
+	changed := !known || before.OK != now.OK
+	if changed {
+		now.Since = time.Now().UTC()
+	}
+	a.all[site] = now
+	return changed
+}
