@@ -223,7 +223,8 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/access/accesstest", "croft/cluster/heat/heattest", "croft/access/oidc/oidctest", "croft/cluster/clustertest",
+	"croft/access/accesstest", "croft/access/oidc/oidctest", "croft/cluster/clustertest",
+	"croft/cluster/heat/heattest",
 	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/grid/machine/machinetest",
 	"croft/grid/ssh/sshtest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest",
 	"croft/internal/testing/...", "croft/objects/objectstest",

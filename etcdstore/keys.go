@@ -109,7 +109,7 @@ import (
 //	/croft/<partition>/clusters/appliances/<name>  what clusters are for
 //	/croft/<partition>/clusters/implementations/<id>
 //	                                               how a site builds an appliance
-//	/croft/<partition>/clusters/revisions/<appliance>/<site>
+//	/croft/<partition>/clusters/revisions/<site>/<appliance>
 //	                                               the number of its latest implementation
 //	/croft/<partition>/clusters/images/<name>      an image that is brought to sites
 const (

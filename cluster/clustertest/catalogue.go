@@ -25,6 +25,9 @@ func same[K comparable](all map[K]value, key K, generation int64, what, name str
 		if now == 0 {
 			return croft.Errorf(croft.NotFound, "there is no %s %s", what, name)
 		}
+		if generation == 0 {
+			return croft.Errorf(croft.Conflict, "there is a %s %s already", what, name)
+		}
 		return croft.Errorf(croft.Conflict, "%s %s has generation %d, not %d", what, name, now, generation)
 	}
 	return nil

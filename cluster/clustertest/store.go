@@ -442,6 +442,30 @@ func (s *Store) RemoveAccount(ctx context.Context, id croft.ClusterID, user stri
 	})
 }
 
+// AllAccounts implements cluster.Accounts.
+func (s *Store) AllAccounts(ctx context.Context) (all []cluster.Account, err error) {
+	err = s.do(ctx, "AllAccounts", func() error {
+		for _, text := range s.accounts {
+			all = append(all, decode[cluster.Account](text))
+		}
+		return nil
+	})
+	return all, err
+}
+
+// SealAccount implements cluster.Accounts.
+func (s *Store) SealAccount(ctx context.Context, a cluster.Account, password cluster.Sealed) error {
+	return s.do(ctx, "SealAccount", func() error {
+		key := accountKey{a.Cluster, a.User}
+		if text, is := s.accounts[key]; !is || text != encode(a) {
+			return croft.Errorf(croft.NotFound, "the account of %s on cluster %s was changed", a.User, a.Cluster)
+		}
+		a.Password = password
+		s.accounts[key] = encode(a)
+		return nil
+	})
+}
+
 // Dump returns all that is stored, as text, to look for what must not be there.
 func (s *Store) Dump() string {
 	s.mu.Lock()

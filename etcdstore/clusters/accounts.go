@@ -73,3 +73,23 @@ func (s *Accounts) RemoveAccount(ctx context.Context, id croft.ClusterID, user s
 	}
 	return nil
 }
+
+// AllAccounts implements cluster.Accounts.
+func (s *Accounts) AllAccounts(ctx context.Context) ([]cluster.Account, error) {
+	return kv.ReadAll[cluster.Account](ctx, s.conn, "read the accounts on clusters", s.keys().allAccounts(), 0)
+}
+
+// SealAccount implements cluster.Accounts.
+func (s *Accounts) SealAccount(ctx context.Context, a cluster.Account, password cluster.Sealed) error {
+	key, before := s.keys().account(a.Cluster, a.User), kv.Encode(a)
+	a.Password = password
+	done, err := s.conn.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", before)).
+		Then(clientv3.OpPut(key, kv.Encode(a))).Commit()
+	if err != nil {
+		return s.conn.Wrap(err, "seal an account on cluster %s", a.Cluster)
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.NotFound, "the account of %s on cluster %s is not as it was", a.User, a.Cluster)
+	}
+	return nil
+}

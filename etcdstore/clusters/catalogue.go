@@ -80,16 +80,16 @@ func (s *Catalogue) RemoveSite(ctx context.Context, name string) error {
 			return r, croft.Errorf(croft.Conflict, "site %s is used by %d implementations, %d credentials and %d clusters: "+
 				"remove those first, or disable the site", name, built, logins, clusters)
 		}
-		r.ops, err = s.revisionsOf(ctx, name, revision)
-		return r, err
+		r.ops = append(r.ops, clientv3.OpDelete(k.revisions(name), clientv3.WithPrefix()))
+		return r, nil
 	})
 }
 
-// revisionsOf removes the numbers given at a site.
-func (s *Catalogue) revisionsOf(ctx context.Context, site string, revision int64) (ops []clientv3.Op, err error) {
+// revisionsOf removes the numbers given to implementations of an appliance, at each site.
+func (s *Catalogue) revisionsOf(ctx context.Context, appliance string, revision int64) (ops []clientv3.Op, err error) {
 	err = s.conn.ReadRange(ctx, "read the revisions of implementations", s.keys().allRevisions(), revision,
 		func(stored *mvccpb.KeyValue) error {
-			if kv.Last(stored.Key) == site {
+			if kv.Last(stored.Key) == appliance {
 				ops = append(ops, clientv3.OpDelete(string(stored.Key)))
 			}
 			return nil
@@ -261,12 +261,14 @@ func (s *Catalogue) RemoveAppliance(ctx context.Context, name string) error {
 		if n := count(all, func(i cluster.Implementation) bool { return i.Appliance == name }); err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "appliance %s has %d implementations: remove those first", name, n)
 		}
-		r := removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision)},
-			[]clientv3.Op{clientv3.OpDelete(k.revisions(name), clientv3.WithPrefix())}}
-		if a.Project != "" {
-			r.ops = append(r.ops, clientv3.OpDelete(k.ownAppliance(a)))
+		if err != nil {
+			return removal{}, err
 		}
-		return r, err
+		ops, err := s.revisionsOf(ctx, name, revision)
+		if a.Project != "" {
+			ops = append(ops, clientv3.OpDelete(k.ownAppliance(a)))
+		}
+		return removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision)}, ops}, err
 	})
 }
 

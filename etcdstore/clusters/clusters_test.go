@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/cluster/clustertest"
+	"croft/cluster/registry"
+	"croft/cluster/seal"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/tenant"
@@ -228,6 +231,75 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	for _, key := range keysOf(t, client, "") {
 		t.Errorf("in the end there is %s", key)
+	}
+}
+
+// site accepts every credential.
+type site struct{ cluster.Driver }
+
+func (site) Probe(context.Context, cluster.Access) (cluster.Probe, error) {
+	return cluster.Probe{Accepted: true}, nil
+}
+
+func TestSecretsInEtcdAreSealed(t *testing.T) {
+	t.Parallel()
+	server, key := etcdtest.Server(t), filepath.Join(t.TempDir(), "key")
+	s := etcdtest.Open(t, server)
+	_, err := seal.Generate(key)
+	vault, err2 := seal.Load(key)
+	r, err3 := registry.New(registry.Config{Partition: s.Partition(), Catalogue: s.Clusters, Vault: vault,
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: site{}}})
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Sites().Create(t.Context(), cluster.Site{Name: "sim", Type: cluster.Sim}); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"sixteen letters and more", "and another secret, rotated in"} {
+		etcdtest.Issued(secret)
+		plain := cluster.NewSecret(secret)
+		n := cluster.NewCredential{Plain: plain, Credential: cluster.Credential{Name: "mine", Project: "dev",
+			User: "ann", Site: "sim", Username: "annie", ProjectName: "hpc"}}
+		if _, err = r.Credentials().Create(t.Context(), n); croft.KindOf(err) == croft.Conflict { // the second
+			change := cluster.CredentialChange{Plain: &plain}
+			_, err = r.Credentials().Change(t.Context(), "dev", "ann", "mine", change, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := s.Clusters.Credentials(t.Context(), "dev", "ann")
+	if err != nil || len(c) != 1 {
+		t.Fatalf("got %d, %v", len(c), err)
+	}
+	got, err := vault.Open(c[0].Secret, cluster.AboutCredential(s.Partition(), c[0]))
+	if err != nil || got.Reveal() != "and another secret, rotated in" {
+		t.Errorf("it opens as %q, %v", got.Reveal(), err)
+	}
+	etcdtest.CheckDump(t, server.Endpoint())
+}
+
+// TestACloudOfTheVersionBeforeHasNoClusters has a schema that programs of that version know.
+func TestACloudOfTheVersionBeforeHasNoClusters(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	ctx := t.Context()
+	if err := etcdtest.PutHome(ctx, server.Endpoint(), croft.NewPartitionID(), "1.6"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{server.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Clusters.PutSite(ctx, cluster.Site{Name: "one", Type: cluster.Sim})
+	_, err2 := s.Clusters.Create(ctx, clustertest.NewCluster("one"), 0)
+	for _, err := range []error{err, err2} {
+		etcdtest.WantKind(t, err, croft.Invalid)
+		etcdtest.WantSays(t, err.Error(), "upgrade the cloud")
+	}
+	if all, err := s.Clusters.List(ctx, ""); err != nil || len(all) != 0 {
+		t.Errorf("there are %d clusters, %v", len(all), err)
 	}
 }
 

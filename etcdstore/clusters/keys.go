@@ -23,7 +23,8 @@ func (k Keys) event(id croft.ClusterID, n int64) string {
 	return fmt.Sprintf("%s%012d", k.events(id), n)
 }
 func (k Keys) holder(id croft.ClusterID) string   { return k.prefix() + "holders/" + string(id) }
-func (k Keys) accounts(id croft.ClusterID) string { return k.prefix() + "accounts/" + string(id) + "/" }
+func (k Keys) accounts(id croft.ClusterID) string { return k.allAccounts() + string(id) + "/" }
+func (k Keys) allAccounts() string                { return k.prefix() + "accounts/" }
 func (k Keys) account(id croft.ClusterID, user string) string {
 	return k.accounts(id) + escaped(user)
 }
@@ -63,10 +64,14 @@ func (k Keys) appliance(name string) string              { return k.appliances()
 func (k Keys) implementation(i cluster.ImplementationID) string {
 	return k.implementations() + string(i)
 }
-func (k Keys) image(name string) string               { return k.images() + name }
-func (k Keys) allRevisions() string                   { return k.prefix() + "revisions/" }
-func (k Keys) revisions(appliance string) string      { return k.allRevisions() + appliance + "/" }
-func (k Keys) revision(appliance, site string) string { return k.revisions(appliance) + site }
+func (k Keys) image(name string) string { return k.images() + name }
+func (k Keys) allRevisions() string     { return k.prefix() + "revisions/" }
+
+// revisions has the numbers given at a site.
+func (k Keys) revisions(site string) string { return k.allRevisions() + site + "/" }
+func (k Keys) revision(appliance, site string) string {
+	return k.revisions(site) + appliance
+}
 
 // escaped makes a user's name, which may hold anything, a part of a key.
 func escaped(user string) string {

@@ -1,0 +1,157 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"regexp"
+
+	"croft"
+	"croft/cloud"
+	"croft/cluster"
+	"croft/cluster/outbound"
+)
+
+// images manages images. Bring asks a site once, for a bounded time: the site begins or goes on, and what it says is
+// noted. Whoever calls again sees how far it is; the manager, which asks the driver itself while a cluster waits for
+// its image, does not depend on that.
+type images struct{ *Registry }
+
+// SiteImages returns what manages images.
+func (r *Registry) SiteImages() cloud.SiteImages { return images{r} }
+
+// image returns an image that is stored, or that of the cloud. NotFound.
+func (r *Registry) image(ctx context.Context, name string) (cluster.Image, error) {
+	all, err := r.Catalogue.Images(ctx)
+	if err != nil {
+		return cluster.Image{}, err
+	}
+	stored, missing := pick("image", name, all, func(i cluster.Image) string { return i.Name })
+	if missing == nil || r.Images == nil {
+		return stored, missing
+	}
+	i, err := r.Images(name)
+	if croft.KindOf(err) == croft.NotFound {
+		return i, missing
+	}
+	i.Name, i.Generation = name, 0 // it is not stored here
+	return i, err
+}
+
+// List implements cloud.SiteImages.
+func (r images) List(ctx context.Context) ([]cluster.Image, error) { return r.Catalogue.Images(ctx) }
+
+// Find implements cloud.SiteImages.
+func (r images) Find(ctx context.Context, name string) (cluster.Image, error) {
+	return r.image(ctx, name)
+}
+
+var sumForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Create implements cloud.SiteImages.
+func (r images) Create(ctx context.Context, i cluster.Image) (cluster.Image, error) {
+	if err := cluster.CheckName("an image", i.Name); err != nil {
+		return i, err
+	}
+	if i.Format == "" {
+		i.Format = "qcow2"
+	}
+	switch {
+	case i.Format != "qcow2" && i.Format != "raw":
+		return i, croft.Errorf(croft.Invalid, "%.40q is no format of an image: use qcow2 or raw", i.Format)
+	case (i.URL == "") != (i.SHA256 == ""):
+		return i, croft.Errorf(croft.Invalid, "an image has a URL and the SHA-256 of what is there, or neither")
+	case i.SHA256 != "" && !sumForm.MatchString(i.SHA256):
+		return i, croft.Errorf(croft.Invalid, "%.80q is no SHA-256: it has 64 digits from 0 to f", i.SHA256)
+	case i.MinDiskGB < 0 || i.MinRAMMB < 0:
+		return i, croft.Errorf(croft.Invalid, "an image cannot need less than no disk or memory")
+	}
+	if i.URL != "" {
+		if err := outbound.CheckURL("image "+i.Name, i.URL); err != nil {
+			return i, err
+		}
+	}
+	i.On, i.Created, i.Generation = nil, now(), 0
+	i.Updated = i.Created
+	return r.Catalogue.PutImage(ctx, i)
+}
+
+// Remove implements cloud.SiteImages. What was brought to sites stays there.
+func (r images) Remove(ctx context.Context, name string) error {
+	all, err := r.Catalogue.Images(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := pick("image", name, all, func(i cluster.Image) string { return i.Name }); err != nil {
+		return err
+	}
+	return r.Catalogue.RemoveImage(ctx, name)
+}
+
+// Bring implements cloud.SiteImages. An image of the cloud is stored too, so that there is a place to note where it is.
+func (r images) Bring(ctx context.Context, name, site, ref string, project croft.Project, user string) (cluster.Image,
+	error) {
+	i, err := r.image(ctx, name)
+	if err != nil {
+		return i, err
+	}
+	at, err := r.site(ctx, site)
+	if err != nil {
+		return i, err
+	}
+	key, placed := site, cluster.Placed{Ref: ref, State: cluster.ImageReady}
+	if ref != "" {
+		if err := checkText("reference", ref); err != nil {
+			return i, err
+		}
+	} else if key, placed, err = r.bring(ctx, i, at, project, user); err != nil {
+		return i, err
+	}
+	return amend(ctx, nil, func(ctx context.Context) (cluster.Image, int64, error) {
+		i, err := r.image(ctx, name)
+		return i, i.Generation, err
+	}, func(i *cluster.Image) error {
+		if i.On == nil {
+			i.On = map[string]cluster.Placed{}
+		}
+		i.On[key], i.Updated = placed, now()
+		if i.Created.IsZero() {
+			i.Created = i.Updated
+		}
+		return nil
+	}, r.Catalogue.PutImage)
+}
+
+// bring asks a site to bring an image, or to go on, and returns under which key its answer is noted.
+func (r *Registry) bring(ctx context.Context, i cluster.Image, at cluster.Site, project croft.Project, user string) (
+	key string, p cluster.Placed, err error) {
+	if i.URL == "" {
+		return "", p, croft.Errorf(croft.Invalid, "image %s has no URL to bring it from: give what site %s calls it", i.Name,
+			at.Name)
+	}
+	driver, err := r.driver(at)
+	if err != nil {
+		return "", p, err
+	}
+	access, err := r.accessOf(ctx, at, project, user)
+	if err != nil {
+		return "", p, err
+	}
+	key = at.Name
+	if access.Credential.ID != "" { // private to the project that the credential is for
+		key += "/" + string(access.Credential.ID)
+	} else if at.Type != cluster.Local && at.Type != cluster.Sim {
+		return "", p, croft.Errorf(croft.Invalid, "site %s needs a credential of yours to bring an image there: see `croft "+
+			"credential create`", at.Name)
+	}
+	asking, end := context.WithTimeout(ctx, r.Timeout)
+	defer end()
+	p, err = driver.Bring(asking, access, i)
+	if err != nil {
+		return "", p, croft.Errorf(croft.KindOf(err), "bring image %s to site %s: %s", i.Name, at.Name,
+			clean(err, access.Secret))
+	}
+	if p.Error != "" {
+		p.Error = clean(errors.New(p.Error), access.Secret)
+	}
+	return key, p, nil
+}

@@ -1,0 +1,138 @@
+// Package registry decides what clusters may be built by: sites, credentials, appliances, their implementations, and
+// images. It validates what is to be stored, tries credentials and templates where they are used, and gives no secret
+// away: not in answers, nor in errors of sites that repeat it.
+package registry
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/internal/nearest"
+)
+
+// Config is what a registry needs.
+type Config struct {
+	Partition croft.PartitionID
+	Catalogue cluster.Catalogue
+	Records   cluster.Records  // what of them is sealed is sealed again by Rewrap; nil: nothing is
+	Accounts  cluster.Accounts // likewise
+	Drivers   map[cluster.SiteType]cluster.Driver
+	Vault     cluster.Vault                            // nil: credentials cannot be stored
+	Images    func(name string) (cluster.Image, error) // of the cloud's catalogue, by name; nil: it has none
+	Log       *slog.Logger
+	Timeout   time.Duration // of what sites are asked for a request; 20 s by default
+}
+
+// Registry is what clusters are built by.
+type Registry struct {
+	Config
+
+	mu     sync.Mutex
+	health map[string]cluster.Health // of sites, as last noted
+}
+
+// New makes a registry.
+func New(c Config) (*Registry, error) {
+	if c.Partition == "" || c.Catalogue == nil || len(c.Drivers) == 0 {
+		return nil, croft.Errorf(croft.Invalid, "registry: Partition, Catalogue and Drivers are required")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 20 * time.Second
+	}
+	return &Registry{Config: c, health: map[string]cluster.Health{}}, nil
+}
+
+// NoteHealth notes how a site answered: nil, or why it did not.
+func (r *Registry) NoteHealth(site string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := cluster.Health{OK: err == nil, Since: time.Now().UTC()}
+	if err != nil {
+		now.Error = bounded(err.Error())
+	}
+	if before := r.health[site]; before.OK == now.OK && !before.Since.IsZero() {
+		now.Since = before.Since
+	}
+	r.health[site] = now
+}
+
+func (r *Registry) healthOf(site string) cluster.Health {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.health[site]
+}
+
+// driver returns what reaches a site. Unavailable.
+func (r *Registry) driver(s cluster.Site) (cluster.Driver, error) {
+	d := r.Drivers[s.Type]
+	if d == nil {
+		return nil, croft.Errorf(croft.Unavailable, "this server reaches no sites of type %s, such as %s", s.Type,
+			s.Name)
+	}
+	return d, nil
+}
+
+// site returns a site. NotFound.
+func (r *Registry) site(ctx context.Context, name string) (cluster.Site, error) {
+	all, err := r.Catalogue.Sites(ctx)
+	if err != nil {
+		return cluster.Site{}, err
+	}
+	return pick("site", name, all, func(s cluster.Site) string { return s.Name })
+}
+
+// pick returns the one of a name, or NotFound with the nearest name.
+func pick[T any](what, name string, all []T, nameOf func(T) string) (one T, err error) {
+	var names []string
+	for _, v := range all {
+		if nameOf(v) == name {
+			return v, nil
+		}
+		names = append(names, nameOf(v))
+	}
+	return one, croft.Errorf(croft.NotFound, "there is no %s %.80q%s", what, name, nearest.Hint(name, names))
+}
+
+// amend reads something, changes and writes it. If it has to be of a generation it is tried once, else until nobody
+// else wrote it meanwhile.
+func amend[T any](ctx context.Context, generation *int64, read func(context.Context) (T, int64, error),
+	change func(*T) error, write func(context.Context, T) (T, error)) (T, error) {
+	for {
+		v, now, err := read(ctx)
+		if err != nil {
+			return v, err
+		}
+		if generation != nil && *generation != now {
+			return v, croft.Errorf(croft.Conflict, "it has generation %d, not %d: somebody else changed it; read it again",
+				now, *generation)
+		}
+		if err := change(&v); err != nil {
+			return v, err
+		}
+		next, err := write(ctx, v)
+		if err == nil || croft.KindOf(err) != croft.Conflict || generation != nil {
+			return next, err
+		}
+		again, after, lost := read(ctx)
+		if lost != nil || after == now { // it is not the generation that is in conflict
+			return again, err
+		}
+	}
+}
+
+// set changes a field, if it is to be changed.
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Second) }

@@ -1,0 +1,167 @@
+package registry
+
+import (
+	"context"
+
+	"croft"
+	"croft/cloud"
+	"croft/cluster"
+)
+
+type sites struct{ *Registry }
+
+// Sites returns what manages sites.
+func (r *Registry) Sites() cloud.Sites { return sites{r} }
+
+// List implements cloud.Sites.
+func (r sites) List(ctx context.Context) ([]cluster.Site, error) {
+	all, err := r.Catalogue.Sites(ctx)
+	for i := range all {
+		all[i].Health = r.healthOf(all[i].Name)
+	}
+	return all, err
+}
+
+// Find implements cloud.Sites.
+func (r sites) Find(ctx context.Context, name string) (cluster.Site, error) {
+	s, err := r.site(ctx, name)
+	s.Health = r.healthOf(name)
+	return s, err
+}
+
+// Create implements cloud.Sites.
+func (r sites) Create(ctx context.Context, s cluster.Site) (cluster.Site, error) {
+	if s.Type == cluster.Local || s.Name == cluster.LocalSite {
+		return s, croft.Errorf(croft.Invalid, "the site %s, of type %s, is made by croft itself: choose another name and type",
+			cluster.LocalSite, cluster.Local)
+	}
+	if err := checkSite(s); err != nil {
+		return s, err
+	}
+	if _, err := r.driver(s); err != nil {
+		return s, croft.Errorf(croft.Invalid, "%w", err)
+	}
+	s.Created, s.Generation = now(), 0
+	s.Updated = s.Created
+	s, err := r.Catalogue.PutSite(ctx, s)
+	s.Health = r.healthOf(s.Name)
+	return s, err
+}
+
+// Change implements cloud.Sites.
+func (r sites) Change(ctx context.Context, name string, c cluster.SiteChange, generation *int64) (cluster.Site, error) {
+	return amend(ctx, generation, func(ctx context.Context) (cluster.Site, int64, error) {
+		s, err := r.Find(ctx, name)
+		return s, s.Generation, err
+	}, func(s *cluster.Site) error {
+		set(&s.AuthURL, c.AuthURL)
+		set(&s.Region, c.Region)
+		set(&s.Interface, c.Interface)
+		set(&s.CACert, c.CACert)
+		set(&s.Enabled, c.Enabled)
+		set(&s.Priority, c.Priority)
+		set(&s.MaxClusters, c.MaxClusters)
+		set(&s.BuildTimeout, c.BuildTimeout)
+		if c.Defaults != nil {
+			s.Defaults = c.Defaults
+		}
+		s.Updated = now()
+		return checkSite(*s)
+	}, func(ctx context.Context, s cluster.Site) (cluster.Site, error) {
+		s, err := r.Catalogue.PutSite(ctx, s)
+		s.Health = r.healthOf(name)
+		return s, err
+	})
+}
+
+// Remove implements cloud.Sites.
+func (r sites) Remove(ctx context.Context, name string) error {
+	if name == cluster.LocalSite {
+		return croft.Errorf(croft.Conflict, "the site %s cannot be removed: disable it, if no clusters are to be built there",
+			name)
+	}
+	if _, err := r.site(ctx, name); err != nil {
+		return err
+	}
+	err := r.Catalogue.RemoveSite(ctx, name)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.health, name)
+	}
+	return err
+}
+
+// Health implements cloud.Sites.
+func (r sites) Health(ctx context.Context, name string, project croft.Project, user string) (cluster.SiteHealth,
+	error) {
+	at, err := r.site(ctx, name)
+	if err != nil {
+		return cluster.SiteHealth{}, err
+	}
+	driver, err := r.driver(at)
+	if err != nil {
+		return cluster.SiteHealth{}, err
+	}
+	access, problem := r.accessOf(ctx, at, project, user)
+	asking, end := context.WithTimeout(ctx, r.Timeout)
+	defer end()
+	probe, err := driver.Probe(asking, access)
+	if err := ctx.Err(); err != nil {
+		return cluster.SiteHealth{}, err
+	}
+	h := cluster.SiteHealth{Site: name, Reachable: err == nil || croft.KindOf(err) == croft.Denied, Probe: probe}
+	switch {
+	case err != nil:
+		h.Error = clean(err, access.Secret)
+	case problem != nil:
+		h.Error = bounded(problem.Error())
+	}
+	if h.Reachable {
+		r.NoteHealth(name, nil)
+	} else {
+		r.NoteHealth(name, croft.Errorf(croft.Unavailable, "%s", h.Error))
+	}
+	return h, nil
+}
+
+// accessOf returns how a user reaches a site: with the credential that was accepted last, or without any.
+func (r *Registry) accessOf(ctx context.Context, at cluster.Site, project croft.Project, user string) (cluster.Access,
+	error) {
+	if user == "" || project == "" {
+		return cluster.Access{Site: at}, nil
+	}
+	all, err := r.Catalogue.Credentials(ctx, project, user)
+	if err != nil {
+		return cluster.Access{Site: at}, err
+	}
+	var best cluster.Credential
+	for _, c := range all {
+		if c.Site == at.Name && (best.ID == "" || c.VerifiedAt.After(best.VerifiedAt)) {
+			best = c
+		}
+	}
+	if best.ID == "" {
+		return cluster.Access{Site: at}, nil
+	}
+	secret, err := r.open(best)
+	if err != nil {
+		return cluster.Access{Site: at}, err
+	}
+	best.Secret = nil
+	return cluster.Access{Site: at, Credential: best, Secret: secret}, nil
+}
+
+// EnsureLocal makes the site of the cloud's own hosts, if there is none.
+func (r *Registry) EnsureLocal(ctx context.Context) error {
+	if _, err := r.site(ctx, cluster.LocalSite); croft.KindOf(err) != croft.NotFound {
+		return err
+	}
+	at := now()
+	_, err := r.Catalogue.PutSite(ctx, cluster.Site{Name: cluster.LocalSite, Type: cluster.Local, Enabled: true,
+		Created: at, Updated: at})
+	if croft.KindOf(err) == croft.Conflict { // another server was faster
+		return nil
+	}
+	return err
+}
