@@ -35,10 +35,11 @@ var (
 		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
 		"croft/pool/vm/...", "croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...",
 		"croft/grid/state/...", "croft/grid/place/...", "croft/grid/export/...", "croft/grid/edit/...",
-		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit", "croft/cluster/...",
-		"croft/control", "croft/control/api", "croft/access/...", "croft/actions/...", "croft/tenant/...",
-		"croft/usage/...", "croft/topology/...", "croft/objects/...", "croft/federation/...",
-		"croft/ipam", "croft/ipam/setexpr", "croft/ipam/foreign"}
+		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit",
+		"croft/cluster/...", "croft/control", "croft/control/api", "croft/control/bodies", "croft/control/clusters",
+		"croft/control/forwarding", "croft/access/...", "croft/actions/...", "croft/tenant/...", "croft/usage/...",
+		"croft/topology/...", "croft/objects/...", "croft/federation/...", "croft/ipam", "croft/ipam/setexpr",
+		"croft/ipam/foreign"}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
 		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/watch/upstream", "croft/grid/watch/probe",
@@ -224,14 +225,12 @@ var rules = []rule{
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
 	"croft/access/accesstest", "croft/access/oidc/oidctest", "croft/cluster/clustertest",
-	"croft/cluster/heat/heattest",
-	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/grid/machine/machinetest",
-	"croft/grid/ssh/sshtest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest",
-	"croft/internal/testing/...", "croft/objects/objectstest",
+	"croft/cluster/heat/heattest", "croft/compute/computetest", "croft/trust/gate/gatetest",
+	"croft/grid/machine/machinetest", "croft/grid/ssh/sshtest",
+	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...", "croft/objects/objectstest",
 	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
-	"croft/placementclient/placementtest", "croft/pool/pooltest",
-	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest",
-	"croft/control/controltest", "croft/bench/...",
+	"croft/placementclient/placementtest", "croft/pool/pooltest", "croft/grid/runtime/runtimetest",
+	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",
 	"croft/test/...",
 }
 

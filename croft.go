@@ -81,7 +81,7 @@ type Agent struct {
 	API   string `json:"api,omitempty"`
 }
 
-// Spec is what the user requested. It does not change from the first order on.
+// Spec is what the user requested. It does not change from the first order on, except for Peers.
 type Spec struct {
 	Resources Resources `json:"resources"`
 	// a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
@@ -111,6 +111,10 @@ type Spec struct {
 	WhereNot []string `json:"where_not,omitempty"`
 	// the policy by which CRUSH chose its host, as it was then; nil: another way
 	Policy *CrushPolicy `json:"policy,omitempty"`
+
+	// private key of SSH that all members of its cluster share, in PEM; never printed
+	ClusterKey string `json:"cluster_key,omitempty"`
+	Peers      []Peer `json:"peers,omitempty"` // the members of its cluster with their addresses, once those are known
 
 	// what to do when the guest went off without an order; RestartOnFailure if empty
 	Restart Restart `json:"restart,omitempty"`
@@ -175,16 +179,18 @@ const MaxUserData = 64 << 10
 
 // Instance is the record of a virtual machine: a consumer of the same UUID.
 type Instance struct {
-	ID         InstanceID `json:"id"`
-	Project    Project    `json:"project"`
-	Name       string     `json:"name"` // unique in its project
-	Spec       Spec       `json:"spec"`
-	State      State      `json:"state"`
-	Host       HostID     `json:"host,omitempty"` // empty while scheduling
-	Generation int64      `json:"generation"`     // of the newest order
-	Rebooted   int64      `json:"rebooted,omitempty"`
-	Rebuilt    int64      `json:"rebuilt,omitempty"`
-	Session    string     `json:"session,omitempty"`
+	ID      InstanceID `json:"id"`
+	Project Project    `json:"project"`
+	Name    string     `json:"name"` // unique in its project
+	// the cluster that it is part of, which alone stops and destroys it; empty: none
+	Cluster    ClusterID `json:"cluster,omitempty"`
+	Spec       Spec      `json:"spec"`
+	State      State     `json:"state"`
+	Host       HostID    `json:"host,omitempty"` // empty while scheduling
+	Generation int64     `json:"generation"`     // of the newest order
+	Rebooted   int64     `json:"rebooted,omitempty"`
+	Rebuilt    int64     `json:"rebuilt,omitempty"`
+	Session    string    `json:"session,omitempty"`
 	// the target of a move that is about to happen; its claim may be there already
 	Moving    HostID `json:"moving,omitempty"`
 	MovedFrom HostID `json:"moved_from,omitempty"` // the previous host; see Former

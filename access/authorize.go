@@ -129,6 +129,50 @@ var table = map[Operation]row{
 	"setDefinition":    operates,
 	"removeDefinition": operates,
 
+	"listClusters":      reads,
+	"getCluster":        reads,
+	"listClusterEvents": reads,
+	"createCluster":     changes,
+	"explainCluster":    changes, // like createCluster, since it tells how full sites are
+	"changeCluster":     changes,
+	"deleteCluster":     changes,
+	"addClusterHost":    changes,
+	"removeClusterHost": changes,
+	"endUse":            changes,
+	"makeAccount":       changes, // of oneself
+	"removeAccount":     changes,
+
+	"listSites":     everyHuman, // who gives a password sees where it goes
+	"getSite":       everyHuman,
+	"getSiteHealth": changes, // it asks the site, with a credential of the caller
+	"createSite":    operates,
+	"changeSite":    operates,
+	"removeSite":    operates,
+
+	"listCredentials":  changes, // one's own; those of others for admins
+	"getCredential":    changes,
+	"createCredential": changes,
+	"changeCredential": changes, // one's own
+	"removeCredential": changes,
+
+	"rewrapCredentials": operates,
+
+	"listAppliances":       reads,
+	"getAppliance":         reads,
+	"listImplementations":  reads,
+	"getImplementation":    reads,
+	"createAppliance":      changes, // of the project; public ones are written by operators alone
+	"changeAppliance":      changes,
+	"removeAppliance":      changes,
+	"addImplementation":    changes,
+	"changeImplementation": changes,
+	"removeImplementation": changes,
+
+	"getImage":    everyHuman,
+	"addImage":    operates, // its URL is fetched by the server
+	"removeImage": operates,
+	"bringImage":  changes,
+
 	"listImages": everyHuman,
 	"pullImage":  operates,
 

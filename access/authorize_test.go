@@ -26,6 +26,13 @@ const wanted = `
 e getRoot whoami
 h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate
 h listResourceTypes listCapabilities listUsers listDistances getDistance listPolicies getPolicy
+h listSites getSite getImage
+r listClusters getCluster listClusterEvents listAppliances getAppliance listImplementations getImplementation
+m createCluster explainCluster changeCluster deleteCluster addClusterHost removeClusterHost endUse
+m makeAccount removeAccount getSiteHealth bringImage
+m listCredentials getCredential createCredential changeCredential removeCredential
+m createAppliance changeAppliance removeAppliance addImplementation changeImplementation removeImplementation
+o rewrapCredentials createSite changeSite removeSite addImage removeImage
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r getUsage listUsage

@@ -53,11 +53,17 @@ const (
 	Token      Kind = "token"
 	Invitation Kind = "invitation" // for a machine that is to be a host
 	Ticket     Kind = "ticket"     // its name is its number
+	Cluster    Kind = "cluster"
+	Site       Kind = "site" // where clusters are built
+	Credential Kind = "credential"
+	Appliance  Kind = "appliance"
+	Image      Kind = "image" // for sites
 )
 
 // kinds are those that filters may name.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
-	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket)}
+	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket),
+	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image)}
 
 // DistancesOf are the distances of a type. What is no name of a type is left out.
 func DistancesOf(kind string) Object {

@@ -21,6 +21,7 @@ import (
 	"croft/cli/admin"
 	"croft/cli/args"
 	"croft/cli/catalogue"
+	"croft/cli/clusters"
 	"croft/cli/crush"
 	"croft/cli/grid"
 	"croft/cli/hosts"
@@ -74,6 +75,7 @@ func (p Program) commands() []*cobra.Command {
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
 		instances.Command(), instances.ClaimCommand(), hosts.Command(), hosts.AggregateCommand(),
 		hosts.DistanceCommand(), policies.Command(),
+		clusters.Command(), clusters.SiteCommand(), clusters.CredentialCommand(), clusters.ApplianceCommand(),
 		images.Command(), keys.Command(),
 		projects.Command(),
 		projects.QuotaCommand(), projects.UsageCommand(), top.Command(),

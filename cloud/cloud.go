@@ -14,6 +14,7 @@ import (
 	"croft/access"
 	"croft/actions"
 	"croft/audit"
+	"croft/cluster"
 	"croft/compute"
 	"croft/federation"
 	"croft/hosts"
@@ -63,6 +64,7 @@ type Cloud struct {
 	Credentials Credentials
 	Appliances  Appliances
 	SiteImages  SiteImages
+	Seals       Seals
 	Connection  io.Closer
 }
 
@@ -252,6 +254,8 @@ type Catalog struct {
 	// Sources are the beginnings of the addresses of other images that tenants may name; where there are none, tenants
 	// name those of the catalog alone.
 	Sources []string `json:"sources"`
+	// SiteImages are images that implementations of appliances name.
+	SiteImages []cluster.Image `json:"site_images,omitempty"`
 }
 
 // Image is an image of the catalog.

@@ -93,3 +93,10 @@ type SiteImages interface {
 	// Bring begins to bring an image to a site with the credential of a user, or notes where it is already, as ref.
 	Bring(ctx context.Context, name, site, ref string, project croft.Project, user string) (cluster.Image, error)
 }
+
+// Seals manages the keys with which secrets are sealed.
+type Seals interface {
+	// Rewrap has the first key seal all credentials that another one seals, and returns how many those were. Then the
+	// others are needed no more for credentials. Unavailable: a key is missing.
+	Rewrap(ctx context.Context) (int, error)
+}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"time"
 
 	"croft"
@@ -114,3 +115,16 @@ type Login struct {
 	Password Secret
 	Made     bool // just now
 }
+
+// AwayError says that something outside of the cloud's own store cannot answer now: a site, what runs there, or the keys.
+// It is Unavailable; unlike what is wrong inside of the cloud, users are told of it.
+type AwayError struct{ Text string }
+
+// Away makes an AwayError.
+func Away(format string, args ...any) error { return &AwayError{fmt.Sprintf(format, args...)} }
+
+// Error implements error.
+func (e *AwayError) Error() string { return e.Text }
+
+// Unwrap returns its kind.
+func (e *AwayError) Unwrap() error { return croft.Unavailable }

@@ -12,7 +12,7 @@ var reusable = []State{Ready, Resizing, Building, Scheduling}
 // credentials are those of the user, whose names hints may hold.
 func (r Request) Joins(c Cluster, credentials []Credential) bool {
 	return r.Reuse == ReuseAuto && c.Project == r.Project && c.User == r.User && c.Appliance == r.Appliance &&
-		slices.Contains(reusable, c.State) && !c.Abandoned && c.Slaves >= r.Slaves && r.Hints.permit(c, credentials)
+		slices.Contains(reusable, c.State) && c.Slaves >= r.Slaves && r.Hints.permit(c, credentials)
 }
 
 // permit reports whether a cluster is where the hints ask for. One that has no site yet is, if it was asked for with

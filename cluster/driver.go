@@ -64,10 +64,9 @@ type Build struct {
 	Parameters     map[string]any // all that the template is to be told; may hold secrets
 	Indexes        []int          // of the wanted slaves, ascending
 	Removed        []int          // indexes that were taken out by name
-	// for Room alone: the cluster is there, and Indexes are those of the slaves to be added
-	Growth  bool
-	Remote  Remote
-	Timeout time.Duration // for the site itself; our own deadline is apart from it
+	Growth         bool           // for Room: the cluster is there, and Indexes are the slaves to be added
+	Remote         Remote
+	Timeout        time.Duration // for the site itself; our own deadline is apart from it
 }
 
 // Phase is how far a site is with a cluster.

@@ -50,7 +50,7 @@ func errNoAggregate(name string, seen []croft.Aggregate) error {
 	for _, a := range seen {
 		names = append(names, a.Name)
 	}
-	name = clip(name)
+	name = api.Clip(name)
 	return api.NewProblem(api.NotFound, "there is no aggregate "+name+nearest.Hint(name, names))
 }
 
@@ -71,7 +71,7 @@ func getAggregate(c *call) error {
 
 func answerAggregate(c *call, status int, a croft.Aggregate) error {
 	if c.caller.Operator() {
-		tagged(c, a.Generation)
+		api.Tag(c.w.Header(), a.Generation)
 	}
 	return c.answer(status, a)
 }
@@ -126,7 +126,7 @@ func changeAggregate(c *call) error {
 	}
 	change := croft.AggregateChange{Note: given.Note, Public: given.Public}
 	var err error
-	if change.Generation, err = generation(c); err != nil {
+	if change.Generation, err = api.Match(c.r.Header); err != nil {
 		return err
 	}
 	ctx, cancel := c.brief()
@@ -148,7 +148,7 @@ func changeAggregate(c *call) error {
 }
 
 func removeAggregate(c *call) error {
-	base, err := generation(c)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}

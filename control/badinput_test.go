@@ -53,6 +53,9 @@ func sample(name string, schema map[string]any) any {
 	case "object":
 		o := map[string]any{}
 		required, _ := schema["required"].([]any)
+		if schema["minProperties"] != nil {
+			required = []any{slices.Sorted(maps.Keys(schema["properties"].(map[string]any)))[0]}
+		}
 		for _, field := range required {
 			of := schema["properties"].(map[string]any)[field.(string)].(map[string]any)
 			o[field.(string)] = sample(field.(string), of)
@@ -96,7 +99,19 @@ func crowd(t *testing.T) (asker, *strings.Replacer) {
 		a.ask(t, "anna", http.MethodPost, "/v1/tickets?wait=ready", map[string]any{"tags": []string{"annas"}}).
 			want(t, http.StatusOK, "")
 	}
-	return a, strings.NewReplacer("/pools/{name}", "/pools/annas", "{resource}", "1", "/tickets/{id}", "/tickets/1",
+	a.ask(t, "operator", http.MethodPost, "/v1/sites", map[string]any{"name": "pretend", "type": "sim"}).
+		want(t, http.StatusCreated, "")
+	for path, body := range map[string]map[string]any{"credentials": {"name": "key", "site": "pretend", "username": "u",
+		"project_name": "p", "secret": "s"}, "appliances": {"name": "annas"}} {
+		a.ask(t, "anna", http.MethodPost, "/v1/"+path, body).want(t, http.StatusCreated, "")
+	}
+	a.ask(t, "anna", http.MethodPost, "/v1/appliances/annas/implementations",
+		map[string]any{"site": "pretend", "template": "{}"}).want(t, http.StatusCreated, "")
+	a.ask(t, "anna", http.MethodPost, "/v1/clusters?wait=60", map[string]any{"name": "annas", "appliance": "annas"}).
+		want(t, http.StatusCreated, "")
+	return a, strings.NewReplacer("/clusters/{id}", "/clusters/annas", "/credentials/{id}", "/credentials/key",
+		"/appliances/{name}", "/appliances/annas", "/sites/{name}", "/sites/pretend", "{site}", "pretend",
+		"{host}", "last", "{use}", "none", "/images/{name}", "/images/debian-12", "/pools/{name}", "/pools/annas", "{resource}", "1", "/tickets/{id}", "/tickets/1",
 		"/hosts/{id}", "/hosts/host1", "{id}", string(web), "{name}", "laptop", "{project}", "anna", "{theirs}", "web",
 		"{things}", "instances", "{kind}", "instance", "{key}", "owner", "{tag}", "keep")
 }

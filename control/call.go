@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -18,6 +17,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/control/api"
+	"croft/control/bodies"
 	"croft/federation"
 	"croft/internal/httpapi"
 	"croft/internal/nearest"
@@ -54,7 +54,8 @@ func (c *call) admit() (err error) {
 		c.project = given
 	}
 	c.action.project = c.project
-	if slices.Contains([]string{"instances", "keys", "tickets"}, c.operation.Tag) {
+	if slices.Contains([]string{"instances", "keys", "tickets", "clusters", "credentials",
+		"appliances"}, c.operation.Tag) {
 		c.action.project = c.home()
 	}
 	return c.authorize(c.project)
@@ -115,12 +116,6 @@ var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: th
 // errNothing is the answer at paths that the document does not have.
 var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
 
-// errHidden is the answer for what is not there, and for what belongs to others.
-func errHidden(what, name string) error {
-	return api.NewProblem(api.NotFound,
-		fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(clip(name))))
-}
-
 // brief bounds work that neither waits nor streams.
 func (c *call) brief() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.r.Context(), answerTime)
@@ -136,11 +131,11 @@ func (c *call) home() croft.Project {
 
 // body reads, checks and decodes the request's body.
 func (c *call) body(into any) error {
-	text, err := httpapi.ReadBody(c.w, c.r, MaxBody, 0)
+	text, err := httpapi.ReadBody(c.w, c.r, bodies.Max, 0)
 	if err != nil {
 		return err
 	}
-	return c.bodies[c.operation.ID].decode(text, into)
+	return c.bodies[c.operation.ID].Decode(text, into)
 }
 
 // flag returns a parameter that is true or false.
@@ -160,8 +155,8 @@ func parameters(o api.Operation, text string) (url.Values, error) {
 	}
 	for name := range given {
 		if !slices.Contains(known, name) {
-			return nil, api.NewProblem(api.BadQuery, "there is no parameter "+strconv.Quote(clip(name))+
-				nearest.Hint(clip(name), known))
+			return nil, api.NewProblem(api.BadQuery, "there is no parameter "+strconv.Quote(api.Clip(name))+
+				nearest.Hint(api.Clip(name), known))
 		}
 	}
 	for _, p := range o.Parameters {
@@ -206,7 +201,7 @@ func checkParameterValue(p api.Parameter, value string, bad func(why string) err
 			known = append(known, word.(string))
 		}
 		if !slices.Contains(known, value) {
-			return bad("is one of " + strings.Join(known, ", ") + nearest.Hint(clip(value), known))
+			return bad("is one of " + strings.Join(known, ", ") + nearest.Hint(api.Clip(value), known))
 		}
 	}
 	switch p.Schema["type"] {

@@ -47,7 +47,7 @@ func getClaim(c *call) error {
 		return err
 	}
 	if !isHeld(st.Instance) {
-		return errHidden("claim that is held", c.r.PathValue("id"))
+		return api.Hidden("claim that is held", c.r.PathValue("id"))
 	}
 	return c.answer(http.StatusOK, c.instance(st))
 }

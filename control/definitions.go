@@ -50,7 +50,7 @@ func answerDefinition(c *call, d objects.Definition, err error) error {
 		p.Permissions = permissions(c, p.Permissions)
 		d.Properties[key] = p
 	}
-	tagged(c, d.Generation)
+	api.Tag(c.w.Header(), d.Generation)
 	return c.answer(http.StatusOK, d)
 }
 
@@ -78,7 +78,7 @@ func setDefinition(c *call) error {
 	if err != nil {
 		return err
 	}
-	base, err := generation(c)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}

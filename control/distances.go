@@ -66,7 +66,8 @@ func getDistance(c *call) error {
 		return err
 	}
 	if !found.Stated && !c.caller.Operator() { // it would tell where hosts are
-		return api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+clip(a)+" and "+clip(b))
+		return api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+api.Clip(a)+
+			" and "+api.Clip(b))
 	}
 	return c.answer(http.StatusOK, found)
 }
@@ -78,7 +79,7 @@ func setDistance(c *call) error {
 	}
 	kind := cmp.Or(given.Type, croft.FailureDistance)
 	c.action.about("", actions.DistancesOf(kind))
-	base, err := generation(c)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func setDistance(c *call) error {
 	if err != nil {
 		return err
 	}
-	tagged(c, now)
+	api.Tag(c.w.Header(), now)
 	return c.answer(http.StatusOK, croft.Distances{Type: kind, Distances: []croft.Distance{stated},
 		Generation: now})
 }
@@ -100,7 +101,7 @@ func setDistance(c *call) error {
 func removeDistance(c *call) error {
 	kind := kindOf(c)
 	c.action.about("", actions.DistancesOf(kind))
-	base, err := generation(c)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func checkNear(c *call, r schedule.Request) error {
 		case err != nil && !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Invalid):
 			return err
 		case err == nil || !sees(n.To):
-			return errHidden("instance", n.To)
+			return api.Hidden("instance", n.To)
 		}
 	}
 	return nil

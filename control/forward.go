@@ -11,6 +11,8 @@ import (
 	"croft/access"
 	"croft/actions"
 	"croft/control/api"
+	"croft/control/bodies"
+	"croft/control/forwarding"
 	"croft/federation"
 	"croft/federation/assertion"
 	"croft/internal/httpapi"
@@ -20,7 +22,7 @@ import (
 func errNoPeer(name string) error {
 	return api.NewProblem(api.NotFound,
 		fmt.Sprintf("there is no cloud %q here to which requests are forwarded, or it is "+
-			"not for you", clip(name)))
+			"not for you", api.Clip(name)))
 }
 
 // known finds out who asks, and which cloud.
@@ -42,16 +44,16 @@ func foreign(c *call) (*federation.Partition, error) {
 		return nil, api.NewProblem(api.BadRequest, "the request has the header "+assertion.Header+" twice")
 	case len(names) == 0 || names[0] == "" || names[0] == federation.HomeAlias:
 		return nil, nil
-	case c.forwards != nil && names[0] == string(c.forwards.peers.Home):
+	case c.forwards != nil && names[0] == string(c.forwards.Home):
 		return nil, nil
 	case c.caller.Peer != "":
 		return nil, api.NewProblem(api.BadRequest,
 			"this request was forwarded by another cloud, and is not forwarded again: "+
-				"ask that cloud for "+clip(names[0]))
+				"ask that cloud for "+api.Clip(names[0]))
 	case c.forwards == nil:
 		return nil, errNoPeer(names[0])
 	}
-	p, err := c.forwards.peers.Called(names[0])
+	p, err := c.forwards.Called(names[0])
 	if croft.KindOf(err) == croft.NotFound || err == nil && len(p.Peer.Asserts(c.caller)) == 0 {
 		return nil, errNoPeer(names[0])
 	}
@@ -89,13 +91,12 @@ func forward(c *call, p federation.Partition) error {
 		return err
 	}
 	c.action.about(project, foreignObject(c, p))
-	select {
-	case c.forwards.turns <- struct{}{}:
-		defer func() { <-c.forwards.turns }()
-	default:
+	turn, ok := c.forwards.Turn()
+	if !ok {
 		return api.NewProblem(api.Busy, "too many requests are being forwarded to other clouds: try again")
 	}
-	body, err := httpapi.ReadBody(c.w, c.r, MaxBody, 0)
+	defer turn()
+	body, err := httpapi.ReadBody(c.w, c.r, bodies.Max, 0)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func forward(c *call, p federation.Partition) error {
 			header.Set(name, v)
 		}
 	}
-	signed, err := c.forwards.peers.Sign(assertion.Assertion{Issuer: c.forwards.peers.Home, Audience: p.ID,
+	signed, err := c.forwards.Sign(assertion.Assertion{Issuer: c.forwards.Home, Audience: p.ID,
 		User: c.caller.User, Project: project, Roles: p.Peer.Asserts(c.caller),
 		Request: assertion.RequestDigest(c.r.Method, to, header, body)})
 	if err != nil {
@@ -121,8 +122,8 @@ func forward(c *call, p federation.Partition) error {
 	header.Set("User-Agent", "croft")
 	ctx, end := c.lasting()
 	defer end()
-	return c.forwards.send(c.w, c.r.WithContext(ctx), &outgoing{peer: p, to: to, header: header, body: body,
-		waits: waits(c.r.URL), tell: func(result string) { c.action.record(c, result) }})
+	return c.forwards.Send(c.w, c.r.WithContext(ctx), &forwarding.Outgoing{Peer: p, To: to, Header: header, Body: body,
+		Waits: waits(c.r.URL), Tell: func(result string) { c.action.record(c, result) }})
 }
 
 // foreignObject is what a forwarded request is about, as the path names it there.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"croft/control/api"
+	"croft/control/clusters"
 	"croft/internal/httpapi"
 )
 
@@ -79,6 +80,9 @@ func do(c *call) error {
 	}
 	if err := c.admit(); err != nil {
 		return err
+	}
+	if about := clusters.Operations[c.operation.ID]; about != nil {
+		return about(c.ofClusters())
 	}
 	return operations[c.operation.ID](c)
 }

@@ -10,6 +10,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/control/api"
+	"croft/control/clusters"
 )
 
 // image returns the reference of an image. Hosts fetch what it names, and reach more than tenants do: their own files
@@ -21,7 +22,7 @@ func (c *call) image(name string) (string, error) {
 	}
 	err = c.Images.CheckSource(reference)
 	if errors.Is(err, croft.Denied) {
-		return "", api.NewProblem(api.PropertyForbidden, "the image "+clip(name)+": "+err.Error())
+		return "", api.NewProblem(api.PropertyForbidden, "the image "+api.Clip(name)+": "+err.Error())
 	}
 	return reference, err
 }
@@ -34,6 +35,17 @@ func listImages(c *call) error {
 	if !c.caller.Operator() { // addresses may have passwords, and names of servers
 		for i := range list.Images {
 			list.Images[i].URL = ""
+		}
+	}
+	if c.Cloud.SiteImages != nil {
+		ctx, cancel := c.brief()
+		defer cancel()
+		all, err := c.Cloud.SiteImages.List(ctx)
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			list.SiteImages = append(list.SiteImages, clusters.Image(c.caller, one))
 		}
 	}
 	return c.answer(http.StatusOK, list)

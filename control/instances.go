@@ -22,14 +22,14 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 	name := c.r.PathValue("id")
 	st, err := c.Cloud.Instances.Find(ctx, c.home(), name)
 	if errors.Is(err, croft.NotFound) {
-		return st, errHidden("instance", name)
+		return st, api.Hidden("instance", name)
 	}
 	if err != nil {
 		return st, err
 	}
 	project := st.Instance.Project
 	if !c.scope.Sees(project) || c.query.Has("project") && project != c.project {
-		return croft.Status{}, errHidden("instance", name)
+		return croft.Status{}, api.Hidden("instance", name)
 	}
 	c.action.about(project, actions.Object{Kind: actions.Instance, ID: string(st.Instance.ID), Name: st.Instance.Name})
 	return st, c.authorize(project)

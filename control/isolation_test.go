@@ -16,6 +16,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/cluster"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/delay"
@@ -26,12 +27,15 @@ import (
 type belongings struct {
 	project, user, id, name, group, key, token, host, aggregate, pool string
 
+	cluster, clusterName, credential, credentialName, appliance, implementation, use, member string
+
 	ticket, resource string // numbers, which are told by what is around them
 }
 
 // all lists the names, the longest ones first, so that none is replaced as a part of another.
 func (b belongings) all() []string {
-	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host, b.aggregate, b.pool}
+	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host, b.aggregate, b.pool,
+		b.cluster, b.clusterName, b.credential, b.credentialName, b.appliance, b.implementation, b.use, b.member}
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	return all
 }
@@ -62,6 +66,12 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 			return []string{b.token}
 		case "tickets":
 			return []string{b.ticket}
+		case "clusters":
+			return []string{b.cluster, b.clusterName}
+		case "credentials":
+			return []string{b.credential, b.credentialName}
+		case "appliances":
+			return []string{b.implementation}
 		case "hosts":
 			return []string{b.host}
 		}
@@ -89,8 +99,23 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{b.project}
 	case "path name":
 		return map[string][]string{"keys": {b.key}, "policies": {"everywhere"}, "aggregates": {b.aggregate},
-			"pools":       {b.pool, "everybodys"},
+			"pools": {b.pool, "everybodys"}, "sites": {"pretend"}, "appliances": {b.appliance},
+			"images":      {"debian-12"},
 			"invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
+	case "path site", "query site":
+		return []string{"pretend"}
+	case "path host":
+		return []string{"last", b.member}
+	case "path use":
+		return []string{b.use}
+	case "query state":
+		return []string{"READY"}
+	case "query appliance":
+		return []string{b.appliance}
+	case "query verify":
+		return []string{"false"}
+	case "query abandon":
+		return []string{"true"}
 	case "path resource":
 		return []string{b.resource}
 	case "query all":
@@ -131,7 +156,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{"5000"}
 	case "query wait":
 		return map[string][]string{"instances": {"gone"}, "claims": {"gone"}, "hosts": {"moved"},
-			"tickets": {"ready"}}[o.Tag]
+			"tickets": {"ready"}, "clusters": {"1"}}[o.Tag]
 	case "query timeout":
 		return []string{"1s"}
 	case "header If-Match":
@@ -164,6 +189,33 @@ func (b belongings) bodies(schema string) []any {
 	case "NewTicket":
 		return []any{fields{"tags": []string{"victim-tag"}, "key": "victim-once"},
 			fields{"tags": []string{"apart"}, "sandbox": "victim-box"}}
+	case "NewSite":
+		return []any{fields{"name": "mine", "type": "sim"}}
+	case "SiteChange":
+		return []any{fields{"priority": 1}}
+	case "NewCredential":
+		return []any{fields{"name": "mine", "site": "nowhere", "secret": "mine"}}
+	case "CredentialChange":
+		return []any{fields{"name": "mine"}, fields{"secret": "mine"}}
+	case "NewAppliance": // whose names are unique in the partition, too
+		return []any{fields{"name": "No name"}, fields{"name": "mine", "public": true}}
+	case "ApplianceChange":
+		return []any{fields{"description": "mine now"}, fields{"public": true}}
+	case "NewImplementation":
+		return []any{fields{"site": "pretend", "template": "{}"}}
+	case "ImplementationChange":
+		return []any{fields{"enabled": false}}
+	case "ClusterRequest":
+		return []any{fields{"name": "mine", "appliance": b.appliance},
+			fields{"name": "mine", "appliance": "hosts", "hints": fields{"credentials": []string{b.credential}}},
+			fields{"name": "mine", "appliance": "hosts", "hints": fields{"credentials": []string{b.credentialName}}},
+			fields{"name": "mine", "appliance": "hosts", "hints": fields{"implementations": []string{b.implementation}}}}
+	case "ClusterChange":
+		return []any{fields{"name": "mine"}, fields{"slaves": 0}}
+	case "NewSiteImage":
+		return []any{fields{"name": "mine"}}
+	case "ImageAtSite":
+		return []any{fields{}, fields{"ref": "mine"}}
 	case "NewImage":
 		return []any{fields{"image": "debian-12"}}
 	case "ObjectChange":
@@ -347,9 +399,14 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 	var ticket pools.Ticket
 	a.ask(t, "berta", http.MethodGet, "/v1/tickets/1", nil).into(t, &ticket)
 	mine.pool, mine.ticket, mine.resource = "victims", "1", strconv.FormatInt(ticket.Resource.ID, 10)
+	a.build(t, &mine)
 	ghost := belongings{project: "ghost", user: "ghosts-v", id: string(croft.NewInstanceID()), name: "ghosts-vm",
 		group: "ghosts-group", key: "ghosts-key", token: string(access.NewSecret().ID), host: "ghost1",
-		aggregate: "ghosts-aggregate", pool: "ghosts", ticket: "4711", resource: "4712"}
+		aggregate: "ghosts-aggregate", pool: "ghosts", ticket: "4711", resource: "4712",
+		cluster: string(croft.NewClusterID()), clusterName: "ghosts-cluster", appliance: "ghosts-appliance",
+		credential: string(cluster.NewCredentialID()), credentialName: "ghosts-credential",
+		implementation: string(cluster.NewImplementationID()), use: string(cluster.NewUseID()),
+		member: string(cluster.NewUseID())}
 	before := a.everything(t, mine)
 
 	tried := 0
@@ -398,7 +455,9 @@ func (a asker) everything(t *testing.T, b belongings) string {
 	var all []string
 	for _, path := range []string{"tickets?all=true&project=" + b.project, "instances/" + b.id,
 		"keys?project=" + b.project, "tokens?project=" + b.project,
-		"projects/" + b.project, "projects/" + b.project + "/quota", "quota"} {
+		"projects/" + b.project, "projects/" + b.project + "/quota", "quota", "clusters/" + b.cluster,
+		"credentials?all=true&project=" + b.project, "appliances/" + b.appliance,
+		"appliances/" + b.appliance + "/implementations"} {
 		got := a.ask(t, "operator", http.MethodGet, "/v1/"+path, nil)
 		if got.status != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, got.status, got.body)
@@ -406,4 +465,28 @@ func (a asker) everything(t *testing.T, b belongings) string {
 		all = append(all, string(got.body))
 	}
 	return strings.Join(all, "\n")
+}
+
+// build has the tenant berta build a cluster, by an appliance and with a credential of hers.
+func (a asker) build(t *testing.T, mine *belongings) {
+	t.Helper()
+	type fields = map[string]any
+	mine.clusterName, mine.credentialName, mine.appliance = "victim-cluster", "victim-credential", "victim-appliance"
+	a.ask(t, "operator", http.MethodPost, "/v1/sites", fields{"name": "pretend", "type": "sim"}).
+		want(t, http.StatusCreated, "")
+	var key cluster.Credential
+	a.ask(t, "berta", http.MethodPost, "/v1/credentials", fields{"name": mine.credentialName, "site": "pretend",
+		"username": "victim-login", "project_name": "victim-there", "secret": "victim-secret"}).into(t, &key)
+	a.ask(t, "berta", http.MethodPost, "/v1/appliances", fields{"name": mine.appliance}).want(t, http.StatusCreated, "")
+	var how cluster.Implementation
+	a.ask(t, "berta", http.MethodPost, "/v1/appliances/"+mine.appliance+"/implementations",
+		fields{"site": "pretend", "template": "{}"}).into(t, &how)
+	var made api.Cluster
+	a.ask(t, "berta", http.MethodPost, "/v1/clusters?wait=60", fields{"name": mine.clusterName,
+		"appliance": mine.appliance, "slaves": 1}).into(t, &made)
+	if made.State != cluster.Ready || len(made.Uses) != 1 || len(made.Members) != 2 {
+		t.Fatalf("the cluster is %+v", made)
+	}
+	mine.cluster, mine.credential, mine.implementation = string(made.ID), string(key.ID), string(how.ID)
+	mine.use, mine.member = string(made.Uses[0].ID), string(made.Members[1].ID)
 }

@@ -61,7 +61,7 @@ func removeKey(c *call) error {
 		err = c.Cloud.Keys.RemoveKey(ctx, c.home(), name)
 	}
 	if k := croft.KindOf(err); k == croft.NotFound || k == croft.Invalid {
-		return api.NewProblem(api.NotFound, "there is no key "+strconv.Quote(clip(name)))
+		return api.NewProblem(api.NotFound, "there is no key "+strconv.Quote(api.Clip(name)))
 	}
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package control
 
 import (
 	"strconv"
-	"strings"
 
 	"croft/access"
 	"croft/control/api"
@@ -36,23 +35,4 @@ func limit(c *call) int {
 		return pageLength
 	}
 	return n
-}
-
-// tagged sets the header for a generation, which If-Match repeats.
-func tagged(c *call, generation int64) {
-	c.w.Header().Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`)
-}
-
-// generation returns the generation in the header If-Match; nil: any.
-func generation(c *call) (*int64, error) {
-	match := c.r.Header.Get("If-Match")
-	if match == "" {
-		return nil, nil
-	}
-	n, err := strconv.ParseInt(strings.Trim(match, `"`), 10, 64)
-	if err != nil || n < 0 {
-		return nil, api.NewProblem(api.BadRequest, "If-Match "+strconv.Quote(clip(match))+
-			" is no generation, such as the header ETag of the answers has")
-	}
-	return &n, nil
 }

@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/control/bodies"
 	"croft/objects"
 )
 
@@ -97,7 +98,7 @@ func getObject(c *call) error {
 	if err != nil {
 		return err
 	}
-	tagged(c, o.Generation)
+	api.Tag(c.w.Header(), o.Generation)
 	return c.answer(http.StatusOK, o)
 }
 
@@ -108,9 +109,9 @@ func getProperty(c *call) error {
 	}
 	v, there := o.Properties[c.r.PathValue("key")]
 	if !there {
-		return errHidden("property", c.r.PathValue("key"))
+		return api.Hidden("property", c.r.PathValue("key"))
 	}
-	tagged(c, o.Generation)
+	api.Tag(c.w.Header(), o.Generation)
 	return c.answer(http.StatusOK, api.PropertyValue{Value: v})
 }
 
@@ -148,7 +149,7 @@ func changeThing(c *call, change objects.Change) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	var err error
-	if change.Generation, err = generation(c); err != nil {
+	if change.Generation, err = api.Match(c.r.Header); err != nil {
 		return err
 	}
 	ref, err := thing(ctx, c)
@@ -165,7 +166,7 @@ func changeThing(c *call, change objects.Change) error {
 	case err != nil:
 		return err
 	}
-	tagged(c, o.Generation)
+	api.Tag(c.w.Header(), o.Generation)
 	return c.answer(http.StatusOK, o)
 }
 
@@ -185,11 +186,11 @@ func checkImage(c *call, ref objects.Ref, change objects.Change) error {
 // violations says of each property what its definition demands, with a pointer where the body has the property.
 func violations(c *call, v *objects.ViolationsError) *api.Problem {
 	p := api.NewProblem(api.SchemaViolation, v.Error())
-	for _, one := range v.Violations[:min(len(v.Violations), mostFields)] {
+	for _, one := range v.Violations[:min(len(v.Violations), bodies.MostFields)] {
 		f := api.Field{Detail: "the property " + one.Key + " " + one.Problem}
 		switch {
 		case c.operation.ID == "changeObject":
-			f = api.Field{Pointer: pointer([]string{"set", one.Key}), Detail: one.Problem}
+			f = api.Field{Pointer: bodies.Pointer([]string{"set", one.Key}), Detail: one.Problem}
 		case one.Key == c.r.PathValue("key"):
 			f = api.Field{Pointer: "/value", Detail: one.Problem}
 		}

@@ -62,7 +62,7 @@ func retireSigner(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	if strings.Contains(c.r.PathValue("id"), "/") {
-		return errHidden("key", c.r.PathValue("id"))
+		return api.Hidden("key", c.r.PathValue("id"))
 	}
 	if err := c.Cloud.Peers.RetireSigner(ctx, c.r.PathValue("id")); err != nil {
 		return err

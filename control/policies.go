@@ -26,7 +26,7 @@ func getPolicy(c *call) error {
 	if err != nil {
 		return err
 	}
-	tagged(c, p.Generation)
+	api.Tag(c.w.Header(), p.Generation)
 	return c.answer(http.StatusOK, p)
 }
 
@@ -51,7 +51,7 @@ func setPolicy(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
-	base, err := generation(c)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}
@@ -64,14 +64,14 @@ func setPolicy(c *call) error {
 	if err != nil {
 		return err
 	}
-	tagged(c, p.Generation)
+	api.Tag(c.w.Header(), p.Generation)
 	return c.answer(http.StatusOK, p)
 }
 
 func removePolicy(c *call) error {
 	name := c.r.PathValue("name")
 	c.action.about("", actions.PolicyNamed(name))
-	base, err := generation(c)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}

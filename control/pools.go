@@ -120,11 +120,11 @@ func findPool(ctx context.Context, c *call) (shown pools.Pool, own bool, err err
 	}
 	i := slices.IndexFunc(all, func(p pools.Pool) bool { return p.Name == name })
 	if i < 0 {
-		return shown, false, errHidden("pool", name)
+		return shown, false, api.Hidden("pool", name)
 	}
 	shown, ok := poolIn(c, namedWithin(c), all[i])
 	if !ok {
-		return shown, false, errHidden("pool", name)
+		return shown, false, api.Hidden("pool", name)
 	}
 	if own = owns(namedWithin(c), all[i]); own {
 		err = c.authorize(croft.Project(all[i].Project))
@@ -211,12 +211,12 @@ func getResourceLog(c *call) error {
 		return err
 	}
 	if !own || p.Shared && !c.caller.Operator() {
-		return errHidden("log in pool", p.Name)
+		return api.Hidden("log in pool", p.Name)
 	}
 	name := c.r.PathValue("resource")
 	r, err := c.Pools.Resource(ctx, name)
 	if errors.Is(err, croft.NotFound) || err == nil && r.Pool != p.Name {
-		return errHidden("resource", name)
+		return api.Hidden("resource", name)
 	}
 	if err != nil {
 		return fromManager(err)
@@ -226,7 +226,7 @@ func getResourceLog(c *call) error {
 		return err
 	}
 	if !seesResource(c, own, r, held) {
-		return errHidden("resource", name)
+		return api.Hidden("resource", name)
 	}
 	text, err := c.Pools.Logs(ctx, strconv.FormatInt(r.ID, 10))
 	if err != nil {

@@ -69,7 +69,7 @@ func createProject(c *call) error {
 
 // answerProject answers with a project, and its generation for If-Match.
 func answerProject(c *call, status int, p tenant.Tenant) error {
-	tagged(c, p.Generation)
+	api.Tag(c.w.Header(), p.Generation)
 	return c.answer(status, visible(c, p))
 }
 

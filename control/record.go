@@ -23,7 +23,7 @@ type action struct {
 // changes reports whether an operation belongs into the action log: reads do not.
 func changes(o api.Operation) bool {
 	switch o.ID {
-	case "explainRequest": // POST, since it has a body
+	case "explainRequest", "explainCluster": // POST, since it has a body
 		return false
 	case "attachConsole", "forwardPort": // GET, since they upgrade the connection
 		return true

@@ -17,7 +17,9 @@ import (
 	"croft/actions"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/control/bodies"
 	"croft/control/feed"
+	"croft/control/forwarding"
 	"croft/control/pace"
 	"croft/objects"
 	pools "croft/pool/api"
@@ -31,13 +33,13 @@ type Config struct {
 	Images  Images               // required
 	Actions *actions.Recorder    // required; it has to run longer than the handler serves
 
-	Peers   *Peers        // other clouds that requests are forwarded to; nil: none
-	Pools   *pools.Client // of the manager of pools, with the rights of an admin; nil: there is none
-	Login   *api.Login    // where users may log in; nil: nowhere
-	Version string        // of croft, for people
-	Log     *slog.Logger  // discards by default
-	Rate    rate.Limit    // requests per second of one caller who is no operator; 50 by default
-	Burst   int           // more than that at once; 200 by default
+	Peers   *forwarding.Peers // other clouds that requests are forwarded to; nil: none
+	Pools   *pools.Client     // of the manager of pools, with the rights of an admin; nil: there is none
+	Login   *api.Login        // where users may log in; nil: nowhere
+	Version string            // of croft, for people
+	Log     *slog.Logger      // discards by default
+	Rate    rate.Limit        // requests per second of one caller who is no operator; 50 by default
+	Burst   int               // more than that at once; 200 by default
 }
 
 // Images says which images requests may name.
@@ -54,11 +56,11 @@ type Images interface {
 // Server serves the API. Run must run while its handler serves events.
 type Server struct {
 	Config
-	bodies map[string]*body // by operation
+	bodies map[string]*bodies.Body // by operation
 	limits *pace.Limits
 	feed   *feed.Feed
 
-	forwards *forwarding
+	forwards *forwarding.Forwarding
 	requests *prometheus.CounterVec
 }
 
@@ -69,12 +71,12 @@ func New(c Config) (*Server, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Rate, c.Burst = cmp.Or(c.Rate, 50), cmp.Or(c.Burst, 200)
-	bodies, err := compileBodies()
+	compiled, err := bodies.Compile()
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Config: c, bodies: bodies, limits: pace.New(c.Rate, c.Burst), feed: feed.New(),
-		forwards: newForwarding(c.Peers, c.Log), requests: newRequests()}, nil
+	return &Server{Config: c, bodies: compiled, limits: pace.New(c.Rate, c.Burst), feed: feed.New(),
+		forwards: forwarding.New(c.Peers, c.Log), requests: newRequests()}, nil
 }
 
 // Run follows the changes of the cloud until ctx ends.
@@ -83,4 +85,4 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // Close ends idle connections to peers. Nothing may be served afterwards.
-func (s *Server) Close() { s.forwards.close() }
+func (s *Server) Close() { s.forwards.Close() }

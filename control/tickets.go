@@ -40,7 +40,7 @@ func openTicket(c *call) error {
 	}
 	c.action.about(c.home(), ticketNamed(t))
 	if !asGiven(given, t) {
-		return api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(clip(given.Key))+
+		return api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(api.Clip(given.Key))+
 			" is that of another ticket: choose another one, or none")
 	}
 	c.action.record(c, actions.Done) // whatever the wait ends with
@@ -91,13 +91,13 @@ func findTicket(c *call, ask question) (m *pools.Client, t pools.Ticket, err err
 	name := c.r.PathValue("id")
 	id, err := pools.ParseTicketID(name)
 	if err != nil || strconv.FormatInt(id, 10) != name {
-		return m, t, errHidden("ticket", name)
+		return m, t, api.Hidden("ticket", name)
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
 	t, err = ask(ctx, m, id)
 	if errors.Is(err, croft.NotFound) {
-		return m, t, errHidden("ticket", name)
+		return m, t, api.Hidden("ticket", name)
 	}
 	if err != nil {
 		return m, t, fromManager(err)

@@ -58,6 +58,11 @@ func (s *conn) canStore(inst croft.Instance) error {
 			return err
 		}
 	}
+	if inst.Cluster != "" {
+		if err := canBuild(s); err != nil {
+			return err
+		}
+	}
 	if s.minor.Load() < seatsMinor {
 		if len(inst.Spec.Near) > 0 {
 			return croft.Errorf(croft.Invalid,

@@ -90,6 +90,7 @@ func (s *conn) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 	case s.keys.instances():
 		inst, err := s.decodeInstance(kv)
 		inst.Spec.UserData, inst.Spec.Keys, inst.Spec.HostKey = nil, nil, ""
+		inst.Spec.ClusterKey, inst.Spec.Peers = "", nil
 		return inst, err
 	case s.keys.allOrders():
 		o, err := s.decodeOrder(kv)

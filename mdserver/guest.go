@@ -38,6 +38,9 @@ type Guest struct {
 	Address   netip.Addr         // zero: not known yet
 	MACs      []net.HardwareAddr // of its network interfaces, in order
 
+	ClusterKey string       // private key of SSH that the members of its cluster share, in PEM; empty: it is in none
+	Peers      []croft.Peer // the members of its cluster, once they have addresses
+
 	// Ports maps MACs to the host interfaces of the guest's network cards. On a bridge the server answers
 	// only requests that arrive at these ports.
 	Ports map[string]string
@@ -58,6 +61,9 @@ func FromOrder(o croft.Order) Guest {
 		IMDS:      o.Spec.IMDS,
 		HostKey:   o.Spec.HostKey,
 		MACs:      []net.HardwareAddr{o.Instance.MAC(0)},
+
+		ClusterKey: o.Spec.ClusterKey,
+		Peers:      o.Spec.Peers,
 	}
 }
 

@@ -2,7 +2,10 @@ package mdserver
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
+	"fmt"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -15,12 +18,20 @@ import (
 //go:embed reporter.sh
 var reporter []byte
 
+// acquaint is a script that lets a member of a cluster know the others, by what peerFiles tell.
+//
+//go:embed peers.sh
+var acquaint []byte
+
 // ownParts are croft's own parts of the guest's set-up. They are separate from the user's data, as vendor
 // data where the metadata source supports it, so that the user's data takes precedence.
 func (g Guest) ownParts() []userdata.Part {
 	parts := []userdata.Part{{Name: "croft-report", Data: reporter}}
 	if config := g.hostKeyConfig(); config != nil {
 		parts = append(parts, userdata.Part{Name: "croft-host-key", Data: config})
+	}
+	if g.ClusterKey != "" {
+		parts = append(parts, userdata.Part{Name: "croft-peers", Data: acquaint})
 	}
 	return parts
 }
@@ -49,10 +60,32 @@ const (
 
 // croftFiles are files for guests that know croft.
 func (g Guest) croftFiles() []node {
-	if g.HostKey == "" {
+	files := g.peerFiles()
+	if g.HostKey != "" {
+		files = append(files, file(hostKeyFile, g.HostKey))
+	}
+	if len(files) == 0 {
 		return nil
 	}
-	return []node{dir("v1", file(hostKeyFile, g.HostKey))}
+	return []node{dir("v1", files...)}
+}
+
+// peerFiles tell a member of a cluster the key that all members share, and who they are: address, name, role and the
+// public key of the SSH server, a line each. There is no list until they have addresses.
+func (g Guest) peerFiles() []node {
+	public, err := hostkey.Public(g.ClusterKey)
+	if g.ClusterKey == "" || err != nil {
+		return nil
+	}
+	files := []node{file("cluster-key", g.ClusterKey), file("cluster-key.pub", public+"\n")}
+	if len(g.Peers) == 0 {
+		return files
+	}
+	var list strings.Builder
+	for _, p := range g.Peers {
+		fmt.Fprintln(&list, strings.Join([]string{p.Address, p.Name, cmp.Or(p.Role, "-"), p.HostKey}, " "))
+	}
+	return append(files, file("peers", list.String()))
 }
 
 // vendorLayer is the operator's addition, if any.

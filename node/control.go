@@ -83,6 +83,7 @@ type underControl struct {
 	reach     settings.Reach
 	own       *trust.Credentials // nil: this host has none
 	admitted  *trust.Admission   // nil: hosts have no certificates
+	first     bool               // this machine began the cloud
 }
 
 // startControl serves the API of the cloud and returns its endpoint.
@@ -125,8 +126,13 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if err != nil {
 		return "", err
 	}
-	server, err := newControl(s, c, claims, direct.Scheduling{Hosts: hosts, Own: own}, control.Config{Pools: manager,
-		Peers: peers.forwards(), Callers: access.InTree(tree, access.First(callers...)), Actions: recorder, Log: log})
+	builder, err := newBuilding(s, c.first, log)
+	if err != nil {
+		return "", err
+	}
+	server, err := newControl(s, c, claims, direct.Scheduling{Hosts: hosts, Own: own, Clusters: builder.Clusters},
+		control.Config{Pools: manager, Peers: peers.forwards(), Callers: access.InTree(tree, access.First(callers...)),
+			Actions: recorder, Log: log})
 	if err != nil {
 		return "", err
 	}
@@ -154,6 +160,9 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		p.Start(ctx, "the state of Placement", func(ctx context.Context) error {
 			return followPlacement(ctx, store, claims, own, log)
 		})
+	}
+	if err := builder.start(ctx, p); err != nil {
+		return "", err
 	}
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
@@ -290,11 +299,13 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 func newControl(s *settings.Settings, c underControl, claims direct.Claims, how direct.Scheduling,
 	config control.Config) (*control.Server, error) {
 	store := c.store
-	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
+	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
 	if err != nil {
 		return nil, err
 	}
-	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
+	catalog := direct.Catalog{Sources: sources, Resolve: image.Resolver()}
+	how.Clusters.Images = catalog
+	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +314,7 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 		login = &api.Login{Issuer: issuer.Issuer, Client: issuer.Audience}
 	}
 	config.Cloud, config.Login, config.Objects, config.Version = under, login, objects.New(store.Objects), build.Version
-	config.Images = direct.Catalog{Sources: sources, Resolve: image.Resolver()}
+	config.Images = catalog
 	return control.New(config)
 }
 

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"croft/control"
+	"croft/control/bodies"
+	"croft/control/forwarding"
 	"croft/etcdstore"
 	"croft/federation"
 	"croft/federation/assertion"
@@ -43,13 +44,13 @@ func PeerKeys(stateDir string) string { return filepath.Join(stateDir, "peers") 
 
 // callers recognizes the users of peers.
 func (p *peering) callers() *assertion.Authenticator {
-	return &assertion.Authenticator{Partition: p.store.Partition(), Book: p.book, Most: control.MaxBody,
+	return &assertion.Authenticator{Partition: p.store.Partition(), Book: p.book, Most: bodies.Max,
 		Nonces: p.store.Partitions.NewNonces()}
 }
 
 // forwards says how requests are forwarded.
-func (p *peering) forwards() *control.Peers {
-	return &control.Peers{Home: p.store.Partition(), Called: p.book.Called, Sign: p.keys.Sign}
+func (p *peering) forwards() *forwarding.Peers {
+	return &forwarding.Peers{Home: p.store.Partition(), Called: p.book.Called, Sign: p.keys.Sign}
 }
 
 // start follows the peers, and tells the cloud the public halves of the keys of this machine. Without a key everything

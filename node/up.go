@@ -122,7 +122,7 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	}
 	self.OfCloud(ctx, p, store)
 	if err := offerControl(ctx, p, &s, underControl{store: store, placement: me.placement, servers: servers,
-		reach: me.reach, own: me.own, admitted: me.admitted}, log); err != nil {
+		reach: me.reach, own: me.own, admitted: me.admitted, first: reach.Joined == nil}, log); err != nil {
 		return unlessStopped(ctx, err)
 	}
 	h := &host{settings: s, servers: servers, reach: me.reach, log: log, dir: dir, id: me.host, store: cloudIn(store),

@@ -23,11 +23,11 @@ func expiry(now time.Time, life time.Duration) (time.Time, error) {
 }
 
 // Keep makes an instance expire after life, counted from now, instead of when it would have; with a life of 0 it no
-// longer expires, unless it is held. Conflict: it is being scheduled or destroyed. Invalid: the life is too short or
-// too long.
+// longer expires, unless it is held. Conflict: it is being scheduled or destroyed, or is part of a
+// cluster. Invalid: the life is too short or too long.
 func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName string,
 	life time.Duration) (inst croft.Instance, err error) {
-	err = s.change(ctx, project, idOrName, "keep", func(st croft.Status) (again bool, err error) {
+	err = s.changeOwn(ctx, project, idOrName, "keep", func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		switch {
 		case inst.State == croft.StateHeld && life == 0:

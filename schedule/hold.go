@@ -21,6 +21,8 @@ type Use struct {
 	Tags     map[string]string
 	Restart  croft.Restart
 	Expires  time.Duration // how long it may live, from now on; 0: until somebody destroys it
+
+	ClusterKey string // that the members of its cluster share
 }
 
 // on returns a held record as the use makes it. Invalid.
@@ -29,6 +31,7 @@ func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	spec.Image = cmp.Or(u.Image, spec.Image)
 	spec.Metadata, spec.IMDS = cmp.Or(u.Metadata, spec.Metadata), cmp.Or(u.IMDS, spec.IMDS)
 	spec.Restart, spec.UserData = cmp.Or(u.Restart, spec.Restart), u.UserData
+	spec.ClusterKey = u.ClusterKey
 	if len(u.Keys) > 0 {
 		spec.Keys = u.Keys
 	}
@@ -55,7 +58,7 @@ func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 // the hold, one takes effect. Conflict: it is not held any more. Unavailable: the host is silent or drained. Invalid.
 func (s *Scheduler) Use(ctx context.Context, project croft.Project, idOrName string, u Use) (inst croft.Instance,
 	err error) {
-	err = s.change(ctx, project, idOrName, "use", func(st croft.Status) (again bool, err error) {
+	err = s.changeOwn(ctx, project, idOrName, "use", func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if err := held(inst); err != nil {
 			return false, err
@@ -105,7 +108,7 @@ func held(inst croft.Instance) error {
 // ReleaseHold gives back what is held for an instance. Conflict: it is not held any more.
 func (s *Scheduler) ReleaseHold(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
 	err error) {
-	err = s.change(ctx, project, idOrName, "release", func(st croft.Status) (again bool, err error) {
+	err = s.changeOwn(ctx, project, idOrName, "release", func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if err := held(inst); err != nil {
 			return false, err

@@ -12,13 +12,13 @@ import (
 const tries = 8
 
 // Stop orders an instance to be shut down; it keeps its claim and its disk.
-// Conflict: it is being scheduled or destroyed.
+// Conflict: it is being scheduled or destroyed, or is part of a cluster.
 func (s *Scheduler) Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped)
 }
 
 // Start orders an instance to boot that is stopped or was left off by its restart policy, or to be built again if that
-// failed. Conflict: as for Stop.
+// failed. Conflict: it is being scheduled or destroyed.
 func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.turn(ctx, project, idOrName, "start", croft.WantRunning)
 }
@@ -37,7 +37,7 @@ func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName
 // anew orders an instance to run, with an order that change completes.
 func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, verb string,
 	change func(*croft.Order)) (inst croft.Instance, err error) {
-	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
+	err = s.changeOwn(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
 			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
@@ -54,7 +54,11 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 // ended: then it orders a new attempt.
 func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string,
 	want croft.Want) (inst croft.Instance, err error) {
-	err = s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
+	change := s.changeOwn
+	if want == croft.WantRunning { // a member that is off may be booted by anybody
+		change = s.change
+	}
+	err = change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
 			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
@@ -97,10 +101,15 @@ type Destroyed struct {
 //
 // With force, an instance on a silent host loses its claim and name at once, and a tombstone waits for the host's
 // return. While the host's agent runs, force changes nothing: the agent removes the instance, and releasing the claim
-// earlier would let two instances use the same memory.
+// earlier would let two instances use the same memory. An instance that is part of a cluster is destroyed with force
+// alone. Conflict: it is part of one.
 func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (d Destroyed,
 	err error) {
-	err = s.change(ctx, project, idOrName, "destroy", func(st croft.Status) (again bool, err error) {
+	change := s.changeOwn
+	if force {
+		change = s.change
+	}
+	err = change(ctx, project, idOrName, "destroy", func(st croft.Status) (again bool, err error) {
 		d = Destroyed{Instance: st.Instance}
 		switch st.Instance.State {
 		case croft.StateScheduling:

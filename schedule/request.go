@@ -46,6 +46,8 @@ type Request struct {
 	// distances of one type; Location and Aggregate are ignored
 	Near   []croft.Near
 	Policy *Policy // nil: the scheduler's
+	// the cluster that it becomes part of: then Of(Cluster) alone may stop, use or destroy it without force
+	Cluster croft.ClusterID
 }
 
 func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
@@ -58,6 +60,7 @@ func (r Request) record() (croft.Instance, error) {
 		Spec:    croft.Spec{Resources: r.Query.Total(), Image: r.Image, Keys: r.Keys, UserData: r.UserData},
 		State:   croft.StateScheduling,
 		Created: time.Now().UTC(),
+		Cluster: r.Cluster,
 	}
 	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
 	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
@@ -107,13 +110,14 @@ func (r Request) record() (croft.Instance, error) {
 // the ID may repeat the request and recognize its result. The policy does not count: it chooses among hosts.
 func (r Request) Wants(inst croft.Instance) bool {
 	want, err := r.record()
-	if err != nil || want.ID != inst.ID || want.Project != inst.Project || want.Name != inst.Name {
+	if err != nil || want.ID != inst.ID || want.Project != inst.Project || want.Name != inst.Name ||
+		want.Cluster != inst.Cluster {
 		return false
 	}
 	if held := inst.State == croft.StateHeld; held != (r.Hold != 0) && inst.State != croft.StateScheduling {
 		return false
 	}
-	want.Spec.HostKey, inst.Spec.HostKey = "", ""
+	want.Spec.HostKey, inst.Spec.HostKey, inst.Spec.ClusterKey, inst.Spec.Peers = "", "", "", nil
 	want.Spec.Near, inst.Spec.Near = named(slices.Concat(r.Query.Near, r.Near)), named(inst.Spec.Near)
 	inst.Spec.Policy = nil
 	a, err := json.Marshal(want.Spec) // lists and maps that are empty or missing are the same

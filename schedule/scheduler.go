@@ -47,6 +47,7 @@ type Scheduler struct {
 	providers *share.Read[[]croft.Provider]
 	hosts     *share.Read[map[croft.HostID]croft.Host]
 	maps      *crushMaps
+	cluster   croft.ClusterID // whose members it may change; empty: of none
 }
 
 // New checks the config. It starts nothing.

@@ -27,7 +27,12 @@ type Client struct {
 	*cloud.Cloud
 	Settings direct.Settings
 	Project  croft.Project // empty: all projects
+
+	user func(context.Context) (string, error)
 }
+
+// User returns the name that the cloud has for who asks.
+func (c *Client) User(ctx context.Context) (string, error) { return c.user(ctx) }
 
 // Dial connects to the cloud that the settings name: over its API if they have its URL. The caller must close the
 // client.
@@ -39,7 +44,8 @@ func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Cloud: c, Settings: s, Project: croft.Project(s.Project)}, nil
+	return &Client{Cloud: c, Settings: s, Project: croft.Project(s.Project),
+		user: func(context.Context) (string, error) { return direct.LocalUser(), nil }}, nil
 }
 
 // dialAPI connects over the API. The default project stands for that of the token.
@@ -53,7 +59,11 @@ func dialAPI(ctx context.Context, s direct.Settings) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project)}
+	c := &Client{Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project),
+		user: func(ctx context.Context) (string, error) {
+			caller, err := api.Caller(ctx)
+			return caller.User, err
+		}}
 	if c.Project != croft.DefaultProject {
 		return c, nil
 	}

@@ -22,7 +22,8 @@ func destroyCommand() *cobra.Command {
 --wait, when nothing is left of them.
 
 An instance whose host is silent is removed when the host returns. With --force its
-claim and its name are free at once.`,
+claim and its name are free at once. A member of a cluster is removed by the cluster;
+with --force it is destroyed all the same, and the cluster has lost it.`,
 		Args:              args.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,6 +34,8 @@ claim and its name are free at once.`,
 					switch {
 					case d.Gone:
 						return d.Instance, "is gone", err
+					case force && d.Instance.Cluster != "":
+						return d.Instance, "is being removed; cluster " + string(d.Instance.Cluster) + " loses it", err
 					case force:
 						return d.Instance,
 							"is being removed by its host, which is not silent: there was nothing to force", err
@@ -42,7 +45,7 @@ claim and its name are free at once.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "free claim and name of an instance whose host is silent")
+	cmd.Flags().BoolVar(&force, "force", false, "free claim and name of an instance whose host is silent; destroy a member of a cluster")
 	args.AddWaitFlags(cmd.Flags(), "nothing is left")
 	return cmd
 }

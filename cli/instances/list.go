@@ -46,7 +46,7 @@ some of them expire, in how long they do. With -o wide it has all columns, and -
 
 With -o json or yaml each has the keys name, state, address, host, host_id, id,
 project, resources, image, tags, created, generation and error, whatever the columns,
-and expires if it has an end.
+expires if it has an end, and cluster if it is part of one.
 These stay; new ones may come. The state is the word that this list shows.
 
 --tag is about the tags that an instance got with its request and that its guest
@@ -104,7 +104,7 @@ var states = []string{
 var (
 	briefColumns = []string{"name", "state", "address", "host", "age"}
 	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "expires", "resources", "image",
-		"created", "tags", "id"}
+		"created", "tags", "cluster", "id"}
 )
 
 // columnOf is the cell of a column for an instance.
@@ -135,6 +135,8 @@ func columnOf(name string, st croft.Status) out.Cell {
 		return out.Cell{Text: out.OrDash(d.Image)}
 	case "created":
 		return out.Cell{Text: d.Created.Local().Format(time.DateTime)}
+	case "cluster":
+		return out.Cell{Text: out.OrDash(string(st.Instance.Cluster))}
 	case "tags":
 		var tags []string
 		for _, key := range slices.Sorted(maps.Keys(d.Tags)) {
@@ -377,6 +379,7 @@ type listData struct {
 	Tags       map[string]string `json:"tags"`
 	Created    time.Time         `json:"created"`
 	Expires    time.Time         `json:"expires,omitzero"`
+	Cluster    croft.ClusterID   `json:"cluster,omitempty"`
 	Generation int64             `json:"generation"`
 	Error      string            `json:"error"` // why it failed
 }
@@ -387,7 +390,7 @@ func listed(st croft.Status) listData {
 		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID,
 		Project:   inst.Project,
 		Resources: inst.Spec.Resources, Image: inst.Spec.Image, Tags: inst.Spec.Tags, Created: inst.Created,
-		Generation: inst.Generation, Expires: inst.Expires,
+		Generation: inst.Generation, Expires: inst.Expires, Cluster: inst.Cluster,
 	}
 	if d.Tags == nil {
 		d.Tags = map[string]string{}

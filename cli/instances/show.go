@@ -104,6 +104,7 @@ func details(st croft.Status) *out.Table {
 	add("instance", string(inst.ID))
 	add("name", inst.Name)
 	add("project", string(inst.Project))
+	add("cluster", string(inst.Cluster))
 	t.Row(out.Cell{Text: "state", Color: out.Bold}, state(st))
 	if o := st.Observation; o != nil {
 		add("error", o.Error)
@@ -163,7 +164,10 @@ func details(st croft.Status) *out.Table {
 		add(word, text)
 	}
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
-	add("host key", printableSpec(inst.Spec).HostKey)
+	add("host key", public(inst.Spec.HostKey))
+	for _, p := range inst.Spec.Peers {
+		add("peer", p.Address+" "+p.Name)
+	}
 	add("created", inst.Created.Format(time.RFC3339))
 	if !inst.Expires.IsZero() {
 		text := inst.Expires.Format(time.RFC3339) + ", " + remaining(inst)
@@ -263,10 +267,15 @@ func printable(st croft.Status) croft.Status {
 }
 
 func printableSpec(s croft.Spec) croft.Spec {
-	public, err := hostkey.Public(s.HostKey)
-	if err != nil {
-		public = "" // missing or invalid: do not show it
-	}
-	s.HostKey = public
+	s.HostKey, s.ClusterKey = public(s.HostKey), public(s.ClusterKey)
 	return s
+}
+
+// public is empty for a key that is missing or invalid: it is not shown.
+func public(private string) string {
+	text, err := hostkey.Public(private)
+	if err != nil {
+		return ""
+	}
+	return text
 }

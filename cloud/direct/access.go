@@ -21,7 +21,7 @@ type accessTokens struct{ store *tenants.AccessTokens }
 func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	t, secret, err := access.NewToken(access.Token{User: wanted.User, Project: wanted.Project,
-		Roles: []access.Role{wanted.Role}, Note: wanted.Note, Created: now, CreatedBy: cmp.Or(wanted.By, localUser()),
+		Roles: []access.Role{wanted.Role}, Note: wanted.Note, Created: now, CreatedBy: cmp.Or(wanted.By, LocalUser()),
 		Expires: now.Add(wanted.Life).Truncate(time.Second)})
 	if err != nil {
 		return cloud.AccessToken{}, err
@@ -66,8 +66,8 @@ func accessTokenOf(t access.Token) cloud.AccessToken {
 		Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires}
 }
 
-// localUser names the user of this process.
-func localUser() string {
+// LocalUser names the user of this process.
+func LocalUser() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
 	}

@@ -26,7 +26,7 @@ func (a actionLog) List(ctx context.Context, f actions.Filter) (actions.Page, er
 // policies, projects, quotas and tokens. It leaves out instances, keys, properties, and what mends records.
 func recorded(c *cloud.Cloud, log *actionlog.Log) {
 	machine, _ := os.Hostname() // the entry says less without it
-	j := &journal{log: log, user: localUser(), machine: machine, under: c.Connection}
+	j := &journal{log: log, user: LocalUser(), machine: machine, under: c.Connection}
 	c.Policies = recordedPolicies{c.Policies, j}
 	c.Aggregates, c.Distances = recordedAggregates{c.Aggregates, j}, recordedDistances{c.Distances, j}
 	c.Maintenance, c.Projects = maintenance{c.Maintenance, j}, recordedProjects{c.Projects, j}

@@ -67,7 +67,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Apart:   claims,
 		Foreign: s.Placement.Cloud != ""}
 	o := objectList{objects.New(store.Objects), store.Instances, h, operator(store, s)}
-	return &cloud.Cloud{
+	over := &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
 		Aggregates: aggregates{store.Aggregates, store}, Distances: distances{store},
@@ -80,7 +80,12 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Access: accessTokens{store.AccessTokens}, Actions: actionLog{store.Actions}, Backups: store,
 		Partitions: known, Peers: known,
 		Connection: io.NopCloser(nil),
-	}, nil
+	}
+	building := how.Clusters
+	if building == nil {
+		building = &Clusters{}
+	}
+	return over, building.over(over, store, scheduler)
 }
 
 // connection is closed with a cloud.Cloud.

@@ -15,6 +15,8 @@ import (
 type Scheduling struct {
 	Hosts schedule.Registry // nil: hosts are read from etcd
 	Own   *Own              // nil: record, claim and order are three steps
+
+	Clusters *Clusters // nil: the zero value
 }
 
 // Own is croft's own Placement on the etcd of the cloud, once this process has its state in memory: then candidates are

@@ -12,6 +12,8 @@ func (c *Client) Cloud() *cloud.Cloud {
 		Pools: poolList{c}, Tickets: tickets{c}, Usage: usageHistory{c},
 		Definitions: definitions{c}, Audits: audits{c}, Monitor: monitor{c},
 		Tokens: invitations{c}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: backups{},
-		Partitions: partitions{c}, Peers: peers{c}, Connection: c,
+		Partitions: partitions{c}, Peers: peers{c}, Clusters: clusters{c}, Sites: sites{c},
+		Credentials: credentials{c}, Appliances: appliances{c}, SiteImages: siteImages{c}, Seals: seals{c},
+		Connection: c,
 	}
 }

@@ -203,6 +203,11 @@ func (c *Client) askWith(ctx context.Context, method, path string, header http.H
 	if into == nil {
 		return nil
 	}
+	return c.decode(ctx, answer, into)
+}
+
+// decode reads the document of an answer.
+func (c *Client) decode(ctx context.Context, answer *http.Response, into any) error {
 	if err := json.NewDecoder(answer.Body).Decode(into); err != nil {
 		return c.unreachable(ctx, err)
 	}

@@ -106,14 +106,14 @@ func (r credentials) isFree(ctx context.Context, c cluster.Credential) error {
 
 func (r *Registry) seal(c cluster.Credential, s cluster.Secret) (cluster.Sealed, error) {
 	if r.Vault == nil {
-		return nil, croft.Errorf(croft.Unavailable, "no key is configured to seal secrets with: see credential_key_file")
+		return nil, cluster.Away("no key is configured to seal secrets with: see credential_key_file")
 	}
 	return r.Vault.Seal(s, cluster.AboutCredential(r.Partition, c))
 }
 
 func (r *Registry) open(c cluster.Credential) (cluster.Secret, error) {
 	if r.Vault == nil {
-		return cluster.Secret{}, croft.Errorf(croft.Unavailable, "no key is configured to open secrets with: see "+
+		return cluster.Secret{}, cluster.Away("no key is configured to open secrets with: see " +
 			"credential_key_file")
 	}
 	s, err := r.Vault.Open(c.Secret, cluster.AboutCredential(r.Partition, c))
@@ -146,7 +146,7 @@ func (r *Registry) verify(ctx context.Context, at cluster.Site, c cluster.Creden
 	}
 	why := clean(err, s)
 	r.NoteHealth(at.Name, croft.Errorf(croft.Unavailable, "%s", why))
-	return croft.Errorf(croft.Unavailable, "site %s cannot be asked whether it accepts the credential: %s; try again, or "+
+	return cluster.Away("site %s cannot be asked whether it accepts the credential: %s; try again, or "+
 		"store it unverified", at.Name, why)
 }
 
@@ -229,7 +229,7 @@ func (r *Registry) Rewrap(ctx context.Context) (n int, err error) {
 		Rewrap(v cluster.Sealed, about string) (cluster.Sealed, bool, error)
 	})
 	if !is {
-		return 0, croft.Errorf(croft.Unavailable, "no key is configured to seal secrets with: see credential_key_file")
+		return 0, cluster.Away("no key is configured to seal secrets with: see credential_key_file")
 	}
 	all, err := r.Catalogue.Credentials(ctx, "", "")
 	if err != nil {

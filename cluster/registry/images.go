@@ -146,6 +146,9 @@ func (r *Registry) bring(ctx context.Context, i cluster.Image, at cluster.Site, 
 	asking, end := context.WithTimeout(ctx, r.Timeout)
 	defer end()
 	p, err = driver.Bring(asking, access, i)
+	if errors.Is(err, croft.Unavailable) {
+		return "", p, cluster.Away("bring image %s to site %s: %s", i.Name, at.Name, clean(err, access.Secret))
+	}
 	if err != nil {
 		return "", p, croft.Errorf(croft.KindOf(err), "bring image %s to site %s: %s", i.Name, at.Name,
 			clean(err, access.Secret))

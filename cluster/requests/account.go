@@ -34,11 +34,6 @@ func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, 
 	if err != nil {
 		return cluster.Login{}, err
 	}
-	end, err := s.making.Take(ctx, string(c.ID)+"/"+user)
-	if err != nil {
-		return cluster.Login{}, err
-	}
-	defer end()
 	for {
 		if login, err := s.stored(ctx, c, user); !errors.Is(err, croft.NotFound) {
 			return login, err
@@ -73,8 +68,7 @@ func (s *Service) agent(ctx context.Context, c cluster.Cluster) (cluster.Agent, 
 		case cluster.Ready, cluster.Resizing, cluster.Degraded:
 			return *a.Agent, nil
 		}
-		return cluster.Agent{}, croft.Errorf(croft.Unavailable, "cluster %s is %s: it makes accounts once it is ready",
-			c.Name, c.State)
+		return cluster.Agent{}, cluster.Away("cluster %s is %s: it makes accounts once it is ready", c.Name, c.State)
 	}
 	return cluster.Agent{}, croft.Errorf(croft.Invalid, "appliance %s makes no accounts: it has no agent", c.Appliance)
 }
@@ -96,7 +90,7 @@ func (s *Service) stored(ctx context.Context, c cluster.Cluster, user string) (c
 }
 
 func noKey() error {
-	return croft.Errorf(croft.Unavailable, "accounts need a key to seal passwords with")
+	return cluster.Away("accounts need a key to seal passwords with")
 }
 
 // make has an account made, and stores it; the mark of the user is ours, and is removed.
@@ -175,7 +169,7 @@ func (s *Service) awaitMark(ctx context.Context, c cluster.Cluster, user string)
 func (s *Service) removing(ctx context.Context, c cluster.Cluster) error {
 	now, err := s.c.Records.Get(ctx, c.ID)
 	if err == nil && (now.State == cluster.Deleting || now.State == cluster.Deleted) {
-		return croft.Errorf(croft.Unavailable, "cluster %s is %s: it makes no accounts", c.Name, now.State)
+		return cluster.Away("cluster %s is %s: it makes no accounts", c.Name, now.State)
 	}
 	return err
 }

@@ -3,10 +3,12 @@ package requests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -51,18 +53,21 @@ func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent)
 	request.Header.Set("Accept", "application/json")
 	answer, err := a.client.Do(request)
 	if err != nil {
-		return cluster.Login{}, croft.Errorf(croft.Unavailable, "the agent at %s does not answer: %w", target, err)
+		if known, is := errors.AsType[*url.Error](err); is {
+			err = known.Err // without the URL, which is told already
+		}
+		return cluster.Login{}, cluster.Away("the agent at %s does not answer: %s", target, err)
 	}
 	defer func() { _ = answer.Body.Close() }() // nothing is read from it any more
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated {
-		return cluster.Login{}, croft.Errorf(croft.Unavailable, "the agent at %s answers %d", target, answer.StatusCode)
+		return cluster.Login{}, cluster.Away("the agent at %s answers %d", target, answer.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err != nil {
-		return cluster.Login{}, croft.Errorf(croft.Unavailable, "read the answer of the agent at %s: %w", target, err)
+		return cluster.Login{}, cluster.Away("the agent at %s stopped answering: %s", target, err)
 	}
 	if len(body) > maxAnswer {
-		return cluster.Login{}, croft.Errorf(croft.Unavailable, "the agent at %s answers more than %d bytes", target,
+		return cluster.Login{}, cluster.Away("the agent at %s answers more than %d bytes", target,
 			maxAnswer)
 	}
 	return readLogin(target, body)
@@ -72,12 +77,11 @@ func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent)
 func readLogin(target string, body []byte) (cluster.Login, error) {
 	var login struct{ Username, Password string }
 	if json.Unmarshal(body, &login) != nil || login.Username == "" || login.Password == "" {
-		return cluster.Login{}, croft.Errorf(croft.Unavailable,
-			"the agent at %s does not answer JSON with username and password", target)
+		return cluster.Login{}, cluster.Away("the agent at %s does not answer JSON with username and password", target)
 	}
 	if len(login.Username) > maxLogin || len(login.Password) > maxLogin {
-		return cluster.Login{}, croft.Errorf(croft.Unavailable,
-			"the agent at %s answers a name or password of more than %d bytes", target, maxLogin)
+		return cluster.Login{}, cluster.Away("the agent at %s answers a name or password of more than %d bytes", target,
+			maxLogin)
 	}
 	return cluster.Login{Username: login.Username, Password: cluster.NewSecret(login.Password), Made: true}, nil
 }
@@ -86,7 +90,7 @@ func readLogin(target string, body []byte) (cluster.Login, error) {
 func agentURL(masterIP string, agent cluster.Agent) (string, error) {
 	ip, err := netip.ParseAddr(masterIP)
 	if err != nil || !callable(ip) {
-		return "", croft.Errorf(croft.Unavailable, "the address of the master, %.80q, is none that is called", masterIP)
+		return "", cluster.Away("the address of the master, %.80q, is none that is called", masterIP)
 	}
 	port, path := agent.Port, agent.Path
 	if port == 0 {

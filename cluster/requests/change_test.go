@@ -19,9 +19,18 @@ func ready(t *testing.T) (*bench, cluster.Cluster) {
 	return b, b.manage(b.create(ask("one")).ID, cluster.Ready)
 }
 
+// slowly has those who ask at the same time all read before the first of them writes.
+func slowly(op string) error {
+	if op == "Update" || op == "Create" || op == "AddAccount" {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
 func TestHostsAreAddedOnceEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := ready(t)
+		b.store.Before = slowly
 		servers := []*requests.Service{b.Service, b.another()}
 		var all sync.WaitGroup
 		for i := range 10 {
@@ -174,6 +183,17 @@ func TestGrowthAsksForRoom(t *testing.T) {
 	if got, err := b.AddHost(t.Context(), "physics", "one"); err != nil || got.Slaves != c.Slaves+2 {
 		t.Errorf("a site that does not answer decides later: got %+v, %v", got, err)
 	}
+}
+
+func TestGrowthThatIsUnderWayNeedsRoomToo(t *testing.T) {
+	b, _ := ready(t)
+	b.sites.Change("east", func(f *sim.Faults) { f.Room = 2 })
+	for range 2 {
+		_, err := b.AddHost(t.Context(), "physics", "one")
+		b.fatal(err)
+	}
+	_, err := b.AddHost(t.Context(), "physics", "one")
+	b.kind(err, croft.NoCapacity, "site east has no room for 1 more")
 }
 
 func TestChange(t *testing.T) {

@@ -309,6 +309,7 @@ func TestEveryReasonIsTold(t *testing.T) {
 func TestRequestsAtOnceShareACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
+		b.store.Before = slowly
 		servers := []interface {
 			Create(context.Context, cluster.Request) (cluster.Created, error)
 		}{b.Service, b.another()}

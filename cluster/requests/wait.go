@@ -3,7 +3,6 @@ package requests
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"croft"
 	"croft/cluster"
@@ -41,7 +40,7 @@ func (s *Service) Wait(ctx context.Context, project croft.Project, idOrName stri
 		if c.Revised != seen && progress != nil {
 			progress(c)
 		}
-		if seen = c.Revised; settled(c) {
+		if seen = c.Revised; c.Settled() {
 			return c, nil
 		}
 		select {
@@ -70,12 +69,4 @@ func orEnded(err error) error {
 		return fmt.Errorf("it ended")
 	}
 	return err
-}
-
-// settled reports whether nothing is under way, or about to be: what is wanted is what the site was told.
-func settled(c cluster.Cluster) bool {
-	if c.State == cluster.Ready || c.State == cluster.Degraded {
-		return c.Sizing.Taken && slices.Equal(c.Sizing.Told, c.Indexes)
-	}
-	return c.State.Settled()
 }

@@ -69,7 +69,7 @@ func (k *Keys) Seal(s cluster.Secret, about string) (cluster.Sealed, error) {
 }
 
 func noKey() error {
-	return croft.Errorf(croft.Unavailable, "no key is configured to seal secrets with: make a file with `croft credential "+
+	return cluster.Away("no key is configured to seal secrets with: make a file with `croft credential " +
 		"key`, and name it in credential_key_file")
 }
 
@@ -117,7 +117,7 @@ func (k *Keys) unwrap(v cluster.Sealed, about string) (s sealed, data []byte, er
 		}
 		return s, data, nil
 	}
-	return s, nil, croft.Errorf(croft.Unavailable, "a secret was sealed with key %.40q, which this server has not (it has "+
+	return s, nil, cluster.Away("a secret was sealed with key %.40q, which this server has not (it has "+
 		"%s): name its file in credential_key_file too, or set the secret again", s.Key, k.ids())
 }
 

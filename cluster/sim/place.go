@@ -18,6 +18,7 @@ type place struct {
 	stacks    map[string]*stack // by name
 	strangers map[string]bool   // names of what is not ours
 	images    map[string]time.Time
+	usual     time.Duration
 	late      []effect
 	addresses int // that were given
 }
@@ -49,7 +50,7 @@ func (p *place) age(now time.Time) {
 	}
 }
 
-func (p *place) delay() time.Duration { return cmp.Or(p.faults.Delay, DefaultDelay) }
+func (p *place) delay() time.Duration { return cmp.Or(p.faults.Delay, p.usual) }
 
 // find returns what a build has here, by the ID of the stack if that is known.
 func (p *place) find(b cluster.Build) *stack {

@@ -5,6 +5,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +18,9 @@ import (
 
 // Site is the driver. All its methods may be called at once.
 type Site struct {
+	// Delay is that of places that have none of their own; 0: DefaultDelay. It may be set until the first call.
+	Delay time.Duration
+
 	mu     sync.Mutex
 	places map[string]*place
 }
@@ -63,7 +67,7 @@ func (s *Site) Change(site string, change func(*Faults)) {
 func (s *Site) place(name string) *place {
 	p := s.places[name]
 	if p == nil {
-		p = &place{stacks: map[string]*stack{}, strangers: map[string]bool{}, images: map[string]time.Time{}}
+		p = &place{usual: cmp.Or(s.Delay, DefaultDelay), stacks: map[string]*stack{}, strangers: map[string]bool{}, images: map[string]time.Time{}}
 		s.places[name] = p
 	}
 	return p

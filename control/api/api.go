@@ -81,15 +81,19 @@ type Instance struct {
 	croft.Status
 }
 
-// InstanceOf returns a status as the API shows it: the public half of the host key replaces the private one.
+// InstanceOf returns a status as the API shows it: public halves replace private keys.
 func InstanceOf(st croft.Status) Instance {
-	st.Instance.Spec.HostKey = publicKey(st.Instance.Spec.HostKey)
+	showPublic(&st.Instance.Spec)
 	if st.Order != nil {
 		o := *st.Order
-		o.Spec.HostKey = publicKey(o.Spec.HostKey)
+		showPublic(&o.Spec)
 		st.Order = &o
 	}
 	return Instance{st.Instance.Name, schedule.Describe(&st), schedule.Address(&st), st}
+}
+
+func showPublic(s *croft.Spec) {
+	s.HostKey, s.ClusterKey = publicKey(s.HostKey), publicKey(s.ClusterKey)
 }
 
 // publicKey is empty if the key is missing or invalid.

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 
 	"croft"
+	"croft/cluster"
 	"croft/schedule"
 )
 
@@ -26,6 +29,7 @@ const (
 	NoCapacity         Code = "no_capacity"
 	BadState           Code = "bad_state"
 	Compacted          Code = "compacted"
+	Gone               Code = "gone"
 	GenerationMismatch Code = "generation_mismatch"
 	GenerationRequired Code = "generation_required"
 	UnsupportedWindow  Code = "unsupported_window"
@@ -53,6 +57,7 @@ var meanings = map[Code]struct {
 	NoCapacity:         {http.StatusConflict, croft.NoCapacity},
 	BadState:           {http.StatusConflict, croft.Conflict},
 	Compacted:          {http.StatusGone, croft.Conflict},
+	Gone:               {http.StatusGone, croft.NotFound},
 	GenerationMismatch: {http.StatusPreconditionFailed, croft.Conflict},
 	GenerationRequired: {http.StatusPreconditionRequired, croft.Invalid},
 	UnsupportedWindow:  {http.StatusNotImplemented, croft.Invalid},
@@ -92,6 +97,8 @@ type Problem struct {
 	Errors []Field `json:"errors,omitempty"` // of SchemaViolation
 
 	Explanation *schedule.Explanation `json:"explanation,omitempty"` // of NoCapacity
+	Why         []cluster.Dropped     `json:"why,omitempty"`         // of NoCapacity for a cluster
+	Cluster     *Cluster              `json:"cluster,omitempty"`     // of Gone, as it was
 
 	// Of QuotaExceeded: what there is too little of, and in which project of the chain.
 	Resource  string        `json:"resource,omitempty"`
@@ -116,14 +123,30 @@ func NewProblem(code Code, detail string) *Problem {
 // Error implements error.
 func (p *Problem) Error() string { return p.Detail }
 
-// Unwrap returns the error with its kind. NoCapacity holds a *schedule.Explanation if the server sent one.
+// Unwrap returns the error with its kind. NoCapacity holds a *schedule.Explanation or a *cluster.ChoiceError if the
+// server sent one.
 func (p *Problem) Unwrap() error {
 	kind := meanings[p.Code].kind
 	switch {
 	case p.Explanation != nil:
 		return croft.Errorf(croft.NoCapacity, "%w", p.Explanation)
+	case len(p.Why) > 0:
+		return &cluster.ChoiceError{Dropped: p.Why}
 	case kind == "":
 		return nil
 	}
 	return kind
+}
+
+// Clip shortens a caller's word for a message.
+func Clip(word string) string {
+	if runes := []rune(word); len(runes) > 40 {
+		return string(runes[:40]) + "..."
+	}
+	return word
+}
+
+// Hidden is the answer for what is not there, and for what belongs to others.
+func Hidden(what, name string) error {
+	return NewProblem(NotFound, fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(Clip(name))))
 }

@@ -10,6 +10,8 @@ import (
 	"croft/access"
 	"croft/cloud"
 	"croft/control"
+	"croft/control/bodies"
+	"croft/control/forwarding"
 	"croft/federation"
 	"croft/federation/assertion"
 	"croft/internal/testing/patient"
@@ -40,8 +42,8 @@ func StartSite(t testing.TB) *Site {
 		t.Cleanup(func() { cancel(); run.Wait() })
 		config.Callers = access.InTree(tree, access.First(Known,
 			&assertion.Authenticator{Partition: c.Store.Partition(),
-				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Most: control.MaxBody}))
-		config.Peers = &control.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
+				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Most: bodies.Max}))
+		config.Peers = &forwarding.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
 		s.Under = config.Cloud
 	})
 	all, err := s.Keys.Open()

@@ -5,9 +5,11 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"croft"
 	"croft/access"
@@ -15,6 +17,8 @@ import (
 	"croft/cloud"
 	"croft/cloud/cloudtest"
 	"croft/cloud/direct"
+	"croft/cluster/seal"
+	"croft/cluster/sim"
 	"croft/control"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
@@ -98,7 +102,12 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 	}
 	s := direct.Defaults()
 	s.Etcd.Endpoints, s.Placement.Endpoint = []string{c.Etcd.Endpoint()}, c.Placement.URL
-	under, err := direct.Over(c.Store, c.Claims, s, direct.Scheduling{})
+	building := clusters(t)
+	under, err := direct.Over(c.Store, c.Claims, s, direct.Scheduling{Clusters: building})
+	if err != nil {
+		t.Fatal(err)
+	}
+	builds, err := building.Manager()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +138,7 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 		}
 	})
 	run.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(ctx) })
+	run.Go(func() { building.Ensure(ctx); _ = builds.Run(ctx) })
 	front := httptest.NewServer(server.Handler())
 	t.Cleanup(func() {
 		front.CloseClientConnections()
@@ -142,6 +152,22 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 		}
 	})
 	return front.URL, c
+}
+
+// clusters are built at once where it is only pretended, and their secrets are sealed.
+func clusters(t testing.TB) *direct.Clusters {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	if _, err := seal.Generate(file); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := seal.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pretended := sim.New()
+	pretended.Delay = 10 * time.Millisecond
+	return &direct.Clusters{Vault: keys, Sim: pretended}
 }
 
 // noted notes the tokens that the API makes, which the dump of etcd at the end is searched for.

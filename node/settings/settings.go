@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,6 +81,12 @@ type Settings struct {
 		OIDC     OIDC    `yaml:"oidc"`
 		Keystone Tenants `yaml:"keystone"`
 	} `yaml:"cloud_api"`
+
+	Clusters struct {
+		Enabled           bool     `yaml:"enabled"`
+		CredentialKeyFile []string `yaml:"credential_key_file"`
+		AllowedIP         string   `yaml:"allowed_ip"`
+	} `yaml:"clusters"`
 
 	Hypervisor string `yaml:"hypervisor"`
 	Libvirt    struct {
@@ -193,6 +200,8 @@ func Defaults() Settings {
 	s.CloudAPI.Pools.Endpoints = []string{}
 	s.CloudAPI.OIDC = OIDC{UserClaim: "preferred_username", GroupsClaim: "groups", Groups: []string{}}
 	s.CloudAPI.Keystone = Tenants{Projects: []string{}, Roles: []string{}, Operators: []string{}}
+	s.Clusters.Enabled = true
+	s.Clusters.CredentialKeyFile = []string{}
 	s.Hypervisor = "libvirt"
 	s.Libvirt.URI = "qemu:///system"
 	s.Libvirt.VirtType = "auto"
@@ -280,7 +289,7 @@ func (s *Settings) Validate() error {
 	if _, err := image.ParseSources(s.CloudAPI.ImageSources); err != nil {
 		return invalid("cloud_api.image_sources: %w", err)
 	}
-	if err := cmp.Or(s.checkNetworks(), s.Placement.Keystone.validate(), s.Traces.Check()); err != nil {
+	if err := cmp.Or(s.checkNetworks(), s.checkClusters(), s.Placement.Keystone.validate(), s.Traces.Check()); err != nil {
 		return err
 	}
 	if _, err := s.Level(); err != nil {
@@ -337,6 +346,23 @@ func (s *Settings) checkNetworks() error {
 			return croft.Errorf(croft.Invalid,
 				"networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
 		}
+	}
+	return nil
+}
+
+// checkClusters refuses settings with which no cluster could be built.
+func (s *Settings) checkClusters() error {
+	for _, file := range s.Clusters.CredentialKeyFile {
+		if !filepath.IsAbs(file) {
+			return croft.Errorf(croft.Invalid, "clusters.credential_key_file has %q, which is not an absolute path", file)
+		}
+	}
+	if s.Clusters.AllowedIP == "" {
+		return nil
+	}
+	if _, err := netip.ParsePrefix(s.Clusters.AllowedIP); err != nil {
+		return croft.Errorf(croft.Invalid, "clusters.allowed_ip is %q: use a prefix such as 203.0.113.7/32",
+			s.Clusters.AllowedIP)
 	}
 	return nil
 }

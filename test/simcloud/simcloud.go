@@ -36,6 +36,9 @@ type Cloud struct {
 	Hosts     map[string]*Host
 	end       []func()
 
+	// Fault makes what a hypervisor does about an instance fail; nil: nothing fails. It is set before hosts are added.
+	Fault func(op string, id croft.InstanceID) error
+
 	// Tell adds what a host's process serves beside its agent; nil: nothing.
 	Tell func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error
 }
@@ -225,6 +228,11 @@ func imageFault(ctx context.Context, ref string) error {
 
 // guestFault lets guests of specially named images print a word and die at their start.
 func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.InstanceID) error {
+	if c.Fault != nil {
+		if err := c.Fault(op, id); err != nil {
+			return err
+		}
+	}
 	if op != sim.OpStart {
 		return nil
 	}

@@ -1,10 +1,11 @@
-package control
+package bodies_test
 
 import (
 	"encoding/json"
 	"testing"
 
 	"croft/control/api"
+	"croft/control/bodies"
 )
 
 // FuzzBody checks that a body is either refused with a problem for the caller, or decoded to what encoding/json says.
@@ -16,13 +17,13 @@ func FuzzBody(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	bodies, err := compileBodies()
+	all, err := bodies.Compile()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var got, want api.InstanceRequest
-		err := bodies["createInstance"].decode([]byte(text), &got)
+		err := all["createInstance"].Decode([]byte(text), &got)
 		if err != nil {
 			p, ok := err.(*api.Problem)
 			if !ok || p.Status != 400 || p.Detail == "" {

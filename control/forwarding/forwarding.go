@@ -1,4 +1,6 @@
-package control
+// Package forwarding carries requests for other clouds there, and passes on their answers as they come. It looks at
+// an answer before anything of it is passed on: what no cloud answers is refused.
+package forwarding
 
 import (
 	"bytes"
@@ -43,9 +45,9 @@ const (
 	forwardTime   = 45 * time.Second // until the answer begins, without the time that a request waits by itself
 )
 
-// forwarding carries requests to peers. A nil *forwarding knows none.
-type forwarding struct {
-	peers Peers
+// Forwarding carries requests to peers. A nil *Forwarding knows none.
+type Forwarding struct {
+	Peers
 	log   *slog.Logger
 	turns chan struct{}
 
@@ -53,41 +55,42 @@ type forwarding struct {
 	transports map[string]*http.Transport // by endpoint and authorities
 }
 
-func newForwarding(p *Peers, log *slog.Logger) *forwarding {
+// New returns what reaches peers; nil: there are none.
+func New(p *Peers, log *slog.Logger) *Forwarding {
 	if p == nil {
 		return nil
 	}
-	return &forwarding{peers: *p, log: log, turns: make(chan struct{}, mostForwarded),
+	return &Forwarding{Peers: *p, log: log, turns: make(chan struct{}, mostForwarded),
 		transports: map[string]*http.Transport{}}
 }
 
-// outgoing is a request as a peer gets it.
-type outgoing struct {
-	peer   federation.Partition
-	to     *url.URL
-	header http.Header
-	body   []byte
-	waits  time.Duration       // how long the request waits by itself
-	tell   func(result string) // called once the result is known
+// Outgoing is a request as a peer gets it.
+type Outgoing struct {
+	Peer   federation.Partition
+	To     *url.URL
+	Header http.Header
+	Body   []byte
+	Waits  time.Duration       // how long the request waits by itself
+	Tell   func(result string) // called once the result is known
 }
 
-// send sends a request and passes on the answer, as it comes.
-func (f *forwarding) send(w http.ResponseWriter, r *http.Request, out *outgoing) (failed error) {
-	p := out.peer
+// Send sends a request and passes on the answer, as it comes.
+func (f *Forwarding) Send(w http.ResponseWriter, r *http.Request, out *Outgoing) (failed error) {
+	p := out.Peer
 	transport, err := f.transport(p)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	patience := time.AfterFunc(forwardTime+out.waits, func() { cancel(errSilent) })
+	patience := time.AfterFunc(forwardTime+out.Waits, func() { cancel(errSilent) })
 	defer patience.Stop()
 	proxy := &httputil.ReverseProxy{
 		Transport: noTrailers{transport}, FlushInterval: -1,
 		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
-			upgrade, sockets := out.header.Get("Upgrade") != "", r.Out.Header
-			r.Out.URL, r.Out.Host, r.Out.Header = out.to, out.to.Host, out.header
+			upgrade, sockets := out.Header.Get("Upgrade") != "", r.Out.Header
+			r.Out.URL, r.Out.Host, r.Out.Header = out.To, out.To.Host, out.Header
 			if upgrade {
 				r.Out.Header.Set("Connection", "Upgrade")
 				for _, name := range []string{"Sec-Websocket-Key", "Sec-Websocket-Version",
@@ -95,13 +98,13 @@ func (f *forwarding) send(w http.ResponseWriter, r *http.Request, out *outgoing)
 					r.Out.Header[name] = sockets[name]
 				}
 			}
-			r.Out.Body, r.Out.ContentLength = io.NopCloser(bytes.NewReader(out.body)), int64(len(out.body))
-			if len(out.body) == 0 {
+			r.Out.Body, r.Out.ContentLength = io.NopCloser(bytes.NewReader(out.Body)), int64(len(out.Body))
+			if len(out.Body) == 0 {
 				r.Out.Body = http.NoBody
 			}
 		},
 		ModifyResponse: func(a *http.Response) error {
-			if err := admit(a, out.tell); err != nil {
+			if err := admit(a, out.Tell); err != nil {
 				return err
 			}
 			patience.Stop()
@@ -145,8 +148,19 @@ func (t noTrailers) RoundTrip(r *http.Request) (*http.Response, error) {
 // errSilent ends the wait for a peer.
 var errSilent = errors.New("it does not answer in time")
 
+// Turn begins to forward a request, of which there are at most mostForwarded at once; end ends it. False: there are too
+// many now.
+func (f *Forwarding) Turn() (end func(), ok bool) {
+	select {
+	case f.turns <- struct{}{}:
+		return func() { <-f.turns }, true
+	default:
+		return nil, false
+	}
+}
+
 // transport returns what reaches a peer, over HTTP/1, which can be upgraded.
-func (f *forwarding) transport(p federation.Partition) (*http.Transport, error) {
+func (f *Forwarding) transport(p federation.Partition) (*http.Transport, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := p.Peer.Endpoint + " " + p.Peer.CA
@@ -180,14 +194,14 @@ func onlyReachable(_, address string, _ syscall.RawConn) error {
 var errUnreachable = errors.New("its name leads to an address that no cloud has")
 
 // closeIdle closes connections that nobody uses.
-func (f *forwarding) closeIdle() {
+func (f *Forwarding) closeIdle() {
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
 	}
 }
 
-// close ends idle connections.
-func (f *forwarding) close() {
+// Close ends idle connections.
+func (f *Forwarding) Close() {
 	if f == nil {
 		return
 	}
@@ -267,7 +281,7 @@ func keep(a *http.Response) {
 }
 
 // problem says why a peer cannot answer. Where it is, operators alone learn, from the log.
-func (f *forwarding) problem(p federation.Partition, err error) error {
+func (f *Forwarding) problem(p federation.Partition, err error) error {
 	f.log.Warn("a request could not be forwarded", "peer", p.Alias, "endpoint", p.Peer.Endpoint, "err", err)
 	why := "it does not answer"
 	if odd, is := errors.AsType[oddity](err); is {

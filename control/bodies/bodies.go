@@ -1,4 +1,6 @@
-package control
+// Package bodies checks the bodies of requests by the schemas that the API's document has for them, and says of every
+// field that is wrong what is wrong with it, without the value where that could be a secret.
+package bodies
 
 import (
 	"bytes"
@@ -22,20 +24,20 @@ import (
 
 // Limits of a body. No schema of the document nests deeper.
 const (
-	MaxBody  = 1 << 20 // bytes, but of imports
+	Max      = 1 << 20 // bytes, but of imports
 	maxDepth = 32
 )
 
-// body checks the bodies of one operation by the schema that the document has for them.
-type body struct {
+// Body checks the bodies of one operation by the schema that the document has for them.
+type Body struct {
 	schema *jsonschema.Schema
 }
 
 // documentURL is the name of the document among schemas. It is never fetched.
 const documentURL = "croft:openapi"
 
-// compileBodies compiles the schemas of all bodies, by operation.
-func compileBodies() (map[string]*body, error) {
+// Compile compiles the schemas of all bodies, by operation.
+func Compile() (map[string]*Body, error) {
 	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.Document()))
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func compileBodies() (map[string]*body, error) {
 	if err := c.AddResource(documentURL, tree); err != nil {
 		return nil, err
 	}
-	all := map[string]*body{}
+	all := map[string]*Body{}
 	for _, o := range api.Operations() {
 		if o.Body == "" {
 			continue
@@ -55,13 +57,13 @@ func compileBodies() (map[string]*body, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the schema of the body of %s: %w", o.ID, err)
 		}
-		all[o.ID] = &body{schema}
+		all[o.ID] = &Body{schema}
 	}
 	return all, nil
 }
 
-// decode checks a body and decodes it. Invalid, with every field that is wrong.
-func (b *body) decode(text []byte, into any) error {
+// Decode checks a body and decodes it. Invalid, with every field that is wrong.
+func (b *Body) Decode(text []byte, into any) error {
 	if err := checkJSON(text); err != nil {
 		return api.NewProblem(api.BadRequest, "the body: "+err.Error())
 	}
@@ -149,8 +151,8 @@ func notJSON(err error) error {
 	return croft.Errorf(croft.Invalid, "it is not JSON: %w", err)
 }
 
-// mostFields bounds how many wrong fields one problem names.
-const mostFields = 20
+// MostFields bounds how many wrong fields one problem names.
+const MostFields = 20
 
 // violation says what is wrong with each field.
 func violation(err error) error {
@@ -159,7 +161,7 @@ func violation(err error) error {
 		fields = fieldsOf(invalid)
 	}
 	slices.SortFunc(fields, func(a, b api.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
-	fields = fields[:min(len(fields), mostFields)]
+	fields = fields[:min(len(fields), MostFields)]
 	if len(fields) == 0 {
 		return api.NewProblem(api.SchemaViolation, "the body does not fit its schema")
 	}
@@ -180,13 +182,13 @@ func fieldsOf(e *jsonschema.ValidationError) []api.Field {
 		}
 		return all
 	}
-	at := pointer(e.InstanceLocation)
+	at := Pointer(e.InstanceLocation)
 	if k, ok := e.ErrorKind.(*kind.AdditionalProperties); ok {
 		var all []api.Field
 		known := properties(e.SchemaURL)
 		for _, name := range k.Properties {
-			all = append(all, api.Field{Pointer: at + pointer([]string{clip(name)}),
-				Detail: "is not known" + nearest.Hint(clip(name), known)})
+			all = append(all, api.Field{Pointer: at + Pointer([]string{api.Clip(name)}),
+				Detail: "is not known" + nearest.Hint(api.Clip(name), known)})
 		}
 		return all
 	}
@@ -206,7 +208,7 @@ func sentence(broken jsonschema.ErrorKind) string {
 			words = append(words, fmt.Sprint(word))
 		}
 		return fmt.Sprintf("is %.40q, not one of %s%s", fmt.Sprint(k.Got), strings.Join(words, ", "),
-			nearest.Hint(clip(fmt.Sprint(k.Got)), words))
+			nearest.Hint(api.Clip(fmt.Sprint(k.Got)), words))
 	case *kind.Format:
 		return "is not a " + k.Want
 	case *kind.MinLength:
@@ -217,6 +219,8 @@ func sentence(broken jsonschema.ErrorKind) string {
 		return fmt.Sprintf("has %d elements, more than %d", k.Got, k.Want)
 	case *kind.MaxProperties:
 		return fmt.Sprintf("has %d fields, more than %d", k.Got, k.Want)
+	case *kind.MinProperties:
+		return fmt.Sprintf("has %d fields, fewer than %d", k.Got, k.Want)
 	case *kind.Minimum:
 		return "is less than " + k.Want.RatString()
 	case *kind.Maximum:
@@ -225,14 +229,6 @@ func sentence(broken jsonschema.ErrorKind) string {
 		return "does not match " + k.Want
 	}
 	return "does not fit the schema"
-}
-
-// clip shortens a caller's word for a message.
-func clip(word string) string {
-	if runes := []rune(word); len(runes) > 40 {
-		return string(runes[:40]) + "..."
-	}
-	return word
 }
 
 // properties lists the fields that the schema at this URL has.
@@ -249,8 +245,8 @@ func properties(schema string) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
-// pointer is a JSON pointer.
-func pointer(path []string) string {
+// Pointer is a JSON pointer.
+func Pointer(path []string) string {
 	var text strings.Builder
 	for _, step := range path {
 		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))

@@ -1,0 +1,392 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/schedule"
+)
+
+// ApplianceCommand makes the command croft appliance.
+func ApplianceCommand() *cobra.Command {
+	cmd := group("appliance", "Say what clusters are for, and how sites build them", `appliance manages what clusters are for, such as slurm, and how each site builds that: its
+implementations. That of an OpenStack is a template of Heat, that of the site local a text
+with a master and a slave. It is read before it is stored, and what is wrong is told with
+the line. A new text is a new revision; clusters that are there stay as they were built.`, `  croft appliance create slurm --description "Slurm with a shared /home"
+  croft appliance implement slurm slurm.yaml --site lab
+  croft appliance implementations slurm
+  croft appliance disable slurm UUID`)
+	cmd.AddCommand(applianceList(), applianceShow(), applianceCreate(), applianceSet(), applianceRemove(),
+		implementCommand(), implementationList(), implementationShow(), enableCommand(true), enableCommand(false),
+		implementationRemove())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}
+
+func offerAppliances(ctx context.Context, c *args.Client, offer args.Offer) error {
+	all, err := c.Appliances.List(ctx, c.Project)
+	for _, a := range all {
+		offer(a.Name, a.Description)
+	}
+	return err
+}
+
+// nearAppliance adds the nearest name of an appliance to a NotFound error.
+func nearAppliance(ctx context.Context, c *args.Client, name string, err error) error {
+	return near(err, name, func() (names []string) {
+		all, _ := c.Appliances.List(ctx, c.Project) // the hint is optional
+		for _, a := range all {
+			names = append(names, a.Name)
+		}
+		return names
+	})
+}
+
+func applianceList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the appliances that the project may use",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Appliances.List(ctx, c.Project)
+				if err != nil {
+					return err
+				}
+				return print(cmd, c, append([]cluster.Appliance{}, all...), func(t *out.Table) {
+					t.Head("NAME", "PUBLIC", "PROJECT", "OWNER", "WHAT IT IS")
+					for _, a := range all {
+						t.Texts(a.Name, yes(a.Public), out.OrDash(string(a.Project)), a.Owner, a.Description)
+					}
+				})
+			})
+		},
+	}
+}
+
+func applianceShow() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show an appliance",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerAppliances),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				a, err := c.Appliances.Find(ctx, given[0])
+				if err != nil {
+					return nearAppliance(ctx, c, given[0], err)
+				}
+				return print(cmd, c, a, func(t *out.Table) {
+					t.Texts("name", a.Name)
+					t.Texts("what it is", out.OrDash(a.Description))
+					t.Texts("public", yes(a.Public))
+					t.Texts("owner", a.Owner+" of project "+out.OrDash(string(a.Project)))
+					t.Texts("slaves at least", strconv.Itoa(a.MinSlaves))
+					if a.Agent != nil {
+						t.Texts("makes accounts", fmt.Sprintf("at port %d, %s", a.Agent.Port, a.Agent.Path))
+					}
+				})
+			})
+		},
+	}
+}
+
+// applianceFlags are what is set of an appliance by flags.
+type applianceFlags struct {
+	description, path string
+	public, agent     bool
+	least, port       int
+}
+
+func (a *applianceFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&a.description, "description", "", "what it is, in a few words (`text`)")
+	f.BoolVar(&a.public, "public", false, "every project may use it; for operators")
+	f.IntVar(&a.least, "min-slaves", 0, "a cluster has at least this `number` of slaves")
+	f.BoolVar(&a.agent, "agent", false, "its master makes accounts for users (croft cluster account)")
+	f.IntVar(&a.port, "agent-port", 0, "at this `port` (80)")
+	f.StringVar(&a.path, "agent-path", "", "at this `path` (/new_account/)")
+}
+
+// accounts is what makes accounts; nil: nothing does.
+func (a *applianceFlags) accounts() *cluster.Agent {
+	if !a.agent && a.port == 0 && a.path == "" {
+		return nil
+	}
+	return &cluster.Agent{Port: a.port, Path: a.path}
+}
+
+func applianceCreate() *cobra.Command {
+	var a applianceFlags
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create an appliance of the project, or with --public one for all",
+		Args:  args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			wanted := cluster.Appliance{Name: given[0], Description: a.description, Public: a.public,
+				MinSlaves: a.least, Agent: a.accounts()}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
+				if wanted.Project = c.Project; a.public {
+					wanted.Project = ""
+				}
+				if wanted.Owner, err = c.User(ctx); err != nil {
+					return err
+				}
+				made, err := c.Appliances.Create(ctx, wanted)
+				if err != nil {
+					return err
+				}
+				return told(cmd, c, made,
+					"appliance %s is there; croft appliance implement %s says how a site builds it", made.Name, made.Name)
+			})
+		},
+	}
+	a.add(cmd.Flags())
+	return cmd
+}
+
+func applianceSet() *cobra.Command {
+	var a applianceFlags
+	cmd := &cobra.Command{
+		Use:               "set NAME",
+		Short:             "Change an appliance; clusters that are there stay",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerAppliances),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			change := cluster.ApplianceChange{Agent: a.accounts()}
+			f := cmd.Flags()
+			if f.Changed("description") {
+				change.Description = &a.description
+			}
+			if f.Changed("public") {
+				change.Public = &a.public
+			}
+			if f.Changed("min-slaves") {
+				change.MinSlaves = &a.least
+			}
+			if change == (cluster.ApplianceChange{}) {
+				return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				now, err := c.Appliances.Change(ctx, given[0], change, nil)
+				if err != nil {
+					return nearAppliance(ctx, c, given[0], err)
+				}
+				return told(cmd, c, now, "appliance %s is changed", now.Name)
+			})
+		},
+	}
+	a.add(cmd.Flags())
+	return cmd
+}
+
+func applianceRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove NAME...",
+		Aliases:           []string{"rm"},
+		Short:             "Remove appliances without implementations",
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: completing(-1, offerAppliances),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return removals(cmd, given, "appliance", func(ctx context.Context, c *args.Client, name string) error {
+				return nearAppliance(ctx, c, name, c.Appliances.Remove(ctx, name))
+			})
+		},
+	}
+}
+
+func implementCommand() *cobra.Command {
+	var i cluster.Implementation
+	var master, slave, file string
+	var fixed []string
+	cmd := &cobra.Command{
+		Use:   "implement APPLIANCE [FILE] --site SITE",
+		Short: "Say how a site builds an appliance, from the next cluster on",
+		Long: `implement stores how a site builds an appliance: a file with a template of Heat, or for the
+site local with a master and a slave; - reads stdin. With --image instead of a file, a
+template with one machine is made of that image. --master and --slave say what a host
+takes, so that a site without room is not asked.`,
+		Example: `  croft appliance implement slurm slurm.yaml --site lab --master VCPU:2,MEMORY_MB:4096
+  croft appliance implement desktop --image debian-13 --site lab`,
+		Args: args.Count(1, 2),
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
+			cobra.ShellCompDirective) {
+			if len(given) > 0 {
+				return nil, cobra.ShellCompDirectiveDefault // a file
+			}
+			return completing(1, offerAppliances)(cmd, given, prefix)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&i.Site, "site", "", "the `site` that builds it so")
+	f.StringVar(&i.Image, "image", "", "the `image` of which a template is made (croft site image)")
+	f.StringVar(&master, "master", "", "`resources` of the master, such as VCPU:2,MEMORY_MB:4096,DISK_GB:20")
+	f.StringVar(&slave, "slave", "", "`resources` of a slave")
+	f.StringArrayVar(&fixed, "parameter", nil, "`name=value` that is fixed; repeat for more")
+	f.StringVar(&file, "parameters", "", "`file` with fixed parameters in YAML")
+	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag is there
+	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
+		if i.Appliance, i.Enabled = given[0], true; i.Site == "" {
+			return croft.Errorf(croft.Invalid, "name the site with --site")
+		}
+		if (len(given) == 2) == (i.Image != "") {
+			return croft.Errorf(croft.Invalid, "give either a file with the template or --image")
+		}
+		if len(given) == 2 {
+			text, err := readFile(cmd.InOrStdin(), given[1], cluster.MaxTemplate)
+			if err != nil {
+				return err
+			}
+			i.Template = string(text)
+		}
+		if i.Resources, err = resources(master, slave); err != nil {
+			return err
+		}
+		if i.Parameters, err = parameters(cmd.InOrStdin(), file, fixed); err != nil {
+			return err
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			made, err := c.Appliances.AddImplementation(ctx, i)
+			if err != nil {
+				return nearSite(ctx, c, i.Site, nearAppliance(ctx, c, i.Appliance, err))
+			}
+			return told(cmd, c, made, "appliance %s has revision %d at site %s: %s", made.Appliance, made.Revision,
+				made.Site, made.ID)
+		})
+	}
+	return cmd
+}
+
+// resources reads what a host of each role takes. Invalid.
+func resources(master, slave string) (map[cluster.Role]croft.Resources, error) {
+	all := map[cluster.Role]croft.Resources{}
+	for role, text := range map[cluster.Role]string{cluster.Master: master, cluster.Slave: slave} {
+		if text == "" {
+			continue
+		}
+		q, err := schedule.ParseQuery(text)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", role, err)
+		}
+		all[role] = q.Total()
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all, nil
+}
+
+func implementationList() *cobra.Command {
+	return &cobra.Command{
+		Use:               "implementations APPLIANCE",
+		Short:             "List how sites build an appliance",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerAppliances),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Appliances.Implementations(ctx, given[0])
+				if err != nil {
+					return nearAppliance(ctx, c, given[0], err)
+				}
+				return print(cmd, c, append([]cluster.Implementation{}, all...), func(t *out.Table) {
+					t.Head("UUID", "SITE", "REVISION", "ENABLED", "BUILT BY")
+					for _, i := range all {
+						built := out.Bytes(int64(len(i.Template))) + " of template"
+						if i.Image != "" {
+							built = "image " + i.Image
+						}
+						t.Texts(string(i.ID), i.Site, strconv.Itoa(i.Revision), yes(i.Enabled), built)
+					}
+				})
+			})
+		},
+	}
+}
+
+// findImplementation finds an implementation of an appliance. NotFound.
+func findImplementation(ctx context.Context, c *args.Client, appliance, id string) (cluster.Implementation, error) {
+	all, err := c.Appliances.Implementations(ctx, appliance)
+	if err != nil {
+		return cluster.Implementation{}, nearAppliance(ctx, c, appliance, err)
+	}
+	for _, i := range all {
+		if string(i.ID) == id {
+			return i, nil
+		}
+	}
+	return cluster.Implementation{}, croft.Errorf(croft.NotFound, "appliance %s has no implementation %.80s", appliance,
+		id)
+}
+
+func implementationShow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "template APPLIANCE UUID",
+		Short: "Print the template of an implementation as it was stored",
+		Args:  args.Count(2, 2),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				i, err := findImplementation(ctx, c, given[0], given[1])
+				if err != nil {
+					return err
+				}
+				if isData(c) {
+					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, i)
+				}
+				_, err = fmt.Fprint(cmd.OutOrStdout(), i.Template)
+				return err
+			})
+		},
+		ValidArgsFunction: completing(1, offerAppliances),
+	}
+}
+
+// enableCommand makes enable, or disable.
+func enableCommand(enable bool) *cobra.Command {
+	word, short := "disable", "End the use of an implementation for new clusters"
+	if enable {
+		word, short = "enable", "Permit the use of an implementation for new clusters"
+	}
+	return &cobra.Command{
+		Use:               word + " APPLIANCE UUID",
+		Short:             short,
+		Args:              args.Count(2, 2),
+		ValidArgsFunction: completing(1, offerAppliances),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				now, err := c.Appliances.EnableImplementation(ctx, given[0], cluster.ImplementationID(given[1]), enable)
+				if err != nil {
+					return nearAppliance(ctx, c, given[0], err)
+				}
+				return told(cmd, c, now, "revision %d of appliance %s at site %s is %sd", now.Revision, now.Appliance,
+					now.Site, word)
+			})
+		},
+	}
+}
+
+func implementationRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:               "unimplement APPLIANCE UUID",
+		Short:             "Remove an implementation that no cluster was built by",
+		Args:              args.Count(2, 2),
+		ValidArgsFunction: completing(1, offerAppliances),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				err := c.Appliances.RemoveImplementation(ctx, given[0], cluster.ImplementationID(given[1]))
+				if err != nil {
+					return nearAppliance(ctx, c, given[0], err)
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "implementation %s is removed\n", given[1])
+				return nil
+			})
+		},
+	}
+}

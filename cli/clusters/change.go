@@ -1,0 +1,333 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/control/api"
+)
+
+// changes makes a change of a cluster, and waits until it is done.
+func changes(cmd *cobra.Command, w *waiting, name, doing string, change func(context.Context, *args.Client) (
+	cluster.Cluster, error)) error {
+	return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+		asking, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+		defer cancel()
+		have, err := change(asking, c)
+		if err != nil {
+			return nearCluster(asking, c, name, chosen(cmd, c, err))
+		}
+		return w.finish(ctx, cmd, c, have, doing, api.Cluster{})
+	})
+}
+
+// nearCluster adds the nearest name of a cluster to a NotFound error.
+func nearCluster(ctx context.Context, c *args.Client, name string, err error) error {
+	if errors.Is(err, croft.NotFound) {
+		if _, missing := find(ctx, c, name); missing != nil {
+			return missing
+		}
+	}
+	return err
+}
+
+func setCommand() *cobra.Command {
+	var name string
+	var idle, expires time.Duration
+	cmd := &cobra.Command{
+		Use:               "set UUID|NAME",
+		Short:             "Change a cluster's name, or how long it stays",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerClusters),
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "its new `name`")
+	f.DurationVar(&idle, "keep-idle", 0, "delete it once it had no use for this `time`; 0: keep it")
+	f.DurationVar(&expires, "expires", 0, "delete it after this `time` from now on, whoever uses it; 0: never")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		var change cluster.Change
+		if f.Changed("name") {
+			change.Name = &name
+		}
+		if f.Changed("keep-idle") {
+			change.KeepIdle = &idle
+		}
+		if f.Changed("expires") {
+			change.Expires = &expires
+		}
+		if change == (cluster.Change{}) {
+			return croft.Errorf(croft.Invalid, "nothing is to be changed: give --name, --keep-idle or --expires")
+		}
+		if idle < 0 || expires < 0 {
+			return croft.Errorf(croft.Invalid, "a time to come is not negative: write one such as 8h")
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			have, err := c.Clusters.Change(ctx, c.Project, given[0], change, nil)
+			if err != nil {
+				return nearCluster(ctx, c, given[0], err)
+			}
+			return told(cmd, c, api.ClusterOf(have), "cluster %s is changed", have.Name)
+		})
+	}
+	return cmd
+}
+
+func resizeCommand() *cobra.Command {
+	var w waiting
+	cmd := &cobra.Command{
+		Use:   "resize UUID|NAME SLAVES",
+		Short: "Make a cluster larger or smaller, and wait until it is",
+		Long: `resize changes how many slaves a cluster has. Those that are there stay, with their
+addresses, and the last ones go first. What cannot be made larger stays as it was.`,
+		Args:              args.Count(2, 2),
+		ValidArgsFunction: completing(1, offerClusters),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			slaves, err := strconv.Atoi(given[1])
+			if err != nil || slaves < 0 || slaves > cluster.MaxSlaves {
+				return croft.Errorf(croft.Invalid, "%.40q is not a number of slaves: use 0 to %d", given[1],
+					cluster.MaxSlaves)
+			}
+			return changes(cmd, &w, given[0], "is resized", func(ctx context.Context, c *args.Client) (cluster.Cluster,
+				error) {
+				return c.Clusters.Change(ctx, c.Project, given[0], cluster.Change{Slaves: &slaves}, nil)
+			})
+		},
+	}
+	w.flags(cmd)
+	return cmd
+}
+
+func growCommand() *cobra.Command {
+	var w waiting
+	cmd := &cobra.Command{
+		Use:               "grow UUID|NAME",
+		Short:             "Make a cluster larger by one slave, and wait until it is",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerClusters),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (cluster.Cluster,
+				error) {
+				return c.Clusters.AddHost(ctx, c.Project, given[0])
+			})
+		},
+	}
+	w.flags(cmd)
+	return cmd
+}
+
+func shrinkCommand() *cobra.Command {
+	var w waiting
+	cmd := &cobra.Command{
+		Use:   "shrink UUID|NAME [HOST]",
+		Short: "Make a cluster smaller by one slave, and wait until it is",
+		Long: `shrink removes a slave: the last one, or the one with this UUID or name, such as slave-0. The
+others stay as they are.`,
+		Args:              args.Count(1, 2),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			host := "last"
+			if len(given) == 2 {
+				host = given[1]
+			}
+			return changes(cmd, &w, given[0], "shrinks", func(ctx context.Context, c *args.Client) (cluster.Cluster,
+				error) {
+				have, err := find(ctx, c, given[0])
+				if err != nil {
+					return have, err
+				}
+				for _, m := range have.Members {
+					if host == memberName(m) {
+						host = string(m.ID)
+					}
+				}
+				return c.Clusters.RemoveHost(ctx, have.Project, string(have.ID), host)
+			})
+		},
+	}
+	w.flags(cmd)
+	return cmd
+}
+
+// completeHosts completes a cluster, then one of its hosts.
+func completeHosts(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(given) == 0 {
+		return completing(1, offerClusters)(cmd, given, prefix)
+	}
+	if len(given) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return args.StoredNames(cmd, nil, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
+		have, err := c.Clusters.Find(ctx, c.Project, given[0])
+		for _, m := range have.Members {
+			offer(m.Name, memberWords(m))
+		}
+		return err
+	}), cobra.ShellCompDirectiveNoFileComp
+}
+
+func deleteCommand() *cobra.Command {
+	var r cluster.Removal
+	var w waiting
+	cmd := &cobra.Command{
+		Use:     "delete UUID|NAME...",
+		Aliases: []string{"rm", "remove", "destroy"},
+		Short:   "Delete clusters with all of their hosts, and wait until they are gone",
+		Long: `delete removes clusters in whatever state they are. It is written down at once, and done
+when the site permits: a cluster at a site that does not answer stays in the state
+DELETING until it does. --abandon forgets such a cluster and leaves there what is left.`,
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: completing(-1, offerClusters),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				var errs []error
+				for _, name := range given {
+					errs = append(errs, remove(ctx, cmd, c, name, r, &w))
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&r.Force, "force", false, "although others use it")
+	cmd.Flags().BoolVar(&r.Abandon, "abandon", false, "without asking its site: what is left there stays")
+	w.flags(cmd)
+	return cmd
+}
+
+func remove(ctx context.Context, cmd *cobra.Command, c *args.Client, name string, r cluster.Removal, w *waiting) error {
+	asking, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	user, err := c.User(asking)
+	if err != nil {
+		return err
+	}
+	r.User = user
+	have, err := c.Clusters.Delete(asking, c.Project, name, r)
+	if err != nil {
+		return nearCluster(asking, c, name, err)
+	}
+	if !w.not {
+		if have, err = w.wait(ctx, cmd, c, have, "is deleted"); err != nil && !errors.Is(err, croft.NotFound) {
+			return err
+		}
+	}
+	if isData(c) {
+		return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, api.ClusterOf(have))
+	}
+	switch {
+	case have.Abandoned && have.Remote.Asked:
+		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is forgotten; at site %s stays %s\n", have.Name, have.Site,
+			have.Remote.Name)
+	case have.State == cluster.Deleted || err != nil:
+		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is gone\n", name)
+	default:
+		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is being deleted\n", have.Name)
+	}
+	return nil
+}
+
+func useCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "use",
+		Short: "End uses of clusters",
+		Long: `A use is somebody's interest in a cluster: each request that it answers is one. A cluster
+without uses is idle, and is deleted after the time that --keep-idle has set.`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "end UUID|NAME [USE]",
+		Short: "End a use of a cluster: yours, if you have one, or that with this UUID",
+		Args:  args.Count(1, 2),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				have, err := find(ctx, c, given[0])
+				if err != nil {
+					return err
+				}
+				use, err := useOf(ctx, c, have, given[1:])
+				if err != nil {
+					return err
+				}
+				if have, err = c.Clusters.EndUse(ctx, have.Project, string(have.ID), use); err != nil {
+					return err
+				}
+				left := "1 use is left"
+				if n := len(have.Uses); n != 1 {
+					left = fmt.Sprintf("%d uses are left", n)
+				}
+				return told(cmd, c, api.ClusterOf(have), "cluster %s: %s", have.Name, left)
+			})
+		},
+		ValidArgsFunction: completing(1, offerClusters),
+	})
+	return cmd
+}
+
+// useOf is the use that is named, or the latest one of the user.
+func useOf(ctx context.Context, c *args.Client, have cluster.Cluster, given []string) (cluster.UseID, error) {
+	if len(given) > 0 {
+		return cluster.UseID(given[0]), nil
+	}
+	user, err := c.User(ctx)
+	if err != nil {
+		return "", err
+	}
+	var own cluster.UseID
+	for _, u := range have.Uses {
+		if u.Holder == user {
+			own = u.ID
+		}
+	}
+	if own == "" {
+		return "", croft.Errorf(croft.NotFound, "cluster %s has no use of yours: name one of croft cluster show",
+			have.Name)
+	}
+	return own, nil
+}
+
+func accountCommand() *cobra.Command {
+	var forget bool
+	cmd := &cobra.Command{
+		Use:   "account UUID|NAME",
+		Short: "Get your account on the machines of a cluster",
+		Long: `account prints the user name and the password of your account on the machines of a cluster,
+which the appliance's agent makes at the first time. Only you get it.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerClusters),
+	}
+	cmd.Flags().BoolVar(&forget, "forget", false, "forget it; on the machines it stays")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			user, err := c.User(ctx)
+			if err != nil {
+				return err
+			}
+			if forget {
+				if err := c.Clusters.RemoveAccount(ctx, c.Project, given[0], user); err != nil {
+					return nearCluster(ctx, c, given[0], err)
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "the account on cluster %s is forgotten\n", given[0])
+				return nil
+			}
+			login, err := c.Clusters.Account(ctx, c.Project, given[0], user)
+			if err != nil {
+				return nearCluster(ctx, c, given[0], err)
+			}
+			account := api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()}
+			return print(cmd, c, account, func(t *out.Table) {
+				t.Texts("user", account.Username)
+				t.Texts("password", account.Password)
+			})
+		})
+	}
+	return cmd
+}

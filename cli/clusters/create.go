@@ -1,0 +1,256 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/control/api"
+)
+
+// asking is a request for a cluster with its flags.
+type asking struct {
+	cluster.Request
+	parameters      []string
+	file            string
+	implementations []string
+	noReuse         bool
+}
+
+// flags adds the flags of a request.
+func (a *asking) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&a.Slaves, "slaves", 0, "how many hosts beside the master (`number`)")
+	f.StringSliceVar(&a.Hints.Sites, "site", nil, "build it at this `site`; repeat for more to choose from")
+	f.StringSliceVar(&a.Hints.ExcludeSites, "exclude-site", nil, "not at this `site`; repeat for more")
+	f.StringSliceVar(&a.Hints.PreferSites, "prefer-site", nil, "at this `site` if it can; repeat for more, best first")
+	f.StringSliceVar(&a.Hints.Credentials, "credential", nil, "with this `credential` of yours; repeat for more")
+	f.StringSliceVar(&a.implementations, "implementation", nil, "by this implementation (`UUID`); repeat for more")
+	f.StringArrayVar(&a.parameters, "parameter", nil, "`name=value` for the template; repeat for more")
+	f.StringVar(&a.file, "parameters", "", "`file` with parameters in YAML, such as secret ones; - reads stdin")
+	f.BoolVar(&a.noReuse, "no-reuse", false, "always a new one, even if you have one that would do")
+	f.DurationVar(&a.KeepIdle, "keep-idle", 0, "delete it once it had no use for this `time` (keep it)")
+	f.DurationVar(&a.Expires, "expires", 0, "delete it after this `time`, whoever uses it (never)")
+	f.StringVar((*string)(&a.ID), "id", "", "its `UUID`, so that the same request can be sent again (a random one)")
+	for _, flag := range []string{"site", "exclude-site", "prefer-site"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, completing(-1, offerSites)) // the flag is there
+	}
+	_ = cmd.RegisterFlagCompletionFunc("credential", completing(-1, offerCredentials)) // likewise
+}
+
+// request is what was asked for. Invalid.
+func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client, given []string) (cluster.Request,
+	error) {
+	r := a.Request
+	r.Name, r.Appliance, r.Project = given[0], given[1], c.Project
+	for _, length := range []time.Duration{r.KeepIdle, r.Expires} {
+		if length < 0 {
+			return r, croft.Errorf(croft.Invalid, "%s is no time to come: write one such as 8h", length)
+		}
+	}
+	for _, id := range a.implementations {
+		r.Hints.Implementations = append(r.Hints.Implementations, cluster.ImplementationID(id))
+	}
+	if a.noReuse {
+		r.Reuse = cluster.ReuseNever
+	}
+	var err error
+	if r.Parameters, err = parameters(cmd.InOrStdin(), a.file, a.parameters); err != nil {
+		return r, err
+	}
+	r.User, err = c.User(ctx)
+	return r, err
+}
+
+// longestParameters bounds a file of parameters, in bytes.
+const longestParameters = 512 << 10
+
+// parameters reads a file of parameters, or - for stdin, and pairs name=value, which go before it. Values are read as
+// YAML, so that numbers are numbers. Invalid.
+func parameters(stdin io.Reader, file string, pairs []string) (map[string]any, error) {
+	all := map[string]any{}
+	if file != "" {
+		text, err := readFile(stdin, file, longestParameters)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.Unmarshal(text, &all); err != nil {
+			return nil, croft.Errorf(croft.Invalid, "%s is no mapping of parameters in YAML", file) // no secret of it
+		}
+	}
+	for _, pair := range pairs {
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, croft.Errorf(croft.Invalid, "--parameter %.40q is not name=value", pair)
+		}
+		var value any
+		if yaml.Unmarshal([]byte(text), &value) != nil || value == nil {
+			value = text
+		}
+		all[name] = value
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all, nil
+}
+
+// readFile reads a file, or - for stdin. Invalid.
+func readFile(stdin io.Reader, file string, longest int64) ([]byte, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, croft.Errorf(croft.Invalid, "%w", err)
+		}
+		defer f.Close()
+		stdin = f
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, longest+1))
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "read %s: %w", file, err)
+	}
+	if int64(len(text)) > longest {
+		return nil, croft.Errorf(croft.Invalid, "%s has more than %s", file, out.Bytes(longest))
+	}
+	return text, nil
+}
+
+func createCommand() *cobra.Command {
+	var a asking
+	var w waiting
+	cmd := &cobra.Command{
+		Use:   "create NAME APPLIANCE",
+		Short: "Ask for a cluster, and wait until it is ready",
+		Long: `create asks for a cluster of an appliance, waits until it is ready, and prints the address
+of its master. You get the cluster that you have of the same appliance and parameters, if
+it is large enough: then NAME is not used, and the name of that is told (--no-reuse: a new
+one). Several requests at once get one cluster.
+
+Where a build fails, another site is tried, three at most, unless --site names one. A
+cluster that is not waited for any more goes on being built; --no-wait prints its UUID at
+once.`,
+		Example: `  croft cluster create web slurm --slaves 3
+  croft cluster create web slurm --site local --keep-idle 2h --expires 24h
+  croft cluster create web slurm --prefer-site lab --parameters secrets.yaml`,
+		Args:              args.Count(2, 2),
+		ValidArgsFunction: completeNameAppliance,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				made, err := create(ctx, cmd, c, &a, given)
+				if err != nil {
+					return err
+				}
+				if made.Reused {
+					fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is there and is used: it is %s\n", made.Cluster.Name,
+						made.Cluster.State)
+				}
+				return w.finish(ctx, cmd, c, made.Cluster, "is built", api.Cluster{Cluster: made.Cluster,
+					Reused: made.Reused})
+			})
+		},
+	}
+	a.flags(cmd)
+	w.flags(cmd)
+	return cmd
+}
+
+func create(ctx context.Context, cmd *cobra.Command, c *args.Client, a *asking, given []string) (cluster.Created,
+	error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*args.AnswerTimeout) // sites are asked for room
+	defer cancel()
+	r, err := a.request(ctx, cmd, c, given)
+	if err != nil {
+		return cluster.Created{}, err
+	}
+	made, err := c.Clusters.Create(ctx, r)
+	return made, nearAppliance(ctx, c, r.Appliance, chosen(cmd, c, err))
+}
+
+// chosen prints why no site can build a cluster as a table, and leaves a sentence.
+func chosen(cmd *cobra.Command, c *args.Client, err error) error {
+	why, is := errors.AsType[*cluster.ChoiceError](err)
+	if !is || len(why.Dropped) < 2 || isData(c) {
+		return err
+	}
+	t := out.Table{Color: out.IsColored(cmd.ErrOrStderr())}
+	droppedRows(&t, why.Dropped)
+	fmt.Fprint(cmd.ErrOrStderr(), t.String())
+	return croft.Errorf(croft.NoCapacity, "no site can build this cluster")
+}
+
+func droppedRows(t *out.Table, dropped []cluster.Dropped) {
+	t.Head("SITE", "WHY NOT")
+	for _, d := range dropped {
+		t.Texts(d.Site, d.Reason)
+	}
+}
+
+func explainCommand() *cobra.Command {
+	var a asking
+	cmd := &cobra.Command{
+		Use:   "explain NAME APPLIANCE",
+		Short: "Say where a cluster would be built, and why not elsewhere",
+		Long: `explain asks for nothing: it prints the sites that could build a cluster, best first, with
+what put each before those behind it, and the sites that could not, with the reason.`,
+		Args:              args.Count(2, 2),
+		ValidArgsFunction: completeNameAppliance,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				r, err := a.request(ctx, cmd, c, given)
+				if err != nil {
+					return err
+				}
+				why, err := c.Clusters.Explain(ctx, r)
+				if err != nil {
+					return nearAppliance(ctx, c, r.Appliance, err)
+				}
+				return printExplanation(cmd, c, why)
+			})
+		},
+	}
+	a.flags(cmd)
+	return cmd
+}
+
+func printExplanation(cmd *cobra.Command, c *args.Client, why cluster.Explanation) error {
+	why.Candidates = append([]cluster.Choice{}, why.Candidates...)
+	why.Dropped = append([]cluster.Dropped{}, why.Dropped...)
+	if isData(c) {
+		return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, why)
+	}
+	if why.Reuse != "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "cluster %s is there and would be used\n", why.Reuse)
+	}
+	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	if len(why.Candidates) > 0 {
+		t.Head("SITE", "REVISION", "CREDENTIAL", "ROOM", "WHY")
+	}
+	for _, one := range why.Candidates {
+		t.Texts(one.Site, fmt.Sprint(one.Revision), out.OrDash(one.Credential), one.Capacity, one.Why)
+	}
+	if err := t.Print(cmd.OutOrStdout()); err != nil || len(why.Dropped) == 0 {
+		return err
+	}
+	t = out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	droppedRows(&t, why.Dropped)
+	return t.Print(cmd.OutOrStdout())
+}
+
+// completeNameAppliance completes the second argument.
+func completeNameAppliance(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(given) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return args.StoredNames(cmd, nil, prefix, offerAppliances), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,339 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/cluster/seal"
+	"croft/control/api"
+)
+
+// CredentialCommand makes the command croft credential.
+func CredentialCommand() *cobra.Command {
+	cmd := group("credential", "Keep what lets the cloud build clusters for you at a site", `credential keeps user names and passwords with which the cloud builds clusters for you at
+OpenStack sites. Each is yours alone; admins of your project see that it is there, and can
+remove it. The password goes in, sealed with a key that is not in the cloud's store, and
+never comes out: it is asked for on the terminal, or read from --password-file or stdin,
+never from an argument.
+
+Heat needs a password: application credentials cannot create the trust that it works by.`, `  croft credential create lab --site lab --username anna --project-name physics
+  croft credential set lab --password-file new
+  croft credential list`)
+	cmd.AddCommand(credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove(),
+		keyCommand(), rewrapCommand())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}
+
+func offerCredentials(ctx context.Context, c *args.Client, offer args.Offer) error {
+	user, err := c.User(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := c.Credentials.List(ctx, c.Project, user)
+	for _, one := range all {
+		offer(one.Name, one.Username+" at site "+one.Site)
+	}
+	return err
+}
+
+func credentialList() *cobra.Command {
+	var everybodys bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List your credentials, without their secrets",
+		Args:    args.Count(0, 0),
+	}
+	cmd.Flags().BoolVar(&everybodys, "all", false, "those of all users, for admins of the project and operators")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			user, err := c.User(ctx)
+			if err != nil {
+				return err
+			}
+			if everybodys {
+				user = ""
+			}
+			all, err := c.Credentials.List(ctx, c.Project, user)
+			if err != nil {
+				return err
+			}
+			shown := []api.Credential{} // never null
+			for _, one := range all {
+				shown = append(shown, api.CredentialOf(one))
+			}
+			return print(cmd, c, shown, func(t *out.Table) {
+				t.Head("NAME", "SITE", "USERNAME", "PROJECT THERE", "USER", "STATE")
+				for _, one := range all {
+					t.Row(out.Cell{Text: one.Name}, out.Cell{Text: one.Site}, out.Cell{Text: out.OrDash(one.Username)},
+						out.Cell{Text: out.OrDash(one.ProjectName + one.ProjectID)}, out.Cell{Text: one.User},
+						standing(one))
+				}
+			})
+		})
+	}
+	return cmd
+}
+
+// standing says whether a site accepts a credential.
+func standing(one cluster.Credential) out.Cell {
+	switch {
+	case one.LastError != "":
+		return out.Cell{Text: "refused: " + one.LastError, Color: out.Red}
+	case one.VerifiedAt.IsZero():
+		return out.Cell{Text: "not verified", Color: out.Yellow}
+	}
+	return out.Cell{Text: "accepted at " + moment(one.VerifiedAt), Color: out.Green}
+}
+
+func credentialShow() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show UUID|NAME",
+		Short:             "Show a credential, without its secret",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerCredentials),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				user, err := c.User(ctx)
+				if err != nil {
+					return err
+				}
+				one, err := c.Credentials.Find(ctx, c.Project, user, given[0])
+				if err != nil {
+					return nearCredential(ctx, c, user, given[0], err)
+				}
+				return print(cmd, c, api.CredentialOf(one), func(t *out.Table) {
+					t.Texts("name", one.Name)
+					t.Texts("id", string(one.ID))
+					t.Texts("site", one.Site)
+					t.Texts("user", one.User+" in project "+string(one.Project))
+					for _, row := range [][2]string{{"username", one.Username}, {"domain", one.UserDomain},
+						{"project there", one.ProjectName + one.ProjectID}, {"its domain", one.ProjectDomain}} {
+						if row[1] != "" {
+							t.Texts(row[0], row[1])
+						}
+					}
+					t.Row(out.Cell{Text: "state"}, standing(one))
+				})
+			})
+		},
+	}
+}
+
+// nearCredential adds the nearest name of the user's own credentials to a NotFound error.
+func nearCredential(ctx context.Context, c *args.Client, user, name string, err error) error {
+	return near(err, name, func() (names []string) {
+		all, _ := c.Credentials.List(ctx, c.Project, user) // the hint is optional
+		for _, one := range all {
+			names = append(names, one.Name)
+		}
+		return names
+	})
+}
+
+// identity is who somebody is at a site, by flags.
+type identity struct {
+	username, userDomain, projectName, projectID, projectDomain string
+	file                                                        string
+	unverified                                                  bool
+}
+
+func (i *identity) add(f *pflag.FlagSet) {
+	f.StringVar(&i.username, "username", "", "`name` of the user at the site")
+	f.StringVar(&i.userDomain, "user-domain", "", "`name` of the user's domain (Default)")
+	f.StringVar(&i.projectName, "project-name", "", "`name` of the project at the site")
+	f.StringVar(&i.projectID, "project-id", "", "`ID` of the project at the site, instead of its name")
+	f.StringVar(&i.projectDomain, "project-domain", "", "`name` of that project's domain (Default)")
+	f.StringVar(&i.file, "password-file", "", "read the password or token from this `file`; - is stdin (ask for it)")
+	f.BoolVar(&i.unverified, "no-verify", false, "store it without logging in first")
+}
+
+// longestSecret bounds what is read, in bytes.
+const longestSecret = 4 << 10
+
+// secret reads the password: from a file, from the terminal without showing it, or from stdin. No error has it.
+func (i *identity) secret(cmd *cobra.Command) (cluster.Secret, error) {
+	var text []byte
+	var err error
+	in, isFile := cmd.InOrStdin().(*os.File)
+	switch {
+	case i.file != "":
+		text, err = readFile(cmd.InOrStdin(), i.file, longestSecret)
+	case isFile && out.IsTerminal(in):
+		fmt.Fprint(cmd.ErrOrStderr(), "password: ")
+		text, err = term.ReadPassword(int(in.Fd()))
+		fmt.Fprintln(cmd.ErrOrStderr())
+	default:
+		text, err = readFile(cmd.InOrStdin(), "-", longestSecret)
+	}
+	if err != nil {
+		return cluster.Secret{}, err
+	}
+	word := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if word == "" {
+		return cluster.Secret{}, croft.Errorf(croft.Invalid, "the password is empty")
+	}
+	return cluster.NewSecret(word), nil
+}
+
+func credentialCreate() *cobra.Command {
+	var i identity
+	var n cluster.NewCredential
+	cmd := &cobra.Command{
+		Use:   "create NAME --site SITE",
+		Short: "Store a credential, which the site has to accept",
+		Args:  args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) (err error) {
+			if err := cluster.CheckName("a credential", given[0]); err != nil {
+				return err
+			}
+			if n.Site == "" {
+				return croft.Errorf(croft.Invalid, "name the site with --site")
+			}
+			n.Name, n.Username, n.UserDomain, n.Unverified = given[0], i.username, i.userDomain, i.unverified
+			n.ProjectName, n.ProjectID, n.ProjectDomain = i.projectName, i.projectID, i.projectDomain
+			if n.Plain, err = i.secret(cmd); err != nil {
+				return err
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
+				n.Project = c.Project
+				if n.User, err = c.User(ctx); err != nil {
+					return err
+				}
+				made, err := c.Credentials.Create(ctx, n)
+				if err != nil {
+					return nearSite(ctx, c, n.Site, err)
+				}
+				return told(cmd, c, api.CredentialOf(made), "credential %s for site %s is %s", made.Name, made.Site,
+					standing(made).Text)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&n.Site, "site", "", "the `site` that it is for")
+	cmd.Flags().StringVar((*string)(&n.Kind), "kind", "", "password, or token for a site of type croft (`kind`)")
+	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag is there
+	i.add(cmd.Flags())
+	return cmd
+}
+
+func credentialSet() *cobra.Command {
+	var i identity
+	var ask bool
+	cmd := &cobra.Command{
+		Use:   "set UUID|NAME",
+		Short: "Change a credential, such as its password",
+		Long: `set changes what its flags say: --password asks for a new password, --password-file reads
+it. Clusters that the site refused for the old one go on by themselves.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerCredentials),
+	}
+	cmd.Flags().BoolVar(&ask, "password", false, "ask for a new password")
+	i.add(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		change := cluster.CredentialChange{Unverified: i.unverified}
+		f, set := cmd.Flags(), false
+		for name, field := range map[string]func(){
+			"username":       func() { change.Username = &i.username },
+			"user-domain":    func() { change.UserDomain = &i.userDomain },
+			"project-name":   func() { change.ProjectName = &i.projectName },
+			"project-id":     func() { change.ProjectID = &i.projectID },
+			"project-domain": func() { change.ProjectDomain = &i.projectDomain },
+		} {
+			if f.Changed(name) {
+				field()
+				set = true
+			}
+		}
+		if ask || i.file != "" {
+			secret, err := i.secret(cmd)
+			if err != nil {
+				return err
+			}
+			change.Plain, set = &secret, true
+		}
+		if !set {
+			return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
+		}
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			user, err := c.User(ctx)
+			if err != nil {
+				return err
+			}
+			now, err := c.Credentials.Change(ctx, c.Project, user, given[0], change, nil)
+			if err != nil {
+				return nearCredential(ctx, c, user, given[0], err)
+			}
+			return told(cmd, c, api.CredentialOf(now), "credential %s is %s", now.Name, standing(now).Text)
+		})
+	}
+	return cmd
+}
+
+func credentialRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove UUID|NAME...",
+		Aliases:           []string{"rm"},
+		Short:             "Remove credentials that no living cluster needs",
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: completing(-1, offerCredentials),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return removals(cmd, given, "credential", func(ctx context.Context, c *args.Client, name string) error {
+				user, err := c.User(ctx)
+				if err != nil {
+					return err
+				}
+				return nearCredential(ctx, c, user, name, c.Credentials.Remove(ctx, c.Project, user, name))
+			})
+		},
+	}
+}
+
+func keyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "key FILE",
+		Short: "Make a key file, with which servers seal credentials",
+		Long: `key makes a file with a new key that only you may read, for clusters.credential_key_file in
+compute.yaml. Every server of a cloud needs the same file. Whoever has it and the cloud's
+store can open the credentials; whoever loses it has everybody set their passwords again.
+
+To change the key: name the new file first and the old one behind it on every server, then
+croft credential rewrap, then take the old one away.`,
+		Args: args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			id, err := seal.Generate(given[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "key %s is in %s\n", id, given[0])
+			return nil
+		},
+	}
+}
+
+func rewrapCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rewrap",
+		Short: "Have the servers' first key seal all credentials, for operators",
+		Args:  args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				n, err := c.Seals.Rewrap(ctx)
+				if err != nil {
+					return err
+				}
+				return told(cmd, c, api.Rewrapped{Credentials: n}, "%d credentials are sealed by another key now", n)
+			})
+		},
+	}
+}

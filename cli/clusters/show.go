@@ -1,0 +1,140 @@
+package clusters
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/control/api"
+)
+
+// show prints everything about a cluster that people read.
+func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
+	return print(cmd, c, api.ClusterOf(have), func(t *out.Table) {
+		rows(t, have)
+		for _, m := range have.Members {
+			t.Texts("host "+memberName(m), memberWords(m))
+		}
+		for _, u := range have.Uses {
+			t.Texts("use "+string(u.ID), "of "+u.Holder+" since "+moment(u.Since))
+		}
+		for _, a := range have.Attempts {
+			t.Texts("failed before", "at site "+a.Site+": "+a.Error)
+		}
+		for _, d := range have.Why {
+			t.Texts("not at "+d.Site, d.Reason)
+		}
+		for _, name := range slices.Sorted(maps.Keys(have.Outputs)) {
+			if name != "master_ip" && name != "hosts" { // which are above
+				t.Texts("output "+name, inLine(have.Outputs[name]))
+			}
+		}
+	})
+}
+
+// inLine is a text as it is, and anything else as JSON.
+func inLine(value any) string {
+	if text, is := value.(string); is {
+		return text
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
+}
+
+// rows are what a cluster has once.
+func rows(t *out.Table, have cluster.Cluster) {
+	t.Texts("name", have.Name)
+	t.Texts("id", string(have.ID))
+	t.Row(out.Cell{Text: "state"}, state(have.State))
+	built := have.Appliance
+	if have.Revision > 0 {
+		built += ", revision " + strconv.Itoa(have.Revision)
+	}
+	t.Texts("appliance", built)
+	t.Texts("site", out.OrDash(have.Site))
+	t.Texts("user", have.User+" in project "+string(have.Project))
+	t.Texts("slaves", strconv.Itoa(have.Slaves))
+	for _, row := range [][2]string{{"master", have.MasterIP}, {"what now", have.Step},
+		{"until", moment(have.Deadline)}, {"expires", moment(have.Expires)}, {"idle since", moment(have.IdleSince)},
+		{"ended", moment(have.Ended)}} {
+		if row[1] != "" {
+			t.Texts(row[0], row[1])
+		}
+	}
+	if have.KeepIdle > 0 {
+		t.Texts("kept idle for", have.KeepIdle.String())
+	}
+	if have.Error != nil {
+		t.Row(out.Cell{Text: "error"}, out.Cell{Text: have.Error.Message, Color: out.Red})
+	}
+	if have.Abandoned {
+		t.Texts("abandoned", "what is left of it at site "+have.Site+" stays: "+have.Remote.Name)
+	}
+}
+
+// moment is a time for people; empty: it is not set.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime)
+}
+
+// memberName is the role of a host, with its index.
+func memberName(m cluster.Member) string {
+	if m.Role == cluster.Master {
+		return string(m.Role)
+	}
+	return string(m.Role) + "-" + strconv.Itoa(m.Index)
+}
+
+// memberWords says how far a host is.
+func memberWords(m cluster.Member) string {
+	words := []string{strings.ToLower(string(m.State))}
+	if m.Step != "" && m.State != cluster.MemberReady {
+		words = append(words, m.Step)
+	}
+	for _, word := range []string{m.Address, m.Error} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func eventRows(t *out.Table, all []cluster.Event) {
+	t.Head("AT", "STATE", "WHAT")
+	for _, e := range all {
+		what := e.Message
+		if e.Console != "" {
+			what += " (its console is kept: --console)"
+		}
+		t.Row(out.Cell{Text: moment(e.At)}, state(e.State), out.Cell{Text: what})
+	}
+}
+
+// printConsoles prints the consoles that are kept.
+func printConsoles(cmd *cobra.Command, all []cluster.Event) error {
+	for _, e := range all {
+		if e.Console == "" {
+			continue
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "\n==> console of %s, %s <==\n", e.Host, moment(e.At))
+		if err := out.ShowText(cmd.OutOrStdout(), strings.NewReader(e.Console+"\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,476 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/control/api"
+	"croft/internal/nearest"
+)
+
+// SiteCommand makes the command croft site.
+func SiteCommand() *cobra.Command {
+	cmd := group("site", "Manage where clusters can be built", `site manages where clusters can be built: local, which is the hosts of this cloud and is
+there by itself, and OpenStacks with Heat. A site says where its Keystone is, and holds no
+password: each user has credentials of their own (croft credential). Operators write
+sites, and everybody sees where a password would be sent.`, `  croft site create lab openstack --auth-url https://lab.example:5000/v3 --region one
+  croft site set lab --default network_name=private --default flavor_name=m1.small
+  croft site health lab
+  croft site set lab --enabled=false`)
+	cmd.AddCommand(siteList(), siteShow(), siteCreate(), siteSet(), siteRemove(), siteHealth(), imageCommand())
+	args.CompleteFlag(cmd, "output", out.Formats)
+	return cmd
+}
+
+func offerSites(ctx context.Context, c *args.Client, offer args.Offer) error {
+	all, err := c.Sites.List(ctx)
+	for _, s := range all {
+		offer(s.Name, string(s.Type))
+	}
+	return err
+}
+
+// nearSite adds the nearest name of a site to a NotFound error.
+func nearSite(ctx context.Context, c *args.Client, name string, err error) error {
+	return near(err, name, func() (names []string) {
+		all, _ := c.Sites.List(ctx) // the hint is optional
+		for _, s := range all {
+			names = append(names, s.Name)
+		}
+		return names
+	})
+}
+
+func siteList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the sites",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Sites.List(ctx)
+				if err != nil {
+					return err
+				}
+				shown := []api.Site{} // never null
+				for _, s := range all {
+					shown = append(shown, api.SiteOf(s))
+				}
+				return print(cmd, c, shown, func(t *out.Table) {
+					t.Head("NAME", "TYPE", "ENABLED", "PRIORITY", "HEALTH", "ADDRESS")
+					for _, s := range all {
+						t.Row(out.Cell{Text: s.Name}, out.Cell{Text: string(s.Type)}, out.Cell{Text: yes(s.Enabled)},
+							out.Cell{Text: strconv.Itoa(s.Priority)}, health(s.Health),
+							out.Cell{Text: out.OrDash(s.AuthURL)})
+					}
+				})
+			})
+		},
+	}
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// health says how a site was when it was last asked.
+func health(h cluster.Health) out.Cell {
+	switch {
+	case h.OK:
+		return out.Cell{Text: "ok", Color: out.Green}
+	case h.Since.IsZero() && h.Error == "":
+		return out.Cell{Text: "-"}
+	}
+	return out.Cell{Text: strings.TrimSpace("failing since " + moment(h.Since) + " " + h.Error), Color: out.Red}
+}
+
+func siteShow() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show NAME",
+		Short:             "Show a site",
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerSites),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				s, err := c.Sites.Find(ctx, given[0])
+				if err != nil {
+					return nearSite(ctx, c, given[0], err)
+				}
+				return print(cmd, c, api.SiteOf(s), func(t *out.Table) { siteRows(t, s) })
+			})
+		},
+	}
+}
+
+func siteRows(t *out.Table, s cluster.Site) {
+	t.Texts("name", s.Name)
+	t.Texts("type", string(s.Type))
+	t.Texts("enabled", yes(s.Enabled))
+	t.Texts("priority", strconv.Itoa(s.Priority))
+	t.Row(out.Cell{Text: "health"}, health(s.Health))
+	for _, row := range [][2]string{{"address", s.AuthURL}, {"region", s.Region}, {"interface", s.Interface}} {
+		if row[1] != "" {
+			t.Texts(row[0], row[1])
+		}
+	}
+	if s.BuildTimeout > 0 {
+		t.Texts("time for a build", s.BuildTimeout.String())
+	}
+	if s.MaxClusters > 0 {
+		t.Texts("clusters at most", strconv.Itoa(s.MaxClusters))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Defaults)) {
+		t.Texts("default "+name, fmt.Sprint(s.Defaults[name]))
+	}
+}
+
+// siteFlags are what is set of a site by flags.
+type siteFlags struct {
+	authURL, region, face, caFile string
+	enabled                       bool
+	priority, most                int
+	defaults                      []string
+	build                         time.Duration
+}
+
+func (s *siteFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&s.authURL, "auth-url", "", "`URL` of its Keystone, or of the API of a croft")
+	f.StringVar(&s.region, "region", "", "`name` of its region in the catalogue of Keystone")
+	f.StringVar(&s.face, "interface", "", "`name` of the interface in the catalogue (public)")
+	f.StringVar(&s.caFile, "ca", "", "`file` with authorities to trust beside the system's")
+	f.BoolVar(&s.enabled, "enabled", true, "new clusters may be built there")
+	f.IntVar(&s.priority, "priority", 0, "sites with a higher `number` come first")
+	f.IntVar(&s.most, "max-clusters", 0, "the most clusters there (`number`; 0: no limit)")
+	f.StringArrayVar(&s.defaults, "default", nil,
+		"`name=value` for templates that declare it, such as network_name=private; repeat for more")
+	f.DurationVar(&s.build, "build-timeout", 0, "how long a build may take (`time`; 1h)")
+}
+
+// change is what the flags that were given change. Invalid.
+func (s *siteFlags) change(cmd *cobra.Command) (change cluster.SiteChange, err error) {
+	f := cmd.Flags()
+	for name, set := range map[string]func(){
+		"auth-url": func() { change.AuthURL = &s.authURL }, "region": func() { change.Region = &s.region },
+		"interface": func() { change.Interface = &s.face }, "enabled": func() { change.Enabled = &s.enabled },
+		"priority":      func() { change.Priority = &s.priority },
+		"max-clusters":  func() { change.MaxClusters = &s.most },
+		"build-timeout": func() { change.BuildTimeout = &s.build },
+	} {
+		if f.Changed(name) {
+			set()
+		}
+	}
+	if f.Changed("ca") {
+		pem := []byte{}
+		if s.caFile != "" {
+			if pem, err = readFile(cmd.InOrStdin(), s.caFile, 64<<10); err != nil {
+				return change, err
+			}
+		}
+		text := string(pem)
+		change.CACert = &text
+	}
+	if f.Changed("default") {
+		if change.Defaults, err = parameters(nil, "", s.defaults); err != nil {
+			return change, err
+		}
+	}
+	return change, nil
+}
+
+func siteCreate() *cobra.Command {
+	var s siteFlags
+	cmd := &cobra.Command{
+		Use:   "create NAME TYPE",
+		Short: "Create a site: openstack, croft, or sim, which only pretends",
+		Args:  args.Count(2, 2),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			kind, err := siteType(given[1])
+			if err != nil {
+				return err
+			}
+			if err := cluster.CheckName("a site", given[0]); err != nil {
+				return err
+			}
+			change, err := s.change(cmd)
+			if err != nil {
+				return err
+			}
+			wanted := cluster.Site{Name: given[0], Type: kind, AuthURL: s.authURL, Region: s.region, Interface: s.face,
+				Enabled: s.enabled, Priority: s.priority, Defaults: change.Defaults, BuildTimeout: s.build,
+				MaxClusters: s.most}
+			if change.CACert != nil {
+				wanted.CACert = *change.CACert
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				made, err := c.Sites.Create(ctx, wanted)
+				if err != nil {
+					return err
+				}
+				return told(cmd, c, api.SiteOf(made), "site %s is there; croft site health %s asks it", made.Name,
+					made.Name)
+			})
+		},
+		ValidArgsFunction: func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(given) != 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return newTypes, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	s.add(cmd.Flags())
+	return cmd
+}
+
+// newTypes are the types of sites that can be created.
+var newTypes = []string{string(cluster.OpenStack), string(cluster.Croft), string(cluster.Sim)}
+
+func siteType(word string) (cluster.SiteType, error) {
+	if !slices.Contains(newTypes, word) {
+		return "", croft.Errorf(croft.Invalid, "%.40q is not a type of a site: use %s%s", word,
+			strings.Join(newTypes, ", "), nearest.Hint(word, newTypes))
+	}
+	return cluster.SiteType(word), nil
+}
+
+func siteSet() *cobra.Command {
+	var s siteFlags
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Change a site; clusters that are there stay",
+		Long: `set changes what its flags say. --default replaces all defaults; --ca '' trusts the system's
+authorities alone.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerSites),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			change, err := s.change(cmd)
+			if err != nil {
+				return err
+			}
+			if change.AuthURL == nil && change.Region == nil && change.Interface == nil && change.CACert == nil &&
+				change.Enabled == nil && change.Priority == nil && change.MaxClusters == nil &&
+				change.Defaults == nil && change.BuildTimeout == nil {
+				return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				now, err := c.Sites.Change(ctx, given[0], change, nil)
+				if err != nil {
+					return nearSite(ctx, c, given[0], err)
+				}
+				return told(cmd, c, api.SiteOf(now), "site %s is changed", now.Name)
+			})
+		},
+	}
+	s.add(cmd.Flags())
+	return cmd
+}
+
+func siteRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove NAME...",
+		Aliases:           []string{"rm"},
+		Short:             "Remove sites that no implementation, credential or cluster uses",
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: completing(-1, offerSites),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return removals(cmd, given, "site", func(ctx context.Context, c *args.Client, name string) error {
+				return nearSite(ctx, c, name, c.Sites.Remove(ctx, name))
+			})
+		},
+	}
+}
+
+func siteHealth() *cobra.Command {
+	return &cobra.Command{
+		Use:   "health NAME",
+		Short: "Ask a site how it is, with a credential of yours if there is one",
+		Long: `health asks the site now, and ends with exit code 6 where it does not answer, and 7 where it
+refuses your credential.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerSites),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				user, err := c.User(ctx)
+				if err != nil {
+					return err
+				}
+				h, err := c.Sites.Health(ctx, given[0], c.Project, user)
+				if err != nil {
+					return nearSite(ctx, c, given[0], err)
+				}
+				if err := print(cmd, c, h, func(t *out.Table) { healthRows(t, h) }); err != nil || h.Reachable {
+					return err
+				}
+				return croft.Errorf(croft.Unavailable, "site %s does not answer", h.Site)
+			})
+		},
+	}
+}
+
+func healthRows(t *out.Table, h cluster.SiteHealth) {
+	t.Texts("site", h.Site)
+	t.Texts("answers", yes(h.Reachable))
+	if h.Error != "" {
+		t.Row(out.Cell{Text: "error"}, out.Cell{Text: h.Error, Color: out.Red})
+	}
+	if !h.Reachable {
+		return
+	}
+	if h.Version != "" {
+		t.Texts("version", h.Version)
+	}
+	t.Texts("builds clusters", yes(h.Builds))
+	t.Texts("accepts your credential", yes(h.Accepted))
+	for _, class := range slices.Sorted(maps.Keys(h.Free)) {
+		t.Texts("free "+string(class), fmt.Sprint(h.Free[class]))
+	}
+}
+
+// imageCommand makes the command croft site image.
+func imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Bring images to sites that implementations of appliances name",
+		Long: `An image for sites is a name with an address and a checksum. An implementation that names
+it has it brought to its site before the first build; bring does so before that, or says
+what the image is called where it is already. Images that instances boot from are those
+of croft image.`,
+		Args: args.OnlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(imageList(), imageAdd(), imageRemove(), imageBring())
+	return cmd
+}
+
+func offerImages(ctx context.Context, c *args.Client, offer args.Offer) error {
+	all, err := c.SiteImages.List(ctx)
+	for _, i := range all {
+		offer(i.Name, i.Format)
+	}
+	return err
+}
+
+func imageList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the images for sites, and where they are",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.SiteImages.List(ctx)
+				if err != nil {
+					return err
+				}
+				return print(cmd, c, append([]cluster.Image{}, all...), func(t *out.Table) {
+					t.Head("NAME", "SITE", "STATE", "CALLED THERE", "SOURCE")
+					for _, i := range all {
+						imageRows(t, i)
+					}
+				})
+			})
+		},
+	}
+}
+
+func imageRows(t *out.Table, i cluster.Image) {
+	if len(i.On) == 0 {
+		t.Texts(i.Name, "-", "-", "-", out.OrDash(i.URL))
+	}
+	for _, site := range slices.Sorted(maps.Keys(i.On)) {
+		at := i.On[site]
+		text := string(at.State)
+		if at.State == cluster.ImageUploading && at.Total > 0 {
+			text += fmt.Sprintf(" %d %%", 100*at.Done/at.Total)
+		}
+		if at.Error != "" {
+			text += ": " + at.Error
+		}
+		t.Texts(i.Name, site, text, out.OrDash(at.Ref), out.OrDash(i.URL))
+	}
+}
+
+func imageAdd() *cobra.Command {
+	var i cluster.Image
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add an image for sites",
+		Args:  args.Count(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			i.Name = given[0]
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				made, err := c.SiteImages.Create(ctx, i)
+				if err != nil {
+					return err
+				}
+				return told(cmd, c, made, "image %s can be brought to sites", made.Name)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&i.URL, "url", "", "`address` where it is fetched")
+	f.StringVar(&i.SHA256, "sha256", "", "its checksum (`HEX`)")
+	f.StringVar(&i.Format, "format", "", "qcow2 or raw (`format`)")
+	f.IntVar(&i.MinDiskGB, "min-disk", 0, "the disk that it needs, in GB (`number`)")
+	f.IntVar(&i.MinRAMMB, "min-ram", 0, "the memory that it needs, in MB (`number`)")
+	return cmd
+}
+
+func imageRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:               "remove NAME...",
+		Aliases:           []string{"rm"},
+		Short:             "Remove images for sites; at the sites they stay",
+		Args:              args.Count(1, -1),
+		ValidArgsFunction: completing(-1, offerImages),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return removals(cmd, given, "image", func(ctx context.Context, c *args.Client, name string) error {
+				return c.SiteImages.Remove(ctx, name)
+			})
+		},
+	}
+}
+
+func imageBring() *cobra.Command {
+	var ref string
+	cmd := &cobra.Command{
+		Use:   "bring NAME SITE...",
+		Short: "Bring an image to sites, with a credential of yours",
+		Args:  args.Count(2, -1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				user, err := c.User(ctx)
+				if err != nil {
+					return err
+				}
+				var errs []error
+				for _, site := range given[1:] {
+					now, err := c.SiteImages.Bring(ctx, given[0], site, ref, c.Project, user)
+					if errs = append(errs, nearSite(ctx, c, site, err)); err == nil {
+						_ = told(cmd, c, now, "image %s is brought to site %s: croft site image list", now.Name, site)
+					}
+				}
+				return errors.Join(errs...)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&ref, "ref", "", "it is there already, and is called `this`")
+	return cmd
+}

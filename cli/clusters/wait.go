@@ -1,0 +1,208 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/control/api"
+)
+
+// waiting is whether, and how long, a command waits for a cluster.
+type waiting struct {
+	not     bool
+	timeout time.Duration
+}
+
+func (w *waiting) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.not, "no-wait", false, "do not wait until it is done")
+	cmd.Flags().DurationVar(&w.timeout, "for", 0, "wait no longer than this `duration` (as long as it takes)")
+}
+
+// finish waits until a cluster is settled, and prints the result; before is printed where nothing is waited for. doing
+// says what goes on when the wait ends.
+func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client, have cluster.Cluster, doing string,
+	before api.Cluster) error {
+	reused := before.Reused
+	if !w.not {
+		var err error
+		if have, err = w.wait(ctx, cmd, c, have, doing); err != nil {
+			return err
+		}
+	}
+	shown := api.ClusterOf(have)
+	shown.Reused = reused
+	if isData(c) {
+		if err := out.PrintData(cmd.OutOrStdout(), c.Settings.Output, shown); err != nil {
+			return err
+		}
+		return failure(have)
+	}
+	switch {
+	case w.not:
+		fmt.Fprintln(cmd.OutOrStdout(), have.ID)
+		return nil
+	case have.State == cluster.Ready && have.Error != nil:
+		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is ready as it was: %s\n", have.Name, have.Error.Message)
+	case have.State == cluster.Degraded:
+		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is degraded: %s\n", have.Name, now(have))
+	}
+	if err := failure(have); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), have.MasterIP)
+	return nil
+}
+
+// failure is the error of a cluster that cannot be used; nil: it can.
+func failure(have cluster.Cluster) error {
+	if have.State != cluster.Failed || have.Error == nil {
+		return nil
+	}
+	kinds := map[cluster.FailureCode]croft.Kind{cluster.FailedRoom: croft.NoCapacity,
+		cluster.FailedCredential: croft.Denied, cluster.FailedDeadline: croft.Unavailable}
+	text := fmt.Sprintf("cluster %s failed: %s (croft cluster events %s)", have.Name, have.Error.Message, have.Name)
+	if kind := kinds[have.Error.Code]; kind != "" {
+		return croft.Errorf(kind, "%s", text)
+	}
+	return errors.New(text)
+}
+
+// wait waits until a cluster is settled, and shows how far it is.
+func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, have cluster.Cluster, doing string) (
+	cluster.Cluster, error) {
+	if w.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+	}
+	shown := newProgress(cmd.ErrOrStderr())
+	last, err := c.Clusters.Wait(ctx, have.Project, string(have.ID), shown.update)
+	shown.close()
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return last, &args.Interrupted{Text: "cluster " + have.Name + ": stopped waiting for it; it " + doing +
+			" all the same"}
+	case ctx.Err() != nil && (err != nil || !last.Settled()):
+		return last, croft.Errorf(croft.Unavailable, "cluster %s is %s after %s; it %s all the same", have.Name,
+			last.State, w.timeout, doing)
+	}
+	return last, err
+}
+
+// progress shows how far a cluster is.
+type progress interface {
+	update(cluster.Cluster)
+	close()
+}
+
+// mostBars is the most hosts with their own lines on a terminal.
+const mostBars = 40
+
+func newProgress(stderr io.Writer) progress {
+	if out.IsTerminal(stderr) {
+		return &bars{w: stderr}
+	}
+	return &lines{w: stderr}
+}
+
+// bars shows a cluster on a terminal: a line for itself, and one for each host.
+type bars struct {
+	w     io.Writer
+	all   *out.Bars
+	index map[string]int // of the line of each host
+}
+
+// begin draws the lines of the hosts that are wanted.
+func (b *bars) begin(have cluster.Cluster) {
+	names := []string{have.Name}
+	b.index = map[string]int{}
+	if have.Slaves < mostBars {
+		for _, name := range wanted(have) {
+			b.index[name] = len(names)
+			names = append(names, "  "+name)
+		}
+	}
+	b.all = out.NewBars(b.w, names, "asked")
+}
+
+// wanted lists the hosts that a cluster is to have.
+func wanted(have cluster.Cluster) []string {
+	names := []string{string(cluster.Master)}
+	for _, index := range have.Indexes {
+		names = append(names, memberName(cluster.Member{Role: cluster.Slave, Index: index}))
+	}
+	return names
+}
+
+func (b *bars) update(have cluster.Cluster) {
+	if b.all == nil {
+		b.begin(have)
+	}
+	b.all.Line(0).Say(words(have))
+	for _, m := range have.Members {
+		if i, drawn := b.index[memberName(m)]; drawn {
+			b.all.Line(i).Say(stage(m))
+		}
+	}
+}
+
+// stage says in a word how far a host is: asked, booting, set-up, ready.
+func stage(m cluster.Member) string {
+	switch {
+	case m.Error != "":
+		return m.Error
+	case m.State == cluster.MemberReady:
+		return "ready  " + m.Address
+	case m.Step != "":
+		return m.Step
+	case m.State == cluster.MemberGone:
+		return "gone"
+	}
+	return "asked"
+}
+
+// words says how far a cluster is.
+func words(have cluster.Cluster) string {
+	text := string(have.State)
+	if step := now(have); step != "" {
+		text += ": " + step
+	}
+	if have.Site != "" {
+		text += " (" + have.Site + ")"
+	}
+	return text
+}
+
+func (b *bars) close() {
+	if b.all == nil {
+		return
+	}
+	for i := range len(b.index) + 1 {
+		b.all.Line(i).End()
+	}
+	b.all.Wait()
+}
+
+// lines writes what changes, each once.
+type lines struct {
+	w    io.Writer
+	last string
+}
+
+func (l *lines) update(have cluster.Cluster) {
+	if text := words(have); text != l.last {
+		fmt.Fprintf(l.w, "cluster %s %s\n", have.Name, text)
+		l.last = text
+	}
+}
+
+func (*lines) close() {}

@@ -1,0 +1,180 @@
+package direct
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/cloud"
+	"croft/cluster"
+	"croft/cluster/appliances"
+	"croft/cluster/heat"
+	"croft/cluster/local"
+	"croft/cluster/manager"
+	"croft/cluster/registry"
+	service "croft/cluster/requests"
+	"croft/cluster/seal"
+	"croft/cluster/sim"
+	"croft/cluster/survey"
+	"croft/etcdstore"
+	"croft/image"
+	"croft/internal/build"
+	"croft/internal/delay"
+	"croft/schedule"
+)
+
+// Clusters says how this process asks for clusters. The zero value is that of a single command: it has no keys, so that
+// it can neither take a secret nor use one.
+type Clusters struct {
+	Vault     cluster.Vault // nil: there is no key
+	AllowedIP string        // from which machines at other sites are reached; may be empty
+	Images    Catalog       // of the site of the cloud's own hosts
+	Sim       *sim.Site     // the driver of sites that only pretend; nil: one of its own
+	Log       *slog.Logger  // discards by default
+
+	under    manager.Config
+	registry *registry.Registry
+}
+
+// over fills in what clusters need of a cloud that has a store and a scheduler.
+func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) error {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Vault == nil {
+		c.Vault = &seal.Keys{}
+	}
+	drivers, err := c.drivers(into, store, scheduler)
+	if err != nil {
+		return err
+	}
+	looking, err := survey.New(survey.Config{Partition: store.Partition(), Records: store.Clusters,
+		Catalogue: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Log: c.Log})
+	if err != nil {
+		return err
+	}
+	c.under = manager.Config{Partition: store.Partition(), Records: store.Clusters, Catalogue: store.Clusters,
+		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log}
+	asked, err := service.New(service.Config{Partition: store.Partition(), Records: store.Clusters,
+		Catalogue: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
+		AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log})
+	if err != nil {
+		return err
+	}
+	c.registry, err = registry.New(registry.Config{Partition: store.Partition(), Catalogue: store.Clusters,
+		Drivers: drivers, Vault: c.Vault, Images: siteImage, Log: c.Log})
+	if err != nil {
+		return err
+	}
+	into.Clusters, into.Sites, into.Credentials = asked, c.registry.Sites(), c.registry.Credentials()
+	into.Appliances, into.SiteImages, into.Seals = c.registry.Appliances(), c.registry.SiteImages(), c.registry
+	return nil
+}
+
+// drivers are what reaches sites, by their types.
+func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) (
+	map[cluster.SiteType]cluster.Driver, error) {
+	here, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: c.localImage,
+		Pull: func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error {
+			_, err := over.Images.Pull(ctx, host, name, reference, progress)
+			return err
+		},
+		Console: func(ctx context.Context, st croft.Status) (text string, err error) {
+			err = over.Consoles.Log(ctx, st, false, func(r io.Reader) error {
+				text, err = tail(r, cluster.MaxConsole)
+				return err
+			})
+			return text, err
+		}, Version: build.Version, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	pretended := c.Sim
+	if pretended == nil {
+		pretended = sim.New()
+	}
+	return map[cluster.SiteType]cluster.Driver{cluster.Local: here, cluster.Sim: pretended,
+		cluster.OpenStack: heat.New(heat.Config{Log: c.Log})}, nil
+}
+
+// localImage is the reference of an image that everybody may name: one of the catalogue, or at an address that tenants
+// may name. Invalid.
+func (c *Clusters) localImage(name string) (string, error) {
+	reference, err := c.Images.Reference(name)
+	if err != nil || !strings.ContainsAny(name, "/:#") {
+		return reference, err
+	}
+	if err := c.Images.CheckSource(reference); err != nil {
+		return "", croft.Errorf(croft.Invalid, "image %.80s: %w", name, err)
+	}
+	return reference, nil
+}
+
+// tail returns the last bytes of a text.
+func tail(r io.Reader, most int) (string, error) {
+	var kept []byte
+	part := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(part)
+		if kept = append(kept, part[:n]...); len(kept) > 2*most {
+			kept = append(kept[:0], kept[len(kept)-most:]...)
+		}
+		if err != nil {
+			kept = kept[max(0, len(kept)-most):]
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return string(kept), err
+		}
+	}
+}
+
+// Manager returns what builds the clusters of the cloud that Over made.
+func (c *Clusters) Manager() (*manager.Manager, error) { return manager.New(c.under) }
+
+// ensurePause is the pause after which what could not be stored is tried again.
+const ensurePause = 10 * time.Second
+
+// Ensure stores what every cloud has to build clusters by: the site of its own hosts, and the appliances that croft
+// ships. It returns once that is done, or ctx ends.
+func (c *Clusters) Ensure(ctx context.Context) {
+	for {
+		err := errors.Join(c.registry.EnsureLocal(ctx), c.registry.EnsureBuiltIn(ctx, shipped()))
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.Log.Warn("what clusters are built by could not be stored", "err", err)
+		if delay.For(ctx, ensurePause) != nil {
+			return
+		}
+	}
+}
+
+// shipped are the appliances that croft ships.
+func shipped() (all []registry.BuiltIn) {
+	for _, one := range appliances.All() {
+		all = append(all, registry.BuiltIn(one))
+	}
+	return all
+}
+
+// siteImage returns an image of the cloud's catalogue. One whose checksum is only in a list has no source that a site
+// could be sure of. NotFound.
+func siteImage(name string) (cluster.Image, error) {
+	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	if err != nil {
+		return cluster.Image{}, err
+	}
+	e, err := catalog.Resolve(name)
+	if err != nil {
+		return cluster.Image{}, err
+	}
+	i := cluster.Image{Name: name}
+	if e.SHA256 != "" {
+		i.URL, i.SHA256 = e.URL, e.SHA256
+	}
+	return i, nil
+}

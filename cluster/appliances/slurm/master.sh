@@ -1,0 +1,55 @@
+#!/bin/sh
+# Sets up slurmctld. Slaves register by themselves; those that leave the cluster are
+# taken out of Slurm by a hook on the list of members.
+set -eu
+packages slurmctld slurm-client munge
+(echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
+chown munge: /etc/munge/munge.key
+chmod 400 /etc/munge/munge.key
+systemctl enable -q munge.service
+systemctl restart munge.service
+mkdir -p /etc/slurm /var/lib/slurm/slurmctld
+chown slurm: /var/lib/slurm/slurmctld
+cat >/etc/slurm/slurm.conf <<END
+ClusterName=croft
+SlurmctldHost=$(hostname)
+SlurmctldParameters=enable_configless,cloud_reg_addrs
+AuthType=auth/munge
+SlurmUser=slurm
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+SlurmdTimeout=120
+MessageTimeout=60
+TreeWidth=65533
+MaxNodeCount=2048
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+END
+if [ "$warm_nodes" -gt 0 ]; then
+	warm_up >>/etc/slurm/slurm.conf
+fi
+cat >/etc/croft/hosts.d/10-slurm <<'END'
+#!/bin/sh
+# Takes slaves out of Slurm that are not in the cluster any more.
+scontrol show nodes -o 2>/dev/null | grep DYNAMIC_NORM | sed -n 's/^NodeName=\([^ ]*\) .*/\1/p' | while read -r node; do
+	grep -q "^[^ ]* $node " /etc/croft/peers && continue
+	scontrol update nodename="$node" state=down reason='left the cluster'
+	scontrol delete nodename="$node"
+done
+END
+chmod 755 /etc/croft/hosts.d/10-slurm
+mkdir -p /etc/systemd/system/slurmctld.service.d /var/log/slurm
+chown slurm: /var/log/slurm
+printf '[Service]\nRestart=always\nRestartSec=2\n' >/etc/systemd/system/slurmctld.service.d/croft.conf
+systemctl daemon-reload
+systemctl enable -q slurmctld.service
+systemctl restart slurmctld.service

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Sets up slurmd, which registers at the master and gets its settings there, and waits
+# until the master gives it jobs.
+set -eu
+packages slurmd slurm-client munge
+(echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
+chown munge: /etc/munge/munge.key
+chmod 400 /etc/munge/munge.key
+systemctl enable -q munge.service
+systemctl restart munge.service
+mkdir -p /var/lib/slurm/slurmd /var/log/slurm
+cat >/etc/systemd/system/croft-slurmd.service <<'END'
+[Unit]
+Description=Slurm on a member of a cluster
+After=munge.service network-online.target croft-peers.service
+
+[Service]
+ExecStart=/usr/sbin/slurmd -D -Z --conf-server croft-master
+ExecReload=/bin/kill -HUP $MAINPID
+KillMode=process
+Delegate=yes
+LimitNOFILE=131072
+LimitMEMLOCK=infinity
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+END
+systemctl daemon-reload
+systemctl enable -q croft-slurmd.service
+systemctl restart croft-slurmd.service
+for n in $(seq 150); do
+	case $(sinfo -h -n "$(hostname)" -o %t 2>/dev/null) in idle | mix | alloc) exit 0 ;; esac
+	sleep 2
+done
+echo "the master gives this slave no jobs" >&2
+exit 1

@@ -1,0 +1,61 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// greeted remembers which guests' SSH servers have answered. What is forgotten is asked again.
+type greeted struct {
+	mu   sync.Mutex
+	seen map[croft.InstanceID]string // the address that answered
+}
+
+// mostRemembered bounds what is remembered.
+const mostRemembered = 10000
+
+// greetTime is how long an SSH server may take to answer.
+const greetTime = 2 * time.Second
+
+func newGreeted() *greeted { return &greeted{seen: map[croft.InstanceID]string{}} }
+
+// by reports whether an instance's SSH server answers at an address, or has answered there.
+func (g *greeted) by(ctx context.Context, id croft.InstanceID, address string) bool {
+	g.mu.Lock()
+	known := g.seen[id] == address
+	g.mu.Unlock()
+	if known {
+		return true
+	}
+	if !greets(ctx, net.JoinHostPort(address, "22")) {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.seen) >= mostRemembered {
+		clear(g.seen)
+	}
+	g.seen[id] = address
+	return true
+}
+
+// greets asks for the greeting of an SSH server once.
+func greets(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, greetTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return err == nil && strings.HasPrefix(line, "SSH-")
+}

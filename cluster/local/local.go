@@ -1,0 +1,119 @@
+package local
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/schedule"
+)
+
+// Config configures a Driver.
+type Config struct {
+	Scheduler *schedule.Scheduler // required
+	Keys      schedule.Keys       // required: SSH keys that projects keep
+	// ResolveImage turns an image's name into the reference that hosts download. Required. Anybody who may write an
+	// implementation names images, so it refuses what is not for everybody, such as files of the hosts. Invalid.
+	ResolveImage func(name string) (string, error)
+
+	// Pull makes a host fetch an image before it is needed. Nil: hosts fetch images when they need them.
+	Pull func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error
+	// Console returns what a guest wrote to its console. Nil: failures are told without it.
+	Console func(ctx context.Context, st croft.Status) (string, error)
+
+	Version string       // of this program
+	Log     *slog.Logger // discards by default
+}
+
+// Driver implements cluster.Driver.
+type Driver struct {
+	Config
+	greeted *greeted
+}
+
+var _ cluster.Driver = (*Driver)(nil)
+
+// New checks the config. It starts nothing.
+func New(c Config) (*Driver, error) {
+	if c.Scheduler == nil || c.Keys == nil || c.ResolveImage == nil {
+		return nil, croft.Errorf(croft.Invalid, "local: Scheduler, Keys and ResolveImage are required")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{c, newGreeted()}, nil
+}
+
+// Check implements cluster.Driver.
+func (d *Driver) Check(ctx context.Context, i cluster.Implementation) (cluster.Contract, error) {
+	t, err := textOf(i)
+	if err != nil {
+		return cluster.Contract{}, err
+	}
+	for _, r := range []cluster.Role{cluster.Master, cluster.Slave} {
+		m, path := t.of(r)
+		if strings.Contains(m.Image, "${") { // known at the request
+			continue
+		}
+		if _, err := d.ResolveImage(m.Image); err != nil {
+			return cluster.Contract{}, at(t.lines[path+".image"], "%s.image: %v", path, err)
+		}
+	}
+	if t.Policy != "" {
+		if _, err := d.Scheduler.Crush.Find(ctx, t.Policy); err != nil {
+			return cluster.Contract{}, at(t.lines["policy"], "policy: %v", err)
+		}
+	}
+	return cluster.Contract{Declared: t.declared(), RemoveNamed: true}, nil
+}
+
+// Probe implements cluster.Driver.
+func (d *Driver) Probe(ctx context.Context, _ cluster.Access) (cluster.Probe, error) {
+	hosts, err := d.Scheduler.Registry.Hosts(ctx)
+	if err != nil {
+		return cluster.Probe{}, err
+	}
+	free, err := d.free(ctx, hosts)
+	if err != nil {
+		return cluster.Probe{}, err
+	}
+	p := cluster.Probe{Version: d.Version, Accepted: true, Free: croft.Resources{}}
+	for id, h := range hosts {
+		if !takesOrders(h) {
+			continue
+		}
+		p.Builds = true
+		for class, n := range free[id] {
+			p.Free[class] += n.left
+		}
+	}
+	return p, nil
+}
+
+func takesOrders(h croft.Host) bool { return h.Alive && !h.Drained }
+
+// afterwards is how long undoing may take.
+const afterwards = 30 * time.Second
+
+// List implements cluster.Driver.
+func (d *Driver) List(ctx context.Context, _ cluster.Access) ([]cluster.Found, error) {
+	all, err := d.Scheduler.View.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]cluster.Found{}
+	for _, st := range all {
+		if id := st.Instance.Cluster; id != "" {
+			byID[string(id)] = cluster.Found{Cluster: id, Remote: cluster.Remote{ID: string(id),
+				Name: st.Instance.Spec.Tags[tagCluster]}}
+		}
+	}
+	var found []cluster.Found
+	for _, id := range sorted(byID) {
+		found = append(found, byID[id])
+	}
+	return found, nil
+}

@@ -1,0 +1,228 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"croft"
+	"croft/cluster"
+	"croft/schedule"
+	"croft/schedule/sshkeys"
+)
+
+// The tags of members, which their guests can read.
+const (
+	tagCluster = "croft-cluster" // what the site calls the cluster
+	tagRole    = "croft-role"
+	tagIndex   = "croft-index"
+	tagJoined  = "croft-joined" // with the build, or a resize
+)
+
+// The values of tagJoined.
+const (
+	withBuild  = "build"
+	withResize = "resize"
+)
+
+// member is a member that a build wants.
+type member struct {
+	id    croft.InstanceID
+	name  string
+	role  cluster.Role
+	index int
+}
+
+// wanted returns the members of a build, the master first.
+func wanted(b cluster.Build) []member {
+	all := []member{{instanceOf(b.Cluster, cluster.Master, 0), nameOf(b, "-master"), cluster.Master, 0}}
+	for _, i := range b.Indexes {
+		all = append(all, member{instanceOf(b.Cluster, cluster.Slave, i), nameOf(b, "-slave-"+strconv.Itoa(i)),
+			cluster.Slave, i})
+	}
+	return all
+}
+
+func instanceOf(c croft.ClusterID, r cluster.Role, index int) croft.InstanceID {
+	return croft.InstanceID(cluster.IDOf(c, r, index))
+}
+
+// nameOf is the name of a member, which is a host name: a long name of a cluster is cut, and told from others by the
+// beginning of its ID.
+func nameOf(b cluster.Build, suffix string) string {
+	const longest = 63
+	if len(b.Name)+len(suffix) <= longest {
+		return strings.TrimRight(b.Name, "-") + suffix
+	}
+	mark := "-" + string(b.Cluster[:8])
+	return strings.TrimRight(b.Name[:longest-len(suffix)-len(mark)], "-") + mark + suffix
+}
+
+// recipe is a text with what one cluster is told.
+type recipe struct {
+	*text
+	build  cluster.Build
+	params map[string]string
+	rule   croft.AffinityRule
+	made   map[cluster.Role]made
+	keys   map[cluster.Role][]string // lines of authorized_keys
+}
+
+// recipe reads what a build says. Invalid.
+func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
+	t, err := textOf(b.Implementation)
+	if err != nil {
+		return nil, err
+	}
+	given := b.Parameters
+	if _, told := given[cluster.ParamImage]; !told && b.Image != "" {
+		given = map[string]any{cluster.ParamImage: b.Image}
+		for name, v := range b.Parameters {
+			given[name] = v
+		}
+	}
+	r := &recipe{text: t, build: b, params: t.values(given), made: map[cluster.Role]made{},
+		keys: map[cluster.Role][]string{}}
+	if r.rule, err = t.rule(); err != nil {
+		return nil, err
+	}
+	for _, role := range []cluster.Role{cluster.Master, cluster.Slave} {
+		m, err := t.make(role, r.params)
+		if err != nil {
+			return nil, err
+		}
+		if m.image, err = d.ResolveImage(m.image); err != nil {
+			return nil, fmt.Errorf("the image of the %s: %w", role, err)
+		}
+		named := strings.FieldsFunc(written(b.Parameters[paramKeyName]), func(c rune) bool {
+			return c == ',' || c == ' '
+		})
+		if r.keys[role], err = d.keysOf(ctx, b.Project, slices.Concat(m.keys, named)); err != nil {
+			return nil, err
+		}
+		r.made[role] = m
+	}
+	return r, nil
+}
+
+// keysOf returns lines of authorized_keys: each text is one, or the name of a key that the project keeps. Invalid.
+func (d *Driver) keysOf(ctx context.Context, p croft.Project, texts []string) (lines []string, err error) {
+	var names []string
+	for _, text := range texts {
+		if !strings.ContainsAny(text, " \t") {
+			if text != "" {
+				names = append(names, text)
+			}
+			continue
+		}
+		line, err := sshkeys.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	stored, err := schedule.FindKeys(ctx, d.Keys, p, names)
+	if croft.KindOf(err) == croft.NotFound {
+		err = croft.Errorf(croft.Invalid, "%v", err)
+	}
+	lines = append(lines, stored...)
+	slices.Sort(lines)
+	return slices.Compact(lines), err
+}
+
+// request asks for the claim of a member.
+func (r *recipe) request(m member, joined string) schedule.Request {
+	b, made := r.build, r.made[m.role]
+	q := schedule.Request{ID: m.id, Project: b.Project, Name: m.name, Query: made.query, Image: made.image,
+		Keys: r.keys[m.role], Networks: made.networks, Ephemeral: made.ephemeral, Cluster: b.Cluster,
+		Hold: max(b.Timeout, cluster.BuildTimeout) + cluster.BuildTimeout,
+		Tags: map[string]string{tagCluster: b.Remote.Name, tagRole: string(m.role), tagIndex: strconv.Itoa(m.index),
+			tagJoined: joined}}
+	if r.rule != "" {
+		q.Affinities = []croft.Affinity{{Group: "cluster-" + string(b.Cluster), Rule: r.rule}}
+	}
+	return q
+}
+
+// use says what a member is to be. masterIP may be empty where the text does not ask for it.
+func (r *recipe) use(m member, key, masterIP string) (schedule.Use, error) {
+	values := r.memberValues(r.params, m.role, m.name, m.index)
+	values[nameCluster], values[nameSize] = string(r.build.Cluster), strconv.Itoa(len(r.build.Indexes))
+	values[cluster.ParamAllowedIP] = written(r.build.Parameters[cluster.ParamAllowedIP])
+	if keys := r.keys[m.role]; len(keys) > 0 {
+		values[nameKey] = keys[0]
+	}
+	if m.role == cluster.Slave {
+		values[nameMasterIP] = masterIP
+	}
+	data, err := r.setUp(m.role, values)
+	return schedule.Use{UserData: data, ClusterKey: key}, err
+}
+
+// policy is by what the hosts of a cluster are chosen; nil: as ever.
+func (d *Driver) policy(ctx context.Context, t *text) (*schedule.Policy, error) {
+	if t.Policy == "" {
+		return nil, nil
+	}
+	if _, err := d.Scheduler.Crush.Find(ctx, t.Policy); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%v", err)
+	}
+	return schedule.PolicyNamed("crush:" + t.Policy)
+}
+
+// roll is the members that there are, by their IDs.
+type roll map[croft.InstanceID]*croft.Status
+
+// ofCluster returns those of a cluster in a list.
+func ofCluster(all []croft.Status, id croft.ClusterID) roll {
+	have := roll{}
+	for i := range all {
+		if all[i].Instance.Cluster == id {
+			have[all[i].Instance.ID] = &all[i]
+		}
+	}
+	return have
+}
+
+func (d *Driver) read(ctx context.Context, b cluster.Build) (roll, error) {
+	all, err := d.Scheduler.View.List(ctx, b.Project)
+	return ofCluster(all, b.Cluster), err
+}
+
+// master returns the master's status; nil: there is none.
+func (h roll) master(b cluster.Build) *croft.Status {
+	return h[instanceOf(b.Cluster, cluster.Master, 0)]
+}
+
+// extra returns the members that a build does not want, by name.
+func (h roll) extra(b cluster.Build) []*croft.Status {
+	keep := map[croft.InstanceID]bool{}
+	for _, m := range wanted(b) {
+		keep[m.id] = true
+	}
+	var rest []*croft.Status
+	for id, st := range h {
+		if !keep[id] {
+			rest = append(rest, st)
+		}
+	}
+	slices.SortFunc(rest, func(a, b *croft.Status) int { return cmp.Compare(a.Instance.Name, b.Instance.Name) })
+	return rest
+}
+
+// address is where a member is reached, from the moment that it is known, before the guest has it; empty: not yet.
+func address(st *croft.Status) string {
+	if st == nil || st.Observation == nil || st.Instance.State != croft.StateScheduled {
+		return ""
+	}
+	best := ""
+	for _, a := range st.Observation.Addresses {
+		if best == "" || a.Is4() && strings.Contains(best, ":") {
+			best = a.String()
+		}
+	}
+	return best
+}

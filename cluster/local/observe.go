@@ -1,0 +1,326 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/internal/hostkey"
+)
+
+// Observe implements cluster.Driver. It reads the instances of each project once, and goes on with what Launch and
+// Resize began: it orders slaves that waited for the address of their master, and tells members of each other.
+func (d *Driver) Observe(ctx context.Context, _ cluster.Access, all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
+	error) {
+	lists := map[croft.Project][]croft.Status{}
+	found := map[croft.ClusterID]cluster.Seen{}
+	for _, b := range all {
+		list, read := lists[b.Project]
+		if !read {
+			var err error
+			if list, err = d.Scheduler.View.List(ctx, b.Project); err != nil {
+				return found, err
+			}
+			lists[b.Project] = list
+		}
+		found[b.Cluster] = d.see(ctx, b, ofCluster(list, b.Cluster))
+	}
+	return found, ctx.Err()
+}
+
+// see looks at one cluster, and goes on with it.
+func (d *Driver) see(ctx context.Context, b cluster.Build, have roll) cluster.Seen {
+	ready := readyAddress
+	t, err := textOf(b.Implementation)
+	if err == nil {
+		ready = t.Ready
+	}
+	l := d.look(ctx, b, have, ready)
+	seen := l.seen(b)
+	if l.phase != cluster.Working && l.phase != cluster.Updating && l.phase != cluster.Standing {
+		d.consoles(ctx, have, l, &seen)
+		return seen
+	}
+	d.consoles(ctx, have, l, &seen)
+	if err := d.goOn(ctx, b, have, l); err != nil {
+		d.Log.Warn("a cluster cannot go on now", "cluster", b.Cluster, "err", err)
+		if decided(err) && l.phase != cluster.Standing {
+			seen.Phase, seen.Failure = l.failing(), bounded(err.Error())
+		}
+	}
+	return seen
+}
+
+// goOn orders what is held and may be ordered, and introduces the members to each other.
+func (d *Driver) goOn(ctx context.Context, b cluster.Build, have roll, l look) error {
+	if l.held > 0 {
+		r, err := d.recipe(ctx, b)
+		if err != nil {
+			return err
+		}
+		if master := have.master(b); master != nil && master.Instance.State == croft.StateScheduled {
+			if err := d.order(ctx, r, have); err != nil {
+				return err
+			}
+		}
+	}
+	return d.introduce(ctx, b, have)
+}
+
+// progress is how far one member is.
+type progress int
+
+const (
+	missing progress = iota // there is no record
+	held
+	coming
+	up
+	failed // it never was up
+	lost   // it was up, and is not
+	going  // it is being removed
+)
+
+// look is what was learned of a cluster.
+type look struct {
+	phase   cluster.Phase
+	members []cluster.Member // of those that are wanted and there
+	at      map[croft.InstanceID]progress
+	held    int
+	joined  string // how the one joined that is not up, if one is
+	failure string
+}
+
+// look judges the members of a cluster, and from them the cluster.
+func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready string) look {
+	l := look{at: map[croft.InstanceID]progress{}}
+	counts := map[progress]int{}
+	ordered := 0 // slaves
+	for _, m := range wanted(b) {
+		st := have[m.id]
+		seen, p := d.judge(ctx, m, st, ready)
+		l.at[m.id] = p
+		counts[p]++
+		if st == nil {
+			continue
+		}
+		l.members = append(l.members, seen)
+		if m.role == cluster.Slave && p != held {
+			ordered++
+		}
+		if p == failed && l.failure == "" {
+			l.failure = m.name + ": " + seen.Error
+		}
+		if p == held || p == coming || p == failed {
+			l.joined = cmp.Or(st.Instance.Spec.Tags[tagJoined], l.joined)
+		}
+	}
+	l.held = counts[held]
+	extra := have.extra(b)
+	masterID := instanceOf(b.Cluster, cluster.Master, 0)
+	switch leaving, why := removing(have); {
+	case len(have) == 0:
+		l.phase = cluster.Absent
+	case leaving && why != "":
+		l.phase, l.failure = cluster.Stuck, why
+	case leaving:
+		l.phase = cluster.Removing
+	case counts[failed] > 0:
+		l.phase = l.failing()
+	case l.at[masterID] == missing && ordered == 0, counts[held] > 0, counts[coming] > 0,
+		l.at[masterID] == held:
+		l.phase = cluster.Working
+		if l.joined == withResize {
+			l.phase = cluster.Updating
+		}
+	case len(extra) > 0:
+		l.phase = cluster.Updating
+	default:
+		l.phase = cluster.Standing
+	}
+	return l
+}
+
+// failing is the phase of a cluster of which a member failed.
+func (l look) failing() cluster.Phase {
+	if l.joined == withResize {
+		return cluster.Unsized
+	}
+	return cluster.Broken
+}
+
+// removing reports whether all that there is of a cluster is being removed, and why that fails, if it does.
+func removing(have roll) (all bool, why string) {
+	for _, st := range have {
+		if st.Instance.State != croft.StateDestroying {
+			return false, ""
+		}
+		if o := st.Observation; o != nil && o.State == croft.StateFailed && o.Generation >= st.Instance.Generation {
+			why = bounded(st.Instance.Name + ": " + cmp.Or(o.Error, "its host gives no reason"))
+		}
+	}
+	return len(have) > 0, why
+}
+
+// judge says how far a member is. A silent host changes nothing: what it last told counts.
+func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready string) (cluster.Member, progress) {
+	out := cluster.Member{ID: cluster.MemberID(m.id), Name: m.name, Role: m.role, Index: m.index,
+		State: cluster.MemberBuilding, Step: "asked"}
+	if st == nil {
+		return out, missing
+	}
+	out.Name, out.RemoteID, out.Address = st.Instance.Name, string(m.id), address(st)
+	switch st.Instance.State {
+	case croft.StateHeld:
+		out.Step = "claimed"
+		return out, held
+	case croft.StateDestroying:
+		out.State, out.Step = cluster.MemberGone, "being removed"
+		return out, going
+	}
+	o := st.Observation
+	if st.Instance.State != croft.StateScheduled || o == nil {
+		return out, coming
+	}
+	current := o.Generation >= st.Instance.Generation
+	was := slices.ContainsFunc(o.Events, func(e croft.Event) bool { return e.Name == croft.EventAddress }) &&
+		(ready != readySetUp || o.CloudInit != nil && o.CloudInit.State == croft.CloudInitDone)
+	switch {
+	case o.State == croft.StateFailed && current && o.ErrorKind != croft.Unavailable,
+		o.State == croft.StateStopped && current && o.Ended != "":
+		out.Step, out.Error = "failed", bounded(cmp.Or(o.Error, string(o.Ended), "its host gives no reason"))
+		if o.Ended != "" {
+			out.Error = o.Ended.String()
+		}
+		if was {
+			out.State = cluster.MemberGone
+			return out, lost
+		}
+		return out, failed
+	case o.State == croft.StateFailed:
+		out.Error = bounded(o.Error) // its host tries again
+		return out, coming
+	case o.State != croft.StateRunning:
+		out.Step = "booting"
+		return out, coming
+	}
+	return d.running(ctx, out, o, ready)
+}
+
+// running judges a member whose guest runs and has an address.
+func (d *Driver) running(ctx context.Context, out cluster.Member, o *croft.Observation, ready string) (cluster.Member,
+	progress) {
+	out.Step = "set-up"
+	switch {
+	case ready == readySetUp && o.CloudInit == nil:
+		return out, coming
+	case ready == readySetUp && o.CloudInit.State == croft.CloudInitFailed:
+		why := cmp.Or(o.CloudInit.Error, "the guest gives no reason")
+		out.Step, out.Error = "failed", bounded("its set-up failed: "+why)
+		return out, failed
+	case ready == readySSH && !d.greeted.by(ctx, o.Instance, out.Address):
+		return out, coming
+	}
+	out.State, out.Step = cluster.MemberReady, "ready"
+	return out, up
+}
+
+func bounded(text string) string { return text[:min(len(text), cluster.MaxMessage)] }
+
+// seen is what the driver tells of a cluster.
+func (l look) seen(b cluster.Build) cluster.Seen {
+	s := cluster.Seen{Phase: l.phase, Remote: remoteOf(b), Members: l.members, Consoles: map[cluster.MemberID]string{}}
+	if l.phase == cluster.Absent {
+		s.Remote = cluster.Remote{Name: b.Remote.Name}
+	}
+	s.Remote.Status = string(l.phase)
+	if l.phase == cluster.Broken || l.phase == cluster.Unsized || l.phase == cluster.Stuck {
+		s.Failure = bounded(l.failure)
+		s.Remote.Reason = s.Failure
+	}
+	hosts := []any{}
+	for _, m := range l.members {
+		if m.Role == cluster.Master && m.State == cluster.MemberReady {
+			s.MasterIP = m.Address
+		}
+		host := map[string]any{"name": m.Name, "address": m.Address, "role": string(m.Role)}
+		if m.Role == cluster.Slave {
+			host["index"] = m.Index
+		}
+		hosts = append(hosts, host)
+	}
+	if l.phase == cluster.Standing {
+		s.Outputs = map[string]any{"master_ip": s.MasterIP, "hosts": hosts}
+	}
+	return s
+}
+
+// The end of a console that is kept, and how long its host may take to tell it.
+const (
+	consoleEnd  = 4 << 10
+	consoleTime = 3 * time.Second
+	mostShown   = 4 // members of a cluster
+)
+
+// consoles adds the ends of the consoles of members that failed.
+func (d *Driver) consoles(ctx context.Context, have roll, l look, seen *cluster.Seen) {
+	if d.Console == nil {
+		return
+	}
+	for _, m := range l.members {
+		id := croft.InstanceID(m.ID)
+		if p := l.at[id]; p != failed && p != lost || len(seen.Consoles) == mostShown {
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, consoleTime)
+		text, err := d.Console(asking, *have[id])
+		cancel()
+		if err == nil && text != "" {
+			seen.Consoles[m.ID] = text[max(0, len(text)-consoleEnd):]
+		}
+	}
+}
+
+// mostAcquainted is the size up to which all members of a cluster know each other. Of larger ones the master knows all,
+// and slaves know the master and themselves: the lists of all would be as long as the square of the size.
+const mostAcquainted = 256
+
+// introduce tells the members who the others are, once all of them have addresses.
+func (d *Driver) introduce(ctx context.Context, b cluster.Build, have roll) error {
+	members := wanted(b)
+	var all []croft.Peer
+	for _, m := range members {
+		st := have[m.id]
+		if address(st) == "" {
+			return nil
+		}
+		key, err := hostkey.Public(st.Instance.Spec.HostKey)
+		if err != nil {
+			key = "" // made by another version: then the first connection is not verified
+		}
+		all = append(all, croft.Peer{Name: st.Instance.Name, Address: address(st), HostKey: key, Role: string(m.role)})
+	}
+	type told struct {
+		member
+		peers []croft.Peer
+	}
+	var news []told
+	for i, m := range members {
+		peers := all
+		if len(all) > mostAcquainted && i > 0 {
+			peers = []croft.Peer{all[0], all[i]}
+		}
+		if !slices.Equal(have[m.id].Instance.Spec.Peers, peers) {
+			news = append(news, told{m, peers})
+		}
+	}
+	return each(news, func(n told) error {
+		err := d.Scheduler.Of(b.Cluster).Introduce(ctx, n.id, n.peers)
+		if kind := croft.KindOf(err); kind == croft.Conflict || kind == croft.NotFound {
+			return nil // it is on its way out
+		}
+		return err
+	})
+}

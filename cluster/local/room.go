@@ -1,0 +1,230 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/cluster"
+	"croft/topology"
+)
+
+// amount is what a host has of a class.
+type amount struct{ left, capacity int64 }
+
+// free returns what hosts have left, with what lies below them.
+func (d *Driver) free(ctx context.Context, hosts map[croft.HostID]croft.Host) (
+	map[croft.HostID]map[croft.ResourceClass]amount, error) {
+	providers, err := d.Scheduler.Claims.Providers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[croft.HostID]map[croft.ResourceClass]amount{}
+	for _, p := range providers {
+		root := cmp.Or(p.Root, p.ID)
+		if _, known := hosts[root]; !known {
+			continue
+		}
+		if all[root] == nil {
+			all[root] = map[croft.ResourceClass]amount{}
+		}
+		for class, inv := range p.Inventories {
+			n := all[root][class]
+			n.left += max(0, inv.Capacity()-p.Used[class])
+			n.capacity += inv.Capacity()
+			all[root][class] = n
+		}
+	}
+	return all, nil
+}
+
+// Room implements cluster.Driver: it asks for a host of each role, and counts how many members fit there together.
+func (d *Driver) Room(ctx context.Context, _ cluster.Access, b cluster.Build) (cluster.Room, error) {
+	r, err := d.recipe(ctx, b)
+	if err != nil {
+		return cluster.Room{}, err
+	}
+	hosts, err := d.Scheduler.Registry.Hosts(ctx)
+	if err != nil {
+		return cluster.Room{}, err
+	}
+	p := &packing{rule: r.rule, hosts: hosts, taken: map[string]bool{}, total: croft.Resources{},
+		given: croft.Resources{}}
+	if p.free, err = d.free(ctx, hosts); err != nil {
+		return cluster.Room{}, err
+	}
+	members := wanted(b)
+	if b.Growth {
+		members = members[1:]
+		if err := d.standAlready(ctx, b, p); err != nil {
+			return cluster.Room{}, err
+		}
+	}
+	fits := map[cluster.Role][]croft.HostID{}
+	for _, m := range members {
+		if _, asked := fits[m.role]; !asked {
+			ids, why, err := d.hostsFor(ctx, r, m)
+			if err != nil || len(ids) == 0 {
+				return cluster.Room{Known: err == nil, Why: why}, err
+			}
+			fits[m.role] = ids
+		}
+		p.place(r.made[m.role].query.Total(), fits[m.role])
+	}
+	return p.room(len(members)), nil
+}
+
+// hostsFor returns the hosts that a member fits on, and if there are none, why.
+func (d *Driver) hostsFor(ctx context.Context, r *recipe, m member) (ids []croft.HostID, why string, err error) {
+	q := r.request(m, withBuild)
+	if q.Policy, err = d.policy(ctx, r.text); err != nil {
+		return nil, "", err
+	}
+	found, err := d.Scheduler.Explain(ctx, q)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, fit := range found.Fits {
+		ids = append(ids, fit.ID)
+	}
+	if len(ids) == 0 {
+		why = fmt.Sprintf("the %s: %s", m.role, found.Error())
+	}
+	return ids, why, nil
+}
+
+// standAlready notes where the members of a cluster are that is to grow.
+func (d *Driver) standAlready(ctx context.Context, b cluster.Build, p *packing) error {
+	have, err := d.read(ctx, b)
+	if err != nil {
+		return err
+	}
+	for _, st := range have {
+		if at := p.location(st.Instance.Host); at != "" {
+			p.taken[at] = true
+		}
+	}
+	return nil
+}
+
+// packing counts how many members fit.
+type packing struct {
+	rule   croft.AffinityRule
+	hosts  map[croft.HostID]croft.Host
+	free   map[croft.HostID]map[croft.ResourceClass]amount
+	taken  map[string]bool // locations that have a member, where each may have one
+	placed int
+	barred int             // that would fit but for the rule
+	total  croft.Resources // that all members need
+	given  croft.Resources // of it, what was placed
+	used   []croft.HostID  // hosts that were candidates
+}
+
+// location is where no other member may be beside one on a host; empty: the rule allows more.
+func (p *packing) location(host croft.HostID) string {
+	if p.rule == "" || p.rule.Soft() {
+		return ""
+	}
+	clauses, err := p.rule.Clauses()
+	if err != nil || len(clauses) == 0 || clauses[0].Level == croft.LevelHost {
+		return string(host)
+	}
+	path, err := topology.Of(p.hosts[host])
+	if err != nil {
+		return string(host)
+	}
+	return path.At(clauses[0].Level).String()
+}
+
+// place takes room for a member on the host that has the most of its scarcest resource left then.
+func (p *packing) place(need croft.Resources, on []croft.HostID) {
+	for class, n := range need {
+		p.total[class] += n
+	}
+	if len(p.used) == 0 {
+		p.used = on
+	}
+	best, most, barred := croft.HostID(""), -1.0, false
+	for _, id := range on {
+		left := p.after(id, need)
+		if at := p.location(id); at != "" && p.taken[at] {
+			barred = barred || left >= 0
+			continue
+		}
+		if left > most {
+			best, most = id, left
+		}
+	}
+	if best == "" {
+		if barred {
+			p.barred++
+		}
+		return
+	}
+	p.placed++
+	if at := p.location(best); at != "" {
+		p.taken[at] = true
+	}
+	for class, n := range need {
+		a := p.free[best][class]
+		a.left -= n
+		p.free[best][class] = a
+		p.given[class] += n
+	}
+}
+
+// after is the fraction that a host would have left of its scarcest resource; negative: the member does not fit.
+func (p *packing) after(id croft.HostID, need croft.Resources) float64 {
+	least := 1.0
+	for class, n := range need {
+		a := p.free[id][class]
+		if a.left < n || a.capacity == 0 {
+			return -1
+		}
+		least = min(least, float64(a.left-n)/float64(a.capacity))
+	}
+	return least
+}
+
+func (p *packing) room(wanted int) cluster.Room {
+	if p.placed == wanted {
+		return cluster.Room{Known: true, Fits: true, Free: p.fraction()}
+	}
+	why := fmt.Sprintf("has room for %d of %d members now", p.placed, wanted)
+	if p.barred > 0 {
+		return cluster.Room{Known: true, Why: why + ", since they are kept apart"}
+	}
+	var short []string
+	for _, class := range sorted(p.total) {
+		left := p.given[class]
+		for _, all := range p.free {
+			left += all[class].left
+		}
+		if need := p.total[class]; left < need {
+			short = append(short, fmt.Sprintf("needs %d %s, %d are left", need, class, left))
+		}
+	}
+	if len(short) > 0 {
+		why = strings.Join(short, ", ")
+	}
+	return cluster.Room{Known: true, Why: why}
+}
+
+// fraction is what is left of the scarcest resource that the members need.
+func (p *packing) fraction() float64 {
+	least := 1.0
+	for class := range p.total {
+		var left, capacity int64
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(p.used))) {
+			left += p.free[id][class].left
+			capacity += p.free[id][class].capacity
+		}
+		if capacity > 0 {
+			least = min(least, float64(left)/float64(capacity))
+		}
+	}
+	return max(0, least)
+}

@@ -1,0 +1,109 @@
+package api
+
+import (
+	"time"
+
+	"croft"
+	"croft/cluster"
+)
+
+// Cluster is a cluster without its secrets. Lengths of time are in seconds.
+type Cluster struct {
+	cluster.Cluster
+	KeepIdle int64 `json:"keep_idle,omitempty"`
+	Settled  bool  `json:"settled"` // nothing is under way
+	Reused   bool  `json:"reused,omitempty"`
+}
+
+// ClusterOf returns a cluster as the API shows it.
+func ClusterOf(c cluster.Cluster) Cluster {
+	c.Sealed, c.Digest = nil, "" // a digest of secrets can be searched for
+	c.Members, c.Uses = append([]cluster.Member{}, c.Members...), append([]cluster.Use{}, c.Uses...)
+	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle), Settled: c.Settled()}
+}
+
+// Plain returns the cluster that a client is told of.
+func (c Cluster) Plain() cluster.Cluster {
+	c.Cluster.KeepIdle = lasting(c.KeepIdle)
+	return c.Cluster
+}
+
+// seconds rounds up, so that what is set is never 0.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func lasting(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }
+
+// ClusterList has clusters.
+type ClusterList struct {
+	Clusters []Cluster `json:"clusters"`
+}
+
+// ClusterRequest asks for a cluster.
+type ClusterRequest struct {
+	ID         croft.ClusterID `json:"id,omitempty"`
+	Name       string          `json:"name"`
+	Appliance  string          `json:"appliance"`
+	Slaves     int             `json:"slaves,omitempty"`
+	Hints      cluster.Hints   `json:"hints,omitzero"`
+	Parameters map[string]any  `json:"parameters,omitempty"`
+	Reuse      string          `json:"reuse,omitempty"`     // auto or never
+	KeepIdle   int64           `json:"keep_idle,omitempty"` // seconds
+	Expires    int64           `json:"expires,omitempty"`   // seconds from the request on
+}
+
+// ClusterRequestOf returns the body for a request.
+func ClusterRequestOf(r cluster.Request) ClusterRequest {
+	return ClusterRequest{ID: r.ID, Name: r.Name, Appliance: r.Appliance, Slaves: r.Slaves, Hints: r.Hints,
+		Parameters: r.Parameters, Reuse: string(r.Reuse), KeepIdle: seconds(r.KeepIdle), Expires: seconds(r.Expires)}
+}
+
+// Plain returns the request of a user in a project.
+func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Request {
+	asked := cluster.Request{ID: r.ID, Name: r.Name, Project: project, User: user, Appliance: r.Appliance,
+		Slaves: r.Slaves, Hints: r.Hints, Parameters: r.Parameters, KeepIdle: lasting(r.KeepIdle),
+		Expires: lasting(r.Expires)}
+	if r.Reuse == string(cluster.ReuseNever) {
+		asked.Reuse = cluster.ReuseNever
+	}
+	return asked
+}
+
+// ClusterChange changes a cluster. What is left out stays.
+type ClusterChange struct {
+	Name     *string `json:"name,omitempty"`
+	Slaves   *int    `json:"slaves,omitempty"`
+	KeepIdle *int64  `json:"keep_idle,omitempty"` // seconds
+	Expires  *int64  `json:"expires,omitempty"`   // seconds from now on
+}
+
+// ClusterChangeOf returns the body for a change.
+func ClusterChangeOf(c cluster.Change) ClusterChange {
+	return ClusterChange{Name: c.Name, Slaves: c.Slaves, KeepIdle: maybe(c.KeepIdle, seconds),
+		Expires: maybe(c.Expires, seconds)}
+}
+
+// Plain returns the change.
+func (c ClusterChange) Plain() cluster.Change {
+	return cluster.Change{Name: c.Name, Slaves: c.Slaves, KeepIdle: maybe(c.KeepIdle, lasting),
+		Expires: maybe(c.Expires, lasting)}
+}
+
+// maybe converts what is there.
+func maybe[A, B any](a *A, convert func(A) B) *B {
+	if a == nil {
+		return nil
+	}
+	b := convert(*a)
+	return &b
+}
+
+// ClusterEventList has the events of a cluster.
+type ClusterEventList struct {
+	Events []cluster.Event `json:"events"`
+}
+
+// ClusterAccount is an account on the machines of a cluster, for its user alone.
+type ClusterAccount struct {
+	Username string `json:"username"`
+	Password string `json:"password"`
+}

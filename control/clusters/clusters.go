@@ -1,0 +1,488 @@
+// Package clusters answers requests of the API about clusters, sites, credentials, appliances and images for sites. It
+// is asked about callers who are known and may do the operation in their project; what others may not see is not found,
+// and no secret is in any answer but that of the caller's own account.
+package clusters
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"croft"
+	"croft/access"
+	"croft/actions"
+	"croft/cloud"
+	"croft/cluster"
+	"croft/control/api"
+	"croft/internal/httpapi"
+)
+
+// Call is a request of a caller who may do its operation in its project.
+type Call struct {
+	W       http.ResponseWriter
+	R       *http.Request
+	Query   url.Values // as the document has it
+	Cloud   *cloud.Cloud
+	Caller  access.Caller
+	Project croft.Project // of what the request makes or names
+	Given   croft.Project // that the request or the caller names; empty: an operator means all
+	Scope   access.Scope  // what the caller sees
+	Log     Log
+
+	Body    func(into any) error                         // reads, checks and decodes the body
+	May     func(croft.Project) error                    // refuses the operation in another project
+	Lasting func() (ctx context.Context, end func())     // goes on until the client or its credentials go
+	Brief   func() (context.Context, context.CancelFunc) // bounds what neither waits nor streams
+}
+
+// Log is told of the action that a request is.
+type Log interface {
+	// About says what the request is about, in a project that the caller sees.
+	About(croft.Project, actions.Object)
+	// Done says that it was done, whatever a wait ends with.
+	Done()
+}
+
+// Operations does each operation of the document that is about clusters. An error that it returns is the answer, so
+// nothing may be written before.
+var Operations = map[string]func(Call) error{
+	"listSites":            Call.listSites,
+	"createSite":           Call.createSite,
+	"getSite":              Call.getSite,
+	"changeSite":           Call.changeSite,
+	"removeSite":           Call.removeSite,
+	"getSiteHealth":        Call.getSiteHealth,
+	"listCredentials":      listCredentials,
+	"createCredential":     createCredential,
+	"getCredential":        getCredential,
+	"changeCredential":     changeCredential,
+	"removeCredential":     removeCredential,
+	"rewrapCredentials":    rewrapCredentials,
+	"listAppliances":       listAppliances,
+	"createAppliance":      createAppliance,
+	"getAppliance":         getAppliance,
+	"changeAppliance":      changeAppliance,
+	"removeAppliance":      removeAppliance,
+	"listImplementations":  listImplementations,
+	"addImplementation":    addImplementation,
+	"getImplementation":    getImplementation,
+	"changeImplementation": changeImplementation,
+	"removeImplementation": removeImplementation,
+	"addImage":             addImage,
+	"getImage":             getImage,
+	"removeImage":          removeImage,
+	"bringImage":           bringImage,
+	"listClusters":         listClusters,
+	"createCluster":        createCluster,
+	"explainCluster":       explainCluster,
+	"getCluster":           getCluster,
+	"changeCluster":        changeCluster,
+	"deleteCluster":        deleteCluster,
+	"listClusterEvents":    listClusterEvents,
+	"addClusterHost":       addClusterHost,
+	"removeClusterHost":    removeClusterHost,
+	"endUse":               endUse,
+	"makeAccount":          makeAccount,
+	"removeAccount":        removeAccount,
+}
+
+// answer writes a document.
+func (c Call) answer(status int, document any) error {
+	httpapi.Answer(c.W, status, document)
+	return nil
+}
+
+// tagged writes a document with its generation.
+func (c Call) tagged(status int, generation int64, document any) error {
+	api.Tag(c.W.Header(), generation)
+	return c.answer(status, document)
+}
+
+// nothing answers what needs no words.
+func (c Call) nothing() error {
+	c.W.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// about says what the request is about.
+func (c Call) about(project croft.Project, kind actions.Kind, id, name string) {
+	if cluster.CheckName(string(kind), name) != nil {
+		name = "" // it may be anything
+	}
+	c.Log.About(project, actions.Object{Kind: kind, ID: id, Name: name})
+}
+
+// flag returns a parameter that is true or false.
+func (c Call) flag(name string) bool { return c.Query.Get(name) == "true" }
+
+// mismatch is the answer for a change of another generation than there is; a Conflict of a change that names none is
+// of another kind.
+func mismatch(err error, base *int64) error {
+	if base != nil && errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	}
+	return err
+}
+
+// taken is the answer for a name that is taken.
+func taken(err error) error {
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.NameTaken, err.Error())
+	}
+	return err
+}
+
+// used is the answer for the removal of what is in use.
+func used(err error) error {
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.InUse, err.Error())
+	}
+	return err
+}
+
+// found returns the cluster that the path names, if the caller may do the operation on it. A deleted one is only for
+// operations that permit it.
+func found(ctx context.Context, c Call) (cluster.Cluster, error) {
+	name := c.R.PathValue("id")
+	project := c.Project
+	if _, err := croft.ParseClusterID(name); err == nil {
+		project = "" // of whatever project, which is looked at below
+	}
+	have, err := c.Cloud.Clusters.Find(ctx, project, name)
+	if errors.Is(err, croft.NotFound) {
+		return have, api.Hidden("cluster", name)
+	}
+	if err != nil {
+		return have, err
+	}
+	if !c.Scope.Sees(have.Project) || c.Query.Has("project") && have.Project != c.Given {
+		return cluster.Cluster{}, api.Hidden("cluster", name)
+	}
+	c.about(have.Project, actions.Cluster, string(have.ID), have.Name)
+	return have, c.May(have.Project)
+}
+
+// living is found for operations on what is not deleted.
+func living(ctx context.Context, c Call) (cluster.Cluster, error) {
+	have, err := found(ctx, c)
+	if err == nil && have.State == cluster.Deleted {
+		err = gone(ctx, c, have)
+	}
+	return have, err
+}
+
+// gone is the answer about a cluster that is deleted.
+func gone(ctx context.Context, c Call, have cluster.Cluster) error {
+	p := api.NewProblem(api.Gone, "cluster "+have.Name+" was deleted at "+have.Ended.UTC().Format(time.RFC3339))
+	shown, err := shown(ctx, c, have)
+	if err != nil {
+		return err
+	}
+	p.Cluster = &shown
+	return p
+}
+
+// answerCluster answers with a cluster.
+func answerCluster(ctx context.Context, c Call, status int, have cluster.Cluster) error {
+	document, err := shown(ctx, c, have)
+	if err != nil {
+		return err
+	}
+	return c.tagged(status, have.Generation, document)
+}
+
+// ordered answers what is written down: it is done when the cluster is settled.
+func ordered(ctx context.Context, c Call, have cluster.Cluster) error {
+	c.Log.Done()
+	return answerCluster(ctx, c, http.StatusAccepted, have)
+}
+
+func listClusters(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	all, err := c.Cloud.Clusters.List(ctx, c.Given, cluster.Filter{State: cluster.State(c.Query.Get("state")),
+		Appliance: c.Query.Get("appliance"), Site: c.Query.Get("site")})
+	if err != nil {
+		return err
+	}
+	list := api.ClusterList{Clusters: []api.Cluster{}}
+	for _, have := range all {
+		if !c.Scope.Sees(have.Project) {
+			continue
+		}
+		document, err := shown(ctx, c, have)
+		if err != nil {
+			return err
+		}
+		list.Clusters = append(list.Clusters, document)
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+func createCluster(c Call) error {
+	var given api.ClusterRequest
+	if err := c.Body(&given); err != nil {
+		return err
+	}
+	c.about(c.Project, actions.Cluster, string(given.ID), given.Name)
+	ctx, cancel := c.Brief()
+	defer cancel()
+	made, err := c.Cloud.Clusters.Create(ctx, given.Plain(c.Project, c.Caller.User))
+	if err != nil {
+		return refused(ctx, c, err)
+	}
+	have := made.Cluster
+	c.about(have.Project, actions.Cluster, string(have.ID), have.Name)
+	c.Log.Done() // whatever the wait ends with
+	if have, err = waited(c, have); err != nil {
+		return err
+	}
+	document, err := shown(ctx, c, have)
+	if err != nil {
+		return err
+	}
+	document.Reused = made.Reused
+	status := http.StatusAccepted
+	switch {
+	case made.Reused:
+		status = http.StatusOK
+	case have.State == cluster.Ready:
+		status = http.StatusCreated
+	}
+	c.W.Header().Set("Location", "/v1/clusters/"+string(have.ID))
+	return c.tagged(status, have.Generation, document)
+}
+
+// refused says why a cluster is not made, or not made larger.
+func refused(ctx context.Context, c Call, err error) error {
+	if why, ok := errors.AsType[*cluster.ChoiceError](err); ok {
+		hide, failed := hider(ctx, c)
+		if failed != nil {
+			return failed
+		}
+		told := &cluster.ChoiceError{Dropped: hide.dropped(why.Dropped)}
+		p := api.NewProblem(api.NoCapacity, told.Error())
+		p.Why = told.Dropped
+		return p
+	}
+	if is, ok := errors.AsType[*cluster.TakenError](err); ok && is.What == "id" {
+		return api.NewProblem(api.UUIDReused, err.Error())
+	} else if ok {
+		return api.NewProblem(api.NameTaken, err.Error())
+	}
+	return err
+}
+
+func explainCluster(c Call) error {
+	var given api.ClusterRequest
+	if err := c.Body(&given); err != nil {
+		return err
+	}
+	ctx, cancel := c.Brief()
+	defer cancel()
+	why, err := c.Cloud.Clusters.Explain(ctx, given.Plain(c.Project, c.Caller.User))
+	if err != nil {
+		return err
+	}
+	hide, err := hider(ctx, c)
+	if err != nil {
+		return err
+	}
+	why.Candidates, why.Dropped = append([]cluster.Choice{}, why.Candidates...), hide.dropped(why.Dropped)
+	return c.answer(http.StatusOK, why)
+}
+
+// waited returns a cluster after the wait that the request asks for.
+func waited(c Call, have cluster.Cluster) (cluster.Cluster, error) {
+	seconds, err := strconv.Atoi(c.Query.Get("wait")) // checked by the document
+	if err != nil {
+		return have, nil
+	}
+	lasting, end := c.Lasting()
+	defer end()
+	ctx, cancel := context.WithTimeout(lasting, time.Duration(seconds)*time.Second)
+	defer cancel()
+	now, err := c.Cloud.Clusters.Wait(ctx, have.Project, string(have.ID), nil)
+	switch {
+	case err == nil:
+		return now, nil
+	case c.R.Context().Err() == nil && lasting.Err() != nil:
+		return have, api.NewProblem(api.Unauthenticated, "the credentials count no more")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		brief, cancel := c.Brief()
+		defer cancel()
+		return c.Cloud.Clusters.Find(brief, have.Project, string(have.ID))
+	}
+	return have, err
+}
+
+func getCluster(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	if have, err = waited(c, have); err != nil {
+		return err
+	}
+	ctx, cancel = c.Brief() // the wait may have been longer
+	defer cancel()
+	if have.State == cluster.Deleted {
+		return gone(ctx, c, have)
+	}
+	return answerCluster(ctx, c, http.StatusOK, have)
+}
+
+func changeCluster(c Call) error {
+	var given api.ClusterChange
+	if err := c.Body(&given); err != nil {
+		return err
+	}
+	base, err := api.Match(c.R.Header)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), given.Plain(), base)
+	if err != nil {
+		return changed(ctx, c, have, base, refused(ctx, c, err))
+	}
+	if !now.Settled() {
+		return ordered(ctx, c, now)
+	}
+	return answerCluster(ctx, c, http.StatusOK, now)
+}
+
+// changed tells a change of another generation from one that the state does not permit.
+func changed(ctx context.Context, c Call, have cluster.Cluster, base *int64, err error) error {
+	if base == nil || !errors.Is(err, croft.Conflict) {
+		return err
+	}
+	now, failed := c.Cloud.Clusters.Find(ctx, have.Project, string(have.ID))
+	if failed != nil || now.Generation == *base {
+		return err
+	}
+	return mismatch(err, base)
+}
+
+func deleteCluster(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	now, err := c.Cloud.Clusters.Delete(ctx, have.Project, string(have.ID), cluster.Removal{User: c.Caller.User,
+		Force: c.flag("force"), Abandon: c.flag("abandon")})
+	if err != nil {
+		return used(err)
+	}
+	return ordered(ctx, c, now)
+}
+
+func listClusterEvents(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := found(ctx, c)
+	if err != nil {
+		return err
+	}
+	all, err := c.Cloud.Clusters.Events(ctx, have.Project, string(have.ID))
+	if err != nil {
+		return err
+	}
+	hide, err := hider(ctx, c)
+	if err != nil {
+		return err
+	}
+	list := api.ClusterEventList{Events: []cluster.Event{}}
+	for _, e := range all {
+		e.Message = hide.text(e.Message)
+		list.Events = append(list.Events, e)
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+func addClusterHost(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	now, err := c.Cloud.Clusters.AddHost(ctx, have.Project, string(have.ID))
+	if err != nil {
+		return refused(ctx, c, err)
+	}
+	return ordered(ctx, c, now)
+}
+
+func removeClusterHost(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	now, err := c.Cloud.Clusters.RemoveHost(ctx, have.Project, string(have.ID), c.R.PathValue("host"))
+	if err != nil {
+		return err
+	}
+	return ordered(ctx, c, now)
+}
+
+func endUse(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	use := cluster.UseID(c.R.PathValue("use"))
+	if _, err = c.Cloud.Clusters.EndUse(ctx, have.Project, string(have.ID), use); err != nil {
+		return err
+	}
+	return c.nothing()
+}
+
+// makeAccount answers with the account of the caller, and of nobody else.
+func makeAccount(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	login, err := c.Cloud.Clusters.Account(ctx, have.Project, string(have.ID), c.Caller.User)
+	if err != nil {
+		return told(err)
+	}
+	status := http.StatusOK
+	if login.Made {
+		status = http.StatusCreated
+	}
+	c.W.Header().Set("Cache-Control", "no-store")
+	return c.answer(status, api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()})
+}
+
+func removeAccount(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := c.Cloud.Clusters.RemoveAccount(ctx, have.Project, string(have.ID), c.Caller.User); err != nil {
+		return err
+	}
+	return c.nothing()
+}

@@ -1,0 +1,73 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"croft/cloud/direct"
+	"croft/cluster/seal"
+	"croft/cluster/sim"
+	"croft/node/settings"
+)
+
+// ClusterKey is the key that seals credentials where the settings name none.
+func ClusterKey(stateDir string) string { return filepath.Join(stateDir, "cluster.key") }
+
+// building is how this process asks for clusters, and builds them.
+type building struct {
+	*direct.Clusters
+	builds bool // it has a key, or needs none
+}
+
+// newBuilding reads the keys. The first machine of a cloud makes one if it has none: no other server can have another.
+func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building, error) {
+	files := s.Clusters.CredentialKeyFile
+	if own := ClusterKey(s.StateDir); len(files) == 0 {
+		_, err := os.Stat(own)
+		if errors.Is(err, fs.ErrNotExist) && first && s.Clusters.Enabled {
+			id, made := seal.Generate(own)
+			if made != nil {
+				return nil, made
+			}
+			log.Info("made the key that seals credentials for clusters: keep a copy of it", "file", own, "key", id)
+			err = nil
+		}
+		if err == nil {
+			files = []string{own}
+		}
+	}
+	keys, err := seal.Load(files...)
+	if err != nil {
+		return nil, err
+	}
+	if s.Clusters.Enabled && len(files) == 0 {
+		log.Info("this server builds no clusters: it lacks the key of those that do; see clusters.credential_key_file")
+	}
+	pretended := sim.New()
+	pretended.Delay = s.Sim.Boot
+	return &building{&direct.Clusters{Vault: keys, AllowedIP: s.Clusters.AllowedIP, Sim: pretended, Log: log},
+		s.Clusters.Enabled && len(files) > 0}, nil
+}
+
+// start builds clusters until the process ends.
+func (b *building) start(ctx context.Context, p *Parts) error {
+	if !b.builds {
+		return nil
+	}
+	m, err := b.Manager()
+	if err != nil {
+		return err
+	}
+	p.Self.Counts(m)
+	p.Start(ctx, "what clusters are built by", func(ctx context.Context) error {
+		b.Ensure(ctx)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	p.Start(ctx, "the manager of clusters", m.Run)
+	return nil
+}

@@ -1,0 +1,57 @@
+package schedule
+
+import (
+	"context"
+	"slices"
+
+	"croft"
+)
+
+// Of returns a scheduler that may change the instances that are part of a cluster. It shares everything else with s.
+func (s *Scheduler) Of(cluster croft.ClusterID) *Scheduler {
+	owner := *s
+	owner.cluster = cluster
+	return &owner
+}
+
+// changeOwn is change for what the owner of an instance alone may do. Conflict: it is part of a cluster.
+func (s *Scheduler) changeOwn(ctx context.Context, project croft.Project, idOrName, verb string,
+	do func(croft.Status) (again bool, err error)) error {
+	return s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
+		if err := s.owns(st.Instance, verb); err != nil {
+			return false, err
+		}
+		return do(st)
+	})
+}
+
+// owns refuses to change what belongs to a cluster, which would take the instance for lost. Conflict.
+func (s *Scheduler) owns(inst croft.Instance, verb string) error {
+	switch {
+	case inst.Cluster == "" || inst.Cluster == s.cluster:
+		return nil
+	case verb == "destroy":
+		return croft.Errorf(croft.Conflict, "instance %s is part of cluster %s: use `croft cluster host remove` or `croft "+
+			"cluster delete`, or --force", inst.Name, inst.Cluster)
+	}
+	return croft.Errorf(croft.Conflict, "instance %s is part of cluster %s, which decides about it: use `croft cluster`",
+		inst.Name, inst.Cluster)
+}
+
+// Introduce tells an instance who its peers are. It does nothing where the instance knows them. Conflict: the instance
+// is not ordered, or is being destroyed.
+func (s *Scheduler) Introduce(ctx context.Context, id croft.InstanceID, peers []croft.Peer) error {
+	return s.changeOwn(ctx, "", string(id), "introduce", func(st croft.Status) (again bool, err error) {
+		inst := st.Instance
+		if inst.State != croft.StateScheduled || st.Order == nil {
+			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
+		}
+		if slices.Equal(inst.Spec.Peers, peers) {
+			return false, nil
+		}
+		inst.Spec.Peers = peers
+		_, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, NewOrder(s.Partition, inst, inst.Host,
+			st.Order.Want))
+		return true, err
+	})
+}
