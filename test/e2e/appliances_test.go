@@ -29,7 +29,7 @@ type applied struct {
 // newAppliance prepares a cluster of an appliance that croft ships.
 func newAppliance(c *cloud, name, image string, slaves int, parameters map[string]any) *applied {
 	c.t.Helper()
-	store, err := etcdstore.Open(c.t.Context(), etcdstore.Config{Endpoints: []string{c.etcd}})
+	store, err := etcdstore.Open(c.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + c.etcd}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -55,11 +55,18 @@ func newAppliance(c *cloud, name, image string, slaves int, parameters map[strin
 		c.t.Fatalf("there is no appliance %s", name)
 	}
 	b := &applied{cloud: c, driver: driver, key: c.newKey()}
-	c.must("key", "add", "tester", b.key+".pub")
+	line, err := os.ReadFile(b.key + ".pub")
+	if err == nil {
+		err = store.SSHKeys.AddKey(c.t.Context(), schedule.Key{Project: croft.DefaultProject, Name: name,
+			Line: strings.TrimSpace(string(line))})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	id := croft.NewClusterID()
 	b.build = cluster.Build{Partition: store.Partition(), Cluster: id, Name: name, Project: croft.DefaultProject,
 		Implementation: cluster.Implementation{Template: text}, Remote: cluster.Remote{Name: "croft-" + string(id)},
-		Parameters: map[string]any{"image": image, "key_name": "tester"}, Timeout: time.Hour}
+		Parameters: map[string]any{"image": image, "key_name": name}, Timeout: time.Hour}
 	for name, value := range parameters {
 		b.build.Parameters[name] = value
 	}
