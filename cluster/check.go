@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"croft"
-	"croft/internal/nearest"
 )
 
 // The bounds of a request.
@@ -19,16 +18,8 @@ const (
 	maxPeriod         = 10 * 365 * 24 * time.Hour
 )
 
-// HintNames are the hints that there are, as requests spell them.
-var HintNames = []string{"sites", "exclude_sites", "credentials", "implementations", "prefer_sites"}
-
-// CheckHintName refuses the name of a hint that there is not. Invalid.
-func CheckHintName(name string) error {
-	if slices.Contains(HintNames, name) {
-		return nil
-	}
-	return croft.Errorf(croft.Invalid, "there is no hint %.80q%s", name, nearest.Hint(name, HintNames))
-}
+// hintNames are the hints that are hard, and the wish, as requests spell them.
+var hintNames = []string{"sites", "exclude_sites", "credentials", "implementations", "prefer_sites"}
 
 // Check validates a request as far as it can be without knowing what there is. Invalid.
 func (r Request) Check() error {
@@ -87,12 +78,12 @@ func CheckPeriods(keepIdle, expires time.Duration) error {
 func (h Hints) Check() error {
 	for i, list := range [][]string{h.Sites, h.ExcludeSites, h.Credentials, h.implementations(), h.PreferSites} {
 		if len(list) > maxHints {
-			return croft.Errorf(croft.Invalid, "hint %s has %d values, at most %d are read", HintNames[i], len(list),
+			return croft.Errorf(croft.Invalid, "hint %s has %d values, at most %d are read", hintNames[i], len(list),
 				maxHints)
 		}
 		for at, value := range list {
 			if slices.Contains(list[:at], value) {
-				return croft.Errorf(croft.Invalid, "hint %s names %.80q twice", HintNames[i], value)
+				return croft.Errorf(croft.Invalid, "hint %s names %.80q twice", hintNames[i], value)
 			}
 		}
 	}

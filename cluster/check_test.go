@@ -47,15 +47,11 @@ func TestRequestCheck(t *testing.T) {
 	}
 }
 
-func TestUnknownHint(t *testing.T) {
-	if err := CheckHintName("sites"); err != nil {
-		t.Error(err)
-	}
-	want := `there is no hint "site"; did you mean "sites"?`
-	if err := CheckHintName("site"); !errors.Is(err, croft.Invalid) || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+func TestCheckSlaves(t *testing.T) {
 	if err := CheckSlaves(1, 2); !errors.Is(err, croft.Invalid) {
 		t.Errorf("got %v, want Invalid", err)
+	}
+	if err := CheckSlaves(2, 2); err != nil {
+		t.Error(err)
 	}
 }

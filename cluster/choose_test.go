@@ -130,7 +130,7 @@ func TestDropped(t *testing.T) {
 		}, "e1", "parameter size of the template is needed, and nobody gives it"},
 		{"an image that is not at the site yet", func(_ *Request, w *World) {
 			w.Implementations[0].Image = "debian"
-			w.Contracts = map[ImplementationID]Contract{"e1": {Declared: map[string]Declared{"image": {Type: "string"}}}}
+			w.Contracts = map[ImplementationID]Contract{"e1": declare("image:string")}
 		}, "e1", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -64,7 +64,7 @@ type Build struct {
 	Parameters     map[string]any // all that the template is to be told; may hold secrets
 	Indexes        []int          // of the wanted slaves, ascending
 	Removed        []int          // indexes that were taken out by name
-	Growth         bool           // for Room alone: the cluster is there, and Indexes are those of the slaves to be added
+	Growth         bool           // for Room: the cluster is there, and Indexes are the slaves to be added
 	Remote         Remote
 	Timeout        time.Duration // for the site itself; our own deadline is apart from it
 }

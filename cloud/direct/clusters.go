@@ -20,6 +20,7 @@ import (
 	service "croft/cluster/requests"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
+	"croft/cluster/survey"
 	"croft/etcdstore"
 	"croft/image"
 	"croft/internal/build"
@@ -50,11 +51,16 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 	if err != nil {
 		return err
 	}
+	looking, err := survey.New(survey.Config{Partition: store.Partition(), Records: store.Clusters,
+		Catalogue: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Log: c.Log})
+	if err != nil {
+		return err
+	}
 	c.under = manager.Config{Partition: store.Partition(), Records: store.Clusters, Catalogue: store.Clusters,
-		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Log: c.Log}
+		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log}
 	asked, err := service.New(service.Config{Partition: store.Partition(), Records: store.Clusters,
 		Catalogue: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
-		AllowedIP: c.AllowedIP, Log: c.Log})
+		AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log})
 	if err != nil {
 		return err
 	}

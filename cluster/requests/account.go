@@ -34,11 +34,6 @@ func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, 
 	if err != nil {
 		return cluster.Login{}, err
 	}
-	end, err := s.making.Take(ctx, string(c.ID)+"/"+user)
-	if err != nil {
-		return cluster.Login{}, err
-	}
-	defer end()
 	for {
 		if login, err := s.stored(ctx, c, user); !errors.Is(err, croft.NotFound) {
 			return login, err
@@ -73,8 +68,7 @@ func (s *Service) agent(ctx context.Context, c cluster.Cluster) (cluster.Agent, 
 		case cluster.Ready, cluster.Resizing, cluster.Degraded:
 			return *a.Agent, nil
 		}
-		return cluster.Agent{}, cluster.Away("cluster %s is %s: it makes accounts once it is ready",
-			c.Name, c.State)
+		return cluster.Agent{}, cluster.Away("cluster %s is %s: it makes accounts once it is ready", c.Name, c.State)
 	}
 	return cluster.Agent{}, croft.Errorf(croft.Invalid, "appliance %s makes no accounts: it has no agent", c.Appliance)
 }

@@ -3,10 +3,12 @@ package requests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -51,7 +53,10 @@ func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent)
 	request.Header.Set("Accept", "application/json")
 	answer, err := a.client.Do(request)
 	if err != nil {
-		return cluster.Login{}, cluster.Away("the agent at %s does not answer: %v", target, err)
+		if known, is := errors.AsType[*url.Error](err); is {
+			err = known.Err // without the URL, which is told already
+		}
+		return cluster.Login{}, cluster.Away("the agent at %s does not answer: %s", target, err)
 	}
 	defer func() { _ = answer.Body.Close() }() // nothing is read from it any more
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated {
@@ -59,7 +64,7 @@ func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent)
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err != nil {
-		return cluster.Login{}, cluster.Away("read the answer of the agent at %s: %v", target, err)
+		return cluster.Login{}, cluster.Away("the agent at %s stopped answering: %s", target, err)
 	}
 	if len(body) > maxAnswer {
 		return cluster.Login{}, cluster.Away("the agent at %s answers more than %d bytes", target,

@@ -185,6 +185,17 @@ func TestGrowthAsksForRoom(t *testing.T) {
 	}
 }
 
+func TestGrowthThatIsUnderWayNeedsRoomToo(t *testing.T) {
+	b, _ := ready(t)
+	b.sites.Change("east", func(f *sim.Faults) { f.Room = 2 })
+	for range 2 {
+		_, err := b.AddHost(t.Context(), "physics", "one")
+		b.fatal(err)
+	}
+	_, err := b.AddHost(t.Context(), "physics", "one")
+	b.kind(err, croft.NoCapacity, "site east has no room for 1 more")
+}
+
 func TestChange(t *testing.T) {
 	b, c := ready(t)
 	other := ask("two")

@@ -224,6 +224,11 @@ func (s *Service) growth(ctx context.Context, c cluster.Cluster, n int) (cluster
 	}
 	b := cluster.Build{Partition: s.c.Partition, Cluster: c.ID, Name: c.Name, Project: c.Project, User: c.User,
 		Implementation: i, Image: i.Image, Growth: true, Remote: c.Remote, Removed: c.Removed}
+	for _, pending := range c.Indexes { // wanted already, and not yet asked of the site
+		if !slices.Contains(c.Sizing.Told, pending) {
+			b.Indexes = append(b.Indexes, pending)
+		}
+	}
 	for k := range n {
 		b.Indexes = append(b.Indexes, c.NextIndex+k)
 	}

@@ -17,7 +17,6 @@ import (
 	"croft/cluster"
 	"croft/cluster/survey"
 	"croft/internal/nearest"
-	"croft/internal/turns"
 )
 
 // Config is what the service needs.
@@ -30,7 +29,7 @@ type Config struct {
 	Vault     cluster.Vault                            // nil: nothing secret can be taken
 	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue, NotFound; may be nil
 	AllowedIP string                                   // CIDR of this server, for templates; may be empty
-	Patience  time.Duration                            // how long a site may take to say whether it has room; 5 s
+	Survey    *survey.Survey                           // shared with the manager, if there is one here; nil: its own
 	// Dial connects to the agents of appliances; a net.Dialer by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	Log  *slog.Logger
@@ -41,7 +40,6 @@ type Service struct {
 	c      Config
 	survey *survey.Survey
 	agents agents
-	making turns.Turns[string] // of accounts
 }
 
 // New returns a service. It starts nothing.
@@ -50,10 +48,14 @@ func New(c Config) (*Service, error) {
 		return nil, croft.Errorf(croft.Invalid,
 			"requests: Partition, Records, Catalogue, Accounts and Log are required")
 	}
-	looking, err := survey.New(survey.Config{Partition: c.Partition, Records: c.Records, Catalogue: c.Catalogue,
-		Drivers: c.Drivers, Vault: c.Vault, Images: c.Images, AllowedIP: c.AllowedIP, Patience: c.Patience, Log: c.Log})
-	if err != nil {
-		return nil, err
+	looking := c.Survey
+	if looking == nil {
+		var err error
+		looking, err = survey.New(survey.Config{Partition: c.Partition, Records: c.Records, Catalogue: c.Catalogue,
+			Drivers: c.Drivers, Vault: c.Vault, Images: c.Images, AllowedIP: c.AllowedIP, Log: c.Log})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
