@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-runtimes test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ packages: ## build/packages/croft_*.deb and croft-*.rpm
 
 test-runtimes: build ## try the grid's runtimes on a machine with systemd
 	@scripts/test-runtimes
+
+test-sops: ## open files of the real sops, which is fetched for that
+	@scripts/test-sops
 
 test-packages: ## build the packages, and install, hang, upgrade and purge them on a machine with systemd
 	@scripts/test-packages

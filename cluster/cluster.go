@@ -54,10 +54,11 @@ type Cluster struct {
 	Parameters map[string]any `json:"parameters,omitempty"` // as given, but for hidden ones, which are in Sealed
 	Slaves     int            `json:"slaves"`               // wanted
 	Good       int            `json:"good_slaves"`          // as it last was READY with; to go back to
-	Indexes    []int          `json:"indexes"`              // of the slaves that are wanted, ascending; never used twice
-	NextIndex  int            `json:"next_index"`           // of the next slave
-	Removed    []int          `json:"removed,omitempty"`    // indexes that were taken out by name
-	Sizing     Sizing         `json:"sizing,omitzero"`      // what the site was told of that
+	// of the slaves that are wanted, ascending; never used twice
+	Indexes   []int  `json:"indexes"`
+	NextIndex int    `json:"next_index"`        // of the next slave
+	Removed   []int  `json:"removed,omitempty"` // indexes that were taken out by name
+	Sizing    Sizing `json:"sizing,omitzero"`   // what the site was told of that
 
 	State    State          `json:"state"`
 	Step     string         `json:"step,omitempty"` // what happens now, in English

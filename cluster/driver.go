@@ -9,8 +9,8 @@ import (
 
 // Driver reaches sites of one type. Every method is safe to repeat: a call that was given up may still take effect, and
 // the next one finds what it did. Unavailable: the site does not answer, or cannot now; nothing is known then. Denied:
-// the site refuses the credential. Drivers keep nothing that a restart would lose. clustertest holds each of them to one
-// contract.
+// the site refuses the credential. Drivers keep nothing that a restart would lose. clustertest holds each of them to
+// one contract.
 type Driver interface {
 	// Check reads an implementation before it is stored. Invalid, with the line of the template.
 	Check(ctx context.Context, i Implementation) (Contract, error)
@@ -22,8 +22,8 @@ type Driver interface {
 	// Bring begins or goes on to bring an image to the site, for a bounded time, and says how far it is.
 	Bring(ctx context.Context, at Access, i Image) (Placed, error)
 	// Launch has the site build a cluster, which Remote.Name names there. It returns once the site has taken the
-	// request, and adopts what an earlier call began. NoCapacity: the site has no room. Invalid: it refuses the template
-	// or a parameter. Conflict: something that is not ours has the name.
+	// request, and adopts what an earlier call began. NoCapacity: the site has no room. Invalid: it refuses the
+	// template or a parameter. Conflict: something that is not ours has the name.
 	Launch(ctx context.Context, at Access, b Build) (Remote, error)
 	// Resize has the site change a cluster to the slaves of the build, also after a resize that failed. Once it has
 	// returned, Observe tells of this resize and of nothing before it. Conflict: something else is under way there.

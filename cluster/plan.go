@@ -79,13 +79,13 @@ func Plan(c Cluster, l Learned, now time.Time) Next {
 	case Building:
 		p.building()
 	case Ready, Degraded:
-		p.standing()
+		sizing{p}.standing()
 	case Resizing:
-		p.resizing()
+		sizing{p}.resizing()
 	case Failed:
-		p.failed()
+		removal{p}.failed()
 	case Deleting:
-		p.deleting()
+		removal{p}.deleting()
 	case Deleted:
 		p.deleted()
 	}
@@ -101,11 +101,18 @@ type plan struct {
 	next    Next
 }
 
+// sizing is what plan does about a cluster that stands.
+type sizing struct{ *plan }
+
+// removal is what plan does about a cluster that is to leave its site.
+type removal struct{ *plan }
+
 func (p *plan) finish() Next {
 	if p.c.State.Settled() && p.c.State != p.was.State {
 		p.c.Step = ""
 	}
-	if p.c.State != p.was.State && !slices.ContainsFunc(p.next.Events, func(e Event) bool { return e.State == p.c.State }) {
+	if p.c.State != p.was.State && !slices.ContainsFunc(p.next.Events,
+		func(e Event) bool { return e.State == p.c.State }) {
 		p.note(cmp.Or(p.next.Reason, "it is "+string(p.c.State)))
 	}
 	if p.next.Changed = !reflect.DeepEqual(p.c, p.was); p.next.Changed {
@@ -188,7 +195,8 @@ func (p *plan) silent() bool {
 		p.wait("site " + p.c.Site + " refuses the credential")
 		return true
 	}
-	for _, known := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity, croft.OverQuota} {
+	for _, known := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,
+		croft.OverQuota} {
 		if errors.Is(p.l.Err, known) {
 			return false
 		}

@@ -14,7 +14,8 @@ const planned croft.ClusterID = "5b0d7a53-9f6b-4a39-8f3c-1f2a6f0e7a10"
 
 // record returns a cluster of two slaves in a state, as the manager leaves it there.
 func record(state State, change ...func(c *Cluster)) Cluster {
-	c := Cluster{ID: planned, Name: "c", Project: "p", User: "ada", Appliance: "hadoop", Slaves: 2, Indexes: []int{0, 1},
+	c := Cluster{ID: planned, Name: "c", Project: "p", User: "ada", Appliance: "hadoop", Slaves: 2, Indexes: []int{0,
+		1},
 		NextIndex: 2, State: state, Created: noon}
 	if state != Scheduling {
 		c.Site, c.Implementation, c.Revision = "there", "i", 1
@@ -62,7 +63,8 @@ func did(a Act, err error) Learned {
 func candidates(sites ...string) Learned {
 	l := Learned{Did: ActChoose}
 	for _, s := range sites {
-		l.Candidates = append(l.Candidates, Candidate{Site: Site{Name: s}, Implementation: Implementation{ID: "i", Revision: 2}})
+		l.Candidates = append(l.Candidates, Candidate{Site: Site{Name: s}, Implementation: Implementation{ID: "i",
+			Revision: 2}})
 	}
 	return l
 }
@@ -110,18 +112,24 @@ func TestPlan(t *testing.T) {
 			ActLaunch, "", "site a"},
 		{"no site at all is an error that says why", record(Scheduling),
 			Learned{Did: ActChoose, Dropped: []Dropped{{Site: "a", Reason: "full"}}}, Failed, ActRest, FailedRoom, ""},
-		{"a hint that names nothing is an error", record(Scheduling), did(ActChoose, croft.Errorf(croft.Invalid, "hint")),
+		{"a hint that names nothing is an error", record(Scheduling), did(ActChoose, croft.Errorf(croft.Invalid,
+			"hint")),
 			Failed, ActRest, FailedBuild, ""},
-		{"a store that does not answer chooses nothing", record(Scheduling), did(ActChoose, silence), Scheduling, ActRest,
+		{"a store that does not answer chooses nothing", record(Scheduling), did(ActChoose, silence), Scheduling,
+			ActRest,
 			"", "being chosen"},
 		{"an image is brought before the launch", record(Scheduling), Learned{Did: ActChoose, Candidates: []Candidate{{
-			Site: Site{Name: "a"}, Implementation: Implementation{Image: "debian-12"}}}}, Scheduling, ActBring, "", "image"},
-		{"an image on its way says how far it is", record(Scheduling, chosenSite), Learned{Did: ActBring, Image: "debian-12",
-			Placed: Placed{State: ImageUploading, Done: 40, Total: 100}}, Scheduling, ActRest, "", "image debian-12: 40 %"},
+			Site: Site{Name: "a"}, Implementation: Implementation{Image: "debian-12"}}}}, Scheduling, ActBring, "",
+			"image"},
+		{"an image on its way says how far it is", record(Scheduling, chosenSite), Learned{Did: ActBring,
+			Image:  "debian-12",
+			Placed: Placed{State: ImageUploading, Done: 40, Total: 100}}, Scheduling, ActRest, "",
+			"image debian-12: 40 %"},
 		{"an image that is there lets the launch begin", record(Scheduling, chosenSite), Learned{Did: ActBring,
 			Placed: Placed{State: ImageReady}}, Building, ActLaunch, "", ""},
-		{"an image that cannot be brought has another site chosen", record(Scheduling, chosenSite), Learned{Did: ActBring,
-			Placed: Placed{State: ImageFailed, Error: "404"}}, Scheduling, ActChoose, FailedImage, ""},
+		{"an image that cannot be brought has another site chosen", record(Scheduling, chosenSite),
+			Learned{Did: ActBring,
+				Placed: Placed{State: ImageFailed, Error: "404"}}, Scheduling, ActChoose, FailedImage, ""},
 
 		{"a launch of unknown outcome is repeated, not looked for", record(Building, unknown), Learned{}, Building,
 			ActLaunch, "", ""},
@@ -148,19 +156,25 @@ func TestPlan(t *testing.T) {
 		}), Failed, ActRest, FailedOutputs, ""},
 		{"a build that failed has another site chosen before anything is removed", record(Building), looked(Broken),
 			Scheduling, ActChoose, FailedBuild, ""},
-		{"a build that failed for lack of room says so", record(Building), looked(Broken, func(s *Seen) { s.NoRoom = true }),
+		{"a build that failed for lack of room says so", record(Building), looked(Broken,
+			func(s *Seen) { s.NoRoom = true }),
 			Scheduling, ActChoose, FailedRoom, ""},
-		{"a third build that failed is the last", record(Building, func(c *Cluster) { c.Attempts = make([]Attempt, 2) }),
+		{"a third build that failed is the last", record(Building, func(c *Cluster) {
+			c.Attempts = make([]Attempt, 2)
+		}),
 			looked(Broken), Failed, ActRest, FailedBuild, ""},
-		{"what was built while nobody looked is seen although it is late", record(Building, lateNow), Learned{}, Building,
+		{"what was built while nobody looked is seen although it is late", record(Building, lateNow), Learned{},
+			Building,
 			ActLook, "", ""},
-		{"a build past its deadline that stands is ready", record(Building, lateNow), looked(Standing), Ready, ActRest, "",
+		{"a build past its deadline that stands is ready", record(Building, lateNow), looked(Standing), Ready,
+			ActRest, "",
 			""},
 		{"a build past its deadline has failed", record(Building, lateNow), looked(Working), Scheduling, ActChoose,
 			FailedDeadline, ""},
 		{"a build past its deadline at a silent site has failed", record(Building, lateNow), did(ActLook, silence),
 			Scheduling, ActChoose, FailedDeadline, ""},
-		{"a build that somebody removed is an error", record(Building), looked(Absent), Failed, ActRest, FailedRemoved, ""},
+		{"a build that somebody removed is an error", record(Building), looked(Absent), Failed, ActRest,
+			FailedRemoved, ""},
 		{"a build that the credential does not show is an error, and nothing is removed", record(Building),
 			looked(Absent, elsewhere), Failed, ActRest, FailedCredential, ""},
 
@@ -195,10 +209,12 @@ func TestPlan(t *testing.T) {
 		}), Ready, ActRest, "", ""},
 		{"a ready cluster whose stack is gone was removed outside", record(Ready), looked(Absent), Failed, ActRest,
 			FailedRemoved, ""},
-		{"a ready cluster that the credential does not show is an error", record(Ready), looked(Absent, elsewhere), Failed,
+		{"a ready cluster that the credential does not show is an error", record(Ready), looked(Absent, elsewhere),
+			Failed,
 			ActRest, FailedCredential, ""},
 		{"a degraded cluster that is whole again is ready", record(Degraded), looked(Standing), Ready, ActRest, "", ""},
-		{"a degraded cluster whose resize failed stays so", record(Degraded), looked(Unsized), Degraded, ActRest, "", ""},
+		{"a degraded cluster whose resize failed stays so", record(Degraded), looked(Unsized), Degraded, ActRest, "",
+			""},
 
 		{"another size is a resize, and looked for first", record(Ready, grown), Learned{}, Resizing, ActLook, "", ""},
 		{"a degraded cluster can be resized", record(Degraded, grown), Learned{}, Resizing, ActLook, "", ""},
@@ -206,9 +222,11 @@ func TestPlan(t *testing.T) {
 			ActResize, "", "3 slaves"},
 		{"a resize is not asked for while something is under way", record(Resizing, grown), looked(Updating), Resizing,
 			ActRest, "", ""},
-		{"a resize after one that failed is asked for", record(Resizing, grown), looked(Unsized), Resizing, ActResize, "",
+		{"a resize after one that failed is asked for", record(Resizing, grown), looked(Unsized), Resizing, ActResize,
+			"",
 			""},
-		{"a resize that conflicts is waited for", record(Resizing, grown), did(ActResize, croft.Errorf(croft.Conflict, "x")),
+		{"a resize that conflicts is waited for", record(Resizing, grown), did(ActResize, croft.Errorf(croft.Conflict,
+			"x")),
 			Resizing, ActRest, "", ""},
 		{"a resize that was taken is waited for", record(Resizing, grown), did(ActResize, nil), Resizing, ActRest, "",
 			"resizing"},
@@ -225,20 +243,25 @@ func TestPlan(t *testing.T) {
 			ActLook, FailedResize, "taken back"},
 		{"a growth that was taken back is ready, with its error", record(Resizing, back, resizeError), looked(Standing),
 			Ready, ActRest, FailedResize, ""},
-		{"a growth that cannot be taken back is degraded", record(Resizing, back, resizeError), looked(Unsized), Degraded,
+		{"a growth that cannot be taken back is degraded", record(Resizing, back, resizeError), looked(Unsized),
+			Degraded,
 			ActRest, FailedResize, ""},
-		{"a stack that is gone in a resize was removed outside", record(Resizing, grown), looked(Absent), Failed, ActRest,
+		{"a stack that is gone in a resize was removed outside", record(Resizing, grown), looked(Absent), Failed,
+			ActRest,
 			FailedRemoved, ""},
 
 		{"a deletion asks the site, whatever was seen", record(Deleting), Learned{}, Deleting, ActDestroy, "", ""},
-		{"a deletion of what was never asked for needs no site", record(Deleting, func(c *Cluster) { c.Remote = Remote{} }),
+		{"a deletion of what was never asked for needs no site", record(Deleting,
+			func(c *Cluster) { c.Remote = Remote{} }),
 			Learned{}, Deleted, ActRest, "", ""},
 		{"a deletion that was taken is looked at", record(Deleting, taken), Learned{}, Deleting, ActLook, "", ""},
-		{"a deletion without an answer goes on later", record(Deleting), did(ActDestroy, silence), Deleting, ActRest, "",
+		{"a deletion without an answer goes on later", record(Deleting), did(ActDestroy, silence), Deleting, ActRest,
+			"",
 			"unreachable since"},
 		{"a deletion with a refused credential says so", record(Deleting), did(ActDestroy, refusal), Deleting, ActRest,
 			FailedCredential, "refuses"},
-		{"a cluster that is absent after it was asked to go is deleted", record(Deleting, taken), looked(Absent), Deleted,
+		{"a cluster that is absent after it was asked to go is deleted", record(Deleting, taken), looked(Absent),
+			Deleted,
 			ActRest, "", ""},
 		{"absent where the credential shows another project is not gone", record(Deleting, taken),
 			looked(Absent, elsewhere), Deleting, ActRest, FailedCredential, "another project"},
@@ -258,10 +281,13 @@ func TestPlan(t *testing.T) {
 			ActDestroy, "", ""},
 		{"an error of the credential is looked at again", record(Failed, credential), Learned{}, Failed, ActLook,
 			FailedCredential, ""},
-		{"an error of the credential that is mended is ready again", record(Failed, credential), looked(Standing), Ready,
+		{"an error of the credential that is mended is ready again", record(Failed, credential), looked(Standing),
+			Ready,
 			ActRest, "", ""},
-		{"a tombstone rests", record(Deleted, func(c *Cluster) { c.Ended = noon }), Learned{}, Deleted, ActRest, "", ""},
-		{"an old tombstone is forgotten", record(Deleted, func(c *Cluster) { c.Ended = noon.Add(-Remembered) }), Learned{},
+		{"a tombstone rests", record(Deleted, func(c *Cluster) { c.Ended = noon }), Learned{}, Deleted, ActRest, "",
+			""},
+		{"an old tombstone is forgotten", record(Deleted, func(c *Cluster) { c.Ended = noon.Add(-Remembered) }),
+			Learned{},
 			Deleted, ActForget, "", ""},
 
 		{"an idle cluster is warned first", record(Ready, idle), Learned{}, Ready, ActLook, "", ""},
@@ -271,7 +297,8 @@ func TestPlan(t *testing.T) {
 		{"a cluster that expires goes although it is used", record(Ready, warned, func(c *Cluster) {
 			c.Uses, c.Expires = []Use{{}}, noon
 		}), Learned{}, Deleting, ActDestroy, "", ""},
-		{"a cluster that expires goes while it is built", record(Building, warned, func(c *Cluster) { c.Expires = noon }),
+		{"a cluster that expires goes while it is built", record(Building, warned,
+			func(c *Cluster) { c.Expires = noon }),
 			Learned{}, Deleting, ActDestroy, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ func RemoteName(id croft.ClusterID) string { return "croft-" + string(id) }
 func (p *plan) scheduling() {
 	switch {
 	case p.c.Remote.Asked && !p.c.Retry.Since.IsZero():
-		p.remove(p.another)
+		removal{p}.remove(p.another)
 	case p.c.Site != "" && !p.c.Remote.Asked:
 		p.bringing()
 	case p.l.Did == ActChoose:

@@ -55,7 +55,7 @@ func (p *plan) ends() (time.Time, string) {
 
 // failed looks after a cluster in ERROR: what is kept of it on its site goes in time; one that the site does not show
 // comes back when it does.
-func (p *plan) failed() {
+func (p removal) failed() {
 	switch {
 	case p.c.Error != nil && p.c.Error.Code == FailedCredential && p.c.KeptUntil.IsZero():
 		p.hidden()
@@ -73,7 +73,7 @@ func (p *plan) failed() {
 }
 
 // hidden looks whether the credential shows the cluster again.
-func (p *plan) hidden() {
+func (p removal) hidden() {
 	switch {
 	case p.l.Did == "":
 		p.do(ActLook, "the credential may have been mended")
@@ -95,7 +95,7 @@ func (p *plan) hidden() {
 	}
 }
 
-func (p *plan) deleting() {
+func (p removal) deleting() {
 	if p.c.Abandoned {
 		message := "its user gave it up"
 		if p.c.Remote.Asked {
@@ -108,7 +108,7 @@ func (p *plan) deleting() {
 }
 
 // gone makes a tombstone.
-func (p *plan) gone(message string) {
+func (p removal) gone(message string) {
 	p.c.State, p.c.Step, p.c.Error, p.c.Ended = Deleted, "", nil, p.now
 	p.c.Members, p.c.Uses, p.c.Sealed, p.c.Outputs, p.c.MasterIP = nil, nil, nil, nil, ""
 	p.c.Deadline, p.c.Retry, p.c.KeptUntil, p.c.Warned = time.Time{}, Retry{}, time.Time{}, time.Time{}
@@ -119,7 +119,7 @@ func (p *plan) gone(message string) {
 
 // remove has the site remove the cluster until nothing is left there, then calls gone. That nothing is seen counts only
 // after the site took a request to remove: what was launched by a call that was given up may come later.
-func (p *plan) remove(gone func()) {
+func (p removal) remove(gone func()) {
 	p.c.Deadline = time.Time{}
 	switch r := &p.c.Retry; {
 	case !p.c.Remote.Asked:
@@ -140,7 +140,7 @@ func (p *plan) remove(gone func()) {
 }
 
 // destroyAsked counts a request to remove.
-func (p *plan) destroyAsked() {
+func (p removal) destroyAsked() {
 	r := &p.c.Retry
 	r.Tries++
 	if r.Since.IsZero() {
@@ -159,7 +159,7 @@ func (p *plan) destroyAsked() {
 }
 
 // notCredential is the error without one of the credential, which works again.
-func (p *plan) notCredential() *Failure {
+func (p removal) notCredential() *Failure {
 	if p.c.Error != nil && p.c.Error.Code == FailedCredential {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (p *plan) notCredential() *Failure {
 }
 
 // unheard says why the site does not remove it now.
-func (p *plan) unheard() {
+func (p removal) unheard() {
 	if !p.silent() {
 		p.c.Step = fmt.Sprintf("site %s does not remove it: %.200s", p.c.Site, p.l.Err)
 		p.rest(paceSlow, p.c.Step)
@@ -175,7 +175,7 @@ func (p *plan) unheard() {
 }
 
 // removed deals with what the site has of a removal.
-func (p *plan) removed(seen Seen, gone func()) {
+func (p removal) removed(seen Seen, gone func()) {
 	r := &p.c.Retry
 	next := r.Next
 	if seen.Phase == Removing {

@@ -17,8 +17,8 @@ func (p *plan) remote(seen Seen) {
 	p.c.Remote.Reason = seen.Remote.Reason[:min(len(seen.Remote.Reason), MaxMessage)]
 }
 
-// members takes over what the site tells of the members. What it does not tell stays as it is. Those that are not wanted
-// any more stay as GONE until the resize is over.
+// members takes over what the site tells of the members. What it does not tell stays as it is. Those that are not
+// wanted any more stay as GONE until the resize is over.
 func (p *plan) members(seen Seen) {
 	old := p.c.Members
 	p.c.Members = []Member{p.member(old, seen, Master, 0)}

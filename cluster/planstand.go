@@ -11,7 +11,7 @@ import (
 )
 
 // standing looks after a cluster that is READY or DEGRADED.
-func (p *plan) standing() {
+func (p sizing) standing() {
 	switch {
 	case p.resizeWanted():
 		p.c.State, p.c.Step = Resizing, "it is about to be resized"
@@ -49,7 +49,7 @@ func (p *plan) resizeWanted() bool {
 }
 
 // resizeSent writes down a request before it is sent. Those that were sent long ago are settled by it.
-func (p *plan) resizeSent() {
+func (p sizing) resizeSent() {
 	s := &p.c.Sizing
 	if !p.now.Before(s.Sent.Add(settleAfter)) {
 		s.Open = 0
@@ -57,10 +57,10 @@ func (p *plan) resizeSent() {
 	s.Open, s.Sent = s.Open+1, p.now
 }
 
-func (p *plan) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
+func (p sizing) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
 
 // settled judges a cluster by its members.
-func (p *plan) settled(seen Seen) {
+func (p sizing) settled(seen Seen) {
 	p.remote(seen)
 	p.c.Step = ""
 	if seen.Phase != Standing && seen.Phase != Unsized || len(seen.Members) == 0 {
@@ -88,7 +88,7 @@ func (p *plan) settled(seen Seen) {
 	}
 }
 
-func (p *plan) resizing() {
+func (p sizing) resizing() {
 	switch {
 	case p.l.Did != "" && p.silent() && !p.late():
 	case p.l.Did == ActResize && p.l.Err == nil:
@@ -113,7 +113,7 @@ func (p *plan) resizing() {
 }
 
 // resized deals with what the site has of a resize, and reports false while that goes on.
-func (p *plan) resized() bool {
+func (p sizing) resized() bool {
 	seen := *p.l.Seen
 	if p.lost() {
 		return true
@@ -149,9 +149,9 @@ func (p *plan) resized() bool {
 	return false
 }
 
-// unsized takes a resize back that failed, once. Slaves that were to be added are given up; a cluster that was to become
-// smaller is asked for once more.
-func (p *plan) unsized(message string) {
+// unsized takes a resize back that failed, once. Slaves that were to be added are given up; a cluster that was to
+// become smaller is asked for once more.
+func (p sizing) unsized(message string) {
 	p.blame(FailedResize, message)
 	p.noteMembers()
 	if p.c.Sizing.Back {

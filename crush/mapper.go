@@ -272,7 +272,7 @@ func (m *Mapper) leafAt(item ID, c choice, position, want int, r uint32) Reason 
 // descend draws from a bucket down to an item of a type. wrongType: another try would find none either.
 func (m *Mapper) descend(in *node, kind Type, r uint32) (ID, Reason) {
 	for {
-		if len(in.items) == 0 {
+		if len(in.weights) == 0 {
 			return None, Empty
 		}
 		item := ID(in.items[in.draw(m.x, r, m.short)])

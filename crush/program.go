@@ -18,8 +18,8 @@ type Program struct {
 
 // node is a bucket with its items in columns.
 type node struct {
-	items   []int32
-	weights []uint32
+	items   []int32  // with zeros behind them, up to a multiple of lanes
+	weights []uint32 // as many as there are items
 	kind    Type
 }
 
@@ -72,7 +72,8 @@ func (c *compiling) add(id ID, kind Type, items []Item) {
 	if at >= len(c.p.buckets) {
 		c.p.buckets = append(c.p.buckets, make([]node, at+1-len(c.p.buckets))...)
 	}
-	n := node{kind: kind, items: make([]int32, len(items)), weights: make([]uint32, len(items))}
+	padded := (len(items) + lanes - 1) / lanes * lanes
+	n := node{kind: kind, items: make([]int32, padded), weights: make([]uint32, len(items))}
 	for i, it := range items {
 		n.items[i], n.weights[i] = int32(it.ID), uint32(it.Weight)
 	}

@@ -26,8 +26,8 @@ import (
 //	1.5 instances may have to be in aggregates and locations, or not in them,
 //	    or far from something, or near by a type of distances; operators state distances
 //	1.6 CRUSH policies choose hosts: instances name theirs, and what it chose before their host
-//	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that
-//	    they are part of, and its other members
+//	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that they
+//	    are part of, and its other members
 const (
 	schemaMajor   = 1
 	schemaMinor   = 7
@@ -39,7 +39,7 @@ const (
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
 	boundsMinor   = 5 // from this version on specs name aggregates and locations to be in
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
-	clusterMinor  = 7 // from this version on there are clusters, which are counted, and members of them left to those
+	clusterMinor  = 7 // from this version on clusters are counted, and programs leave their members to them
 	vacatesMinor  = 4 // from this version on agents give back what an instance that moved away claims on their host
 )
 

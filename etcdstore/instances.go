@@ -59,7 +59,7 @@ func (s *conn) canStore(inst croft.Instance) error {
 		}
 	}
 	if inst.Cluster != "" {
-		if err := canBuild(s); err != nil {
+		if err := canCluster(s); err != nil {
 			return err
 		}
 	}
@@ -99,10 +99,11 @@ func canChoose(s *conn) error {
 	return nil
 }
 
-// canBuild refuses clusters that programs of this cloud would not count. Invalid.
-func canBuild(s *conn) error {
+// canCluster refuses clusters, which programs of this cloud would not count, and whose members they would take for
+// anybody's. Invalid.
+func canCluster(s *conn) error {
 	if s.minor.Load() < clusterMinor {
-		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters on sites: upgrade the cloud")
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters: upgrade the cloud")
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
 		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &Cluster{s},
-		Clusters:  clusters.New(s.shared(), projects, leaseOf(s), func() error { return canBuild(s) }),
+		Clusters:  clusters.New(s.shared(), projects, leaseOf(s), func() error { return canCluster(s) }),
 		Distances: distances, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),

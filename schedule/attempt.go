@@ -32,6 +32,7 @@ type attempt struct {
 	busy    int          // candidates of this round lost to concurrent updates
 	barred  bool         // the rule of a group just barred the chosen host, or what it is based on changed
 	stale   bool         // it is the latter: the host may still do
+	last    *snapshot    // of the last round
 }
 
 // run tries candidates until one has the order. The first round uses the snapshot returned by first.
@@ -57,7 +58,7 @@ func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Dec
 		case seen >= limit && limit < lastLimit:
 			limit *= 4
 		default:
-			return Decision{}, a.noCapacity(ctx)
+			return Decision{}, a.noCapacity(ctx, a.last)
 		}
 	}
 }
@@ -79,6 +80,7 @@ func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (se
 		return 0, Decision{}, err
 	}
 	defer a.inFlight.done(o.reading)
+	a.last = o
 	rest := o.candidates
 	for size := batch; len(rest) > 0; size *= 4 {
 		some := rest[:min(size, len(rest))]

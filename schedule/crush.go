@@ -235,20 +235,23 @@ func (s *search) chosen(ctx context.Context) (map[croft.HostID]bool, error) {
 	return all, nil
 }
 
-// trace returns the hosts in the order of the request's policy, and why each would be refused.
-func (s *search) trace(o *snapshot) []Step {
-	names := s.maps.names()
+// addTrace puts into an explanation the policy of the request, if it has one, with the hosts of a snapshot in its
+// order, and why each but those of the usable candidates is refused.
+func (s *search) addTrace(e *Explanation, o *snapshot, usable []croft.Candidate) {
+	if s.inst.Spec.Policy == nil {
+		return
+	}
 	fits := map[croft.HostID]bool{}
-	for _, c := range o.candidates {
+	for _, c := range usable {
 		fits[hostOf(c)] = true
 	}
-	steps := []Step{}
+	names := s.maps.names()
+	e.Policy, e.Trace = s.inst.Spec.Policy, []Step{}
 	for _, c := range o.line {
 		step := Step{Host: names(c.Host), ID: c.Host, Pass: c.Pass}
-		if !fits[c.Host] || c.why != "" {
+		if !fits[c.Host] {
 			step.Why = s.why(o, c)
 		}
-		steps = append(steps, step)
+		e.Trace = append(e.Trace, step)
 	}
-	return steps
 }

@@ -187,6 +187,40 @@ func TestWhatBarsAHostBarsItForCrush(t *testing.T) {
 	}
 }
 
+func TestWhereNothingIsLeftEachHostOfThePolicySaysWhy(t *testing.T) {
+	c := newCrush(t, anyRack, 1, 1, 1, 1)
+	r := by(t, "crush:p", 0)
+	line := c.line(t, r.ID)
+	hosts, err := c.store.Hosts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	drained := hosts[line[1]]
+	drained.Drained = true
+	if err := c.store.PutHost(t.Context(), drained); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if _, err := c.Request(t.Context(), by(t, "crush:p", n+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = c.Request(t.Context(), r)
+	why, explained := errors.AsType[*schedule.Explanation](err)
+	if !explained || why.Policy == nil || why.Policy.Name != "p" || len(why.Trace) != 4 {
+		t.Fatalf("%v: explained as %+v", err, why)
+	}
+	for i, step := range why.Trace {
+		want := "it has no room"
+		if i == 1 {
+			want = "it is drained"
+		}
+		if step.ID != line[i] || step.Why != want {
+			t.Errorf("step %d is %+v; want host %s: %s", i, step, line[i], want)
+		}
+	}
+}
+
 func TestGroupsDecideBeforeAPolicy(t *testing.T) {
 	c := newCrush(t, "take 1", 9, 9, 9, 9)
 	used := map[croft.HostID]bool{}

@@ -135,7 +135,7 @@ type Explanation struct {
 	Fits         []Fit         `json:"fits"`
 	Requirements []Requirement `json:"requirements"` // that drop hosts, by number of hosts, descending
 	Rows         []Row         `json:"dropped"`      // nearest miss first
-	// the CRUSH policy of the request, as it is now, and the hosts in its order; only where the request is explained
+	// the CRUSH policy of the request, as it is now, and the hosts in its order
 	Policy *croft.CrushPolicy `json:"policy,omitempty"`
 	Trace  []Step             `json:"trace,omitempty"`
 }

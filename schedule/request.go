@@ -208,10 +208,11 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 		return nil, err
 	}
 	why, err := a.explain(ctx, a.ranking(o, usable))
-	if err == nil && inst.Spec.Policy != nil {
-		why.Policy, why.Trace = inst.Spec.Policy, a.trace(o)
+	if err != nil {
+		return nil, err
 	}
-	return why, err
+	a.addTrace(why, o, usable)
+	return why, nil
 }
 
 // search prepares the search for a request's host.

@@ -237,13 +237,14 @@ func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	return nil
 }
 
-// noCapacity returns the error of a request that has no candidates left.
-func (s *search) noCapacity(ctx context.Context) error {
+// noCapacity returns the error of a request that has no candidates left in its last snapshot.
+func (s *search) noCapacity(ctx context.Context, last *snapshot) error {
 	explanation, err := s.explain(ctx, nil)
 	if err != nil {
 		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (the reason cannot be read: %w)", s.inst.Name,
 			s.query.Total(), err)
 	}
+	s.addTrace(explanation, last, nil)
 	return croft.Errorf(croft.NoCapacity, "schedule %s: %w", s.inst.Name, explanation)
 }
 

@@ -1,6 +1,7 @@
 // Command crush measures mappings of croft crush beside crushtool's: the same maps, built by crushtool, the same rule
-// and inputs, one after the other in turn, by the processor time of the whole command. It first compares what both
-// print.
+// and inputs, in turn: crushtool, croft with one thread, croft with several. With one thread the processor time of the
+// whole command counts, which other load of the machine changes little; with several the time on the clock does, which
+// it changes much. It first compares what both print.
 package main
 
 import (
@@ -40,9 +41,9 @@ var maps = []struct {
 }
 
 type benchmark struct {
-	croft          string
-	inputs, rounds int
-	dir            string
+	croft                   string
+	inputs, rounds, threads int
+	dir                     string
 }
 
 func run(ctx context.Context, args []string, stdout, words io.Writer) (err error) {
@@ -52,11 +53,12 @@ func run(ctx context.Context, args []string, stdout, words io.Writer) (err error
 	f.StringVar(&b.croft, "croft", "bin/croft", "the `program` to measure")
 	f.IntVar(&b.inputs, "inputs", 300_000, "mappings in a run")
 	f.IntVar(&b.rounds, "rounds", 5, "runs of each, in turn")
+	f.IntVar(&b.threads, "threads", 2, "`threads` of croft that are measured by the clock")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if b.inputs < 1 || b.rounds < 1 || f.NArg() > 0 {
-		return croft.Errorf(croft.Invalid, "give 1 or more --inputs and --rounds, and no arguments")
+	if b.inputs < 1 || b.rounds < 1 || b.threads < 1 || f.NArg() > 0 {
+		return croft.Errorf(croft.Invalid, "give 1 or more --inputs, --rounds and --threads, and no arguments")
 	}
 	if b.dir, err = os.MkdirTemp("", "croft-bench-"); err != nil {
 		return fmt.Errorf("make a directory for the maps: %w", err)
@@ -80,49 +82,92 @@ func (b *benchmark) measure(ctx context.Context, stdout io.Writer, devices int, 
 		return err
 	}
 	theirs := []string{"-i", coded, "--test", "--rule", "0", "--num-rep", "3", "--min-x", "0", "--max-x"}
-	ours := []string{"crush", "test", text, "--rule", "0", "--replicas", "3", "--threads", "1", "--to"}
-	const compared = 100_000
-	last := strconv.Itoa(compared - 1)
-	_, one, err := command(ctx, "crushtool", append(slices.Clone(theirs), last, "--show-mappings")...)
+	ours := []string{"crush", "test", text, "--rule", "0", "--replicas", "3", "--to"}
+	differ, err := b.compare(ctx, theirs, ours)
 	if err != nil {
 		return err
 	}
-	_, other, err := command(ctx, b.croft, append(slices.Clone(ours), last)...)
-	if err != nil {
-		return err
-	}
-	differ := differing(bytes.ReplaceAll(one, []byte("CRUSH rule 0 x "), nil), other)
-	last = strconv.Itoa(b.inputs - 1)
-	var their, our []time.Duration
+	last := strconv.Itoa(b.inputs - 1)
+	theirs = append(theirs, last, "--show-bad-mappings")
+	ours = append(ours, last, "--bad", "--threads")
+	var their, one, several []took
 	for range b.rounds {
-		t, _, err := command(ctx, "crushtool", append(slices.Clone(theirs), last, "--show-bad-mappings")...)
-		if err != nil {
-			return err
+		for _, c := range []struct {
+			name string
+			args []string
+			to   *[]took
+		}{
+			{"crushtool", theirs, &their},
+			{b.croft, append(slices.Clone(ours), "1"), &one},
+			{b.croft, append(slices.Clone(ours), strconv.Itoa(b.threads)), &several},
+		} {
+			t, _, err := command(ctx, c.name, c.args...)
+			if err != nil {
+				return err
+			}
+			*c.to = append(*c.to, t)
 		}
-		o, _, err := command(ctx, b.croft, append(slices.Clone(ours), last, "--bad")...)
-		if err != nil {
-			return err
-		}
-		their, our = append(their, t), append(our, o)
 	}
-	slices.Sort(their)
-	slices.Sort(our)
-	t, o := their[len(their)/2], our[len(our)/2]
-	fmt.Fprintf(stdout, "%6d devices   crushtool %7.0f, croft %7.0f mappings a second of a processor: %.2f times; "+
-		"%d of %d mappings differ\n", devices, float64(b.inputs)/t.Seconds(), float64(b.inputs)/o.Seconds(),
-		t.Seconds()/o.Seconds(), differ, compared)
+	b.report(stdout, devices, their, one, several)
+	fmt.Fprintf(stdout, "                 %d of %d mappings differ\n", differ, compared)
 	return nil
 }
 
-// command runs a command and returns its processor time and output. What it says is dropped: crushtool loses lines
+// compared is how many mappings of both are compared.
+const compared = 100_000
+
+// compare returns how many lines of both differ.
+func (b *benchmark) compare(ctx context.Context, theirs, ours []string) (differ int, err error) {
+	last := strconv.Itoa(compared - 1)
+	_, one, err := command(ctx, "crushtool", append(slices.Clone(theirs), last, "--show-mappings")...)
+	if err != nil {
+		return 0, err
+	}
+	_, other, err := command(ctx, b.croft, append(slices.Clone(ours), last)...)
+	if err != nil {
+		return 0, err
+	}
+	return differing(bytes.ReplaceAll(one, []byte("CRUSH rule 0 x "), nil), other), nil
+}
+
+// report prints what a map's rounds took, the median of each.
+func (b *benchmark) report(stdout io.Writer, devices int, their, one, several []took) {
+	speed := func(t time.Duration) float64 { return float64(b.inputs) / t.Seconds() }
+	t, o := median(their, took.processor), median(one, took.processor)
+	fmt.Fprintf(stdout, "%6d devices   1 thread, a second of a processor: crushtool %7.0f, croft %7.0f mappings: %.2f times\n",
+		devices, speed(t), speed(o), t.Seconds()/o.Seconds())
+	c, s := median(their, took.clock), median(several, took.clock)
+	fmt.Fprintf(stdout, "                 %d threads, a second of the clock: crushtool %7.0f, croft %7.0f mappings: %.2f times; "+
+		"crushtool had a processor %.0f %% of the time, croft %.1f processors\n", b.threads, speed(c), speed(s),
+		c.Seconds()/s.Seconds(), 100*t.Seconds()/c.Seconds(), median(several, took.processor).Seconds()/s.Seconds())
+}
+
+// took is how long a command took.
+type took struct{ user, system, wall time.Duration }
+
+func (t took) processor() time.Duration { return t.user + t.system }
+func (t took) clock() time.Duration     { return t.wall }
+
+// median returns the median of one time of all.
+func median(all []took, of func(took) time.Duration) time.Duration {
+	times := make([]time.Duration, len(all))
+	for i, t := range all {
+		times[i] = of(t)
+	}
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+// command runs a command and returns how long it took, and its output. What it says is dropped: crushtool loses lines
 // where both go to one pipe.
-func command(ctx context.Context, name string, args ...string) (time.Duration, []byte, error) {
+func command(ctx context.Context, name string, args ...string) (took, []byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
+	start := time.Now()
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, nil, fmt.Errorf("run %s: %w", cmd, err)
+		return took{}, nil, fmt.Errorf("run %s: %w", cmd, err)
 	}
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), out, nil
+	return took{cmd.ProcessState.UserTime(), cmd.ProcessState.SystemTime(), time.Since(start)}, out, nil
 }
 
 // differing counts the lines that differ; those that one has beyond the other do.

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestDiffering(t *testing.T) {
 	for _, c := range []struct {
@@ -15,5 +18,12 @@ func TestDiffering(t *testing.T) {
 		if got := differing([]byte(c.a), []byte(c.b)); got != c.want {
 			t.Errorf("%s: %d lines differ, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	all := []took{{5, 1, 1}, {1, 1, 30}, {2, 1, 2}}
+	if p, c := median(all, took.processor), median(all, took.clock); p != 3 || c != 2*time.Nanosecond {
+		t.Errorf("the medians are %d of a processor and %d on the clock; want 3 and 2", p, c)
 	}
 }

@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,10 +33,10 @@ type adopted struct {
 func adoptCommand(o *options) *cobra.Command {
 	var how connecting
 	var runtimes []string
-	var mark, dry bool
+	var mark, dry, fromCloud bool
 	cmd := &cobra.Command{
-		Use:   "adopt NODE",
-		Short: "Write jobs for what runs on a node already",
+		Use:   "adopt [NODE]",
+		Short: "Write jobs for what runs on a node already, or in a croft cloud",
 		Long: `adopt writes a job for each container of podman and docker, and each domain of libvirt, that runs
 on a node and is of no grid: jobs/adopted/NODE/NAME.yaml, and its slot. What a job cannot say is
 in comments at its head. On the node nothing changes, and a plan would make new units beside
@@ -43,13 +44,24 @@ the old ones: so read the jobs first.
 
 With --mark, running containers are given the names and marks of their jobs, as the files are
 then, without being stopped; the next plan finds them as they should be, and changes nothing.
-Domains cannot be given one: shut them down when their successors run.`,
+Domains cannot be given one: shut them down when their successors run.
+
+With --from-cloud, the jobs are those of the instances of a croft cloud, as virtual machines
+on the nodes that are named like their hosts; NODE chooses one. The cloud is that of
+schedule.yaml, of a login, or of the flags, as for schedule list. Nothing changes there.`,
 		Example: `  croft grid adopt web1
-  croft grid adopt web1 --mark --runtime podman`,
-		Args: args.Count(1, 1),
+  croft grid adopt web1 --mark --runtime podman
+  croft grid adopt --from-cloud --project shop --dry-run`,
+		Args: args.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if _, err := o.data(); err != nil {
 				return err
+			}
+			if err := checkAdopt(cmd, given, fromCloud); err != nil {
+				return err
+			}
+			if fromCloud {
+				return o.adoptCloud(cmd, given, dry)
 			}
 			return o.change(cmd, func(s *state.State) error {
 				n, err := findNode(s, given[0])
@@ -57,7 +69,7 @@ Domains cannot be given one: shut them down when their successors run.`,
 					return err
 				}
 				rows, err := o.adopt(cmd, s, n, &how, runtimes, mark, dry)
-				return errors.Join(o.printAdopted(cmd, rows), err)
+				return o.tellAdopted(cmd, rows, err)
 			})
 		},
 	}
@@ -66,8 +78,92 @@ Domains cannot be given one: shut them down when their successors run.`,
 	f.StringSliceVar(&runtimes, "runtime", adopt.Runtimes, "which to ask (`names`)")
 	f.BoolVar(&mark, "mark", false, "give running containers the marks of their jobs")
 	f.BoolVar(&dry, "dry-run", false, "write nothing")
+	f.BoolVar(&fromCloud, "from-cloud", false, "ask a croft cloud for its instances in place of a node")
+	f.String("settings", "", "read the cloud's settings from this `file` instead of searching schedule.yaml")
+	f.String("etcd", "", "`URLs` of the cloud's etcd, with commas")
+	f.String("placement", "", "`URL` of the cloud's Placement")
+	f.String("project", "", "`name` of the project that owns the instances")
+	args.AddContextFlag(f)
 	o.formats(cmd)
 	return cmd
+}
+
+// checkAdopt refuses flags that do not belong together.
+func checkAdopt(cmd *cobra.Command, given []string, fromCloud bool) error {
+	if !fromCloud && len(given) == 0 {
+		return croft.Errorf(croft.Invalid,
+			"name the node whose containers and domains are to be adopted, or give --from-cloud")
+	}
+	of := []string{"runtime", "mark", "ssh-config"}
+	if !fromCloud {
+		of = []string{"settings", "etcd", "placement", "project", args.ContextFlag}
+	}
+	for _, name := range of {
+		switch {
+		case !cmd.Flags().Changed(name):
+		case fromCloud:
+			return croft.Errorf(croft.Invalid, "--%s is about a node: leave it or --from-cloud out", name)
+		default:
+			return croft.Errorf(croft.Invalid, "--%s is about a cloud: add --from-cloud", name)
+		}
+	}
+	return nil
+}
+
+// adoptCloud writes jobs for the instances of a cloud.
+func (o *options) adoptCloud(cmd *cobra.Command, given []string, dry bool) error {
+	var all []croft.Status
+	if err := args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
+		all, err = c.Instances.List(ctx, c.Project)
+		return err
+	}); err != nil {
+		return err
+	}
+	return o.change(cmd, func(s *state.State) error {
+		var only *state.Node
+		var err error
+		if len(given) > 0 {
+			if only, err = findNode(s, given[0]); err != nil {
+				return err
+			}
+		}
+		var rows []adopted
+		for _, st := range all {
+			var row *adopted
+			if row, err = o.adoptInstance(s, st, only, dry); row != nil {
+				rows = append(rows, *row)
+			}
+			if err != nil {
+				break
+			}
+		}
+		return o.tellAdopted(cmd, rows, err)
+	})
+}
+
+// adoptInstance writes the job of an instance on the node that is named like its host; nil: that is not the only one
+// asked for.
+func (o *options) adoptInstance(s *state.State, st croft.Status, only *state.Node, dry bool) (*adopted, error) {
+	row := &adopted{Found: adopt.Instance(st), Done: "found"}
+	host := ""
+	if st.Host != nil {
+		host = st.Host.Name
+	}
+	n, err := findNode(s, host)
+	switch {
+	case only != nil && n != only:
+		return nil, nil
+	case host == "":
+		row.Why = "it is on no host that is known here"
+		return row, nil
+	case err != nil:
+		row.Why = fmt.Sprintf("its host %s is no node of the cluster: croft grid node add %[1]s", host)
+		return row, nil
+	}
+	if row.File = row.Path(n.Name); !dry {
+		row.Done, err = o.writeAdopted(s, n, row.Found)
+	}
+	return row, err
 }
 
 // adopt finds what runs on a node, and writes jobs or gives marks.
@@ -167,6 +263,14 @@ func (o *options) giveMark(cmd *cobra.Command, s *state.State, n *state.Node, m 
 	return "marked", "", err
 }
 
+// tellAdopted prints what was found before an error, if anything was, and returns that.
+func (o *options) tellAdopted(cmd *cobra.Command, rows []adopted, err error) error {
+	if err != nil && len(rows) == 0 {
+		return err
+	}
+	return errors.Join(o.printAdopted(cmd, rows), err)
+}
+
 func (o *options) printAdopted(cmd *cobra.Command, rows []adopted) error {
 	if asData, err := o.data(); err != nil || asData {
 		if err != nil {
@@ -193,7 +297,7 @@ func (o *options) printAdopted(cmd *cobra.Command, rows []adopted) error {
 		}
 	}
 	if len(rows) == 0 {
-		say(cmd, "nothing runs there that is of no grid")
+		say(cmd, "there is nothing to adopt")
 	}
 	return nil
 }

@@ -245,6 +245,9 @@ func (c *cluster) revision(cmd *cobra.Command, strict bool) (head string, err er
 		c.want.Revision, err = c.repo.Revision(cmd.Context())
 		return "", err
 	}
+	if strict && errors.Is(err, croft.NotFound) {
+		return "", exit(ExitRefused, err) // nothing is committed
+	}
 	if err == nil && head == "" && c.state.Cluster.Upstream == "required" {
 		err = croft.Errorf(croft.Invalid, "cluster.yaml says upstream: required, and the repository has none: set one")
 	}

@@ -1,11 +1,13 @@
 package grid
 
 import (
+	"errors"
 	"fmt"
 	"path"
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/cli/args"
 	"croft/grid/apply"
 	"croft/grid/edit"
@@ -55,9 +57,11 @@ fewer nodes than it needs, it ends with 5, and nothing is changed.
 					return err
 				}
 			}
-			if head, err := repo.Upstream(cmd.Context()); err != nil {
+			head, err := repo.Upstream(cmd.Context())
+			if err != nil && !errors.Is(err, croft.Conflict) {
 				return err
-			} else if head != "" {
+			}
+			if head != "" || err != nil { // nobody has pushed yet
 				if err := repo.Push(cmd.Context()); err != nil {
 					return err
 				}

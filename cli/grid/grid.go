@@ -18,19 +18,29 @@ func New() *cobra.Command {
 to run, alloc/ a link for each slot of a job to its node. place decides the links; no
 command but those that say so touches a machine.
 
-To begin, with this machine as the first node:
+To begin, with this machine as the first node, and plain processes instead of podman's
+containers:
 
   mkdir cluster && cd cluster && git init
-  croft grid init                                cluster.yaml, nodes/, jobs/
-  croft grid node add here --local               nodes/here.yaml
+  croft grid init --runtime process              # cluster.yaml, nodes/, jobs/
+  croft grid node add here --local               # nodes/here.yaml
   cat > jobs/web.yaml <<END
-  image: {rootfs: /srv/web}
-  command: [/bin/httpd, -f, -p, "8080"]
-  replicas: 1
+  command: [/bin/sh, -c, "while :; do echo up; sleep 5; done"]
   END
-  croft grid lint                                what is wrong, with file and line
-  croft grid place                               alloc/web/0 -> ../../nodes/here.yaml
-  git add -A && git commit -m "web, here"
+  croft grid lint                                # what is wrong, with file and line
+  croft grid place                               # alloc/web/0 -> ../../nodes/here.yaml
+  git add -A && git commit -m "web, here"        # only what is committed is applied
+  croft grid plan                                # what would change
+  croft grid apply                               # changes it
+  croft grid status                              # what runs
+  croft grid logs web                            # what it says
+
+Another machine needs an sshd that you can log in to, a POSIX shell and flock:
+
+  croft grid node add syd/r1/web1 --address admin@web1.example.org
+  croft grid doctor                              # what is missing there, and what to do
+
+To end a job, remove its file, place, commit and apply.
 
 What a directory's _.yaml says, everything below inherits: maps merge, other values
 replace, key+ adds to a list, ~ deletes. ${name}, ${slot}, ${node.address}, ${var.x} and
@@ -53,6 +63,7 @@ took a change back that was not confirmed.`,
 		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
 		crushCommand(o), othersCommand(o),
 		planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o), drainCommand(o), lockCommand(o),
+		logsCommand(o), execCommand(o),
 		beatCommand(o), watchCommand(o),
 	)
 	args.OneForErrors(cmd)

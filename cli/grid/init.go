@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 
@@ -9,10 +10,11 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/grid/edit"
+	"croft/grid/vcs"
 )
 
 func initCommand(o *options) *cobra.Command {
-	var vcs, runtime string
+	var system, runtime string
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the directory of a new cluster",
@@ -20,12 +22,13 @@ func initCommand(o *options) *cobra.Command {
 jobs/, alloc/ and policies/. What is there already stays as it is.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, one := range []struct{ flag, value string }{{"vcs", vcs}, {"runtime", runtime}} {
+			name := cmp.Or(system, vcs.Detect(o.dir), "git")
+			for _, one := range []struct{ flag, value string }{{"vcs", name}, {"runtime", runtime}} {
 				if !plainWord(one.value) {
 					return croft.Errorf(croft.Invalid, "--%s: %q is no name", one.flag, one.value)
 				}
 			}
-			if err := edit.Init(o.dir, vcs, runtime); err != nil {
+			if err := edit.Init(o.dir, name, runtime); err != nil {
 				return err
 			}
 			say(cmd, "add nodes with croft grid node add, and jobs as files in %s", filepath.Join(o.dir, "jobs"))
@@ -33,7 +36,8 @@ jobs/, alloc/ and policies/. What is there already stays as it is.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&vcs, "vcs", "git", "version control: git, hg, fossil or another hard point's `name`")
+	cmd.Flags().StringVar(&system, "vcs", "", "version control: git, hg, fossil or another hard point's `name` "+
+		"(default: what the directory is under, else git)")
 	cmd.Flags().StringVar(&runtime, "runtime", "podman", "what runs jobs that say nothing else (`name`)")
 	return cmd
 }

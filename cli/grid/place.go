@@ -29,8 +29,8 @@ func placeCommand(o *options) *cobra.Command {
 		Use:   "place",
 		Short: "Decide which nodes jobs have, and write that as links below alloc/",
 		Long: `place keeps every slot that may stay where it is: on a node that is up, or under
-maintenance, and has the job's facts and enough of what the job uses, and where the job's
-rule has a place for it beside the other slots. Missing slots get nodes by the rule, jobs
+maintenance, and has the job's facts and enough of what the job uses, where no other job
+has its ports, and where the job's rule has a place for it beside the other slots. Missing slots get nodes by the rule, jobs
 of greater priority first. It writes links, touches no machine, and run again it changes
 nothing. If a job would have fewer nodes than it needs, it ends with 5, and nothing is
 changed.

@@ -31,7 +31,9 @@ func statusCommand(o *options) *cobra.Command {
 		Short: "Say what runs on the nodes, and which revision they have",
 		Long: `status asks the nodes, without any lock, which revision was applied there and how that
 ended, what runs, and who has the lock. A phase other than done says that a change was
-interrupted (applying) or taken back (returned): the next apply finishes it.`,
+interrupted (applying) or taken back (returned): the next apply finishes it. unconfirmed
+is a change that nobody confirmed before the node restarted: the next apply has it taken
+back.`,
 		Example: `  croft grid status
   croft grid status web1 -o json`,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -66,6 +68,9 @@ interrupted (applying) or taken back (returned): the next apply finishes it.`,
 					}
 				}
 				phase := cmp.Or(r.Phase, "-")
+				if len(r.Unwatched) > 0 {
+					phase = "unconfirmed: " + plain.Line(strings.Join(r.Unwatched, ", "))
+				}
 				if r.Error != "" {
 					phase = "does not answer: " + plain.Line(r.Error)
 				}
@@ -106,8 +111,9 @@ func auditCommand(o *options) *cobra.Command {
 		Short: "Compare the nodes with the files, and say what was changed by hand",
 		Long: `audit asks the nodes, without any lock, and prints what they have otherwise than the
 files say: drift was made on the node, since the files have not changed; pending is a
-change of the files that was not applied; unseen nodes do not answer. Exit code 0: there
-is no difference; 2: there are some.
+change of the files that was not applied; unseen nodes do not answer; unconfirmed is a
+change that nobody confirmed before the node restarted. Exit code 0: there is no
+difference; 2: there are some.
 
 --metrics prints numbers in the text format of Prometheus instead, and ends with 0.`,
 		Example: `  croft grid audit

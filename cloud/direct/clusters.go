@@ -13,6 +13,7 @@ import (
 	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/appliances"
+	elsewhere "croft/cluster/croft"
 	"croft/cluster/heat"
 	"croft/cluster/local"
 	"croft/cluster/manager"
@@ -97,7 +98,7 @@ func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler 
 		pretended = sim.New()
 	}
 	return map[cluster.SiteType]cluster.Driver{cluster.Local: here, cluster.Sim: pretended,
-		cluster.OpenStack: heat.New(heat.Config{Log: c.Log})}, nil
+		cluster.OpenStack: heat.New(heat.Config{Log: c.Log}), cluster.Croft: elsewhere.New(peer)}, nil
 }
 
 // localImage is the reference of an image that everybody may name: one of the catalogue, or at an address that tenants

@@ -66,7 +66,8 @@ func Names() (names []string) {
 	return names
 }
 
-// Text returns how a kind of site builds an appliance: local, or heat for OpenStack. False: it is not shipped for those.
+// Text returns how a kind of site builds an appliance: local, or heat for OpenStack. False: it is not shipped for
+// those.
 func Text(name, kind string) (string, bool) {
 	text, err := files.ReadFile(path.Join(name, kind+".yaml"))
 	if err != nil {

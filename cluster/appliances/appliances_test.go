@@ -22,7 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestWhatIsShippedCanBeBuilt has the driver read each text as it does before one is stored.
 func TestWhatIsShippedCanBeBuilt(t *testing.T) {
-	d, err := local.New(local.Config{Scheduler: new(schedule.Scheduler), Keys: noKeys{}, ResolveImage: image.ReferenceFor})
+	d, err := local.New(local.Config{Scheduler: new(schedule.Scheduler), Keys: noKeys{},
+		ResolveImage: image.ReferenceFor})
 	if err != nil {
 		t.Fatal(err)
 	}

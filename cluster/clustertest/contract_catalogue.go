@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -247,22 +248,29 @@ func testImages(t *testing.T, s Stores) {
 func testRaces(t *testing.T, s Stores) {
 	ctx := t.Context()
 	Furnish(t, s)
-	for n := range 10 {
+	errIdle := errors.New("it was not tried")
+	add := func(site string) error {
+		_, err := s.AddImplementation(ctx, cluster.Implementation{ID: cluster.NewImplementationID(),
+			Appliance: "slurm", Site: site})
+		return err
+	}
+	for n := range 12 {
 		name := fmt.Sprint("site-", n)
 		if _, err := s.PutSite(ctx, cluster.Site{Name: name, Type: cluster.Sim}); err != nil {
 			t.Fatal(err)
 		}
 		c := create(t, s, NewCluster(fmt.Sprint("c", n)))
 		var work sync.WaitGroup
-		var added, chosen, removed error
-		work.Go(func() {
-			_, added = s.AddImplementation(ctx, cluster.Implementation{ID: cluster.NewImplementationID(),
-				Appliance: "slurm", Site: name})
-		})
-		work.Go(func() {
-			c.Site = name
-			_, chosen = s.Update(ctx, c, nil)
-		})
+		added, chosen, removed := errIdle, errIdle, error(nil)
+		if n%3 != 0 { // by turns, so that each is raced alone too
+			work.Go(func() { added = add(name) })
+		}
+		if n%3 != 1 {
+			work.Go(func() {
+				c.Site = name
+				_, chosen = s.Update(ctx, c, nil)
+			})
+		}
 		work.Go(func() { removed = s.RemoveSite(ctx, name) })
 		work.Wait()
 		if removed == nil && (added == nil || chosen == nil) {

@@ -192,7 +192,8 @@ func testBroken(s *stage) {
 func testNoRoom(s *stage) {
 	s.need("be full", s.Fill == nil)
 	s.Fill(true)
-	if room, err := s.driver.Room(s.Context(), s.At, s.build); err != nil || room.Known && (room.Fits || room.Why == "") {
+	if room, err := s.driver.Room(s.Context(), s.At, s.build); err != nil || room.Known && (room.Fits ||
+		room.Why == "") {
 		s.Errorf("room: got %+v, %v, want that it is not known or that it does not fit, and why", room, err)
 	}
 	remote, err := s.driver.Launch(s.Context(), s.At, s.build)

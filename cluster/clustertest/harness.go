@@ -71,7 +71,8 @@ func newStage(t *testing.T, h Harness, slaves int) *stage {
 // another returns a further cluster of the same site, which nobody has launched, and removes it in the end.
 func (s *stage) another(slaves int) cluster.Build {
 	id := croft.NewClusterID()
-	b := cluster.Build{Partition: s.Partition, Cluster: id, Name: "c-" + string(id[:8]), Project: "physics", User: "ada",
+	b := cluster.Build{Partition: s.Partition, Cluster: id, Name: "c-" + string(id[:8]), Project: "physics",
+		User:           "ada",
 		Implementation: s.Implementation, Remote: cluster.Remote{Name: "croft-" + string(id)}, Timeout: patient.Longest}
 	for i := range slaves {
 		b.Indexes = append(b.Indexes, i)

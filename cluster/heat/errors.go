@@ -98,7 +98,7 @@ func (s *session) explain(what string, err error, hidden ...string) error {
 	}
 	a, ok := answerOf(err)
 	if !ok {
-		return croft.Errorf(croft.Unavailable, "site %s: %s: %s", s.site.Name, what, s.mask(outbound.Explain("it", err),
+		return croft.Errorf(croft.Unavailable, "site %s: %s: %s", s.site.Name, what, s.mask(outbound.Explain("its server", err),
 			hidden...))
 	}
 	return croft.Errorf(a.kindOfError(), "site %s: %s: %s", s.site.Name, what, s.mask(a.String(), hidden...))

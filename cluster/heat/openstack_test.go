@@ -70,6 +70,9 @@ func harness(t *testing.T, c heattest.Cloud) clustertest.Harness {
 			s.Answer = func(w http.ResponseWriter, r *http.Request) bool { return full && overQuota(w, r) }
 		})
 	}
+	if hasGlance(t, h.At) {
+		h.Image, _ = serveImage(t, 1_000_000)
+	}
 	h.Occupy = func(b cluster.Build) func() bool { return occupy(t, f, h, b) }
 	return h
 }

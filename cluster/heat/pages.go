@@ -29,6 +29,9 @@ func (n noPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.StatusCode == http.StatusNoContent { // Glance names a type of nothing
+		return a, nil
+	}
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if kind == "text/html" || kind == "application/xhtml+xml" {
 		_ = a.Body.Close()

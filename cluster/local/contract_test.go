@@ -157,8 +157,9 @@ func (w writes) Use(ctx context.Context, inst croft.Instance, o croft.Order) (cr
 // scheduler makes a scheduler of the cloud, which sees it through v.
 func (w *world) scheduler(t *testing.T, v view) *schedule.Scheduler {
 	t.Helper()
-	s, err := schedule.New(schedule.Config{Partition: w.Store.Partition(), Records: writes{w.Store.Instances, w.Store.Instances, v},
-		Holds: writes{w.Store.Instances, w.Store.Instances, v}, View: v, Registry: v, Groups: w.Store.Groups, Claims: w.Claims,
+	written := writes{w.Store.Instances, w.Store.Instances, v}
+	s, err := schedule.New(schedule.Config{Partition: w.Store.Partition(), Records: written, Holds: written, View: v,
+		Registry: v, Groups: w.Store.Groups, Claims: w.Claims,
 		Aggregates: w.Store.Aggregates, Distances: w.Store.Distances, Crush: w.Store.Policies})
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,9 @@
 package manager
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"croft"
 	"croft/cluster"
 )
 
@@ -50,41 +47,4 @@ func (a *answers) put(site string, fault string) bool {
 	}
 	a.all[site] = now
 	return changed
-}
-
-// answered takes account of how a site answered a call: several silent ones keep new clusters away for a while, and a
-// credential that is refused says so.
-func (m *Manager) answered(ctx context.Context, at cluster.Access, err error) {
-	if m.run.Err() != nil {
-		return // the call was given up by us
-	}
-	silent := err != nil && (errors.Is(err, croft.Unavailable) || croft.KindOf(err) == "")
-	fault := ""
-	if silent {
-		fault = err.Error()
-		m.survey.NoteSilence(at.Site.Name)
-	}
-	if m.answers.put(at.Site.Name, fault) && silent {
-		m.c.Log.Warn("site does not answer", "site", at.Site.Name, "err", err)
-	}
-	if !silent && at.Credential.ID != "" {
-		m.blame(ctx, at.Credential, err)
-	}
-}
-
-// blame notes in a credential that its site refuses it, or that it accepts it again.
-func (m *Manager) blame(ctx context.Context, c cluster.Credential, err error) {
-	fault := ""
-	if errors.Is(err, croft.Denied) {
-		fault = err.Error()
-	}
-	if c.LastError == fault {
-		return
-	}
-	c.LastError = fault
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pause)
-	defer cancel()
-	if _, err := m.c.Catalogue.PutCredential(ctx, c); err != nil && !errors.Is(err, croft.Conflict) {
-		m.c.Log.Warn("what is wrong with a credential is not noted", "credential", c.ID, "err", err)
-	}
 }

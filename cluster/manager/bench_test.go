@@ -159,7 +159,8 @@ func (b *bench) implementation(i cluster.Implementation) cluster.ImplementationI
 // credential stores one of ada's for a site.
 func (b *bench) credential(site string) cluster.Credential {
 	b.Helper()
-	c := cluster.Credential{ID: cluster.NewCredentialID(), Name: "at-" + site, Project: "physics", User: "ada", Site: site,
+	c := cluster.Credential{ID: cluster.NewCredentialID(), Name: "at-" + site, Project: "physics", User: "ada",
+		Site: site,
 		Kind: cluster.Password, Username: "ada"}
 	var err error
 	c.Secret, err = b.keys.Seal(cluster.NewSecret("hunter2"), cluster.AboutCredential(partition, c))
@@ -226,12 +227,14 @@ func (b *bench) get(id croft.ClusterID) cluster.Cluster {
 }
 
 // until waits for a cluster to be as asked for, and at most that long.
-func (b *bench) until(id croft.ClusterID, most time.Duration, what string, is func(c cluster.Cluster) bool) cluster.Cluster {
+func (b *bench) until(id croft.ClusterID, most time.Duration, what string,
+	is func(c cluster.Cluster) bool) cluster.Cluster {
 	b.Helper()
 	c := b.get(id)
 	for end := time.Now().Add(most); !is(c); c = b.get(id) {
 		if time.Now().After(end) {
-			b.Fatalf("it is not %s within %s, but %s: %s, error %+v, %+v", what, most, c.State, c.Step, c.Error, c.Members)
+			b.Fatalf("it is not %s within %s, but %s: %s, error %+v, %+v", what, most, c.State, c.Step, c.Error,
+				c.Members)
 		}
 		time.Sleep(250 * time.Millisecond)
 	}

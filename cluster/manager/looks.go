@@ -16,28 +16,14 @@ const (
 	lookAhead = 8 * time.Second        // those who would look within this time are served too
 )
 
-// place is where clusters are looked at together.
-type place struct {
-	site       string
-	credential cluster.CredentialID
-}
-
-// looking is a cluster that a look is to be at.
-type looking struct {
-	place
-	build cluster.Build
-}
-
-// sight is what a look saw.
-type sight struct {
-	seen  *cluster.Seen // nil: nothing was learned
-	err   error
-	begun time.Time
-}
-
 // looks shares observations: all clusters of one site and credential are observed by one call.
 type looks struct {
-	m      *Manager
+	sites   *sites
+	metrics *metrics
+	run     func() context.Context                                         // what looks end with
+	soon    func(at place, but map[croft.ClusterID]waiter) []cluster.Build // who would look before long
+	refresh func(ctx context.Context, id croft.ClusterID, s sight)         // hands to one of those what was seen
+
 	work   sync.WaitGroup
 	mu     sync.Mutex
 	groups map[place]*group
@@ -55,46 +41,7 @@ type waiter struct {
 	answer chan sight
 }
 
-func newLooks(m *Manager) *looks { return &looks{m: m, groups: map[place]*group{}} }
-
 func (l *looks) wait() { l.work.Wait() }
-
-// look returns what the site has of a cluster, seen after the last act was over.
-func (m *Manager) look(ctx context.Context, e *entry, c cluster.Cluster) (*cluster.Seen, error) {
-	m.mu.Lock()
-	fresh := e.fresh
-	e.fresh = nil
-	if fresh != nil && (!fresh.begun.After(e.acted) || time.Since(fresh.begun) > pause) {
-		fresh = nil
-	}
-	m.mu.Unlock()
-	if fresh != nil {
-		return fresh.seen, fresh.err
-	}
-	b, err := m.build(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	answer := m.looks.ask(ctx, looking{place{c.Site, c.Credential}, b})
-	select {
-	case s := <-answer:
-		return s.seen, s.err
-	case <-ctx.Done():
-		return nil, croft.Errorf(croft.Unavailable, "%w", context.Cause(ctx))
-	}
-}
-
-// lookingAt is what a look at a cluster that rests would ask, if one is to come.
-func (m *Manager) lookingAt(ctx context.Context, c cluster.Cluster, next cluster.Next) *looking {
-	if next.Pace == 0 || c.Site == "" || !c.Remote.Asked {
-		return nil
-	}
-	b, err := m.build(ctx, c)
-	if err != nil {
-		return nil
-	}
-	return &looking{place{c.Site, c.Credential}, b}
-}
 
 // ask has a cluster looked at by the next look at its place.
 func (l *looks) ask(ctx context.Context, at looking) chan sight {
@@ -109,7 +56,7 @@ func (l *looks) ask(ctx context.Context, at looking) chan sight {
 	g.waiting[at.build.Cluster] = waiter{at, answer}
 	if !g.busy {
 		g.busy = true
-		l.work.Go(func() { l.serve(l.m.run, at.place, g) })
+		l.work.Go(func() { l.serve(l.run(), at.place, g) })
 	}
 	return answer
 }
@@ -140,7 +87,7 @@ func (l *looks) serve(ctx context.Context, at place, g *group) {
 
 // once looks at a place, for those who wait and for those who would look soon.
 func (l *looks) once(ctx context.Context, at place, waiting map[croft.ClusterID]waiter) {
-	soon := l.m.soon(at, waiting)
+	soon := l.soon(at, waiting)
 	var builds []cluster.Build
 	for _, w := range waiting {
 		builds = append(builds, w.build)
@@ -148,13 +95,13 @@ func (l *looks) once(ctx context.Context, at place, waiting map[croft.ClusterID]
 	builds = append(builds, soon...)
 	begun := time.Now()
 	all, err := l.observe(ctx, at, builds)
-	l.m.metrics.called(cluster.ActLook, begun, err)
+	l.metrics.called(cluster.ActLook, begun, err)
 	for id, w := range waiting {
 		w.answer <- sightOf(all, id, err, begun)
 	}
 	for _, b := range soon {
 		if err == nil {
-			l.m.refresh(ctx, b.Cluster, sightOf(all, b.Cluster, nil, begun))
+			l.refresh(ctx, b.Cluster, sightOf(all, b.Cluster, nil, begun))
 		}
 	}
 }
@@ -168,39 +115,13 @@ func sightOf(all map[croft.ClusterID]cluster.Seen, id croft.ClusterID, err error
 
 func (l *looks) observe(ctx context.Context, at place, builds []cluster.Build) (map[croft.ClusterID]cluster.Seen,
 	error) {
-	d, access, err := l.m.access(ctx, at.site, at.credential)
+	d, access, err := l.sites.access(ctx, at.site, at.credential)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.m.c.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.sites.c.CallTimeout)
 	defer cancel()
 	all, err := d.Observe(ctx, access, builds)
-	l.m.answered(ctx, access, err)
+	l.sites.answered(ctx, access, err)
 	return all, err
-}
-
-// soon lists those who rest and would look at a place before long.
-func (m *Manager) soon(at place, but map[croft.ClusterID]waiter) (soon []cluster.Build) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, e := range m.entries {
-		_, waits := but[id]
-		if !waits && e.asleep != nil && e.asleep.place == at && time.Until(e.due) < lookAhead {
-			soon = append(soon, e.asleep.build)
-		}
-	}
-	return soon
-}
-
-// refresh hands to a cluster what was seen of it while it rested.
-func (m *Manager) refresh(ctx context.Context, id croft.ClusterID, s sight) {
-	m.mu.Lock()
-	e := m.entries[id]
-	if e != nil && s.seen != nil {
-		e.fresh, e.due = &s, time.Time{}
-	}
-	m.mu.Unlock()
-	if e != nil && s.seen != nil {
-		m.workers.Wake(ctx, id)
-	}
 }

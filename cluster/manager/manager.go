@@ -7,7 +7,6 @@ package manager
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -20,24 +19,6 @@ import (
 	"croft/internal/keyed"
 )
 
-// Config is what a manager needs.
-type Config struct {
-	Partition croft.PartitionID
-	Records   cluster.Records
-	Catalogue cluster.Catalogue
-	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                            // nil: no secret can be opened or kept
-	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue, NotFound; may be nil
-	AllowedIP string                                   // CIDR of this server, for templates; may be empty
-	Survey    *survey.Survey                           // shared with requests, so that both know silent sites; nil: its own
-	Log       *slog.Logger
-
-	CallTimeout time.Duration // of each call to a site; 1 min
-	PerSite     int           // calls that change something at a site, at once; 8
-	Sweep       time.Duration // between two sweeps; 10 min
-	Standby     time.Duration // between two looks whether another manager has let go of a cluster; 15 s
-}
-
 // Manager is created by New, and works in Run.
 type Manager struct {
 	c       Config
@@ -45,43 +26,25 @@ type Manager struct {
 	metrics *metrics
 	workers keyed.Workers[croft.ClusterID]
 	looks   *looks
-	answers answers
-	read    shelf
+	sites   *sites
 
 	mu      sync.Mutex
 	entries map[croft.ClusterID]*entry
-	calls   map[string]chan struct{} // by site: calls that change something
-	strays  map[stray]bool           // what the last sweep found without a record
-	run     context.Context          // of Run: wakes by timers use it
+	strays  map[stray]bool  // what the last sweep found without a record
+	run     context.Context // of Run: wakes by timers use it
 }
 
 // New returns a manager. It starts nothing. Invalid: something is missing.
 func New(c Config) (*Manager, error) {
-	if c.Partition == "" || c.Records == nil || c.Catalogue == nil || c.Log == nil {
-		return nil, croft.Errorf(croft.Invalid, "manager: Partition, Records, Catalogue and Log are required")
+	if err := c.complete(); err != nil {
+		return nil, err
 	}
-	for value, otherwise := range map[*time.Duration]time.Duration{
-		&c.CallTimeout: time.Minute, &c.Sweep: 10 * time.Minute, &c.Standby: 15 * time.Second,
-	} {
-		if *value == 0 {
-			*value = otherwise
-		}
-	}
-	if c.PerSite == 0 {
-		c.PerSite = 8
-	}
-	if c.Survey == nil {
-		var err error
-		c.Survey, err = survey.New(survey.Config{Partition: c.Partition, Records: c.Records, Catalogue: c.Catalogue,
-			Drivers: c.Drivers, Vault: c.Vault, Images: c.Images, AllowedIP: c.AllowedIP, Log: c.Log})
-		if err != nil {
-			return nil, err
-		}
-	}
-	m := &Manager{c: c, survey: c.Survey, entries: map[croft.ClusterID]*entry{}, calls: map[string]chan struct{}{}}
+	m := &Manager{c: c, survey: c.Survey, entries: map[croft.ClusterID]*entry{}}
+	m.sites = &sites{c: c, calls: map[string]chan struct{}{}, stopped: func() bool { return m.run.Err() != nil }}
+	m.metrics = newMetrics(m.states, m.lateRemovals, m.unrecorded, m.sites.answers.silent)
+	m.looks = &looks{sites: m.sites, metrics: m.metrics, run: func() context.Context { return m.run }, soon: m.soon,
+		refresh: m.refresh, groups: map[place]*group{}}
 	m.workers.Do = m.pass
-	m.looks = newLooks(m)
-	m.metrics = newMetrics(m)
 	return m, nil
 }
 
@@ -116,21 +79,7 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) Collector() prometheus.Collector { return m.metrics }
 
 // Health says how a site answered when it was last asked.
-func (m *Manager) Health(site string) cluster.Health { return m.answers.health(site) }
-
-// entry is what a manager remembers of a cluster between two passes. Its worker alone uses it, but for what sleeps.
-type entry struct {
-	holder   *cluster.Holder
-	revised  int64     // of the record when the last pass ended
-	due      time.Time // when to look again although the record is as it was; zero: no need
-	standing bool      // another manager holds it
-	acted    time.Time // when an act at the site was last over: what was seen before does not count
-	timer    *time.Timer
-	asleep   *looking      // what a look would ask; nil: it does not wait for one
-	fresh    *sight        // what was seen meanwhile
-	state    cluster.State // for metrics
-	removal  time.Time     // since when it is to be removed; zero: it is not
-}
+func (m *Manager) Health(site string) cluster.Health { return m.sites.answers.health(site) }
 
 func (m *Manager) entry(id croft.ClusterID) *entry {
 	m.mu.Lock()
@@ -189,4 +138,35 @@ func (m *Manager) letGo() {
 			m.c.Log.Debug("a hold was not released: its lease ends", "cluster", h.Cluster, "err", err)
 		}
 	}
+}
+
+// lateRemovals counts clusters that their sites do not remove.
+func (m *Manager) lateRemovals() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, e := range m.entries {
+		if !e.removal.IsZero() && time.Since(e.removal) > alarmAfter {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+// unrecorded counts what the last sweep found without a record.
+func (m *Manager) unrecorded() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return float64(len(m.strays))
+}
+
+// states counts clusters by state.
+func (m *Manager) states() map[cluster.State]int {
+	count := map[cluster.State]int{}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.entries {
+		count[e.state]++
+	}
+	return count
 }

@@ -16,7 +16,8 @@ func TestAClusterIsBuiltAndDeleted(t *testing.T) {
 		b.start()
 		id := b.create(ask("one"))
 		c := b.ready(id, 2)
-		if c.Site != "east" || c.MasterIP == "" || len(c.Members) != 3 || c.Members[2].ID != cluster.IDOf(id, cluster.Slave, 1) {
+		if c.Site != "east" || c.MasterIP == "" || len(c.Members) != 3 || c.Members[2].ID != cluster.IDOf(id,
+			cluster.Slave, 1) {
 			b.Errorf("got %+v", c)
 		}
 		if c.Outputs["port"] != 22.0 || c.Outputs["login_password"] != nil {
@@ -26,7 +27,8 @@ func TestAClusterIsBuiltAndDeleted(t *testing.T) {
 		if err != nil || secret.Reveal() != "swordfish" {
 			b.Errorf("the secret output is %q, %v", secret.Reveal(), err)
 		}
-		if strings.Contains(strings.ReplaceAll(b.store.Dump(), "login_password: swordfish", "")+b.logs.String(), "swordfish") {
+		if strings.Contains(strings.ReplaceAll(b.store.Dump(), "login_password: swordfish", "")+b.logs.String(),
+			"swordfish") {
 			b.Error("the secret output is stored or logged")
 		}
 		b.delete(id)
@@ -310,7 +312,8 @@ func TestAnImageIsBroughtFirst(t *testing.T) {
 		b.start()
 		id := b.create(ask("one", "east"))
 		b.until(id, 2*time.Minute, "brought", func(c cluster.Cluster) bool {
-			return c.State == cluster.Scheduling && strings.HasPrefix(c.Step, "image debian-12: 4") && strings.HasSuffix(c.Step, " %")
+			return c.State == cluster.Scheduling && strings.HasPrefix(c.Step, "image debian-12: 4") &&
+				strings.HasSuffix(c.Step, " %")
 		})
 		b.ready(id, 2)
 	})

@@ -28,7 +28,8 @@ func (h *history) live(ctx context.Context, chance int) {
 	m := &mortal{h: h, chance: chance, die: cancel}
 	d := mortalDriver{Driver: h.sites, m: m}
 	one, err := manager.New(manager.Config{Partition: partition, Records: mortalRecords{h.store, m}, Catalogue: h.store,
-		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: d}, Vault: h.keys, Log: h.log, Sweep: 5 * time.Minute})
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: d}, Vault: h.keys, Log: h.log,
+		Sweep: 5 * time.Minute})
 	h.fatal(err)
 	if err := one.Run(ctx); err != nil {
 		h.Error(err)
@@ -133,7 +134,8 @@ type mortalDriver struct {
 	m *mortal
 }
 
-func (d mortalDriver) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (remote cluster.Remote, err error) {
+func (d mortalDriver) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (remote cluster.Remote,
+	err error) {
 	err = d.act(b, true, func() error { remote, err = d.Driver.Launch(ctx, at, b); return err })
 	return remote, err
 }
@@ -197,8 +199,8 @@ func (h *history) expire(id croft.ClusterID) {
 	h.store.Expire(id)
 }
 
-// checkOwner checks that nobody acts on what another one holds. A lease that ends between the write before an act and the
-// act itself is nobody's fault.
+// checkOwner checks that nobody acts on what another one holds. A lease that ends between the write before an act and
+// the act itself is nobody's fault.
 func (h *history) checkOwner(id croft.ClusterID, m *mortal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

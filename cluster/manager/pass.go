@@ -10,9 +10,6 @@ import (
 	"croft/cluster"
 )
 
-// pause is how long after a fault of the store a cluster is looked at again.
-const pause = 5 * time.Second
-
 // maxActs bounds the acts of one pass.
 const maxActs = 20
 

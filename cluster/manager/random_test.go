@@ -168,7 +168,8 @@ func (h *history) heal() {
 		h.fatal(err)
 		for _, c := range all {
 			if !c.State.Settled() {
-				open = append(open, fmt.Sprintf("%s %s: %s, error %+v, retry %+v", c.ID, c.State, c.Step, c.Error, c.Retry))
+				open = append(open, fmt.Sprintf("%s %s: %s, error %+v, retry %+v", c.ID, c.State, c.Step, c.Error,
+					c.Retry))
 			}
 		}
 		if len(open) == 0 {
@@ -207,7 +208,8 @@ func (h *history) compare() {
 			h.Errorf("cluster %s is %s (%+v) and is at %v, want at %v", c.ID, c.State, c.Error, got, want)
 		}
 		delete(where, c.ID)
-		if c.State == cluster.Failed && c.Remote.Asked && !c.KeptUntil.IsZero() && time.Now().After(c.KeptUntil.Add(time.Hour)) {
+		if c.State == cluster.Failed && c.Remote.Asked && !c.KeptUntil.IsZero() &&
+			time.Now().After(c.KeptUntil.Add(time.Hour)) {
 			h.Errorf("what is left of cluster %s was to be kept until %s, and is still there", c.ID, c.KeptUntil)
 		}
 		if c.State == cluster.Ready {
@@ -281,7 +283,12 @@ func TestOnlyTheHolderActs(t *testing.T) {
 			managers.Go(func() { h.live(ctx, 0) })
 		}
 		id := h.create(ask("one", "east"))
+		h.at("east", func(f *sim.Faults) { f.Lost = 100 })
 		h.untilState(id, cluster.Building)
+		for range 20 { // launches are repeated
+			time.Sleep(time.Minute)
+			h.expire(id)
+		}
 		for range 40 {
 			h.at("east", func(f *sim.Faults) { f.Lost, f.Delay = 60, time.Minute })
 			time.Sleep(time.Duration(h.dice(30000)) * time.Millisecond)

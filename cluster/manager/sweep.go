@@ -13,13 +13,6 @@ import (
 	"croft/internal/meter"
 )
 
-// stray is something at a site that should not be there.
-type stray struct {
-	site    string
-	cluster croft.ClusterID
-	remote  string
-}
-
 // sweep compares what sites have with the records, for calls that took effect after their callers gave up. What a
 // tombstone or a failed attempt names is removed; what has no record is reported and left alone.
 func (m *Manager) sweep(ctx context.Context) {
@@ -55,7 +48,8 @@ func (m *Manager) sweep(ctx context.Context) {
 	m.mu.Unlock()
 	for s := range found {
 		if !before[s] {
-			m.c.Log.Warn("a site has a cluster without a record: it is left alone", "site", s.site, "cluster", s.cluster,
+			m.c.Log.Warn("a site has a cluster without a record: it is left alone", "site", s.site, "cluster",
+				s.cluster,
 				"remote", s.remote)
 		}
 	}
@@ -63,7 +57,7 @@ func (m *Manager) sweep(ctx context.Context) {
 
 // places lists what can be listed: each enabled site with each credential for it.
 func (m *Manager) places(ctx context.Context) (map[string][]place, error) {
-	sites, err := m.sites(ctx)
+	sites, err := m.sites.all(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,14 +80,14 @@ func (m *Manager) places(ctx context.Context) (map[string][]place, error) {
 }
 
 func (m *Manager) sweepPlace(ctx context.Context, at place) (map[stray]bool, error) {
-	d, access, err := m.access(ctx, at.site, at.credential)
+	d, access, err := m.sites.access(ctx, at.site, at.credential)
 	if err != nil {
 		return nil, err
 	}
 	listing, cancel := context.WithTimeout(ctx, m.c.CallTimeout)
 	defer cancel()
 	all, err := d.List(listing, access)
-	m.answered(ctx, access, err)
+	m.sites.answered(ctx, access, err)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +125,7 @@ func (m *Manager) judge(ctx context.Context, d cluster.Driver, at cluster.Access
 	}
 	m.c.Log.Info("a site has what was launched late: it is removed", "site", at.Site.Name, "cluster", c.ID,
 		"remote", f.Remote.Name)
-	b, err := m.build(ctx, c)
+	b, err := m.sites.build(ctx, c)
 	if err != nil {
 		return false, err
 	}

@@ -91,9 +91,11 @@ func checkSite(s cluster.Site) error {
 	}
 	switch {
 	case s.Priority < -maxPriority || s.Priority > maxPriority:
-		return croft.Errorf(croft.Invalid, "a priority of %d: it is from %d to %d", s.Priority, -maxPriority, maxPriority)
+		return croft.Errorf(croft.Invalid, "a priority of %d: it is from %d to %d", s.Priority, -maxPriority,
+			maxPriority)
 	case s.MaxClusters < 0:
-		return croft.Errorf(croft.Invalid, "site %s cannot have %d clusters at most: 0 is no limit", s.Name, s.MaxClusters)
+		return croft.Errorf(croft.Invalid, "site %s cannot have %d clusters at most: 0 is no limit", s.Name,
+			s.MaxClusters)
 	case s.BuildTimeout != 0 && (s.BuildTimeout < time.Minute || s.BuildTimeout > maxBuild):
 		return croft.Errorf(croft.Invalid, "a build may take from 1m to 24h, not %s", s.BuildTimeout)
 	}
@@ -122,7 +124,8 @@ func checkReach(s cluster.Site) error {
 		return croft.Errorf(croft.Invalid, "%.80q is no interface of a catalogue: use public, internal or admin", s.Interface)
 	}
 	if len(s.CACert) > maxCA {
-		return croft.Errorf(croft.Invalid, "the certificates have %d bytes, at most %d are stored", len(s.CACert), maxCA)
+		return croft.Errorf(croft.Invalid, "the certificates have %d bytes, at most %d are stored", len(s.CACert),
+			maxCA)
 	}
 	return outbound.CheckCA(s.CACert)
 }
@@ -151,8 +154,9 @@ func checkCredential(c *cluster.Credential, at cluster.Site) error {
 	if c.User == "" {
 		return croft.Errorf(croft.Invalid, "a credential belongs to a user, and there is none")
 	}
-	for what, text := range map[string]string{"user": c.User, "user name": c.Username, "domain of the user": c.UserDomain,
-		"project name": c.ProjectName, "project ID": c.ProjectID, "domain of the project": c.ProjectDomain} {
+	for what, text := range map[string]string{"user": c.User, "user name": c.Username,
+		"domain of the user": c.UserDomain, "project name": c.ProjectName, "project ID": c.ProjectID,
+		"domain of the project": c.ProjectDomain} {
 		if err := checkText(what, text); err != nil {
 			return err
 		}

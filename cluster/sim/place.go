@@ -210,7 +210,8 @@ func (k *stack) seen(b cluster.Build) cluster.Seen {
 }
 
 func (k *stack) tell(seen *cluster.Seen, index int, m *machine) {
-	out := cluster.Member{Role: cluster.Slave, Index: index, RemoteID: m.id, State: cluster.MemberBuilding, Step: "booting"}
+	out := cluster.Member{Role: cluster.Slave, Index: index, RemoteID: m.id, State: cluster.MemberBuilding,
+		Step: "booting"}
 	out.Name = fmt.Sprintf("%s-slave-%d", k.name, index)
 	if index == master {
 		out.Role, out.Index, out.Name = cluster.Master, 0, k.name+"-master"

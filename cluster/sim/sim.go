@@ -1,7 +1,7 @@
 // Package sim builds clusters in memory: the driver of sites of type sim, to try clusters out without a cloud, and for
-// tests. Members appear after a delay, as at a real site. Each name of a site is a place of its own. What a place has is
-// lost when the process ends. Its faults are those of real sites: no answers, lost answers, calls that take effect long
-// after their callers gave up, builds and removals that fail or never end.
+// tests. Members appear after a delay, as at a real site. Each name of a site is a place of its own. What a place has
+// is lost when the process ends. Its faults are those of real sites: no answers, lost answers, calls that take effect
+// long after their callers gave up, builds and removals that fail or never end.
 package sim
 
 import (

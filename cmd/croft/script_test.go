@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -43,6 +44,10 @@ func (l leakFree) Run() int {
 
 // TestScripts runs the scripts in testdata, which specify the commands.
 func TestScripts(t *testing.T) {
+	appliances, err := filepath.Abs("../../cluster/appliances")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -86,6 +91,7 @@ func TestScripts(t *testing.T) {
 			env.Values[issuerKey{}] = &scriptIssuer{}
 			env.Setenv("CROFT_CLOUD_API_LISTEN", "127.0.0.1:0") // scripts run beside each other
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("APPLIANCES", appliances) // the directory of their texts
 			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/.config")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to end
 			return nil

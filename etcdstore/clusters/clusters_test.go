@@ -258,10 +258,11 @@ func TestSecretsInEtcdAreSealed(t *testing.T) {
 	for _, secret := range []string{"sixteen letters and more", "and another secret, rotated in"} {
 		etcdtest.Issued(secret)
 		plain := cluster.NewSecret(secret)
-		n := cluster.NewCredential{Credential: cluster.Credential{Name: "mine", Project: "dev", User: "ann", Site: "sim",
-			Username: "annie", ProjectName: "hpc"}, Plain: plain}
+		n := cluster.NewCredential{Plain: plain, Credential: cluster.Credential{Name: "mine", Project: "dev",
+			User: "ann", Site: "sim", Username: "annie", ProjectName: "hpc"}}
 		if _, err = r.Credentials().Create(t.Context(), n); croft.KindOf(err) == croft.Conflict { // the second
-			_, err = r.Credentials().Change(t.Context(), "dev", "ann", "mine", cluster.CredentialChange{Plain: &plain}, nil)
+			change := cluster.CredentialChange{Plain: &plain}
+			_, err = r.Credentials().Change(t.Context(), "dev", "ann", "mine", change, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,5 @@
-// Package adopt describes what runs on a machine already as jobs of a grid: containers of podman and docker, and
-// domains
-// of libvirt. It reads; Take gives a running container the mark of its job, so that a plan finds it as it should be.
+// Package adopt describes what runs already as jobs of a grid: containers of podman and docker and domains of libvirt
+// on a machine, and instances of a croft cloud. It only reads.
 package adopt
 
 import (
@@ -32,8 +31,7 @@ type Found struct {
 var Runtimes = []string{"podman", "docker", "vm"}
 
 // List lists what runs on a machine and is of no grid, of one runtime, by name. None: the runtime is not installed
-// there.
-// Unavailable: it does not answer.
+// there. Unavailable: it does not answer.
 func List(ctx context.Context, m machine.Machine, runtime string) ([]Found, error) {
 	var list []Found
 	var err error

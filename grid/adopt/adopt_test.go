@@ -116,10 +116,17 @@ func TestDomainsOfLibvirt(t *testing.T) {
 	runtimetest.Need(t, "virsh")
 	libvirttest.Start(t)
 	const name = "croft-adopt-test"
+	file := filepath.Join(t.TempDir(), "x.raw")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 3<<20); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("virsh", "--quiet", "--connect", libvirttest.URI, "define", "/dev/stdin")
 	cmd.Stdin = strings.NewReader(`<domain type="qemu"><name>` + name + `</name><memory unit="MiB">64</memory><vcpu>2</vcpu>
 <os><type>hvm</type></os><devices><disk type="file" device="disk"><driver name="qemu" type="raw"/>
-<source file="/srv/x.raw"/><target dev="vda" bus="virtio"/></disk>
+<source file="` + file + `"/><target dev="vda" bus="virtio"/></disk>
 <interface type="network"><source network="default"/></interface></devices></domain>`)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -133,11 +140,11 @@ func TestDomainsOfLibvirt(t *testing.T) {
 		if f.Name != name {
 			continue
 		}
-		want := &unit.VM{VCPUs: 2, Memory: 64 << 20, Image: "/srv/x.raw", Network: "default", VirtType: "qemu"}
+		want := &unit.VM{VCPUs: 2, Memory: 64 << 20, Disk: 3 << 20, Image: file, Network: "default", VirtType: "qemu"}
 		if diff := cmp.Diff(want, f.Unit.VM); diff != "" || f.Running {
 			t.Errorf("%s\n%+v", diff, f)
 		}
-		if got := strings.Join(f.Not, "; "); !strings.Contains(got, "/srv/x.raw itself") {
+		if got := strings.Join(f.Not, "; "); !strings.Contains(got, file+" itself") {
 			t.Errorf("what cannot be said: %q", got)
 		}
 		return
@@ -166,5 +173,44 @@ func TestRuntimesThatAreNotThere(t *testing.T) {
 	}
 	if _, err := List(t.Context(), machine.Local{}, "lxc"); croft.KindOf(err) != croft.Invalid {
 		t.Errorf("lxc: %v", err)
+	}
+}
+
+func TestInstancesOfACloud(t *testing.T) {
+	gib := int64(1) << 30
+	for _, c := range []struct {
+		name string
+		st   croft.Status
+		want unit.VM
+		not  []string // what is said that a job cannot say
+	}{
+		{"an image of the host", croft.Status{Instance: croft.Instance{Name: "web", Spec: croft.Spec{
+			Image:     "/srv/debian.qcow2#sha256=00",
+			Resources: croft.Resources{croft.VCPU: 2, croft.MemoryMB: 2048, croft.DiskGB: 5}}}},
+			unit.VM{VCPUs: 2, Memory: 2 * gib, Disk: 5 * gib, Image: "/srv/debian.qcow2", Network: "default",
+				VirtType: "kvm"}, nil},
+		{"an image of the web, and what only a cloud has", croft.Status{Host: &croft.Host{VirtType: "qemu"},
+			Instance: croft.Instance{Name: "web", Spec: croft.Spec{Image: "https://example.org/a/b.qcow2?x#sums=y",
+				Networks: []string{"blue", "red"}, UserData: []byte("#!"), Keys: []string{"k"},
+				Resources:  croft.Resources{croft.VCPU: 1, croft.MemoryMB: 1024, croft.DiskGB: 1},
+				Affinities: []croft.Affinity{{}}, Policy: &croft.CrushPolicy{}, Restart: croft.RestartNever}}},
+			unit.VM{VCPUs: 1, Memory: gib, Disk: gib, Image: "/var/lib/libvirt/images/b.qcow2", Network: "blue",
+				VirtType: "qemu"},
+			[]string{"https://example.org/a/b.qcow2", "the network blue", "further network red", "user-data", "keys",
+				"groups", "CRUSH", "again never"}},
+	} {
+		f := Instance(c.st)
+		if diff := cmp.Diff(&c.want, f.Unit.VM); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+		said := strings.Join(f.Not, "; ")
+		for _, not := range c.not {
+			if !strings.Contains(said, not) {
+				t.Errorf("%s: %q does not say %q", c.name, said, not)
+			}
+		}
+		if c.not == nil && len(f.Not) != 1 {
+			t.Errorf("%s: %q", c.name, said)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package adopt
 import (
 	"context"
 	"encoding/xml"
+	"strconv"
 	"strings"
 
 	"croft"
@@ -26,8 +27,10 @@ type domain struct {
 		Device string `xml:"device,attr"`
 		Source struct {
 			File string `xml:"file,attr"`
-			Any  string `xml:",innerxml"`
 		} `xml:"source"`
+		Target struct {
+			Dev string `xml:"dev,attr"`
+		} `xml:"target"`
 	} `xml:"devices>disk"`
 	Interfaces []struct {
 		Source struct {
@@ -42,11 +45,16 @@ type domain struct {
 // separator stands between domains in the answer.
 const separator = "\n--croft-grid-adopt--\n"
 
+// disks stands between a domain and what libvirt says of its disks.
+const disks = "\n--croft-grid-adopt-disks--\n"
+
 func domains(ctx context.Context, m machine.Machine) ([]Found, error) {
 	out, err := ask(ctx, m, "virsh", `names=$(virsh --quiet --connect qemu:///system list --all --uuid) || return
 for id in $names; do
 	virsh --quiet --connect qemu:///system domstate "$id" || continue
 	virsh --quiet --connect qemu:///system dumpxml --inactive "$id"
+	printf '\n--croft-grid-adopt-disks--\n'
+	virsh --quiet --connect qemu:///system domblkinfo "$id" --all 2> /dev/null
 	printf '\n--croft-grid-adopt--\n'
 done`)
 	if err != nil {
@@ -58,6 +66,7 @@ done`)
 		if !found || strings.TrimSpace(definition) == "" {
 			continue
 		}
+		definition, sizes, _ := strings.Cut(definition, disks)
 		var d domain
 		if err := xml.Unmarshal([]byte(strings.TrimLeft(definition, "\n")), &d); err != nil {
 			return nil, croft.Errorf(croft.Unavailable, "the definition of a domain: %w", err)
@@ -66,18 +75,34 @@ done`)
 		if strings.Contains(d.Metadata.Text, "https://croft/") {
 			continue
 		}
-		f := d.found()
+		f := d.found(capacities(sizes))
 		f.Running = strings.TrimSpace(state) == "running"
 		list = append(list, f)
 	}
 	return list, nil
 }
 
+// capacities reads virsh domblkinfo --all: the bytes of each disk, by its name in the guest.
+func capacities(text string) map[string]int64 {
+	all := map[string]int64{}
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 1 {
+			if n, err := strconv.ParseInt(words[1], 10, 64); err == nil {
+				all[words[0]] = n
+			}
+		}
+	}
+	return all
+}
+
+// unknownDisk is what a job has as the size of a disk that nobody can tell.
+const unknownDisk = 10 << 30
+
 // bytesOf are libvirt's units of memory.
 var bytesOf = map[string]int64{"": 1 << 10, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20, "GiB": 1 << 30,
 	"G": 1 << 30, "b": 1, "bytes": 1}
 
-func (d *domain) found() Found {
+func (d *domain) found(sizes map[string]int64) Found {
 	f := Found{Runtime: "vm", Name: d.Name}
 	u := &f.Unit
 	u.Runtime = "vm"
@@ -86,17 +111,26 @@ func (d *domain) found() Found {
 	if d.Type == "qemu" {
 		u.VM.VirtType = "qemu"
 	}
+	size := int64(0)
 	for _, disk := range d.Disks {
 		switch {
 		case disk.Device == "cdrom" || disk.Device == "floppy":
 			f.not("the %s drive", disk.Device)
 		case u.VM.Image == "" && disk.Source.File != "":
-			u.VM.Image = disk.Source.File
+			u.VM.Image, size = disk.Source.File, sizes[disk.Target.Dev]
 			f.not("the disk %s itself: a virtual machine of a job has a disk of its own above its image, so make it an image first",
 				disk.Source.File)
 		default:
 			f.not("a further disk, or one that is no file: %s", disk.Source.File)
 		}
+	}
+	if u.VM.Disk = size; size == 0 {
+		u.VM.Disk = unknownDisk
+		f.not("the size of its disk, which libvirt does not know")
+	}
+	if u.VM.Image == "" {
+		u.VM.Image = images + "/image"
+		f.not("an image: it has no disk in a file")
 	}
 	for i, n := range d.Interfaces {
 		name := n.Source.Network

@@ -74,7 +74,7 @@ func (j *job) limits(u unit.Unit) {
 		j.Limits["memory"] = u.Memory
 	}
 	if m := u.VM; m != nil {
-		j.VM = map[string]any{"vcpus": m.VCPUs, "memory": m.Memory, "image": plain(m.Image),
+		j.VM = map[string]any{"vcpus": m.VCPUs, "memory": m.Memory, "disk": m.Disk, "image": plain(m.Image),
 			"network": plain(m.Network), "virt_type": m.VirtType}
 	}
 }

@@ -76,8 +76,8 @@ type run struct {
 // further step is begun. Errors: Refused, Partly, TakenBack, and others before anything was changed.
 func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found []plan.Observed,
 	c Choice) (Result, error) {
-	if p.Empty() {
-		return nothing(p), nil
+	if res, err := g.giveBack(ctx, want, p, found); err != nil || p.Empty() {
+		return res, err
 	}
 	had, err := g.lock(ctx, want, p)
 	if err != nil {
@@ -125,7 +125,8 @@ func (r *run) running(job string) int {
 // all does the phases. Each ends before the next begins, and the first that fails is the last.
 func (r *run) all(ctx context.Context) {
 	for _, phase := range []func(context.Context){
-		r.begin, r.prepare, r.fences, r.batches, r.stops, r.firewalls, r.commit,
+		r.begin, r.prepare, r.fences, r.batches, r.stops, r.batches, r.firewalls,
+		r.commit,
 	} {
 		if phase(ctx); len(r.failed) > 0 || ctx.Err() != nil {
 			break

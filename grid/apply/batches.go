@@ -40,11 +40,15 @@ func (r *run) fences(ctx context.Context) {
 }
 
 // batches starts and replaces units, job by job at once: the canaries, then so many as may be away at once. After each
-// batch it asks the gates, and confirms what is to be confirmed.
+// batch it asks the gates, and confirms what is to be confirmed. Units whose port another one has until it is stopped
+// are left for later.
 func (r *run) batches(ctx context.Context) {
 	changed := map[string]bool{} // jobs that had a batch
 	for {
-		steps := r.steps(plan.Create, plan.Replace, plan.Start, plan.Await)
+		steps := r.unless(r.steps(plan.Create, plan.Replace, plan.Start, plan.Await), plan.Stop)
+		if first := r.unless(steps, plan.Replace); len(first) > 0 {
+			steps = first
+		}
 		if len(steps) == 0 || ctx.Err() != nil {
 			return
 		}
@@ -63,6 +67,22 @@ func (r *run) batches(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// unless leaves out the steps whose unit needs a port of its node that a unit has for which a step of such an operation
+// is still to be done.
+func (r *run) unless(steps []int, op plan.Op) []int {
+	before := r.steps(op)
+	return slices.DeleteFunc(slices.Clone(steps), func(i int) bool {
+		s := r.plan.Steps[i]
+		return slices.ContainsFunc(before, func(j int) bool {
+			other := r.plan.Steps[j]
+			return j != i && other.Node == s.Node && other.Was != nil &&
+				slices.ContainsFunc(s.Unit.NodePorts(), func(p unit.Port) bool {
+					return slices.ContainsFunc(other.Was.NodePorts(), p.Overlaps)
+				})
+		})
+	})
 }
 
 // batch chooses what is changed next.

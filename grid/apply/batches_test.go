@@ -99,6 +99,64 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// noted is a runtime that notes what is started and stopped.
+type noted struct {
+	apply.Runtime
+	note func(what string)
+}
+
+func (r noted) Start(ctx context.Context, m machine.Machine, u unit.Unit) error {
+	r.note("start " + u.Job)
+	return r.Runtime.Start(ctx, m, u)
+}
+
+func (r noted) Stop(ctx context.Context, m machine.Machine, u unit.Unit) error {
+	r.note("stop " + u.Job)
+	return r.Runtime.Stop(ctx, m, u)
+}
+
+// TestAPortIsFreeBeforeItIsTaken: of two units with one port the new one starts when the old one has ended.
+func TestAPortIsFreeBeforeItIsTaken(t *testing.T) {
+	with := func(d plan.Desired, ports map[string]int) plan.Desired {
+		for _, n := range d.Nodes {
+			for i := range n.Units {
+				if number := ports[n.Units[i].Job]; number > 0 {
+					n.Units[i].Ports = []unit.Port{{Node: number, Unit: number, Protocol: "tcp"}}
+				}
+			}
+		}
+		return d
+	}
+	b := newBed(t, 2)
+	b.must(with(b.want("a1", map[string][]string{"n1": {"old/0:1", "other/0:1"}}),
+		map[string]int{"old": 80, "other": 81}))
+	var mu sync.Mutex
+	var order []string
+	g := b.grid("two", func(c *apply.Config) {
+		had := c.Runtimes
+		c.Runtimes = func(name string, n unit.Node) (apply.Runtime, error) {
+			r, err := had(name, n)
+			return noted{r, func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, what+" "+n.Name)
+			}}, err
+		}
+	})
+	two := with(b.want("a2", map[string][]string{"n1": {"a/0:1", "b/0:1", "other/0:1"}, "n2": {"old/0:1"}}),
+		map[string]int{"old": 80, "a": 80, "b": 81, "other": 82})
+	if _, err := b.apply(g, two); err != nil {
+		t.Fatal(err)
+	}
+	at := func(what string) int { return slices.Index(order, what) }
+	if at("start old n2") < 0 || at("start old n2") > at("stop old n1") || at("stop old n1") > at("start a n1") {
+		t.Errorf("of the port that moves: %q", order)
+	}
+	if at("stop other n1") < 0 || at("stop other n1") > at("start b n1") {
+		t.Errorf("of the port that is given up: %q", order)
+	}
+}
+
 // TestABatchThatFailsIsTheLast also shows that the next apply finishes.
 func TestABatchThatFailsIsTheLast(t *testing.T) {
 	b := newBed(t, 4)

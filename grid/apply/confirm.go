@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,14 +51,15 @@ func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
 			return err
 		}
 	}
-	script, err := rt.Undo(before, s.Unit)
+	keep, undo, err := rt.Undo(before, s.Unit)
 	if err != nil {
 		return fmt.Errorf("what takes %s back: %w", s.Name, err)
 	}
-	return r.arm(ctx, n, i, time.Duration(s.Unit.Confirm)*time.Second, script)
+	return r.arm(ctx, n, i, revlock.Change{After: time.Duration(s.Unit.Confirm) * time.Second, Undo: undo, Keep: keep})
 }
 
-// former is the unit that a change replaces, with all that is needed to make it again. Conflict: nobody knows.
+// former is the unit that a change replaces, with all that is needed to make it again. Secrets that have changed since
+// are nowhere but on the node, which keeps them. Conflict: nobody knows the unit.
 func former(s plan.Step) (*unit.Unit, error) {
 	if s.Was == nil || s.From != "" {
 		return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and what runs there now is not known, so that the "+
@@ -71,28 +73,65 @@ func former(s plan.Step) (*unit.Unit, error) {
 			continue
 		}
 		at := slices.IndexFunc(s.Unit.Files, func(now unit.File) bool {
-			return now.Path == f.Path &&
-				now.Digest == f.Digest
+			return now.Path == f.Path && now.Digest == f.Digest
 		})
 		if at < 0 {
-			return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and its secret %s changes, whose old content is "+
-				"stored nowhere: take confirm out of the job for one apply, or change the secret alone first", s.Name, f.Path)
+			was.Files[i].Kept = true
+			continue
 		}
 		was.Files[i].Content = s.Unit.Files[at].Content
 	}
 	return &was, nil
 }
 
-func (r *run) arm(ctx context.Context, n *locked, i int, after time.Duration, script string) error {
-	id := fmt.Sprintf("step-%d", i)
-	before := time.Now().Add(after)
-	if err := n.holder.Arm(ctx, id, after, script); err != nil {
+func (r *run) arm(ctx context.Context, n *locked, i int, c revlock.Change) error {
+	c.ID, c.Title = fmt.Sprintf("step-%d", i), title(r.plan.Steps[i])
+	before := time.Now().Add(c.After)
+	if err := n.holder.Arm(ctx, c); err != nil {
 		return fmt.Errorf("have it take the change back unless it is confirmed: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.armed[i] = arming{id, before}
+	r.armed[i] = arming{c.ID, before}
 	return nil
+}
+
+// giveBack has nodes take back what an apply before this one changed, if nobody confirmed it and the node does not take
+// it back by itself any more, since it restarted. TakenBack: they did; Refused: somebody has the lock of one.
+func (g *Grid) giveBack(ctx context.Context, want plan.Desired, p plan.Plan, found []plan.Observed) (Result, error) {
+	res := nothing(p)
+	for _, n := range want.Nodes {
+		at := slices.IndexFunc(found, func(o plan.Observed) bool { return o.Node == n.Name })
+		if _, concerned := p.Observed[n.Name]; at < 0 || !concerned || len(found[at].Unwatched) == 0 {
+			continue
+		}
+		g.Say(fmt.Sprintf("%s takes back what nobody confirmed: %s", n.Name, strings.Join(found[at].Unwatched, ", ")))
+		c, err := g.connection(ctx, n)
+		if err != nil {
+			return res, err
+		}
+		list, err := g.Locker.GiveBack(ctx, c, n)
+		if errors.Is(err, croft.Conflict) {
+			err = &Refused{fmt.Errorf("%s: %w", n.Name, err)}
+		}
+		if err != nil {
+			return res, err
+		}
+		for _, one := range list {
+			op, name, _ := strings.Cut(one.Title, " ")
+			why := one.Title + ": the node restarted before anybody confirmed it"
+			if one.Failed {
+				why += ", and could not take all of it back: look at it"
+			}
+			res.Back = append(res.Back, plan.Step{Op: plan.Op(op), Node: n.Name, Name: name, Reason: why})
+			res.Failed = append(res.Failed, Failure{n.Name, why, croft.Conflict})
+		}
+	}
+	if len(res.Back) == 0 {
+		return res, nil
+	}
+	res.Pending = p.Steps
+	return res, &TakenBack{res}
 }
 
 // settle confirms the armed steps of a batch where nothing failed, and has the others taken back.
@@ -240,7 +279,7 @@ func (r *run) firewall(ctx context.Context, n *locked, i int) (saved string, err
 { printf 'add table inet %%s\ndelete table inet %%s\n' "$table" "$table"; cat "$saved"; } | nft -f - || exit
 rm -f "$saved"
 `, machine.Quote(table), machine.Quote(saved))
-	if err := r.arm(ctx, n, i, after, undo); err != nil {
+	if err := r.arm(ctx, n, i, revlock.Change{After: after, Undo: undo}); err != nil {
 		return saved, err
 	}
 	if _, err := machine.Output(ctx, n.holder, strings.NewReader(text), "nft", "-f", "-"); err != nil {

@@ -64,13 +64,13 @@ func (s scripts) List(ctx context.Context, m machine.Machine, _ string) ([]plan.
 
 func (scripts) Ready(context.Context, machine.Machine, unit.Unit) (string, error) { return "", nil }
 
-func (s scripts) Undo(before, now *unit.Unit) (string, error) {
+func (s scripts) Undo(before, now *unit.Unit) (keep, undo string, err error) {
 	text := "rm -f " + s.file(*now) + "\n"
 	if before != nil {
 		text += fmt.Sprintf("echo %s %s %d %s >%s\n%s\n", before.Name(), before.Job, before.Slot, before.Hash(),
 			s.file(*before), before.Command[0])
 	}
-	return text, nil
+	return "", text, nil
 }
 
 func withScripts(c *apply.Config) {

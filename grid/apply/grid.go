@@ -157,7 +157,7 @@ func (g *Grid) observe(ctx context.Context, want plan.Desired, n unit.Node, runt
 		return plan.Observed{}, err
 	}
 	o := plan.Observed{Node: n.Name, Revision: v.Revision, Epoch: v.Epoch, Phase: string(v.Phase), Firewall: v.Firewall,
-		Holders: v.Holders, Boot: v.BootNow}
+		Holders: v.Holders, Boot: v.BootNow, Unwatched: v.Unwatched}
 	if v.Phase != revlock.Done {
 		o.With = v.With
 	}

@@ -19,6 +19,7 @@ import (
 	"croft/grid/apply"
 	"croft/grid/machine"
 	"croft/grid/plan"
+	"croft/grid/revlock"
 	"croft/grid/unit"
 	"croft/internal/testing/sample"
 )
@@ -38,6 +39,17 @@ func (k killer) Open(ctx context.Context, m machine.Machine, n unit.Node, shared
 		return nil, err
 	}
 	return killedHolder{h, k}, nil
+}
+
+// atConfirm is the point at which a change works and is to be confirmed.
+const atConfirm = -2
+
+// Confirm implements apply.Locker.
+func (k killer) Confirm(ctx context.Context, m machine.Machine, n unit.Node, id string) (revlock.Verdict, error) {
+	if k.at == atConfirm {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	return k.Locker.Confirm(ctx, m, n, id)
 }
 
 // step is one access. start sends it.
@@ -91,6 +103,9 @@ func applyOnce() int {
 		for i := range in.Want.Nodes[n].Units {
 			u := &in.Want.Nodes[n].Units[i]
 			u.Exclusive = u.Job == "db"
+			if u.Job == "sure" {
+				u.Confirm = 3600
+			}
 		}
 	}
 	c, d, err := config(in.Home, "killed")
@@ -118,7 +133,8 @@ func applyOnce() int {
 	return 0
 }
 
-// killed runs an apply in a process that kills itself at an access; -1: it does not. It returns how many it made.
+// killed runs an apply in a process that kills itself at an access, or atConfirm; -1: it does not. It returns how many
+// it made.
 func (b *bed) killed(want plan.Desired, at int64) (accesses int64, dead bool) {
 	b.t.Helper()
 	in, err := json.Marshal(map[string]any{"Home": b.ssh.Home, "Want": want, "At": at})

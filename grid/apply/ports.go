@@ -45,8 +45,10 @@ type Runtime interface {
 
 	// Undo returns a script for a POSIX shell on the node that takes a change back: it stops and removes now, and then
 	// creates and starts before, with files and all. Either may be nil. The node runs it alone, as it may be cut off:
-	// it may use nothing but the node itself. Prepare was called for both at some time.
-	Undo(before, now *unit.Unit) (string, error)
+	// it may use nothing but the node itself, and what keep, which runs before the change and may be empty, put into
+	// the directory $kept: files of before that are Kept. Prepare was called for both at some time. Conflict: it cannot
+	// be taken back.
+	Undo(before, now *unit.Unit) (keep, undo string, err error)
 }
 
 // A Dialer opens connections to nodes.
@@ -75,6 +77,10 @@ type Locker interface {
 
 	// Recall has the node take a change back now; failed says that it could not do all of that.
 	Recall(ctx context.Context, m machine.Machine, n unit.Node, id string) (v revlock.Verdict, failed bool, err error)
+
+	// GiveBack has the node take back the changes that nobody confirmed and nobody watches. Conflict: its lock is
+	// taken.
+	GiveBack(ctx context.Context, m machine.Machine, n unit.Node) ([]revlock.GivenBack, error)
 }
 
 // A Holder has the lock of a node, as revlock.Holder has.
@@ -83,7 +89,7 @@ type Holder interface {
 	State() revlock.State
 	Begin(ctx context.Context, revision string, with []string) error
 	Commit(ctx context.Context, applied []byte) error
-	Arm(ctx context.Context, id string, after time.Duration, script string) error
+	Arm(ctx context.Context, c revlock.Change) error
 	Close() error
 }
 

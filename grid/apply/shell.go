@@ -46,6 +46,11 @@ func (s Shell) Confirm(ctx context.Context, m machine.Machine, n unit.Node, id s
 	return revlock.Confirm(ctx, m, s.Place(n), id)
 }
 
+// GiveBack implements Locker.
+func (s Shell) GiveBack(ctx context.Context, m machine.Machine, n unit.Node) ([]revlock.GivenBack, error) {
+	return revlock.GiveBack(ctx, m, s.Place(n))
+}
+
 // Recall implements Locker.
 func (s Shell) Recall(ctx context.Context, m machine.Machine, n unit.Node, id string) (revlock.Verdict, bool, error) {
 	return revlock.Recall(ctx, m, s.Place(n), id, recallWait)

@@ -198,7 +198,7 @@ func (worldRuntime) Ready(context.Context, machine.Machine, unit.Unit) (string, 
 	return "", nil
 }
 
-func (worldRuntime) Undo(_, _ *unit.Unit) (string, error) { return "true", nil }
+func (worldRuntime) Undo(_, _ *unit.Unit) (keep, undo string, err error) { return "", "true", nil }
 
 // Look implements Locker.
 func (c *client) Look(_ context.Context, m machine.Machine, n unit.Node, _ string) (revlock.View, error) {
@@ -330,7 +330,7 @@ func (h *worldHolder) Commit(_ context.Context, applied []byte) error {
 	})
 }
 
-func (h *worldHolder) Arm(context.Context, string, time.Duration, string) error { return nil }
+func (h *worldHolder) Arm(context.Context, revlock.Change) error { return nil }
 
 func (h *worldHolder) Close() error {
 	_ = h.client.do("unlock "+h.node.name, func() { h.ended = true })
@@ -341,6 +341,11 @@ func (c *client) Confirm(context.Context, machine.Machine, unit.Node, string) (r
 	return revlock.None, nil
 }
 
+func (c *client) GiveBack(context.Context, machine.Machine, unit.Node) ([]revlock.GivenBack, error) {
+	return nil, nil
+}
+
+// Recall implements Locker.
 func (c *client) Recall(context.Context, machine.Machine, unit.Node, string) (revlock.Verdict, bool, error) {
 	return revlock.None, false, nil
 }

@@ -201,12 +201,27 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// SetState sets the state of a node in its file, with a comment if there is one to be made.
+// SetState sets the state of a node in its file, with a comment if there is one to be made; what others commented there
+// stays. Invalid: the file has a form in which that cannot be done.
 func SetState(s *state.State, n *state.Node, to, comment string) error {
-	if comment != "" {
-		to += "  # " + strings.Join(strings.Fields(comment), " ")
+	text, err := os.ReadFile(filepath.Join(s.Dir, n.Path))
+	if err != nil {
+		return fmt.Errorf("change %s: %w", n.Path, err)
 	}
-	return setKey(s.Dir, n.Path, "state", to)
+	changed, err := StateText(n.Path, string(text), to, strings.Join(strings.Fields(comment), " "))
+	if err != nil {
+		return err
+	}
+	return replace(s.Dir, n.Path, changed)
+}
+
+// replace writes a file with the mode that it has.
+func replace(dir, file, text string) error {
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(filepath.Join(dir, file)); err == nil {
+		mode = info.Mode().Perm()
+	}
+	return durable.Write(filepath.Join(dir, file), []byte(text), mode)
 }
 
 // setKey sets a key at the top of a file, on its own line; the rest of the file stays.
@@ -232,11 +247,7 @@ func setKey(dir, file, key, value string) error {
 		}
 		changed += line + "\n"
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(filepath.Join(dir, file)); err == nil {
-		mode = info.Mode().Perm()
-	}
-	return durable.Write(filepath.Join(dir, file), []byte(changed), mode)
+	return replace(dir, file, changed)
 }
 
 // Renumber gives ids to directories and nodes that have none, and others to those whose id another one has too: of

@@ -92,7 +92,8 @@ func TestWhatCannotBeAddedIsTakenBack(t *testing.T) {
 func TestAStateIsALine(t *testing.T) {
 	for _, c := range []struct{ name, before, after string }{
 		{"none is there", "id: 0\n# words\naddress: a", "id: 0\n# words\naddress: a\nstate: drain  # why\n"},
-		{"one is there", "id: 0\nstate: up # so far\n# words\n", "id: 0\nstate: drain  # why\n# words\n"},
+		{"one is there", "id: 0\nstate: up # so far\n# words\n", "id: 0\nstate: drain # why; so far\n# words\n"},
+		{"the keys are in braces", "{id: 0}\n", "{state: drain, id: 0}  # why\n"},
 		{"another key contains it", "id: 0\nvar:\n  state: x\n", "id: 0\nvar:\n  state: x\nstate: drain  # why\n"},
 	} {
 		dir := begun(t)
@@ -115,12 +116,13 @@ func TestAStateIsALine(t *testing.T) {
 		}
 	}
 	dir := begun(t)
-	if err := os.WriteFile(filepath.Join(dir, "nodes/n.yaml"), []byte("{id: 0}\n"), 0o600); err != nil {
+	text := "id: 0\nstate: &s up\nx: *s\n"
+	if err := os.WriteFile(filepath.Join(dir, "nodes/n.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := loaded(t, dir)
 	err := SetState(s, s.Node("n"), state.Drain, "")
-	if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "its keys are in braces") {
+	if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "nodes/n.yaml") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -3,6 +3,9 @@ package machine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -22,27 +25,68 @@ var _ Machine = Local{}
 // Start implements Machine.
 func (Local) Start(ctx context.Context, c Command) (Process, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = killAfter
+	p := &local{ctx: ctx, cmd: cmd, broken: make(chan error, 1)}
+	feed := func() {}
+	if file, is := c.Stdin.(*os.File); is {
+		cmd.Stdin = file
+	} else if c.Stdin != nil {
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return nil, croft.Errorf(croft.Unavailable, "run %s here: %w", c.Argv[0], err)
+		}
+		feed = func() { go p.feed(in, c.Stdin) }
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, croft.Errorf(croft.Unavailable, "run %s here: %w", c.Argv[0], err)
 	}
-	return &local{ctx, cmd}, nil
+	feed()
+	return p, nil
 }
 
 type local struct {
-	ctx context.Context
-	cmd *exec.Cmd
+	ctx    context.Context
+	cmd    *exec.Cmd
+	broken chan error // why the program's input could not be read
+}
+
+// feed copies the program's input. Nobody waits for it: its reader may block for ever.
+func (p *local) feed(to io.WriteCloser, from io.Reader) {
+	if _, err := io.Copy(&input{to}, from); err != nil && !errors.Is(err, errInputEnded) {
+		p.broken <- fmt.Errorf("read the program's input: %w", err)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // or it would take the end of its input for that of a whole one
+	}
+	_ = to.Close() // if the program has ended, it is closed
+}
+
+var errInputEnded = errors.New("the program reads no more")
+
+// input writes to the program, and tells its errors from those of the reader.
+type input struct{ to io.Writer }
+
+func (i *input) Write(b []byte) (int, error) {
+	n, err := i.to.Write(b)
+	if err != nil {
+		err = errInputEnded
+	}
+	return n, err
 }
 
 // Wait implements Process.
 func (p *local) Wait() error {
 	err := p.cmd.Wait()
 	if p.ctx.Err() != nil {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // what did not end by itself
+		p.kill()
 		return &Lost{p.ctx.Err()}
+	}
+	select {
+	case broken := <-p.broken:
+		p.kill()
+		return broken
+	default:
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -53,3 +97,6 @@ func (p *local) Wait() error {
 	}
 	return &Exit{Code: exit.ExitCode()}
 }
+
+// kill ends what did not end by itself.
+func (p *local) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }

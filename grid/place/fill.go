@@ -77,7 +77,9 @@ func (d *deciding) fill(p *placing, had map[int]*state.Node, afresh bool) {
 	for _, slot := range f.kept {
 		n := p.has[slot]
 		d.count(p, n, -1)
+		d.unclaim(p, slot, n)
 		delete(p.has, slot)
+		delete(p.kept, slot)
 		p.why[slot] = "the rule has no place for " + n.Name + " beside the others"
 	}
 	if !afresh {

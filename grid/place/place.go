@@ -10,11 +10,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"croft"
 	"croft/grid/state"
+	"croft/grid/unit"
 )
 
 // Options are how to place.
@@ -102,6 +104,7 @@ type deciding struct {
 type load struct {
 	slots int
 	uses  state.Amounts
+	ports ports
 }
 
 // placing is a job that is being placed.
@@ -113,13 +116,18 @@ type placing struct {
 	x    uint32
 	want int
 	has  map[int]*state.Node
-	why  map[int]string // slots that lost their node, and the reason
+	kept map[int]*state.Node // whose ports are counted already
+	why  map[int]string      // slots that lost their node, and the reason
+
+	ports     func(slot int, n *state.Node) []unit.Port // of the node, that a slot takes
+	portsVary bool                                      // by slot or node
 }
 
 func (d *deciding) prepare() error {
 	var errs []error
 	for _, j := range d.s.Jobs {
 		p := &placing{job: j, x: Input(j.Name), want: j.Want, has: map[int]*state.Node{}, why: map[int]string{}}
+		p.ports, p.portsVary = d.s.Ports(j)
 		if err := d.resolve(p); err != nil {
 			at := j.PolicyAt
 			if j.Policy == "" {
@@ -177,7 +185,7 @@ func (d *deciding) round(afresh bool) {
 	for i, p := range d.jobs {
 		had[i] = p.has
 		if afresh {
-			p.has = map[int]*state.Node{}
+			p.has, p.kept = map[int]*state.Node{}, nil
 			continue
 		}
 		d.keep(p)
@@ -190,6 +198,11 @@ func (d *deciding) round(afresh bool) {
 			d.pinned(p)
 		default:
 			d.fill(p, had[i], afresh)
+		}
+		for slot, n := range p.has {
+			if p.kept[slot] != n {
+				d.claim(p, slot, n)
+			}
 		}
 	}
 }
@@ -210,6 +223,8 @@ func (d *deciding) keep(p *placing) {
 		case why == "":
 			if key := d.full(p, n); key != "" {
 				why = n.Name + " has not enough " + key
+			} else if port := d.taken(p, slot, n); port != "" {
+				why = "another job has the port " + port + " of " + n.Name
 			}
 		}
 		if why != "" {
@@ -219,7 +234,9 @@ func (d *deciding) keep(p *placing) {
 		on[n] = true
 		p.has[slot] = n
 		d.count(p, n, 1)
+		d.claim(p, slot, n)
 	}
+	p.kept = maps.Clone(p.has)
 }
 
 // forbids says why a job may not keep a node; empty: it may.
@@ -266,7 +283,8 @@ func (d *deciding) count(p *placing, n *state.Node, sign int) {
 
 // usable reports whether a job may get a node that it does not have.
 func (d *deciding) usable(p *placing, n *state.Node) bool {
-	return n.Weight > 0 && n.State == state.Up && !d.without[n] && p.job.Admits(n) && d.full(p, n) == ""
+	return n.Weight > 0 && n.State == state.Up && !d.without[n] && p.job.Admits(n) && d.full(p, n) == "" &&
+		d.takenForAny(p, n) == ""
 }
 
 func sorted(has map[int]*state.Node) []int {

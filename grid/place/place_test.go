@@ -388,6 +388,8 @@ func TestRandomClusters(t *testing.T) {
 		for i := range jobs {
 			text := fmt.Sprintf("policy: %q\npriority: %d\nbalance: %d\nuses: {cpu: %d}\n",
 				policies[random.IntN(len(policies))], random.IntN(3), 1+random.IntN(3), random.IntN(5))
+			text += []string{"", "", "ports: ['80:80']\n", "ports: ['10.0.0.${slot}:80:80', '81:81']\n",
+				"ports: ['9${node.id}:1', '8${slot}:1']\n"}[random.IntN(5)]
 			if !strings.Contains(text, "every") {
 				text += fmt.Sprintf("replicas: {want: %d, min: 0}\n", random.IntN(5))
 			}
@@ -448,6 +450,9 @@ func checkPlaced(t *testing.T, s *state.State, before map[string]string, r *Resu
 				t.Errorf("%s has %s, which is out", j.Name, slot.Node.Name)
 			}
 		}
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
 	}
 	for n, cpu := range used {
 		if cpu > n.Capacity["cpu"] {

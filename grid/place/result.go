@@ -132,6 +132,8 @@ func (d *deciding) explain(p *placing) string {
 		default:
 			if key := d.full(p, n); key != "" {
 				why = "without enough " + key
+			} else if port := d.takenForAny(p, n); port != "" {
+				why = "whose port " + port + " another job has"
 			}
 		}
 		if why == "" {

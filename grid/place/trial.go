@@ -42,6 +42,7 @@ func NewTrial(s *state.State, j *state.Job, text string) (*Trial, error) {
 	t := &Trial{s: s}
 	t.d = &deciding{s: s, trees: map[string]*tree{}, ids: s.IDs.Clone(), without: map[*state.Node]bool{}}
 	t.p = &placing{job: &like, x: Input(j.Name), want: 0, has: map[int]*state.Node{}}
+	t.p.ports, t.p.portsVary = s.Ports(&like)
 	if err := t.d.resolve(t.p); err != nil {
 		return nil, err
 	}
@@ -54,9 +55,12 @@ func NewTrial(s *state.State, j *state.Job, text string) (*Trial, error) {
 		t.d.used[n] = &load{uses: state.Amounts{}}
 	}
 	for _, other := range s.Jobs {
+		p := &placing{job: other}
+		p.ports, _ = s.Ports(other)
 		for _, slot := range other.Slots {
 			if slot.Node != nil && other.Name != j.Name {
-				t.d.count(&placing{job: other}, slot.Node, 1)
+				t.d.count(p, slot.Node, 1)
+				t.d.claim(p, slot.Number, slot.Node)
 			}
 		}
 	}
@@ -112,6 +116,9 @@ func (t *Trial) Why(id crush.ID) string {
 	}
 	if key := t.d.full(t.p, n); key != "" {
 		return "full: not enough " + key
+	}
+	if port := t.d.takenForAny(t.p, n); port != "" {
+		return "full: another job has its port " + port
 	}
 	return ""
 }

@@ -14,6 +14,8 @@ const (
 	Drift   Cause = "drift"
 	Pending Cause = "pending" // the files changed, and that was not applied yet
 	Unseen  Cause = "unseen"  // the node does not answer
+	// Unconfirmed is a change that nobody confirmed, and that the node does not take back by itself, as it restarted.
+	Unconfirmed Cause = "unconfirmed"
 )
 
 // A Difference is one thing that a node has otherwise than the files say.
@@ -34,6 +36,10 @@ func Audit(want Desired, found []Observed, options Options) ([]Difference, error
 		if o.Error != "" {
 			list = append(list, Difference{Node: o.Node, Cause: Unseen, Text: o.Error})
 		}
+		for _, title := range o.Unwatched {
+			_, name, _ := strings.Cut(title, " ")
+			list = append(list, Difference{Node: o.Node, Name: name, Cause: Unconfirmed, Text: unconfirmed(title)})
+		}
 	}
 	p, err := Compute(want, found, options)
 	if err != nil && len(p.Steps) == 0 {
@@ -45,6 +51,10 @@ func Audit(want Desired, found []Observed, options Options) ([]Difference, error
 	}
 	slices.SortStableFunc(list, func(a, b Difference) int { return strings.Compare(a.Node, b.Node) })
 	return list, nil
+}
+
+func unconfirmed(title string) string {
+	return title + ": the node restarted before anybody confirmed it, and the next apply has it taken back"
 }
 
 // cause judges a step by what was applied: a node on which that is what should be was changed by hand.
@@ -84,6 +94,10 @@ func Metrics(want Desired, found []Observed, differences []Difference) string {
 	head("croft_grid_node_interrupted", "Whether the last change of the node was interrupted or taken back.")
 	for _, o := range found {
 		fmt.Fprintf(&b, "croft_grid_node_interrupted{node=%q} %d\n", o.Node, number(o.Phase != "" && !o.whole()))
+	}
+	head("croft_grid_node_unconfirmed", "Changes that nobody confirmed before the node restarted.")
+	for _, o := range found {
+		fmt.Fprintf(&b, "croft_grid_node_unconfirmed{node=%q} %d\n", o.Node, len(o.Unwatched))
 	}
 	head("croft_grid_node_epoch", "How many changes and breaks of its lock the node has seen.")
 	for _, o := range found {

@@ -70,6 +70,8 @@ type Observed struct {
 	Units    []Actual   `json:"units"`           // sorted by name
 	Holders  []string   `json:"holders,omitempty"`
 	Boot     string     `json:"boot,omitempty"`
+	// Unwatched are changes that nobody confirmed and the node does not take back by itself any more: it restarted.
+	Unwatched []string `json:"unwatched,omitempty"`
 }
 
 // Digest says whether two observations would lead to the same change.

@@ -196,6 +196,9 @@ func (s *state) node(n *unit.Node) {
 		}
 		return
 	}
+	for _, title := range o.Unwatched {
+		s.warn("%s: %s", n.Name, unconfirmed(title))
+	}
 	before := len(s.plan.Steps)
 	for i := range n.Units {
 		if step, needed := s.unit(n, &n.Units[i], o); needed {

@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"croft"
 	"croft/grid/machine"
 	"croft/grid/revlock"
+	"croft/internal/testing/patient"
 )
 
 // armed has a node change a file and arms what changes it back.
@@ -22,7 +25,9 @@ func armed(t *testing.T, m machine.Machine, after time.Duration) (o revlock.Opti
 	if err := h.Begin(t.Context(), revision, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Arm(t.Context(), "s1", after, "rm "+machine.Quote(file)+"\n"); err != nil {
+	c := revlock.Change{ID: "s1", Title: "touch it", After: after, Keep: `echo "it's kept" >"$kept/note"`,
+		Undo: "cp \"$kept/note\" " + machine.Quote(file) + ".note && rm " + machine.Quote(file) + "\n"}
+	if err := h.Arm(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := machine.Output(t.Context(), h, nil, "touch", file); err != nil {
@@ -96,6 +101,119 @@ func TestAfterAChangeWasTakenBackItsHolderGivesNoOrders(t *testing.T) {
 		}
 		if _, err := machine.Output(t.Context(), h, nil, "touch", file); err == nil || exists(file) {
 			t.Errorf("an order after that: %v; it was run: %v", err, exists(file))
+		}
+	})
+}
+
+// restart ends all processes of a node that have the lock, as a restart does.
+func restart(t *testing.T, o revlock.Options, h *revlock.Holder) {
+	t.Helper()
+	_ = h.Close()
+	mark := filepath.Join(o.Base, cluster, "armed")
+	patient.Until(t, "the watcher has ended", func() bool {
+		left := false
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			text, _ := os.ReadFile(file)
+			if !strings.Contains(string(text), mark) {
+				continue
+			}
+			pid, err := strconv.Atoi(strings.Split(file, "/")[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = true
+			_ = syscall.Kill(-pid, syscall.SIGKILL) // and its sleep, which has the lock too
+		}
+		return !left
+	})
+}
+
+// TestAChangeWhoseNodeRestarts is neither confirmed nor taken back by itself: whoever looks sees that, and whoever asks
+// or takes the lock has it taken back.
+func TestAChangeWhoseNodeRestarts(t *testing.T) {
+	look := func(t *testing.T, m machine.Machine, o revlock.Options) revlock.View {
+		t.Helper()
+		v, err := revlock.Look(t.Context(), m, o.Place, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	returned := func(t *testing.T, m machine.Machine, o revlock.Options, file string) {
+		t.Helper()
+		if note, err := os.ReadFile(file + ".note"); exists(file) || string(note) != "it's kept\n" {
+			t.Errorf("the change is there: %v; what was kept: %q, %v", exists(file), note, err)
+		}
+		left, _ := filepath.Glob(filepath.Join(o.Base, cluster, "armed", "*.kept"))
+		if v := look(t, m, o); len(v.Unwatched)+len(left) > 0 || v.Phase != revlock.Returned || v.Epoch != 2 {
+			t.Errorf("after that: %+v, %q", v, left)
+		}
+	}
+	for name, back := range map[string]func(t *testing.T, m machine.Machine, o revlock.Options){
+		"somebody has it taken back": func(t *testing.T, m machine.Machine, o revlock.Options) {
+			list, err := revlock.GiveBack(t.Context(), m, o.Place)
+			if err != nil || len(list) != 1 || list[0] != (revlock.GivenBack{Title: "touch it"}) {
+				t.Errorf("given back: %+v, %v", list, err)
+			}
+			if list, err := revlock.GiveBack(t.Context(), m, o.Place); err != nil || len(list) > 0 {
+				t.Errorf("again: %+v, %v", list, err)
+			}
+		},
+		"its client has it taken back": func(t *testing.T, m machine.Machine, o revlock.Options) {
+			v, failed, err := revlock.Recall(t.Context(), m, o.Place, "s1", time.Minute)
+			if v != revlock.Back || failed || err != nil {
+				t.Errorf("recall: %s, %v, %v", v, failed, err)
+			}
+		},
+		"the next one takes the lock": func(t *testing.T, m machine.Machine, o revlock.Options) {
+			o.Wait = 5 * time.Second
+			next := open(t, m, o)
+			if s := next.State(); s.Phase != revlock.Returned || s.Epoch != 2 {
+				t.Errorf("it finds %+v", s)
+			}
+			_ = next.Close()
+		},
+		"it was cut off once": func(t *testing.T, m machine.Machine, o revlock.Options) {
+			if err := os.Symlink("back", filepath.Join(o.Base, cluster, "armed", "s1.verdict")); err != nil {
+				t.Fatal(err)
+			}
+			if list, err := revlock.GiveBack(t.Context(), m, o.Place); err != nil || len(list) != 1 {
+				t.Errorf("given back: %+v, %v", list, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shells(t, func(t *testing.T, m machine.Machine) {
+				o, h, file := armed(t, m, time.Hour)
+				if v := look(t, m, o); len(v.Unwatched) > 0 {
+					t.Errorf("while it is watched: %+v", v)
+				}
+				restart(t, o, h)
+				if v := look(t, m, o); len(v.Unwatched) != 1 || v.Unwatched[0] != "touch it" {
+					t.Errorf("after the restart: %+v", v)
+				}
+				back(t, m, o)
+				returned(t, m, o, file)
+			})
+		})
+	}
+}
+
+// TestAChangeThatCouldNotBeTakenBackIsNotArmed: what it needs for that is not there.
+func TestAChangeThatCouldNotBeTakenBackIsNotArmed(t *testing.T) {
+	shells(t, func(t *testing.T, m machine.Machine) {
+		o := options(t)
+		h := open(t, m, o)
+		if err := h.Begin(t.Context(), revision, nil); err != nil {
+			t.Fatal(err)
+		}
+		err := h.Arm(t.Context(), revlock.Change{ID: "s1", After: time.Hour, Keep: "echo 'it is gone' >&2; exit 71"})
+		if croft.KindOf(err) != croft.Conflict || err.Error() != "it is gone" {
+			t.Errorf("got %v", err)
+		}
+		if v, err := revlock.Confirm(t.Context(), m, o.Place, "s1"); v != revlock.None || err != nil {
+			t.Errorf("it is armed: %s, %v", v, err)
 		}
 	})
 }

@@ -268,12 +268,30 @@ func (h *Holder) Commit(ctx context.Context, applied []byte) error {
 	return stored(err)
 }
 
-// Arm has the node run a script in some seconds unless Settle comes before, over another connection. Until then the
-// node stays locked, whatever becomes of this holder. When the node takes the change back it raises the epoch.
-func (h *Holder) Arm(ctx context.Context, id string, after time.Duration, script string) error {
-	return stored(h.system(ctx, "arm "+id, fmt.Sprintf("arm %s %d", machine.Quote(id), int(after.Seconds())),
-		[]byte(script)))
+// A Change is one that its node takes back unless it is confirmed in time.
+type Change struct {
+	ID    string // of the change among those of one holder: letters, digits and -
+	Title string // for people, in one line
+	After time.Duration
+	Undo  string // a shell script that takes it back; it may be cut off and run again
+	Keep  string // one that runs before the change, and puts what Undo needs into the directory $kept
 }
+
+// Arm has the node run a script in some time unless Confirm comes before, over another connection. Until then the node
+// stays locked, whatever becomes of this holder. When the node takes the change back it raises the epoch. If the node
+// restarts meanwhile, whoever looks is told, and whoever takes its lock has it taken back. Conflict: Keep says why the
+// change could not be taken back.
+func (h *Holder) Arm(ctx context.Context, c Change) error {
+	err := h.system(ctx, "arm "+c.ID, fmt.Sprintf("arm %s %d %s %s", machine.Quote(c.ID), int(c.After.Seconds()),
+		machine.Quote(oneLine(c.Title)), machine.Quote(c.Keep)), []byte(c.Undo))
+	if exit, ok := errors.AsType[*machine.Exit](err); ok && exit.Code == cannotKeep {
+		return croft.Errorf(croft.Conflict, "%s", strings.TrimSpace(exit.Stderr))
+	}
+	return stored(err)
+}
+
+// cannotKeep is the exit code of a script that could not keep what is not there.
+const cannotKeep = 71
 
 func stored(err error) error {
 	if exit, ok := errors.AsType[*machine.Exit](err); ok {

@@ -16,9 +16,12 @@ const maxApplied = 64 << 20
 // A View is what a node stores and who has its lock, as read without one.
 type View struct {
 	State
-	Applied  []byte   // the document of the last Commit; nil: there is none
-	Holders  []string // who has the lock: since when, and as Options.Who said
-	Firewall string   // the listing of the table that was asked for; "": there is none
+	Applied []byte   // the document of the last Commit; nil: there is none
+	Holders []string // who has the lock: since when, and as Options.Who said
+	// Unwatched are changes that nobody confirmed, and that the node does not take back by itself any more, since it
+	// restarted, say: their titles. GiveBack has it do so.
+	Unwatched []string
+	Firewall  string // the listing of the table that was asked for; "": there is none
 }
 
 // Look reads a node without its lock. table is the name of an nftables table of the family inet, or "".
@@ -39,6 +42,8 @@ func Look(ctx context.Context, m machine.Machine, p Place, table string) (View, 
 			if fields := strings.SplitN(rest, " ", 4); len(fields) == 4 {
 				v.Holders = append(v.Holders, fmt.Sprintf("%s since %s", oneLine(fields[3]), oneLine(fields[0])))
 			}
+		case "unwatched":
+			v.Unwatched = append(v.Unwatched, oneLine(rest))
 		case "rev":
 			rev = body
 		case "applied":
@@ -87,6 +92,36 @@ func Recall(ctx context.Context, m machine.Machine, p Place, id string, wait tim
 	fields := strings.Fields(text)
 	v, err = verdict(text)
 	return v, len(fields) > 2 && fields[2] != "0", err
+}
+
+// A GivenBack change was taken back because nobody watched it any more.
+type GivenBack struct {
+	Title  string
+	Failed bool // the script that takes it back ended with an error
+}
+
+// GiveBack has a node take back the changes that nobody confirmed and nobody watches. It may be repeated. Conflict:
+// somebody has the node's lock, and does that.
+func GiveBack(ctx context.Context, m machine.Machine, p Place) ([]GivenBack, error) {
+	text, _, err := p.ask(ctx, m, "give_back", settings{}, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	head, rest, _ := strings.Cut(text, "\n")
+	switch head {
+	case "given busy":
+		return nil, croft.Errorf(croft.Conflict, "somebody has its lock")
+	case "given back":
+	default:
+		return nil, croft.Errorf(croft.Unavailable, "its answer is %.80q", text)
+	}
+	var list []GivenBack
+	for line := range strings.Lines(rest) {
+		if code, title, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			list = append(list, GivenBack{oneLine(title), code != "0"})
+		}
+	}
+	return list, nil
 }
 
 func verdict(text string) (Verdict, error) {

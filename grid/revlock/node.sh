@@ -45,14 +45,24 @@ commit() {
 	printf '%s\n' "$1" | keep rev
 }
 
-# arm ID SECONDS: the script that takes a change back is the standard input. It runs after that time unless a verdict
-# is there. The watcher keeps descriptor 9, so that nobody else has the node meanwhile.
+# flush FILES...: they outlast the power
+flush() { sync "$@" 2>/dev/null || sync; }
+
+# arm ID SECONDS TITLE KEEP: the script that takes a change back is the standard input. It runs after that time unless a
+# verdict is there. KEEP is a script that runs before: what it puts into the directory $kept is there for the other one.
+# The watcher keeps descriptor 9, so that nobody else has the node meanwhile.
 arm() {
-	mkdir -p "$dir/armed" && cat >"$dir/armed/$1.sh" && cat >"$dir/armed/$1.watch" <<-END || return 1
+	kept=$dir/armed/$1.kept
+	mkdir -p "$kept" && cat >"$dir/armed/$1.sh" && printf '%s\n' "$3" >"$dir/armed/$1.title" || return 1
+	(eval "$4") </dev/null || return
+	cat >"$dir/armed/$1.new" <<-END || return 1
 		id='$1' seconds='$2' mark='$mark' dir='$dir'
 		$functions
 		watch
 	END
+	flush "$dir/armed/$1.sh" "$dir/armed/$1.title" "$dir/armed/$1.new" "$kept"/* "$kept"
+	mv -f "$dir/armed/$1.new" "$dir/armed/$1.watch" || return 1
+	flush "$dir/armed" "$dir"
 	if command -v setsid >/dev/null 2>&1; then
 		setsid sh "$dir/armed/$1.watch" </dev/null >/dev/null 2>&1 &
 	else
@@ -72,15 +82,55 @@ watch() {
 	exec 8>>"$dir/order"
 	flock 8
 	if ln -s back "$at.verdict" 2>/dev/null; then
-		e=$(epoch)
-		sed "s/^epoch .*/epoch $((e + 1))/; s/^phase .*/phase returning/" "$dir/rev" | keep rev
-		sh "$at.sh" </dev/null >"$at.log" 2>&1 8>&- 9>&-
-		rc=$?
-		note "$((e + 1)) taken back $id: exit code $rc"
-		sed 's/^phase .*/phase returned/' "$dir/rev" | keep rev
-		echo "$rc" >"$at.rc"
+		take_back
 	fi
-	rm -f "$at.sh" "$at.watch" "$at.now"
+	rm -rf "$at.kept" "$at.sh" "$at.watch" "$at.now"
+}
+
+# take_back: what follows from the verdict back; again, if it was cut off
+take_back() {
+	e=$(($(epoch) + 1))
+	sed "s/^epoch .*/epoch $e/; s/^phase .*/phase returning/" "$dir/rev" | keep rev
+	kept=$at.kept sh "$at.sh" </dev/null >"$at.log" 2>&1 8>&- 9>&-
+	rc=$?
+	note "$e taken back $id: exit code $rc"
+	sed 's/^phase .*/phase returned/' "$dir/rev" | keep rev
+	echo "$rc" >"$at.rc"
+}
+
+# unwatched: the ids of changes that nobody confirmed, and that have lost their watcher, as when the node restarts. A
+# watcher has the lock, so this is for whoever has it, or sees that it is free.
+unwatched() {
+	for w in "$dir"/armed/*.watch; do
+		[ ! -e "$w" ] || [ "$(readlink "${w%.watch}.verdict")" = confirmed ] || basename "$w" .watch
+	done
+}
+
+# return_unwatched: takes them back; the caller has the lock
+return_unwatched() {
+	trap : HUP INT TERM
+	for id in $(unwatched); do
+		at=$dir/armed/$id
+		ln -s back "$at.verdict" 2>/dev/null
+		take_back
+		rm -rf "$at.kept" "$at.sh" "$at.watch" "$at.now"
+	done
+}
+
+# give_back: takes back what lost its watcher, and says what, and whether all of it could be done
+give_back() {
+	place
+	exec 9>>"$dir/lock"
+	if ! flock -n -x 9; then
+		printf '\n%s given busy\n' "$mark"
+		return
+	fi
+	list=$(unwatched)
+	return_unwatched
+	printf '\n%s given back\n' "$mark"
+	for id in $list; do
+		printf '%s %s\n' "$(cat "$dir/armed/$id.rc")" "$(head -n 1 "$dir/armed/$id.title")"
+	done
 }
 
 # settle ID VERDICT: the first verdict counts; prints it
@@ -107,7 +157,8 @@ recall() {
 	[ -e "$at.watch" ] && : >"$at.now"
 	n=0
 	while [ -e "$at.watch" ] && [ "$n" -lt "$2" ]; do
-		sleep 1
+		(flock -n -x 9 && return_unwatched) 9>>"$dir/lock" # if the watcher is gone
+		[ ! -e "$at.watch" ] || sleep 1
 		n=$((n + 1))
 	done
 	verdict=$(readlink "$at.verdict" || echo none)
@@ -125,6 +176,12 @@ look() {
 		[ -r "$r" ] && ! (flock -n -x 7) 7<"$dir/lock" 2>/dev/null &&
 			kill -0 "${r##*.}" 2>/dev/null && printf '%s reader %s\n' "$mark" "$(head -n 1 "$r")"
 	done
+	list=$(unwatched)
+	if [ -n "$list" ] && (flock -n -s 7) 7<"$dir/lock" 2>/dev/null; then
+		for id in $list; do
+			printf '%s unwatched %s\n' "$mark" "$(head -n 1 "$dir/armed/$id.title")"
+		done
+	fi
 	printf '%s rev\n' "$mark"
 	[ ! -e "$dir/rev" ] || head -c 60000 "$dir/rev"
 	printf '\n%s applied\n' "$mark"
@@ -215,6 +272,7 @@ hold() {
 	read -r _ _ _ _ group _ </proc/$$/stat
 	if [ "$mode" = -x ]; then
 		rm -f "$dir"/reader.*
+		(return_unwatched)
 		rm -rf "$dir/armed"
 		name=holder
 		[ "$(wc -c <"$dir/journal")" -lt 1048576 ] || mv -f "$dir/journal" "$dir/journal.1"

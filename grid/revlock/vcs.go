@@ -37,6 +37,7 @@ type VCS interface {
 	// have old, or not all between them. Invalid: one of them is a revision of another system.
 	Ancestor(ctx context.Context, old, new string) (Answer, error)
 
-	// Upstream fetches, and returns the head of the branch that others push to; "" if none is configured. Unavailable.
+	// Upstream fetches, and returns the head of the branch that others push to; "" if none is configured. Conflict:
+	// nobody has pushed to it yet. Unavailable.
 	Upstream(ctx context.Context) (string, error)
 }

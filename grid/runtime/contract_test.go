@@ -2,7 +2,9 @@ package runtime_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +16,7 @@ import (
 	"croft/grid/machine"
 	"croft/grid/runtime/runtimetest"
 	"croft/grid/unit"
+	"croft/internal/testing/patient"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,6 +36,25 @@ func stateDir(t *testing.T) string {
 	return dir
 }
 
+// family lists a process and all that come from it.
+func family(pid int) []int {
+	all := []int{pid}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, child := range strings.Fields(string(text)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			all = append(all, family(n)...)
+		}
+	}
+	return all
+}
+
+// ended says whether a process has given back all that it held.
+func ended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err != nil || strings.HasPrefix(state, "Z")
+}
+
 // kill ends a unit of a supervised runtime, and makes what is noted of it that of another boot.
 func kill(state string) func(t *testing.T, u unit.Unit) {
 	return func(t *testing.T, u unit.Unit) {
@@ -46,9 +68,14 @@ func kill(state string) func(t *testing.T, u unit.Unit) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		all := family(pid)
 		if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+		// A reboot leaves nobody who holds the lock of an image, say.
+		patient.Until(t, "all of its processes have ended", func() bool {
+			return !slices.ContainsFunc(all, func(one int) bool { return !ended(one) })
+		})
 		// The number is given to a process that has nothing to do with it.
 		other := strconv.Itoa(os.Getpid()) + " " + words[1] + " 00000000-0000-0000-0000-000000000000\n"
 		if err := os.WriteFile(file, []byte(other), 0o600); err != nil {

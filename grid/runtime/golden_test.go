@@ -132,7 +132,7 @@ func TestShippedRuntimes(t *testing.T) {
 					}
 				}
 			}
-			script, err := r.Undo(&u, &orphan)
+			_, script, err := r.Undo(&u, &orphan)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"croft/grid/runtime/runtimetest"
 	"croft/grid/unit"
 	"croft/internal/testing/libvirttest"
+	"croft/internal/testing/patient"
 )
 
 func wantUnavailable(t *testing.T, what string, err error) {
@@ -74,4 +76,44 @@ func TestVirtualMachines(t *testing.T) {
 		wantUnavailable(t, "stop", s.Open(t).Stop(context.Background(), s.Machine, u))
 		wantUnavailable(t, "remove", s.Open(t).Remove(context.Background(), s.Machine, u))
 	})
+}
+
+// TestAGuestOfAJobBootsAndShutsDown: the domain that croft defines is one that a kernel boots, that finds its
+// user-data, and that the power button ends.
+func TestAGuestOfAJobBootsAndShutsDown(t *testing.T) {
+	runtimetest.Need(t, "virsh", "qemu-img", "qemu-system-x86_64")
+	libvirttest.Start(t)
+	image := libvirttest.Guest(t)
+	s := runtimetest.Suite{Name: "vm", Machine: machine.Local{}, StateDir: stateDir(t),
+		Change: func(_ *testing.T, u *unit.Unit) {
+			u.Image, u.Command, u.Env = unit.Image{}, nil, nil
+			u.VM = &unit.VM{VCPUs: 1, Memory: 256 << 20, Disk: 1 << 30, Image: image, Network: "default",
+				VirtType: "qemu", UserData: "#!/bin/sh\necho user-data of $(hostname)\n"}
+			u.Options = map[string]string{"disks": filepath.Dir(image), "stop_seconds": "120"}
+		}}
+	u := s.Unit(t)
+	r := s.Open(t)
+	do := func(verbs ...func(context.Context, machine.Machine, unit.Unit) error) {
+		t.Helper()
+		for _, verb := range verbs {
+			if err := verb(t.Context(), s.Machine, u); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	says := func(what string) {
+		t.Helper()
+		var said bytes.Buffer
+		patient.Until(t, "the guest says "+what, func() bool {
+			said.Reset()
+			return r.Logs(t.Context(), s.Machine, u, 1000, &said) == nil && strings.Contains(said.String(), what)
+		})
+	}
+	do(r.Prepare, r.Create, r.Start)
+	says("user-data of " + u.Cluster[:8] + "-web-front-7-2")
+	do(r.Stop)
+	says("power button: off")
+	if got := libvirttest.Virsh(t, "domstate", "--reason", u.Name()); !strings.Contains(got, "(shutdown)") {
+		t.Errorf("it did not power off by itself: %s", got)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"croft"
@@ -184,8 +185,24 @@ func (r *Runtime) Ready(ctx context.Context, m machine.Machine, u unit.Unit) (st
 }
 
 // Undo returns a script for a POSIX shell on the node that takes a change back: it stops and removes now, and then
-// creates and starts before. Either may be nil. It ends with exit code 0 if all of that was done.
-func (r *Runtime) Undo(before, now *unit.Unit) (string, error) {
+// creates and starts before. Either may be nil. It ends with exit code 0 if all of that was done. Where files of before
+// are Kept there is a script, keep, to be run before the change: it copies them into the directory $kept, in which undo
+// finds them, and ends with 71 if they are not there as they were applied. Conflict: this runtime cannot.
+func (r *Runtime) Undo(before, now *unit.Unit) (keep, undo string, err error) {
+	if before != nil && slices.ContainsFunc(before.Files, func(f unit.File) bool { return f.Kept }) {
+		if before.VM != nil {
+			return "", "", croft.Errorf(croft.Conflict, "the former secrets of %s are on a disk of the machine, which cannot be "+
+				"made again without them: take confirm out of the job for one apply", before.Name())
+		}
+		if keep, err = r.script(verbsOf(keepScript), *before, needsProgram+keepScript); err != nil {
+			return "", "", fmt.Errorf("keep the secrets of %s: %w", before.Name(), err)
+		}
+	}
+	undo, err = r.undo(before, now)
+	return keep, undo, err
+}
+
+func (r *Runtime) undo(before, now *unit.Unit) (string, error) {
 	var all strings.Builder
 	for _, step := range []struct {
 		u       *unit.Unit

@@ -78,6 +78,13 @@ rm -rf "$dir"`
 	statusScript = look + `
 [ -n "$found" ] || { echo "there is no $name there" >&2; exit 72; }
 echo "$found"`
+	// keepScript copies what a later script makes the unit from again; there, write_files reads it.
+	keepScript = look + `
+if [ "$f_hash" != "$hash" ]; then
+	echo "$name is not there as it was applied, so that nobody knows the secrets it had" >&2
+	exit 71
+fi
+keep_files`
 	readyScript = look + `
 [ -n "$found" ] || { echo "it is gone"; return 112; }
 [ "$f_state" = running ] || { echo "it does not run, but is $f_state"; return 112; }
@@ -144,6 +151,9 @@ func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardp
 	if strings.Contains(body, "write_files") {
 		b.WriteString(writeFiles(u))
 	}
+	if strings.Contains(body, "keep_files") {
+		b.WriteString(keepFiles(u))
+	}
 	b.WriteString("main_part() {\n" + body + "\n}\nmain_part\n}\ncroft_grid < /dev/null\n")
 	return b.String(), nil
 }
@@ -153,8 +163,27 @@ func writeFiles(u unit.Unit) string {
 	var b strings.Builder
 	b.WriteString("write_files() {\nmkdir -p \"$dir/files\" || fail create 1\n")
 	for i, f := range u.Files {
+		content := hardpoint.Print(f.Content)
+		if f.Kept {
+			content = fmt.Sprintf(`cat "$kept/%d"`, i)
+		}
 		fmt.Fprintf(&b, "file=$dir/files/%d\n{ %s > \"$file.new\" && chmod %04o \"$file.new\" && "+
-			"mv -f \"$file.new\" \"$file\"; } || fail create 1\n", i, hardpoint.Print(f.Content), f.Mode&0o7777)
+			"mv -f \"$file.new\" \"$file\"; } || fail create 1\n", i, content, f.Mode&0o7777)
+	}
+	return b.String() + "}\n"
+}
+
+// keepFiles is a shell function that copies the files of a unit whose content only the node has. The copies are for
+// their owner alone.
+func keepFiles(u unit.Unit) string {
+	var b strings.Builder
+	b.WriteString("keep_files() {\n")
+	for i, f := range u.Files {
+		if f.Kept {
+			fmt.Fprintf(&b, "[ -f \"$dir/files/%d\" ] || { echo %s >&2; exit 71; }\n"+
+				"cat \"$dir/files/%d\" > \"$kept/%d\" || fail keep 1\n", i,
+				machine.Quote("the secret "+f.Path+" of "+u.Name()+" is not there any more"), i, i)
+		}
 	}
 	return b.String() + "}\n"
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -319,6 +320,10 @@ func TestTwoSlotsWithOnePort(t *testing.T) {
 	const want = "the port 807/tcp of web1, which slot 0 of web/front@7 has, is also that of slot 0 of db"
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
+	}
+	s.Addresses = func(context.Context, string, int, string) (string, error) { return "10.0.0.1", nil }
+	if _, err := s.Nodes(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("what applies says %v", err)
 	}
 }
 

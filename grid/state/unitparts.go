@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,7 +31,6 @@ func (m *making) mounts(u *unit.Unit, f fields) {
 
 // ports reads "[address:]node:unit[/udp]".
 func (m *making) ports(u *unit.Unit, f fields) {
-	seen := map[unit.Port]bool{}
 	for _, one := range f.texts("ports") {
 		if one == "" {
 			continue // known later
@@ -40,11 +40,9 @@ func (m *making) ports(u *unit.Unit, f fields) {
 			m.problems.add(f.at("ports"), "ports: %q is not [ADDRESS:]NODE:UNIT[/udp], with ports from 1 to 65535", one)
 			continue
 		}
-		key := unit.Port{Address: p.Address, Node: p.Node, Protocol: p.Protocol}
-		if seen[key] {
+		if slices.ContainsFunc(u.Ports, p.Overlaps) {
 			m.problems.add(f.at("ports"), "ports: the port %d/%s of the node is given twice", p.Node, p.Protocol)
 		}
-		seen[key] = true
 		u.Ports = append(u.Ports, p)
 	}
 }

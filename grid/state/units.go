@@ -20,8 +20,8 @@ import (
 )
 
 // Nodes returns every node with what is to run there, by id. Secrets are opened by secrets; with nil they stay closed,
-// and the units are the same but for the contents of those files. Errors: Invalid with file and line; those of secrets
-// and of Addresses.
+// and the units are the same but for the contents of those files. Errors: Invalid with file and line, also where two
+// slots have one port of a node; those of secrets and of Addresses.
 func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error) {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -39,6 +39,7 @@ func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error)
 			all[i].StateDir = s.Cluster.StateDir
 		}
 	}
+	ports := portUses{}
 	for _, j := range s.Jobs {
 		for _, slot := range j.Slots {
 			if slot.Node == nil {
@@ -48,6 +49,7 @@ func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error)
 			if err != nil {
 				return nil, err
 			}
+			ports.add(j, slot.Number, slot.Node, u, &m.problems)
 			to := &all[at[slot.Node]]
 			to.Units = append(to.Units, u)
 		}
@@ -97,11 +99,7 @@ func (s *State) Check(ctx context.Context) error {
 	}
 	defer root.Close()
 	m := &making{ctx: ctx, s: s, files: files{root}, digests: map[string]string{}, dry: true}
-	type port struct {
-		on *Node
-		unit.Port
-	}
-	ports := map[port]string{}
+	ports := portUses{}
 	for _, j := range s.Jobs {
 		for _, slot := range j.Slots {
 			if slot.Node == nil {
@@ -111,14 +109,7 @@ func (s *State) Check(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			for _, p := range u.Ports {
-				at := port{slot.Node, unit.Port{Address: p.Address, Node: p.Node, Protocol: p.Protocol}}
-				if other := ports[at]; other != "" {
-					m.problems.add(fields{v: j.Values}.at("ports"),
-						"the port %d/%s of %s, which slot %d of %s has, is also that of %s", p.Node, p.Protocol, slot.Node.Name, slot.Number, j.Name, other)
-				}
-				ports[at] = fmt.Sprintf("slot %d of %s", slot.Number, j.Name)
-			}
+			ports.add(j, slot.Number, slot.Node, u, &m.problems)
 		}
 	}
 	return m.problems.err()
@@ -136,28 +127,11 @@ func (l *loading) tryUnit(j *Job, p *problems) {
 // unit makes what a slot runs.
 func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 	u := unit.Unit{Cluster: m.s.Cluster.ID, Job: j.Name, Slot: slot, Exclusive: j.Exclusive, Confirm: j.Confirm}
-	scope := j.scope()
-	scope.later = n == nil
-	if n != nil {
-		scope.names["slot"] = &Value{Kind: Int, Text: strconv.Itoa(slot)}
-		scope.names["node"] = n.asValue()
-		address, err := m.address(j, slot, scope)
-		if err != nil {
-			return u, err
-		}
-		u.Address = address
-		if address != "" {
-			scope.names["ip"] = text(address)
-		} else if m.dry && j.Values.Get("address") != nil {
-			scope.names["ip"] = &Value{Kind: Anything}
-		} else {
-			host := hostOf(n.Address)
-			if n.Local && host == "" {
-				host = "127.0.0.1"
-			}
-			scope.names["ip"] = text(host)
-		}
+	scope, address, err := m.scope(j, slot, n)
+	if err != nil {
+		return u, err
 	}
+	u.Address = address
 	values := newMap(j.Values.At, len(j.Values.Keys))
 	for _, key := range j.Values.Keys {
 		if slices.Contains(placingKeys, key) || key == "var" {
@@ -189,6 +163,32 @@ func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 	}
 	m.vm(&u, f)
 	return u, nil
+}
+
+// scope is what ${...} names in a slot, and the slot's own address, if it has one; without a node, in any slot.
+func (m *making) scope(j *Job, slot int, n *Node) (*scope, string, error) {
+	s := j.scope()
+	s.later = n == nil
+	if n == nil {
+		return s, "", nil
+	}
+	s.names["slot"] = &Value{Kind: Int, Text: strconv.Itoa(slot)}
+	s.names["node"] = n.asValue()
+	address, err := m.address(j, slot, s)
+	if err != nil {
+		return nil, "", err
+	}
+	switch host := hostOf(n.Address); {
+	case address != "":
+		s.names["ip"] = text(address)
+	case m.dry && j.Values.Get("address") != nil:
+		s.names["ip"] = &Value{Kind: Anything}
+	case n.Local && host == "":
+		s.names["ip"] = text("127.0.0.1")
+	default:
+		s.names["ip"] = text(host)
+	}
+	return s, address, nil
 }
 
 // asValue is what ${node.x} names: the node's own values, and its name, id and address where it gives none.

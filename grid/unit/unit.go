@@ -7,6 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
 )
 
 // A Unit is what one slot of a job runs on its node.
@@ -51,6 +54,7 @@ type File struct {
 	Content string `json:"content,omitempty"`
 	Digest  string `json:"digest"`           // SHA-256 of the content, in hexadecimal; a secret's is keyed
 	Secret  bool   `json:"secret,omitempty"` // the content is never shown, stored here or passed as an argument
+	Kept    bool   `json:"-"`                // only the node has the content: of a secret that has changed since
 }
 
 // A Mount shows a directory of the node to the unit.
@@ -66,6 +70,35 @@ type Port struct {
 	Node     int    `json:"node"`              // 1 to 65535
 	Unit     int    `json:"unit"`              // 1 to 65535
 	Protocol string `json:"protocol"`          // tcp or udp
+}
+
+// String is the port of the node with its protocol: 80/tcp, or 10.0.0.1:80/tcp.
+func (p Port) String() string {
+	number := strconv.Itoa(p.Node)
+	if p.Address != "" {
+		number = net.JoinHostPort(p.Address, number)
+	}
+	return number + "/" + p.Protocol
+}
+
+// Overlaps says whether a node cannot give both ports. A port without an address takes it of all addresses, and one of
+// 0.0.0.0 or :: takes it of all of that family.
+func (p Port) Overlaps(q Port) bool {
+	if p.Node != q.Node || p.Protocol != q.Protocol {
+		return false
+	}
+	a, errA := netip.ParseAddr(p.Address)
+	b, errB := netip.ParseAddr(q.Address)
+	a, b = a.Unmap(), b.Unmap()
+	return errA != nil || errB != nil || a == b || a.Is4() == b.Is4() && (a.IsUnspecified() || b.IsUnspecified())
+}
+
+// NodePorts are the ports of the node that the unit takes there: none, if it is on no network.
+func (u Unit) NodePorts() []Port {
+	if u.Network == "none" {
+		return nil
+	}
+	return u.Ports
 }
 
 // VM is the virtual machine of a unit of the runtime vm, on the libvirt of its node.

@@ -31,3 +31,26 @@ func TestTheHashOfAUnit(t *testing.T) {
 		t.Error("another file has the same hash")
 	}
 }
+
+func TestPortsOverlap(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a, b Port
+		want bool
+	}{
+		{"the same", Port{"", 80, 1, "tcp"}, Port{"", 80, 2, "tcp"}, true},
+		{"another number", Port{"", 80, 1, "tcp"}, Port{"", 81, 1, "tcp"}, false},
+		{"another protocol", Port{"", 80, 1, "tcp"}, Port{"", 80, 1, "udp"}, false},
+		{"all addresses and one", Port{"", 80, 1, "tcp"}, Port{"::1", 80, 1, "tcp"}, true},
+		{"two addresses", Port{"10.0.0.1", 80, 1, "tcp"}, Port{"10.0.0.2", 80, 1, "tcp"}, false},
+		{"one address in two forms", Port{"10.0.0.1", 80, 1, "tcp"}, Port{"::ffff:10.0.0.1", 80, 1, "tcp"}, true},
+		{"all of a family and one of it", Port{"0.0.0.0", 80, 1, "tcp"}, Port{"10.0.0.2", 80, 1, "tcp"}, true},
+		{"all of a family and one of the other", Port{"0.0.0.0", 80, 1, "tcp"}, Port{"::1", 80, 1, "tcp"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.a.Overlaps(c.b) != c.want || c.b.Overlaps(c.a) != c.want {
+				t.Errorf("%s and %s: want %v", c.a, c.b, c.want)
+			}
+		})
+	}
+}

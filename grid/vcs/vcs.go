@@ -47,9 +47,8 @@ var _ revlock.VCS = (*Repository)(nil)
 var marks = map[string]string{".git": "git", ".hg": "hg", ".fslckout": "fossil", "_FOSSIL_": "fossil"}
 
 // Open finds the repository of a cluster's directory. name is the system's, as cluster.yaml says it; "": it is seen by
-// the
-// nearest .git, .hg, .fslckout or _FOSSIL_ in the directory or above. NotFound: there is none. Invalid: a hard point is
-// wrong.
+// the nearest .git, .hg, .fslckout or _FOSSIL_ in the directory or above. NotFound: there is none. Invalid: a hard
+// point is wrong.
 func Open(dir, name string) (*Repository, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -88,6 +87,19 @@ func Open(dir, name string) (*Repository, error) {
 		}
 	}
 	return &Repository{dir: dir, top: top, point: p, run: machine.Local{}}, nil
+}
+
+// Detect names the system that a directory is under, which need not be there yet; "": none.
+func Detect(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	name, _ := find(dir)
+	return name
 }
 
 // find looks for a repository in a directory and above.
@@ -186,21 +198,34 @@ func (r *Repository) Ancestor(ctx context.Context, old, new string) (revlock.Ans
 	return revlock.Yes, nil
 }
 
-// Upstream fetches, and returns the head of the branch that others push to; "" if none is configured. Unavailable.
+// Upstream fetches, and returns the head of the branch that others push to; "" if none is configured. Conflict: nobody
+// has pushed to it yet. Unavailable.
 func (r *Repository) Upstream(ctx context.Context) (string, error) {
-	if err := r.Fetch(ctx); err != nil {
-		return "", err
+	head, has, err := r.upstream(ctx)
+	if err == nil && has && head == "" {
+		err = croft.Errorf(croft.Conflict, "it has no revision of this branch yet: push, so that others meet it before the "+
+			"nodes do")
 	}
-	result, err := r.ask(ctx, "upstream", nil)
-	if err != nil || result.Absent {
-		return "", err
-	}
-	return r.revision(strings.TrimSpace(result.Text))
+	return head, err
 }
 
-// ContainsUpstream fetches, and says whether a revision has all that others pushed. Yes where there is no upstream.
+// upstream returns the head of the branch that others push to, "" before the first push, and whether there is one.
+func (r *Repository) upstream(ctx context.Context) (head string, has bool, err error) {
+	if err := r.Fetch(ctx); err != nil {
+		return "", false, err
+	}
+	result, err := r.ask(ctx, "upstream", nil)
+	if err != nil || result.Absent || result.No {
+		return "", result.No, err
+	}
+	head, err = r.revision(strings.TrimSpace(result.Text))
+	return head, true, err
+}
+
+// ContainsUpstream fetches, and says whether a revision has all that others pushed. Yes where nobody can push, or
+// has.
 func (r *Repository) ContainsUpstream(ctx context.Context, revision string) (revlock.Answer, error) {
-	head, err := r.Upstream(ctx)
+	head, _, err := r.upstream(ctx)
 	switch {
 	case err != nil:
 		return revlock.Unknown, err
@@ -244,7 +269,7 @@ func (r *Repository) Commit(ctx context.Context, message string, paths ...string
 
 // Push sends what was committed to where others fetch it. Conflict: somebody pushed meanwhile.
 func (r *Repository) Push(ctx context.Context) error {
-	if head, err := r.Upstream(ctx); err != nil {
+	if head, _, err := r.upstream(ctx); err != nil {
 		return err
 	} else if head != "" {
 		here, err := r.Revision(ctx)

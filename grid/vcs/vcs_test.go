@@ -295,6 +295,67 @@ func TestCommitFetchAndPush(t *testing.T) {
 	})
 }
 
+// TestCommitOfWhatIsGone: of directories, some or all of which was removed, and others that have not changed.
+func TestCommitOfWhatIsGone(t *testing.T) {
+	each(t, func(t *testing.T, s system, dir string, r *Repository) {
+		for _, name := range []string{"alloc/web/0", "alloc/web/1", "alloc/old/0"} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink("../../nodes/a.yaml", filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.commit(t, dir)
+		write(t, dir, "nodes/a.yaml", "id: 2\n")
+		for _, name := range []string{"alloc/web/0", "alloc/old"} {
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := revision(t, r)
+		after, err := r.Commit(t.Context(), "m", "nodes/a.yaml", "alloc/web", "alloc/old", "jobs/web.yaml")
+		if err != nil || after == before {
+			t.Fatalf("commit: %s, %v", after, err)
+		}
+		if left, err := r.Uncommitted(t.Context()); err != nil || len(left) > 0 {
+			t.Errorf("after the commit: %q, %v", left, err)
+		}
+		tracked := filepath.Join(dir, "alloc/web/1")
+		if _, err := os.Readlink(tracked); err != nil {
+			t.Errorf("what stayed: %v", err)
+		}
+	})
+}
+
+// TestAnUpstreamToWhichNobodyHasPushed is not the same as none: others have to meet what is applied there.
+func TestAnUpstreamToWhichNobodyHasPushed(t *testing.T) {
+	each(t, func(t *testing.T, s system, dir string, r *Repository) {
+		switch s.name {
+		case "git":
+			run(t, dir, "git", "init", "-q", "--bare", dir+"-up")
+			run(t, dir, "git", "remote", "add", "origin", dir+"-up")
+			run(t, dir, "git", "config", "branch.main.remote", "origin")
+			run(t, dir, "git", "config", "branch.main.merge", "refs/heads/main")
+		case "hg":
+			run(t, dir, "hg", "init", dir+"-up")
+			write(t, dir, ".hg/hgrc", "[paths]\ndefault = "+dir+"-up\n")
+		case "fossil":
+			t.Skip("a clone of fossil has a revision, the first, always")
+		}
+		s.commit(t, dir)
+		if head, err := r.Upstream(t.Context()); head != "" || croft.KindOf(err) != croft.Conflict {
+			t.Errorf("before the first push: %q, %v", head, err)
+		}
+		if err := r.Push(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if head, err := r.Upstream(t.Context()); err != nil || head != revision(t, r) {
+			t.Errorf("after it: %q, %v", head, err)
+		}
+	})
+}
+
 func TestAShallowCloneDoesNotKnow(t *testing.T) {
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		if s.name != "git" {

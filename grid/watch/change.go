@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/grid/edit"
 	"croft/grid/place"
 	"croft/grid/state"
 	"croft/internal/durable"
@@ -90,7 +91,7 @@ func (w *Watch) commit(ctx context.Context, c change, in Input, actions []Action
 // write changes the working directory. A node that is put out gets no lease from then on, and has sent no beat since
 // the decision, so the lease that it had last is the one that was decided by.
 func (w *Watch) write(ctx context.Context, c change, in Input, actions []Action) ([]place.Change, error) {
-	why := marked + time.Now().UTC().Format(time.RFC3339)
+	why := edit.WatchMark + time.Now().UTC().Format(time.RFC3339)
 	var stay []string // nodes that keep their exclusive slots
 	for _, a := range actions {
 		n := c.s.Node(a.Node)
@@ -107,7 +108,7 @@ func (w *Watch) write(ctx context.Context, c change, in Input, actions []Action)
 		if err != nil {
 			return nil, fmt.Errorf("read the node's file: %w", err)
 		}
-		changed, err := SetState(n.Path, string(text), a.State, why)
+		changed, err := edit.StateText(n.Path, string(text), a.State, why)
 		if err != nil {
 			return nil, err
 		}

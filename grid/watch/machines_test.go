@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/grid/edit"
 )
 
 // world is the machines of a simulation: what reaches what, and what runs where.
@@ -163,7 +164,7 @@ func (w *world) stateOf(node string) string {
 // up is what an operator does with a node that is back: the state, and an apply there.
 func (w *world) up(node string) {
 	w.o.edit(func(f tree) {
-		text, err := SetState(fileOf(node), f[fileOf(node)], "up", "")
+		text, err := edit.StateText(fileOf(node), f[fileOf(node)], "up", "")
 		if err != nil {
 			w.t.Error(err)
 		}

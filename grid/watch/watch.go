@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/grid/edit"
 	"croft/grid/state"
 	"croft/internal/filelock"
 )
@@ -279,7 +280,7 @@ func (w *Watch) node(s *state.State, n *state.Node, m *memory) (Node, error) {
 		if err != nil {
 			return one, fmt.Errorf("read who wrote the state of %s: %w", n.Name, err)
 		}
-		one.Marked = Marked(string(text))
+		one.Marked = edit.Marked(string(text))
 	}
 	rec, err := w.Store.read(n.Name)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"croft/grid/edit"
 	"croft/grid/state"
 )
 
@@ -91,7 +92,7 @@ func TestWhatRanOnADeadNodeMoves(t *testing.T) {
 		w.live(70, nil)
 		f, _ := w.o.head()
 		if s := w.stateOf(node); s != state.Out || !strings.HasPrefix(f[fileOf(node)], "# node") ||
-			!Marked(f[fileOf(node)]) {
+			!edit.Marked(f[fileOf(node)]) {
 			t.Errorf("the state is %s: %q", s, f[fileOf(node)])
 		}
 		if now := w.running(); len(now) != 1 || now[0] == node || now[0] != f.slotsOf("db")[0] {

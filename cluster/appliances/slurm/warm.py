@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 
-SETTINGS = os.environ.get("CROFT_WARM", "/etc/slurm/warm.json")
+SETTINGS = os.environ.get("SLURM_WARM", "/etc/slurm/warm.json")
 DEADLINE = time.monotonic() + 600
 
 

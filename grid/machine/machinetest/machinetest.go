@@ -24,6 +24,7 @@ func Run(t *testing.T, new func(t *testing.T) machine.Machine, lose func()) {
 	t.Run("arguments arrive as they are", func(t *testing.T) { arguments(t, new(t)) })
 	t.Run("what cannot be started is an error", func(t *testing.T) { notStarted(t, new(t)) })
 	t.Run("streams", func(t *testing.T) { streams(t, new(t)) })
+	t.Run("input that does not come", func(t *testing.T) { unread(t, new(t)) })
 	t.Run("much input and output at the same time", func(t *testing.T) { both(t, new(t)) })
 	t.Run("many at once", func(t *testing.T) { many(t, new(t)) })
 	t.Run("a context that ends", func(t *testing.T) { contexts(t, new(t)) })
@@ -130,6 +131,19 @@ func streams(t *testing.T, m machine.Machine) {
 	}
 	if _, err := machine.Output(ctx, m, nil, "yes"); !errors.Is(err, croft.Invalid) {
 		t.Errorf("endless output: %v", err)
+	}
+}
+
+// unread: a program that ends is not kept waiting for input that it did not read.
+func unread(t *testing.T, m machine.Machine) {
+	ctx := patient.Context(t)
+	never, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, want := range []int{0, 3} {
+		out, err := machine.Output(ctx, m, blocked(never), "sh", "-c", fmt.Sprintf("echo done; exit %d", want))
+		if out != "done\n" || code(err) != want || want == 0 && err != nil {
+			t.Errorf("a program that ends with %d without its input: %q, %v", want, out, err)
+		}
 	}
 }
 

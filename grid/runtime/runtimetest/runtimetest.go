@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -115,6 +116,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("an orphan, of which only the name is known", s.orphan)
 	t.Run("two clusters", s.clusters)
 	t.Run("undo", s.undo)
+	t.Run("undo of a secret", s.undoSecret)
 	t.Run("what ran before", s.adopt)
 	t.Run("after a reboot", s.reboot)
 	t.Run("an archive that changed meanwhile", s.changedArchive)
@@ -290,7 +292,7 @@ func (s Suite) undo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	script, err := r.Undo(&before, &now)
+	_, script, err := r.Undo(&before, &now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,13 +301,62 @@ func (s Suite) undo(t *testing.T) {
 	if err != nil || len(list) != 1 || !list[0].Running || list[0].Hash != before.Hash() {
 		t.Errorf("the unit is not as before: %+v, %v", list, err)
 	}
-	if script, err = r.Undo(nil, &before); err != nil {
+	if _, script, err = r.Undo(nil, &before); err != nil {
 		t.Fatal(err)
 	}
 	s.shell(t, script)
 	s.shell(t, script) // and it may be cut off and run again
 	if list, err := r.List(t.Context(), s.Machine, before.Cluster); err != nil || len(list) != 0 {
 		t.Errorf("the unit is still there: %+v, %v", list, err)
+	}
+}
+
+// undoSecret takes back a change of a secret, of which only the node has the former content.
+func (s Suite) undoSecret(t *testing.T) {
+	const former = "the former 'secret'\nof $two lines\n\n"
+	before := s.Unit(t)
+	before.Files = []unit.File{{Path: "/etc/plain", Mode: 0o644, Content: "plain", Digest: "1"},
+		{Path: "/etc/secret", Mode: 0o400, Content: former, Digest: "2", Secret: true}}
+	now := before
+	now.Files = slices.Clone(before.Files)
+	now.Files[1].Content, now.Files[1].Digest = "the new one", "3"
+	known := before
+	known.Files = slices.Clone(before.Files)
+	known.Files[1].Content, known.Files[1].Kept = "", true
+	r := s.Open(t)
+	keep, undo, err := r.Undo(&known, &now)
+	if before.VM != nil {
+		if croft.KindOf(err) != croft.Conflict {
+			t.Errorf("a machine: %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := "export kept=" + machine.Quote(t.TempDir()) + "\n"
+	if _, err := machine.Output(t.Context(), s.Machine, strings.NewReader(kept+keep), "sh", "-s"); err == nil {
+		t.Error("what is not there is kept")
+	}
+	s.begin(t, before)
+	s.shell(t, kept+keep)
+	for _, do := range []func(context.Context, machine.Machine, unit.Unit) error{r.Stop, r.Remove, r.Create, r.Start} {
+		if err := do(t.Context(), s.Machine, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.shell(t, kept+undo)
+	list, err := r.List(t.Context(), s.Machine, before.Cluster)
+	if err != nil || len(list) != 1 || !list[0].Running || list[0].Hash != before.Hash() {
+		t.Errorf("the unit is not as before: %+v, %v", list, err)
+	}
+	file := s.StateDir + "/units/" + before.Name() + "/files/1"
+	text, err := os.ReadFile(file)
+	if err != nil || string(text) != former {
+		t.Errorf("the secret is %q, %v", text, err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o400 {
+		t.Errorf("its mode is %v, %v", info.Mode(), err)
 	}
 }
 

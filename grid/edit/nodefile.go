@@ -1,4 +1,4 @@
-package watch
+package edit
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"croft"
 )
 
-// marked begins the comments of the watch, which say that it wrote a state.
-const marked = "watch "
+// WatchMark begins the comments of the watch, which say that it wrote a state.
+const WatchMark = "watch "
 
 // comment is the comment of the watch on the line of a state, with what ends it before the comment of somebody else.
-var comment = regexp.MustCompile(`# ` + marked + `[^;]*(; )?`)
+var comment = regexp.MustCompile(`# ` + WatchMark + `[^;]*(; )?`)
 
 // Marked reports whether the text of a node's file says that the watch wrote its state.
 func Marked(text string) bool {
@@ -32,14 +32,13 @@ func Marked(text string) bool {
 	return value.Line <= len(lines) && comment.MatchString(afterScalar(lines[value.Line-1], value))
 }
 
-// SetState writes a state into the text of a node's file, and keeps everything else: comments, order and layout. why is
-// a comment to go with it, such as "watch 2026-11-23T19:00:00Z"; one of the watch that is there is replaced. Invalid:
-// the file has a form in which that cannot be done.
-func SetState(file, text, to, why string) (string, error) {
-	if strings.ContainsAny(why, "\n\r;") {
+// StateText writes a state into the text of a node's file, and keeps everything else: comments, order and layout. why
+// is a comment to go with it, before what others wrote there; one of the watch that is there is replaced. Invalid: the
+// file has a form in which that cannot be done.
+func StateText(file, text, to, why string) (string, error) {
+	if strings.ContainsAny(why, "\n\r") || strings.HasPrefix(why, WatchMark) && strings.Contains(why, ";") {
 		return "", croft.Errorf(croft.Invalid, "write the state of %s: the comment %q has a line break or semicolon",
-			file,
-			why)
+			file, why)
 	}
 	if strings.ContainsAny(strings.ReplaceAll(text, "\r\n", "\n"), "\r\u0085\u2028\u2029\ufeff") {
 		return "", croft.Errorf(croft.Invalid, "write the state of %s: it has line ends or marks that only YAML knows",
@@ -154,6 +153,9 @@ func replaced(line string, value *yaml.Node, to, why string) string {
 		return before + to + body + end
 	}
 	if code, other, has := strings.Cut(body, "# "); has && strings.TrimLeft(code, " ,}") == "" {
+		if other == why || strings.HasPrefix(other, why+"; ") {
+			return before + to + body + end // it was told before
+		}
 		return before + to + code + "# " + why + "; " + other + end
 	}
 	return before + to + body + commented(why) + end

@@ -1,4 +1,4 @@
-package watch
+package edit
 
 import (
 	"strings"
@@ -32,15 +32,18 @@ func TestAStateIsWrittenAndTheRestStays(t *testing.T) {
 			"---\nid: 3\nstate: out  # " + why + "\n...\n"},
 		{"a key of that name further down is another one", "var:\n  state: up\nid: 3\n", "out", why,
 			"var:\n  state: up\nid: 3\nstate: out  # " + why + "\n"},
+		{"words of an operator go before others", "state: up  # new disk\n", "drain", "hot; loud",
+			"state: drain  # hot; loud; new disk\n"},
+		{"and are not told twice", "state: up  # hot; new disk\n", "drain", "hot", "state: drain  # hot; new disk\n"},
 		{"a text over lines stays", "note: |\n  state: up\n  # x\n", "drain", "",
 			"note: |\n  state: up\n  # x\nstate: drain\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := SetState("n.yaml", c.before, c.to, c.why)
+			got, err := StateText("n.yaml", c.before, c.to, c.why)
 			if err != nil || got != c.want {
 				t.Errorf("got %q, %v\nwant %q", got, err, c.want)
 			}
-			if Marked(got) != (c.why != "") {
+			if Marked(got) != (c.why == why) {
 				t.Errorf("Marked(%q) is %v", got, Marked(got))
 			}
 		})
@@ -55,27 +58,27 @@ func TestAFileThatCannotBeChangedSaysSo(t *testing.T) {
 		"an anchor":             "state: &s up\nx: *s\n",
 		"a text over two lines": "state: >\n  up\nid: 3\n",
 	} {
-		got, err := SetState("nodes/n.yaml", text, "out", "watch now")
+		got, err := StateText("nodes/n.yaml", text, "out", "watch now")
 		if err == nil || !strings.Contains(err.Error(), "nodes/n.yaml") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }
 
-func FuzzSetState(f *testing.F) {
+func FuzzStateText(f *testing.F) {
 	for _, text := range []string{"", "id: 3\n", "state: up # x\n", "{a: b}", "a: |\n  x\n...", "state: 'up'\r\n",
 		"\ufeffid: 1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		out, err := SetState("f", text, "out", "watch then")
+		out, err := StateText("f", text, "out", "watch then")
 		if err != nil {
 			return
 		}
 		if !Marked(out) && !strings.Contains(text, "#") {
 			t.Errorf("%q became %q, without the mark of the watch", text, out)
 		}
-		up, err := SetState("f", out, "up", "")
+		up, err := StateText("f", out, "up", "")
 		if err != nil {
 			t.Fatalf("%q became %q, and that cannot be changed: %v", text, out, err)
 		}

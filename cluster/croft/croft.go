@@ -1,0 +1,297 @@
+// Package croft builds clusters in another cloud of croft, by its API: the driver of sites of type croft. The other cloud
+// gets the cluster under the ID that it has here, so a request that is repeated finds what the first one began, and the
+// members have the same IDs in both. Which of its own sites builds it, the other cloud decides.
+package croft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/cloud"
+	"croft/cluster"
+)
+
+// Peer is a connection to the other cloud, as one of its users.
+type Peer struct {
+	Clusters cloud.Clusters
+	// Version returns the version of the other cloud. Denied: it does not accept the token.
+	Version func(ctx context.Context) (string, error)
+	Close   func() error
+}
+
+// Connect connects to a site. It sends nothing yet. Invalid: the site's address or the token cannot be used.
+type Connect func(at cluster.Access) (Peer, error)
+
+// Driver is the driver. Its connections live as long as a call.
+type Driver struct{ connect Connect }
+
+var _ cluster.Driver = (*Driver)(nil)
+
+// New returns a driver.
+func New(connect Connect) *Driver { return &Driver{connect} }
+
+// with calls do with a connection to the site.
+func (d *Driver) with(at cluster.Access, what string, do func(p Peer) error) (err error) {
+	p, err := d.connect(at)
+	if err != nil {
+		return fmt.Errorf("site %s: %s: %w", at.Site.Name, what, err)
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if err := do(p); err != nil {
+		return fmt.Errorf("site %s: %s: %w", at.Site.Name, what, err)
+	}
+	return nil
+}
+
+// name is what a cluster is called there. The names of two clouds that use one project do not meet.
+func name(p croft.PartitionID, id croft.ClusterID) string {
+	return prefix(p) + string(id)
+}
+
+func prefix(p croft.PartitionID) string { return "croft-" + string(p[:min(len(p), 8)]) + "-" }
+
+// project is the project there, as the credential says; empty: that of the token.
+func project(at cluster.Access) croft.Project { return croft.Project(at.Credential.ProjectName) }
+
+// request is what the other cloud is asked for.
+func request(at cluster.Access, b cluster.Build) (cluster.Request, error) {
+	t, err := parse(b.Implementation)
+	if err != nil {
+		return cluster.Request{}, err
+	}
+	return cluster.Request{ID: b.Cluster, Name: name(b.Partition, b.Cluster), Project: project(at), User: b.User,
+		Appliance: t.Appliance, Slaves: len(b.Indexes), Hints: cluster.Hints{Sites: t.Sites},
+		Parameters: b.Parameters, Reuse: cluster.ReuseNever}, nil
+}
+
+// Probe implements cluster.Driver.
+func (d *Driver) Probe(ctx context.Context, at cluster.Access) (probe cluster.Probe, err error) {
+	err = d.with(at, "ask how it is", func(p Peer) error {
+		probe.Version, err = p.Version(ctx)
+		probe.Builds, probe.Accepted = err == nil, err == nil && at.Credential.ID != ""
+		return err
+	})
+	return probe, err
+}
+
+// Room implements cluster.Driver. What can be added to a cluster is not known before it is asked for.
+func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (room cluster.Room, err error) {
+	if b.Growth {
+		return cluster.Room{}, nil
+	}
+	r, err := request(at, b)
+	if err != nil {
+		return room, err
+	}
+	r.ID = ""
+	err = d.with(at, "ask for room", func(p Peer) error {
+		why, err := p.Clusters.Explain(ctx, r)
+		if err != nil {
+			return err
+		}
+		room = cluster.Room{Known: true, Fits: len(why.Candidates) > 0, Free: 0.5}
+		if !room.Fits {
+			room.Free, room.Why = 0, (&cluster.ChoiceError{Dropped: why.Dropped}).Error()
+		}
+		return nil
+	})
+	return room, err
+}
+
+// Bring implements cluster.Driver: the other cloud brings the images of its appliances itself.
+func (*Driver) Bring(_ context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
+	return cluster.Placed{}, croft.Errorf(croft.Invalid, "image %s cannot be brought to site %s: a croft has images of "+
+		"its own, which its appliances name", i.Name, at.Site.Name)
+}
+
+// Launch implements cluster.Driver.
+func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (remote cluster.Remote, err error) {
+	r, err := request(at, b)
+	if err != nil {
+		return remote, err
+	}
+	err = d.with(at, "ask for a cluster", func(p Peer) error {
+		c, err := p.Clusters.Create(ctx, r)
+		remote = remoteOf(b, c.Cluster)
+		return err
+	})
+	if errors.Is(err, croft.NotFound) { // its appliance
+		err = croft.Errorf(croft.Invalid, "%w", err)
+	}
+	return remote, err
+}
+
+func remoteOf(b cluster.Build, c cluster.Cluster) cluster.Remote {
+	r := cluster.Remote{ID: string(c.ID), Name: b.Remote.Name, Asked: true, Status: string(c.State)}
+	if c.Error != nil {
+		r.Reason = c.Error.Message
+	}
+	return r
+}
+
+// Resize implements cluster.Driver. The other cloud gives slaves the indexes that they have here: both count up, and use
+// none twice.
+func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
+	return d.with(at, "resize cluster "+string(b.Cluster), func(p Peer) error {
+		c, err := p.Clusters.Find(ctx, project(at), string(b.Cluster))
+		if err != nil {
+			return err
+		}
+		for _, i := range c.Indexes {
+			if slices.Contains(b.Indexes, i) {
+				continue
+			}
+			host := string(cluster.IDOf(b.Cluster, cluster.Slave, i))
+			if c, err = p.Clusters.RemoveHost(ctx, project(at), string(b.Cluster), host); err != nil {
+				return err
+			}
+		}
+		if n := len(b.Indexes); c.Slaves != n {
+			_, err = p.Clusters.Change(ctx, project(at), string(b.Cluster), cluster.Change{Slaves: &n}, nil)
+		}
+		return err
+	})
+}
+
+// Destroy implements cluster.Driver. Whether a request whose answer was lost took effect, or will, is settled by making
+// it once more: the other cloud knows it by its ID, which it takes no second time once the cluster is deleted.
+func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
+	err := d.with(at, "delete cluster "+string(b.Cluster), func(p Peer) error {
+		removed := func() error {
+			_, err := p.Clusters.Delete(ctx, project(at), string(b.Cluster), cluster.Removal{User: b.User, Force: true})
+			return err
+		}
+		err := removed()
+		if !errors.Is(err, croft.NotFound) || !b.Remote.Asked || b.Remote.ID != "" {
+			return err
+		}
+		r, err := request(at, b)
+		if err != nil {
+			return err
+		}
+		if _, err := p.Clusters.Create(ctx, r); err != nil && never(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		return removed()
+	})
+	if errors.Is(err, croft.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// never reports whether a request fails however late it arrives.
+func never(err error) bool {
+	switch croft.KindOf(err) {
+	case croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity, croft.OverQuota:
+		return true
+	}
+	return false
+}
+
+// Observe implements cluster.Driver, with one request.
+func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.Build) (
+	map[croft.ClusterID]cluster.Seen, error) {
+	there, err := d.list(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	found := map[croft.ClusterID]cluster.Seen{}
+	for _, b := range all {
+		found[b.Cluster] = cluster.Seen{Phase: cluster.Absent}
+		if c, ok := there[b.Cluster]; ok && c.Name == name(b.Partition, b.Cluster) {
+			found[b.Cluster] = seen(b, c)
+		}
+	}
+	return found, nil
+}
+
+func (d *Driver) list(ctx context.Context, at cluster.Access) (map[croft.ClusterID]cluster.Cluster, error) {
+	there := map[croft.ClusterID]cluster.Cluster{}
+	return there, d.with(at, "list its clusters", func(p Peer) error {
+		all, err := p.Clusters.List(ctx, project(at), cluster.Filter{})
+		for _, c := range all {
+			there[c.ID] = c
+		}
+		return err
+	})
+}
+
+// List implements cluster.Driver.
+func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, error) {
+	there, err := d.list(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	var all []cluster.Found
+	for _, c := range there {
+		if strings.HasPrefix(c.Name, prefix(at.Partition)) && c.State != cluster.Deleted {
+			all = append(all, cluster.Found{Cluster: c.ID, Remote: cluster.Remote{ID: string(c.ID),
+				Name: "croft-" + string(c.ID), Status: string(c.State), Asked: true}})
+		}
+	}
+	return all, nil
+}
+
+// seen is what the other cloud says of a cluster, as of a site.
+func seen(b cluster.Build, c cluster.Cluster) cluster.Seen {
+	s := cluster.Seen{Remote: remoteOf(b, c), MasterIP: c.MasterIP, Members: slices.Clone(c.Members)}
+	message := func() string {
+		if c.Error == nil {
+			return "the other cloud does not say why"
+		}
+		return c.Error.Message
+	}
+	switch c.State {
+	case cluster.Scheduling, cluster.Building:
+		s.Phase = cluster.Working
+	case cluster.Resizing:
+		s.Phase = cluster.Updating
+	case cluster.Deleting:
+		s.Phase = cluster.Removing
+		if c.Retry.Tries > 1 {
+			s.Phase, s.Failure = cluster.Stuck, c.Step
+		}
+	case cluster.Deleted:
+		s.Phase = cluster.Absent
+	case cluster.Failed:
+		s.Phase, s.Failure = cluster.Broken, message()
+		s.NoRoom = c.Error != nil && c.Error.Code == cluster.FailedRoom
+	default:
+		s.Phase = standing(b, c)
+		if s.Phase == cluster.Unsized {
+			s.Failure = message()
+		}
+		if s.Phase == cluster.Standing {
+			s.Outputs = outputs(c)
+		}
+	}
+	return s
+}
+
+// standing is the phase of a cluster that can be used: the other cloud may not have begun a resize yet, or have taken it
+// back.
+func standing(b cluster.Build, c cluster.Cluster) cluster.Phase {
+	switch {
+	case c.Slaves != len(b.Indexes):
+		return cluster.Unsized
+	case c.Slaves != c.Good && c.State == cluster.Ready:
+		return cluster.Updating
+	}
+	return cluster.Standing
+}
+
+func outputs(c cluster.Cluster) map[string]any {
+	all := map[string]any{}
+	for name, value := range c.Outputs {
+		all[name] = value
+	}
+	all["master_ip"] = c.MasterIP
+	return all
+}

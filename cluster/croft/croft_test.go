@@ -1,0 +1,206 @@
+package croft_test
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"croft"
+	"croft/cloud"
+	"croft/cluster"
+	"croft/cluster/clustertest"
+	elsewhere "croft/cluster/croft"
+	"croft/cluster/manager"
+	"croft/cluster/requests"
+	"croft/cluster/seal"
+	"croft/cluster/sim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// other is the other cloud, with one site in memory.
+type other struct {
+	*requests.Service
+	site *sim.Site
+
+	away, hangs, denied bool
+}
+
+func newOther(t *testing.T) *other {
+	t.Helper()
+	store, site, partition := clustertest.NewStore(), sim.New(), croft.NewPartitionID()
+	drivers := map[cluster.SiteType]cluster.Driver{cluster.Sim: site}
+	site.Change("there", func(f *sim.Faults) { f.Delay = 20 * time.Millisecond })
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := filepath.Join(t.TempDir(), "key")
+	must(seal.Generate(key))
+	vault, err := seal.Load(key)
+	must(nil, err)
+	mine := cluster.Credential{ID: cluster.NewCredentialID(), Name: "mine", Project: "physics", User: "ada",
+		Site: "there", Kind: cluster.Password}
+	mine.Secret, err = vault.Seal(cluster.NewSecret("sesame"), cluster.AboutCredential(partition, mine))
+	must(nil, err)
+	must(store.PutSite(ctx, cluster.Site{Name: "there", Type: cluster.Sim, Enabled: true}))
+	must(store.PutCredential(ctx, mine))
+	must(store.PutAppliance(ctx, cluster.Appliance{Name: "hosts", Public: true}))
+	must(store.AddImplementation(ctx, cluster.Implementation{ID: cluster.NewImplementationID(), Appliance: "hosts",
+		Site: "there", Enabled: true, Template: "outputs: {port: 22}"}))
+	asks, err := requests.New(requests.Config{Partition: partition, Records: store, Catalogue: store, Accounts: store,
+		Drivers: drivers, Vault: vault, Log: slog.New(slog.DiscardHandler)})
+	must(nil, err)
+	works, err := manager.New(manager.Config{Partition: partition, Records: store, Catalogue: store, Drivers: drivers,
+		Vault: vault, Log: slog.New(slog.DiscardHandler)})
+	must(nil, err)
+	running, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- works.Run(running) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return &other{Service: asks, site: site}
+}
+
+// connect is a connection to it, on which the faults of the other cloud show.
+func (o *other) connect(cluster.Access) (elsewhere.Peer, error) {
+	return elsewhere.Peer{Clusters: faulty{o.Service, o}, Close: func() error { return nil },
+		Version: func(ctx context.Context) (string, error) { return "1", o.fault(ctx) }}, nil
+}
+
+func (o *other) fault(ctx context.Context) error {
+	switch {
+	case o.hangs:
+		<-ctx.Done()
+		return croft.Errorf(croft.Unavailable, "it does not answer: %w", ctx.Err())
+	case o.away:
+		return croft.Errorf(croft.Unavailable, "connection refused")
+	case o.denied:
+		return croft.Errorf(croft.Denied, "the token is not valid")
+	}
+	return nil
+}
+
+type faulty struct {
+	cloud.Clusters
+	o *other
+}
+
+func (f faulty) Create(ctx context.Context, r cluster.Request) (cluster.Created, error) {
+	if err := f.o.fault(ctx); err != nil {
+		return cluster.Created{}, err
+	}
+	return f.Clusters.Create(ctx, r)
+}
+
+func (f faulty) Explain(ctx context.Context, r cluster.Request) (cluster.Explanation, error) {
+	if err := f.o.fault(ctx); err != nil {
+		return cluster.Explanation{}, err
+	}
+	return f.Clusters.Explain(ctx, r)
+}
+
+func (f faulty) Find(ctx context.Context, p croft.Project, name string) (cluster.Cluster, error) {
+	if err := f.o.fault(ctx); err != nil {
+		return cluster.Cluster{}, err
+	}
+	return f.Clusters.Find(ctx, p, name)
+}
+
+func (f faulty) List(ctx context.Context, p croft.Project, filter cluster.Filter) ([]cluster.Cluster, error) {
+	if err := f.o.fault(ctx); err != nil {
+		return nil, err
+	}
+	return f.Clusters.List(ctx, p, filter)
+}
+
+func (f faulty) Delete(ctx context.Context, p croft.Project, name string, r cluster.Removal) (cluster.Cluster, error) {
+	if err := f.o.fault(ctx); err != nil {
+		return cluster.Cluster{}, err
+	}
+	return f.Clusters.Delete(ctx, p, name, r)
+}
+
+const text = "appliance: hosts\nremove_named: true\n"
+
+func TestTheContract(t *testing.T) {
+	clustertest.RunDriver(t, func(t *testing.T) clustertest.Harness {
+		t.Parallel() // the other cloud's manager looks at its site every other second
+		o := newOther(t)
+		change := func(set func(f *sim.Faults, on bool)) func(bool) {
+			return func(on bool) { o.site.Change("there", func(f *sim.Faults) { set(f, on) }) }
+		}
+		return clustertest.Harness{
+			Driver: func(*testing.T) cluster.Driver { return elsewhere.New(o.connect) },
+			At: cluster.Access{Site: cluster.Site{Name: "friend", Type: cluster.Croft, Enabled: true},
+				Credential: cluster.Credential{ID: cluster.NewCredentialID(), Site: "friend", Kind: cluster.Token,
+					ProjectName: "physics"}},
+			Implementation: cluster.Implementation{Site: "friend", Template: text},
+			Bad:            cluster.Implementation{Site: "friend", Template: "applianze: hosts"},
+
+			Freeze: change(func(f *sim.Faults, on bool) { f.Frozen = on }),
+			Fail: change(func(f *sim.Faults, on bool) {
+				if f.Fails = ""; on {
+					f.Fails = "it is told to"
+				}
+			}),
+			Fill: change(func(f *sim.Faults, on bool) {
+				if f.Room = 0; on {
+					f.Room = 1
+				}
+			}),
+			Cut:  func(on bool) { o.away = on },
+			Hang: func(on bool) { o.hangs = on },
+			Deny: func(on bool) { o.denied = on },
+		}
+	})
+}
+
+func TestTextsOfImplementations(t *testing.T) {
+	d := elsewhere.New(nil)
+	for _, c := range []struct{ name, text, want string }{
+		{"an appliance is enough", "appliance: slurm", ""},
+		{"a text without an appliance is refused", "sites: [a]", "is not a name for an appliance"},
+		{"an unknown key is refused", "appliance: slurm\nsize: 3", "field size not found"},
+		{"an unknown type of a parameter is refused", "appliance: slurm\nparameters: {a: {type: int}}", "use one of"},
+		{"no text is refused", "", "names an appliance of the other cloud"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := d.Check(t.Context(), cluster.Implementation{Template: c.text})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+				croft.KindOf(err) != croft.Invalid) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestALostRequestIsSettledByMakingItAgain(t *testing.T) {
+	o := newOther(t)
+	d := elsewhere.New(o.connect)
+	at := cluster.Access{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
+	b := cluster.Build{Partition: croft.NewPartitionID(), Cluster: croft.NewClusterID(), User: "ada",
+		Implementation: cluster.Implementation{Template: text}, Remote: cluster.Remote{Name: "croft-x", Asked: true}}
+	if err := d.Destroy(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	// The lost request arrives after all.
+	if remote, err := d.Launch(t.Context(), at, b); err == nil {
+		seen, err := d.Observe(t.Context(), at, []cluster.Build{b})
+		if phase := seen[b.Cluster].Phase; err != nil || phase != cluster.Removing && phase != cluster.Absent {
+			t.Errorf("a request that came late made %+v, which is %s, %v", remote, phase, err)
+		}
+	}
+}

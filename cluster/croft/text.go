@@ -1,0 +1,63 @@
+package croft
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"croft"
+	"croft/cluster"
+)
+
+// text is an implementation at a site of this type, in YAML.
+type text struct {
+	Appliance   string               `yaml:"appliance"`    // of the other cloud
+	Sites       []string             `yaml:"sites"`        // of the other cloud, any of them; empty: all
+	RemoveNamed bool                 `yaml:"remove_named"` // slaves can be removed by name there
+	Parameters  map[string]parameter `yaml:"parameters"`   // that are passed on
+}
+
+type parameter struct {
+	Type     string `yaml:"type"`     // as Heat has them; string by default
+	Required bool   `yaml:"required"` // somebody has to give it
+	Hidden   bool   `yaml:"hidden"`
+}
+
+func parse(i cluster.Implementation) (t text, err error) {
+	if i.Template == "" {
+		return t, croft.Errorf(croft.Invalid, "at a site of type croft, an implementation is a text that names an "+
+			"appliance of the other cloud, such as appliance: slurm")
+	}
+	d := yaml.NewDecoder(strings.NewReader(i.Template))
+	d.KnownFields(true)
+	if err := d.Decode(&t); err != nil {
+		return t, croft.Errorf(croft.Invalid, "the text is none for a site of type croft: %w", err)
+	}
+	if err := cluster.CheckName("an appliance of the other cloud", t.Appliance); err != nil {
+		return t, err
+	}
+	return t, nil
+}
+
+// types are those of parameters.
+var types = []string{"", "string", "number", "boolean", "json", "comma_delimited_list"}
+
+// Check implements cluster.Driver. Whether the other cloud has the appliance, it says when it is asked for a cluster.
+func (*Driver) Check(_ context.Context, i cluster.Implementation) (cluster.Contract, error) {
+	t, err := parse(i)
+	if err != nil {
+		return cluster.Contract{}, err
+	}
+	c := cluster.Contract{RemoveNamed: t.RemoveNamed, Declared: map[string]cluster.Declared{}}
+	for name, p := range t.Parameters {
+		if !slices.Contains(types, p.Type) {
+			return c, croft.Errorf(croft.Invalid, "parameter %.80q has the type %.40q: use one of%s", name, p.Type,
+				strings.Join(types, " "))
+		}
+		c.Declared[name] = cluster.Declared{Type: cmp.Or(p.Type, "string"), Default: !p.Required, Hidden: p.Hidden}
+	}
+	return c, nil
+}

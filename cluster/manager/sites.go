@@ -1,0 +1,245 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/cluster"
+)
+
+// sites reaches the sites of clusters. What never changes, or may be a little old, is read once.
+type sites struct {
+	c       Config
+	answers answers
+	stopped func() bool // the manager ends: calls that fail were given up by us
+
+	mu              sync.Mutex
+	implementations map[cluster.ImplementationID]cluster.Implementation
+	known           map[string]cluster.Site
+	read            time.Time                // when the sites were
+	calls           map[string]chan struct{} // by site: calls that change something
+}
+
+// sitesKept is how old the sites may be.
+const sitesKept = 5 * time.Second
+
+// maxKept bounds how many implementations are kept.
+const maxKept = 1000
+
+// implementation returns one that a cluster is built by; the zero one where none is chosen.
+func (s *sites) implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
+	if id == "" {
+		return cluster.Implementation{}, nil
+	}
+	s.mu.Lock()
+	i, found := s.implementations[id]
+	s.mu.Unlock()
+	if found {
+		return i, nil
+	}
+	i, err := s.c.Catalogue.Implementation(ctx, id)
+	if err != nil {
+		return i, unlessKnown(fmt.Errorf("read implementation %s: %w", id, err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.implementations == nil || len(s.implementations) >= maxKept {
+		s.implementations = map[cluster.ImplementationID]cluster.Implementation{}
+	}
+	s.implementations[id] = i
+	return i, nil
+}
+
+func (s *sites) all(ctx context.Context) (map[string]cluster.Site, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known != nil && time.Since(s.read) < sitesKept {
+		return s.known, nil
+	}
+	all, err := s.c.Catalogue.Sites(ctx)
+	if err != nil {
+		return nil, unlessKnown(fmt.Errorf("read sites: %w", err))
+	}
+	s.known, s.read = map[string]cluster.Site{}, time.Now()
+	for _, one := range all {
+		s.known[one.Name] = one
+	}
+	return s.known, nil
+}
+
+// access returns the driver of a cluster's site, and what it needs to reach it for the cluster's user. Denied: the
+// credential is gone, or cannot be opened.
+func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID) (cluster.Driver, cluster.Access,
+	error) {
+	none := cluster.Access{}
+	sites, err := s.all(ctx)
+	if err != nil {
+		return nil, none, err
+	}
+	one, found := sites[site]
+	driver := s.c.Drivers[one.Type]
+	if !found || driver == nil {
+		return nil, none, croft.Errorf(croft.Unavailable, "this server does not reach site %s", site)
+	}
+	var credential cluster.Credential
+	if id != "" {
+		credential, err = s.c.Catalogue.Credential(ctx, id)
+		if errors.Is(err, croft.NotFound) {
+			return nil, none, croft.Errorf(croft.Denied, "credential %s for site %s is gone", id, site)
+		} else if err != nil {
+			return nil, none, unlessKnown(fmt.Errorf("read credential %s: %w", id, err))
+		}
+	}
+	at, err := s.c.Survey.Access(one, credential)
+	if err != nil {
+		return nil, none, croft.Errorf(croft.Denied, "%w", err)
+	}
+	at.Partition = s.c.Partition
+	return driver, at, nil
+}
+
+// build returns what a driver is told of a cluster, without what its template is told.
+func (s *sites) build(ctx context.Context, c cluster.Cluster) (cluster.Build, error) {
+	i, err := s.implementation(ctx, c.Implementation)
+	if err != nil {
+		return cluster.Build{}, err
+	}
+	remote := c.Remote
+	remote.Name = cmp.Or(remote.Name, cluster.RemoteName(c.ID))
+	return cluster.Build{Partition: s.c.Partition, Cluster: c.ID, Name: c.Name, Project: c.Project, User: c.User,
+		Implementation: i, Indexes: c.Indexes, Removed: c.Removed, Remote: remote, Timeout: cluster.BuildTimeout}, nil
+}
+
+// fill adds what its template is told. Invalid: that is not complete any more.
+func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, at cluster.Access,
+	b *cluster.Build) error {
+	b.Timeout = cmp.Or(at.Site.BuildTimeout, b.Timeout)
+	given, err := cluster.GivenParameters(s.c.Vault, s.c.Partition, c)
+	if err != nil {
+		return err
+	}
+	if b.Implementation.Image != "" {
+		placed, err := s.bring(ctx, d, at, b.Implementation.Image)
+		if err != nil {
+			return err
+		}
+		if placed.State != cluster.ImageReady {
+			return croft.Errorf(croft.Unavailable, "image %s is not at site %s yet", b.Implementation.Image,
+				at.Site.Name)
+		}
+		b.Image = placed.Ref
+	}
+	contract, err := s.c.Survey.Contract(ctx, at.Site.Type, b.Implementation)
+	if err != nil {
+		return err
+	}
+	b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: c.ID, Slaves: len(c.Indexes),
+		Removed: c.Removed, Image: b.Image, AllowedIP: s.c.AllowedIP, Given: given, Implementation: b.Implementation,
+		Site: at.Site})
+	return err
+}
+
+// bring has an image brought to a site, if it is not there already.
+func (s *sites) bring(ctx context.Context, d cluster.Driver, at cluster.Access, name string) (cluster.Placed, error) {
+	all, err := s.c.Catalogue.Images(ctx)
+	if err != nil {
+		return cluster.Placed{}, unlessKnown(fmt.Errorf("read images: %w", err))
+	}
+	image := cluster.Image{}
+	if i := slices.IndexFunc(all, func(i cluster.Image) bool { return i.Name == name }); i >= 0 {
+		image = all[i]
+	} else if s.c.Images != nil {
+		if image, err = s.c.Images(name); err != nil {
+			return cluster.Placed{}, err
+		}
+	}
+	if image.Name == "" {
+		return cluster.Placed{}, croft.Errorf(croft.Invalid, "there is no image %s", name)
+	}
+	for _, place := range []string{at.Site.Name + "/" + string(at.Credential.ID), at.Site.Name} {
+		if placed := image.On[place]; placed.Ref != "" && placed.State == cluster.ImageReady {
+			return placed, nil
+		}
+	}
+	return d.Bring(ctx, at, image)
+}
+
+// call reaches the site of a cluster, for a bounded time, and with few others at once.
+func (s *sites) call(ctx context.Context, c cluster.Cluster, do func(ctx context.Context, d cluster.Driver,
+	at cluster.Access, b cluster.Build) error) error {
+	d, at, err := s.access(ctx, c.Site, c.Credential)
+	if err != nil {
+		return err
+	}
+	b, err := s.build(ctx, c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.c.CallTimeout)
+	defer cancel()
+	turn := s.turn(c.Site)
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return croft.Errorf(croft.Unavailable, "site %s is busy with other clusters", c.Site)
+	}
+	err = do(ctx, d, at, b)
+	s.answered(ctx, at, err)
+	return err
+}
+
+func (s *sites) turn(site string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[site] == nil {
+		s.calls[site] = make(chan struct{}, s.c.PerSite)
+	}
+	return s.calls[site]
+}
+
+// unlessKnown makes an error of the store one that says nothing of the site.
+func unlessKnown(err error) error { return croft.Errorf(croft.Unavailable, "%w", err) }
+
+// answered takes account of how a site answered a call: several silent ones keep new clusters away for a while, and a
+// credential that is refused says so.
+func (s *sites) answered(ctx context.Context, at cluster.Access, err error) {
+	if s.stopped() {
+		return // the call was given up by us
+	}
+	silent := err != nil && (errors.Is(err, croft.Unavailable) || croft.KindOf(err) == "")
+	fault := ""
+	if silent {
+		fault = err.Error()
+		s.c.Survey.NoteSilence(at.Site.Name)
+	}
+	if s.answers.put(at.Site.Name, fault) && silent {
+		s.c.Log.Warn("site does not answer", "site", at.Site.Name, "err", err)
+	}
+	if !silent && at.Credential.ID != "" {
+		s.blame(ctx, at.Credential, err)
+	}
+}
+
+// blame notes in a credential that its site refuses it, or that it accepts it again.
+func (s *sites) blame(ctx context.Context, c cluster.Credential, err error) {
+	fault := ""
+	if errors.Is(err, croft.Denied) {
+		fault = err.Error()
+	}
+	if c.LastError == fault {
+		return
+	}
+	c.LastError = fault
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pause)
+	defer cancel()
+	if _, err := s.c.Catalogue.PutCredential(ctx, c); err != nil && !errors.Is(err, croft.Conflict) {
+		s.c.Log.Warn("what is wrong with a credential is not noted", "credential", c.ID, "err", err)
+	}
+}

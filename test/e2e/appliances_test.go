@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/appliances"
+	"croft/cluster/local"
+	"croft/etcdstore"
+	"croft/placementclient"
+	"croft/schedule"
+)
+
+// applied is a cluster of an appliance on a cloud, with the driver that builds it.
+type applied struct {
+	*cloud
+	driver *local.Driver
+	build  cluster.Build
+	key    string // file of the private SSH key
+	at     cluster.Access
+}
+
+// newAppliance prepares a cluster of an appliance that croft ships.
+func newAppliance(c *cloud, name, image string, slaves int, parameters map[string]any) *applied {
+	c.t.Helper()
+	store, err := etcdstore.Open(c.t.Context(), etcdstore.Config{Endpoints: []string{c.etcd}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = store.Close() })
+	claims, err := placementclient.New(placementclient.Config{Endpoint: "http://" + c.placement,
+		Auth: placementclient.Token("admin")})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(claims.Close)
+	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
+		Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	driver, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys,
+		ResolveImage: func(name string) (string, error) { return name, nil }})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	text, shipped := appliances.Text(name, "local")
+	if !shipped {
+		c.t.Fatalf("there is no appliance %s", name)
+	}
+	b := &applied{cloud: c, driver: driver, key: c.newKey()}
+	c.must("key", "add", "tester", b.key+".pub")
+	id := croft.NewClusterID()
+	b.build = cluster.Build{Partition: store.Partition(), Cluster: id, Name: name, Project: croft.DefaultProject,
+		Implementation: cluster.Implementation{Template: text}, Remote: cluster.Remote{Name: "croft-" + string(id)},
+		Parameters: map[string]any{"image": image, "key_name": "tester"}, Timeout: time.Hour}
+	for name, value := range parameters {
+		b.build.Parameters[name] = value
+	}
+	for i := range slaves {
+		b.build.Indexes = append(b.build.Indexes, i)
+	}
+	return b
+}
+
+// until looks at the cluster until it is in a phase, and returns what it is then.
+func (b *applied) until(want cluster.Phase) (seen cluster.Seen) {
+	b.t.Helper()
+	end := time.Now().Add(3 * debianPatience)
+	steps := ""
+	for ; time.Now().Before(end); time.Sleep(time.Second) {
+		all, err := b.driver.Observe(b.t.Context(), b.at, []cluster.Build{b.build})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		seen = all[b.build.Cluster]
+		if seen.Phase == want {
+			return seen
+		}
+		now := string(seen.Phase)
+		for _, m := range seen.Members {
+			now += fmt.Sprintf(", %s %s %s", m.Name, m.Step, m.Error)
+		}
+		if now != steps {
+			b.t.Logf("%s %s", time.Now().Format(time.TimeOnly), now)
+			steps = now
+		}
+		if seen.Phase == cluster.Broken || seen.Phase == cluster.Unsized {
+			for _, m := range seen.Members {
+				r := b.schedule("console", m.Name)
+				b.t.Logf("the console of %s:\n%s", m.Name, r.stdout[max(0, len(r.stdout)-3000):])
+			}
+			b.t.Fatalf("the cluster is %s: %s", seen.Phase, seen.Failure)
+		}
+	}
+	b.t.Fatalf("the cluster is %+v, want that it is %s", seen, want)
+	return seen
+}
+
+// on runs a command on a member.
+func (b *applied) on(member, command string) string {
+	b.t.Helper()
+	return b.must("ssh", "--user", "debian", "--identity", b.key, member, command)
+}
+
+func (b *applied) launch() (cluster.Seen, time.Duration) {
+	b.t.Helper()
+	begun := time.Now()
+	if _, err := b.driver.Launch(b.t.Context(), b.at, b.build); err != nil {
+		b.t.Fatal(err)
+	}
+	seen := b.until(cluster.Standing)
+	return seen, time.Since(begun)
+}
+
+func (b *applied) resize(indexes ...int) {
+	b.t.Helper()
+	b.build.Indexes = indexes
+	if err := b.driver.Resize(b.t.Context(), b.at, b.build); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *applied) destroy() {
+	b.t.Helper()
+	if err := b.driver.Destroy(b.t.Context(), b.at, b.build); err != nil {
+		b.t.Fatal(err)
+	}
+	b.until(cluster.Absent)
+}
+
+// slurmImage names an image with Slurm's packages; without one the tests of appliances are left out.
+func slurmImage(t *testing.T) string {
+	t.Helper()
+	image := os.Getenv("CROFT_TEST_SLURM")
+	if image == "" {
+		t.Skip("CROFT_TEST_SLURM names no image with Slurm: make test-guests builds one")
+	}
+	return image
+}
+
+// member is what each member of these clusters gets.
+const memberResources = "VCPU:1,MEMORY_MB:512,DISK_GB:2"
+
+// TestSlurm builds a batch system, runs jobs on it, and changes its size meanwhile.
+func TestSlurm(t *testing.T) {
+	image := slurmImage(t)
+	c := sharedCloud(t)
+	b := newAppliance(c, "slurm", image, 2, map[string]any{"master_resources": memberResources,
+		"slave_resources": memberResources})
+	alone := time.Now()
+	c.must("resources="+memberResources, image, "--name", "alone", "--key", b.key+".pub", "--wait=ready", "--timeout",
+		debianPatience.String())
+	one := time.Since(alone)
+	c.must("destroy", "--wait", "alone")
+
+	seen, all := b.launch()
+	t.Logf("one guest was ready after %.1f s, the cluster after %.1f s: %.2f of that", one.Seconds(), all.Seconds(),
+		all.Seconds()/one.Seconds())
+	if len(seen.Members) != 3 || seen.MasterIP == "" {
+		t.Fatalf("the cluster is %+v", seen)
+	}
+	if got := b.on("slurm-master", "sinfo -h -t idle -o %D"); got != "2" {
+		t.Errorf("%s nodes are idle, want 2", got)
+	}
+	// a job on all members ends well
+	if got := b.on("slurm-master", `echo '#!/bin/sh
+srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N 2 hostname | sort | tr '\n' ' '`); got !=
+		"slurm-slave-0 slurm-slave-1" {
+		t.Errorf("a job ran on %q", got)
+	}
+	if got := b.on("slurm-slave-1", "sudo ssh slurm-master hostname"); got != "slurm-master" {
+		t.Errorf("from a slave to the master: %q", got)
+	}
+	// one more, and one less by its name, while a job runs elsewhere
+	b.on("slurm-master", "sbatch -w slurm-slave-1 -o /dev/null --wrap 'sleep 600' >/dev/null")
+	b.resize(0, 1, 2)
+	b.until(cluster.Standing)
+	if got := b.on("slurm-master", "srun -w slurm-slave-2 hostname"); got != "slurm-slave-2" {
+		t.Errorf("on the new slave: %q", got)
+	}
+	b.resize(1, 2)
+	b.until(cluster.Standing)
+	eventuallyOn(b, "slurm-master", "sinfo -h -N -o %N | sort | tr '\n' ' '", "slurm-slave-1 slurm-slave-2")
+	if got := b.on("slurm-master", "squeue -h -o '%T %N'"); got != "RUNNING slurm-slave-1" {
+		t.Errorf("the job is %q", got)
+	}
+	names := strings.Fields(b.on("slurm-master", "awk '{print $2}' /etc/croft/peers | sort | tr '\n' ' '"))
+	if !slices.Equal(names, []string{"slurm-master", "slurm-slave-1", "slurm-slave-2"}) {
+		t.Errorf("the master knows %v", names)
+	}
+	if r := c.schedule("stop", "slurm-master"); r.exit != 5 || !strings.Contains(r.stderr, "part of cluster") {
+		t.Errorf("stopping a member by itself: %v", r)
+	}
+	b.destroy()
+}
+
+// eventuallyOn runs a command on a member until it prints what is wanted.
+func eventuallyOn(b *applied, member, command, want string) {
+	b.t.Helper()
+	got := ""
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Second) {
+		if got = b.on(member, command); got == want {
+			return
+		}
+	}
+	b.t.Errorf("%s prints %q, want %q", command, got, want)
+}
+
+// TestNFS builds a server of files and a slave that mounts what it shares.
+func TestNFS(t *testing.T) {
+	image := slurmImage(t)
+	b := newAppliance(sharedCloud(t), "nfs", image, 1, map[string]any{"master_resources": memberResources,
+		"slave_resources": memberResources})
+	b.launch()
+	b.on("nfs-slave-0", "echo written-by-$(hostname) >/srv/share/note")
+	if got := b.on("nfs-master", "cat /srv/share/note"); got != "written-by-nfs-slave-0" {
+		t.Errorf("the master has %q", got)
+	}
+	b.destroy()
+}
+
+// TestHosts builds plain machines that know each other.
+func TestHosts(t *testing.T) {
+	image := slurmImage(t)
+	b := newAppliance(sharedCloud(t), "hosts", image, 1, map[string]any{"resources": memberResources})
+	b.launch()
+	if got := b.on("hosts-master", "sudo ssh hosts-slave-0 hostname"); got != "hosts-slave-0" {
+		t.Errorf("from the master to a slave: %q", got)
+	}
+	b.destroy()
+}
