@@ -73,6 +73,13 @@ func (s *sites) all(ctx context.Context) (map[string]cluster.Site, error) {
 	return s.known, nil
 }
 
+// forget has the sites read again.
+func (s *sites) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = nil
+}
+
 // access returns the driver of a cluster's site, and what it needs to reach it for the cluster's user. Denied: the
 // credential is gone, or cannot be opened.
 func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID) (cluster.Driver, cluster.Access,
@@ -83,6 +90,13 @@ func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID
 		return nil, none, err
 	}
 	one, found := sites[site]
+	if !found { // it may have been made since they were read
+		s.forget()
+		if sites, err = s.all(ctx); err != nil {
+			return nil, none, err
+		}
+		one, found = sites[site]
+	}
 	driver := s.c.Drivers[one.Type]
 	if !found || driver == nil {
 		return nil, none, croft.Errorf(croft.Unavailable, "this server does not reach site %s", site)

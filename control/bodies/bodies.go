@@ -31,6 +31,7 @@ const (
 // Body checks the bodies of one operation by the schema that the document has for them.
 type Body struct {
 	schema *jsonschema.Schema
+	secret bool // it has a field that goes in and never comes out: no value of it is repeated
 }
 
 // documentURL is the name of the document among schemas. It is never fetched.
@@ -57,7 +58,7 @@ func Compile() (map[string]*Body, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the schema of the body of %s: %w", o.ID, err)
 		}
-		all[o.ID] = &Body{schema}
+		all[o.ID] = &Body{schema, hasSecret(o.Body)}
 	}
 	return all, nil
 }
@@ -72,7 +73,7 @@ func (b *Body) Decode(text []byte, into any) error {
 		return api.NewProblem(api.BadRequest, "the body is not JSON: "+err.Error())
 	}
 	if err := b.schema.Validate(value); err != nil {
-		return violation(err)
+		return b.violation(err)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return api.NewProblem(api.BadRequest, "the body: "+err.Error())
@@ -155,10 +156,10 @@ func notJSON(err error) error {
 const MostFields = 20
 
 // violation says what is wrong with each field.
-func violation(err error) error {
+func (b *Body) violation(err error) error {
 	var fields []api.Field
 	if invalid, ok := err.(*jsonschema.ValidationError); ok {
-		fields = fieldsOf(invalid)
+		fields = b.fieldsOf(invalid)
 	}
 	slices.SortFunc(fields, func(a, b api.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
 	fields = fields[:min(len(fields), MostFields)]
@@ -174,11 +175,11 @@ func violation(err error) error {
 	return p
 }
 
-func fieldsOf(e *jsonschema.ValidationError) []api.Field {
+func (b *Body) fieldsOf(e *jsonschema.ValidationError) []api.Field {
 	if len(e.Causes) > 0 {
 		var all []api.Field
 		for _, cause := range e.Causes {
-			all = append(all, fieldsOf(cause)...)
+			all = append(all, b.fieldsOf(cause)...)
 		}
 		return all
 	}
@@ -192,11 +193,11 @@ func fieldsOf(e *jsonschema.ValidationError) []api.Field {
 		}
 		return all
 	}
-	return []api.Field{{Pointer: at, Detail: sentence(e.ErrorKind)}}
+	return []api.Field{{Pointer: at, Detail: b.sentence(e.ErrorKind)}}
 }
 
 // sentence says what is wrong with a value, as the rest of a sentence that the field begins.
-func sentence(broken jsonschema.ErrorKind) string {
+func (b *Body) sentence(broken jsonschema.ErrorKind) string {
 	switch k := broken.(type) {
 	case *kind.Type:
 		return "is " + k.Got + ", not " + strings.Join(k.Want, " or ")
@@ -206,6 +207,9 @@ func sentence(broken jsonschema.ErrorKind) string {
 		var words []string
 		for _, word := range k.Want {
 			words = append(words, fmt.Sprint(word))
+		}
+		if b.secret {
+			return "is not one of " + strings.Join(words, ", ")
 		}
 		return fmt.Sprintf("is %.40q, not one of %s%s", fmt.Sprint(k.Got), strings.Join(words, ", "),
 			nearest.Hint(api.Clip(fmt.Sprint(k.Got)), words))
@@ -231,18 +235,32 @@ func sentence(broken jsonschema.ErrorKind) string {
 	return "does not fit the schema"
 }
 
+// hasSecret reports whether a schema has a field that is written and never read.
+func hasSecret(fragment string) bool {
+	for _, field := range propertiesOf(fragment) {
+		if of, _ := field.(map[string]any); of["writeOnly"] == true {
+			return true
+		}
+	}
+	return false
+}
+
 // properties lists the fields that the schema at this URL has.
 func properties(schema string) []string {
 	_, fragment, _ := strings.Cut(schema, "#")
+	return slices.Sorted(maps.Keys(propertiesOf(fragment)))
+}
+
+func propertiesOf(fragment string) map[string]any {
 	at := api.Tree()
-	for step := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
+	for step := range strings.SplitSeq(strings.TrimLeft(fragment, "#/"), "/") {
 		if plain, err := url.PathUnescape(step); err == nil {
 			step = plain
 		}
 		at, _ = at[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)].(map[string]any)
 	}
 	known, _ := at["properties"].(map[string]any)
-	return slices.Sorted(maps.Keys(known))
+	return known
 }
 
 // Pointer is a JSON pointer.
