@@ -90,7 +90,8 @@ func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler 
 				return err
 			})
 			return text, err
-		}, Version: build.Version, Log: c.Log})
+		}, SetsUp: func(st *croft.Status) bool { return st.Host == nil || st.Host.VirtType != "sim" },
+		Version: build.Version, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
