@@ -19,8 +19,8 @@ type Clusters interface {
 	Find(ctx context.Context, project croft.Project, idOrName string) (cluster.Cluster, error)
 	// List returns the clusters of a project that are not deleted, by name; an empty project means all.
 	List(ctx context.Context, project croft.Project, f cluster.Filter) ([]cluster.Cluster, error)
-	// Wait returns a cluster once its state is settled, or as it is when ctx ends. progress, which may be nil, is called
-	// with each change until then.
+	// Wait returns a cluster once its state is settled, or as it is when ctx ends. progress, which may be nil, is
+	// called with each change until then.
 	Wait(ctx context.Context, project croft.Project, idOrName string, progress func(cluster.Cluster)) (cluster.Cluster,
 		error)
 	// Events returns what happened to a cluster, oldest first.
@@ -31,7 +31,8 @@ type Clusters interface {
 		cluster.Cluster, error)
 	// AddHost makes a cluster larger by one slave. Conflict.
 	AddHost(ctx context.Context, project croft.Project, idOrName string) (cluster.Cluster, error)
-	// RemoveHost makes it smaller by one slave, by its ID, its name, or "last". Conflict: it is the master, or may not go.
+	// RemoveHost makes it smaller by one slave, by its ID, its name, or "last". Conflict: it is the master, or may not
+	// go.
 	RemoveHost(ctx context.Context, project croft.Project, idOrName, host string) (cluster.Cluster, error)
 	// Delete begins to remove a cluster. Conflict: others use it, and Force is false.
 	Delete(ctx context.Context, project croft.Project, idOrName string, r cluster.Removal) (cluster.Cluster, error)

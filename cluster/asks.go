@@ -116,8 +116,8 @@ type Login struct {
 	Made     bool // just now
 }
 
-// AwayError says that something outside of the cloud's own store cannot answer now: a site, what runs there, or the keys.
-// It is Unavailable; unlike what is wrong inside of the cloud, users are told of it.
+// AwayError says that something outside of the cloud's own store cannot answer now: a site, what runs there, or the
+// keys. It is Unavailable; unlike what is wrong inside of the cloud, users are told of it.
 type AwayError struct{ Text string }
 
 // Away makes an AwayError.

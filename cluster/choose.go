@@ -21,7 +21,7 @@ type World struct {
 	Rooms           map[Place]Room                // one that is not in it is not known
 	Clusters        []Cluster                     // of the whole partition, for what sites hold
 	Troubles        []Trouble                     // of the last hour
-	Attempts        []Attempt                     // of this request, that failed
+	Attempts        []Tried                       // of this request, that failed
 	Reuse           string                        // the site of a cluster that the request would join
 	Now             time.Time
 }
@@ -158,7 +158,7 @@ func (w World) site(h Hints, name string) (Site, string) {
 		return Site{}, "there is no such site any more"
 	}
 	s := w.Sites[at]
-	failed := slices.IndexFunc(w.Attempts, func(a Attempt) bool { return a.Site == name })
+	failed := slices.IndexFunc(w.Attempts, func(a Tried) bool { return a.Site == name })
 	switch {
 	case len(h.Sites) > 0 && !slices.Contains(h.Sites, name):
 		return s, "the request asks for other sites"

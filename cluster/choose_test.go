@@ -120,7 +120,7 @@ func TestDropped(t *testing.T) {
 			w.Troubles = []Trouble{{Site: "east", At: now}, {Site: "east", At: now}, {Site: "east", At: now}}
 		}, "e1", ""},
 		{"it was tried there", func(_ *Request, w *World) {
-			w.Attempts = []Attempt{{Site: "east", Error: "No valid host"}}
+			w.Attempts = []Tried{{Site: "east", Error: "No valid host"}}
 		}, "e1", "it was tried there: No valid host"},
 		{"a site without an implementation", func(_ *Request, w *World) { w.Implementations = w.Implementations[1:] },
 			"east",

@@ -67,7 +67,7 @@ type Cluster struct {
 	Outputs  map[string]any `json:"outputs,omitempty"` // of the site, but for secret ones, which are in Sealed
 	Members  []Member       `json:"hosts"`
 	Remote   Remote         `json:"remote"`
-	Attempts []Attempt      `json:"attempts,omitempty"` // that failed, oldest first
+	Attempts []Tried        `json:"attempts,omitempty"` // that failed, oldest first
 	Why      []Dropped      `json:"why,omitempty"`      // sites that were not chosen
 	Deadline time.Time      `json:"deadline,omitzero"`  // of the build or resize that is under way
 	Retry    Retry          `json:"retry,omitzero"`     // of a removal that the site refused
@@ -152,8 +152,8 @@ type Remote struct {
 	Asked bool `json:"asked,omitempty"`
 }
 
-// Attempt is a build that failed.
-type Attempt struct {
+// Tried is a build that failed.
+type Tried struct {
 	Site           string           `json:"site"`
 	Implementation ImplementationID `json:"implementation"`
 	Error          string           `json:"error"`

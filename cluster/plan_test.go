@@ -82,7 +82,7 @@ func grown(c *Cluster)   { c.Slaves, c.Indexes, c.NextIndex = 3, []int{0, 1, 2},
 func told(c *Cluster)    { c.Sizing.Told = c.Indexes }
 func back(c *Cluster)    { c.Sizing.Back = true }
 func leftover(c *Cluster) {
-	c.State, c.Attempts = Scheduling, []Attempt{{Site: "there", Error: "bad"}}
+	c.State, c.Attempts = Scheduling, []Tried{{Site: "there", Error: "bad"}}
 	c.Error, c.KeptUntil = &Failure{Code: FailedBuild, Message: "bad"}, noon.Add(KeepFailed)
 }
 func clearing(c *Cluster) {
@@ -160,7 +160,7 @@ func TestPlan(t *testing.T) {
 			func(s *Seen) { s.NoRoom = true }),
 			Scheduling, ActChoose, FailedRoom, ""},
 		{"a third build that failed is the last", record(Building, func(c *Cluster) {
-			c.Attempts = make([]Attempt, 2)
+			c.Attempts = make([]Tried, 2)
 		}),
 			looked(Broken), Failed, ActRest, FailedBuild, ""},
 		{"what was built while nobody looked is seen although it is late", record(Building, lateNow), Learned{},

@@ -200,7 +200,7 @@ func (p *plan) built() bool {
 func (p *plan) attempt(code FailureCode, message string, keep time.Duration) {
 	p.blame(code, message)
 	message = p.c.Error.Message
-	p.c.Attempts = append(slices.Clone(p.c.Attempts), Attempt{Site: p.c.Site, Implementation: p.c.Implementation,
+	p.c.Attempts = append(slices.Clone(p.c.Attempts), Tried{Site: p.c.Site, Implementation: p.c.Implementation,
 		Error: message, At: p.now})
 	p.noteMembers()
 	p.c.Retry, p.c.KeptUntil, p.c.Deadline = Retry{}, p.now.Add(keep), time.Time{}

@@ -13,7 +13,7 @@ import (
 // FuzzPlan lives a life of random sightings, then one in which the site tells the truth and the user destroys the
 // cluster. The argument is the seed.
 func FuzzPlan(f *testing.F) {
-	for range 2000 {
+	for range 500 {
 		f.Add(rand.Uint64())
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -110,7 +110,7 @@ func (l *life) check(was Cluster, learned Learned, next Next) {
 		if c.Remote.ID != "" || c.State != Building || !c.Remote.Asked || c.Remote.Name == "" {
 			l.Errorf("it launches %+v in state %s", c.Remote, c.State)
 		}
-		if slices.ContainsFunc(c.Attempts, func(a Attempt) bool { return a.Site == c.Site }) {
+		if slices.ContainsFunc(c.Attempts, func(a Tried) bool { return a.Site == c.Site }) {
 			l.Errorf("it launches at %s again, where it failed: %+v", c.Site, c.Attempts)
 		}
 	case ActResize:
@@ -174,7 +174,7 @@ func (l *life) anything(a Act, c Cluster) Learned {
 func (l *life) choice(c Cluster) Learned {
 	var sites []string
 	for _, s := range []string{"there", "a", "b", "c"} {
-		if l.r.IntN(2) == 0 && !slices.ContainsFunc(c.Attempts, func(a Attempt) bool { return a.Site == s }) {
+		if l.r.IntN(2) == 0 && !slices.ContainsFunc(c.Attempts, func(a Tried) bool { return a.Site == s }) {
 			sites = append(sites, s)
 		}
 	}

@@ -48,8 +48,8 @@ func (s Sealed) MarshalJSON() ([]byte, error) { return json.RawMessage(s).Marsha
 // UnmarshalJSON keeps a stored value.
 func (s *Sealed) UnmarshalJSON(b []byte) error { return (*json.RawMessage)(s).UnmarshalJSON(b) }
 
-// Vault seals and opens values. about says what a value belongs to: one that is moved to another record cannot be opened
-// there.
+// Vault seals and opens values. about says what a value belongs to: one that is moved to another record cannot be
+// opened there.
 type Vault interface {
 	// Seal encrypts a value. Unavailable: there is no key.
 	Seal(s Secret, about string) (Sealed, error)

@@ -23,8 +23,8 @@ var SiteTypes = []SiteType{OpenStack, Local, Croft, Sim}
 // LocalSite is the name of the site of type Local.
 const LocalSite = "local"
 
-// Site is a place where clusters can be built. Operators alone write it, since its URL is called by the server. It never
-// holds a credential.
+// Site is a place where clusters can be built. Operators alone write it, since its URL is called by the server. It
+// never holds a credential.
 type Site struct {
 	Name         string         `json:"name"`
 	Type         SiteType       `json:"type"`

@@ -22,9 +22,9 @@ type Records interface {
 	Create(ctx context.Context, c Cluster, latest int64) (Cluster, error)
 	// Latest returns a number that changes whenever one of the same project, user and appliance is created.
 	Latest(ctx context.Context, project croft.Project, user, appliance string) (int64, error)
-	// Update replaces a record as it was read, and moves its name with it. One that becomes DELETED loses name, accounts
-	// and charge in the same transaction. Conflict: it changed, or by is not its holder any more. *TakenError: the new
-	// name is taken. by is nil for requests of users.
+	// Update replaces a record as it was read, and moves its name with it. One that becomes DELETED loses name,
+	// accounts and charge in the same transaction. Conflict: it changed, or by is not its holder any more. *TakenError:
+	// the new name is taken. by is nil for requests of users.
 	Update(ctx context.Context, c Cluster, by *Holder) (Cluster, error)
 	// Forget removes what is left of a deleted cluster. NotFound; Conflict: it is not deleted.
 	Forget(ctx context.Context, id croft.ClusterID) error
@@ -78,15 +78,16 @@ func (e *TakenError) Error() string { return e.Text }
 // Unwrap returns its kind.
 func (e *TakenError) Unwrap() error { return croft.Conflict }
 
-// Catalogue stores what clusters are built by. Writes compare the generation of what they replace, where 0 is that there
-// is none. Conflict: it has another one, or a name is taken. NotFound.
+// Catalogue stores what clusters are built by. Writes compare the generation of what they replace, where 0 is that
+// there is none. Conflict: it has another one, or a name is taken. NotFound.
 type Catalogue interface {
 	Sites(ctx context.Context) ([]Site, error)
 	PutSite(ctx context.Context, s Site) (Site, error)
 	// RemoveSite removes a site that nothing uses. Conflict: something does; the error counts it.
 	RemoveSite(ctx context.Context, name string) error
 
-	Credentials(ctx context.Context, project croft.Project, user string) ([]Credential, error) // of all, if both are empty
+	// Credentials lists those of a user in a project; of all, if both are empty.
+	Credentials(ctx context.Context, project croft.Project, user string) ([]Credential, error)
 	Credential(ctx context.Context, id CredentialID) (Credential, error)
 	PutCredential(ctx context.Context, c Credential) (Credential, error)
 	// RemoveCredential removes one that no living cluster needs. Conflict.

@@ -31,8 +31,8 @@ func (s *Scheduler) owns(inst croft.Instance, verb string) error {
 	case inst.Cluster == "" || inst.Cluster == s.cluster:
 		return nil
 	case verb == "destroy":
-		return croft.Errorf(croft.Conflict, "instance %s is part of cluster %s: use `croft cluster host remove` or `croft "+
-			"cluster delete`, or --force", inst.Name, inst.Cluster)
+		return croft.Errorf(croft.Conflict, "instance %s is part of cluster %s: use `croft cluster shrink` or `croft cluster "+
+			"delete`, or --force", inst.Name, inst.Cluster)
 	}
 	return croft.Errorf(croft.Conflict, "instance %s is part of cluster %s, which decides about it: use `croft cluster`",
 		inst.Name, inst.Cluster)

@@ -18,11 +18,10 @@ func New() *cobra.Command {
 to run, alloc/ a link for each slot of a job to its node. place decides the links; no
 command but those that say so touches a machine.
 
-To begin, with this machine as the first node, and plain processes instead of podman's
-containers:
+To begin, with this machine as the first node:
 
   mkdir cluster && cd cluster && git init
-  croft grid init --runtime process              # cluster.yaml, nodes/, jobs/
+  croft grid init --runtime process              # cluster.yaml; podman is the default
   croft grid node add here --local               # nodes/here.yaml
   cat > jobs/web.yaml <<END
   command: [/bin/sh, -c, "while :; do echo up; sleep 5; done"]

@@ -139,8 +139,8 @@ terminal; --stdin gives it what this command reads.`,
 				return err
 			}
 			if len(list) > 1 {
-				return croft.Errorf(croft.Invalid, "%s has %d slots: name one, such as %s/%d", given[0], len(list), given[0],
-					list[0].slot.Number)
+				return croft.Errorf(croft.Invalid, "%s has %d slots: name one, such as %s/%d", given[0], len(list),
+					given[0], list[0].slot.Number)
 			}
 			var stdin io.Reader
 			if input {

@@ -53,7 +53,8 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 		return err
 	}
 	looking, err := survey.New(survey.Config{Partition: store.Partition(), Records: store.Clusters,
-		Catalogue: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Log: c.Log})
+		Catalogue: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP,
+		Log: c.Log})
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,8 @@ func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler 
 				return err
 			})
 			return text, err
-		}, Version: build.Version, Log: c.Log})
+		}, SetsUp: func(st *croft.Status) bool { return st.Host == nil || st.Host.VirtType != "sim" },
+		Version: build.Version, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
-// Package croft builds clusters in another cloud of croft, by its API: the driver of sites of type croft. The other cloud
-// gets the cluster under the ID that it has here, so a request that is repeated finds what the first one began, and the
-// members have the same IDs in both. Which of its own sites builds it, the other cloud decides.
+// Package croft builds clusters in another cloud of croft, by its API: the driver of sites of type croft. The other
+// cloud gets the cluster under the ID that it has here, so a request that is repeated finds what the first one began,
+// and the members have the same IDs in both. Which of its own sites builds it, the other cloud decides.
 package croft
 
 import (
@@ -133,8 +133,8 @@ func remoteOf(b cluster.Build, c cluster.Cluster) cluster.Remote {
 	return r
 }
 
-// Resize implements cluster.Driver. The other cloud gives slaves the indexes that they have here: both count up, and use
-// none twice.
+// Resize implements cluster.Driver. The other cloud gives slaves the indexes that they have here: both count up, and
+// use none twice.
 func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	return d.with(at, "resize cluster "+string(b.Cluster), func(p Peer) error {
 		c, err := p.Clusters.Find(ctx, project(at), string(b.Cluster))
@@ -275,8 +275,8 @@ func seen(b cluster.Build, c cluster.Cluster) cluster.Seen {
 	return s
 }
 
-// standing is the phase of a cluster that can be used: the other cloud may not have begun a resize yet, or have taken it
-// back.
+// standing is the phase of a cluster that can be used: the other cloud may not have begun a resize yet, or have taken
+// it back.
 func standing(b cluster.Build, c cluster.Cluster) cluster.Phase {
 	switch {
 	case c.Slaves != len(b.Indexes):

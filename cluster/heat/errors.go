@@ -82,7 +82,7 @@ func forbidden(err error) bool {
 }
 
 // noRoom matches the reasons for which another site may do better.
-var noRoom = regexp.MustCompile(`(?i)no valid host|quota|maximum .* (stacks|exceeded)|exceeded for resources|` +
+var noRoom = regexp.MustCompile(`(?i)no valid host|quota|maximum (number of )?stacks|maximum .* exceeded|exceeded for resources|` +
 	`not enough (hosts|resources)|no more (ip|floating)|insufficient (free )?(host|compute|disk|memory)`)
 
 // explain turns an error of a service into one that can be shown. hidden is masked in it.

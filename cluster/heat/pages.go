@@ -29,7 +29,8 @@ func (n noPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.StatusCode == http.StatusNoContent { // Glance names a type of nothing
+	redirect := a.StatusCode > 300 && a.StatusCode < 400
+	if a.StatusCode == http.StatusNoContent || redirect { // Glance names a type of nothing
 		return a, nil
 	}
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))

@@ -50,7 +50,11 @@ func (d *Driver) gather(ctx context.Context, r *recipe, joined string) error {
 		case st == nil, st.Instance.State == croft.StateScheduling:
 			missing = append(missing, m)
 		case st.Instance.State == croft.StateDestroying:
-			return croft.Errorf(croft.Conflict, "%s is still being removed", m.name)
+			kind := croft.Conflict
+			if joined == withBuild {
+				kind = croft.Unavailable // what is left of an earlier build: once it is gone, this one goes on
+			}
+			return croft.Errorf(kind, "%s is still being removed", m.name)
 		}
 	}
 	if len(missing) > 0 {

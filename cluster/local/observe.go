@@ -172,6 +172,9 @@ func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready st
 		return out, missing
 	}
 	out.Name, out.RemoteID, out.Address = st.Instance.Name, string(m.id), address(st)
+	if ready == readySetUp && d.SetsUp != nil && !d.SetsUp(st) {
+		ready = readyAddress
+	}
 	switch st.Instance.State {
 	case croft.StateHeld:
 		out.Step = "claimed"

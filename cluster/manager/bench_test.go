@@ -24,6 +24,9 @@ import (
 	"croft/cluster/sim"
 )
 
+// raceEnabled reports whether this program has the race detector.
+var raceEnabled bool
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const partition croft.PartitionID = "6a0f0c1e-5f2e-4a52-8d5e-1b2c3d4e5f60"

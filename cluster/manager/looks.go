@@ -26,11 +26,11 @@ type looks struct {
 
 	work   sync.WaitGroup
 	mu     sync.Mutex
-	groups map[place]*group
+	queues map[place]*queue
 }
 
-// group is a place with those who wait for a look that has not begun.
-type group struct {
+// queue is a place with those who wait for a look that has not begun.
+type queue struct {
 	waiting map[croft.ClusterID]waiter
 	busy    bool      // a goroutine serves it
 	begun   time.Time // of the last look
@@ -47,10 +47,10 @@ func (l *looks) wait() { l.work.Wait() }
 func (l *looks) ask(ctx context.Context, at looking) chan sight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.groups[at.place]
+	g := l.queues[at.place]
 	if g == nil {
-		g = &group{waiting: map[croft.ClusterID]waiter{}}
-		l.groups[at.place] = g
+		g = &queue{waiting: map[croft.ClusterID]waiter{}}
+		l.queues[at.place] = g
 	}
 	answer := make(chan sight, 1)
 	g.waiting[at.build.Cluster] = waiter{at, answer}
@@ -62,7 +62,7 @@ func (l *looks) ask(ctx context.Context, at looking) chan sight {
 }
 
 // serve looks at a place until nobody waits.
-func (l *looks) serve(ctx context.Context, at place, g *group) {
+func (l *looks) serve(ctx context.Context, at place, g *queue) {
 	for {
 		l.mu.Lock()
 		if len(g.waiting) == 0 || ctx.Err() != nil {

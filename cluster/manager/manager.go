@@ -43,7 +43,7 @@ func New(c Config) (*Manager, error) {
 	m.sites = &sites{c: c, calls: map[string]chan struct{}{}, stopped: func() bool { return m.run.Err() != nil }}
 	m.metrics = newMetrics(m.states, m.lateRemovals, m.unrecorded, m.sites.answers.silent)
 	m.looks = &looks{sites: m.sites, metrics: m.metrics, run: func() context.Context { return m.run }, soon: m.soon,
-		refresh: m.refresh, groups: map[place]*group{}}
+		refresh: m.refresh, queues: map[place]*queue{}}
 	m.workers.Do = m.pass
 	return m, nil
 }

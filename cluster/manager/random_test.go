@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	historiesFlag = flag.Int("histories", 3, "how many random histories; make soak has more")
+	historiesFlag = flag.Int("histories", 2, "how many random histories; make soak has more")
 	seedFlag      = flag.Uint64("seed", 0, "the history of this seed alone")
 )
 

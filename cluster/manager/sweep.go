@@ -111,7 +111,7 @@ func (m *Manager) judge(ctx context.Context, d cluster.Driver, at cluster.Access
 	} else if err != nil {
 		return false, err
 	}
-	tried := slices.ContainsFunc(c.Attempts, func(a cluster.Attempt) bool { return a.Site == at.Site.Name })
+	tried := slices.ContainsFunc(c.Attempts, func(a cluster.Tried) bool { return a.Site == at.Site.Name })
 	here := c.Site == at.Site.Name
 	switch {
 	case c.State == cluster.Deleted && !c.Abandoned && (here || tried):

@@ -138,7 +138,8 @@ func control(_, address string, _ syscall.RawConn) error {
 var (
 	// metadata are the addresses of metadata servers that are not link-local ones.
 	metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
-		netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192")}
+		netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"),
+		netip.MustParseAddr("192.0.0.192")}
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 

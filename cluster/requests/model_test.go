@@ -310,14 +310,19 @@ func TestTwoServersOnEtcd(t *testing.T) {
 		t.Errorf("clusters: %v", made)
 	}
 	b.manage(made["ada"], cluster.Ready)
-	start := time.Now()
-	again, err := servers[1].Create(t.Context(), ask("again"))
-	if took := time.Since(start); err != nil || !again.Reused || again.Cluster.ID != made["ada"] ||
-		took > time.Second {
-		t.Errorf("the same user again: %+v, %v, after %s", again, err, took)
-	} else {
-		t.Logf("reused after %s", took)
+	took := time.Hour
+	for try := 0; try < 5 && took > time.Second; try++ { // of a busy machine, the quickest of some
+		start := time.Now()
+		again, err := servers[1].Create(t.Context(), ask("again"))
+		if err != nil || !again.Reused || again.Cluster.ID != made["ada"] {
+			t.Fatalf("the same user again: %+v, %v", again, err)
+		}
+		took = min(took, time.Since(start))
 	}
+	if took > time.Second {
+		t.Errorf("reused after %s, want less than a second", took)
+	}
+	t.Logf("reused after %s", took)
 
 	m := newModel(b)
 	m.servers = servers

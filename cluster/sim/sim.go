@@ -67,7 +67,8 @@ func (s *Site) Change(site string, change func(*Faults)) {
 func (s *Site) place(name string) *place {
 	p := s.places[name]
 	if p == nil {
-		p = &place{usual: cmp.Or(s.Delay, DefaultDelay), stacks: map[string]*stack{}, strangers: map[string]bool{}, images: map[string]time.Time{}}
+		p = &place{usual: cmp.Or(s.Delay, DefaultDelay), stacks: map[string]*stack{},
+			strangers: map[string]bool{}, images: map[string]time.Time{}}
 		s.places[name] = p
 	}
 	return p

@@ -72,7 +72,7 @@ type Result struct {
 // Look asks where a request can be built; its ID is that of the cluster, its parameters hold the secret ones too.
 // attempts are those that have failed already, and reuse is the site of a cluster that the request would join.
 // Invalid: a hint names what does not exist, or no template takes the parameters.
-func (s *Survey) Look(ctx context.Context, r cluster.Request, attempts []cluster.Attempt, reuse string) (Result,
+func (s *Survey) Look(ctx context.Context, r cluster.Request, attempts []cluster.Tried, reuse string) (Result,
 	error) {
 	w, err := s.world(ctx, r)
 	if err != nil {

@@ -129,7 +129,7 @@ func TestFailedBuildsCount(t *testing.T) {
 	_, err := b.store.PutImage(t.Context(), cluster.Image{Name: "debian", URL: "https://example.org/d"})
 	b.fatal(err)
 	c := clustertest.NewCluster("x")
-	c.Attempts = []cluster.Attempt{{Site: "west", At: time.Now()}}
+	c.Attempts = []cluster.Tried{{Site: "west", At: time.Now()}}
 	_, err = b.store.Create(t.Context(), c, 0)
 	b.fatal(err)
 	for range 8 {
@@ -142,9 +142,9 @@ func TestFailedBuildsCount(t *testing.T) {
 func TestFailures(t *testing.T) {
 	now := time.Now()
 	all := []cluster.Cluster{
-		{Attempts: []cluster.Attempt{{Site: "a", At: now.Add(-time.Minute)}, {Site: "b", At: now.Add(-2 * time.Hour)}}},
+		{Attempts: []cluster.Tried{{Site: "a", At: now.Add(-time.Minute)}, {Site: "b", At: now.Add(-2 * time.Hour)}}},
 		{Site: "a", State: cluster.Failed, Error: &cluster.Failure{At: now},
-			Attempts: []cluster.Attempt{{Site: "a", At: now}}},
+			Attempts: []cluster.Tried{{Site: "a", At: now}}},
 		{Site: "c", State: cluster.Ready, Error: &cluster.Failure{At: now}},
 	}
 	got := survey.Failures(all, now)

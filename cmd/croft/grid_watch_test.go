@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,8 +109,9 @@ func (w *watching) kill(i int) {
 	w.grid.Nodes[i].Kill()
 }
 
-// newWatching makes nine nodes in three sites, placed and pushed, whose beats go to two controllers.
-func newWatching(t *testing.T) *watching {
+// newWatching makes nine nodes in three sites, placed and pushed, whose beats go to two controllers. more are files
+// that replace, or add to, those of the cluster.
+func newWatching(t *testing.T, more map[string]string) *watching {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed: scripts/install-deps test installs it")
@@ -120,15 +122,14 @@ func newWatching(t *testing.T) *watching {
 	w.git(top, "init", "-q", "--bare", "-b", "main", w.bare)
 	w.git(top, "clone", "-q", w.bare, w.op)
 	files := map[string]string{
-		"cluster.yaml":  "id: '0123456789abcdef0123456789abcdef'\nruntime: process\nwatch: {every: 1, grace: 4, term: 8}\n",
-		"nodes/_.yaml":  "id: -1\n",
-		"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /srv}\ncommand: [/web]\n",
+		"cluster.yaml": "id: '0123456789abcdef0123456789abcdef'\nruntime: process\nwatch: {every: 1, grace: 4, term: 8}\n",
+		"nodes/_.yaml": "id: -1\n",
 	}
+	maps.Copy(files, more)
 	for i, n := range w.grid.Nodes {
 		files[fmt.Sprintf("nodes/s%d/_.yaml", i/3)] = fmt.Sprintf("id: %d\n", -2-i/3)
-		files[fmt.Sprintf("nodes/s%d/n%d.yaml", i/3, i)] = fmt.Sprintf("# machine %d\nid: %d\naddress: %s\nuser: %s\n",
-			i, i,
-			n.Unit.Address, n.Unit.User)
+		files[fmt.Sprintf("nodes/s%d/n%d.yaml", i/3, i)] = fmt.Sprintf(
+			"# machine %d\nid: %d\naddress: %s\nuser: %s\nstate_dir: %s\n", i, i, n.Unit.Address, n.Unit.User, n.State)
 	}
 	for name, text := range files {
 		file := filepath.Join(w.op, name)
@@ -160,7 +161,7 @@ func TestWatchesAreFrozenAndKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	w := newWatching(t)
+	w := newWatching(t, map[string]string{"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /srv}\ncommand: [/web]\n"})
 	a, saidA := w.watcher("a")
 	w.until("a leads", func() bool { return saidA.has("leader=a leads=true") })
 	b, saidB := w.watcher("b")

@@ -25,6 +25,7 @@ import (
 	"croft/actions"
 	"croft/cloud"
 	"croft/cloud/direct"
+	clustermanager "croft/cluster/manager"
 	"croft/control"
 	"croft/grid/plan"
 	"croft/hypervisor/libvirt"
@@ -96,11 +97,14 @@ func allMetrics(t *testing.T) []metricDesc {
 		Objects: objects.New(c.Store.Objects), Images: direct.Catalog{},
 		Actions: actions.NewRecorder(c.Store.Actions, log)})
 	check(t, err)
+	clusters, err := clustermanager.New(clustermanager.Config{Partition: c.Store.Partition(), Records: c.Store.Clusters,
+		Catalogue: c.Store.Clusters, Log: log})
+	check(t, err)
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)
 	check(t, err)
 	me.Counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, node.NewCloudMetrics(c.Store),
-		&trust.Credentials{}, pools, api)
+		&trust.Credentials{}, pools, api, clusters)
 	found := make(chan *prometheus.Desc)
 	go func() { me.Describe(found); close(found) }()
 	var all []metricDesc

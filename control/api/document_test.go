@@ -92,7 +92,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"Implementation": cluster.Implementation{}, "ImplementationList": api.ImplementationList{},
 		"ClusterHints": cluster.Hints{}, "ClusterRequest": api.ClusterRequest{}, "ClusterChange": api.ClusterChange{},
 		"Cluster": api.Cluster{}, "ClusterSizing": cluster.Sizing{}, "ClusterFailure": cluster.Failure{}, "ClusterHost": cluster.Member{},
-		"ClusterRemote": cluster.Remote{}, "ClusterAttempt": cluster.Attempt{}, "ClusterRetry": cluster.Retry{},
+		"ClusterRemote": cluster.Remote{}, "ClusterAttempt": cluster.Tried{}, "ClusterRetry": cluster.Retry{},
 		"ClusterUse": cluster.Use{}, "ClusterList": api.ClusterList{}, "ClusterEvent": cluster.Event{},
 		"ClusterEventList": api.ClusterEventList{}, "ClusterAccount": api.ClusterAccount{},
 		"ClusterExplanation": cluster.Explanation{}, "SiteChoice": cluster.Choice{}, "SiteDropped": cluster.Dropped{},

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,22 @@ type applied struct {
 // newAppliance prepares a cluster of an appliance that croft ships.
 func newAppliance(c *cloud, name, image string, slaves int, parameters map[string]any) *applied {
 	c.t.Helper()
-	store, err := etcdstore.Open(c.t.Context(), etcdstore.Config{Endpoints: []string{c.etcd}})
+	text, shipped := appliances.Text(name, "local")
+	if !shipped {
+		c.t.Fatalf("there is no appliance %s", name)
+	}
+	b := newCluster(c, name, text, slaves)
+	b.build.Parameters = map[string]any{"image": image, "key_name": name}
+	for name, value := range parameters {
+		b.build.Parameters[name] = value
+	}
+	return b
+}
+
+// newCluster prepares a cluster of a text.
+func newCluster(c *cloud, name, text string, slaves int) *applied {
+	c.t.Helper()
+	store, err := etcdstore.Open(c.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + c.etcd}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -50,19 +66,19 @@ func newAppliance(c *cloud, name, image string, slaves int, parameters map[strin
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	text, shipped := appliances.Text(name, "local")
-	if !shipped {
-		c.t.Fatalf("there is no appliance %s", name)
-	}
 	b := &applied{cloud: c, driver: driver, key: c.newKey()}
-	c.must("key", "add", "tester", b.key+".pub")
+	line, err := os.ReadFile(b.key + ".pub")
+	if err == nil {
+		err = store.SSHKeys.AddKey(c.t.Context(), schedule.Key{Project: croft.DefaultProject, Name: name,
+			Line: strings.TrimSpace(string(line))})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	id := croft.NewClusterID()
 	b.build = cluster.Build{Partition: store.Partition(), Cluster: id, Name: name, Project: croft.DefaultProject,
 		Implementation: cluster.Implementation{Template: text}, Remote: cluster.Remote{Name: "croft-" + string(id)},
-		Parameters: map[string]any{"image": image, "key_name": "tester"}, Timeout: time.Hour}
-	for name, value := range parameters {
-		b.build.Parameters[name] = value
-	}
+		Timeout: time.Hour}
 	for i := range slaves {
 		b.build.Indexes = append(b.build.Indexes, i)
 	}
@@ -106,7 +122,7 @@ func (b *applied) until(want cluster.Phase) (seen cluster.Seen) {
 // on runs a command on a member.
 func (b *applied) on(member, command string) string {
 	b.t.Helper()
-	return b.must("ssh", "--user", "debian", "--identity", b.key, member, command)
+	return strings.TrimSpace(b.must("ssh", "--user", "debian", "--identity", b.key, member, command))
 }
 
 func (b *applied) launch() (cluster.Seen, time.Duration) {
@@ -135,6 +151,42 @@ func (b *applied) destroy() {
 	b.until(cluster.Absent)
 }
 
+// TestClusterOfSmallGuests builds the smallest cluster of real guests: they are told of each other while they boot, and
+// nobody but the cluster stops them.
+func TestClusterOfSmallGuests(t *testing.T) {
+	c := sharedCloud(t)
+	b := newCluster(c, "few", `
+ready: phone-home
+master: {resources: "VCPU:1,MEMORY_MB:128,DISK_GB:1", image: "`+guestImage+`"}
+slave:
+  resources: VCPU:1,MEMORY_MB:128,DISK_GB:1
+  image: `+guestImage+`
+  user_data: |
+    #!/bin/sh
+    echo the master is at ${master_ip}
+    for n in $(seq 100); do
+      if wget -q -O /tmp/peers http://169.254.169.254/croft/v1/peers; then break; fi
+      sleep 1
+    done
+    sed 's/^/peer: /; s/ ssh-.*//' /tmp/peers
+`, 1)
+	seen, _ := b.launch()
+	slave := c.show("few-slave-0")
+	for _, words := range []string{"the master is at " + seen.MasterIP, "peer: " + seen.MasterIP + " few-master master",
+		"peer: " + slave.Observation.Addresses[0] + " few-slave-0 slave"} {
+		c.waitForConsole("few-slave-0", words)
+	}
+	c.mustAnswer(seen.MasterIP, "few-master", string(cluster.IDOf(b.build.Cluster, cluster.Master, 0)))
+	for _, verb := range []string{"stop", "destroy"} {
+		r := c.schedule(verb, "few-slave-0")
+		if r.exit != 5 || !strings.Contains(r.stderr, "part of cluster "+string(b.build.Cluster)) {
+			t.Errorf("%s of a member by itself: %v", verb, r)
+		}
+	}
+	b.destroy()
+	c.nothingLeft(slave.Instance.ID)
+}
+
 // slurmImage names an image with Slurm's packages; without one the tests of appliances are left out.
 func slurmImage(t *testing.T) string {
 	t.Helper()
@@ -148,21 +200,39 @@ func slurmImage(t *testing.T) string {
 // member is what each member of these clusters gets.
 const memberResources = "VCPU:1,MEMORY_MB:512,DISK_GB:2"
 
+// bootTime returns after how many seconds that many guests are set up that are asked for at once, without an appliance.
+func bootTime(b *applied, image string, n int) float64 {
+	b.t.Helper()
+	begun := time.Now()
+	results := make([]result, n)
+	var work sync.WaitGroup
+	for i := range n {
+		work.Go(func() {
+			results[i] = b.schedule("resources="+memberResources, image, "--name", fmt.Sprintf("alone-%d", i), "--key",
+				b.key+".pub", "--wait=ready", "--timeout", debianPatience.String())
+		})
+	}
+	work.Wait()
+	took := time.Since(begun).Seconds()
+	for i, r := range results {
+		if r.exit != 0 {
+			b.t.Fatal(r)
+		}
+		b.must("destroy", "--wait", fmt.Sprintf("alone-%d", i))
+	}
+	return took
+}
+
 // TestSlurm builds a batch system, runs jobs on it, and changes its size meanwhile.
 func TestSlurm(t *testing.T) {
 	image := slurmImage(t)
 	c := sharedCloud(t)
 	b := newAppliance(c, "slurm", image, 2, map[string]any{"master_resources": memberResources,
 		"slave_resources": memberResources})
-	alone := time.Now()
-	c.must("resources="+memberResources, image, "--name", "alone", "--key", b.key+".pub", "--wait=ready", "--timeout",
-		debianPatience.String())
-	one := time.Since(alone)
-	c.must("destroy", "--wait", "alone")
-
+	one, three := bootTime(b, image, 1), bootTime(b, image, 3)
 	seen, all := b.launch()
-	t.Logf("one guest was ready after %.1f s, the cluster after %.1f s: %.2f of that", one.Seconds(), all.Seconds(),
-		all.Seconds()/one.Seconds())
+	t.Logf("one guest was set up after %.1f s, three at once after %.1f s, the cluster of three after %.1f s: %.2f and "+
+		"%.2f of that", one, three, all.Seconds(), all.Seconds()/one, all.Seconds()/three)
 	if len(seen.Members) != 3 || seen.MasterIP == "" {
 		t.Fatalf("the cluster is %+v", seen)
 	}

@@ -34,6 +34,8 @@ TreeWidth=65533
 MaxNodeCount=2048
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
+# Slaves ask systemd for the control groups of jobs, and make them themselves without.
+echo IgnoreSystemdOnFailure=yes >/etc/slurm/cgroup.conf
 if [ "$warm_nodes" -gt 0 ]; then
 	warm_up >>/etc/slurm/slurm.conf
 fi

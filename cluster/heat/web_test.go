@@ -1,0 +1,272 @@
+package heat_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/cluster"
+	"croft/cluster/heat"
+)
+
+// site is a server that shows what a real site does not do on demand. It has a Keystone that accepts every password.
+type site struct {
+	*httptest.Server
+	keystone http.HandlerFunc // instead of the Keystone
+	heat     http.HandlerFunc
+	nova     http.HandlerFunc
+	neutron  http.HandlerFunc
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	own := map[string]http.HandlerFunc{"v3": s.keystone, "orchestration": s.heat, "compute": s.nova, "network": s.neutron}[kind]
+	switch {
+	case own != nil:
+		own(w, r)
+	case r.URL.Path == "/v3/":
+		answer(w, 200, `{"version": {"id": "v3.14"}}`)
+	case r.URL.Path == "/v3/auth/tokens":
+		w.Header().Set("X-Subject-Token", "token-of-the-test")
+		answer(w, 201, s.token())
+	default:
+		answer(w, 404, `{"error": {"message": "no"}}`)
+	}
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+// token returns a token with the services that the site has.
+func (s *site) token() string {
+	var catalog []any
+	for kind, there := range map[string]bool{"orchestration": s.heat != nil, "compute": s.nova != nil,
+		"network": s.neutron != nil} {
+		if there {
+			catalog = append(catalog, map[string]any{"type": kind, "endpoints": []any{map[string]any{"interface": "public",
+				"region": "RegionOne", "region_id": "RegionOne", "url": s.URL + "/" + kind + "/"}}})
+		}
+	}
+	text, _ := json.Marshal(map[string]any{"token": map[string]any{"expires_at": "2100-01-01T00:00:00.000000Z",
+		"project": map[string]any{"id": "p1", "name": "demo"}, "catalog": catalog}})
+	return string(text)
+}
+
+func newSite(t *testing.T, s *site) (*heat.Driver, cluster.Access) {
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return open(t, heat.Config{Timeout: 2 * time.Second}), access(s.URL)
+}
+
+func access(address string) cluster.Access {
+	return cluster.Access{Site: cluster.Site{Name: "east", AuthURL: address + "/v3", Region: "RegionOne"},
+		Credential: cluster.Credential{ID: "c", Username: "ada", ProjectName: "demo"},
+		Secret:     cluster.NewSecret("correct-horse"), Partition: "p"}
+}
+
+func TestServersThatAreNone(t *testing.T) {
+	page := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "<html>correct-horse</html>")
+		}
+	}
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	for _, c := range []struct {
+		name  string
+		what  http.HandlerFunc
+		words string
+	}{
+		{"a web page", page(200), "web page"},
+		{"a web page that says nothing is found", page(404), "web page"},
+		{"a web page of a proxy", page(502), "web page (502"},
+		{"text", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, "not JSON"},
+		{"half of an answer", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"stacks": [`) }, "not JSON"},
+		{"an error without a body", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500"},
+		{"404 without the words of Heat", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "404"},
+		{"a redirect to a metadata server", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/latest/", http.StatusTemporaryRedirect)
+		}, "redirects to another server"},
+		{"redirects without end", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}, "redirects for ever"},
+		{"nothing", func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that the caller left
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}, "in time"},
+		{"a body that never ends", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"stacks": ["`)
+			for many := strings.Repeat("a", 1<<16); ; {
+				if _, err := io.WriteString(w, many); err != nil {
+					return
+				}
+			}
+		}, "longer than it may be"},
+		{"a gigabyte that is announced", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", fmt.Sprint(1<<30))
+			for many := strings.Repeat(" ", 1<<16); ; {
+				if _, err := io.WriteString(w, many); err != nil {
+					return
+				}
+			}
+		}, "longer than it may be"},
+		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "closed"},
+	} {
+		t.Run("Heat: "+c.name, func(t *testing.T) {
+			t.Parallel()
+			d, at := newSite(t, &site{heat: c.what})
+			_, err := d.List(t.Context(), at)
+			unavailable(t, err, c.words)
+			id := croft.NewClusterID()
+			seen, err := d.Observe(t.Context(), at, []cluster.Build{{Partition: "p", Cluster: id,
+				Implementation: cluster.Implementation{Template: small}, Remote: cluster.Remote{ID: "x", Name: "n"}}})
+			if _, learned := seen[id]; learned {
+				t.Errorf("%+v was learned", seen)
+			}
+			unavailable(t, err, c.words)
+		})
+		t.Run("Keystone: "+c.name, func(t *testing.T) {
+			t.Parallel()
+			d, at := newSite(t, &site{keystone: c.what})
+			_, err := d.List(t.Context(), at)
+			unavailable(t, err, c.words, "answers 200 OK") // a token comes with 201
+			_, err = d.Probe(t.Context(), at)
+			unavailable(t, err, c.words)
+		})
+	}
+}
+
+// unavailable checks that an error says that nothing is known, in one line and without a secret.
+func unavailable(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if croft.KindOf(err) != croft.Unavailable || !slices.ContainsFunc(words, func(w string) bool {
+		return strings.Contains(err.Error(), w)
+	}) || strings.Contains(err.Error(), "correct-horse") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v (%s), want %q", err, croft.KindOf(err), words)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	s := &site{heat: func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"stacks": []}`) }}
+	s.Server = httptest.NewTLSServer(s)
+	t.Cleanup(s.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	for _, c := range []struct{ name, address, ca, words string }{
+		{"of an authority that nobody knows", s.URL, "", "no known authority"},
+		{"of another name", strings.Replace(s.URL, "127.0.0.1", "localhost", 1), ca, "127.0.0.1, ::1, not for localhost"},
+		{"none", strings.Replace(s.URL, "https:", "http:", 1), ca, "400"},
+		{"of the site's authority", s.URL, ca, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := access(c.address)
+			at.Site.CACert = c.ca
+			_, err := open(t, heat.Config{Timeout: 2 * time.Second}).List(t.Context(), at)
+			if c.words == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			unavailable(t, err, c.words)
+		})
+	}
+}
+
+func TestMetadataServersAreNotCalled(t *testing.T) {
+	for _, address := range []string{"http://169.254.169.254", "http://[fe80::1]:80", "http://[::ffff:169.254.169.254]",
+		"http://[fd00:ec2::254]", "http://100.100.100.200", "http://0.0.0.0"} {
+		t.Run(address, func(t *testing.T) {
+			_, err := open(t, heat.Config{Timeout: 2 * time.Second}).Probe(t.Context(), access(address))
+			if croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "address") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestRoom(t *testing.T) {
+	const plenty = `{"limits": {"absolute": {"maxTotalCores": 20, "totalCoresUsed": 8, "maxTotalRAMSize": -1,
+		"totalRAMUsed": 1, "maxTotalInstances": 10, "totalInstancesUsed": 2}}}`
+	said := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, text) }
+	}
+	none := said(`{"stacks": []}`)
+	needs := map[cluster.Role]croft.Resources{cluster.Master: {croft.VCPU: 4}, cluster.Slave: {croft.VCPU: 2}}
+	for _, c := range []struct {
+		name    string
+		nova    http.HandlerFunc
+		neutron http.HandlerFunc
+		needs   map[cluster.Role]croft.Resources
+		slaves  int
+		growth  bool
+		image   bool
+		want    cluster.Room
+	}{
+		{"without Nova it is not known", nil, nil, needs, 2, false, false, cluster.Room{}},
+		{"without needs it is not known", said(plenty), nil, nil, 2, false, false, cluster.Room{}},
+		{"what fits leaves a part free", said(plenty), nil, needs, 1, false, false,
+			cluster.Room{Known: true, Fits: true, Free: 0.3}},
+		{"what does not fit says what is left", said(plenty), nil, needs, 5, false, false,
+			cluster.Room{Known: true, Why: "needs 14 VCPU, 12 are left"}},
+		{"growth needs no master", said(plenty), nil, needs, 5, true, false,
+			cluster.Room{Known: true, Fits: true, Free: 0.1}},
+		{"too many instances are known without needs", said(plenty), nil, nil, 8, false, false,
+			cluster.Room{Known: true, Why: "needs 9 instances, 8 are left"}},
+		{"a floating IP is needed where the template has one", said(plenty),
+			said(`{"quota": {"floatingip": {"limit": 3, "used": 2, "reserved": 1}}}`), needs, 1, false, true,
+			cluster.Room{Known: true, Why: "needs 1 floating IPs, 0 are left"}},
+		{"and not where it has none", said(plenty),
+			said(`{"quota": {"floatingip": {"limit": 3, "used": 2, "reserved": 1}}}`), needs, 1, true, false,
+			cluster.Room{Known: true, Fits: true, Free: 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, at := newSite(t, &site{heat: none, nova: c.nova, neutron: c.neutron})
+			b := cluster.Build{Growth: c.growth, Indexes: make([]int, c.slaves),
+				Implementation: cluster.Implementation{Template: small, Resources: c.needs}}
+			if c.image {
+				b.Implementation.Template, b.Implementation.Image = "", "debian-12"
+			}
+			got, err := d.Room(t.Context(), at, b)
+			if c.name == "and not where it has none" {
+				got.Free = 0
+			}
+			if got.Free = float64(int(got.Free*100+0.5)) / 100; err != nil || got != c.want {
+				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestLackOfRoomIsKnownByItsWords(t *testing.T) {
+	for message, want := range map[string]croft.Kind{
+		"Quota exceeded for cores: Requested 4, but already used 20 of 20 cores": croft.NoCapacity,
+		"You have reached the maximum stacks per tenant, 10.":                    croft.NoCapacity,
+		"You are not authorized to complete this action.":                        croft.Denied,
+	} {
+		d, at := newSite(t, &site{heat: func(w http.ResponseWriter, _ *http.Request) {
+			text, _ := json.Marshal(map[string]any{"error": map[string]any{"type": "Forbidden", "message": message}})
+			answer(w, 403, string(text))
+		}})
+		if _, err := d.List(t.Context(), at); croft.KindOf(err) != want || !strings.Contains(err.Error(), message) {
+			t.Errorf("%s: got %v", message, err)
+		}
+	}
+}
