@@ -31,25 +31,6 @@ the line. A new text is a new revision; clusters that are there stay as they wer
 	return cmd
 }
 
-func offerAppliances(ctx context.Context, c *args.Client, offer args.Offer) error {
-	all, err := c.Appliances.List(ctx, c.Project)
-	for _, a := range all {
-		offer(a.Name, a.Description)
-	}
-	return err
-}
-
-// nearAppliance adds the nearest name of an appliance to a NotFound error.
-func nearAppliance(ctx context.Context, c *args.Client, name string, err error) error {
-	return near(err, name, func() (names []string) {
-		all, _ := c.Appliances.List(ctx, c.Project) // the hint is optional
-		for _, a := range all {
-			names = append(names, a.Name)
-		}
-		return names
-	})
-}
-
 func applianceList() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
