@@ -109,7 +109,8 @@ func TestEachUserHasAClusterOfHisOwn(t *testing.T) {
 	ask("berta", http.MethodGet, "/"+id, nil).want(t, http.StatusNotFound, api.NotFound)
 	log := words(a.actions(t, "anna", "", 12))
 	for _, want := range []string{"anna createCluster cluster/web anna done",
-		"anna deleteCluster cluster/renamed anna done", "anna changeCluster cluster/web anna generation_mismatch", "anna createCluster cluster/x anna no_capacity"} {
+		"anna deleteCluster cluster/renamed anna done", "anna changeCluster cluster/web anna generation_mismatch",
+		"anna createCluster cluster/x anna no_capacity"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
