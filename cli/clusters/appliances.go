@@ -24,10 +24,9 @@ the line. A new text is a new revision; clusters that are there stay as they wer
   croft appliance implement slurm slurm.yaml --site lab
   croft appliance implementations slurm
   croft appliance disable slurm UUID`)
-	cmd.AddCommand(applianceList(), applianceShow(), applianceCreate(), applianceSet(), applianceRemove(),
+	overClouds(cmd, applianceList(), applianceShow(), applianceCreate(), applianceSet(), applianceRemove(),
 		implementCommand(), implementationList(), implementationShow(), enableCommand(true), enableCommand(false),
 		implementationRemove())
-	args.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 

@@ -4,9 +4,6 @@ package clusters
 
 import (
 	"github.com/spf13/cobra"
-
-	"croft/cli/args"
-	"croft/cli/out"
 )
 
 // Command makes the command croft cluster.
@@ -22,8 +19,7 @@ enough (--no-reuse: a new one). Nobody gets that of another user.`, `  croft clu
   croft cluster resize web 5
   croft cluster ssh web
   croft cluster delete web`)
-	cmd.AddCommand(createCommand(), explainCommand(), listCommand(), showCommand(), eventsCommand(), setCommand(),
+	overClouds(cmd, createCommand(), explainCommand(), listCommand(), showCommand(), eventsCommand(), setCommand(),
 		resizeCommand(), growCommand(), shrinkCommand(), deleteCommand(), useCommand(), accountCommand(), sshCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }

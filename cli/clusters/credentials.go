@@ -29,9 +29,9 @@ never from an argument.
 Heat needs a password: application credentials cannot create the trust that it works by.`, `  croft credential create lab --site lab --username anna --project-name physics
   croft credential set lab --password-file new
   croft credential list`)
-	cmd.AddCommand(credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove(),
-		keyCommand(), rewrapCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	overClouds(cmd, credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove(),
+		rewrapCommand())
+	cmd.AddCommand(keyCommand())
 	return cmd
 }
 

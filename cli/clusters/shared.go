@@ -28,8 +28,16 @@ func group(use, short, long, example string) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	args.AddCloudFlags(cmd.PersistentFlags())
 	return cmd
+}
+
+// overClouds gives commands below a group the flags of those that connect to a cloud.
+func overClouds(cmd *cobra.Command, all ...*cobra.Command) {
+	for _, sub := range all {
+		args.AddCloudFlags(sub.PersistentFlags())
+		args.CompleteFlag(sub, "output", out.Formats)
+		cmd.AddCommand(sub)
+	}
 }
 
 // isData reports whether the result is for machines.

@@ -30,8 +30,7 @@ sites, and everybody sees where a password would be sent.`, `  croft site create
   croft site set lab --default network_name=private --default flavor_name=m1.small
   croft site health lab
   croft site set lab --enabled=false`)
-	cmd.AddCommand(siteList(), siteShow(), siteCreate(), siteSet(), siteRemove(), siteHealth(), imageCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	overClouds(cmd, siteList(), siteShow(), siteCreate(), siteSet(), siteRemove(), siteHealth(), imageCommand())
 	return cmd
 }
 
