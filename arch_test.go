@@ -224,15 +224,13 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/access/accesstest", "croft/access/oidc/oidctest", "croft/cluster/clustertest",
-	"croft/compute/computetest", "croft/trust/gate/gatetest", "croft/grid/machine/machinetest",
-	"croft/grid/ssh/sshtest", "croft/etcdstore/etcdtest", "croft/hypervisor/hvtest",
-	"croft/internal/testing/...", "croft/objects/objectstest",
-	"croft/cluster/heat/heattest",
-	"croft/placement/transfer/transfertest", "croft/placementclient/keystone/keystonetest",
-	"croft/placementclient/placementtest", "croft/pool/pooltest", "croft/grid/runtime/runtimetest",
-	"croft/schedule/scheduletest", "croft/cloud/cloudtest", "croft/control/controltest", "croft/bench/...",
-	"croft/test/...",
+	"croft/access/accesstest", "croft/access/oidc/oidctest", "croft/cluster/clustertest", "croft/compute/computetest",
+	"croft/trust/gate/gatetest", "croft/grid/machine/machinetest", "croft/grid/ssh/sshtest",
+	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...", "croft/objects/objectstest",
+	"croft/cluster/heat/heattest", "croft/placement/transfer/transfertest",
+	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
+	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest",
+	"croft/control/controltest", "croft/bench/...", "croft/test/...",
 }
 
 // longFiles may have more than maxLines lines, for the given reason.

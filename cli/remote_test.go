@@ -15,6 +15,12 @@ import (
 const overAPI = `
 schedule list show logs console ssh forward start stop reboot rebuild resize destroy wait keep
 claim list use release
+cluster create explain list show events set resize grow shrink delete account ssh
+cluster use end
+site list show create set remove health
+site image list add remove bring
+credential list show create set remove rewrap
+appliance list show create set remove implement implementations template enable disable unimplement
 host list show inventory drain enable accept forget
 aggregate create list show change remove
 distance list get set remove
@@ -53,14 +59,15 @@ var local = map[string]string{
 	"doctor": "examines this machine", "crush show": "reads a file", "crush test": "computes from a file",
 	"crush compare": "computes from files",
 	"login":         "keeps what it is given on this machine", "logout": "forgets what is on this machine",
-	"sshca":        "signs with keys of this machine",
-	"grid":         "works on a directory, and over ssh",
-	"ip":           "works on a directory",
-	"context":      "is about what login keeps on this machine",
-	"etcd restore": "makes the data of a server that is on this machine",
-	"image add":    "writes a catalog of this machine",
-	"image show":   "reads the catalog and the cache of this machine",
-	"completion":   "prints a script", "man": "writes files",
+	"sshca":          "signs with keys of this machine",
+	"grid":           "works on a directory, and over ssh",
+	"ip":             "works on a directory",
+	"context":        "is about what login keeps on this machine",
+	"etcd restore":   "makes the data of a server that is on this machine",
+	"credential key": "makes a file on this machine",
+	"image add":      "writes a catalog of this machine",
+	"image show":     "reads the catalog and the cache of this machine",
+	"completion":     "prints a script", "man": "writes files",
 }
 
 // denied are commands for a cloud that its API does not have, with the reason, which the user is told.
@@ -89,7 +96,8 @@ func TestEveryCommandIsDecidedForClouds(t *testing.T) {
 		words := strings.Fields(line)
 		group := words[:1]
 		two := strings.Join(words[:min(2, len(words))], " ")
-		if slices.Contains([]string{"project member", "partition peer", "partition key"}, two) {
+		if slices.Contains([]string{"project member", "partition peer", "partition key", "cluster use",
+			"site image"}, two) {
 			group = words[:2]
 		}
 		if len(words) == 1 || words[0] == "schedule" {

@@ -97,16 +97,20 @@ func TestEachUserHasAClusterOfHisOwn(t *testing.T) {
 	ask("anna", http.MethodDelete, "/renamed/uses/"+string(now.Uses[0].ID), nil).
 		want(t, http.StatusNotFound, api.NotFound)
 	ask("anna", http.MethodDelete, "/renamed", nil).want(t, http.StatusAccepted, "")
-	patient.Until(t, "it is gone", func() bool { return ask("anna", http.MethodGet, "/"+id, nil).status == http.StatusGone })
+	patient.Until(t, "it is gone", func() bool {
+		return ask("anna", http.MethodGet, "/"+id, nil).status == http.StatusGone
+	})
 	got = ask("anna", http.MethodGet, "/"+id, nil)
-	if got.want(t, http.StatusGone, api.Gone); got.problem.Cluster == nil || got.problem.Cluster.State != cluster.Deleted {
+	got.want(t, http.StatusGone, api.Gone)
+	if got.problem.Cluster == nil || got.problem.Cluster.State != cluster.Deleted {
 		t.Errorf("of what is gone it says %s", got.body)
 	}
 	ask("anna", http.MethodGet, "/renamed", nil).want(t, http.StatusNotFound, api.NotFound)
 	ask("berta", http.MethodGet, "/"+id, nil).want(t, http.StatusNotFound, api.NotFound)
 	log := words(a.actions(t, "anna", "", 12))
-	for _, want := range []string{"anna createCluster cluster/web anna done", "anna deleteCluster cluster/renamed anna done",
-		"anna changeCluster cluster/web anna generation_mismatch", "anna createCluster cluster/x anna no_capacity"} {
+	for _, want := range []string{"anna createCluster cluster/web anna done",
+		"anna deleteCluster cluster/renamed anna done", "anna changeCluster cluster/web anna generation_mismatch",
+		"anna createCluster cluster/x anna no_capacity"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}

@@ -209,7 +209,8 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"name": "mine", "appliance": b.appliance},
 			fields{"name": "mine", "appliance": "hosts", "hints": fields{"credentials": []string{b.credential}}},
 			fields{"name": "mine", "appliance": "hosts", "hints": fields{"credentials": []string{b.credentialName}}},
-			fields{"name": "mine", "appliance": "hosts", "hints": fields{"implementations": []string{b.implementation}}}}
+			fields{"name": "mine", "appliance": "hosts",
+				"hints": fields{"implementations": []string{b.implementation}}}}
 	case "ClusterChange":
 		return []any{fields{"name": "mine"}, fields{"slaves": 0}}
 	case "NewSiteImage":

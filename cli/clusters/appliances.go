@@ -24,30 +24,10 @@ the line. A new text is a new revision; clusters that are there stay as they wer
   croft appliance implement slurm slurm.yaml --site lab
   croft appliance implementations slurm
   croft appliance disable slurm UUID`)
-	cmd.AddCommand(applianceList(), applianceShow(), applianceCreate(), applianceSet(), applianceRemove(),
+	overClouds(cmd, applianceList(), applianceShow(), applianceCreate(), applianceSet(), applianceRemove(),
 		implementCommand(), implementationList(), implementationShow(), enableCommand(true), enableCommand(false),
 		implementationRemove())
-	args.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
-}
-
-func offerAppliances(ctx context.Context, c *args.Client, offer args.Offer) error {
-	all, err := c.Appliances.List(ctx, c.Project)
-	for _, a := range all {
-		offer(a.Name, a.Description)
-	}
-	return err
-}
-
-// nearAppliance adds the nearest name of an appliance to a NotFound error.
-func nearAppliance(ctx context.Context, c *args.Client, name string, err error) error {
-	return near(err, name, func() (names []string) {
-		all, _ := c.Appliances.List(ctx, c.Project) // the hint is optional
-		for _, a := range all {
-			names = append(names, a.Name)
-		}
-		return names
-	})
 }
 
 func applianceList() *cobra.Command {

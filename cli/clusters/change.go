@@ -30,16 +30,6 @@ func changes(cmd *cobra.Command, w *waiting, name, doing string, change func(con
 	})
 }
 
-// nearCluster adds the nearest name of a cluster to a NotFound error.
-func nearCluster(ctx context.Context, c *args.Client, name string, err error) error {
-	if errors.Is(err, croft.NotFound) {
-		if _, missing := find(ctx, c, name); missing != nil {
-			return missing
-		}
-	}
-	return err
-}
-
 func setCommand() *cobra.Command {
 	var name string
 	var idle, expires time.Duration

@@ -29,22 +29,10 @@ never from an argument.
 Heat needs a password: application credentials cannot create the trust that it works by.`, `  croft credential create lab --site lab --username anna --project-name physics
   croft credential set lab --password-file new
   croft credential list`)
-	cmd.AddCommand(credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove(),
-		keyCommand(), rewrapCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	overClouds(cmd, credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove(),
+		rewrapCommand())
+	cmd.AddCommand(keyCommand())
 	return cmd
-}
-
-func offerCredentials(ctx context.Context, c *args.Client, offer args.Offer) error {
-	user, err := c.User(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := c.Credentials.List(ctx, c.Project, user)
-	for _, one := range all {
-		offer(one.Name, one.Username+" at site "+one.Site)
-	}
-	return err
 }
 
 func credentialList() *cobra.Command {
@@ -129,17 +117,6 @@ func credentialShow() *cobra.Command {
 			})
 		},
 	}
-}
-
-// nearCredential adds the nearest name of the user's own credentials to a NotFound error.
-func nearCredential(ctx context.Context, c *args.Client, user, name string, err error) error {
-	return near(err, name, func() (names []string) {
-		all, _ := c.Credentials.List(ctx, c.Project, user) // the hint is optional
-		for _, one := range all {
-			names = append(names, one.Name)
-		}
-		return names
-	})
 }
 
 // identity is who somebody is at a site, by flags.

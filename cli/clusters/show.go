@@ -138,3 +138,31 @@ func printConsoles(cmd *cobra.Command, all []cluster.Event) error {
 	}
 	return nil
 }
+
+// state is a state with its color.
+func state(s cluster.State) out.Cell {
+	colors := map[cluster.State]out.Cell{cluster.Ready: {Color: out.Green}, cluster.Failed: {Color: out.Red},
+		cluster.Degraded: {Color: out.Yellow}}
+	cell := colors[s]
+	cell.Text = string(s)
+	return cell
+}
+
+// howMany says how many hosts are ready of those that are wanted.
+func howMany(one cluster.Cluster) string {
+	ready := 0
+	for _, m := range one.Members {
+		if m.State == cluster.MemberReady {
+			ready++
+		}
+	}
+	return fmt.Sprintf("%d/%d", ready, 1+one.Slaves)
+}
+
+// now says what happens to a cluster, or is wrong with it.
+func now(one cluster.Cluster) string {
+	if one.Error != nil && one.State != cluster.Building {
+		return one.Error.Message
+	}
+	return one.Step
+}

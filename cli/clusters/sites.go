@@ -30,28 +30,8 @@ sites, and everybody sees where a password would be sent.`, `  croft site create
   croft site set lab --default network_name=private --default flavor_name=m1.small
   croft site health lab
   croft site set lab --enabled=false`)
-	cmd.AddCommand(siteList(), siteShow(), siteCreate(), siteSet(), siteRemove(), siteHealth(), imageCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	overClouds(cmd, siteList(), siteShow(), siteCreate(), siteSet(), siteRemove(), siteHealth(), imageCommand())
 	return cmd
-}
-
-func offerSites(ctx context.Context, c *args.Client, offer args.Offer) error {
-	all, err := c.Sites.List(ctx)
-	for _, s := range all {
-		offer(s.Name, string(s.Type))
-	}
-	return err
-}
-
-// nearSite adds the nearest name of a site to a NotFound error.
-func nearSite(ctx context.Context, c *args.Client, name string, err error) error {
-	return near(err, name, func() (names []string) {
-		all, _ := c.Sites.List(ctx) // the hint is optional
-		for _, s := range all {
-			names = append(names, s.Name)
-		}
-		return names
-	})
 }
 
 func siteList() *cobra.Command {
@@ -81,13 +61,6 @@ func siteList() *cobra.Command {
 			})
 		},
 	}
-}
-
-func yes(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
 }
 
 // health says how a site was when it was last asked.
@@ -357,14 +330,6 @@ of croft image.`,
 	}
 	cmd.AddCommand(imageList(), imageAdd(), imageRemove(), imageBring())
 	return cmd
-}
-
-func offerImages(ctx context.Context, c *args.Client, offer args.Offer) error {
-	all, err := c.SiteImages.List(ctx)
-	for _, i := range all {
-		offer(i.Name, i.Format)
-	}
-	return err
 }
 
 func imageList() *cobra.Command {

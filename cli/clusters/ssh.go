@@ -28,7 +28,7 @@ func sshCommand() *cobra.Command {
 ssh itself checks the host's key; that of a host at the site local is known here, and
 schedule ssh HOST checks it.`,
 		Example: `  croft cluster ssh web
-  croft cluster ssh web --host slave-0 -l debian uptime`,
+  croft cluster ssh --host slave-0 -l debian web uptime`,
 		Args:              args.Count(1, -1),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {

@@ -39,6 +39,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"hosts are put together in aggregates", aggregatesAreKept},
 		{"policies are kept, choose hosts and are explained", policiesAreKept},
+		{"clusters are asked for, joined and given up", clustersAreAskedFor},
 		{"hosts are drained, enabled and kept from being forgotten", (*suite).maintenance},
 		{"a silent host says so, and can be forgotten", (*suite).silence},
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},

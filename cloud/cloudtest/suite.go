@@ -2,6 +2,7 @@ package cloudtest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,6 +66,14 @@ func (s *suite) is(err error, want croft.Kind, what string) {
 	s.Helper()
 	if croft.KindOf(err) != want {
 		s.Errorf("%s: got %v (%s), want %s", what, err, croft.KindOf(err), want)
+	}
+}
+
+// isOneOf is is with several kinds.
+func (s *suite) isOneOf(err error, what string, kinds ...croft.Kind) {
+	s.Helper()
+	if !slices.Contains(kinds, croft.KindOf(err)) {
+		s.Errorf("%s: got %v (%s), want one of %v", what, err, croft.KindOf(err), kinds)
 	}
 }
 

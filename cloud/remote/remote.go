@@ -22,7 +22,6 @@ import (
 
 	"croft"
 	"croft/access"
-	"croft/cloud"
 	"croft/control/api"
 	"croft/federation/assertion"
 	"croft/internal/delay"
@@ -129,18 +128,6 @@ func New(s Settings) (*Client, error) {
 		requests: &http.Client{Transport: transport, CheckRedirect: stay},
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
-
-// Through returns a client that asks with the requests of another, for a cloud that somebody else named. It opens no
-// consoles and no ports. Invalid.
-func Through(requests *http.Client, url, token string) (*Client, error) {
-	if err := (Settings{URL: url, Token: token}).Check(); err != nil {
-		return nil, err
-	}
-	return &Client{base: strings.TrimRight(url, "/"), token: token, requests: requests, sockets: requests}, nil
-}
-
-// Clusters returns the clusters of the cloud.
-func (c *Client) Clusters() cloud.Clusters { return clusters{c} }
 
 // stay follows no redirect: the token is for one server.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

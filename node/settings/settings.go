@@ -289,7 +289,8 @@ func (s *Settings) Validate() error {
 	if _, err := image.ParseSources(s.CloudAPI.ImageSources); err != nil {
 		return invalid("cloud_api.image_sources: %w", err)
 	}
-	if err := cmp.Or(s.checkNetworks(), s.checkClusters(), s.Placement.Keystone.validate(), s.Traces.Check()); err != nil {
+	err := cmp.Or(s.checkNetworks(), s.checkClusters(), s.Placement.Keystone.validate(), s.Traces.Check())
+	if err != nil {
 		return err
 	}
 	if _, err := s.Level(); err != nil {

@@ -1,0 +1,107 @@
+package clusters
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/out"
+	"croft/cluster"
+	"croft/control/api"
+	"croft/internal/nearest"
+)
+
+func listCommand() *cobra.Command {
+	var f cluster.Filter
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the clusters of the project",
+		Args:    args.Count(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var states []string
+			for _, s := range cluster.States {
+				states = append(states, string(s))
+			}
+			f.State = cluster.State(strings.ToUpper(string(f.State)))
+			if f.State != "" && !slices.Contains(states, string(f.State)) {
+				return croft.Errorf(croft.Invalid, "--state %q is not one of %s%s", f.State, strings.Join(states, ", "),
+					nearest.Hint(string(f.State), states))
+			}
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				all, err := c.Clusters.List(ctx, c.Project, f)
+				if err != nil {
+					return err
+				}
+				shown := []api.Cluster{} // never null
+				for _, one := range all {
+					shown = append(shown, api.ClusterOf(one))
+				}
+				return print(cmd, c, shown, func(t *out.Table) {
+					t.Head("NAME", "STATE", "APPLIANCE", "SITE", "HOSTS", "MASTER", "USER", "WHAT NOW")
+					for _, one := range all {
+						t.Row(out.Cell{Text: one.Name}, state(one.State), out.Cell{Text: one.Appliance},
+							out.Cell{Text: out.OrDash(one.Site)}, out.Cell{Text: howMany(one)},
+							out.Cell{Text: out.OrDash(one.MasterIP)}, out.Cell{Text: one.User},
+							out.Cell{Text: out.OrDash(now(one))})
+					}
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar((*string)(&f.State), "state", "", "only those in this `state`")
+	cmd.Flags().StringVar(&f.Appliance, "appliance", "", "only those of this `appliance`")
+	cmd.Flags().StringVar(&f.Site, "site", "", "only those at this `site`")
+	return cmd
+}
+
+func showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show UUID|NAME",
+		Short: "Show a cluster, its hosts and its uses",
+		Long: `show shows a cluster, for 24 hours after its end too, by its UUID. With -o json or yaml it
+shows everything that the API tells, without secrets.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerClusters),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				have, err := find(ctx, c, given[0])
+				if err != nil {
+					return err
+				}
+				return show(cmd, c, have)
+			})
+		},
+	}
+}
+
+func eventsCommand() *cobra.Command {
+	var consoles bool
+	cmd := &cobra.Command{
+		Use:   "events UUID|NAME",
+		Short: "List what happened to a cluster",
+		Long: `events lists what happened to a cluster, oldest first. Of hosts that failed, the ends of
+their consoles are kept: --console prints them.`,
+		Args:              args.Count(1, 1),
+		ValidArgsFunction: completing(1, offerClusters),
+	}
+	cmd.Flags().BoolVar(&consoles, "console", false, "print what hosts that failed said on their consoles, too")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			all, err := c.Clusters.Events(ctx, c.Project, given[0])
+			if err != nil {
+				return err
+			}
+			err = print(cmd, c, append([]cluster.Event{}, all...), func(t *out.Table) { eventRows(t, all) })
+			if err != nil || !consoles || isData(c) {
+				return err
+			}
+			return printConsoles(cmd, all)
+		})
+	}
+	return cmd
+}
