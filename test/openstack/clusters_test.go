@@ -271,6 +271,11 @@ func TestAPasswordThatIsMendedWithOpenStack(t *testing.T) {
 	eachEngine(t, func(t *testing.T, w *world) {
 		credentials, mended := w.registry.Credentials(), w.clouds["east"]["demo"].Auth.Password
 		c := w.until(w.mustAsk("kept", 1), cluster.Ready, false)
+		w.fronts["east"].Change(func(f *heattest.Faults) {
+			f.Body = func(_ *http.Request, body map[string]any) { spoil(body, "secs", 5) }
+		})
+		building := w.mustAsk("building", 0)
+		w.untilIt(building, "the site builds it", false, func(c cluster.Cluster) bool { return c.Remote.ID != "" })
 		wrong := cluster.NewSecret("wr0ng-horse-battery")
 		_, err := credentials.Change(t.Context(), "physics", "ada", "mine-east", cluster.CredentialChange{Plain: &wrong}, nil)
 		if w.tell(err); err == nil {
@@ -278,12 +283,16 @@ func TestAPasswordThatIsMendedWithOpenStack(t *testing.T) {
 		}
 		must(credentials.Change(t.Context(), "physics", "ada", "mine-east", cluster.CredentialChange{Plain: &wrong,
 			Unverified: true}, nil))(t)
-		must(w.asks.AddHost(t.Context(), "physics", "kept"))(t)
-		w.untilIt(c, "the refusal is told", true, func(c cluster.Cluster) bool {
-			return strings.Contains(c.Step, "credential") || c.Error != nil && c.Error.Code == cluster.FailedCredential
+		if _, err := w.asks.AddHost(t.Context(), "physics", "kept"); croft.KindOf(err) != croft.Denied {
+			t.Errorf("growth with a wrong password: %v", err)
+		}
+		w.untilIt(building, "the refusal is told", true, func(c cluster.Cluster) bool {
+			return c.State == cluster.Building && strings.Contains(c.Step, "credential")
 		})
 		right := cluster.NewSecret(mended)
 		must(credentials.Change(t.Context(), "physics", "ada", "mine-east", cluster.CredentialChange{Plain: &right}, nil))(t)
+		w.hosts(building)
+		must(w.asks.AddHost(t.Context(), "physics", "kept"))(t)
 		w.hosts(c, 0, 1)
 		if strings.Contains(w.logs.String()+strings.Join(w.told, ""), "wr0ng") {
 			t.Error("the wrong password was told")
