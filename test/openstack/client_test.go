@@ -23,7 +23,16 @@ import (
 	"croft/placement"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(managedEtcd) != "" {
+		if err := manage(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // packages are the Debian packages of the client and its plugin for Placement.
 const packages = "python3-openstackclient python3-osc-placement"
