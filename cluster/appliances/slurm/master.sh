@@ -6,8 +6,7 @@ packages slurmctld slurm-client munge
 (echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
 chown munge: /etc/munge/munge.key
 chmod 400 /etc/munge/munge.key
-systemctl enable -q munge.service
-systemctl restart munge.service
+start_now_and_at_boot munge.service
 mkdir -p /etc/slurm /var/lib/slurm/slurmctld
 chown slurm: /var/lib/slurm/slurmctld
 cat >/etc/slurm/slurm.conf <<END
@@ -49,9 +48,6 @@ scontrol show nodes -o 2>/dev/null | grep DYNAMIC_NORM | sed -n 's/^NodeName=\([
 done
 END
 chmod 755 /etc/croft/hosts.d/10-slurm
-mkdir -p /etc/systemd/system/slurmctld.service.d /var/log/slurm
+mkdir -p /var/log/slurm
 chown slurm: /var/log/slurm
-printf '[Service]\nRestart=always\nRestartSec=2\n' >/etc/systemd/system/slurmctld.service.d/croft.conf
-systemctl daemon-reload
-systemctl enable -q slurmctld.service
-systemctl restart slurmctld.service
+start_now_and_at_boot slurmctld.service

@@ -6,8 +6,7 @@ packages slurmd slurm-client munge
 (echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
 chown munge: /etc/munge/munge.key
 chmod 400 /etc/munge/munge.key
-systemctl enable -q munge.service
-systemctl restart munge.service
+start_now_and_at_boot munge.service
 mkdir -p /var/lib/slurm/slurmd /var/log/slurm
 cat >/etc/systemd/system/croft-slurmd.service <<'END'
 [Unit]
@@ -27,9 +26,7 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 END
-systemctl daemon-reload
-systemctl enable -q croft-slurmd.service
-systemctl restart croft-slurmd.service
+start_now_and_at_boot croft-slurmd.service
 for n in $(seq 150); do
 	case $(sinfo -h -n "$(hostname)" -o %t 2>/dev/null) in idle | mix | alloc) exit 0 ;; esac
 	sleep 2
