@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -13,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"croft/grid/runtime/runtimetest"
 	"croft/grid/ssh/sshtest"
+	"croft/grid/watch"
+	"croft/internal/testing/patient"
 )
 
 // watching is a cluster of real sshds with a real upstream, and the processes that watch it.
@@ -21,7 +26,7 @@ type watching struct {
 	*testing.T
 	grid     *sshtest.Grid
 	bare, op string
-	beats    map[string]*exec.Cmd
+	beats    map[int]func() // end those of a node
 }
 
 // spoken is what a process has said so far.
@@ -56,11 +61,11 @@ func (w *watching) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), "HOME="+w.grid.Home, "SSH_AUTH_SOCK=", "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_CONFIG_SYSTEM=/dev/null")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// start starts a process that ends with the test.
+// start starts a process that ends with the test, and with the test's process if that is killed.
 func (w *watching) start(cmd *exec.Cmd) (*exec.Cmd, *spoken) {
 	w.Helper()
 	said := &spoken{}
@@ -84,12 +89,7 @@ func end(cmd *exec.Cmd) {
 
 func (w *watching) until(what string, is func() bool) {
 	w.Helper()
-	for !is() {
-		if w.Context().Err() != nil {
-			w.Fatalf("%s: it never was so", what)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	patient.Until(w.T, what, is)
 }
 
 func (w *watching) store(name string) string { return filepath.Join(filepath.Dir(w.bare), name) }
@@ -105,18 +105,67 @@ func (w *watching) out(i int) bool {
 }
 
 func (w *watching) kill(i int) {
-	end(w.beats[fmt.Sprint("n", i)])
+	w.beats[i]()
 	w.grid.Nodes[i].Kill()
 }
 
-// newWatching makes nine nodes in three sites, placed and pushed, whose beats go to two controllers. more are files
+// beat sends the beats of a node to both controllers until it is told to end.
+func (w *watching) beat(i int) {
+	w.Helper()
+	settings, err := watch.ReadSettings(w.op)
+	if err != nil {
+		w.Fatal(err)
+	}
+	clock, err := watch.SystemClock()
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	var all sync.WaitGroup
+	for _, controller := range []string{"a", "b"} {
+		store, err := watch.OpenStore(w.store(controller), clock)
+		if err != nil {
+			w.Fatal(err)
+		}
+		in, out := io.Pipe()
+		all.Go(func() {
+			defer in.Close()
+			if err := store.Serve(ctx, fmt.Sprint("n", i), in, io.Discard, settings.Rules); err != nil {
+				w.Errorf("the beats of n%d: %v", i, err)
+			}
+		})
+		all.Go(func() {
+			defer out.Close()
+			tick := time.NewTicker(settings.Rules.Every)
+			defer tick.Stop()
+			for n := 1; ctx.Err() == nil; n++ {
+				if _, err := fmt.Fprintf(out, "beat b %d - 0 0\n", n); err != nil {
+					return
+				}
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	w.beats[i] = func() { cancel(); all.Wait() }
+	w.Cleanup(w.beats[i])
+}
+
+// newWatching makes nodes in sites of three, placed and pushed, whose beats go to two controllers. more are files
 // that replace, or add to, those of the cluster.
-func newWatching(t *testing.T, more map[string]string) *watching {
+func newWatching(t *testing.T, nodes int, more map[string]string) *watching {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed: scripts/install-deps test installs it")
 	}
-	w := &watching{T: t, grid: sshtest.Start(t, sshtest.Options{Nodes: 9}), beats: map[string]*exec.Cmd{}}
+	w := &watching{T: t, grid: sshtest.Start(t, sshtest.Options{Nodes: nodes}), beats: map[int]func(){}}
+	var states []string
+	for _, n := range w.grid.Nodes {
+		states = append(states, n.State)
+	}
+	runtimetest.Reap(t, states...)
 	top := t.TempDir()
 	w.bare, w.op = filepath.Join(top, "up.git"), filepath.Join(top, "op")
 	w.git(top, "init", "-q", "--bare", "-b", "main", w.bare)
@@ -147,11 +196,7 @@ func newWatching(t *testing.T, more map[string]string) *watching {
 	w.git(w.op, "commit", "-qm", "begin")
 	w.git(w.op, "push", "-q", "-u", "origin", "HEAD:main")
 	for i := range w.grid.Nodes {
-		name := fmt.Sprint("n", i)
-		w.beats[name], _ = w.start(w.command("sh", "-c",
-			`beats() { while :; do echo "beat b $((n = n + 1)) - 0 0"; sleep 1; done; }
-			beats | croft grid beat -C "$1" --state "$2" --receive "$4" >/dev/null &
-			beats | croft grid beat -C "$1" --state "$3" --receive "$4" >/dev/null`, "sh", w.op, w.store("a"), w.store("b"), name))
+		w.beat(i)
 	}
 	return w
 }
@@ -161,7 +206,7 @@ func TestWatchesAreFrozenAndKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	w := newWatching(t, map[string]string{"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /srv}\ncommand: [/web]\n"})
+	w := newWatching(t, 9, map[string]string{"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /srv}\ncommand: [/web]\n"})
 	a, saidA := w.watcher("a")
 	w.until("a leads", func() bool { return saidA.has("leader=a leads=true") })
 	b, saidB := w.watcher("b")

@@ -188,7 +188,11 @@ func (s scope) look(name string) (text string, list []string, many, known bool, 
 	}
 }
 
+// lookVariable returns a variable: one that was given, such as a node's own, or else that of the hard point.
 func (s scope) lookVariable(name, variable string) (text string, list []string, many, known bool, err error) {
+	if given, ok := s.values[name].(string); ok {
+		return given, nil, false, true, nil
+	}
 	v, ok := s.point.variables[variable]
 	if !ok {
 		return "", nil, false, false, nil

@@ -33,6 +33,7 @@ func stateDir(t *testing.T) string {
 			t.Error(err)
 		}
 	})
+	runtimetest.Reap(t, dir)
 	return dir
 }
 

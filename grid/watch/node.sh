@@ -83,7 +83,7 @@ begin() {
 # drop ends what begin began, and waits until it has ended.
 drop() {
 	[ -z "$task" ] && return
-	kill -9 -- "-$task" 2>/dev/null || kill -9 "$task" 2>/dev/null
+	kill -9 "-$task" 2>/dev/null || kill -9 "$task" 2>/dev/null
 	wait "$task" 2>/dev/null
 	task=
 }

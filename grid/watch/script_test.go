@@ -5,10 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"croft/internal/testing/patient"
 )
 
 // supervisor is node.sh as a process, with a controller that is a file with the reply.
@@ -59,17 +62,6 @@ func (s *supervisor) has(name string) bool {
 	return err == nil
 }
 
-// until waits for something, as long as the test may run.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for !is() {
-		if t.Context().Err() != nil {
-			t.Fatalf("%s: it never was so", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 func (s *supervisor) lastLine() string {
 	text, _ := os.ReadFile(s.path("lines"))
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
@@ -79,35 +71,35 @@ func (s *supervisor) lastLine() string {
 func TestANodesJobsEndWithItsLease(t *testing.T) {
 	s := supervise(t, "REV=rev")
 	s.put("rev", "revision git:"+strings.Repeat("a", 40)+"\nepoch 3\n")
-	until(t, "without a lease the jobs are stopped at once", func() bool { return s.has("stopped") })
+	patient.Until(t, "without a lease the jobs are stopped at once", func() bool { return s.has("stopped") })
 	if s.has("running") {
 		t.Error("they run without a lease")
 	}
 	s.put("reply", "granted 2\n")
-	until(t, "with a lease they run", func() bool { return s.has("running") })
+	patient.Until(t, "with a lease they run", func() bool { return s.has("running") })
 	b, err := ParseBeat(s.lastLine())
 	if err != nil || b.Lease != 2*time.Second {
 		t.Errorf("the beat %q: %+v, %v", s.lastLine(), b, err)
 	}
-	until(t, "the revision is told", func() bool { return strings.Contains(s.lastLine(), " git:aaaa") })
+	patient.Until(t, "the revision is told", func() bool { return strings.Contains(s.lastLine(), " git:aaaa") })
 	if err := os.Remove(s.path("reply")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "when no controller answers they are stopped", func() bool { return !s.has("running") })
+	patient.Until(t, "when no controller answers they are stopped", func() bool { return !s.has("running") })
 	s.put("reply", "granted 2\n")
-	until(t, "they run again", func() bool { return s.has("running") })
+	patient.Until(t, "they run again", func() bool { return s.has("running") })
 	s.put("reply", "refused out\n")
-	until(t, "when the lease is refused they are stopped", func() bool { return !s.has("running") })
+	patient.Until(t, "when the lease is refused they are stopped", func() bool { return !s.has("running") })
 	s.put("reply", "granted 200\n")
 	lines := s.lastLine()
-	until(t, "another reply", func() bool { return s.lastLine() != lines })
+	patient.Until(t, "another reply", func() bool { return s.lastLine() != lines })
 	lines = s.lastLine()
-	until(t, "another one", func() bool { return s.lastLine() != lines })
+	patient.Until(t, "another one", func() bool { return s.lastLine() != lines })
 	if s.has("running") {
 		t.Error("a lease that was not asked for is taken")
 	}
 	s.put("reply", "granted 2\n")
-	until(t, "they run once more", func() bool { return s.has("running") })
+	patient.Until(t, "they run once more", func() bool { return s.has("running") })
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -119,21 +111,46 @@ func TestANodesJobsEndWithItsLease(t *testing.T) {
 func TestAFrozenOrKilledSupervisorAsksForNoLease(t *testing.T) {
 	s := supervise(t)
 	s.put("reply", "granted 2\n")
-	until(t, "the jobs run", func() bool { return s.has("running") })
+	patient.Until(t, "the jobs run", func() bool { return s.has("running") })
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the beats say that nothing ends the jobs", func() bool { return strings.HasSuffix(s.lastLine(), " 0") })
+	patient.Until(t, "the beats say that nothing ends the jobs", func() bool { return strings.HasSuffix(s.lastLine(), " 0") })
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.cmd.Wait() // it was killed
-	until(t, "the senders end too", func() bool { return syscall.Kill(-s.cmd.Process.Pid, 0) != nil })
+	patient.Until(t, "the senders end too", func() bool { return syscall.Kill(-s.cmd.Process.Pid, 0) != nil })
 }
 
 func TestWhenStoppingFailsTheLastResortIsTaken(t *testing.T) {
 	s := supervise(t, "STOP=exit 1", "LAST=touch last")
-	until(t, "the last resort", func() bool { return s.has("last") })
+	patient.Until(t, "the last resort", func() bool { return s.has("last") })
+}
+
+// TestWhatStartsJobsEndsWithTheLease: a START that hangs may not go on when STOP has ended all jobs.
+func TestWhatStartsJobsEndsWithTheLease(t *testing.T) {
+	s := supervise(t, "START=sh -c 'echo $$ >began.new; mv began.new began; exec sleep 600'; :")
+	s.put("reply", "granted 2\n")
+	patient.Until(t, "the jobs are being started", func() bool { return s.has("began") })
+	for _, name := range []string{"reply", "stopped"} {
+		if err := os.Remove(s.path(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patient.Until(t, "the lease has run out", func() bool { return s.has("stopped") })
+	text, err := os.ReadFile(s.path("began"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(state), ") Z") {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		t.Errorf("what starts the jobs goes on: %s", state)
+	}
 }
 
 func TestALeaseWithoutAWayToStopIsRefused(t *testing.T) {

@@ -46,8 +46,9 @@ type Suite struct {
 	Adopts     bool                             // it can give a mark to what Stranger makes
 }
 
-// command runs until it is told to end, and says so.
-const command = `trap "echo ended; exit 0" TERM; echo "up as $WHO"; while :; do sleep 0.1; done`
+// command runs until it is told to end, and says so. It does not run for ever, whoever forgets it.
+const command = `trap "echo ended; exit 0" TERM; echo "up as $WHO"; n=0
+while [ "$((n = n + 1))" -lt 9000 ]; do sleep 0.1; done`
 
 // Open returns the runtime.
 func (s Suite) Open(t *testing.T) *runtime.Runtime {

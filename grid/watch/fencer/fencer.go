@@ -45,7 +45,9 @@ func (p *Point) Fence(ctx context.Context, n *state.Node) (watch.Answer, error) 
 	values := hardpoint.Values{"name": n.Name, "address": n.Address, "user": n.User}
 	if n.Values != nil && n.Values.Fields["var"] != nil {
 		for key, v := range n.Values.Fields["var"].Fields {
-			values["var."+key] = v.Text
+			if v.Kind != state.Map && v.Kind != state.List {
+				values["var."+key] = v.Text
+			}
 		}
 	}
 	r, err := p.point.Run(ctx, machine.Local{}, "fence", values, nil)

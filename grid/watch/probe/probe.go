@@ -15,10 +15,11 @@ import (
 	"croft/grid/watch"
 )
 
-// script dials from a node: 0 somebody answers, 1 nobody does, 9 this node has nothing to dial with.
+// script dials from a node: 0 somebody answers, 1 nobody does, 9 this node has nothing to dial with. The kernel of a
+// machine takes connections for an sshd that hangs, so an answer is what sshd says first; nc alone cannot hear it.
 const script = `h=$1 p=$2
 if command -v bash >/dev/null && command -v timeout >/dev/null; then
-	timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$h" "$p" 2>/dev/null && exit 0
+	timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1" && read -r -n 1 _ <&3' "$h" "$p" 2>/dev/null && exit 0
 	exit 1
 elif command -v ssh-keyscan >/dev/null; then
 	test -n "$(ssh-keyscan -T 5 -p "$p" "$h" 2>/dev/null)" && exit 0

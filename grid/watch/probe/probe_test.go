@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -16,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNodesAreDialedFromHereAndFromOthers(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{Nodes: 3})
-	d, err := ssh.New(ssh.Config{Home: g.Home, Agent: "none"})
+	d, err := ssh.New(ssh.Config{Home: g.Home, Agent: "none", Timeout: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +39,10 @@ func TestNodesAreDialedFromHereAndFromOthers(t *testing.T) {
 	check("a dead node", p.Direct(t.Context(), node(1)), watch.No)
 	check("from another", p.Through(t.Context(), node(0), node(1)), watch.No)
 	check("from itself", p.Through(t.Context(), node(1), node(0)), watch.Unknown)
+	g.Nodes[2].Suspend()
+	check("a node that takes connections and says nothing", p.Direct(t.Context(), node(2)), watch.No)
+	check("from another", p.Through(t.Context(), node(0), node(2)), watch.No)
+	g.Nodes[2].Resume()
 	stranger := node(2)
 	stranger.User = "nobody-here"
 	check("a node that refuses the login", p.Direct(t.Context(), stranger), watch.Yes)

@@ -1,0 +1,47 @@
+package runtimetest
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// reaper waits until nobody holds its standard input any more, and then kills the units of state directories, each
+// with its group. A unit is ended only if its process is the one that was noted.
+const reaper = `trap '' TERM INT HUP
+while read -r _; do :; done
+# kill_if PID SINCE STATE...: the 20th word from the state on is when the process was started
+kill_if() {
+	pid=$1 since=$2
+	shift 2
+	[ $# -gt 20 ] && shift 19 && [ "$1" = "$since" ] && kill -9 "-$pid"
+}
+for dir; do
+	for f in "$dir"/units/*/pid; do
+		pid='' since='' stat=''
+		{ read -r pid since _ <"$f" && read -r stat <"/proc/$pid/stat"; } 2>/dev/null
+		kill_if "$pid" "$since" ${stat##*) }
+	done
+done
+exit 0`
+
+// Reap sees to it that no unit of the supervised runtimes outlives the test, even if the test's process is killed or
+// panics: a process that hears of it by its standard input kills what runs in the state directories then.
+func Reap(t testing.TB, stateDirs ...string) {
+	t.Helper()
+	cmd := exec.Command("sh", append([]string{"-c", reaper, "reaper"}, stateDirs...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends the test's group leaves it
+	alive, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = alive.Close() // it was open
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("end what the test left: %v", err)
+		}
+	})
+}
