@@ -34,6 +34,7 @@ func RunDriver(t *testing.T, open func(t *testing.T) Harness) {
 		{"a cluster grows, and what was there stays as it is", 1, testGrow},
 		{"a cluster shrinks at its end", 2, testShrinkLast},
 		{"a cluster shrinks by a slave that is named", 3, testShrinkNamed},
+		{"a size that was not asked for yet changes nothing", 2, testNotAsked},
 		{"a resize that is repeated changes nothing", 1, testResizeAgain},
 		{"growth that fails says so, and can be taken back", 1, testUnsized},
 		{"a slave that was lost is not ready any more", 2, testLost},

@@ -54,6 +54,21 @@ func testShrinkNamed(s *stage) {
 	checkSame(s, before, s.standing(0, 2, 3))
 }
 
+// testNotAsked looks as a manager does that is about to ask for another size.
+func testNotAsked(s *stage) {
+	s.launch()
+	s.standing(0, 1)
+	for _, wanted := range [][]int{{0, 1, 2}, {0}, {}} {
+		b := s.build
+		b.Indexes = wanted
+		all, err := s.driver.Observe(s.Context(), s.At, []cluster.Build{b})
+		if seen := all[b.Cluster]; err != nil || seen.Phase != cluster.Standing && seen.Phase != cluster.Unsized {
+			s.Errorf("with slaves %v wanted, and not asked for, the site says %s, %v", wanted, seen.Phase, err)
+		}
+	}
+	s.standing(0, 1)
+}
+
 func testResizeAgain(s *stage) {
 	s.launch()
 	before := s.standing(0)

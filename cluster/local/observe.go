@@ -118,7 +118,9 @@ func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready str
 		}
 	}
 	l.held = counts[held]
-	extra := have.extra(b)
+	leavingNow := slices.ContainsFunc(have.extra(b), func(st *croft.Status) bool { // others were not asked to leave yet
+		return st.Instance.State == croft.StateDestroying
+	})
 	masterID := instanceOf(b.Cluster, cluster.Master, 0)
 	switch leaving, why := removing(have); {
 	case len(have) == 0:
@@ -135,7 +137,7 @@ func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready str
 		if l.joined == withResize {
 			l.phase = cluster.Updating
 		}
-	case len(extra) > 0:
+	case leavingNow:
 		l.phase = cluster.Updating
 	default:
 		l.phase = cluster.Standing
