@@ -79,7 +79,8 @@ func certificate(err error) string {
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		if e.Reason == x509.Expired {
-			return fmt.Sprintf("has a certificate that is valid from %s to %s", e.Cert.NotBefore.UTC().Format("2006-01-02"),
+			return fmt.Sprintf("has a certificate that is valid from %s to %s",
+				e.Cert.NotBefore.UTC().Format("2006-01-02"),
 				e.Cert.NotAfter.UTC().Format("2006-01-02"))
 		}
 		return "has an invalid certificate: " + e.Error()
