@@ -98,8 +98,9 @@ func (s *session) explain(what string, err error, hidden ...string) error {
 	}
 	a, ok := answerOf(err)
 	if !ok {
-		return croft.Errorf(croft.Unavailable, "site %s: %s: %s", s.site.Name, what, s.mask(outbound.Explain("its server", err),
-			hidden...))
+		return croft.Errorf(croft.Unavailable, "site %s: %s: %s", s.site.Name, what,
+			s.mask(outbound.Explain("its server", err),
+				hidden...))
 	}
 	return croft.Errorf(a.kindOfError(), "site %s: %s: %s", s.site.Name, what, s.mask(a.String(), hidden...))
 }
@@ -109,7 +110,8 @@ func (a answer) kindOfError() croft.Kind {
 	switch {
 	case !a.json && a.status != http.StatusUnauthorized:
 		return croft.Unavailable
-	case (a.status == http.StatusForbidden || a.status == http.StatusRequestEntityTooLarge) && noRoom.MatchString(a.message):
+	case (a.status == http.StatusForbidden || a.status == http.StatusRequestEntityTooLarge) &&
+		noRoom.MatchString(a.message):
 		return croft.NoCapacity
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
 		return croft.Denied
@@ -137,7 +139,8 @@ func (s *session) explainLogin(err error) error {
 	switch {
 	case !ok:
 		text = outbound.Explain(server, err)
-	case a.json && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest}, a.status):
+	case a.json && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest},
+		a.status):
 		kind, text = croft.Denied, server+" refuses the credential: "+a.String()
 	case a.status == http.StatusNotFound:
 		text = server + " is no Keystone of version 3: " + a.String()
@@ -177,3 +180,6 @@ func hidden(b cluster.Build, c cluster.Contract) []string {
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	return values
 }
+
+// cut makes a reason one line of a length that is kept.
+func cut(text string) string { return plain.Cut(text, cluster.MaxMessage) }

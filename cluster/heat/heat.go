@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"croft"
@@ -35,28 +34,14 @@ type Config struct {
 
 // Driver implements cluster.Driver. It remembers logins and answers, which are learned anew after a restart.
 type Driver struct {
-	c        Config
+	config   Config
 	sessions sessions
 	uploads  uploads
 
-	mu        sync.Mutex
-	validated map[validation]bool
-	contracts map[cluster.ImplementationID]cluster.Contract
-	details   map[string]*detail   // by the ID of the stack
-	removing  map[string]bool      // whose deletion Heat took, by the ID of the stack
-	markers   map[string]time.Time // when an empty stack was first seen, by its ID
+	memory
 }
 
 var _ cluster.Driver = (*Driver)(nil)
-
-// validation is a template that Heat of a site accepted.
-type validation struct {
-	site           string
-	implementation cluster.ImplementationID
-}
-
-// mostContracts bounds what is remembered of templates.
-const mostContracts = 10000
 
 // New returns a driver. It sends nothing.
 func New(c Config) *Driver {
@@ -65,8 +50,7 @@ func New(c Config) *Driver {
 	}
 	c.Timeout, c.Settle = cmp.Or(c.Timeout, 30*time.Second), cmp.Or(c.Settle, 90*time.Second)
 	c.Refresh, c.Linger = cmp.Or(c.Refresh, 5*time.Minute), cmp.Or(c.Linger, 5*time.Second)
-	d := &Driver{c: c, validated: map[validation]bool{}, contracts: map[cluster.ImplementationID]cluster.Contract{},
-		details: map[string]*detail{}, removing: map[string]bool{}, markers: map[string]time.Time{}}
+	d := &Driver{config: c, sessions: sessions{timeout: c.Timeout}, memory: newMemory()}
 	d.uploads.init()
 	return d
 }
@@ -87,9 +71,7 @@ func (d *Driver) Check(_ context.Context, i cluster.Implementation) (cluster.Con
 
 // contract is Check of what was checked before, which is remembered.
 func (d *Driver) contract(ctx context.Context, i cluster.Implementation) (cluster.Contract, error) {
-	d.mu.Lock()
-	c, known := d.contracts[i.ID]
-	d.mu.Unlock()
+	c, known := recall(&d.memory, d.contracts, i.ID)
 	if known && i.ID != "" {
 		return c, nil
 	}
@@ -97,12 +79,7 @@ func (d *Driver) contract(ctx context.Context, i cluster.Implementation) (cluste
 	if err != nil {
 		return c, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.contracts) > mostContracts {
-		clear(d.contracts)
-	}
-	d.contracts[i.ID] = c
+	remember(&d.memory, d.contracts, i.ID, c)
 	return c, nil
 }
 
@@ -112,4 +89,13 @@ func text(i cluster.Implementation) string {
 		return template.Minimal
 	}
 	return i.Template
+}
+
+// connect logs in, and returns Heat of the site.
+func (d *Driver) connect(ctx context.Context, at cluster.Access) (*api, error) {
+	s, err := d.sessions.session(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return s.heat()
 }

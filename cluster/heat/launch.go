@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacktemplates"
 
@@ -20,90 +19,76 @@ func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build)
 	if err != nil {
 		return cluster.Remote{}, err
 	}
-	s, client, err := d.connect(ctx, at)
+	a, err := d.connect(ctx, at)
 	if err != nil {
 		return cluster.Remote{}, err
 	}
-	if err := d.validate(ctx, s, client, b); err != nil {
+	if err := d.validate(ctx, a, b); err != nil {
 		return cluster.Remote{}, err
 	}
 	body := raw{"stack_name": nameOf(b), "template": text(b.Implementation), "parameters": parameters(b, contract),
 		"tags": tagsOf(b), "disable_rollback": true, "timeout_mins": minutes(b.Timeout)}
-	err = d.create(ctx, client, body)
+	err = a.create(ctx, body)
 	if err != nil && !taken(err) {
-		return cluster.Remote{}, s.explain("create the stack", err, hidden(b, contract)...)
+		return cluster.Remote{}, a.explain("create the stack", err, hidden(b, contract)...)
 	}
-	return d.adopt(ctx, s, client, b)
-}
-
-// create asks Heat for a stack.
-func (d *Driver) create(ctx context.Context, client *gophercloud.ServiceClient, body raw) error {
-	ctx, cancel := d.brief(ctx)
-	defer cancel()
-	_, err := stacks.Create(ctx, client, body).Extract()
-	return err
+	return d.adopt(ctx, a, b)
 }
 
 // twins is how long a second request that runs at the same time may take to show. Heat looks whether a name is in use,
 // and makes the stack later: of two requests at once both may be granted.
 const twins = time.Second
 
-// adopt returns the stack of a cluster after a request for it. Of several, which requests at once can make, it keeps the
+// adopt returns the stack of a cluster after a request for it. Of several, which requests at once can make, it keeps
+// the
 // oldest.
-func (d *Driver) adopt(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build) (
-	cluster.Remote, error) {
+func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Remote, error) {
 	select {
 	case <-time.After(twins):
 	case <-ctx.Done():
-		return cluster.Remote{}, croft.Errorf(croft.Unavailable, "site %s: create the stack: %w", s.site.Name, ctx.Err())
+		return cluster.Remote{}, croft.Errorf(croft.Unavailable, "site %s: create the stack: %w", a.site.Name,
+			ctx.Err())
 	}
-	all, err := d.list(ctx, s, client, clusterTag(b.Cluster))
+	all, err := a.list(ctx, clusterTag(b.Cluster))
 	if err != nil {
 		return cluster.Remote{}, err
 	}
 	all = slices.DeleteFunc(all, func(st stacks.ListedStack) bool { return !isOf(st, b) })
 	if len(all) == 0 {
 		return cluster.Remote{}, croft.Errorf(croft.Conflict, "site %s: a stack that is not ours has the name %s",
-			s.site.Name, nameOf(b))
+			a.site.Name, nameOf(b))
 	}
 	first := all[0]
 	if isMarker(first.Tags) || d.phase(first) == cluster.Removing {
-		return cluster.Remote{}, croft.Errorf(croft.Unavailable, "site %s: what had the name %s before is being removed",
-			s.site.Name, nameOf(b))
+		return cluster.Remote{}, croft.Errorf(croft.Unavailable,
+			"site %s: what had the name %s before is being removed",
+			a.site.Name, nameOf(b))
 	}
 	for _, extra := range all[1:] {
-		if err := d.remove(ctx, s, client, extra.Name, extra.ID); err != nil {
+		if err := d.remove(ctx, a, extra.Name, extra.ID); err != nil {
 			return cluster.Remote{}, err
 		}
 	}
-	return s.remote(first), nil
+	return a.remote(first), nil
 }
 
 // validate has Heat read a template that it has not read for us yet.
-func (d *Driver) validate(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build) error {
-	key := validation{s.site.Name, b.Implementation.ID}
-	d.mu.Lock()
-	known := key.implementation != "" && d.validated[key]
-	d.mu.Unlock()
-	if known {
+func (d *Driver) validate(ctx context.Context, a *api, b cluster.Build) error {
+	key := validation{a.site.Name, b.Implementation.ID}
+	if known, _ := recall(&d.memory, d.validated, key); known && key.implementation != "" {
 		return nil
 	}
-	ctx, cancel := d.brief(ctx)
+	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	result := stacktemplates.Validate(ctx, client, raw{"template": text(b.Implementation)})
+	result := stacktemplates.Validate(ctx, a.c, raw{"template": text(b.Implementation)})
 	if result.Err != nil {
-		return s.explain("validate the template", result.Err)
+		return a.explain("validate the template", result.Err)
 	}
 	var said struct{ Error string }
 	if err := result.ExtractInto(&said); err == nil && said.Error != "" {
-		return croft.Errorf(croft.Invalid, "site %s: Heat refuses the template: %s", s.site.Name, cut(said.Error))
+		return croft.Errorf(croft.Invalid, "site %s: Heat refuses the template: %s", a.site.Name, cut(said.Error))
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.validated) > mostContracts {
-		clear(d.validated)
-	}
-	d.validated[key] = true
+	remember(&d.memory, d.validated, key, true)
 	return nil
 }
 

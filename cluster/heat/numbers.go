@@ -12,11 +12,12 @@ import (
 	"croft/cluster/heat/template"
 )
 
-// group is Heat's group of slaves. Heat numbers them itself: it has the first of the numbers from 0 that were not
+// numbering is how Heat numbers its group of slaves. Heat numbers them itself: it has the first of the numbers from 0
+// that were not
 // removed. A number is skipped only if it is named while the group has it. So an index of ours that never came to be,
 // such as one whose resize was refused, has no number: it is a gap. Gaps are kept in the parameter `removed` of the
 // stack, as texts that Heat ignores.
-type group struct {
+type numbering struct {
 	size    int
 	skipped []int // numbers of Heat
 	gaps    []int // indexes of ours, ascending
@@ -25,9 +26,9 @@ type group struct {
 // gapMark begins a gap in the parameter `removed`.
 const gapMark = "gap-"
 
-// groupOf reads the parameters of a stack.
-func groupOf(st *stacks.RetrievedStack) group {
-	g := group{}
+// numberingOf reads the parameters of a stack.
+func numberingOf(st *stacks.RetrievedStack) numbering {
+	g := numbering{}
 	size, _ := strconv.ParseFloat(st.Parameters[template.ClusterSize], 64)
 	g.size = int(size)
 	for _, item := range listOf(st.Parameters[template.Removed]) {
@@ -65,7 +66,7 @@ func listOf(text string) []string {
 }
 
 // numbers returns the numbers of the members that the group is to have.
-func (g group) numbers() []int {
+func (g numbering) numbers() []int {
 	var all []int
 	for n := 0; len(all) < g.size; n++ {
 		if !slices.Contains(g.skipped, n) {
@@ -76,7 +77,7 @@ func (g group) numbers() []int {
 }
 
 // number returns the number of an index of ours.
-func (g group) number(index int) int {
+func (g numbering) number(index int) int {
 	below := 0
 	for _, gap := range g.gaps {
 		if gap < index {
@@ -87,7 +88,7 @@ func (g group) number(index int) int {
 }
 
 // index returns our index of a number.
-func (g group) index(number int) int {
+func (g numbering) index(number int) int {
 	i := number
 	for _, gap := range g.gaps { // ascending
 		if gap <= i {
@@ -98,7 +99,7 @@ func (g group) index(number int) int {
 }
 
 // indexes returns our indexes of the members that the group is to have.
-func (g group) indexes() []int {
+func (g numbering) indexes() []int {
 	all := g.numbers()
 	for i, n := range all {
 		all[i] = g.index(n)
@@ -108,8 +109,8 @@ func (g group) indexes() []int {
 
 // resized returns what the group is to be told so that it has these indexes, where present are the numbers of the
 // members it has now. Invalid: one of the indexes was taken out before.
-func (g group) resized(wanted, present []int) (group, error) {
-	next := group{size: len(wanted), skipped: slices.Clone(g.skipped), gaps: slices.Clone(g.gaps)}
+func (g numbering) resized(wanted, present []int) (numbering, error) {
+	next := numbering{size: len(wanted), skipped: slices.Clone(g.skipped), gaps: slices.Clone(g.gaps)}
 	var added []int
 	for _, i := range wanted {
 		if slices.Contains(g.gaps, i) || !slices.Contains(present, g.number(i)) {
@@ -127,7 +128,8 @@ func (g group) resized(wanted, present []int) (group, error) {
 			free++
 		}
 		if slices.Contains(next.gaps, i) || next.number(i) < free {
-			return group{}, croft.Errorf(croft.Invalid, "slave %d was taken out before, and its number is not used again", i)
+			return numbering{}, croft.Errorf(croft.Invalid,
+				"slave %d was taken out before, and its number is not used again", i)
 		}
 		for next.number(i) > free {
 			next.gaps = append(next.gaps, next.index(free))
@@ -140,7 +142,7 @@ func (g group) resized(wanted, present []int) (group, error) {
 }
 
 // removed returns the parameter of that name.
-func (g group) removed() []any {
+func (g numbering) removed() []any {
 	all := []any{}
 	for _, n := range g.skipped {
 		all = append(all, n)
@@ -152,6 +154,6 @@ func (g group) removed() []any {
 }
 
 // same reports whether two groups are told the same.
-func (g group) same(other group) bool {
+func (g numbering) same(other numbering) bool {
 	return g.size == other.size && slices.Equal(g.skipped, other.skipped) && slices.Equal(g.gaps, other.gaps)
 }

@@ -9,28 +9,34 @@ import (
 func TestWhatAGroupIsTold(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		now     group
+		now     numbering
 		present []int
 		wanted  []int
-		want    group
+		want    numbering
 		refused bool
 	}{
-		{"it grows by the next number", group{size: 1}, []int{0}, []int{0, 1}, group{size: 2}, false},
-		{"one that goes is named", group{size: 3}, []int{0, 1, 2}, []int{0, 2}, group{size: 2, skipped: []int{1}}, false},
-		{"the last one that goes too", group{size: 2}, []int{0, 1}, []int{0}, group{size: 1, skipped: []int{1}}, false},
-		{"what replaces it has the next number", group{size: 1, skipped: []int{1}}, []int{0}, []int{0, 2},
-			group{size: 2, skipped: []int{1}}, false},
-		{"one goes and others come", group{size: 3}, []int{0, 1, 2}, []int{0, 2, 3, 4}, group{size: 4, skipped: []int{1}}, false},
-		{"an index that never was is a gap", group{size: 1}, []int{0}, []int{0, 2}, group{size: 2, gaps: []int{1}}, false},
-		{"gaps and what follows", group{size: 2, gaps: []int{1}}, []int{0, 1}, []int{0, 2, 3, 5},
-			group{size: 4, gaps: []int{1, 4}}, false},
-		{"behind a gap the right one goes", group{size: 2, gaps: []int{1}}, []int{0, 1}, []int{2},
-			group{size: 1, skipped: []int{0}, gaps: []int{1}}, false},
-		{"one that failed before it was made was never skipped", group{size: 2}, []int{0}, []int{0}, group{size: 1}, false},
-		{"nothing is left", group{size: 2}, []int{0, 1}, nil, group{skipped: []int{0, 1}}, false},
-		{"a number that was taken out does not come back", group{size: 1, skipped: []int{1}}, []int{0}, []int{0, 1}, group{},
+		{"it grows by the next number", numbering{size: 1}, []int{0}, []int{0, 1}, numbering{size: 2}, false},
+		{"one that goes is named", numbering{size: 3}, []int{0, 1, 2}, []int{0, 2}, numbering{size: 2,
+			skipped: []int{1}}, false},
+		{"the last one that goes too", numbering{size: 2}, []int{0, 1}, []int{0}, numbering{size: 1, skipped: []int{1}},
+			false},
+		{"what replaces it has the next number", numbering{size: 1, skipped: []int{1}}, []int{0}, []int{0, 2},
+			numbering{size: 2, skipped: []int{1}}, false},
+		{"one goes and others come", numbering{size: 3}, []int{0, 1, 2}, []int{0, 2, 3, 4}, numbering{size: 4,
+			skipped: []int{1}}, false},
+		{"an index that never was is a gap", numbering{size: 1}, []int{0}, []int{0, 2}, numbering{size: 2,
+			gaps: []int{1}}, false},
+		{"gaps and what follows", numbering{size: 2, gaps: []int{1}}, []int{0, 1}, []int{0, 2, 3, 5},
+			numbering{size: 4, gaps: []int{1, 4}}, false},
+		{"behind a gap the right one goes", numbering{size: 2, gaps: []int{1}}, []int{0, 1}, []int{2},
+			numbering{size: 1, skipped: []int{0}, gaps: []int{1}}, false},
+		{"one that failed before it was made was never skipped", numbering{size: 2}, []int{0}, []int{0},
+			numbering{size: 1}, false},
+		{"nothing is left", numbering{size: 2}, []int{0, 1}, nil, numbering{skipped: []int{0, 1}}, false},
+		{"a number that was taken out does not come back", numbering{size: 1, skipped: []int{1}}, []int{0}, []int{0, 1},
+			numbering{},
 			true},
-		{"nor does a gap", group{size: 2, gaps: []int{1}}, []int{0, 1}, []int{0, 1, 2}, group{}, true},
+		{"nor does a gap", numbering{size: 2, gaps: []int{1}}, []int{0, 1}, []int{0, 1, 2}, numbering{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.now.resized(c.wanted, c.present)
@@ -49,7 +55,7 @@ func TestWhatAGroupIsTold(t *testing.T) {
 func TestNumbersFollowIndexes(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		told := group{}
+		told := numbering{}
 		var present, indexes []int // of Heat, of ours
 		machines := map[int]int{}  // index to number
 		next := 0
@@ -89,7 +95,8 @@ func TestNumbersFollowIndexes(t *testing.T) {
 
 func TestListsOfHeat(t *testing.T) {
 	for text, want := range map[string][]string{
-		``: nil, `[]`: nil, `[1, 2]`: {"1", "2"}, `["1", "gap-3"]`: {"1", "gap-3"}, `1,2`: {"1", "2"}, `1, gap-2`: {"1", "gap-2"},
+		``: nil, `[]`: nil, `[1, 2]`: {"1", "2"}, `["1", "gap-3"]`: {"1", "gap-3"}, `1,2`: {"1", "2"}, `1, gap-2`: {"1",
+			"gap-2"},
 	} {
 		if got := listOf(text); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)

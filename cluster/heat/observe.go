@@ -3,10 +3,8 @@ package heat
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
 
 	"croft"
@@ -19,15 +17,15 @@ func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.B
 	if len(all) == 0 {
 		return map[croft.ClusterID]cluster.Seen{}, nil
 	}
-	s, client, err := d.connect(ctx, at)
+	a, err := d.connect(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	listed, err := d.list(ctx, s, client, partitionTag(all[0].Partition))
+	listed, err := a.list(ctx, partitionTag(all[0].Partition))
 	if err != nil {
 		return nil, err
 	}
-	o := observation{Driver: d, s: s, client: client, listed: map[croft.ClusterID][]stacks.ListedStack{}}
+	o := glimpse{Driver: d, api: a, listed: map[croft.ClusterID][]stacks.ListedStack{}}
 	for _, st := range listed {
 		id := clusterOf(st.Tags, all[0].Partition)
 		o.listed[id] = append(o.listed[id], st)
@@ -36,7 +34,7 @@ func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.B
 	for _, b := range all {
 		one, err := o.look(ctx, b)
 		if err != nil {
-			d.c.Log.Debug("a cluster cannot be observed", "cluster", b.Cluster, "err", err)
+			d.config.Log.Debug("a cluster cannot be observed", "cluster", b.Cluster, "err", err)
 			continue
 		}
 		seen[b.Cluster] = one
@@ -44,17 +42,16 @@ func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.B
 	return seen, nil
 }
 
-// observation is one look at several clusters.
-type observation struct {
+// glimpse is one look at several clusters.
+type glimpse struct {
 	*Driver
-	s      *session
-	client *gophercloud.ServiceClient
+	*api
 	listed map[croft.ClusterID][]stacks.ListedStack // oldest first
 }
 
 // look returns what the site has of one cluster.
-func (o *observation) look(ctx context.Context, b cluster.Build) (cluster.Seen, error) {
-	if o.s.sees(b) != nil {
+func (o *glimpse) look(ctx context.Context, b cluster.Build) (cluster.Seen, error) {
+	if o.sees(b) != nil {
 		return cluster.Seen{Phase: cluster.Absent, Remote: b.Remote, Elsewhere: true,
 			Failure: "the credential is for another project of the site"}, nil
 	}
@@ -70,7 +67,7 @@ func (o *observation) look(ctx context.Context, b cluster.Build) (cluster.Seen, 
 		remote.Status, remote.Reason = "", ""
 		return cluster.Seen{Phase: cluster.Absent, Remote: remote}, nil
 	}
-	seen := cluster.Seen{Phase: o.phase(*st), Remote: o.s.remote(*st)}
+	seen := cluster.Seen{Phase: o.phase(*st), Remote: o.remote(*st)}
 	if isMarker(st.Tags) {
 		return o.lookAtMarker(seen), nil
 	}
@@ -78,7 +75,7 @@ func (o *observation) look(ctx context.Context, b cluster.Build) (cluster.Seen, 
 }
 
 // choose returns the stack that is the cluster's, or nil.
-func (o *observation) choose(ctx context.Context, b cluster.Build) (*stacks.ListedStack, error) {
+func (o *glimpse) choose(ctx context.Context, b cluster.Build) (*stacks.ListedStack, error) {
 	of := o.listed[b.Cluster]
 	if i := slices.IndexFunc(of, func(st stacks.ListedStack) bool { return st.ID == b.Remote.ID }); i >= 0 {
 		return &of[i], nil
@@ -89,7 +86,7 @@ func (o *observation) choose(ctx context.Context, b cluster.Build) (*stacks.List
 	if b.Remote.ID == "" {
 		return nil, nil
 	}
-	st, err := o.get(ctx, o.client, nameOf(b), b.Remote.ID)
+	st, err := o.get(ctx, nameOf(b), b.Remote.ID)
 	switch {
 	case missing(err):
 		return nil, nil
@@ -108,52 +105,21 @@ func listedOf(st *stacks.RetrievedStack) *stacks.ListedStack {
 }
 
 // lookAtMarker says how it is with a name that is held: it is to be given free once late requests are over.
-func (o *observation) lookAtMarker(seen cluster.Seen) cluster.Seen {
+func (o *glimpse) lookAtMarker(seen cluster.Seen) cluster.Seen {
 	held := o.held(seen.Remote.ID)
 	seen.Remote.ID = "" // it is not the cluster
 	if seen.Phase == cluster.Removing || seen.Phase == cluster.Stuck {
 		return seen
 	}
 	seen.Phase, seen.Failure = cluster.Removing, ""
-	if held >= o.c.Settle {
+	if held >= o.config.Settle {
 		seen.Phase, seen.Failure = cluster.Stuck, "the name of the stack was held to turn a late request away"
 	}
 	return seen
 }
 
-// phase reads the status of a stack. What others do to our stacks (check, suspend, snapshot) leaves them standing.
-func phase(status string) cluster.Phase {
-	action, state, _ := strings.Cut(status, "_")
-	switch {
-	case status == "DELETE_COMPLETE":
-		return cluster.Absent
-	case action == "DELETE" && state == "FAILED":
-		return cluster.Stuck
-	case action == "DELETE":
-		return cluster.Removing
-	case (action == "CREATE" || action == "INIT" || action == "ADOPT") && state != "COMPLETE" && state != "FAILED":
-		return cluster.Working
-	case (action == "CREATE" || action == "ADOPT") && state == "FAILED", status == "ROLLBACK_COMPLETE":
-		return cluster.Broken
-	case (action == "UPDATE" || action == "ROLLBACK") && state == "FAILED":
-		return cluster.Unsized
-	case (action == "UPDATE" || action == "ROLLBACK") && state != "COMPLETE":
-		return cluster.Updating
-	}
-	return cluster.Standing
-}
-
-// detail is what was learned of a stack beyond a list.
-type detail struct {
-	status  string
-	updated time.Time
-	read    time.Time
-	stack   *stacks.RetrievedStack
-	reason  string
-}
-
 // fill adds what only the stack itself tells.
-func (o *observation) fill(ctx context.Context, seen *cluster.Seen, st stacks.ListedStack, b cluster.Build) error {
+func (o *glimpse) fill(ctx context.Context, seen *cluster.Seen, st stacks.ListedStack, b cluster.Build) error {
 	switch seen.Phase {
 	case cluster.Standing, cluster.Unsized, cluster.Broken, cluster.Stuck:
 	default:
@@ -177,28 +143,23 @@ func (o *observation) fill(ctx context.Context, seen *cluster.Seen, st stacks.Li
 		seen.Failure = d.reason
 	}
 	if seen.Failure != "" {
-		seen.Failure = cut(o.s.mask(seen.Failure, hidden(b, contract)...))
+		seen.Failure = cut(o.mask(seen.Failure, hidden(b, contract)...))
 		seen.NoRoom = noRoom.MatchString(seen.Failure) && seen.Phase != cluster.Standing
 	}
 	return nil
 }
 
-// mostDetails bounds what is remembered of stacks.
-const mostDetails = 5000
-
 // detail returns what is known of a stack, and asks if that may have changed.
-func (o *observation) detail(ctx context.Context, st stacks.ListedStack, p cluster.Phase) (*detail, error) {
-	o.mu.Lock()
-	known := o.details[st.ID]
-	o.mu.Unlock()
+func (o *glimpse) detail(ctx context.Context, st stacks.ListedStack, p cluster.Phase) (*detail, error) {
+	known, _ := recall(&o.memory, o.details, st.ID)
 	if known != nil && known.status == st.Status && known.updated.Equal(st.UpdatedTime) &&
-		time.Since(known.read) < o.c.Refresh {
+		time.Since(known.read) < o.config.Refresh {
 		return known, nil
 	}
 	d := &detail{status: st.Status, updated: st.UpdatedTime, read: time.Now()}
 	var err error
 	if p == cluster.Standing || p == cluster.Unsized {
-		if d.stack, err = o.get(ctx, o.client, st.Name, st.ID); err != nil {
+		if d.stack, err = o.get(ctx, st.Name, st.ID); err != nil {
 			return nil, err
 		}
 		if d.stack.Status != st.Status || !d.stack.UpdatedTime.Equal(st.UpdatedTime) {
@@ -210,11 +171,6 @@ func (o *observation) detail(ctx context.Context, st stacks.ListedStack, p clust
 			return nil, err
 		}
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.details) > mostDetails {
-		clear(o.details)
-	}
-	o.details[st.ID] = d
+	remember(&o.memory, o.details, st.ID, d)
 	return d, nil
 }

@@ -41,7 +41,7 @@ func read(seen *cluster.Seen, st *stacks.RetrievedStack, b cluster.Build, c clus
 	if !ok && seen.Failure == "" {
 		seen.Failure = "output hosts is no list of hosts"
 	}
-	addSlaves(seen, entries, groupOf(st), b, c)
+	addSlaves(seen, entries, numberingOf(st), b, c)
 }
 
 // outputsOf returns the outputs by name, and why some have no value.
@@ -106,7 +106,7 @@ func indexOf(value any) int {
 }
 
 // addSlaves adds the slaves that outputs tell of, each with the index that it has here.
-func addSlaves(seen *cluster.Seen, entries []entry, g group, b cluster.Build, c cluster.Contract) {
+func addSlaves(seen *cluster.Seen, entries []entry, g numbering, b cluster.Build, c cluster.Contract) {
 	_, sized := c.Declared[template.ClusterSize]
 	var indexes []int
 	switch {

@@ -1,7 +1,6 @@
 package heat
 
 import (
-	"context"
 	"mime"
 	"net/http"
 
@@ -47,9 +46,4 @@ func (n noPages) CloseIdleConnections() {
 	if t, is := n.RoundTripper.(interface{ CloseIdleConnections() }); is {
 		t.CloseIdleConnections()
 	}
-}
-
-// brief bounds one request.
-func (d *Driver) brief(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, d.c.Timeout)
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
-	novalimits "github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
-	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
 
 	"croft"
 	"croft/cluster"
@@ -24,12 +21,12 @@ func (d *Driver) Probe(ctx context.Context, at cluster.Access) (cluster.Probe, e
 	if at.Secret.Empty() {
 		return p, nil
 	}
-	s, err := d.session(ctx, at)
+	s, err := d.sessions.session(ctx, at)
 	if err != nil {
 		return p, err
 	}
 	p.Accepted, p.Builds = true, s.service("orchestration") != nil
-	if l, err := d.limits(ctx, s); err == nil {
+	if l, err := s.limits(ctx); err == nil {
 		p.Free = l.free()
 	}
 	return p, nil
@@ -46,14 +43,14 @@ func (d *Driver) version(ctx context.Context, at cluster.Access) (string, error)
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	ctx, cancel := d.brief(ctx)
+	s := &session{site: at.Site, timeout: d.config.Timeout}
+	ctx, cancel := s.brief(ctx)
 	defer cancel()
 	var body struct {
 		Version struct {
 			ID string `json:"id"`
 		} `json:"version"`
 	}
-	s := &session{site: at.Site}
 	p := &gophercloud.ProviderClient{HTTPClient: *client}
 	_, err = p.Request(ctx, http.MethodGet, address+"v3/", &gophercloud.RequestOpts{JSONResponse: &body})
 	if err != nil {
@@ -64,76 +61,4 @@ func (d *Driver) version(ctx context.Context, at cluster.Access) (string, error)
 			host(address))
 	}
 	return body.Version.ID, nil
-}
-
-// fresh is how long what a site said about its room is believed.
-const fresh = 30 * time.Second
-
-// unlimited is more than any site has.
-const unlimited = 1 << 40
-
-// limits are what a project may use and uses; negative limits are none.
-type limits struct {
-	read      time.Time
-	compute   bool // known
-	cores     amount
-	memory    amount // MiB
-	instances amount
-	network   bool // known
-	addresses amount
-}
-
-// amount is a limit and what is used of it.
-type amount struct{ most, used int64 }
-
-func (a amount) left() int64 {
-	if a.most < 0 {
-		return unlimited
-	}
-	return max(0, a.most-a.used)
-}
-
-// free returns what is left, as far as it is limited.
-func (l *limits) free() croft.Resources {
-	free := croft.Resources{}
-	if l.compute && l.cores.most >= 0 {
-		free[croft.VCPU] = l.cores.left()
-	}
-	if l.compute && l.memory.most >= 0 {
-		free[croft.MemoryMB] = l.memory.left()
-	}
-	return free
-}
-
-// limits returns what Nova and Neutron say, those of them that the catalogue has.
-func (d *Driver) limits(ctx context.Context, s *session) (*limits, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.room != nil && time.Since(s.room.read) < fresh {
-		return s.room, nil
-	}
-	l := &limits{read: time.Now()}
-	ctx, cancel := d.brief(ctx)
-	defer cancel()
-	if client := s.service("compute"); client != nil {
-		all, err := novalimits.Get(ctx, client, nil).Extract()
-		if err != nil {
-			return nil, s.explain("read the limits of Nova", err)
-		}
-		a := all.Absolute
-		l.compute, l.cores = true, amount{int64(a.MaxTotalCores), int64(a.TotalCoresUsed)}
-		l.memory = amount{int64(a.MaxTotalRAMSize), int64(a.TotalRAMUsed)}
-		l.instances = amount{int64(a.MaxTotalInstances), int64(a.TotalInstancesUsed)}
-	}
-	if client := s.service("network"); client != nil {
-		client.ResourceBase = client.Endpoint + "v2.0/"
-		all, err := quotas.GetDetail(ctx, client, s.project).Extract()
-		if err != nil {
-			return nil, s.explain("read the quota of Neutron", err)
-		}
-		f := all.FloatingIP
-		l.network, l.addresses = true, amount{int64(f.Limit), int64(f.Used + f.Reserved)}
-	}
-	s.room = l
-	return l, nil
 }

@@ -8,9 +8,6 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stackevents"
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
-
-	"croft/cluster"
-	"croft/internal/plain"
 )
 
 // eventDepth is how deep in groups of groups the cause of a failure is looked for, and mostEvents in how many events.
@@ -20,7 +17,7 @@ const (
 )
 
 // reason returns why a stack failed: its own reason, and that of the resource that failed first.
-func (o *observation) reason(ctx context.Context, st stacks.ListedStack) (string, error) {
+func (o *glimpse) reason(ctx context.Context, st stacks.ListedStack) (string, error) {
 	events, err := o.events(ctx, st)
 	if err != nil && !missing(err) {
 		return "", err
@@ -35,14 +32,14 @@ func (o *observation) reason(ctx context.Context, st stacks.ListedStack) (string
 	return text, nil
 }
 
-func (o *observation) events(ctx context.Context, st stacks.ListedStack) ([]stackevents.Event, error) {
+func (o *glimpse) events(ctx context.Context, st stacks.ListedStack) ([]stackevents.Event, error) {
 	ctx, cancel := o.brief(ctx)
 	defer cancel()
 	var body struct {
 		Events []stackevents.Event `json:"events"`
 	}
 	query := fmt.Sprintf("events?limit=%d&nested_depth=%d&sort_dir=desc", mostEvents, eventDepth)
-	_, err := o.client.Get(ctx, o.client.ServiceURL("stacks", st.Name, st.ID, query), &body, nil)
+	_, err := o.c.Get(ctx, o.c.ServiceURL("stacks", st.Name, st.ID, query), &body, nil)
 	return body.Events, err
 }
 
@@ -68,6 +65,3 @@ func follows(reason string) bool {
 		return strings.Contains(reason, word)
 	})
 }
-
-// cut makes a reason one line of a length that is kept.
-func cut(text string) string { return plain.Cut(text, cluster.MaxMessage) }

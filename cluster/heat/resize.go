@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stackresources"
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
 
@@ -24,31 +23,32 @@ func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build)
 		return err
 	}
 	if _, there := contract.Declared[template.ClusterSize]; !there {
-		return croft.Errorf(croft.Invalid, "the template has no parameter cluster_size, so the cluster cannot be resized")
+		return croft.Errorf(croft.Invalid,
+			"the template has no parameter cluster_size, so the cluster cannot be resized")
 	}
-	s, client, err := d.connect(ctx, at)
+	a, err := d.connect(ctx, at)
 	if err != nil {
 		return err
 	}
-	st, err := d.find(ctx, s, client, b)
+	st, err := a.find(ctx, b)
 	if err != nil {
 		return err
 	}
-	if err := resizable(s, st); err != nil {
+	if err := resizable(a, st); err != nil {
 		return err
 	}
-	told, err := d.sizing(ctx, s, client, b, contract, st)
+	told, err := a.sizing(ctx, b, contract, st)
 	if err != nil || told == nil {
 		return err
 	}
-	return d.patch(ctx, s, client, st, raw{"parameters": told, "tags": strings.Join(st.Tags, ","),
+	return d.patch(ctx, a, st, raw{"parameters": told, "tags": strings.Join(st.Tags, ","),
 		"disable_rollback": true, "timeout_mins": minutes(b.Timeout)})
 }
 
 // sizing returns what the stack is to be told, or nothing if it was told so and has done so.
-func (d *Driver) sizing(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build,
-	c cluster.Contract, st *stacks.RetrievedStack) (map[string]any, error) {
-	now, done := groupOf(st), strings.HasSuffix(st.Status, "_COMPLETE")
+func (a *api) sizing(ctx context.Context, b cluster.Build, c cluster.Contract, st *stacks.RetrievedStack) (
+	map[string]any, error) {
+	now, done := numberingOf(st), strings.HasSuffix(st.Status, "_COMPLETE")
 	if _, there := c.Declared[template.Removed]; !there || !c.RemoveNamed {
 		if done && now.size == len(b.Indexes) {
 			return nil, nil
@@ -59,16 +59,16 @@ func (d *Driver) sizing(ctx context.Context, s *session, client *gophercloud.Ser
 		return nil, nil
 	}
 	name := template.Group(text(b.Implementation))
-	skipped, err := d.skipped(ctx, client, st, name)
+	skipped, err := a.skipped(ctx, st, name)
 	if err != nil {
-		return nil, s.explain("read the group of slaves", err)
+		return nil, a.explain("read the group of slaves", err)
 	}
 	if skipped != nil {
 		now.skipped = skipped
 	}
-	present, err := d.present(ctx, client, st, name)
+	present, err := a.present(ctx, st, name)
 	if err != nil {
-		return nil, s.explain("read the slaves", err)
+		return nil, a.explain("read the slaves", err)
 	}
 	next, err := now.resized(b.Indexes, present)
 	if err != nil {
@@ -78,11 +78,10 @@ func (d *Driver) sizing(ctx context.Context, s *session, client *gophercloud.Ser
 }
 
 // skipped returns the numbers that a group skips for good. Nil: this Heat does not tell.
-func (d *Driver) skipped(ctx context.Context, client *gophercloud.ServiceClient, st *stacks.RetrievedStack,
-	name string) ([]int, error) {
-	ctx, cancel := d.brief(ctx)
+func (a *api) skipped(ctx context.Context, st *stacks.RetrievedStack, name string) ([]int, error) {
+	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	r, err := stackresources.Get(ctx, client, st.Name, st.ID, name).Extract()
+	r, err := stackresources.Get(ctx, a.c, st.Name, st.ID, name).Extract()
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +100,10 @@ func (d *Driver) skipped(ctx context.Context, client *gophercloud.ServiceClient,
 }
 
 // present returns the numbers of the members of a group, failed ones too.
-func (d *Driver) present(ctx context.Context, client *gophercloud.ServiceClient, st *stacks.RetrievedStack,
-	name string) ([]int, error) {
-	ctx, cancel := d.brief(ctx)
+func (a *api) present(ctx context.Context, st *stacks.RetrievedStack, name string) ([]int, error) {
+	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	pages, err := stackresources.List(client, st.Name, st.ID, stackresources.ListOpts{Depth: 1}).AllPages(ctx)
+	pages, err := stackresources.List(a.c, st.Name, st.ID, stackresources.ListOpts{Depth: 1}).AllPages(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,32 +129,31 @@ func (d *Driver) present(ctx context.Context, client *gophercloud.ServiceClient,
 }
 
 // resizable checks that a stack can be updated now. Conflict. NotFound.
-func resizable(s *session, st *stacks.RetrievedStack) error {
+func resizable(a *api, st *stacks.RetrievedStack) error {
 	switch {
 	case st == nil:
-		return croft.Errorf(croft.NotFound, "site %s: the stack of the cluster is gone", s.site.Name)
+		return croft.Errorf(croft.NotFound, "site %s: the stack of the cluster is gone", a.site.Name)
 	case strings.HasSuffix(st.Status, "_IN_PROGRESS"), strings.HasPrefix(st.Status, "DELETE_"),
 		st.Status == "CREATE_FAILED":
-		return croft.Errorf(croft.Conflict, "site %s: the stack is %s", s.site.Name, st.Status)
+		return croft.Errorf(croft.Conflict, "site %s: the stack is %s", a.site.Name, st.Status)
 	}
 	return nil
 }
 
 // patch updates the parameters of a stack, and waits until that is seen.
-func (d *Driver) patch(ctx context.Context, s *session, client *gophercloud.ServiceClient, st *stacks.RetrievedStack,
-	body raw) error {
+func (d *Driver) patch(ctx context.Context, a *api, st *stacks.RetrievedStack, body raw) error {
 	d.forget(st.ID)
-	request, cancel := d.brief(ctx)
+	request, cancel := a.brief(ctx)
 	defer cancel()
-	if err := stacks.UpdatePatch(request, client, st.Name, st.ID, body).ExtractErr(); err != nil {
-		err = s.explain("update the stack", err)
+	if err := stacks.UpdatePatch(request, a.c, st.Name, st.ID, body).ExtractErr(); err != nil {
+		err = a.explain("update the stack", err)
 		if croft.KindOf(err) == croft.Invalid && strings.Contains(err.Error(), "NotSupported") {
 			err = croft.Errorf(croft.Conflict, "%w", err)
 		}
 		return err
 	}
-	err := d.begun(ctx, func(ctx context.Context) (bool, error) {
-		now, err := d.get(ctx, client, st.Name, st.ID)
+	err := a.begun(ctx, func(ctx context.Context) (bool, error) {
+		now, err := a.get(ctx, st.Name, st.ID)
 		if err != nil {
 			return false, err
 		}
@@ -164,5 +161,5 @@ func (d *Driver) patch(ctx context.Context, s *session, client *gophercloud.Serv
 			now.Status != st.Status, nil
 	})
 	d.forget(st.ID)
-	return s.explain("see the update begin", err)
+	return a.explain("see the update begin", err)
 }

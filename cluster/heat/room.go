@@ -12,20 +12,20 @@ import (
 // Room implements cluster.Driver. It is known where the catalogue has a Nova and the implementation says what a member
 // needs; what is known not to fit is told without that too.
 func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Room, error) {
-	s, err := d.session(ctx, at)
+	s, err := d.sessions.session(ctx, at)
 	if err != nil {
 		return cluster.Room{}, err
 	}
-	client, err := s.heat()
+	a, err := s.heat()
 	if err != nil {
 		return cluster.Room{}, err
 	}
-	l, err := d.limits(ctx, s)
+	l, err := s.limits(ctx)
 	if err != nil {
 		return cluster.Room{}, err
 	}
 	if !l.compute && !l.network { // then at least whether it answers
-		if _, err := d.page(ctx, client, clusterTag(b.Cluster), ""); err != nil {
+		if _, err := a.page(ctx, clusterTag(b.Cluster), ""); err != nil {
 			return cluster.Room{}, s.explain("list stacks", err)
 		}
 	}
@@ -47,7 +47,8 @@ func (l *limits) room(b cluster.Build) cluster.Room {
 			need{"VCPU", total(b, croft.VCPU), l.cores}, need{"MEMORY_MB", total(b, croft.MemoryMB), l.memory})
 	}
 	if l.network && masters(b) > 0 {
-		needs = append(needs, need{"floating IPs", int64(strings.Count(text(b.Implementation), "OS::Neutron::FloatingIP")),
+		needs = append(needs, need{"floating IPs", int64(strings.Count(text(b.Implementation),
+			"OS::Neutron::FloatingIP")),
 			l.addresses})
 	}
 	r := cluster.Room{Known: l.compute && len(b.Implementation.Resources) > 0, Fits: true, Free: 1}

@@ -23,6 +23,7 @@ type session struct {
 	provider *gophercloud.ProviderClient
 	project  string // at the site
 	secret   string
+	timeout  time.Duration // of each request
 
 	mu   sync.Mutex
 	room *limits // as last asked
@@ -37,8 +38,9 @@ const refusal = 2 * time.Second
 
 // sessions remembers logins by site and credential.
 type sessions struct {
-	mu  sync.Mutex
-	all map[whose]*login
+	timeout time.Duration
+	mu      sync.Mutex
+	all     map[whose]*login
 }
 
 type whose struct {
@@ -100,8 +102,8 @@ func (s *sessions) close() {
 }
 
 // session returns the login of an access. Denied. Unavailable.
-func (d *Driver) session(ctx context.Context, at cluster.Access) (*session, error) {
-	l := d.sessions.of(whose{at.Site.Name, at.Credential.ID})
+func (s *sessions) session(ctx context.Context, at cluster.Access) (*session, error) {
+	l := s.of(whose{at.Site.Name, at.Credential.ID})
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -119,14 +121,14 @@ func (d *Driver) session(ctx context.Context, at cluster.Access) (*session, erro
 		l.session.provider.HTTPClient.CloseIdleConnections()
 	}
 	l.mark, l.session, l.denied = mark, nil, nil
-	s, err := d.logIn(ctx, at)
+	one, err := s.logIn(ctx, at)
 	switch {
 	case croft.KindOf(err) == croft.Denied:
 		l.denied, l.until = err, time.Now().Add(refusal)
 	case err == nil:
-		l.session = s
+		l.session = one
 	}
-	return s, err
+	return one, err
 }
 
 // markOf sums up what a login depends on.
@@ -138,7 +140,7 @@ func markOf(at cluster.Access) [sha256.Size]byte {
 }
 
 // logIn asks Keystone for a token.
-func (d *Driver) logIn(ctx context.Context, at cluster.Access) (*session, error) {
+func (all *sessions) logIn(ctx context.Context, at cluster.Access) (*session, error) {
 	client, err := caller(at.Site)
 	if err != nil {
 		return nil, err
@@ -147,17 +149,18 @@ func (d *Driver) logIn(ctx context.Context, at cluster.Access) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{site: at.Site, secret: at.Secret.Reveal(), provider: &gophercloud.ProviderClient{IdentityBase: base,
-		IdentityEndpoint: base + "v3/", HTTPClient: *client}}
+	s := &session{site: at.Site, secret: at.Secret.Reveal(), timeout: all.timeout,
+		provider: &gophercloud.ProviderClient{IdentityBase: base,
+			IdentityEndpoint: base + "v3/", HTTPClient: *client}}
 	s.provider.UserAgent.Prepend("croft")
 	s.provider.UseTokenLock()
-	ctx, cancel := d.brief(ctx)
+	ctx, cancel := s.brief(ctx)
 	defer cancel()
 	if err := openstack.AuthenticateV3(ctx, s.provider, options(at, s.secret), gophercloud.EndpointOpts{}); err != nil {
 		client.CloseIdleConnections()
 		return nil, s.explainLogin(err)
 	}
-	s.boundRenewal(d.c.Timeout)
+	s.boundRenewal()
 	if result, ok := s.provider.GetAuthResult().(tokens.CreateResult); ok {
 		if p, err := result.ExtractProject(); err == nil && p != nil {
 			s.project = p.ID
@@ -170,13 +173,13 @@ func (d *Driver) logIn(ctx context.Context, at cluster.Access) (*session, error)
 }
 
 // boundRenewal gives the renewal of the token a time that does not depend on the request that found it ended.
-func (s *session) boundRenewal(timeout time.Duration) {
+func (s *session) boundRenewal() {
 	renew := s.provider.ReauthFunc
 	if renew == nil {
 		return
 	}
 	s.provider.ReauthFunc = func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := s.brief(ctx)
 		defer cancel()
 		if err := renew(ctx); err != nil {
 			return s.explainLogin(err)
@@ -227,27 +230,9 @@ func (s *session) service(kind string) *gophercloud.ServiceClient {
 	return &gophercloud.ServiceClient{ProviderClient: s.provider, Endpoint: endpoint, Type: kind}
 }
 
-// heat returns the client of Heat. Unavailable: there is none.
-func (s *session) heat() (*gophercloud.ServiceClient, error) {
-	client := s.service("orchestration")
-	if client == nil {
-		region := "any region"
-		if s.site.Region != "" {
-			region = "region " + s.site.Region
-		}
-		return nil, croft.Errorf(croft.Unavailable, "site %s: its catalogue has no orchestration in %s", s.site.Name, region)
-	}
-	return client, nil
-}
-
-// connect logs in and returns the client of Heat.
-func (d *Driver) connect(ctx context.Context, at cluster.Access) (*session, *gophercloud.ServiceClient, error) {
-	s, err := d.session(ctx, at)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := s.heat()
-	return s, client, err
+// brief bounds one request.
+func (s *session) brief(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.timeout)
 }
 
 // host names the server of a URL.

@@ -51,6 +51,25 @@ func nameOf(b cluster.Build) string {
 	return prefix + string(b.Cluster)
 }
 
+// api is Heat at a site, for a session.
+type api struct {
+	*session
+	c *gophercloud.ServiceClient
+}
+
+// heat returns Heat of the site. Unavailable: there is none.
+func (s *session) heat() (*api, error) {
+	if client := s.service("orchestration"); client != nil {
+		return &api{s, client}, nil
+	}
+	region := "any region"
+	if s.site.Region != "" {
+		region = "region " + s.site.Region
+	}
+	return nil, croft.Errorf(croft.Unavailable, "site %s: its catalogue has no orchestration in %s", s.site.Name,
+		region)
+}
+
 // pageSize is how many stacks are asked for at once.
 const pageSize = 200
 
@@ -58,14 +77,13 @@ const pageSize = 200
 const mostPages = 100
 
 // list returns the stacks with a tag, oldest first, in as few requests as can be.
-func (d *Driver) list(ctx context.Context, s *session, client *gophercloud.ServiceClient, tag string) (
-	[]stacks.ListedStack, error) {
+func (a *api) list(ctx context.Context, tag string) ([]stacks.ListedStack, error) {
 	var all []stacks.ListedStack
 	marker := ""
 	for range mostPages {
-		page, err := d.page(ctx, client, tag, marker)
+		page, err := a.page(ctx, tag, marker)
 		if err != nil {
-			return nil, s.explain("list stacks", err)
+			return nil, a.explain("list stacks", err)
 		}
 		all = append(all, page...)
 		if len(page) < pageSize {
@@ -76,7 +94,7 @@ func (d *Driver) list(ctx context.Context, s *session, client *gophercloud.Servi
 		}
 		marker = page[len(page)-1].ID
 	}
-	return nil, croft.Errorf(croft.Unavailable, "site %s: its list of stacks has no end", s.site.Name)
+	return nil, croft.Errorf(croft.Unavailable, "site %s: its list of stacks has no end", a.site.Name)
 }
 
 func older(a, b stacks.ListedStack) int {
@@ -86,11 +104,10 @@ func older(a, b stacks.ListedStack) int {
 	return strings.Compare(a.ID, b.ID)
 }
 
-func (d *Driver) page(ctx context.Context, client *gophercloud.ServiceClient, tag, marker string) ([]stacks.ListedStack,
-	error) {
-	ctx, cancel := d.brief(ctx)
+func (a *api) page(ctx context.Context, tag, marker string) ([]stacks.ListedStack, error) {
+	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	pages, err := stacks.List(client, stacks.ListOpts{Tags: tag, Limit: pageSize, Marker: marker}).AllPages(ctx)
+	pages, err := stacks.List(a.c, stacks.ListOpts{Tags: tag, Limit: pageSize, Marker: marker}).AllPages(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,22 +115,20 @@ func (d *Driver) page(ctx context.Context, client *gophercloud.ServiceClient, ta
 }
 
 // get returns a stack by name and ID, with its outputs.
-func (d *Driver) get(ctx context.Context, client *gophercloud.ServiceClient, name, id string) (*stacks.RetrievedStack,
-	error) {
-	ctx, cancel := d.brief(ctx)
+func (a *api) get(ctx context.Context, name, id string) (*stacks.RetrievedStack, error) {
+	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	return stacks.Get(ctx, client, url.PathEscape(name), url.PathEscape(id)).Extract()
+	return stacks.Get(ctx, a.c, url.PathEscape(name), url.PathEscape(id)).Extract()
 }
 
 // find returns the stack of a build, whichever way it is known; nil if there is none. Denied: it is in another project.
-func (d *Driver) find(ctx context.Context, s *session, client *gophercloud.ServiceClient, b cluster.Build) (
-	*stacks.RetrievedStack, error) {
-	if err := s.sees(b); err != nil {
+func (a *api) find(ctx context.Context, b cluster.Build) (*stacks.RetrievedStack, error) {
+	if err := a.sees(b); err != nil {
 		return nil, err
 	}
 	id := b.Remote.ID
 	if id == "" {
-		all, err := d.list(ctx, s, client, clusterTag(b.Cluster))
+		all, err := a.list(ctx, clusterTag(b.Cluster))
 		if err != nil {
 			return nil, err
 		}
@@ -123,12 +138,12 @@ func (d *Driver) find(ctx context.Context, s *session, client *gophercloud.Servi
 		}
 		id = all[i].ID
 	}
-	st, err := d.get(ctx, client, nameOf(b), id)
+	st, err := a.get(ctx, nameOf(b), id)
 	switch {
 	case missing(err):
 		return nil, nil
 	case err != nil:
-		return nil, s.explain("read the stack", err)
+		return nil, a.explain("read the stack", err)
 	case st.Status == "DELETE_COMPLETE":
 		return nil, nil
 	}
@@ -151,8 +166,8 @@ func (s *session) sees(b cluster.Build) error {
 const pause = 150 * time.Millisecond
 
 // begun waits until a request is seen in the status of a stack: the older engine answers before it begins.
-func (d *Driver) begun(ctx context.Context, look func(ctx context.Context) (bool, error)) error {
-	ctx, cancel := d.brief(ctx)
+func (a *api) begun(ctx context.Context, look func(ctx context.Context) (bool, error)) error {
+	ctx, cancel := a.brief(ctx)
 	defer cancel()
 	for {
 		if done, err := look(ctx); done || err != nil {
@@ -164,31 +179,6 @@ func (d *Driver) begun(ctx context.Context, look func(ctx context.Context) (bool
 		case <-time.After(pause):
 		}
 	}
-}
-
-// List implements cluster.Driver.
-func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, error) {
-	s, client, err := d.connect(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	all, err := d.list(ctx, s, client, partitionTag(at.Partition))
-	if err != nil {
-		return nil, err
-	}
-	several := map[croft.ClusterID]int{}
-	for _, st := range all {
-		several[clusterOf(st.Tags, at.Partition)]++
-	}
-	var found []cluster.Found
-	for _, st := range all {
-		id := clusterOf(st.Tags, at.Partition)
-		if id == "" || several[id] > 1 && d.phase(st) == cluster.Removing {
-			continue // a second stack that goes
-		}
-		found = append(found, cluster.Found{Cluster: id, Remote: s.remote(st)})
-	}
-	return found, nil
 }
 
 // clusterOf returns the cluster that tags name.
@@ -216,3 +206,25 @@ func statusOf(err error) int {
 
 // taken reports whether the name of a stack is in use.
 func taken(err error) bool { return statusOf(err) == http.StatusConflict }
+
+// create asks Heat for a stack.
+func (a *api) create(ctx context.Context, body raw) error {
+	ctx, cancel := a.brief(ctx)
+	defer cancel()
+	_, err := stacks.Create(ctx, a.c, body).Extract()
+	return err
+}
+
+// delete deletes a stack that may be gone.
+func (a *api) delete(ctx context.Context, name, id string) error {
+	ctx, cancel := a.brief(ctx)
+	defer cancel()
+	return ignoreMissing(stacks.Delete(ctx, a.c, name, id).ExtractErr())
+}
+
+func ignoreMissing(err error) error {
+	if missing(err) {
+		return nil
+	}
+	return err
+}

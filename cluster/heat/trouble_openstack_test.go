@@ -217,9 +217,11 @@ func TestWhatHeatRefusesWithOpenStack(t *testing.T) {
 		}{
 			{"an unknown type", strings.Replace(small, "OS::Heat::TestResource", "OS::No::Such", 1), nil,
 				[]string{"OS::No::Such"}},
-			{"a parameter that nobody fills", strings.Replace(small, "parameters:\n", "parameters:\n  x: {type: string}\n", 1),
+			{"a parameter that nobody fills", strings.Replace(small, "parameters:\n",
+				"parameters:\n  x: {type: string}\n", 1),
 				nil, []string{"UserParameterMissing", "(x)"}},
-			{"a parameter that is not declared", small, map[string]any{"y": 1}, []string{"UnknownUserParameter", "(y)"}},
+			{"a parameter that is not declared", small, map[string]any{"y": 1}, []string{"UnknownUserParameter",
+				"(y)"}},
 			{"a secret that is too short", guarded, map[string]any{"admin_password": "hunter2-hunter2"},
 				[]string{"admin_password"}},
 		} {
@@ -306,7 +308,8 @@ func TestOutputsThatAreOfNoUseWithOpenStack(t *testing.T) {
 				if s.b.Remote = remote; err != nil {
 					t.Fatal(err)
 				}
-				if seen := s.until(cluster.Standing); !strings.Contains(seen.Failure, c.failure) || seen.MasterIP != "" {
+				if seen := s.until(cluster.Standing); !strings.Contains(seen.Failure, c.failure) ||
+					seen.MasterIP != "" {
 					t.Errorf("got %+v", seen)
 				}
 			})
@@ -316,8 +319,9 @@ func TestOutputsThatAreOfNoUseWithOpenStack(t *testing.T) {
 
 func TestAFailureNamesItsResourceWithOpenStack(t *testing.T) {
 	engines(t, func(t *testing.T, clouds map[string]heattest.Cloud) {
-		deep := strings.Replace(small, `resource_def: {type: "OS::Heat::TestResource", properties: {value: "10.0.1.%index%",`+
-			` fail: {get_param: slave_fail}}}`, `resource_def: {type: "OS::Heat::ResourceGroup", properties: {count: 1, resource_def:
+		deep := strings.Replace(small,
+			`resource_def: {type: "OS::Heat::TestResource", properties: {value: "10.0.1.%index%",`+
+				` fail: {get_param: slave_fail}}}`, `resource_def: {type: "OS::Heat::ResourceGroup", properties: {count: 1, resource_def:
         {type: "OS::Heat::TestResource", properties: {value: "10.0.1.1", fail: true}}}}`, 1)
 		s := newBench(t, clouds["demo"], deep, 1)
 		s.launch()
@@ -334,7 +338,8 @@ func TestAnImageAloneWithOpenStack(t *testing.T) {
 	engines(t, func(t *testing.T, clouds map[string]heattest.Cloud) {
 		s := newBench(t, clouds["demo"], "", 2)
 		s.b.Implementation.Image, s.b.Image = "debian-12", "7a1b"
-		s.b.Parameters = map[string]any{"cluster_id": string(s.b.Cluster), "flavor_name": "small", "network_name": "net"}
+		s.b.Parameters = map[string]any{"cluster_id": string(s.b.Cluster), "flavor_name": "small",
+			"network_name": "net"}
 		s.launch()
 		if seen := s.until(cluster.Standing); seen.MasterIP == "" || len(seen.Members) != 3 ||
 			seen.Members[2].Name != "croft-"+string(s.b.Cluster)+"-slave-1" || seen.Members[2].Address == "" {

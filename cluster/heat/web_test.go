@@ -28,7 +28,8 @@ type site struct {
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	own := map[string]http.HandlerFunc{"v3": s.keystone, "orchestration": s.heat, "compute": s.nova, "network": s.neutron}[kind]
+	own := map[string]http.HandlerFunc{"v3": s.keystone, "orchestration": s.heat, "compute": s.nova,
+		"network": s.neutron}[kind]
 	switch {
 	case own != nil:
 		own(w, r)
@@ -54,8 +55,9 @@ func (s *site) token() string {
 	for kind, there := range map[string]bool{"orchestration": s.heat != nil, "compute": s.nova != nil,
 		"network": s.neutron != nil} {
 		if there {
-			catalog = append(catalog, map[string]any{"type": kind, "endpoints": []any{map[string]any{"interface": "public",
-				"region": "RegionOne", "region_id": "RegionOne", "url": s.URL + "/" + kind + "/"}}})
+			catalog = append(catalog, map[string]any{"type": kind,
+				"endpoints": []any{map[string]any{"interface": "public",
+					"region": "RegionOne", "region_id": "RegionOne", "url": s.URL + "/" + kind + "/"}}})
 		}
 	}
 	text, _ := json.Marshal(map[string]any{"token": map[string]any{"expires_at": "2100-01-01T00:00:00.000000Z",
@@ -94,7 +96,8 @@ func TestServersThatAreNone(t *testing.T) {
 		{"a web page that says nothing is found", page(404), "web page"},
 		{"a web page of a proxy", page(502), "web page (502"},
 		{"text", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, "not JSON"},
-		{"half of an answer", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"stacks": [`) }, "not JSON"},
+		{"half of an answer", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"stacks": [`) },
+			"not JSON"},
 		{"an error without a body", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500"},
 		{"404 without the words of Heat", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, "404"},
 		{"a redirect to a metadata server", func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +131,8 @@ func TestServersThatAreNone(t *testing.T) {
 				}
 			}
 		}, "longer than it may be"},
-		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "closed"},
+		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			"closed"},
 	} {
 		t.Run("Heat: "+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +175,8 @@ func TestCertificates(t *testing.T) {
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	for _, c := range []struct{ name, address, ca, words string }{
 		{"of an authority that nobody knows", s.URL, "", "no known authority"},
-		{"of another name", strings.Replace(s.URL, "127.0.0.1", "localhost", 1), ca, "127.0.0.1, ::1, not for localhost"},
+		{"of another name", strings.Replace(s.URL, "127.0.0.1", "localhost", 1), ca,
+			"127.0.0.1, ::1, not for localhost"},
 		{"none", strings.Replace(s.URL, "https:", "http:", 1), ca, "400"},
 		{"of the site's authority", s.URL, ca, ""},
 	} {

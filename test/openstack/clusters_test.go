@@ -147,7 +147,8 @@ func TestADeletionInEveryStateWithOpenStack(t *testing.T) {
 				f.Body = func(_ *http.Request, body map[string]any) { spoil(body, "master_fail", true) }
 			})
 			c := w.until(w.mustAsk("failed", 0), cluster.Failed, true)
-			if c.Error == nil || c.Error.Code != cluster.FailedBuild || !strings.Contains(c.Error.Message, "Test Resource") {
+			if c.Error == nil || c.Error.Code != cluster.FailedBuild || !strings.Contains(c.Error.Message,
+				"Test Resource") {
 				t.Errorf("the error is %+v", c.Error)
 			}
 			front.Change(func(f *heattest.Faults) { f.Body = nil })
@@ -184,8 +185,9 @@ func TestTwoRequestsAtOnceAreOneClusterWithOpenStack(t *testing.T) {
 		errs := make([]error, 4)
 		for i := range all {
 			work.Go(func() {
-				all[i], errs[i] = w.asks.Create(t.Context(), cluster.Request{Name: "n" + string(rune('a'+i)), Project: "physics",
-					User: "ada", Appliance: "small", Slaves: 1})
+				all[i], errs[i] = w.asks.Create(t.Context(), cluster.Request{Name: "n" + string(rune('a'+i)),
+					Project: "physics",
+					User:    "ada", Appliance: "small", Slaves: 1})
 			})
 		}
 		work.Wait()
@@ -277,7 +279,8 @@ func TestAPasswordThatIsMendedWithOpenStack(t *testing.T) {
 		building := w.mustAsk("building", 0)
 		w.untilIt(building, "the site builds it", false, func(c cluster.Cluster) bool { return c.Remote.ID != "" })
 		wrong := cluster.NewSecret("wr0ng-horse-battery")
-		_, err := credentials.Change(t.Context(), "physics", "ada", "mine-east", cluster.CredentialChange{Plain: &wrong}, nil)
+		_, err := credentials.Change(t.Context(), "physics", "ada", "mine-east",
+			cluster.CredentialChange{Plain: &wrong}, nil)
 		if w.tell(err); err == nil {
 			t.Error("a wrong password was accepted")
 		}
@@ -290,7 +293,8 @@ func TestAPasswordThatIsMendedWithOpenStack(t *testing.T) {
 			return c.State == cluster.Building && strings.Contains(c.Step, "credential")
 		})
 		right := cluster.NewSecret(mended)
-		must(credentials.Change(t.Context(), "physics", "ada", "mine-east", cluster.CredentialChange{Plain: &right}, nil))(t)
+		must(credentials.Change(t.Context(), "physics", "ada", "mine-east", cluster.CredentialChange{Plain: &right},
+			nil))(t)
 		w.hosts(building)
 		must(w.asks.AddHost(t.Context(), "physics", "kept"))(t)
 		w.hosts(c, 0, 1)

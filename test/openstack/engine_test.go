@@ -15,7 +15,8 @@ import (
 	"croft/cluster/heat/heattest"
 )
 
-// TestAnEngineThatDiesInABuildWithOpenStack kills Heat while it builds. With convergence the stack stays in progress for
+// TestAnEngineThatDiesInABuildWithOpenStack kills Heat while it builds. With convergence the stack stays in progress
+// for
 // ever, so our own deadline has to end the build; and its first deletion fails.
 func TestAnEngineThatDiesInABuildWithOpenStack(t *testing.T) {
 	if testing.Short() {
@@ -45,7 +46,8 @@ func TestAnEngineThatDiesInABuildWithOpenStack(t *testing.T) {
 			}
 			began := time.Now()
 			w.remove(made, true)
-			t.Logf("%v; it was gone %s after its deletion was asked for", made.Error, time.Since(began).Round(time.Second))
+			t.Logf("%v; it was gone %s after its deletion was asked for", made.Error,
+				time.Since(began).Round(time.Second))
 		})
 	}
 }

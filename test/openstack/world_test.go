@@ -52,8 +52,9 @@ func manage() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	driver := newDriver(log)
 	defer driver.Close()
-	m, err := manager.New(manager.Config{Partition: store.Partition(), Records: store.Clusters, Catalogue: store.Clusters,
-		Drivers: map[cluster.SiteType]cluster.Driver{cluster.OpenStack: driver}, Vault: keys, Log: log,
+	m, err := manager.New(manager.Config{Partition: store.Partition(), Records: store.Clusters,
+		Catalogue: store.Clusters,
+		Drivers:   map[cluster.SiteType]cluster.Driver{cluster.OpenStack: driver}, Vault: keys, Log: log,
 		Standby: 500 * time.Millisecond, Sweep: 5 * time.Second})
 	if err != nil {
 		return err
@@ -149,8 +150,9 @@ func (w *world) serve() {
 	s := w.store.Clusters
 	w.asks = must(requests.New(requests.Config{Partition: w.store.Partition(), Records: s, Catalogue: s, Accounts: s,
 		Drivers: drivers, Vault: w.keys, Log: log}))(w.T)
-	w.registry = must(registry.New(registry.Config{Partition: w.store.Partition(), Catalogue: s, Records: s, Accounts: s,
-		Drivers: drivers, Vault: w.keys, Log: log}))(w.T)
+	w.registry = must(registry.New(registry.Config{Partition: w.store.Partition(), Catalogue: s, Records: s,
+		Accounts: s,
+		Drivers:  drivers, Vault: w.keys, Log: log}))(w.T)
 	must(w.registry.Appliances().Create(w.Context(), cluster.Appliance{Name: "small", Owner: "ops", Public: true}))(w.T)
 }
 
@@ -213,7 +215,8 @@ func (w *world) end() {
 		w.Error(err)
 	}
 	for _, c := range all {
-		if _, err := w.asks.Delete(ctx, c.Project, string(c.ID), cluster.Removal{User: c.User, Force: true}); err != nil {
+		if _, err := w.asks.Delete(ctx, c.Project, string(c.ID), cluster.Removal{User: c.User,
+			Force: true}); err != nil {
 			w.Error(err)
 		}
 	}

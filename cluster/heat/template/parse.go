@@ -103,8 +103,9 @@ func refuseKeys(n *yaml.Node) error {
 		case key.Value == "<<" || key.Tag == "!!merge":
 			return wrong(key, "merging mappings is not permitted; write the values out")
 		case key.Value == "get_file":
-			return wrong(key, "get_file is not permitted: a template is all that is sent to the site; write the text of "+
-				"the file into the template")
+			return wrong(key,
+				"get_file is not permitted: a template is all that is sent to the site; write the text of "+
+					"the file into the template")
 		case key.Value == "resource_registry":
 			return wrong(key, "resource_registry is not permitted: it belongs to an environment, not to a template")
 		case seen[key.Value]:

@@ -107,10 +107,13 @@ func TestTemplates(t *testing.T) {
 		{"a key in binary", least + "description: {!!binary Z2V0X2ZpbGU=: /etc/passwd}\n", "line 6: the tag"},
 		{"a key that is a list", least + "description: {[a]: b}\n", "line 6: a key is not plain text"},
 		{"nested too deep", least + "description: " + nested + "\n", "line 6: the template is nested deeper"},
-		{"too many values", least + "description: [" + strings.Repeat("a,", 50000) + "]\n", "line 6: the template has more"},
+		{"too many values", least + "description: [" + strings.Repeat("a,", 50000) + "]\n",
+			"line 6: the template has more"},
 
-		{"no version", strings.Replace(least, "heat_template_version: 2016-10-14\n", "", 1), "line 1: heat_template_version"},
-		{"a version that is a list", strings.Replace(least, "2016-10-14", "[2016]", 1), "line 1: heat_template_version"},
+		{"no version", strings.Replace(least, "heat_template_version: 2016-10-14\n", "", 1),
+			"line 1: heat_template_version"},
+		{"a version that is a list", strings.Replace(least, "2016-10-14", "[2016]", 1),
+			"line 1: heat_template_version"},
 		{"of CloudFormation", "AWSTemplateFormatVersion: 2010-09-09\n", "line 1: \"AWSTemplateFormatVersion\" is not"},
 		{"another section", least + "extra: 1\n", "line 6: \"extra\" is not a section"},
 		{"a registry of types", least + "resource_registry: {}\n", "line 6: resource_registry"},
@@ -121,17 +124,21 @@ func TestTemplates(t *testing.T) {
 		{"an output without value", strings.Replace(least, "{value: {get_attr", "{valeu: {get_attr", 1),
 			"line 5: output \"master_ip\" has no value"},
 		{"outputs in a list", "heat_template_version: rocky\nresources: {}\noutputs: [master_ip]\n", "line 3: outputs"},
-		{"a resource that is a word", strings.Replace(least, "outputs:", "  b: c\noutputs:", 1), "line 4: resource \"b\""},
-		{"a resource without type", strings.Replace(least, "outputs:", "  b: {}\noutputs:", 1), "line 4: \"b\" has no type"},
+		{"a resource that is a word", strings.Replace(least, "outputs:", "  b: c\noutputs:", 1),
+			"line 4: resource \"b\""},
+		{"a resource without type", strings.Replace(least, "outputs:", "  b: {}\noutputs:", 1),
+			"line 4: \"b\" has no type"},
 		{"a parameter without type", least + "parameters:\n  a: {default: 1}\n", "line 7: parameter \"a\" has no type"},
 		{"a parameter of an unknown type", least + "parameters:\n  a: {type: text}\n", "line 7: parameter \"a\""},
 		{"a size that is a list", least + "parameters:\n  cluster_size: {type: json}\n", "cluster_size is a number"},
 
 		{"a file in a property", strings.Replace(least, "small}", "{get_file: /etc/passwd}}", 1), "line 3: get_file"},
-		{"a file in quotes", strings.Replace(least, "small}", "{\"get_\\x66ile\": /etc/passwd}}", 1), "line 3: get_file"},
+		{"a file in quotes", strings.Replace(least, "small}", "{\"get_\\x66ile\": /etc/passwd}}", 1),
+			"line 3: get_file"},
 		{"a file in an output", least + "  other: {value: {get_file: 'file:///etc/passwd'}}\n", "line 6: get_file"},
 		{"a file in a default", least + "parameters: {a: {type: json, default: {get_file: x}}}\n", "line 6: get_file"},
-		{"a file in JSON", "{\"heat_template_version\": \"rocky\",\n\"a\": [{\n\"get_\\u0066ile\": 1}]}", "line 3: get_file"},
+		{"a file in JSON", "{\"heat_template_version\": \"rocky\",\n\"a\": [{\n\"get_\\u0066ile\": 1}]}",
+			"line 3: get_file"},
 		{"a key twice in JSON", "{\"a\": 1,\n\"a\": 2}", "line 2: \"a\" is there twice"},
 		{"text after JSON", "{}\n{}", "line 2: text follows"},
 		{"broken JSON", "{\"a\": 1,\n b: 2}", "line 2: the template begins with { and is not JSON"},
@@ -166,17 +173,21 @@ func TestTypesThatAreFetched(t *testing.T) {
 `,
 		} {
 			t.Run(c.name+" in "+where, func(t *testing.T) {
-				expect(t, strings.Replace(least, "outputs:", strings.Replace(text, "KIND", c.kind, 1)+"outputs:", 1), c.wrong)
+				expect(t, strings.Replace(least, "outputs:", strings.Replace(text, "KIND", c.kind, 1)+"outputs:", 1),
+					c.wrong)
 			})
 		}
 	}
 	t.Run("in a chain", func(t *testing.T) {
-		expect(t, strings.Replace(least, "outputs:", "  b: {type: \"OS::Heat::ResourceChain\", properties: {resources:\n"+
-			"    [\"OS::Heat::Value\", http://example.org/x]}}\noutputs:", 1), "line 5: \"http://example.org/x\" is not a type")
+		expect(t, strings.Replace(least, "outputs:",
+			"  b: {type: \"OS::Heat::ResourceChain\", properties: {resources:\n"+
+				"    [\"OS::Heat::Value\", http://example.org/x]}}\noutputs:", 1),
+			"line 5: \"http://example.org/x\" is not a type")
 	})
 	t.Run("a property named type is free", func(t *testing.T) {
-		expect(t, strings.Replace(least, "outputs:", "  b: {type: \"OS::Heat::Value\", properties: {value: {type: a/b}}}\n"+
-			"outputs:", 1), "")
+		expect(t, strings.Replace(least, "outputs:",
+			"  b: {type: \"OS::Heat::Value\", properties: {value: {type: a/b}}}\n"+
+				"outputs:", 1), "")
 	})
 }
 
@@ -196,7 +207,8 @@ func expect(t *testing.T, text, wrong string) {
 
 // FuzzCheck shows that no text breaks the parser, and that none that is accepted names a file.
 func FuzzCheck(f *testing.F) {
-	for _, text := range []string{least, whole, "{}", `{"a": [1, {"get_file": 2}]}`, "a: &a [*a]", "? [a]\n: b", "--- |\n x"} {
+	for _, text := range []string{least, whole, "{}", `{"a": [1, {"get_file": 2}]}`, "a: &a [*a]", "? [a]\n: b",
+		"--- |\n x"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
