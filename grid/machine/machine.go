@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"croft"
 )
@@ -42,7 +43,13 @@ type Exit struct {
 }
 
 func (e *Exit) Error() string {
-	if text := strings.TrimSpace(e.Stderr); text != "" {
+	text := strings.Map(func(r rune) rune { // a terminal obeys nothing of what a machine says
+		if !unicode.IsPrint(r) && r != '\n' && r != '\t' {
+			return ' '
+		}
+		return r
+	}, e.Stderr)
+	if text = strings.TrimSpace(text); text != "" {
 		return fmt.Sprintf("exit code %d: %s", e.Code, text)
 	}
 	return fmt.Sprintf("exit code %d", e.Code)

@@ -143,11 +143,11 @@ func (h *Holder) begun(ctx context.Context, first <-chan string) error {
 		by := "somebody who does not say so"
 		if since, who, ok := strings.Cut(rest, " "); ok {
 			parts := strings.SplitN(who, " ", 3)
-			by = fmt.Sprintf("%s, since %s", parts[len(parts)-1], since)
+			by = fmt.Sprintf("%s, since %s", oneLine(parts[len(parts)-1]), oneLine(since))
 		}
 		return &Busy{by}
 	case "fail":
-		return croft.Errorf(croft.Unavailable, "%s", strings.TrimSpace(rest))
+		return croft.Errorf(croft.Unavailable, "%s", strings.TrimSpace(oneLine(rest)))
 	}
 	boot, stored, _ := strings.Cut(rest, "|")
 	h.state, err = parseState(strings.ReplaceAll(stored, "|", "\n"), boot)

@@ -78,7 +78,7 @@ func (p Place) ask(ctx context.Context, m machine.Machine, function string, set 
 	}
 	_, text, found := strings.Cut("\n"+out.text.String(), "\n"+mark+" ")
 	if reason, failed := strings.CutPrefix(text, "fail "); failed {
-		return "", "", croft.Errorf(croft.Unavailable, "%s", strings.TrimSpace(reason))
+		return "", "", croft.Errorf(croft.Unavailable, "%s", strings.TrimSpace(oneLine(reason)))
 	}
 	if exit, ok := errors.AsType[*machine.Exit](err); ok && !found {
 		exit.Stderr = complaint.text.String()

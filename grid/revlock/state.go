@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"croft"
 )
@@ -45,7 +46,7 @@ const (
 
 // parseState reads the file rev of a node. Invalid.
 func parseState(text, boot string) (State, error) {
-	s := State{BootNow: boot}
+	s := State{BootNow: oneLine(boot)}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
 		if key == "" {
@@ -76,13 +77,15 @@ func parseState(text, boot string) (State, error) {
 		case "phase":
 			s.Phase = Phase(value)
 		case "plan":
-			s.Plan = value
+			s.Plan = oneLine(value)
 		case "by":
-			s.By = value
+			s.By = oneLine(value)
 		case "with":
-			s.With = strings.Fields(value)
+			for _, name := range strings.Fields(value) {
+				s.With = append(s.With, oneLine(name))
+			}
 		case "boot":
-			s.Boot = value
+			s.Boot = oneLine(value)
 		}
 	}
 	switch s.Phase {
@@ -110,13 +113,13 @@ func (s State) text() string {
 	return b.String()
 }
 
-// oneLine bounds text that is stored on a node.
+// oneLine bounds text that is stored on a node or comes from one, and leaves nothing in it that a terminal obeys.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, text)
-	return text[:min(len(text), maxField)]
+	}, text[:min(len(text), maxField)])
+	return strings.ToValidUTF8(text[:min(len(text), maxField)], "") // it may have been cut within a character
 }
