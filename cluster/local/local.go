@@ -24,8 +24,8 @@ type Config struct {
 	// Console returns what a guest wrote to its console. Nil: failures are told without it.
 	Console func(ctx context.Context, st croft.Status) (string, error)
 
-	// SetsUp reports whether a guest sets itself up, so that it can say when it has; simulated ones run nothing. Nil: all
-	// do.
+	// SetsUp reports whether a guest sets itself up, so that it can say when it has; simulated ones run nothing. Nil:
+	// all do.
 	SetsUp func(st *croft.Status) bool
 
 	Version string       // of this program
