@@ -87,7 +87,8 @@ func checkState(t *testing.T, s State) {
 	if err != nil {
 		t.Errorf("what is stored cannot be read: %v\n%q", err, s.text())
 	}
-	if again.Epoch != s.Epoch || again.Revision != s.Revision || again.Previous != s.Previous || again.Phase != s.Phase {
+	if again.Epoch != s.Epoch || again.Revision != s.Revision || again.Previous != s.Previous ||
+		again.Phase != s.Phase {
 		t.Errorf("stored: %+v, read: %+v", s, again)
 	}
 }
