@@ -30,7 +30,8 @@ func (o *oneAtATime) job() string {
 
 func (o *oneAtATime) croft(args ...string) {
 	o.Helper()
-	if out, err := o.command("croft", append(append([]string{"grid"}, args...), "-C", o.op)...).CombinedOutput(); err != nil {
+	all := append(append([]string{"grid"}, args...), "-C", o.op)
+	if out, err := o.command("croft", all...).CombinedOutput(); err != nil {
 		o.Fatalf("croft grid %q: %v\n%s", args, err, out)
 	}
 }
@@ -186,8 +187,8 @@ func TestAnExclusiveJobNeverRunsTwice(t *testing.T) {
 	o.moved(first)
 }
 
-// TestAnExclusiveJobOfAFrozenNodeWaitsForTheFence: the node has no lease, and may go on at any time. Nothing moves until
-// its fence says that it is off, and nothing is written about it: it has no other slots that could leave it.
+// TestAnExclusiveJobOfAFrozenNodeWaitsForTheFence: the node has no lease, and may go on at any time. Nothing moves
+// until its fence says that it is off, and nothing is written about it: it has no other slots that could leave it.
 func TestAnExclusiveJobOfAFrozenNodeWaitsForTheFence(t *testing.T) {
 	o, said := newOneAtATime(t)
 	first := o.where(1)

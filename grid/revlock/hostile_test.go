@@ -67,8 +67,8 @@ func checkText(t *testing.T, what, text string) {
 
 func checkState(t *testing.T, s State) {
 	t.Helper()
-	for what, text := range map[string]string{"the revision": s.Revision, "the previous one": s.Previous, "the plan": s.Plan,
-		"by": s.By, "boot": s.Boot, "the boot now": s.BootNow, "phase": string(s.Phase)} {
+	for what, text := range map[string]string{"the revision": s.Revision, "the previous one": s.Previous,
+		"the plan": s.Plan, "by": s.By, "boot": s.Boot, "the boot now": s.BootNow, "phase": string(s.Phase)} {
 		checkText(t, what, text)
 	}
 	for _, name := range s.With {
@@ -87,7 +87,8 @@ func checkState(t *testing.T, s State) {
 	if err != nil {
 		t.Errorf("what is stored cannot be read: %v\n%q", err, s.text())
 	}
-	if again.Epoch != s.Epoch || again.Revision != s.Revision || again.Previous != s.Previous || again.Phase != s.Phase {
+	if again.Epoch != s.Epoch || again.Revision != s.Revision || again.Previous != s.Previous ||
+		again.Phase != s.Phase {
 		t.Errorf("stored: %+v, read: %+v", s, again)
 	}
 }
@@ -95,9 +96,10 @@ func checkState(t *testing.T, s State) {
 func FuzzWhatANodeAnswers(f *testing.F) {
 	const rev = "revision git:0123456789012345678901234567890123456789\nepoch 3\nphase applying\nwith a b\nby me\n"
 	for _, answer := range []string{
-		"", "MARK", "MARK \nMARK end", "MARK fail \x1b[2J\x07no\nsuch", "noise\nMARK boot b\nMARK rev\n" + rev + "\nMARK end\n",
+		"", "MARK", "MARK \nMARK end", "MARK fail \x1b[2J\x07no\nsuch",
+		"noise\nMARK boot b\nMARK rev\n" + rev + "\nMARK end\n",
 		"MARK boot \x1b]0;x\x07\nMARK rev\nepoch 99999999999999999999\nMARK end",
-		"MARK holder 1 2 3 me\x1b[31m\u009b\nMARK reader 1 2\nMARK unwatched \r\x1b[A\nMARK applied\n{}\nMARK firewall\nx\nMARK end",
+		"MARK holder 1 2 3 me\x1b[31m\u009b\nMARK reader 1 2\nMARK unwatched a\nMARK end", "MARK unwatched \r\x1b[A\nMARK applied\n{}\nMARK firewall\nx\nMARK end",
 		"MARK rev\nrevision git:zz\nMARK end", "MARK rev\nby \x1b[2J\nplan \u0085\nwith \x1b a\nMARK end",
 		"MARK verdict confirmed 1", "MARK verdict back 9999999999999999999999", "MARK given back\n1 \x1b[2J\n0 ok\n",
 		"MARK given busy\n", "MARK broken held\n", "MARK broken free\n", "MARK rev\nepoch -1\nMARK end",

@@ -115,7 +115,8 @@ func TestAFrozenOrKilledSupervisorAsksForNoLease(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	patient.Until(t, "the beats say that nothing ends the jobs", func() bool { return strings.HasSuffix(s.lastLine(), " 0") })
+	patient.Until(t, "the beats say that nothing ends the jobs",
+		func() bool { return strings.HasSuffix(s.lastLine(), " 0") })
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,8 @@ func TestWhatStartsJobsEndsWithTheLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(state), ") Z") {
+	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil && !strings.Contains(string(state), ") Z") {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		t.Errorf("what starts the jobs goes on: %s", state)
 	}

@@ -7,14 +7,19 @@ import (
 )
 
 // reaper waits until nobody holds its standard input any more, and then kills the units of state directories, each
-// with its group. A unit is ended only if its process is the one that was noted.
+// with its group and what comes from it. A unit is ended only if its process is the one that was noted.
 const reaper = `trap '' TERM INT HUP
 while read -r _; do :; done
+# family PID: it and all that come from it; a container's first process may outlive what began it
+family() {
+	echo "$1"
+	for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do family "$child"; done
+}
 # kill_if PID SINCE STATE...: the 20th word from the state on is when the process was started
 kill_if() {
 	pid=$1 since=$2
 	shift 2
-	[ $# -gt 20 ] && shift 19 && [ "$1" = "$since" ] && kill -9 "-$pid"
+	[ $# -gt 20 ] && shift 19 && [ "$1" = "$since" ] && kill -9 $(family "$pid") "-$pid"
 }
 for dir; do
 	for f in "$dir"/units/*/pid; do

@@ -13,7 +13,8 @@ import (
 func TestAFenceIsBelievedForItsExitCodeAlone(t *testing.T) {
 	one := &state.Value{Kind: state.String, Text: "10.0.0.4"}
 	vars := &state.Value{Kind: state.Map, Fields: map[string]*state.Value{"bmc4": one, "many": {Kind: state.List}}}
-	node := &state.Node{Name: "web1", Values: &state.Value{Kind: state.Map, Fields: map[string]*state.Value{"var": vars}}}
+	node := &state.Node{Name: "web1", Values: &state.Value{Kind: state.Map, Fields: map[string]*state.Value{
+		"var": vars}}}
 	for name, c := range map[string]struct {
 		text string
 		want watch.Answer
