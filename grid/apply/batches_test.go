@@ -90,7 +90,7 @@ func TestBatches(t *testing.T) {
 
 	three := b.want("a3", b.spread("3"))
 	three.Jobs["web"] = plan.Job{Want: 5, MaxUnavailable: 2, Canary: 1, Gate: unit.Check{URL: gate.URL, Query: "other",
-		Timeout: 1}}
+		Timeout: 5}}
 	r, err := b.apply(b.grid("three"), three)
 	var partly *apply.Partly
 	if !errors.As(err, &partly) || len(r.Done) != 1 || len(r.Pending) != 4 || !strings.Contains(err.Error(),
