@@ -44,6 +44,11 @@ func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building,
 	if err != nil {
 		return nil, err
 	}
+	if len(files) > 0 {
+		if err := keepMemory(); err != nil {
+			return nil, err
+		}
+	}
 	if s.Clusters.Enabled && len(files) == 0 {
 		log.Info("this server builds no clusters: it lacks the key of those that do; see clusters.credential_key_file")
 	}
