@@ -40,8 +40,7 @@ func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build)
 const twins = time.Second
 
 // adopt returns the stack of a cluster after a request for it. Of several, which requests at once can make, it keeps
-// the
-// oldest.
+// the oldest.
 func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Remote, error) {
 	select {
 	case <-time.After(twins):
