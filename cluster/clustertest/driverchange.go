@@ -178,6 +178,14 @@ func testStuck(s *stage) {
 // checkListed checks how often the site lists the cluster.
 func checkListed(s *stage, want int) {
 	s.Helper()
+	if got := listed(s); got != want {
+		s.Errorf("the site lists the cluster %d times, want %d", got, want)
+	}
+}
+
+// listed counts how often the site lists the cluster.
+func listed(s *stage) int {
+	s.Helper()
 	all, err := s.driver.List(s.Context(), s.At)
 	if err != nil {
 		s.Errorf("list: %v", err)
@@ -188,9 +196,7 @@ func checkListed(s *stage, want int) {
 			got++
 		}
 	}
-	if got != want {
-		s.Errorf("the site lists the cluster %d times, want %d: %+v", got, want, all)
-	}
+	return got
 }
 
 func testList(s *stage) {
