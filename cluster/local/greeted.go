@@ -1,14 +1,13 @@
 package local
 
 import (
-	"bufio"
 	"context"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
 	"croft"
+	"croft/internal/sshgreeting"
 )
 
 // greeted remembers which guests' SSH servers have answered. What is forgotten is asked again.
@@ -49,13 +48,5 @@ func (g *greeted) by(ctx context.Context, id croft.InstanceID, address string) b
 func greets(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	return err == nil && strings.HasPrefix(line, "SSH-")
+	return sshgreeting.Read(ctx, address) == nil
 }

@@ -3,7 +3,6 @@
 package vm
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/sshgreeting"
 	"croft/pool"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
@@ -361,16 +361,5 @@ func answersSSH(ctx context.Context, address string) error {
 func greets(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err == nil && !strings.HasPrefix(line, "SSH-") {
-		err = fmt.Errorf("%.40q is not a greeting of an SSH server", line)
-	}
-	return err
+	return sshgreeting.Read(ctx, address)
 }

@@ -1,0 +1,27 @@
+// Package sshgreeting asks whether an SSH server answers. It logs in nowhere.
+package sshgreeting
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+)
+
+// Read reads the greeting of the SSH server at an address with its port, once, until ctx ends. An error says why there
+// is none.
+func Read(ctx context.Context, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && !strings.HasPrefix(line, "SSH-") {
+		err = fmt.Errorf("%.40q is not a greeting of an SSH server", line)
+	}
+	return err
+}
