@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// ParameterTypes are the types of parameters, as Heat has them; all sites know the same.
+var ParameterTypes = []string{"string", "number", "boolean", "json", "comma_delimited_list"}
+
 // convert returns a value as a template's type wants it; false: it is of no such type. Numbers and truths may be
 // written as text, as on a command line.
 func convert(kind string, value any) (any, bool) {

@@ -42,9 +42,6 @@ func parse(i cluster.Implementation) (t text, err error) {
 	return t, nil
 }
 
-// types are those of parameters.
-var types = []string{"", "string", "number", "boolean", "json", "comma_delimited_list"}
-
 // Check implements cluster.Driver. Whether the other cloud has the appliance, it says when it is asked for a cluster.
 func (*Driver) Check(_ context.Context, i cluster.Implementation) (cluster.Contract, error) {
 	t, err := parse(i)
@@ -53,11 +50,12 @@ func (*Driver) Check(_ context.Context, i cluster.Implementation) (cluster.Contr
 	}
 	c := cluster.Contract{RemoveNamed: t.RemoveNamed, Declared: map[string]cluster.Declared{}}
 	for name, p := range t.Parameters {
-		if !slices.Contains(types, p.Type) {
-			return c, croft.Errorf(croft.Invalid, "parameter %.80q has the type %.40q: use one of%s", name, p.Type,
-				strings.Join(types, " "))
+		kind := cmp.Or(p.Type, "string")
+		if !slices.Contains(cluster.ParameterTypes, kind) {
+			return c, croft.Errorf(croft.Invalid, "parameter %.80q has the type %.40q: use one of %s", name, kind,
+				strings.Join(cluster.ParameterTypes, " "))
 		}
-		c.Declared[name] = cluster.Declared{Type: cmp.Or(p.Type, "string"), Default: !p.Required, Hidden: p.Hidden}
+		c.Declared[name] = cluster.Declared{Type: kind, Default: !p.Required, Hidden: p.Hidden}
 	}
 	return c, nil
 }

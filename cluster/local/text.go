@@ -57,7 +57,6 @@ const (
 
 var (
 	readies    = []string{readyAddress, readySSH, readySetUp}
-	types      = []string{"string", "number", "boolean", "json", "comma_delimited_list"}
 	textKeys   = []string{"description", "parameters", "policy", "apart_by", "ready", "checks", "master", "slave"}
 	memberKeys = []string{"resources", "image", "traits", "user_data", "networks", "keys", "ephemeral"}
 	paramKeys  = []string{"type", "default", "description", "hidden"}
@@ -199,9 +198,10 @@ func (t *text) checkParameter(name string) error {
 	case p.Type == "":
 		p.Type = "string"
 		t.Parameters[name] = p
-	case !slices.Contains(types, p.Type):
-		return at(line, "parameter %s has the type %.80q: use %s%s", name, p.Type, strings.Join(types, ", "),
-			nearest.Hint(p.Type, types))
+	case !slices.Contains(cluster.ParameterTypes, p.Type):
+		return at(line, "parameter %s has the type %.80q: use %s%s", name, p.Type,
+			strings.Join(cluster.ParameterTypes, ", "),
+			nearest.Hint(p.Type, cluster.ParameterTypes))
 	}
 	return nil
 }

@@ -51,10 +51,9 @@ func (s *Site) Check(_ context.Context, i cluster.Implementation) (cluster.Contr
 	}
 	c := cluster.Contract{RemoveNamed: true, Declared: map[string]cluster.Declared{}}
 	for name, p := range t.Parameters {
-		types := []string{"string", "number", "boolean", "json", "comma_delimited_list"}
-		if !slices.Contains(types, p.Type) {
+		if !slices.Contains(cluster.ParameterTypes, p.Type) {
 			return c, croft.Errorf(croft.Invalid, "parameter %s has the type %.80q: use one of %s", name, p.Type,
-				strings.Join(types, ", "))
+				strings.Join(cluster.ParameterTypes, ", "))
 		}
 		c.Declared[name] = cluster.Declared{Type: p.Type, Default: p.Default != nil, Hidden: p.Hidden}
 	}

@@ -102,9 +102,6 @@ func checkOutputs(outputs *yaml.Node) error {
 	return nil
 }
 
-// types are the types of parameters.
-var types = []string{"string", "number", "json", "comma_delimited_list", "boolean"}
-
 // declared reads the parameters.
 func declared(section *yaml.Node) (map[string]cluster.Declared, error) {
 	all := map[string]cluster.Declared{}
@@ -116,8 +113,9 @@ func declared(section *yaml.Node) (map[string]cluster.Declared, error) {
 	}
 	for key, p := range pairs(section) {
 		kind := field(p, "type")
-		if kind == nil || kind.Kind != yaml.ScalarNode || !contains(types, kind.Value) {
-			return nil, wrong(key, "parameter %.60q has no type; there are %s", key.Value, strings.Join(types, ", "))
+		if kind == nil || kind.Kind != yaml.ScalarNode || !contains(cluster.ParameterTypes, kind.Value) {
+			return nil, wrong(key, "parameter %.60q has no type; there are %s", key.Value,
+				strings.Join(cluster.ParameterTypes, ", "))
 		}
 		d := cluster.Declared{Type: kind.Value, Default: field(p, "default") != nil, Hidden: cluster.Hidden(key.Value)}
 		if h := field(p, "hidden"); h != nil && truth(h.Value) {
