@@ -97,7 +97,7 @@ type SiteImages interface {
 
 // Seals manages the keys with which secrets are sealed.
 type Seals interface {
-	// Rewrap has the first key seal all credentials that another one seals, and returns how many those were. Then the
-	// others are needed no more for credentials. Unavailable: a key is missing.
+	// Rewrap has the first key seal all secrets that another one seals, of credentials, clusters and accounts, and
+	// returns how many those were. Then the others are needed no more. Unavailable: a key is missing.
 	Rewrap(ctx context.Context) (int, error)
 }

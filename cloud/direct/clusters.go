@@ -67,7 +67,8 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 		return err
 	}
 	c.registry, err = registry.New(registry.Config{Partition: store.Partition(), Catalogue: store.Clusters,
-		Drivers: drivers, Vault: c.Vault, Images: siteImage, Log: c.Log})
+		Records: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
+		Log: c.Log})
 	if err != nil {
 		return err
 	}
