@@ -1,33 +1,45 @@
+#cloud-boothook
 #!/bin/sh
 # Acquaints this member of a cluster with the others: their names in /etc/hosts,
 # the keys of their SSH servers, and a key by which root logs in from one to
-# another. It waits until they have addresses, then follows them in the
-# background, and runs what is in /etc/croft/hosts.d after each change.
+# another. It begins while the guest boots, as soon as cloud-init has read this,
+# follows the members in the background, and runs what is in /etc/croft/hosts.d
+# after each change. /etc/croft/peers is there once they are known.
 python=$(sed -n '1s/^#! *//p' "$(command -v cloud-init)")
 program=/usr/local/lib/croft/peers
 mkdir -p /usr/local/lib/croft /etc/croft/hosts.d
+# It imports little: an emulated guest takes seconds for urllib and subprocess.
 cat >$program <<'END'
 import os
-import subprocess
+import socket
 import sys
 import time
-import urllib.error
-import urllib.request
 
-BASE = "http://169.254.169.254/croft/v1/"
+SERVER = "169.254.169.254"
 BEGIN, END = "# the cluster of croft: begin\n", "# the cluster of croft: end\n"
 LIST = "/etc/croft/peers"
 KEY = "/root/.ssh/croft-cluster"
-direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+STATUS = "/run/cloud-init/status.json"
 
 
 def ask(name):
     """Returns a file of the metadata server; None: it does not tell now."""
+    request = "GET /croft/v1/" + name + " HTTP/1.0\r\nHost: " + SERVER + "\r\n\r\n"
     try:
-        with direct.open(BASE + name, timeout=10) as answer:
-            return answer.read().decode()
-    except OSError:
+        with socket.create_connection((SERVER, 80), timeout=10) as s:
+            s.sendall(request.encode())
+            answer = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+    except (OSError, UnicodeDecodeError):
         return None
+    head, whole, body = answer.partition("\r\n\r\n")
+    lines = head.split("\r\n")
+    if not whole or lines[0].split()[1:2] != ["200"]:
+        return None
+    for line in lines[1:]:
+        key, _, value = line.partition(":")
+        if key.lower() == "content-length" and int(value) != len(body.encode()):
+            return None  # cut off
+    return body
 
 
 def read(path):
@@ -49,79 +61,83 @@ def put(path, text, mode=0o644):
 def put_block(path, lines, mode=0o644):
     """Replaces our part of a file that has others."""
     text = read(path)
+    block = BEGIN + "".join(line + "\n" for line in lines) + END
+    if block in text:
+        return
     if BEGIN in text and END in text:
-        before, _, rest = text.partition(BEGIN)
-        text = before + rest.partition(END)[2]
+        text = text.partition(BEGIN)[0] + text.partition(END)[2]
     elif text and not text.endswith("\n"):
         text += "\n"
-    put(path, text + BEGIN + "".join(line + "\n" for line in lines) + END, mode)
+    put(path, text + block, mode)
 
 
-def login():
-    """Lets root log in to the other members, and them here."""
+def log_in():
+    """Lets root log in to the other members; returns the line by which they may here."""
     private, public = ask("cluster-key"), ask("cluster-key.pub")
     if not private or not public:
-        return False
+        return ""
     os.makedirs("/root/.ssh", 0o700, exist_ok=True)
     put(KEY, private, 0o600)
-    put_block("/root/.ssh/authorized_keys", [public.strip() + " croft-cluster"], 0o600)
     os.makedirs("/etc/ssh/ssh_config.d", exist_ok=True)
     put("/etc/ssh/ssh_config.d/croft-cluster.conf", "Match localuser root\n    IdentityFile " + KEY + "\n")
-    return True
+    return public.strip() + " croft-cluster"
+
+
+def keys_are_written():
+    """Whether cloud-init has written all keys that it will in this boot: it reads the file and writes it anew."""
+    import json  # by then there is time
+    try:
+        return bool(json.loads(read(STATUS))["v1"]["init"]["finished"])
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def meet():
-    """Takes over who the members are; true: they are known."""
+    """Takes over who the members are. Also what has not changed is written where it is missing: cloud-init makes
+    /etc/hosts anew at each boot if it is told to."""
     told = ask("peers")
     if not told:
-        return False
-    if told == read(LIST):
-        return True
+        return
     peers = [line.split() for line in told.splitlines()]
     names = [p[0] + " " + p[1] + (" croft-master" if p[2] == "master" else "") for p in peers]
     put_block("/etc/hosts", names)
     keys = [p[1] + "," + p[0] + " " + " ".join(p[3:]) for p in peers if len(p) > 3]
     put_block("/etc/ssh/ssh_known_hosts", keys)
+    if told == read(LIST):
+        return
     put(LIST, told)
     for name in sorted(os.listdir("/etc/croft/hosts.d")):
         path = os.path.join("/etc/croft/hosts.d", name)
         if os.access(path, os.X_OK):
-            subprocess.run([path], stdin=subprocess.DEVNULL)
-    return True
+            os.spawnl(os.P_WAIT, path, path)
 
 
-def follow():
-    began = time.monotonic()
-    while True:
-        try:
+began = time.monotonic()
+login = ""
+while True:
+    try:
+        login = login or log_in()
+        if login:
             meet()
-        except OSError as e:
-            print(e, file=sys.stderr)
-        time.sleep(2 if time.monotonic() - began < 600 else 10)
-
-
-if sys.argv[1:] == ["follow"]:
-    follow()
-for _ in range(30):
-    if login():
-        break
-    time.sleep(1)
-else:
-    sys.exit("the metadata server does not tell the key of the cluster")
-for _ in range(600):
-    if meet():
-        break
-    time.sleep(1)
+            if os.path.exists(LIST) and keys_are_written():
+                put_block("/root/.ssh/authorized_keys", [login], 0o600)
+    except OSError as e:
+        print(e, file=sys.stderr)
+    age = time.monotonic() - began
+    time.sleep(10 if age > 600 else 2 if os.path.exists(LIST) or age > 120 else 0.5)
 END
-# shellcheck disable=SC2086 # an interpreter with its flags
-${python:-python3} $program
 if [ -d /run/systemd/system ]; then
+	# Without the default dependencies it need not wait until cloud-init has prepared the system.
 	cat >/etc/systemd/system/croft-peers.service <<END
 [Unit]
 Description=Follow the members of the cluster
+DefaultDependencies=no
+After=local-fs.target network.target
+Conflicts=shutdown.target
+Before=shutdown.target
 
 [Service]
-ExecStart=/usr/bin/env ${python:-python3} $program follow
+ExecStart=/usr/bin/env ${python:-python3} -E -s $program
 Restart=always
 RestartSec=5
 
@@ -133,6 +149,6 @@ END
 	ln -sfn ../croft-peers.service /etc/systemd/system/multi-user.target.wants/croft-peers.service
 	systemctl start --no-block croft-peers.service
 else
-	# shellcheck disable=SC2086
-	${python:-python3} $program follow >/dev/null 2>&1 </dev/null &
+	# shellcheck disable=SC2086 # an interpreter with its flags
+	${python:-python3} $program >/dev/null 2>&1 </dev/null &
 fi

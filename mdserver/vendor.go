@@ -18,10 +18,14 @@ import (
 //go:embed reporter.sh
 var reporter []byte
 
-// acquaint is a script that lets a member of a cluster know the others, by what peerFiles tell.
-//
-//go:embed peers.sh
-var acquaint []byte
+// acquaint has a member of a cluster know the others, by what peerFiles tell: it begins early in the boot. acquainted
+// waits for it before the user's scripts.
+var (
+	//go:embed peers.sh
+	acquaint []byte
+	//go:embed acquainted.sh
+	acquainted []byte
+)
 
 // ownParts are croft's own parts of the guest's set-up. They are separate from the user's data, as vendor
 // data where the metadata source supports it, so that the user's data takes precedence.
@@ -31,7 +35,8 @@ func (g Guest) ownParts() []userdata.Part {
 		parts = append(parts, userdata.Part{Name: "croft-host-key", Data: config})
 	}
 	if g.ClusterKey != "" {
-		parts = append(parts, userdata.Part{Name: "croft-peers", Data: acquaint})
+		parts = append(parts, userdata.Part{Name: "croft-peers", Data: acquaint},
+			userdata.Part{Name: "croft-acquainted", Data: acquainted})
 	}
 	return parts
 }

@@ -28,6 +28,7 @@ type Kind string
 const (
 	CloudConfig Kind = "text/cloud-config"
 	Script      Kind = "text/x-shellscript"
+	Boothook    Kind = "text/cloud-boothook" // a script for early in each boot
 	Multipart   Kind = "multipart"
 	Gzip        Kind = "application/gzip"
 	Plain       Kind = "text/plain"
@@ -43,6 +44,8 @@ func KindOf(data []byte) Kind {
 		return Script
 	case strings.TrimRight(line, " \t\r") == "#cloud-config":
 		return CloudConfig
+	case strings.TrimRight(line, " \t\r") == "#cloud-boothook":
+		return Boothook
 	case isMessage(line):
 		return Multipart
 	}

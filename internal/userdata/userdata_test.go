@@ -44,6 +44,7 @@ func TestCheck(t *testing.T) {
 		{"cloud-config", []byte("#cloud-config\npackages: [nginx]\n"), ""},
 		{"cloud-config of comments", []byte("#cloud-config\n# later\n"), ""},
 		{"cloud-config with a line end of Windows", []byte("#cloud-config\r\npackages: [nginx]\r\n"), ""},
+		{"a script for early in the boot", []byte("#cloud-boothook\n#!/bin/sh\necho hello\n"), ""},
 		{"gzip of a script", packed(t, script), ""},
 		{"MIME", []byte(twoParts), ""},
 		{"what only the guest knows", []byte(`{"ignition": {"version": "3.3.0"}}`), ""},
