@@ -1,10 +1,14 @@
-# packages NAME...: installs those that the image does not have.
-packages() {
+# lacks PACKAGE...: whether the image has not all of these; $lacking is which.
+lacks() {
 	lacking=
 	for package; do
 		[ -e "/var/lib/dpkg/info/$package.list" ] || lacking="$lacking $package"
 	done
-	[ -n "$lacking" ] || return 0
+	[ -n "$lacking" ]
+}
+# packages PACKAGE...: installs those that the image does not have.
+packages() {
+	lacks "$@" || return 0
 	[ -z "$apt_proxy" ] || echo "Acquire::http::Proxy \"$apt_proxy\";" >/etc/apt/apt.conf.d/90croft
 	apt-get update -q
 	# shellcheck disable=SC2086 # several words

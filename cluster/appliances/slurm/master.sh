@@ -2,10 +2,11 @@
 # Sets up slurmctld. Slaves register by themselves; those that leave the cluster are
 # taken out of Slurm by a hook on the list of members.
 set -eu
-packages slurmctld slurm-client munge
+early slurmctld slurm-client munge
 (echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
 chown munge: /etc/munge/munge.key
 chmod 400 /etc/munge/munge.key
+early_unit munge.service
 start_now_and_at_boot munge.service
 mkdir -p /etc/slurm /var/lib/slurm/slurmctld
 chown slurm: /var/lib/slurm/slurmctld
@@ -50,4 +51,5 @@ END
 chmod 755 /etc/croft/hosts.d/10-slurm
 mkdir -p /var/log/slurm
 chown slurm: /var/log/slurm
+early_unit slurmctld.service
 start_now_and_at_boot slurmctld.service

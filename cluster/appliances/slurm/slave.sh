@@ -2,16 +2,20 @@
 # Sets up slurmd, which registers at the master and gets its settings there, and waits
 # until the master gives it jobs.
 set -eu
-packages slurmd slurm-client munge
+early slurmd slurm-client munge
 (echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
 chown munge: /etc/munge/munge.key
 chmod 400 /etc/munge/munge.key
+early_unit munge.service
 start_now_and_at_boot munge.service
 mkdir -p /var/lib/slurm/slurmd /var/log/slurm
 cat >/etc/systemd/system/croft-slurmd.service <<'END'
 [Unit]
 Description=Slurm on a member of a cluster
-After=munge.service network-online.target croft-peers.service
+DefaultDependencies=no
+After=local-fs.target systemd-tmpfiles-setup.service network.target munge.service croft-peers.service
+Conflicts=shutdown.target
+Before=shutdown.target
 
 [Service]
 ExecStart=/usr/sbin/slurmd -D -Z --conf-server croft-master
@@ -26,10 +30,20 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 END
+# To start slurmd in vain costs an emulated guest more than to knock.
+for n in $(seq 600); do
+	! bash -c 'exec 3<>/dev/tcp/croft-master/6817' 2>/dev/null || break
+	sleep 0.5
+done
 start_now_and_at_boot croft-slurmd.service
-for n in $(seq 150); do
-	case $(sinfo -h -n "$(hostname)" -o %t 2>/dev/null) in idle | mix | alloc) exit 0 ;; esac
-	sleep 2
+for n in $(seq 300); do
+	case $(sinfo -h -n "$(hostname)" -o %t 2>/dev/null) in
+	idle | mix | alloc)
+		echo "the master gives jobs to $(hostname)"
+		exit 0
+		;;
+	esac
+	sleep 1
 done
 echo "the master gives this slave no jobs" >&2
 exit 1
