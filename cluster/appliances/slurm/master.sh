@@ -3,11 +3,7 @@
 # taken out of Slurm by a hook on the list of members.
 set -eu
 early slurmctld slurm-client munge
-(echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
-chown munge: /etc/munge/munge.key
-chmod 400 /etc/munge/munge.key
-early_unit munge.service
-start_now_and_at_boot munge.service
+munge
 mkdir -p /etc/slurm /var/lib/slurm/slurmctld
 chown slurm: /var/lib/slurm/slurmctld
 cat >/etc/slurm/slurm.conf <<END

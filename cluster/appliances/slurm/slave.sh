@@ -3,11 +3,7 @@
 # until the master gives it jobs.
 set -eu
 early slurmd slurm-client munge
-(echo munge && cat /root/.ssh/croft-cluster) | sha512sum | cut -d' ' -f1 >/etc/munge/munge.key
-chown munge: /etc/munge/munge.key
-chmod 400 /etc/munge/munge.key
-early_unit munge.service
-start_now_and_at_boot munge.service
+munge
 mkdir -p /var/lib/slurm/slurmd /var/log/slurm
 cat >/etc/systemd/system/croft-slurmd.service <<'END'
 [Unit]
