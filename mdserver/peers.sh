@@ -113,13 +113,14 @@ def meet():
 
 
 began = time.monotonic()
-login = ""
+login, settled = "", False
 while True:
     try:
         login = login or log_in()
         if login:
             meet()
-            if os.path.exists(LIST) and keys_are_written():
+            settled = settled or os.path.exists(LIST) and keys_are_written()
+            if settled:
                 put_block("/root/.ssh/authorized_keys", [login], 0o600)
     except OSError as e:
         print(e, file=sys.stderr)
@@ -137,7 +138,7 @@ Conflicts=shutdown.target
 Before=shutdown.target
 
 [Service]
-ExecStart=/usr/bin/env ${python:-python3} -E -s $program
+ExecStart=/usr/bin/env ${python:-python3} $program
 Restart=always
 RestartSec=5
 
