@@ -224,7 +224,8 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/access/accesstest", "croft/access/oidc/oidctest", "croft/cluster/clustertest", "croft/compute/computetest",
+	"croft/access/accesstest", "croft/access/oidc/oidctest", "croft/cluster/clustertest",
+	"croft/cluster/local/localtest", "croft/compute/computetest",
 	"croft/trust/gate/gatetest", "croft/grid/machine/machinetest", "croft/grid/ssh/sshtest",
 	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...", "croft/objects/objectstest",
 	"croft/cluster/heat/heattest", "croft/placement/transfer/transfertest",

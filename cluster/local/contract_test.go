@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"croft/cluster"
 	"croft/cluster/clustertest"
 	"croft/cluster/local"
+	"croft/cluster/local/localtest"
 	"croft/etcdstore/etcdserver"
 	"croft/hypervisor/sim"
 	"croft/internal/testing/patient"
@@ -74,90 +74,10 @@ func open(dir string) *world {
 	return w
 }
 
-// view is a View that can be cut off.
-type view struct {
-	schedule.View
-	schedule.Registry
-	away, hangs *atomic.Bool
-	left        *atomic.Int64 // calls until the cloud answers no more; nil: it always does
-}
-
-func (v view) reach(ctx context.Context) error {
-	switch {
-	case v.hangs.Load():
-		<-ctx.Done()
-		return ctx.Err()
-	case v.away.Load(), v.left != nil && v.left.Add(-1) < 0:
-		return croft.Errorf(croft.Unavailable, "etcd does not answer")
-	}
-	return nil
-}
-
-func (v view) Find(ctx context.Context, p croft.Project, idOrName string) (croft.Status, error) {
-	if err := v.reach(ctx); err != nil {
-		return croft.Status{}, err
-	}
-	return v.View.Find(ctx, p, idOrName)
-}
-
-func (v view) List(ctx context.Context, p croft.Project) ([]croft.Status, error) {
-	if err := v.reach(ctx); err != nil {
-		return nil, err
-	}
-	return v.View.List(ctx, p)
-}
-
-func (v view) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	if err := v.reach(ctx); err != nil {
-		return nil, err
-	}
-	return v.Registry.Hosts(ctx, ids...)
-}
-
-// writes are the writes of a process that can be cut off: the answer to the first of them that is too many is lost, and
-// the later ones do nothing.
-type writes struct {
-	schedule.Records
-	schedule.Holds
-	v view
-}
-
-func (w writes) write(do func() (croft.Instance, error)) (inst croft.Instance, err error) {
-	lost := w.v.left != nil && w.v.left.Load() == 0
-	if err := w.v.reach(context.Background()); err != nil && !lost {
-		return inst, err
-	}
-	if inst, err = do(); lost {
-		return croft.Instance{}, croft.Errorf(croft.Unavailable, "the answer is lost")
-	}
-	return inst, err
-}
-
-func (w writes) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	return w.write(func() (croft.Instance, error) { return w.Records.Create(ctx, inst) })
-}
-
-func (w writes) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
-	return w.write(func() (croft.Instance, error) { return w.Records.Fence(ctx, inst) })
-}
-
-func (w writes) Discard(ctx context.Context, inst croft.Instance) error {
-	_, err := w.write(func() (croft.Instance, error) { return inst, w.Records.Discard(ctx, inst) })
-	return err
-}
-
-func (w writes) Hold(ctx context.Context, inst croft.Instance, host croft.HostID) (croft.Instance, error) {
-	return w.write(func() (croft.Instance, error) { return w.Holds.Hold(ctx, inst, host) })
-}
-
-func (w writes) Use(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
-	return w.write(func() (croft.Instance, error) { return w.Holds.Use(ctx, inst, o) })
-}
-
 // scheduler makes a scheduler of the cloud, which sees it through v.
-func (w *world) scheduler(t *testing.T, v view) *schedule.Scheduler {
+func (w *world) scheduler(t *testing.T, v localtest.Link) *schedule.Scheduler {
 	t.Helper()
-	written := writes{w.Store.Instances, w.Store.Instances, v}
+	written := localtest.Writes{Records: w.Store.Instances, Holds: w.Store.Instances, Over: v}
 	s, err := schedule.New(schedule.Config{Partition: w.Store.Partition(), Records: written, Holds: written, View: v,
 		Registry: v, Groups: w.Store.Groups, Claims: w.Claims,
 		Aggregates: w.Store.Aggregates, Distances: w.Store.Distances, Crush: w.Store.Policies})
@@ -167,9 +87,7 @@ func (w *world) scheduler(t *testing.T, v view) *schedule.Scheduler {
 	return s
 }
 
-func (w *world) view() view {
-	return view{w.Store.Instances, w.Store.Registry, new(atomic.Bool), new(atomic.Bool), nil}
-}
+func (w *world) view() localtest.Link { return localtest.NewLink(w.Store.Instances, w.Store.Registry) }
 
 // empty waits until no instance is left.
 func (w *world) empty(t *testing.T) {
@@ -186,7 +104,7 @@ slave: {resources: "VCPU:1,MEMORY_MB:256,DISK_GB:1", image: tiny, user_data: "#!
 `
 
 // driver makes a driver whose images have a prefix, by which simulated hosts treat them.
-func (w *world) driver(t *testing.T, v view, prefix *atomic.Pointer[string]) *local.Driver {
+func (w *world) driver(t *testing.T, v localtest.Link, prefix *atomic.Pointer[string]) *local.Driver {
 	t.Helper()
 	d, err := local.New(local.Config{Scheduler: w.scheduler(t, v), Keys: w.Store.SSHKeys,
 		ResolveImage: func(name string) (string, error) {
@@ -237,73 +155,21 @@ func TestContract(t *testing.T) {
 			Image:          cluster.Image{Name: "tiny", URL: "tiny.qcow2"},
 			Freeze:         func(on bool) { use(&slow)(on) },
 			Fail:           func(on bool) { use(&broken)(on) },
-			Fill:           func(full bool) { w.fill(t, full) },
-			Cut:            v.away.Store,
-			Hang:           v.hangs.Store,
+			Fill:           func(full bool) { localtest.Fill(t, w.scheduler(t, w.view()), full) },
+			Cut:            v.Away.Store,
+			Hang:           v.Hangs.Store,
 			Stick:          stick,
 			Lose: func(b cluster.Build, m cluster.Member) {
-				s := w.scheduler(t, w.view())
-				if _, err := s.Destroy(context.WithoutCancel(t.Context()), b.Project, m.RemoteID, true); err != nil {
-					t.Error(err)
-				}
+				localtest.Lose(t, w.scheduler(t, w.view()), b.Project, m.RemoteID)
 			},
 			Occupy: func(b cluster.Build) func() bool {
-				w.occupy(t, b.Project, b.Name+"-master")
-				return func() bool {
-					st, err := w.Store.Instances.Find(t.Context(), b.Project, b.Name+"-master")
-					return err == nil && st.Instance.State == croft.StateScheduled
+				q, err := schedule.ParseQuery("VCPU:1,MEMORY_MB:256,DISK_GB:1")
+				if err != nil {
+					t.Fatal(err)
 				}
+				return localtest.Occupy(t, w.scheduler(t, w.view()), schedule.Request{Project: b.Project,
+					Name: b.Name + "-master", Query: q, Image: "tiny"})
 			},
 		}
 	})
-}
-
-// occupy creates an instance, and removes it in the end.
-func (w *world) occupy(t *testing.T, p croft.Project, name string) {
-	t.Helper()
-	s := w.scheduler(t, w.view())
-	q, err := schedule.ParseQuery("VCPU:1,MEMORY_MB:256,DISK_GB:1")
-	if err == nil {
-		_, err = s.Request(t.Context(), schedule.Request{Project: p, Name: name, Query: q, Image: "tiny"})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_, err := s.Destroy(context.WithoutCancel(t.Context()), p, name, false)
-		if err != nil && croft.KindOf(err) != croft.NotFound {
-			t.Error(err)
-		}
-	})
-}
-
-var filling sync.Mutex
-
-// fill takes all room of the cloud, or gives it back.
-func (w *world) fill(t *testing.T, full bool) {
-	filling.Lock()
-	defer filling.Unlock()
-	ctx := context.WithoutCancel(t.Context())
-	s := w.scheduler(t, w.view())
-	if full {
-		q, err := schedule.ParseQuery("VCPU:6,MEMORY_MB:1536,DISK_GB:6")
-		for range 3 {
-			if err == nil {
-				_, err = s.Request(ctx, schedule.Request{Project: "filler", Query: q, Image: "tiny"})
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	all, err := s.View.List(ctx, "filler")
-	for _, st := range all {
-		if err == nil {
-			_, err = s.Destroy(ctx, "filler", string(st.Instance.ID), false)
-		}
-	}
-	if err != nil && croft.KindOf(err) != croft.NotFound {
-		t.Error(err)
-	}
 }

@@ -258,8 +258,8 @@ func TestABuildThatIsInterruptedGoesOn(t *testing.T) {
 	for _, calls := range sample.OneIn(t, 6, all) {
 		s := newSite(t, text, 2)
 		v := theWorld.view()
-		v.left = new(atomic.Int64)
-		v.left.Store(int64(calls))
+		v.Left = new(atomic.Int64)
+		v.Left.Store(int64(calls))
 		var prefix atomic.Pointer[string]
 		prefix.Store(new(string))
 		first := *s
