@@ -20,7 +20,7 @@ guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
 test: ## install what tests need, look at the code, run all tests
 	@scripts/test
 
-test-guests: ## boot Debian with each source of metadata, ten guests at once, hosts that are cut off; takes a quarter of an hour without KVM
+test-guests: ## boot Debian with each source of metadata, ten guests at once, clusters, hosts that are cut off; takes a quarter of an hour without KVM
 	@scripts/test-guests
 
 test-openstack: ## against a real Keystone and Placement (CROFT_TEST_CLOUDS=clouds.yaml with clouds admin and demo)

@@ -13,8 +13,6 @@ import (
 	"croft/cluster"
 	"croft/cluster/appliances"
 	"croft/cluster/local"
-	"croft/etcdstore"
-	"croft/placementclient"
 	"croft/schedule"
 )
 
@@ -45,28 +43,9 @@ func newAppliance(c *cloud, name, image string, slaves int, parameters map[strin
 // newCluster prepares a cluster of a text.
 func newCluster(c *cloud, name, text string, slaves int) *applied {
 	c.t.Helper()
-	store, err := etcdstore.Open(c.t.Context(), etcdstore.Config{Endpoints: []string{"http://" + c.etcd}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() { _ = store.Close() })
-	claims, err := placementclient.New(placementclient.Config{Endpoint: "http://" + c.placement,
-		Auth: placementclient.Token("admin")})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(claims.Close)
-	scheduler, err := schedule.New(schedule.Config{Partition: store.Partition(), Records: store.Instances,
-		Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: claims})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	driver, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys,
-		ResolveImage: func(name string) (string, error) { return name, nil }})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	b := &applied{cloud: c, driver: driver, key: c.newKey()}
+	by := newBuilder(c)
+	store := by.store
+	b := &applied{cloud: c, driver: by.driver(by.link()), key: c.newKey()}
 	line, err := os.ReadFile(b.key + ".pub")
 	if err == nil {
 		err = store.SSHKeys.AddKey(c.t.Context(), schedule.Key{Project: croft.DefaultProject, Name: name,

@@ -52,7 +52,8 @@ func Fill(t testing.TB, s *schedule.Scheduler, full bool) {
 	}
 }
 
-// Occupy creates an instance that belongs to no cluster, and removes it with the test. left reports whether it is there.
+// Occupy creates an instance that belongs to no cluster, and removes it with the test. left reports whether it is still
+// there.
 func Occupy(t testing.TB, s *schedule.Scheduler, q schedule.Request) (left func() bool) {
 	t.Helper()
 	if _, err := s.Request(t.Context(), q); err != nil {
