@@ -8,6 +8,10 @@ early() {
 			[ ! -e /etc/croft/peers ] || break
 			sleep 0.5
 		done
+		[ -e /etc/croft/peers ] || {
+			echo "nothing is set up: who the members of the cluster are was not told in ten minutes" >&2
+			exit 1
+		}
 		packages "$@"
 		return
 	fi
@@ -36,11 +40,13 @@ END
 	lacks "$@" || systemctl start --no-block croft-set-up.service
 	exit 0
 }
-# early_unit UNIT: the unit of a package starts without waiting for the rest of the boot.
+# early_unit UNIT: the unit of a package starts without waiting for the rest of the boot,
+# and before it.
 early_unit() {
 	sed -e '/^After=/d; /^Wants=network-online/d' -e 's/^\[Unit\]$/&\
 DefaultDependencies=no\
 Conflicts=shutdown.target\
 Before=shutdown.target\
-After=local-fs.target systemd-tmpfiles-setup.service network.target/' "/lib/systemd/system/$1" >"/etc/systemd/system/$1"
+After=local-fs.target systemd-tmpfiles-setup.service network.target/' -e 's/^\[Service\]$/&\
+StartupCPUWeight=10000/' "/lib/systemd/system/$1" >"/etc/systemd/system/$1"
 }

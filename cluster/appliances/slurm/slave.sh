@@ -22,6 +22,7 @@ LimitNOFILE=131072
 LimitMEMLOCK=infinity
 Restart=always
 RestartSec=2
+StartupCPUWeight=10000
 
 [Install]
 WantedBy=multi-user.target
@@ -33,13 +34,13 @@ for n in $(seq 600); do
 done
 start_now_and_at_boot croft-slurmd.service
 for n in $(seq 300); do
+	sleep 1
 	case $(sinfo -h -n "$(hostname)" -o %t 2>/dev/null) in
 	idle | mix | alloc)
 		echo "the master gives jobs to $(hostname)"
 		exit 0
 		;;
 	esac
-	sleep 1
 done
 echo "the master gives this slave no jobs" >&2
 exit 1
