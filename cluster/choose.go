@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"croft"
 )
 
 // World is what a site is chosen from.
@@ -176,7 +178,7 @@ func (w World) site(h Hints, name string) (Site, string) {
 			until.Sub(w.Now).Round(time.Second))
 	}
 	if n := w.held(name); s.MaxClusters > 0 && n >= s.MaxClusters {
-		return s, fmt.Sprintf("the site has %s, and may have %d", count(n, "cluster"), s.MaxClusters)
+		return s, SiteFull(s, n).Error()
 	}
 	return s, ""
 }
@@ -197,6 +199,11 @@ func (w World) silentUntil(site string) time.Time {
 		}
 	}
 	return until
+}
+
+// SiteFull says that a site has n clusters, which is as many as it may have. Conflict: a site with room may be chosen.
+func SiteFull(s Site, n int) error {
+	return croft.Errorf(croft.Conflict, "site %s has %s, and may have %d", s.Name, count(n, "cluster"), s.MaxClusters)
 }
 
 // held counts the clusters that a site has, but for the one that is being chosen for.

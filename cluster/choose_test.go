@@ -95,7 +95,7 @@ func TestDropped(t *testing.T) {
 		{"room", func(_ *Request, w *World) { w.Rooms = map[Place]Room{{"east", "c-east", "e1"}: fits} }, "e1", ""},
 		{"as many clusters as it may have", func(_ *Request, w *World) {
 			w.Sites[0].MaxClusters, w.Clusters = 1, []Cluster{{ID: "x", Site: "east", State: Failed}}
-		}, "e1", "the site has 1 cluster, and may have 1"},
+		}, "e1", "site east has 1 cluster, and may have 1"},
 		{"deleted clusters do not count", func(_ *Request, w *World) {
 			w.Sites[0].MaxClusters, w.Clusters = 1, []Cluster{{ID: "x", Site: "east", State: Deleted}}
 		}, "e1", ""},

@@ -23,8 +23,8 @@ type Records interface {
 	// Latest returns a number that changes whenever one of the same project, user and appliance is created.
 	Latest(ctx context.Context, project croft.Project, user, appliance string) (int64, error)
 	// Update replaces a record as it was read, and moves its name with it. One that becomes DELETED loses name,
-	// accounts and charge in the same transaction. Conflict: it changed, or by is not its holder any more. *TakenError:
-	// the new name is taken. by is nil for requests of users.
+	// accounts and charge in the same transaction. Conflict: it changed, or by is not its holder any more, or it names
+	// a site that has as many clusters as it may. *TakenError: the new name is taken. by is nil for requests of users.
 	Update(ctx context.Context, c Cluster, by *Holder) (Cluster, error)
 	// Forget removes what is left of a deleted cluster. NotFound; Conflict: it is not deleted.
 	Forget(ctx context.Context, id croft.ClusterID) error

@@ -51,6 +51,7 @@ func RunRecords(t *testing.T, open func(t *testing.T) Stores) {
 		"an update compares what it read":                  testUpdate,
 		"a name moves with its record":                     testRename,
 		"what a record names anew exists":                  testNamed,
+		"a site has as many as it may, of many at once":    testSiteRoom,
 		"a deleted one leaves its name, accounts and slot": testDeleted,
 		"one acts on a cluster at a time":                  testHold,
 		"the latest events are kept":                       testEvents,
@@ -239,53 +240,6 @@ func testUpdate(t *testing.T, s Stores) {
 		_, err := s.Update(t.Context(), moved, nil)
 		want(t, err, croft.Invalid)
 	}
-}
-
-func testRename(t *testing.T, s Stores) {
-	ctx, first := t.Context(), create(t, s, NewCluster("one"))
-	second := create(t, s, NewCluster("two"))
-	taken := second
-	taken.Name = "one"
-	_, err := s.Update(ctx, taken, nil)
-	wantTaken(t, err, "name", first.ID)
-	second.Name = "three"
-	update(t, s, second, nil)
-	if got, err := s.Named(ctx, "dev", "three"); err != nil || got.ID != second.ID {
-		t.Errorf("by its new name: %v, %v", got.ID, err)
-	}
-	_, err = s.Named(ctx, "dev", "two")
-	want(t, err, croft.NotFound)
-	create(t, s, NewCluster("two")) // which is free
-}
-
-func testNamed(t *testing.T, s Stores) {
-	ctx, c := t.Context(), create(t, s, NewCluster("one"))
-	for what, change := range map[string]func(*cluster.Cluster){
-		"site":           func(c *cluster.Cluster) { c.Site = "sim" },
-		"credential":     func(c *cluster.Cluster) { c.Credential = cluster.NewCredentialID() },
-		"implementation": func(c *cluster.Cluster) { c.Implementation = cluster.NewImplementationID() },
-	} {
-		chosen := c
-		change(&chosen)
-		_, err := s.Update(ctx, chosen, nil)
-		if want(t, err, croft.Conflict); err != nil && !strings.Contains(err.Error(), what) {
-			t.Errorf("without a %s: %v", what, err)
-		}
-	}
-	i, k := Furnish(t, s)
-	c.Site, c.Credential, c.Implementation, c.State = "sim", k.ID, i.ID, cluster.Building
-	c = update(t, s, c, nil)
-	want(t, s.RemoveCredential(ctx, k.ID), croft.Conflict)
-	want(t, s.RemoveImplementation(ctx, i.ID), croft.Conflict)
-	want(t, s.RemoveSite(ctx, "sim"), croft.Conflict)
-	c.Site, c.Credential, c.Implementation, c.State = "", "", "", cluster.Scheduling // the next attempt
-	c = update(t, s, c, nil)
-	if err := errors.Join(s.RemoveCredential(ctx, k.ID), s.RemoveImplementation(ctx, i.ID)); err != nil {
-		t.Error(err)
-	}
-	c.Credential = k.ID
-	_, err := s.Update(ctx, c, nil)
-	want(t, err, croft.Conflict)
 }
 
 func testDeleted(t *testing.T, s Stores) {

@@ -259,40 +259,6 @@ func (s *Store) Create(ctx context.Context, c cluster.Cluster, latest int64) (cl
 	return c, err
 }
 
-func (s *memory) nameFree(c cluster.Cluster) error {
-	if other := s.named(c.Project, c.Name); other.ID != "" && other.ID != c.ID {
-		return &cluster.TakenError{What: "name", By: other.ID,
-			Text: fmt.Sprintf("the name %s is taken by cluster %s", c.Name, other.ID)}
-	}
-	return nil
-}
-
-// moveName is nameFree for a change. Most change no name, and looking at all clusters takes time.
-func (s *memory) moveName(c, before cluster.Cluster) error {
-	if c.Name == before.Name {
-		return nil
-	}
-	return s.nameFree(c)
-}
-
-// namedExist checks what a record names anew.
-func (s *memory) namedExist(c, before cluster.Cluster) error {
-	_, site := s.sites[c.Site]
-	_, credential := s.credentials[c.Credential]
-	_, implementation := s.implementations[c.Implementation]
-	for _, n := range []struct {
-		what, now, before string
-		is                bool
-	}{{"site", c.Site, before.Site, site},
-		{"credential", string(c.Credential), string(before.Credential), credential},
-		{"implementation", string(c.Implementation), string(before.Implementation), implementation}} {
-		if n.now != "" && n.now != n.before && !n.is {
-			return croft.Errorf(croft.Conflict, "there is no %s %s any more", n.what, n.now)
-		}
-	}
-	return nil
-}
-
 func (s *memory) write(c *cluster.Cluster) {
 	c.Revised = put(s, s.records, c.ID, c)
 	s.tell(c.ID)
@@ -318,7 +284,7 @@ func (s *Store) Update(ctx context.Context, c cluster.Cluster, by *cluster.Holde
 		}
 		if c.State == cluster.Deleted {
 			maps.DeleteFunc(s.accounts, func(k accountKey, _ string) bool { return k.cluster == c.ID })
-		} else if err := cmp.Or(s.moveName(c, before), s.namedExist(c, before)); err != nil {
+		} else if err := s.mayName(c, before); err != nil {
 			return err
 		}
 		s.write(&c)

@@ -1,6 +1,7 @@
 package manager_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,35 @@ func TestASiteThatIsAwayGetsNoNewClusters(t *testing.T) {
 		c := b.ready(b.create(ask("two")), 2)
 		if c.Site != "west" || len(c.Attempts) > 0 {
 			b.Errorf("it was built at %s after %+v", c.Site, c.Attempts)
+		}
+	})
+}
+
+func TestOfManyAtOnceASiteGetsAsManyAsItMay(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		sites, err := b.store.Sites(t.Context())
+		b.fatal(err)
+		for _, site := range sites {
+			if site.Name == "east" {
+				site.MaxClusters = 3
+				b.site(site)
+			}
+		}
+		b.start()
+		b.start()
+		var all []croft.ClusterID
+		for i := range 20 {
+			all = append(all, b.create(ask(fmt.Sprint("c", i))))
+		}
+		count := map[string]int{}
+		for _, id := range all {
+			c := b.ready(id, 2)
+			if count[c.Site]++; len(c.Attempts) > 0 {
+				b.Errorf("it was built at %s after %+v", c.Site, c.Attempts)
+			}
+		}
+		if count["east"] != 3 || count["west"] != 17 {
+			b.Errorf("the sites have %v", count)
 		}
 	})
 }

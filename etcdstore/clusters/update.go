@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,19 +32,35 @@ func (s *Records) Update(ctx context.Context, c cluster.Cluster, by *cluster.Hol
 	if err := mayBecome(before, c); err != nil {
 		return c, err
 	}
+	if by != nil && by.Cluster != c.ID {
+		return c, notHeld(c.ID)
+	}
+	for {
+		room, err := s.siteRoom(ctx, before, c)
+		if err != nil {
+			return c, err
+		}
+		written, err := s.replace(ctx, before, c, text, room, by)
+		if !errors.Is(err, errOvertaken) { // else the site has another cluster now, so trying again ends
+			return written, err
+		}
+	}
+}
+
+// replace writes a record in place of another one. errOvertaken.
+func (s *Records) replace(ctx context.Context, before, c cluster.Cluster, text string, room siteRoom,
+	by *cluster.Holder) (cluster.Cluster, error) {
 	k := s.keys()
 	compares, ops := k.change(before, c)
-	compares = append(compares, kv.Unchanged(k.record(c.ID), c.Revised))
+	compares = append(append(compares, room.compares()...), kv.Unchanged(k.record(c.ID), c.Revised))
 	if by != nil {
-		if by.Cluster != c.ID {
-			return c, notHeld(c.ID)
-		}
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(by.Key), "=", by.Created))
 	}
 	fresh := without(refsOf(c), refsOf(before))
+	looks := append([]clientv3.Op{clientv3.OpGet(k.record(c.ID), clientv3.WithKeysOnly()),
+		clientv3.OpGet(k.name(c.Project, c.Name))}, k.look(fresh)...)
 	done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(append(ops, clientv3.OpPut(k.record(c.ID), text))...).
-		Else(append([]clientv3.Op{clientv3.OpGet(k.record(c.ID), clientv3.WithKeysOnly()),
-			clientv3.OpGet(k.name(c.Project, c.Name))}, k.look(fresh)...)...).Commit()
+		Else(append(looks, room.look()...)...).Commit()
 	if err != nil {
 		return c, s.conn.Wrap(err, "write the record of cluster %s", c.ID)
 	}
@@ -61,6 +78,9 @@ func (s *Records) Update(ctx context.Context, c cluster.Cluster, by *cluster.Hol
 	}
 	if err := gone(fresh, done.Responses[2:]); err != nil {
 		return c, err
+	}
+	if room.overtaken(done.Responses[len(looks):]) {
+		return c, errOvertaken
 	}
 	return c, notHeld(c.ID)
 }

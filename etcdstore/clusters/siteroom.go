@@ -1,0 +1,74 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft/cluster"
+	"croft/etcdstore/internal/kv"
+)
+
+// errOvertaken says that a site took another cluster between the look at its room and the write.
+var errOvertaken = errors.New("the site took another cluster meanwhile")
+
+// siteRoom is what a record that names a site anew compares, so that the site has no more clusters than it may.
+type siteRoom struct {
+	used   string // the prefix of the keys of its clusters; empty: it is not limited
+	latest int64  // the revision at which the latest of them was made
+}
+
+// siteRoom looks at the site of a record, if that is another one than before. Conflict: it has as many clusters as it
+// may.
+func (s *Records) siteRoom(ctx context.Context, before, c cluster.Cluster) (siteRoom, error) {
+	if c.Site == "" || c.Site == before.Site || c.State == cluster.Deleted {
+		return siteRoom{}, nil
+	}
+	k := s.keys()
+	got, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(k.site(c.Site)), clientv3.OpGet(k.used("sites", c.Site),
+		clientv3.WithPrefix(), clientv3.WithKeysOnly())).Commit()
+	if err != nil {
+		return siteRoom{}, s.conn.Wrap(err, "look whether site %s has room for cluster %s", c.Site, c.ID)
+	}
+	stored, users := kv.First(got.Responses[0]), got.Responses[1].GetResponseRange().Kvs
+	if stored == nil {
+		return siteRoom{}, nil // the write finds out
+	}
+	var site cluster.Site
+	if err := s.conn.Decode(stored.Key, stored.Value, &site); err != nil || site.MaxClusters == 0 {
+		return siteRoom{}, err
+	}
+	if len(users) >= site.MaxClusters {
+		return siteRoom{}, cluster.SiteFull(site, len(users))
+	}
+	return siteRoom{used: k.used("sites", c.Site), latest: latestOf(users)}, nil
+}
+
+func latestOf(keys []*mvccpb.KeyValue) (latest int64) {
+	for _, key := range keys {
+		latest = max(latest, key.CreateRevision)
+	}
+	return latest
+}
+
+func (r siteRoom) compares() []clientv3.Cmp {
+	if r.used == "" {
+		return nil
+	}
+	return []clientv3.Cmp{kv.NoneSince(r.used, r.latest)}
+}
+
+// look is the read by which overtaken finds out.
+func (r siteRoom) look() []clientv3.Op {
+	if r.used == "" {
+		return nil
+	}
+	return []clientv3.Op{clientv3.OpGet(r.used, clientv3.WithPrefix(), clientv3.WithKeysOnly())}
+}
+
+func (r siteRoom) overtaken(answers []*etcdserverpb.ResponseOp) bool {
+	return r.used != "" && latestOf(answers[0].GetResponseRange().Kvs) > r.latest
+}
