@@ -39,6 +39,7 @@ type Explanation struct {
 	Candidates []Choice  `json:"candidates"` // best first
 	Dropped    []Dropped `json:"dropped"`
 	Reuse      string    `json:"reuse,omitempty"` // the name of the cluster that the request would join
+	Quota      string    `json:"quota,omitempty"` // why the project may have no cluster more
 }
 
 // Choice is a candidate as users see it.

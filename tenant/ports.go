@@ -33,6 +33,13 @@ type Projects interface {
 	Recount(ctx context.Context, name croft.Project) error
 }
 
+// Quotas tells whether projects may have more.
+type Quotas interface {
+	// Admit reports whether a project may have more as things are. It charges nothing. OverQuota: the error holds a
+	// *Refusal.
+	Admit(ctx context.Context, name croft.Project, more Amounts) error
+}
+
 // Defaults are the limits of the partition.
 type Defaults struct {
 	Limits     Limits `json:"limits"`

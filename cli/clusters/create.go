@@ -145,7 +145,8 @@ func explainCommand() *cobra.Command {
 		Use:   "explain NAME APPLIANCE",
 		Short: "Say where a cluster would be built, and why not elsewhere",
 		Long: `explain asks for nothing: it prints the sites that could build a cluster, best first, with
-what put each before those behind it, and the sites that could not, with the reason.`,
+what put each before those behind it, and the sites that could not, with the reason. If the
+quota of the project refuses the cluster, that comes first.`,
 		Args:              args.Count(2, 2),
 		ValidArgsFunction: completeNameAppliance,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -174,6 +175,9 @@ func printExplanation(cmd *cobra.Command, c *args.Client, why cluster.Explanatio
 	}
 	if why.Reuse != "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "cluster %s is there and would be used\n", why.Reuse)
+	}
+	if why.Quota != "" {
+		fmt.Fprintln(cmd.OutOrStdout(), why.Quota)
 	}
 	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 	if len(why.Candidates) > 0 {

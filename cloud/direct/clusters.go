@@ -62,7 +62,7 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log}
 	asked, err := service.New(service.Config{Partition: store.Partition(), Records: store.Clusters,
 		Catalogue: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
-		AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log})
+		Quotas: store.Projects, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log})
 	if err != nil {
 		return err
 	}
@@ -81,6 +81,7 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) (
 	map[cluster.SiteType]cluster.Driver, error) {
 	here, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: c.localImage,
+		Quotas: store.Projects,
 		Pull: func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error {
 			_, err := over.Images.Pull(ctx, host, name, reference, progress)
 			return err

@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/schedule"
+	"croft/tenant"
 )
 
 // Config configures a Driver.
@@ -19,6 +20,8 @@ type Config struct {
 	// implementation names images, so it refuses what is not for everybody, such as files of the hosts. Invalid.
 	ResolveImage func(name string) (string, error)
 
+	// Quotas says whether a project may have more instances. Nil: its quota is met at the launch.
+	Quotas tenant.Quotas
 	// Pull makes a host fetch an image before it is needed. Nil: hosts fetch images when they need them.
 	Pull func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error
 	// Console returns what a guest wrote to its console. Nil: failures are told without it.

@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/tenant"
 	"croft/topology"
 )
 
@@ -63,6 +64,9 @@ func (d *Driver) Room(ctx context.Context, _ cluster.Access, b cluster.Build) (c
 			return cluster.Room{}, err
 		}
 	}
+	if why, err := d.overQuota(ctx, r, members); err != nil || why != "" {
+		return cluster.Room{Known: true, Why: why}, err
+	}
 	fits := map[cluster.Role][]croft.HostID{}
 	for _, m := range members {
 		if _, asked := fits[m.role]; !asked {
@@ -75,6 +79,22 @@ func (d *Driver) Room(ctx context.Context, _ cluster.Access, b cluster.Build) (c
 		p.place(r.made[m.role].query.Total(), fits[m.role])
 	}
 	return p.room(len(members)), nil
+}
+
+// overQuota says why a project may not have so many members; empty: it may.
+func (d *Driver) overQuota(ctx context.Context, r *recipe, members []member) (string, error) {
+	if d.Quotas == nil {
+		return "", nil
+	}
+	more := tenant.Amounts{}
+	for _, m := range members {
+		more = more.Plus(tenant.AmountsOf(croft.Instance{Spec: croft.Spec{Resources: r.made[m.role].query.Total()}}))
+	}
+	err := d.Quotas.Admit(ctx, r.build.Project, more)
+	if croft.KindOf(err) == croft.OverQuota {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // hostsFor returns the hosts that a member fits on, and if there are none, why.

@@ -12,6 +12,7 @@ import (
 	"croft/cluster"
 	"croft/cluster/survey"
 	"croft/internal/delay"
+	"croft/tenant"
 )
 
 // maxTries bounds how often a write is tried that others win.
@@ -192,9 +193,28 @@ func (s *Service) Explain(ctx context.Context, r cluster.Request) (cluster.Expla
 	if err != nil {
 		return cluster.Explanation{}, err
 	}
-	e := cluster.Explanation{Candidates: cluster.Choices(found.Candidates), Dropped: found.Dropped, Reuse: there.Name}
+	quota := ""
+	if len(joined) == 0 {
+		if quota, err = s.overQuota(ctx, r.Project); err != nil {
+			return cluster.Explanation{}, err
+		}
+	}
+	e := cluster.Explanation{Candidates: cluster.Choices(found.Candidates), Dropped: found.Dropped, Reuse: there.Name,
+		Quota: quota}
 	if e.Dropped == nil {
 		e.Dropped = []cluster.Dropped{}
 	}
 	return e, nil
+}
+
+// overQuota says why a project may not have one more cluster; empty: it may.
+func (s *Service) overQuota(ctx context.Context, project croft.Project) (string, error) {
+	if s.c.Quotas == nil {
+		return "", nil
+	}
+	err := s.c.Quotas.Admit(ctx, project, tenant.Amounts{tenant.CountClusters: 1})
+	if errors.Is(err, croft.OverQuota) {
+		return err.Error(), nil
+	}
+	return "", err
 }

@@ -17,6 +17,7 @@ import (
 	"croft/cluster"
 	"croft/cluster/survey"
 	"croft/internal/nearest"
+	"croft/tenant"
 )
 
 // Config is what the service needs.
@@ -28,6 +29,7 @@ type Config struct {
 	Drivers   map[cluster.SiteType]cluster.Driver
 	Vault     cluster.Vault                            // nil: nothing secret can be taken
 	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue, NotFound; may be nil
+	Quotas    tenant.Quotas                            // nil: what a project may have is not explained
 	AllowedIP string                                   // CIDR of this server, for templates; may be empty
 	Survey    *survey.Survey                           // shared with the manager, if there is one here; nil: its own
 	// Dial connects to the agents of appliances; a net.Dialer by default.

@@ -354,6 +354,22 @@ func (s *Projects) Limits(ctx context.Context, name croft.Project) ([]tenant.Acc
 	return all, c.defaults.Limits, nil
 }
 
+// Admit implements tenant.Quotas.
+func (s *Projects) Admit(ctx context.Context, name croft.Project, more tenant.Amounts) error {
+	for settled := false; ; settled = true {
+		c, err := s.readChain(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := tenant.Admit(c.accounts(), c.defaults.Limits, more); err == nil || settled {
+			return err
+		}
+		if err := s.settle(ctx); err != nil { // others may have given something back
+			return err
+		}
+	}
+}
+
 // Accounts implements tenant.Projects.
 func (s *Projects) Accounts(ctx context.Context, names ...croft.Project) ([]tenant.Account, error) {
 	if err := s.settle(ctx); err != nil {

@@ -155,8 +155,16 @@ func TestWhatAChildUsesCountsForThoseAboveIt(t *testing.T) {
 	if diff := cmp.Diff(want, refusal); diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+	more := tenant.AmountsOf(asked("dev", "c", 2))
+	asking, _ := errors.AsType[*tenant.Refusal](s.Projects.Admit(t.Context(), "dev", more))
+	if diff := cmp.Diff(want, asking); diff != "" {
+		t.Errorf("who only asks is told (-want +got):\n%s", diff)
+	}
 	if err := s.Instances.Discard(t.Context(), first); err != nil {
 		t.Fatal(err)
+	}
+	if err := s.Projects.Admit(t.Context(), "dev", more); err != nil {
+		t.Errorf("who asks after it was given back is told: %v", err)
 	}
 	etcdtest.Must(s.Instances.Create(t.Context(), asked("dev", "c", 2)))(t) // what ops gave back is there at once
 	if diff := cmp.Diff(tenant.Amounts{"VCPU": 2, tenant.CountInstances: 1}, used(t, s, "org")); diff != "" {
