@@ -155,7 +155,7 @@ var table = map[Operation]row{
 	"changeCredential": changes, // one's own
 	"removeCredential": changes,
 
-	"rewrapCredentials": operates,
+	"rewrapSecrets": operates,
 
 	"listAppliances":       reads,
 	"getAppliance":         reads,

@@ -32,7 +32,7 @@ m createCluster explainCluster changeCluster deleteCluster addClusterHost remove
 m makeAccount removeAccount getSiteHealth bringImage
 m listCredentials getCredential createCredential changeCredential removeCredential
 m createAppliance changeAppliance removeAppliance addImplementation changeImplementation removeImplementation
-o rewrapCredentials createSite changeSite removeSite addImage removeImage
+o rewrapSecrets createSite changeSite removeSite addImage removeImage
 r listClaims getClaim
 m createClaim useClaim releaseClaim
 r getUsage listUsage

@@ -279,10 +279,10 @@ func credentialRemove() *cobra.Command {
 func keyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "key FILE",
-		Short: "Make a key file, with which servers seal credentials",
+		Short: "Make a key file, with which servers seal secrets",
 		Long: `key makes a file with a new key that only you may read, for clusters.credential_key_file in
 compute.yaml. Every server of a cloud needs the same file. Whoever has it and the cloud's
-store can open the credentials; whoever loses it has everybody set their passwords again.
+store can open the secrets in it; whoever loses it has everybody set their passwords again.
 
 To change the key: name the new file first and the old one behind it on every server, then
 croft credential rewrap, then take the old one away.`,
@@ -301,7 +301,7 @@ croft credential rewrap, then take the old one away.`,
 func rewrapCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rewrap",
-		Short: "Have the servers' first key seal all credentials, for operators",
+		Short: "Have the servers' first key seal all secrets, for operators",
 		Args:  args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -309,7 +309,7 @@ func rewrapCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, api.Rewrapped{Credentials: n}, "%d credentials are sealed by another key now", n)
+				return told(cmd, c, api.Rewrapped{Secrets: n}, "%d secrets are sealed by another key now", n)
 			})
 		},
 	}

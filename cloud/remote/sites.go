@@ -137,5 +137,5 @@ type seals struct{ *Client }
 func (s seals) Rewrap(ctx context.Context) (int, error) {
 	var done api.Rewrapped
 	err := s.ask(ctx, http.MethodPost, "/v1/seals", nil, &done)
-	return done.Credentials, err
+	return done.Secrets, err
 }

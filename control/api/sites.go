@@ -148,7 +148,7 @@ type CredentialList struct {
 	Credentials []Credential `json:"credentials"`
 }
 
-// Rewrapped says how many credentials the first key sealed instead of another one.
+// Rewrapped says how many secrets the first key sealed instead of another one.
 type Rewrapped struct {
-	Credentials int `json:"credentials"`
+	Secrets int `json:"secrets"`
 }

@@ -138,12 +138,12 @@ func removeCredential(c Call) error {
 	return c.nothing()
 }
 
-func rewrapCredentials(c Call) error {
+func rewrapSecrets(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
 	n, err := c.Cloud.Seals.Rewrap(ctx)
 	if err != nil {
 		return told(err)
 	}
-	return c.answer(http.StatusOK, api.Rewrapped{Credentials: n})
+	return c.answer(http.StatusOK, api.Rewrapped{Secrets: n})
 }

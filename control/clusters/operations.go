@@ -14,7 +14,7 @@ var Operations = map[string]func(Call) error{
 	"getCredential":        getCredential,
 	"changeCredential":     changeCredential,
 	"removeCredential":     removeCredential,
-	"rewrapCredentials":    rewrapCredentials,
+	"rewrapSecrets":        rewrapSecrets,
 	"listAppliances":       listAppliances,
 	"createAppliance":      createAppliance,
 	"getAppliance":         getAppliance,
