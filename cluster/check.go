@@ -3,7 +3,9 @@ package cluster
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"croft"
 )
@@ -15,6 +17,8 @@ const (
 	// MaxParameterBytes bounds them all together, as JSON.
 	MaxParameterBytes = 64 << 10
 	maxHints          = 100
+	maxKeys           = 100
+	maxKeyBytes       = 16 << 10 // of one
 	maxPeriod         = 10 * 365 * 24 * time.Hour
 )
 
@@ -50,7 +54,23 @@ func (r Request) Check() error {
 	if err := r.Hints.Check(); err != nil {
 		return err
 	}
+	if err := checkKeys(r.Keys); err != nil {
+		return err
+	}
 	return checkParameters(r.Parameters)
+}
+
+// checkKeys refuses what could not be a line of authorized_keys. Whether it is a key, whoever takes it says.
+func checkKeys(keys []string) error {
+	if len(keys) > maxKeys {
+		return croft.Errorf(croft.Invalid, "%d keys are given, at most %d are read", len(keys), maxKeys)
+	}
+	for _, key := range keys {
+		if key == "" || len(key) > maxKeyBytes || strings.ContainsFunc(key, unicode.IsControl) {
+			return croft.Errorf(croft.Invalid, "key %.40q is not one line of 1 to %d bytes", key, maxKeyBytes)
+		}
+	}
+	return nil
 }
 
 // CheckSlaves validates the size of a cluster of an appliance that needs at least some slaves. Invalid.

@@ -52,6 +52,7 @@ type Cluster struct {
 	Digest     string         `json:"digest,omitempty"`     // of the request, to know it again; see Request.Digest
 	Hints      Hints          `json:"hints"`                // as given
 	Parameters map[string]any `json:"parameters,omitempty"` // as given, but for hidden ones, which are in Sealed
+	Keys       []string       `json:"keys,omitempty"`       // of those who may log in, as lines of authorized_keys
 	Slaves     int            `json:"slaves"`               // wanted
 	Good       int            `json:"good_slaves"`          // as it last was READY with; to go back to
 	// of the slaves that are wanted, ascending; never used twice
@@ -221,6 +222,7 @@ type Request struct {
 	Slaves     int             `json:"slaves"`
 	Hints      Hints           `json:"hints"`
 	Parameters map[string]any  `json:"parameters,omitempty"`
+	Keys       []string        `json:"keys,omitempty"` // public SSH keys, as lines of authorized_keys
 	Reuse      Reuse           `json:"reuse,omitempty"`
 	KeepIdle   time.Duration   `json:"keep_idle,omitempty"`
 	Expires    time.Duration   `json:"expires,omitempty"` // from now on; 0: never

@@ -15,6 +15,7 @@ type Filling struct {
 	Removed        []int          // indexes that were taken out by name
 	Image          string         // the reference at the site, where the implementation names an image
 	AllowedIP      string         // CIDR of this server; empty: not known
+	Keys           []string       // public SSH keys of those who may log in
 	Given          map[string]any // with the request, hidden ones too
 	Implementation Implementation
 	Site           Site
@@ -27,6 +28,7 @@ const (
 	ParamRemoved   = "removed"
 	ParamImage     = "image"
 	ParamAllowedIP = "allowed_ip"
+	ParamKeys      = "authorized_keys" // a list of public SSH keys
 )
 
 // own returns what the manager itself fills in, which comes before all else.
@@ -35,7 +37,11 @@ func (f Filling) own() map[string]any {
 	for _, i := range f.Removed {
 		removed = append(removed, i)
 	}
-	own := map[string]any{ParamSize: f.Slaves, ParamCluster: string(f.Cluster), ParamRemoved: removed}
+	keys := []any{}
+	for _, key := range f.Keys {
+		keys = append(keys, key)
+	}
+	own := map[string]any{ParamSize: f.Slaves, ParamCluster: string(f.Cluster), ParamRemoved: removed, ParamKeys: keys}
 	if f.Image != "" {
 		own[ParamImage] = f.Image
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +15,8 @@ import (
 	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/schedule"
+	"croft/schedule/sshkeys"
 )
 
 // asking is a request for a cluster with its flags.
@@ -21,6 +25,7 @@ type asking struct {
 	parameters      []string
 	file            string
 	implementations []string
+	keys            []string
 	noReuse         bool
 }
 
@@ -35,6 +40,8 @@ func (a *asking) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&a.implementations, "implementation", nil, "by this implementation (`UUID`); repeat for more")
 	f.StringArrayVar(&a.parameters, "parameter", nil, "`name=value` for the template; repeat for more")
 	f.StringVar(&a.file, "parameters", "", "`file` with parameters in YAML, such as secret ones; - reads stdin")
+	f.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in to its hosts: a file, a pattern of files, the "+
+		"name of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
 	f.BoolVar(&a.noReuse, "no-reuse", false, "always a new one, even if you have one that would do")
 	f.DurationVar(&a.KeepIdle, "keep-idle", 0, "delete it once it had no use for this `time` (keep it)")
 	f.DurationVar(&a.Expires, "expires", 0, "delete it after this `time`, whoever uses it (never)")
@@ -65,6 +72,20 @@ func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client
 	if r.Parameters, err = parameters(cmd.InOrStdin(), a.file, a.parameters); err != nil {
 		return r, err
 	}
+	texts := c.Settings.Keys
+	if cmd.Flags().Changed("key") {
+		texts = a.keys
+	}
+	var names []string
+	if a.Keys, names, err = sshkeys.Read(texts); err != nil {
+		return r, err
+	}
+	stored, err := schedule.FindKeys(ctx, c.Keys, c.Project, names)
+	if err != nil {
+		return r, err
+	}
+	a.Keys = slices.Concat(a.Keys, stored)
+	r.Keys = a.Keys
 	r.User, err = c.User(ctx)
 	return r, err
 }
@@ -95,8 +116,7 @@ once.`,
 					return err
 				}
 				if made.Reused {
-					fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is there and is used: it is %s\n", made.Cluster.Name,
-						made.Cluster.State)
+					joined(cmd.ErrOrStderr(), made.Cluster, a.Keys)
 				}
 				return w.finish(ctx, cmd, c, made.Cluster, "is built", api.Cluster{Cluster: made.Cluster,
 					Reused: made.Reused})
@@ -106,6 +126,16 @@ once.`,
 	a.flags(cmd)
 	w.flags(cmd)
 	return cmd
+}
+
+// joined tells of a cluster that was there, whose hosts know the keys of an earlier request.
+func joined(w io.Writer, have cluster.Cluster, keys []string) {
+	fmt.Fprintf(w, "cluster %s is there and is used: it is %s\n", have.Name, have.State)
+	known := func(key string) bool { return slices.Contains(have.Keys, key) }
+	if len(keys) > 0 && !slices.ContainsFunc(keys, known) {
+		fmt.Fprintln(w, "its hosts do not know your SSH key: log in with one that it was asked for with, or ask for another "+
+			"cluster with --no-reuse")
+	}
 }
 
 func create(ctx context.Context, cmd *cobra.Command, c *args.Client, a *asking, given []string) (cluster.Created,

@@ -108,7 +108,7 @@ type progress interface {
 const mostBars = 40
 
 func newProgress(stderr io.Writer) progress {
-	if out.IsTerminal(stderr) {
+	if out.Draws(stderr) {
 		return &bars{w: stderr}
 	}
 	return &lines{w: stderr}

@@ -170,7 +170,7 @@ func newPullProgress(cmd *cobra.Command, hosts []croft.Host) pullProgress {
 	for _, h := range hosts {
 		names = append(names, plain.Line(h.Name))
 	}
-	if stderr := cmd.ErrOrStderr(); out.IsTerminal(stderr) {
+	if stderr := cmd.ErrOrStderr(); out.Draws(stderr) {
 		return pullBars{out.NewBars(stderr, names, "asked")}
 	}
 	return &pullLines{w: cmd.ErrOrStderr(), name: names, began: make([]bool, len(names))}

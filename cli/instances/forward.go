@@ -52,7 +52,7 @@ so it works where the instance cannot be reached from here; schedule ssh uses it
 }
 
 // proxyCommand makes ssh reach an instance through the cloud.
-func (c *session) proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
+func proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ type progress interface {
 }
 
 func newProgress(stderr io.Writer, instances []croft.Instance) progress {
-	if out.IsTerminal(stderr) && len(instances) <= mostBars {
+	if out.Draws(stderr) && len(instances) <= mostBars {
 		return newStatusBars(stderr, namesOf(instances))
 	}
 	return &lines{w: stderr, last: make([]string, len(instances)), name: namesOf(instances)}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"croft"
 	"croft/cli/args"
@@ -21,15 +22,23 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// login is `schedule ssh` with its flags.
-type login struct {
-	user, jump, identity string
+// Login is how to log in to an instance.
+type Login struct {
+	User     string // empty: the one that the catalog names for the image
+	Jump     string // a host to go through; empty: none
+	Identity string // file of the private key; empty: the user's files whose public halves the instance has
+}
 
-	proxy []string // what makes ssh go through the cloud
+// Flags adds the flags that fill it.
+func (l *Login) Flags(f *pflag.FlagSet) {
+	f.StringVarP(&l.User, "user", "l", "", "log in as this `user`")
+	f.StringVarP(&l.Jump, "jump", "J", "",
+		"go through this `host`, such as root@host1, where the instance cannot be reached from here")
+	f.StringVarP(&l.Identity, "identity", "i", "", "`file` of the private key to log in with")
 }
 
 func sshCommand() *cobra.Command {
-	var l login
+	var l Login
 	cmd := &cobra.Command{
 		Use:   "ssh UUID|NAME [COMMAND...]",
 		Short: "Log in to an instance, or run a command in it",
@@ -51,26 +60,19 @@ ends with the exit code of the command.`,
 				if err != nil {
 					return err
 				}
-				if c.Settings.Settings.Set() && l.jump == "" {
-					if l.proxy, err = c.proxyCommand(cmd, st.Instance.ID); err != nil {
-						return fmt.Errorf("log in to %s: %w", st.Instance.Name, err)
-					}
-				}
-				return l.run(ctx, cmd, st, args[1:])
+				return l.Run(ctx, cmd, c.Client, st, args[1:])
 			})
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // flags after the name are the command's
-	cmd.Flags().StringVarP(&l.user, "user", "l", "", "log in as this `user`")
-	cmd.Flags().StringVarP(&l.jump, "jump", "J", "",
-		"go through this `host`, such as root@host1, where the instance cannot be reached from here")
-	cmd.Flags().StringVarP(&l.identity, "identity", "i", "", "`file` of the private key to log in with")
+	l.Flags(cmd.Flags())
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
-// run runs ssh and returns its exit code.
-func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, command []string) error {
+// Run runs the system's ssh, which accepts the host key of the instance alone, and returns its exit code. With a cloud
+// that is reached by its API, the connection goes through that.
+func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, st croft.Status, command []string) error {
 	name := st.Instance.Name
 	addr := Address(st)
 	if addr == "" {
@@ -89,11 +91,23 @@ func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, com
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", name, err)
 	}
-	ssh := exec.CommandContext(ctx, "ssh", append(append(given, "-l", user, "--", addr), command...)...)
+	if c.Settings.Settings.Set() && l.Jump == "" {
+		through, err := proxyCommand(cmd, st.Instance.ID)
+		if err != nil {
+			return fmt.Errorf("log in to %s: %w", name, err)
+		}
+		given = append(given, through...)
+	}
+	return SSH(ctx, cmd, name, append(append(given, "-l", user, "--", addr), command...))
+}
+
+// SSH runs the system's ssh to log in to what has a name, and returns its exit code.
+func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) error {
+	ssh := exec.CommandContext(ctx, "ssh", given...)
 	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
 	ssh.WaitDelay = 2 * time.Second
-	err = ssh.Run()
+	err := ssh.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return &args.Exited{Code: exit.ExitCode()}
 	}
@@ -108,7 +122,7 @@ func (l login) run(ctx context.Context, cmd *cobra.Command, st croft.Status, com
 }
 
 // arguments make ssh accept only the host key of the instance. The file with the key is written here.
-func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
+func (l Login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
 	if inst.Spec.HostKey == "" {
 		return nil, croft.Errorf(croft.Invalid,
 			"it has no host key that could be verified, since an older croft made it: use ssh directly, or destroy it and request another")
@@ -125,22 +139,18 @@ func (l login) arguments(inst croft.Instance, knownHosts string) ([]string, erro
 		"-o", "HostKeyAlias=" + string(inst.ID), "-o", "HostKeyAlgorithms=ssh-ed25519",
 		"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no",
 	}
-	args = append(args, l.proxy...)
-	if l.jump != "" {
-		args = append(args, "-J", l.jump)
+	if l.Jump != "" {
+		args = append(args, "-J", l.Jump)
 	}
-	if l.identity != "" {
-		return append(args, "-i", l.identity, "-o", "IdentitiesOnly=yes"), nil
+	if l.Identity != "" {
+		return append(args, "-i", l.Identity, "-o", "IdentitiesOnly=yes"), nil
 	}
-	for _, file := range identities(inst.Spec.Keys) {
-		args = append(args, "-i", file)
-	}
-	return args, nil
+	return append(args, Identities(inst.Spec.Keys)...), nil
 }
 
-// identities are the user's private keys whose public halves the instance has, whatever the files in ~/.ssh are
-// called: ssh itself tries only those with usual names.
-func identities(known []string) []string {
+// Identities are the flags of ssh for the user's private keys whose public halves are known, whatever the files in
+// ~/.ssh are called: ssh itself tries only those with usual names.
+func Identities(known []string) []string {
 	files, err := filepath.Glob(sshkeys.Home("~/.ssh/*.pub"))
 	if err != nil {
 		return nil
@@ -155,7 +165,7 @@ func identities(known []string) []string {
 		if slices.ContainsFunc(keys, func(key string) bool {
 			return slices.ContainsFunc(known, func(k string) bool { return sameKey(k, key) })
 		}) {
-			found = append(found, private)
+			found = append(found, "-i", private)
 		}
 	}
 	return found
@@ -168,9 +178,9 @@ func sameKey(a, b string) bool {
 }
 
 // as is the user to log in as.
-func (l login) as(ref string) (string, error) {
-	if l.user != "" {
-		return l.user, nil
+func (l Login) as(ref string) (string, error) {
+	if l.User != "" {
+		return l.User, nil
 	}
 	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
 	if err != nil {

@@ -91,6 +91,17 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
+// Draws reports whether w is a terminal on which lines can be drawn over. Serial consoles often do not know their size,
+// and get lines below each other.
+func Draws(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok || !IsTerminal(w) {
+		return false
+	}
+	width, height, err := term.GetSize(int(f.Fd()))
+	return err == nil && width > 0 && height > 0
+}
+
 // IsColored reports whether w should get colors (https://no-color.org).
 func IsColored(w any) bool { return IsTerminal(w) && os.Getenv("NO_COLOR") == "" }
 

@@ -26,7 +26,7 @@ type stage struct {
 func NewStageBar(w io.Writer) *StageBar {
 	b := &StageBar{}
 	b.at.Store(&stage{name: "connecting"})
-	if !IsTerminal(w) {
+	if !Draws(w) {
 		return b
 	}
 	b.all = mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))

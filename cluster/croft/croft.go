@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,9 +64,16 @@ func request(at cluster.Access, b cluster.Build) (cluster.Request, error) {
 	if err != nil {
 		return cluster.Request{}, err
 	}
+	given := maps.Clone(b.Parameters)
+	delete(given, cluster.ParamKeys)
+	var keys []string
+	listed, _ := b.Parameters[cluster.ParamKeys].([]any)
+	for _, key := range listed {
+		keys = append(keys, fmt.Sprint(key))
+	}
 	return cluster.Request{ID: b.Cluster, Name: name(b.Partition, b.Cluster), Project: project(at), User: b.User,
 		Appliance: t.Appliance, Slaves: len(b.Indexes), Hints: cluster.Hints{Sites: t.Sites},
-		Parameters: b.Parameters, Reuse: cluster.ReuseNever}, nil
+		Parameters: given, Keys: keys, Reuse: cluster.ReuseNever}, nil
 }
 
 // Probe implements cluster.Driver.

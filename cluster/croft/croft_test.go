@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,5 +203,29 @@ func TestALostRequestIsSettledByMakingItAgain(t *testing.T) {
 		if phase := seen[b.Cluster].Phase; err != nil || phase != cluster.Removing && phase != cluster.Absent {
 			t.Errorf("a request that came late made %+v, which is %s, %v", remote, phase, err)
 		}
+	}
+}
+
+func TestWhoAskedMayLogInThereToo(t *testing.T) {
+	o := newOther(t)
+	d := elsewhere.New(o.connect)
+	at := cluster.Access{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
+	i := cluster.Implementation{Template: text}
+	contract, err := d.Check(t.Context(), i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := cluster.Build{Partition: croft.NewPartitionID(), Cluster: croft.NewClusterID(), User: "ada", Implementation: i,
+		Remote: cluster.Remote{Name: "croft-x", Asked: true}}
+	keys := []string{"ssh-ed25519 AAAA ada"}
+	if b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: b.Cluster, Keys: keys}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Launch(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	made, err := o.Find(t.Context(), "physics", string(b.Cluster))
+	if err != nil || !slices.Equal(made.Keys, keys) || len(made.Parameters) > 0 {
+		t.Errorf("the other cloud has the keys %q and the parameters %v, %v", made.Keys, made.Parameters, err)
 	}
 }

@@ -48,7 +48,8 @@ func (*Driver) Check(_ context.Context, i cluster.Implementation) (cluster.Contr
 	if err != nil {
 		return cluster.Contract{}, err
 	}
-	c := cluster.Contract{RemoveNamed: t.RemoveNamed, Declared: map[string]cluster.Declared{}}
+	c := cluster.Contract{RemoveNamed: t.RemoveNamed, Declared: map[string]cluster.Declared{
+		cluster.ParamKeys: {Type: "json", Default: true}}}
 	for name, p := range t.Parameters {
 		kind := cmp.Or(p.Type, "string")
 		if !slices.Contains(cluster.ParameterTypes, kind) {

@@ -31,7 +31,7 @@ const (
 
 // fixed are the names that are there without being declared.
 var fixed = []string{nameCluster, nameName, nameRole, nameIndex, nameSize, nameMasterIP, nameKey,
-	cluster.ParamAllowedIP, paramKeyName, cluster.ParamRemoved}
+	cluster.ParamAllowedIP, paramKeyName, cluster.ParamRemoved, cluster.ParamKeys}
 
 // whole matches a name to be replaced, or one that is to stay because of a second dollar.
 var whole = regexp.MustCompile(`\$?\$\{[^}\n]*\}?`)

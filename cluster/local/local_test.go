@@ -309,3 +309,21 @@ func TestAKeyIsNoFileOfTheServer(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoAskedMayLogIn(t *testing.T) {
+	s := newSite(t, plain, 1)
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB ann@desk"
+	s.build.Parameters = map[string]any{cluster.ParamKeys: []any{key}}
+	s.launch()
+	s.until(cluster.Standing)
+	for _, name := range []string{"-master", "-slave-0"} {
+		st := s.find(s.build.Name + name)
+		if !slices.Contains(st.Instance.Spec.Keys, key) {
+			t.Errorf("%s has the keys %q", name, st.Instance.Spec.Keys)
+		}
+	}
+	s.build.Parameters = map[string]any{cluster.ParamKeys: []any{"no key at all"}}
+	if _, err := s.Launch(t.Context(), here(), s.build); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("what is no key: got %v, want invalid", err)
+	}
+}

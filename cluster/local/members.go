@@ -100,12 +100,29 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 		named := strings.FieldsFunc(written(b.Parameters[paramKeyName]), func(c rune) bool {
 			return c == ',' || c == ' '
 		})
-		if r.keys[role], err = d.keysOf(ctx, b.Project, slices.Concat(m.keys, named)); err != nil {
+		asked, err := keysAsked(b)
+		if err != nil {
+			return nil, err
+		}
+		if r.keys[role], err = d.keysOf(ctx, b.Project, slices.Concat(m.keys, named, asked)); err != nil {
 			return nil, err
 		}
 		r.made[role] = m
 	}
 	return r, nil
+}
+
+// keysAsked are the keys that the request for a cluster gives. Invalid.
+func keysAsked(b cluster.Build) (lines []string, err error) {
+	given, _ := b.Parameters[cluster.ParamKeys].([]any)
+	for _, key := range given {
+		line, err := sshkeys.Parse(fmt.Sprint(key))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
 }
 
 // keysOf returns lines of authorized_keys: each text is one, or the name of a key that the project keeps. Invalid.

@@ -230,6 +230,7 @@ func (t *text) rule() (croft.AffinityRule, error) {
 func (t *text) declared() map[string]cluster.Declared {
 	all := map[string]cluster.Declared{
 		cluster.ParamAllowedIP: {Type: "string", Default: true},
+		cluster.ParamKeys:      {Type: "json", Default: true},
 		paramKeyName:           {Type: "string", Default: true},
 	}
 	for name, p := range t.Parameters {

@@ -94,12 +94,12 @@ parameters:
 	}
 	for name, want := range map[string]cluster.Declared{"users": {Type: "number", Default: true},
 		"root_word": {Type: "string", Hidden: true}, "key_name": {Type: "string", Default: true},
-		"allowed_ip": {Type: "string", Default: true}} {
+		"allowed_ip": {Type: "string", Default: true}, "authorized_keys": {Type: "json", Default: true}} {
 		if got := c.Declared[name]; got != want {
 			t.Errorf("%s is declared as %+v, want %+v", name, got, want)
 		}
 	}
-	if c, err = d.Check(t.Context(), cluster.Implementation{Image: "tiny"}); err != nil || len(c.Declared) != 3 {
+	if c, err = d.Check(t.Context(), cluster.Implementation{Image: "tiny"}); err != nil || len(c.Declared) != 4 {
 		t.Errorf("of an image alone: got %+v, %v", c, err)
 	}
 }

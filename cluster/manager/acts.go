@@ -71,7 +71,8 @@ func (m *Manager) choose(ctx context.Context, c cluster.Cluster) ([]cluster.Cand
 		return nil, nil, err
 	}
 	found, err := m.survey.Look(ctx, cluster.Request{ID: c.ID, Name: c.Name, Project: c.Project, User: c.User,
-		Appliance: c.Appliance, Slaves: len(c.Indexes), Hints: c.Hints, Parameters: given}, c.Attempts, "")
+		Appliance: c.Appliance, Slaves: len(c.Indexes), Hints: c.Hints, Parameters: given,
+		Keys: c.Keys}, c.Attempts, "")
 	return found.Candidates, found.Dropped, err
 }
 

@@ -154,8 +154,8 @@ func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, a
 		return err
 	}
 	b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: c.ID, Slaves: len(c.Indexes),
-		Removed: c.Removed, Image: b.Image, AllowedIP: s.c.AllowedIP, Given: given, Implementation: b.Implementation,
-		Site: at.Site})
+		Removed: c.Removed, Image: b.Image, AllowedIP: s.c.AllowedIP, Keys: c.Keys, Given: given,
+		Implementation: b.Implementation, Site: at.Site})
 	return err
 }
 

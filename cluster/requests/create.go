@@ -127,7 +127,7 @@ func lost(err error) bool {
 func (s *Service) record(r cluster.Request, found survey.Result) (cluster.Cluster, error) {
 	now := time.Now().UTC()
 	c := cluster.Cluster{ID: r.ID, Name: r.Name, Project: r.Project, User: r.User, Appliance: r.Appliance,
-		Digest: r.Digest(), Hints: r.Hints, Slaves: r.Slaves, Indexes: []int{}, NextIndex: r.Slaves,
+		Digest: r.Digest(), Hints: r.Hints, Keys: r.Keys, Slaves: r.Slaves, Indexes: []int{}, NextIndex: r.Slaves,
 		State: cluster.Scheduling, Step: "choosing a site", Members: []cluster.Member{}, Why: found.Dropped,
 		Uses: []cluster.Use{newUse(r, now)}, KeepIdle: r.KeepIdle, Created: now, Updated: now, Generation: 1}
 	for i := range r.Slaves {

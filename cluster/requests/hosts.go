@@ -237,8 +237,8 @@ func (s *Service) growth(ctx context.Context, c cluster.Cluster, n int) (cluster
 		return cluster.Room{}, err
 	}
 	if b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: c.ID, Slaves: c.Slaves + n,
-		Removed: c.Removed, Image: i.Image, AllowedIP: s.c.AllowedIP, Given: given, Implementation: i,
-		Site: site}); err != nil {
+		Removed: c.Removed, Image: i.Image, AllowedIP: s.c.AllowedIP, Keys: c.Keys, Given: given,
+		Implementation: i, Site: site}); err != nil {
 		return cluster.Room{}, err
 	}
 	return s.survey.Room(ctx, site, credential, b)

@@ -53,10 +53,11 @@ func (s *Survey) ask(ctx context.Context, r cluster.Request, w cluster.World, al
 
 func (s *Survey) cached(ctx context.Context, r cluster.Request, w cluster.World, c cluster.Candidate) cluster.Room {
 	b := s.build(r, w, c)
-	// Parameters are part of the question, since a flavor may be one; the cluster is not. What cannot be encoded was
-	// refused before.
+	// Parameters are part of the question, since a flavor may be one; cluster and keys are not. What cannot be encoded
+	// was refused before.
 	alike := maps.Clone(b.Parameters)
 	delete(alike, cluster.ParamCluster)
+	delete(alike, cluster.ParamKeys)
 	parameters, _ := json.Marshal(alike)
 	q := question{c.Place(), r.Slaves, string(parameters)}
 	now := time.Now()

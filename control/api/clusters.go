@@ -46,6 +46,7 @@ type ClusterRequest struct {
 	Slaves     int             `json:"slaves,omitempty"`
 	Hints      cluster.Hints   `json:"hints,omitzero"`
 	Parameters map[string]any  `json:"parameters,omitempty"`
+	Keys       []string        `json:"keys,omitempty"`
 	Reuse      string          `json:"reuse,omitempty"`     // auto or never
 	KeepIdle   int64           `json:"keep_idle,omitempty"` // seconds
 	Expires    int64           `json:"expires,omitempty"`   // seconds from the request on
@@ -54,14 +55,15 @@ type ClusterRequest struct {
 // ClusterRequestOf returns the body for a request.
 func ClusterRequestOf(r cluster.Request) ClusterRequest {
 	return ClusterRequest{ID: r.ID, Name: r.Name, Appliance: r.Appliance, Slaves: r.Slaves, Hints: r.Hints,
-		Parameters: r.Parameters, Reuse: string(r.Reuse), KeepIdle: seconds(r.KeepIdle), Expires: seconds(r.Expires)}
+		Parameters: r.Parameters, Keys: r.Keys, Reuse: string(r.Reuse), KeepIdle: seconds(r.KeepIdle),
+		Expires: seconds(r.Expires)}
 }
 
 // Plain returns the request of a user in a project.
 func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Request {
 	asked := cluster.Request{ID: r.ID, Name: r.Name, Project: project, User: user, Appliance: r.Appliance,
-		Slaves: r.Slaves, Hints: r.Hints, Parameters: r.Parameters, KeepIdle: lasting(r.KeepIdle),
-		Expires: lasting(r.Expires)}
+		Slaves: r.Slaves, Hints: r.Hints, Parameters: r.Parameters, Keys: r.Keys,
+		KeepIdle: lasting(r.KeepIdle), Expires: lasting(r.Expires)}
 	if r.Reuse == string(cluster.ReuseNever) {
 		asked.Reuse = cluster.ReuseNever
 	}
