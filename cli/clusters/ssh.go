@@ -60,12 +60,13 @@ func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, g
 	if err != nil {
 		return err
 	}
+	command := instances.Typed(given[1:])
 	if have.Site == cluster.LocalSite {
 		st, err := c.Instance(asking, string(m.ID))
 		if err != nil {
 			return err
 		}
-		return r.Run(ctx, cmd, c, st, given[1:])
+		return r.Run(ctx, cmd, c, st, command)
 	}
 	var flags []string
 	for _, option := range [][2]string{{"-l", r.User}, {"-J", r.Jump}, {"-i", r.Identity}} {
@@ -76,7 +77,7 @@ func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, g
 	if r.Identity == "" {
 		flags = append(flags, instances.Identities(have.Keys)...)
 	}
-	return instances.SSH(ctx, cmd, memberName(m), append(append(flags, "--", m.Address), given[1:]...))
+	return instances.SSH(ctx, cmd, memberName(m), append(append(flags, "--", m.Address), command...))
 }
 
 // member is the host with this name, with an address. NotFound.

@@ -60,7 +60,7 @@ ends with the exit code of the command.`,
 				if err != nil {
 					return err
 				}
-				return l.Run(ctx, cmd, c.Client, st, args[1:])
+				return l.Run(ctx, cmd, c.Client, st, Typed(args[1:]))
 			})
 		},
 	}
@@ -68,6 +68,14 @@ ends with the exit code of the command.`,
 	l.Flags(cmd.Flags())
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
+}
+
+// Typed is what to run in a guest, of what follows its name: some write -- before it, as ssh itself permits.
+func Typed(given []string) []string {
+	if len(given) > 0 && given[0] == "--" {
+		return given[1:]
+	}
+	return given
 }
 
 // Run runs the system's ssh, which accepts the host key of the instance alone, and returns its exit code. With a cloud
