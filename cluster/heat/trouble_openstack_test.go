@@ -334,20 +334,6 @@ func TestAFailureNamesItsResourceWithOpenStack(t *testing.T) {
 	})
 }
 
-func TestAnImageAloneWithOpenStack(t *testing.T) {
-	engines(t, func(t *testing.T, clouds map[string]heattest.Cloud) {
-		s := newBench(t, clouds["demo"], "", 2)
-		s.b.Implementation.Image, s.b.Image = "debian-12", "7a1b"
-		s.b.Parameters = map[string]any{"cluster_id": string(s.b.Cluster), "flavor_name": "small",
-			"network_name": "net"}
-		s.launch()
-		if seen := s.until(cluster.Standing); seen.MasterIP == "" || len(seen.Members) != 3 ||
-			seen.Members[2].Name != "croft-"+string(s.b.Cluster)+"-slave-1" || seen.Members[2].Address == "" {
-			t.Errorf("got %+v", seen)
-		}
-	})
-}
-
 // serveImage serves bytes, and returns an image of them.
 func serveImage(t *testing.T, size int) (cluster.Image, []byte) {
 	content := bytes.Repeat([]byte("croft"), size/5+1)[:size]
