@@ -12,6 +12,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cluster"
+	"croft/cluster/appliances"
 	"croft/schedule"
 )
 
@@ -192,9 +193,11 @@ func implementCommand() *cobra.Command {
 		Short: "Say how a site builds an appliance, from the next cluster on",
 		Long: `implement stores how a site builds an appliance: a file with a template of Heat, or for the
 site local with a master and a slave; - reads stdin. With --image instead of a file, a
-template with one machine is made of that image. --master and --slave say what a host
-takes, so that a site without room is not asked.`,
+template with one machine is made of that image. With neither, it is the text that croft
+ships for the appliance. --master and --slave say what a host takes, so that a site without
+room is not asked.`,
 		Example: `  croft appliance implement slurm slurm.yaml --site lab --master VCPU:2,MEMORY_MB:4096
+  croft appliance implement hosts --site lab
   croft appliance implement desktop --image debian-13 --site lab`,
 		Args: args.Count(1, 2),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
@@ -217,7 +220,7 @@ takes, so that a site without room is not asked.`,
 		if i.Appliance, i.Enabled = given[0], true; i.Site == "" {
 			return croft.Errorf(croft.Invalid, "name the site with --site")
 		}
-		if (len(given) == 2) == (i.Image != "") {
+		if len(given) == 2 && i.Image != "" {
 			return croft.Errorf(croft.Invalid, "give either a file with the template or --image")
 		}
 		if len(given) == 2 {
@@ -234,6 +237,15 @@ takes, so that a site without room is not asked.`,
 			return err
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			if i.Template == "" && i.Image == "" {
+				site, err := c.Sites.Find(ctx, i.Site)
+				if err != nil {
+					return nearSite(ctx, c, i.Site, err)
+				}
+				if i.Template, err = shipped(i.Appliance, site); err != nil {
+					return err
+				}
+			}
 			made, err := c.Appliances.AddImplementation(ctx, i)
 			if err != nil {
 				return nearSite(ctx, c, i.Site, nearAppliance(ctx, c, i.Appliance, err))
@@ -243,6 +255,17 @@ takes, so that a site without room is not asked.`,
 		})
 	}
 	return cmd
+}
+
+// shipped is the text that croft has for an appliance at a kind of site. Invalid: it has none.
+func shipped(appliance string, at cluster.Site) (string, error) {
+	kinds := map[cluster.SiteType]string{cluster.Local: "local", cluster.OpenStack: "heat"}
+	text, is := appliances.Text(appliance, kinds[at.Type])
+	if !is {
+		return "", croft.Errorf(croft.Invalid, "croft ships no text for appliance %s at a site of type %s: give a file "+
+			"with one, or --image", appliance, at.Type)
+	}
+	return text, nil
 }
 
 // resources reads what a host of each role takes. Invalid.
