@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"croft"
 	"croft/cli/args"
@@ -148,9 +147,7 @@ func (i *identity) secret(cmd *cobra.Command) (cluster.Secret, error) {
 	case i.file != "":
 		text, err = readFile(cmd.InOrStdin(), i.file, longestSecret)
 	case isFile && out.IsTerminal(in):
-		fmt.Fprint(cmd.ErrOrStderr(), "password: ")
-		text, err = term.ReadPassword(int(in.Fd()))
-		fmt.Fprintln(cmd.ErrOrStderr())
+		text, err = args.ReadSecret(cmd.Context(), in, cmd.ErrOrStderr(), "password")
 	default:
 		text, err = readFile(cmd.InOrStdin(), "-", longestSecret)
 	}

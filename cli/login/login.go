@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"croft"
 	"croft/access"
@@ -140,11 +139,12 @@ func readToken(cmd *cobra.Command) (string, error) {
 	var text []byte
 	var err error
 	if in, ok := cmd.InOrStdin().(*os.File); ok && out.IsTerminal(in) {
-		fmt.Fprint(cmd.ErrOrStderr(), "token: ")
-		text, err = term.ReadPassword(int(in.Fd()))
-		fmt.Fprintln(cmd.ErrOrStderr())
+		text, err = args.ReadSecret(cmd.Context(), in, cmd.ErrOrStderr(), "token")
 	} else {
 		text, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), longestToken))
+	}
+	if errors.Is(err, context.Canceled) {
+		return "", err
 	}
 	if err != nil {
 		return "", croft.Errorf(croft.Invalid, "read the token: %w", err)

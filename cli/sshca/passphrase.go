@@ -3,19 +3,17 @@ package sshca
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 
-	"golang.org/x/term"
-
 	"croft"
+	"croft/cli/args"
 )
 
 // askPassphrase asks for a key's passphrase as ssh does: on the terminal, or by the program that SSH_ASKPASS names,
 // where there is no terminal or SSH_ASKPASS_REQUIRE wants it.
 func askPassphrase(ctx context.Context, key string) ([]byte, error) {
-	return ask(ctx, "passphrase of "+key+": ")
+	return ask(ctx, "passphrase of "+key)
 }
 
 func ask(ctx context.Context, prompt string) ([]byte, error) {
@@ -24,17 +22,14 @@ func ask(ctx context.Context, prompt string) ([]byte, error) {
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0) // standard input may be a public key
 		if err == nil {
 			defer tty.Close()
-			fmt.Fprint(tty, prompt)
-			word, err := term.ReadPassword(int(tty.Fd()))
-			fmt.Fprintln(tty)
-			return word, err
+			return args.ReadSecret(ctx, tty, tty, prompt)
 		}
 	}
 	if program == "" || require == "never" {
 		return nil, croft.Errorf(croft.Invalid, "there is no terminal to ask for the passphrase: name a program with "+
 			"SSH_ASKPASS, or put the key into an agent and use --agent")
 	}
-	cmd := exec.CommandContext(ctx, program, prompt)
+	cmd := exec.CommandContext(ctx, program, prompt+": ")
 	cmd.Stderr = os.Stderr
 	word, err := cmd.Output()
 	if err != nil {
@@ -45,7 +40,7 @@ func ask(ctx context.Context, prompt string) ([]byte, error) {
 
 // newPassphrase asks for one twice.
 func newPassphrase(ctx context.Context) ([]byte, error) {
-	word, err := ask(ctx, "passphrase of the new authority: ")
+	word, err := ask(ctx, "passphrase of the new authority")
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +48,7 @@ func newPassphrase(ctx context.Context) ([]byte, error) {
 		return nil, croft.Errorf(croft.Invalid, "the passphrase is empty: whoever reads the key could sign "+
 			"(--no-passphrase makes such a key)")
 	}
-	again, err := ask(ctx, "the same again: ")
+	again, err := ask(ctx, "same passphrase again")
 	if err == nil && !bytes.Equal(word, again) {
 		err = croft.Errorf(croft.Invalid, "the two passphrases differ: nothing was made")
 	}
