@@ -92,7 +92,8 @@ func sectionsOf(root *yaml.Node) (map[string]*yaml.Node, error) {
 // checkOutputs checks that there is an address of the master.
 func checkOutputs(outputs *yaml.Node) error {
 	for key, output := range pairs(outputs) {
-		if output.Kind != yaml.MappingNode || field(output, "value") == nil {
+		if output.Kind != yaml.MappingNode || field(output, "value") == nil ||
+			key.Value == MasterIP && empty(field(output, "value")) {
 			return wrong(key, "output %.60q has no value", key.Value)
 		}
 	}

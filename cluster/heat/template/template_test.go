@@ -123,6 +123,8 @@ func TestTemplates(t *testing.T) {
 		{"no address of the master", strings.Replace(least, "master_ip", "ip", 1), "line 5: outputs has no master_ip"},
 		{"an output without value", strings.Replace(least, "{value: {get_attr", "{valeu: {get_attr", 1),
 			"line 5: output \"master_ip\" has no value"},
+		{"a master without address", "heat_template_version: rocky\nresources: {}\noutputs: {master_ip: {value: null}}\n",
+			"line 3: output \"master_ip\" has no value"},
 		{"outputs in a list", "heat_template_version: rocky\nresources: {}\noutputs: [master_ip]\n", "line 3: outputs"},
 		{"a resource that is a word", strings.Replace(least, "outputs:", "  b: c\noutputs:", 1),
 			"line 4: resource \"b\""},
