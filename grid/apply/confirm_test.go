@@ -95,15 +95,21 @@ func (b *bed) script(revision, command string, confirm int) plan.Desired {
 
 // listener is a shell text that ends the node's sshd, but not the connections it has.
 const listener = `for p in $(grep -l %[1]s /proc/[0-9]*/cmdline 2>/dev/null); do d=${p%%/cmdline}
-[ "$(cat $d/comm)" = sshd ] && kill -9 ${d#/proc/}; done; `
+[ "$(cat $d/comm)" = sshd ] && kill -9 ${d#/proc/}; done; :; `
 
 // TestAnSshdThatNoLongerStartsIsTakenBack: the connection that made the change still stands, and a new one cannot be
 // had.
 func TestAnSshdThatNoLongerStartsIsTakenBack(t *testing.T) {
 	b := newBed(t, 1)
 	file := filepath.Join(b.ssh.Nodes[0].Dir, "sshd_config")
-	restart := fmt.Sprintf(listener+`sed -i /NoSuchKeyword/d %[1]s; setsid /usr/sbin/sshd -D -f %[1]s </dev/null >/dev/null 2>&1 & `+
-		`sleep 0.3`, file)
+	// The one that is killed may have the port for a moment yet.
+	restart := fmt.Sprintf(listener+`sed -i /NoSuchKeyword/d %[1]s; n=0; `+
+		`until /usr/sbin/sshd -f %[1]s </dev/null >/dev/null 2>&1 || [ $((n += 1)) = 300 ]; do sleep 0.1; done`, file)
+	t.Cleanup(func() {
+		if out, err := exec.Command("/bin/sh", "-c", fmt.Sprintf(listener, file)).CombinedOutput(); err != nil {
+			t.Logf("end the node's sshd: %v: %s", err, out)
+		}
+	})
 	breaks := fmt.Sprintf(listener+`echo NoSuchKeyword yes >>%[1]s; /usr/sbin/sshd -D -f %[1]s 2>/dev/null || :`, file)
 	g := b.grid("first", withScripts)
 	if _, err := b.apply(g, b.script("a1", restart, 20)); err != nil {
