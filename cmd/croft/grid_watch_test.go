@@ -206,7 +206,9 @@ func TestWatchesAreFrozenAndKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	w := newWatching(t, 9, map[string]string{"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /srv}\ncommand: [/web]\n"})
+	// Its slots run at once where they are put: the nodes that were put out just before count only for ten graces.
+	w := newWatching(t, 9, map[string]string{"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /}\n" +
+		"command: [/bin/sleep, '600']\n"})
 	a, saidA := w.watcher("a")
 	w.until("a leads", func() bool { return saidA.has("leader=a leads=true") })
 	b, saidB := w.watcher("b")
