@@ -66,14 +66,9 @@ func request(at cluster.Access, b cluster.Build) (cluster.Request, error) {
 	}
 	given := maps.Clone(b.Parameters)
 	delete(given, cluster.ParamKeys)
-	var keys []string
-	listed, _ := b.Parameters[cluster.ParamKeys].([]any)
-	for _, key := range listed {
-		keys = append(keys, fmt.Sprint(key))
-	}
 	return cluster.Request{ID: b.Cluster, Name: name(b.Partition, b.Cluster), Project: project(at), User: b.User,
 		Appliance: t.Appliance, Slaves: len(b.Indexes), Hints: cluster.Hints{Sites: t.Sites},
-		Parameters: given, Keys: keys, Reuse: cluster.ReuseNever}, nil
+		Parameters: given, Keys: b.Keys(), Reuse: cluster.ReuseNever}, nil
 }
 
 // Probe implements cluster.Driver.

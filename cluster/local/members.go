@@ -89,6 +89,10 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 	if r.rule, err = t.rule(); err != nil {
 		return nil, err
 	}
+	asked, err := keysAsked(b)
+	if err != nil {
+		return nil, err
+	}
 	for _, role := range []cluster.Role{cluster.Master, cluster.Slave} {
 		m, err := t.make(role, r.params)
 		if err != nil {
@@ -100,10 +104,6 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 		named := strings.FieldsFunc(written(b.Parameters[paramKeyName]), func(c rune) bool {
 			return c == ',' || c == ' '
 		})
-		asked, err := keysAsked(b)
-		if err != nil {
-			return nil, err
-		}
 		if r.keys[role], err = d.keysOf(ctx, b.Project, slices.Concat(m.keys, named, asked)); err != nil {
 			return nil, err
 		}
@@ -114,9 +114,8 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 
 // keysAsked are the keys that the request for a cluster gives. Invalid.
 func keysAsked(b cluster.Build) (lines []string, err error) {
-	given, _ := b.Parameters[cluster.ParamKeys].([]any)
-	for _, key := range given {
-		line, err := sshkeys.Parse(fmt.Sprint(key))
+	for _, key := range b.Keys() {
+		line, err := sshkeys.Parse(key)
 		if err != nil {
 			return nil, err
 		}

@@ -22,8 +22,10 @@ type Catalogue struct {
 
 func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
 
-func (s *Catalogue) sites() shelf[cluster.Site] {
-	return shelf[cluster.Site]{"site", s.keys().sites(), func(v *cluster.Site) *int64 { return &v.Generation }}
+func (s *Catalogue) sites() shelf[cluster.Site] { return sitesOf(s.keys()) }
+
+func sitesOf(k Keys) shelf[cluster.Site] {
+	return shelf[cluster.Site]{"site", k.sites(), func(v *cluster.Site) *int64 { return &v.Generation }}
 }
 
 func (s *Catalogue) credentials() shelf[cluster.Credential] {

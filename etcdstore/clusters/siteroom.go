@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"croft"
 	"croft/cluster"
 	"croft/etcdstore/internal/kv"
 )
@@ -28,23 +29,22 @@ func (s *Records) siteRoom(ctx context.Context, before, c cluster.Cluster) (site
 		return siteRoom{}, nil
 	}
 	k := s.keys()
-	got, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(k.site(c.Site)), clientv3.OpGet(k.used("sites", c.Site),
-		clientv3.WithPrefix(), clientv3.WithKeysOnly())).Commit()
+	site, err := sitesOf(k).find(ctx, s.conn, c.Site)
+	if errors.Is(err, croft.NotFound) || err == nil && site.MaxClusters == 0 {
+		return siteRoom{}, nil // a write that names none finds that out
+	}
 	if err != nil {
-		return siteRoom{}, s.conn.Wrap(err, "look whether site %s has room for cluster %s", c.Site, c.ID)
-	}
-	stored, users := kv.First(got.Responses[0]), got.Responses[1].GetResponseRange().Kvs
-	if stored == nil {
-		return siteRoom{}, nil // the write finds out
-	}
-	var site cluster.Site
-	if err := s.conn.Decode(stored.Key, stored.Value, &site); err != nil || site.MaxClusters == 0 {
 		return siteRoom{}, err
 	}
-	if len(users) >= site.MaxClusters {
-		return siteRoom{}, cluster.SiteFull(site, len(users))
+	used := k.used("sites", c.Site)
+	got, err := s.conn.Etcd.Get(ctx, used, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return siteRoom{}, s.conn.Wrap(err, "count the clusters of site %s", c.Site)
 	}
-	return siteRoom{used: k.used("sites", c.Site), latest: latestOf(users)}, nil
+	if len(got.Kvs) >= site.MaxClusters {
+		return siteRoom{}, cluster.SiteFull(site, len(got.Kvs))
+	}
+	return siteRoom{used: used, latest: latestOf(got.Kvs)}, nil
 }
 
 func latestOf(keys []*mvccpb.KeyValue) (latest int64) {
