@@ -2,8 +2,10 @@ package croft_test
 
 import (
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,4 +64,17 @@ func namesOfTypes(t *testing.T) map[string][]string {
 		}
 	}
 	return names
+}
+
+func parseFiles(t *testing.T, fset *token.FileSet, p goPackage) []*ast.File {
+	t.Helper()
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
 }

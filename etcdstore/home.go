@@ -28,9 +28,11 @@ import (
 //	1.6 CRUSH policies choose hosts: instances name theirs, and what it chose before their host
 //	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that they
 //	    are part of, and its other members
+//	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
+//	    that they do not know
 const (
 	schemaMajor   = 1
-	schemaMinor   = 7
+	schemaMinor   = 8
 	tracesMinor   = 1 // from this version on orders name traces
 	userDataMinor = 2 // from this version on orders and records have no user-data
 	formersMinor  = 2 // from this version on they name more than one former host
