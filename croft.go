@@ -392,7 +392,7 @@ type Status struct {
 // Change tells that something about an instance changed: its record, what its host observed, or whether that host
 // is alive. It carries no more data: who wants to know reads the instance.
 type Change struct {
-	Revision int64      `json:"-"` // of the store, for who resumes
+	Revision int64      `json:"revision,omitempty"` // of the store; several instances may change at one
 	Instance InstanceID `json:"instance"`
 	Project  Project    `json:"project"`
 	Gone     bool       `json:"gone,omitempty"`

@@ -102,10 +102,10 @@ type Instances interface {
 
 // Feed tells which instances change, in an order that can be resumed.
 type Feed interface {
-	// Follow calls begun with the revision after which no change is missed, then changed with each change, one
-	// call at a time, until ctx ends. A change may come twice. begun is called again where changes were lost: then
-	// list again.
-	Follow(ctx context.Context, begun func(revision int64), changed func(croft.Change)) error
+	// Follow calls begun with the revision after which no change is missed, then changed with all changes of one
+	// revision, one call at a time and in the order of revisions, until ctx ends. A change may come twice. begun is
+	// called again where changes were lost: then list again.
+	Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error
 }
 
 // Changes changes instances, each named by its ID or by its name in the project. Its methods return when the

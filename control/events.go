@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -60,6 +61,21 @@ func (e *events) write(text string) error {
 		return err
 	}
 	return e.control.Flush()
+}
+
+// changes sends changes, all of each revision. Only the last event of a revision has an id: a client that goes on after
+// an id has everything up to it.
+func (e *events) changes(all []croft.Change) error {
+	for i, change := range all {
+		id := change.Revision
+		if i+1 < len(all) && all[i+1].Revision == id {
+			id = 0
+		}
+		if err := e.send("instance", id, change); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // alive writes comments until ctx ends or the client is gone, which it tells by gone.
@@ -123,11 +139,10 @@ func (c *call) watchEvents() error {
 				return
 			}
 			position += len(changes)
-			for _, change := range changes {
-				mine := c.scope.Sees(change.Project) && (c.project == "" || c.project == change.Project)
-				if mine && e.send("instance", change.Revision, change) != nil {
-					return
-				}
+			if e.changes(slices.DeleteFunc(changes, func(change croft.Change) bool {
+				return !c.scope.Sees(change.Project) || c.project != "" && c.project != change.Project
+			})) != nil {
+				return
 			}
 		}
 	})

@@ -2,7 +2,9 @@ package etcdstore
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,11 +23,11 @@ type whereabouts struct {
 type feed struct {
 	keys    keys
 	known   map[croft.InstanceID]whereabouts
-	changed func(croft.Change)
+	changes []croft.Change // of the revision that is being read
 }
 
 // Follow implements cloud.Feed. After a lost watch it begins again.
-func (s *Instances) Follow(ctx context.Context, begun func(revision int64), changed func(croft.Change)) error {
+func (s *Instances) Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error {
 	for {
 		s.followFeed(ctx, begun, changed)
 		if ctx.Err() == nil {
@@ -39,47 +41,51 @@ func (s *Instances) Follow(ctx context.Context, begun func(revision int64), chan
 	}
 }
 
-// followFeed lists the instances once and then watches, until a watch breaks for any reason.
-func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed func(croft.Change)) {
+// followFeed lists the instances once and then watches, until the watch breaks for any reason.
+func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed func([]croft.Change)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // also ends the watches at the server
+	defer cancel() // also ends the watch at the server
 	defer s.conn.watching()()
 	k := s.conn.keys
 	got, err := s.conn.etcd.Get(ctx, k.instances(), clientv3.WithPrefix())
 	if err != nil {
 		return
 	}
-	f := feed{k, map[croft.InstanceID]whereabouts{}, changed}
+	f := feed{keys: k, known: map[croft.InstanceID]whereabouts{}}
 	for _, kv := range got.Kvs {
 		if inst, err := s.conn.decodeInstance(kv); err == nil {
 			f.known[inst.ID] = whereabouts{inst.Project, inst.Host}
 		}
 	}
-	watch := func(prefix string) clientv3.WatchChan {
-		return s.conn.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1))
-	}
-	records, observed, alive := watch(k.instances()), watch(k.allObserved()), watch(k.allAlive())
+	// Only one watch has the same order of events at every server, and all events of a revision in one answer. So
+	// this one covers what lies between the three kinds of keys, too.
+	from, to := k.allAlive(), clientv3.GetPrefixRangeEnd(k.allObserved())
+	watch := s.conn.etcd.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(got.Header.Revision+1))
 	begun(got.Header.Revision)
-	for {
-		var answer clientv3.WatchResponse
-		var open bool
-		select {
-		case answer, open = <-records:
-			for _, e := range answer.Events {
-				s.noteRecord(&f, e)
-			}
-		case answer, open = <-observed:
-			for _, e := range answer.Events {
-				f.tell(e.Kv.ModRevision, croft.InstanceID(last(e.Kv.Key)))
-			}
-		case answer, open = <-alive:
-			for _, e := range answer.Events {
-				f.noteHost(e)
-			}
-		}
-		if !open || answer.Err() != nil {
+	for answer := range watch {
+		if answer.Err() != nil {
 			return
 		}
+		for i, e := range answer.Events {
+			s.note(&f, e)
+			last := i+1 == len(answer.Events) || answer.Events[i+1].Kv.ModRevision != e.Kv.ModRevision
+			if last && len(f.changes) > 0 {
+				changed(f.changes)
+				f.changes = nil
+			}
+		}
+	}
+}
+
+// note takes an event of any key.
+func (s *Instances) note(f *feed, e *clientv3.Event) {
+	switch key := string(e.Kv.Key); {
+	case strings.HasPrefix(key, f.keys.instances()):
+		s.noteRecord(f, e)
+	case strings.HasPrefix(key, f.keys.allObserved()):
+		f.tell(e.Kv.ModRevision, croft.InstanceID(last(e.Kv.Key)))
+	case strings.HasPrefix(key, f.keys.allAlive()):
+		f.noteHost(e)
 	}
 }
 
@@ -95,23 +101,24 @@ func (s *Instances) noteRecord(f *feed, e *clientv3.Event) {
 	}
 	if at, ok := f.known[id]; ok {
 		delete(f.known, id)
-		f.changed(croft.Change{Revision: e.Kv.ModRevision, Instance: id, Project: at.project, Gone: true})
+		f.changes = append(f.changes,
+			croft.Change{Revision: e.Kv.ModRevision, Instance: id, Project: at.project, Gone: true})
 	}
 }
 
-// noteHost tells of every instance of a host that came to life or fell silent.
+// noteHost tells of every instance of a host that came to life or fell silent, in the order of their IDs.
 func (f *feed) noteHost(e *clientv3.Event) {
 	host := croft.HostID(strings.TrimPrefix(string(e.Kv.Key), f.keys.allAlive()))
-	for id, at := range f.known {
-		if at.host == host {
+	for _, id := range slices.Sorted(maps.Keys(f.known)) {
+		if f.known[id].host == host {
 			f.tell(e.Kv.ModRevision, id)
 		}
 	}
 }
 
-// tell passes on a change of an instance that has a record.
+// tell adds a change of an instance that has a record.
 func (f *feed) tell(revision int64, id croft.InstanceID) {
 	if at, ok := f.known[id]; ok {
-		f.changed(croft.Change{Revision: revision, Instance: id, Project: at.project})
+		f.changes = append(f.changes, croft.Change{Revision: revision, Instance: id, Project: at.project})
 	}
 }

@@ -13,7 +13,11 @@ func (s *suite) feed() {
 	begun, seen, ended := make(chan int64, 10), make(chan croft.Change, 1000), make(chan error, 1)
 	go func() {
 		ended <- s.Cloud.Feed.Follow(ctx, func(revision int64) { begun <- revision },
-			func(c croft.Change) { seen <- c })
+			func(changes []croft.Change) {
+				for _, c := range changes {
+					seen <- c
+				}
+			})
 	}()
 	var last int64
 	select {

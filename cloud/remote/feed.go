@@ -83,12 +83,11 @@ func (c *Client) stream(ctx context.Context, method, path string, body []byte, h
 type feed struct{ *Client }
 
 // Follow implements cloud.Feed. It returns an error of the cloud that will not pass.
-func (f feed) Follow(ctx context.Context, begun func(revision int64), changed func(croft.Change)) error {
+func (f feed) Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error {
 	var last int64
 	for {
-		err := f.events(ctx, "/v1/events", last, func(e event) (bool, error) {
-			return f.follow(e, &last, begun, changed)
-		})
+		one := following{last: &last, begun: begun, changed: changed}
+		err := f.events(ctx, "/v1/events", last, one.take)
 		switch p, is := errors.AsType[*api.Problem](err); {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -104,25 +103,41 @@ func (f feed) Follow(ctx context.Context, begun func(revision int64), changed fu
 	}
 }
 
-func (f feed) follow(e event, last *int64, begun func(int64), changed func(croft.Change)) (bool, error) {
+// following is what one stream of events told.
+type following struct {
+	last    *int64         // everything up to it was passed on
+	some    []croft.Change // changes of the revision whose last event is still to come
+	begun   func(int64)
+	changed func([]croft.Change)
+}
+
+// take passes on the changes of a revision with the event that has its id.
+func (f *following) take(e event) (more bool, _ error) {
 	switch e.kind {
 	case "compacted":
-		*last = 0
+		*f.last = 0
 		return false, nil
 	case "":
-		if *last == 0 {
-			begun(e.id)
+		if *f.last == 0 {
+			f.begun(e.id)
 		}
 	case "instance":
 		c := croft.Change{}
 		if err := json.Unmarshal(e.data, &c); err != nil {
 			return false, croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
 		}
-		c.Revision = e.id
-		changed(c)
+		if c.Revision == 0 {
+			c.Revision = e.id // servers of before 1.8 tell it by the id alone
+		}
+		f.some = append(f.some, c)
 	}
-	if e.id != 0 {
-		*last = e.id
+	if e.id == 0 {
+		return true, nil
 	}
+	if len(f.some) > 0 {
+		f.changed(f.some)
+		f.some = nil
+	}
+	*f.last = e.id
 	return true, nil
 }

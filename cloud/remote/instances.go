@@ -124,7 +124,7 @@ func (i instances) page(ctx context.Context, project croft.Project, after string
 
 // Watch implements cloud.Instances.
 func (i instances) Watch(ctx context.Context, changed func()) error {
-	return feed(i).Follow(ctx, func(int64) { changed() }, func(croft.Change) { changed() })
+	return feed(i).Follow(ctx, func(int64) { changed() }, func([]croft.Change) { changed() })
 }
 
 // Wait implements cloud.Instances.

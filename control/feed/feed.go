@@ -2,7 +2,9 @@
 package feed
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"croft"
@@ -16,13 +18,14 @@ const mostChanges = 16 << 10
 var ErrCompacted error = api.NewProblem(api.Compacted,
 	"the changes since then are forgotten: list the instances again, and follow them without Last-Event-ID")
 
-// Feed keeps the latest changes for any number of followers, whose speed it does not depend on.
+// Feed keeps the latest changes for any number of followers, whose speed it does not depend on. A revision names a
+// position at every server: all changes up to it come before the position, and all later ones after it.
 type Feed struct {
 	mu      sync.Mutex
 	begun   bool
 	since   int64          // revision after which no change is missing
 	first   int            // position of changes[0]; positions count from the start of the process
-	changes []croft.Change // by their arrival; revisions of different kinds of records may be out of order
+	changes []croft.Change // in the order of their revisions; a revision is kept or forgotten as a whole
 	more    chan struct{}  // closed when there are more
 }
 
@@ -39,19 +42,33 @@ func (f *Feed) Begin(revision int64) {
 	f.wake()
 }
 
-// Add appends a change.
-func (f *Feed) Add(c croft.Change) {
+// Add appends all changes of one revision, which is later than those before.
+func (f *Feed) Add(changes []croft.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.changes) == mostChanges {
-		for _, old := range f.changes[:mostChanges/4] {
-			f.since = max(f.since, old.Revision)
-		}
-		f.changes = append([]croft.Change(nil), f.changes[mostChanges/4:]...)
-		f.first += mostChanges / 4
+	if over := len(f.changes) + len(changes) - mostChanges; over > 0 {
+		f.forget(max(over, mostChanges/4))
 	}
-	f.changes = append(f.changes, c)
+	f.changes = append(f.changes, changes...)
 	f.wake()
+}
+
+// forget drops the oldest changes: at least so many, and the rest of the last one's revision.
+func (f *Feed) forget(n int) {
+	if n = min(n, len(f.changes)); n == 0 {
+		return
+	}
+	f.since = f.changes[n-1].Revision
+	n = f.after(f.since)
+	f.changes = slices.Clone(f.changes[n:])
+	f.first += n
+}
+
+// after returns the index of the first change after a revision.
+func (f *Feed) after(revision int64) int {
+	at, _ := slices.BinarySearchFunc(f.changes, revision+1,
+		func(c croft.Change, revision int64) int { return cmp.Compare(c.Revision, revision) })
+	return at
 }
 
 func (f *Feed) wake() {
@@ -76,33 +93,20 @@ func (f *Feed) From(ctx context.Context, revision int64) (position int, now int6
 			return 0, 0, croft.Errorf(croft.Unavailable, "the changes of the cloud cannot be followed yet: try again")
 		}
 	}
-	end := f.first + len(f.changes)
 	switch {
 	case revision == 0:
 		now = f.since
-		for _, c := range f.changes {
-			now = max(now, c.Revision)
+		if n := len(f.changes); n > 0 {
+			now = f.changes[n-1].Revision
 		}
-		return end, now, nil
+		return f.first + len(f.changes), now, nil
 	case revision < f.since:
 		return 0, 0, ErrCompacted
 	}
-	// The client may not have got changes of older revisions that arrived after the one that it names.
-	position = end
-	for i, c := range f.changes {
-		if c.Revision == revision {
-			position = f.first + i + 1
-		}
-	}
-	for i, c := range f.changes {
-		if c.Revision > revision {
-			return min(position, f.first+i), revision, nil
-		}
-	}
-	return position, revision, nil
+	return f.first + f.after(revision), revision, nil
 }
 
-// Next waits for changes at a position and returns them. ErrCompacted: the follower is too slow.
+// Next waits for changes at a position and returns them, all of each revision. ErrCompacted: the follower is too slow.
 func (f *Feed) Next(ctx context.Context, position int) ([]croft.Change, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

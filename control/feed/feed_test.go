@@ -8,6 +8,18 @@ import (
 	"croft"
 )
 
+// addAll adds changes at revisions that do not fall, all of one revision together.
+func addAll(f *Feed, revisions ...int64) {
+	var one []croft.Change
+	for i, revision := range revisions {
+		one = append(one, croft.Change{Revision: revision})
+		if i+1 == len(revisions) || revisions[i+1] != revision {
+			f.Add(one)
+			one = nil
+		}
+	}
+}
+
 // TestFollowersMissNothing checks where a client goes on, by the revision that it names.
 func TestFollowersMissNothing(t *testing.T) {
 	for _, c := range []struct {
@@ -22,16 +34,15 @@ func TestFollowersMissNothing(t *testing.T) {
 		{"one that has a part", []int64{11, 12, 13}, 11, []int64{12, 13}, false},
 		{"one that was there at the beginning", []int64{11, 12}, 10, []int64{11, 12}, false},
 		{"one that is from before the beginning", []int64{11, 12}, 9, nil, true},
-		{"an older revision that arrived later", []int64{12, 11}, 12, []int64{11}, false},
-		{"a newer revision that arrived earlier", []int64{13, 12}, 12, []int64{13, 12}, false},
+		{"one that has nothing of a revision with several changes", []int64{11, 12, 12, 12}, 11, []int64{12, 12, 12},
+			false},
+		{"one that has all of a revision with several changes", []int64{11, 11, 11, 12}, 11, []int64{12}, false},
 		{"one that knows another server's future", []int64{11, 12}, 20, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := New()
 			f.Begin(10)
-			for _, revision := range c.revisions {
-				f.Add(croft.Change{Revision: revision})
-			}
+			addAll(f, c.revisions...)
 			position, _, err := f.From(t.Context(), c.after)
 			if errors.Is(err, ErrCompacted) != c.compacted {
 				t.Fatalf("got %v", err)
@@ -39,7 +50,7 @@ func TestFollowersMissNothing(t *testing.T) {
 			if c.compacted {
 				return
 			}
-			f.Add(croft.Change{Revision: 99}) // so that next does not wait
+			addAll(f, 99) // so that next does not wait
 			got, err := f.Next(t.Context(), position)
 			if err != nil || len(got) != len(c.want)+1 {
 				t.Fatalf("got %v, %v, want %v and 99", got, err, c.want)
@@ -61,7 +72,7 @@ func TestAFollowerThatIsTooSlowIsTold(t *testing.T) {
 		t.Fatalf("at %d, %v", now, err)
 	}
 	for i := range 2 * mostChanges {
-		f.Add(croft.Change{Revision: int64(2 + i)})
+		addAll(f, int64(2+i))
 	}
 	if _, err := f.Next(t.Context(), position); !errors.Is(err, ErrCompacted) {
 		t.Errorf("got %v", err)
@@ -93,4 +104,30 @@ func TestALostWatchEndsEveryFollower(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func TestARevisionIsForgottenAsAWhole(t *testing.T) {
+	f := New()
+	f.Begin(1)
+	addAll(f, 2)
+	f.Add(changesAt(3, mostChanges-1))
+	addAll(f, 4)
+	if _, _, err := f.From(t.Context(), 2); !errors.Is(err, ErrCompacted) {
+		t.Errorf("a part of revision 3 is forgotten, and one that has nothing of it is told %v", err)
+	}
+	position, _, err := f.From(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Next(t.Context(), position); err != nil || len(got) != 1 || got[0].Revision != 4 {
+		t.Errorf("one that has all of revision 3 gets %v, %v", got, err)
+	}
+}
+
+func changesAt(revision int64, n int) []croft.Change {
+	all := make([]croft.Change, n)
+	for i := range all {
+		all[i].Revision = revision
+	}
+	return all
 }
