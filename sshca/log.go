@@ -2,10 +2,13 @@ package sshca
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,8 +35,8 @@ type Issued struct {
 
 func (a *CA) logFile() string { return filepath.Join(a.Keys, "issued.log") }
 
-// Issued reads the log, the oldest first. NotFound: there is no directory of keys here. A line that was cut off by a
-// crash, whose certificate was not given out, is left out. Invalid: another line cannot be read.
+// Issued reads the log, oldest entry first. It skips a line that a crash cut off, because the certificate of that line
+// was not handed out. NotFound: the directory of keys does not exist here. Invalid: another line cannot be read.
 func (a *CA) Issued() ([]Issued, error) {
 	if _, err := os.Stat(a.Keys); err != nil {
 		return nil, croft.Errorf(croft.NotFound, "read what was issued: %w; that is told where it is signed (--keys)", err)
@@ -45,24 +48,36 @@ func (a *CA) Issued() ([]Issued, error) {
 		return nil, croft.Errorf(croft.Invalid, "read what was issued: %w", err)
 	}
 	var all []Issued
-	for i, line := range bytes.Split(text, []byte("\n")) {
-		if len(bytes.TrimSpace(line)) == 0 {
+	err = parseLog(a.logFile(), text, 0, func(e Issued) uint64 {
+		all = append(all, e)
+		return e.Serial
+	})
+	return all, err
+}
+
+// parseLog calls entry with each entry of a part of the log, which follows the first before lines; entry returns its
+// serial number. Invalid: a line is not an entry, and was not cut off by a crash.
+func parseLog[T any](file string, text []byte, before int, entry func(T) uint64) error {
+	number := before
+	for line := range bytes.Lines(text) {
+		number++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		var e Issued
+		var e T
 		err := json.Unmarshal(line, &e)
 		if err != nil && err.Error() == "unexpected end of JSON input" {
 			continue // cut off
-		} else if err != nil || e.Serial == 0 {
-			return nil, croft.Errorf(croft.Invalid, "%s:%d: this is no entry: %v; nothing is signed until it is mended",
-				a.logFile(), i+1, err)
 		}
-		all = append(all, e)
+		if err != nil || entry(e) == 0 {
+			return croft.Errorf(croft.Invalid, "%s:%d: this is no entry: %v; nothing is signed until it is mended",
+				file, number, err)
+		}
 	}
-	return all, nil
+	return nil
 }
 
-// A ledger is the log while it is locked.
+// A ledger is the log while this process has locked it.
 type ledger struct {
 	lock   *os.File
 	dir    string
@@ -75,27 +90,119 @@ func (a *CA) open() (*ledger, error) {
 	if err := os.MkdirAll(a.Keys, 0o700); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "write down what is issued: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(a.Keys, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := a.lockKeys()
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "write down what is issued: %w", err)
-	}
-	if err := filelock.Take(lock); err != nil {
-		_ = lock.Close() // it was only to be locked
-		return nil, croft.Errorf(croft.Unavailable, "write down what is issued: %s: %w", lock.Name(), err)
+		return nil, fmt.Errorf("write down what is issued: %w", err)
 	}
 	l := &ledger{lock: lock, dir: a.Keys, file: a.logFile()}
-	all, err := a.Issued()
-	if err == nil {
-		l.serial, err = l.highest()
+	if l.serial, err = l.highest(); err == nil {
+		err = l.readNew()
 	}
 	if err != nil {
 		l.close()
 		return nil, err
 	}
-	for _, e := range all {
-		l.serial = max(l.serial, e.Serial)
-	}
 	return l, nil
+}
+
+// lockRepository locks ca/ until the file is closed. Unavailable: another process has had it for seconds.
+func (a *CA) lockRepository() (*os.File, error) { return lockFile(a.Dir, os.O_RDONLY) }
+
+// lockKeys locks the directory of the private keys until the file is closed, as lockRepository does.
+func (a *CA) lockKeys() (*os.File, error) {
+	return lockFile(filepath.Join(a.Keys, "lock"), os.O_CREATE|os.O_RDWR)
+}
+
+// lockWait is how long a request waits for those before it, the first of which may have a long log to read.
+const lockWait = 30 * time.Second
+
+func lockFile(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "lock %s: %w", path, err)
+	}
+	if err := filelock.TakeWithin(f, lockWait); err != nil {
+		_ = f.Close() // the lock was its only use
+		return nil, croft.Errorf(croft.Unavailable, "lock %s: %w; try again when that one has ended", path, err)
+	}
+	return f, nil
+}
+
+// An index summarizes the start of the log, so that signing reads only the lines after it. It is a cache: where it is
+// missing or does not match the log, the whole log is read.
+type index struct {
+	Size   int64  `json:"size"`   // bytes of whole lines that it covers
+	Lines  int    `json:"lines"`  // their number
+	Serial uint64 `json:"serial"` // the greatest serial number in them
+	End    []byte `json:"end"`    // SHA-256 of the last indexCheck bytes that it covers
+}
+
+const (
+	indexCheck = 1 << 10 // bytes at the end of the covered part that tell this log from another one
+	indexAfter = 256     // lines that are read before the index is written again
+)
+
+func (l *ledger) indexFile() string { return filepath.Join(l.dir, "issued.index") }
+
+// readNew reads the lines after the index, and moves the index forward when there are many.
+func (l *ledger) readNew() error {
+	f, err := os.Open(l.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return croft.Errorf(croft.Invalid, "read what was issued: %w", err)
+	}
+	defer f.Close()
+	at := l.readIndex(f)
+	text, err := io.ReadAll(io.NewSectionReader(f, at.Size, math.MaxInt64-at.Size))
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "read what was issued: %w", err)
+	}
+	err = parseLog(l.file, text, at.Lines, func(e struct{ Serial uint64 }) uint64 {
+		at.Serial = max(at.Serial, e.Serial)
+		return e.Serial
+	})
+	if err != nil {
+		return err
+	}
+	l.serial = max(l.serial, at.Serial)
+	whole := text[:bytes.LastIndexByte(text, '\n')+1]
+	lines := bytes.Count(whole, []byte("\n"))
+	if lines < indexAfter {
+		return nil
+	}
+	at.Size += int64(len(whole))
+	at.Lines += lines
+	if at.End, err = endOf(f, at.Size); err != nil {
+		return fmt.Errorf("index what was issued: %w", err)
+	}
+	line, err := json.Marshal(at)
+	if err != nil {
+		return err
+	}
+	return durable.Write(l.indexFile(), line, 0o600)
+}
+
+// readIndex returns the index if it describes the start of this log, else an empty one.
+func (l *ledger) readIndex(log *os.File) (at index) {
+	text, err := os.ReadFile(l.indexFile())
+	if err != nil || json.Unmarshal(text, &at) != nil || at.Size <= 0 || at.Lines <= 0 {
+		return index{}
+	}
+	if end, err := endOf(log, at.Size); err != nil || !bytes.Equal(end, at.End) {
+		return index{}
+	}
+	return at
+}
+
+// endOf hashes the last bytes of the first size bytes of a log. An error: the log is shorter.
+func endOf(log *os.File, size int64) ([]byte, error) {
+	end := make([]byte, min(size, indexCheck))
+	if _, err := log.ReadAt(end, size-int64(len(end))); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(end)
+	return sum[:], nil
 }
 
 func (l *ledger) close() { _ = l.lock.Close() } // which unlocks

@@ -18,7 +18,6 @@ import (
 
 	"croft"
 	"croft/internal/durable"
-	"croft/internal/filelock"
 )
 
 // A Revocation takes back a certificate, or a key with all of its certificates.
@@ -146,14 +145,11 @@ func (a *CA) findFile(file string, text []byte, r Revocation) (Revocation, error
 
 // Revoke adds to what is revoked, and makes the files for sshd anew. changed is false if all of it was revoked before.
 func (a *CA) Revoke(ctx context.Context, add []Revocation) (changed bool, err error) {
-	lock, err := os.Open(a.Dir) // whoever revokes need not have the private keys
+	lock, err := a.lockRepository() // a machine that revokes need not have the private keys
 	if err != nil {
-		return false, croft.Errorf(croft.Invalid, "revoke: %w", err)
+		return false, fmt.Errorf("revoke: %w", err)
 	}
 	defer lock.Close()
-	if err := filelock.Take(lock); err != nil {
-		return false, croft.Errorf(croft.Unavailable, "revoke: %s: %w", a.Dir, err)
-	}
 	all, err := a.Revoked()
 	if err != nil {
 		return false, err

@@ -41,7 +41,7 @@ var Kinds = []Kind{User, Host}
 // A CA signs certificates of users and of hosts, with a key for each.
 type CA struct {
 	Dir  string // the repository's ca/: KIND.pub, roles.yaml, and what is revoked
-	Keys string // KIND_ca, serial and issued.log; outside the repository
+	Keys string // KIND_ca, serial, issued.log and its index; outside the repository
 	// Agent is the socket of an agent that has the private keys; empty: they are in Keys.
 	Agent string
 	// Passphrase asks for the passphrase of a key; nil: only keys without one can be used.
@@ -82,6 +82,14 @@ func (a *CA) Init(ctx context.Context, passphrase []byte) (made []string, err er
 	}
 	if err := errors.Join(os.MkdirAll(a.Dir, 0o755), os.MkdirAll(a.Keys, 0o700)); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "make an authority: %w", err)
+	}
+	// Two runs at once would each write a key pair: one lock for those that share the repository, one for the keys.
+	for _, lock := range []func() (*os.File, error){a.lockRepository, a.lockKeys} {
+		f, err := lock()
+		if err != nil {
+			return nil, fmt.Errorf("make an authority: %w", err)
+		}
+		defer f.Close()
 	}
 	for _, k := range Kinds {
 		is, err := a.initKey(k, passphrase)

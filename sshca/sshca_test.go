@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -374,6 +375,133 @@ func TestSerialNumbersNeverRepeat(t *testing.T) {
 	write(t, serial, "x")
 	if _, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"}); !errors.Is(err, croft.Invalid) {
 		t.Errorf("a serial file that cannot be read: %v", err)
+	}
+}
+
+// 200,000 entries are indexed once; signing reads the lines after the index alone.
+func TestALongLogIsReadOnce(t *testing.T) {
+	a := authority(t, roles)
+	log, index := filepath.Join(a.Keys, "issued.log"), filepath.Join(a.Keys, "issued.index")
+	sign := func() *ssh.Certificate {
+		t.Helper()
+		c, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	sign()
+	first, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	high := uint64(time.Now().Add(1000 * time.Hour).UnixMilli()) // the serial of a line in the middle
+	raised := regexp.MustCompile(`"serial":\d+`).ReplaceAll(first, fmt.Appendf(nil, `"serial":%d`, high))
+	text := slices.Concat(bytes.Repeat(first, 1000), raised, bytes.Repeat(first, 1000))
+	write(t, log, string(text))
+	if c := sign(); c.Serial != high+1 {
+		t.Errorf("got the serial number %d after %d", c.Serial, high)
+	}
+	// What the index covers is not read again: a damaged line there goes unnoticed, one after it does not.
+	damaged := slices.Concat([]byte("x"), text[1:])
+	write(t, log, string(damaged))
+	serial := filepath.Join(a.Keys, "serial")
+	if err := os.Remove(serial); err != nil {
+		t.Fatal(err)
+	}
+	if c := sign(); c.Serial != high+1 {
+		t.Errorf("got the serial number %d from the index, which has %d", c.Serial, high)
+	}
+	write(t, log, string(damaged)+"garbage\n")
+	if _, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"}); !errors.Is(err, croft.Invalid) ||
+		!strings.Contains(err.Error(), "issued.log:2002: ") {
+		t.Errorf("a damaged line after the index: %v", err)
+	}
+	// An index of another log of the same length does not count.
+	other := bytes.ReplaceAll(damaged, []byte("tom"), []byte("eva"))
+	write(t, log, string(other))
+	if _, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"}); !errors.Is(err, croft.Invalid) {
+		t.Errorf("a damaged line of another log: %v", err)
+	}
+	// A shorter log, and one whose index cannot be read, are read as a whole.
+	for name, change := range map[string]func(){
+		"a shorter log":             func() { write(t, log, string(text[:len(text)/2])) },
+		"a torn index":              func() { write(t, index, `{"size":`) },
+		"an index of negative size": func() { write(t, index, `{"size":-1,"lines":1}`) },
+	} {
+		write(t, log, string(text))
+		change()
+		if c := sign(); c.Serial <= high {
+			t.Errorf("%s: got the serial number %d after %d", name, c.Serial, high)
+		}
+	}
+}
+
+// A serial number is greater than all before it, also where the serial file is lost and the clock was set back.
+func TestSerialNumbersGrow(t *testing.T) {
+	a := authority(t, roles)
+	serial := filepath.Join(a.Keys, "serial")
+	var last uint64
+	sign := func(t *testing.T, name string) {
+		c, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Serial <= last {
+			t.Errorf("%s: %d after %d", name, c.Serial, last)
+		}
+		last = c.Serial
+	}
+	sign(t, "the first")
+	synctest.Test(t, func(t *testing.T) {
+		sign(t, "a clock that was set back")
+		if err := os.Remove(serial); err != nil {
+			t.Fatal(err)
+		}
+		sign(t, "the log alone knows it")
+		for range 3 {
+			sign(t, "several in one millisecond")
+		}
+	})
+	// The file is replaced, never written in place, so a crash leaves one of the two numbers whole.
+	old := serial + ".old"
+	if err := os.Link(serial, old); err != nil {
+		t.Fatal(err)
+	}
+	before := fmt.Sprintf("%d\n", last)
+	sign(t, "a file that is replaced")
+	if text, err := os.ReadFile(old); err != nil || string(text) != before {
+		t.Errorf("the old file has %q, want %q: %v", text, before, err)
+	}
+}
+
+// Several runs of init at once make one authority, whose private and public keys belong together.
+func TestInitAtOnceMakesOneAuthority(t *testing.T) {
+	for range 10 {
+		dir := t.TempDir()
+		a := &sshca.CA{Dir: filepath.Join(dir, "repository", "ca"), Keys: filepath.Join(dir, "keys")}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := a.Init(t.Context(), nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, k := range sshca.Kinds {
+			private, err := os.ReadFile(filepath.Join(a.Keys, string(k)+"_ca"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			signer, err := ssh.ParsePrivateKey(private)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if public, err := a.Public(k); err != nil || !bytes.Equal(public.Marshal(), signer.PublicKey().Marshal()) {
+				t.Errorf("the %s keys do not belong together: %v", k, err)
+			}
+		}
 	}
 }
 

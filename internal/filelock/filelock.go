@@ -20,8 +20,11 @@ const (
 )
 
 // Take locks a file until it is closed. ErrTaken: another process holds the lock.
-func Take(file *os.File) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+func Take(file *os.File) error { return TakeWithin(file, patience) }
+
+// TakeWithin is Take for locks whose holders take turns: it waits up to d.
+func TakeWithin(file *os.File, d time.Duration) error {
+	for deadline := time.Now().Add(d); ; time.Sleep(pause) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == nil:
