@@ -205,6 +205,10 @@ type Instance struct {
 	// hosts that its policy chose before Host, and why each was not taken then; at most MaxRefusals
 	Refused []Refusal `json:"refused,omitempty"`
 
+	// MadeFor names what croft made the instance for by itself, such as a resource of a pool. Clients cannot set it, so
+	// an instance that a client created with the same ID is told apart. Empty: a client requested the instance.
+	MadeFor string `json:"made_for,omitempty"`
+
 	// BasedOn has the generations of the aggregates by which its host is being chosen, by name, and of distances, by
 	// DistancesKey; 0: there is none of this name. The write of the first order, and of a move, compares them. Never
 	// stored.
@@ -216,6 +220,9 @@ type Instance struct {
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
 	// meantime. Never stored.
 	Revision int64 `json:"-"`
+	// CreateRevision identifies the record: another instance that later gets the same ID has another one. Never
+	// stored.
+	CreateRevision int64 `json:"-"`
 }
 
 // ExpirySoon is how long before its end an instance is said to expire soon.

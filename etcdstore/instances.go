@@ -144,7 +144,7 @@ func (s *Instances) Instance(ctx context.Context, id croft.InstanceID) (croft.In
 func (s *conn) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
 	var inst croft.Instance
 	err := s.decode(kv.Key, kv.Value, &inst)
-	inst.Revision = kv.ModRevision
+	inst.Revision, inst.CreateRevision = kv.ModRevision, kv.CreateRevision
 	return inst, err
 }
 

@@ -176,6 +176,8 @@ func (l *Ledger) takeOver(printed map[ResourceID][]byte, now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
 			switch {
+			case r.State == Starting && r.Instance != "" && r.Instance == DerivedInstance(l.partition, r.ID):
+				l.condemn(r, "an earlier version of croft was starting it under an ID that clients can compute")
 			case r.State == Starting && r.Instance != "": // starting it again continues with it
 			case r.State == Starting:
 				r.Data = printed[r.ID]
@@ -281,7 +283,7 @@ func (l *Ledger) start(p *stock, now time.Time) *Resource {
 		r.Counters[counter] = l.freeCounter(counter)
 	}
 	if p.Settings.Instance != nil {
-		r.Instance = instanceOf(l.partition, r.ID)
+		r.Instance = croft.NewInstanceID()
 	}
 	l.addResource(r)
 	p.LastStart = now
@@ -290,9 +292,9 @@ func (l *Ledger) start(p *stock, now time.Time) *Resource {
 	return r
 }
 
-// instanceOf is the ID of a resource's instance: fixed before the instance is created, so that the next leader
-// can continue with it or remove it.
-func instanceOf(p croft.PartitionID, id ResourceID) croft.InstanceID {
+// DerivedInstance returns the ID that versions up to schema 1.7 gave to the instance of a resource. Every client can
+// compute it and create an instance with it.
+func DerivedInstance(p croft.PartitionID, id ResourceID) croft.InstanceID {
 	space, err := uuid.Parse(string(p))
 	if err != nil {
 		space = uuid.NewSHA1(uuid.Nil, []byte(p))

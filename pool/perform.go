@@ -110,14 +110,14 @@ func (a *acting) startOne(ctx context.Context, r Resource, s Settings) (end star
 	}
 	ctx, farther, stop := untilStill(ctx, s.Limits.New)
 	defer stop()
-	address, facts, err := a.Instances.Start(ctx, r.Instance, r.Name, *s.Instance, farther)
+	started, err := a.Instances.Start(ctx, r, *s.Instance, farther)
 	if err != nil && errors.Is(context.Cause(ctx), errStill) {
 		err = croft.Errorf(croft.Unavailable, "no step farther within %s (cmd_new_timeout): %w", s.Limits.New, err)
 	}
-	if address != "" {
-		end.data = []byte(address + "\n")
+	if started.Address != "" {
+		end.data = []byte(started.Address + "\n")
 	}
-	end.facts, end.err = facts, err
+	end.facts, end.revision, end.err = started.Facts, started.Revision, err
 	return end
 }
 
@@ -155,11 +155,15 @@ func (a *acting) destroy(ctx context.Context, r Resource, s Settings) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Limits.Delete)
 	defer cancel()
-	var i Instance
-	if s.Instance != nil {
-		i = *s.Instance
+	return a.Instances.Destroy(ctx, r, s.instance())
+}
+
+// instance returns the settings of the pool's instances; zero: it has none.
+func (s *Settings) instance() Instance {
+	if s.Instance == nil {
+		return Instance{}
 	}
-	return a.Instances.Destroy(ctx, r.Instance, i)
+	return *s.Instance
 }
 
 func (a *acting) check(ctx context.Context, r Resource, s Settings) {
@@ -174,7 +178,7 @@ func (a *acting) check(ctx context.Context, r Resource, s Settings) {
 	a.begin(ctx, func() func(*Ledger, time.Time) {
 		one, cancel := context.WithTimeout(ctx, s.Limits.Livecheck)
 		defer cancel()
-		err := a.Instances.Probe(one, r.Instance)
+		err := a.Instances.Probe(one, r, s.instance())
 		a.warn(ctx, r, HookLivecheck, err)
 		return func(l *Ledger, now time.Time) { l.checked(r.ID, err, now) }
 	})
@@ -262,7 +266,7 @@ func (s *Settings) env(r Resource) []string {
 // watchInstances replaces lost instances at once.
 func (a *acting) watchInstances(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := a.Instances.Watch(ctx, func(asOf time.Time, lost func(croft.InstanceID) error) {
+		err := a.Instances.Watch(ctx, func(asOf time.Time, lost func(Resource, Instance) error) {
 			a.post(func(l *Ledger, now time.Time) { l.lose(asOf, lost, now) })
 		})
 		if err != nil && ctx.Err() == nil {

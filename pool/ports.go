@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
-
-	"croft"
 )
 
 // Store keeps the state and elects the leader.
@@ -130,22 +128,29 @@ type Hooks interface {
 	Logs(id ResourceID) []string
 }
 
-// Instances makes resources of croft's own instances.
+// Instances makes resources of croft's own instances. Clients may choose the IDs of instances, so an ID alone proves
+// nothing: all methods ignore an instance that was not made for the resource.
 type Instances interface {
 	// Check checks the settings. Invalid.
 	Check(i Instance) error
-	// Start makes an instance, or continues with the one of this ID, and returns when it is ready. It calls
-	// farther whenever the instance makes progress.
-	Start(ctx context.Context, id croft.InstanceID, name string, i Instance, farther func()) (address string,
-		facts json.RawMessage, err error)
-	// Probe returns nil if the instance runs, or the cloud does not answer. An error that waiting cannot mend
-	// wraps ErrLost.
-	Probe(ctx context.Context, id croft.InstanceID) error
-	// Destroy returns when nothing is left of the instance.
-	Destroy(ctx context.Context, id croft.InstanceID, i Instance) error
-	// Watch calls changed now and after instances changed, until ctx ends. lost returns for each instance how it
-	// was lost, if it was, as of the time asOf.
-	Watch(ctx context.Context, changed func(asOf time.Time, lost func(croft.InstanceID) error)) error
+	// Start makes the resource's instance, or continues with it, and returns when it is ready. It calls farther
+	// whenever the instance makes progress. Conflict: another instance has the resource's ID of an instance.
+	Start(ctx context.Context, r Resource, i Instance, farther func()) (Started, error)
+	// Probe returns nil if the resource's instance runs, or the cloud does not answer. An error that waiting cannot
+	// mend wraps ErrLost.
+	Probe(ctx context.Context, r Resource, i Instance) error
+	// Destroy returns when nothing is left of the resource's instance.
+	Destroy(ctx context.Context, r Resource, i Instance) error
+	// Watch calls changed now and after instances changed, until ctx ends. lost returns how the instance of a
+	// resource was lost, if it was, as of the time asOf.
+	Watch(ctx context.Context, changed func(asOf time.Time, lost func(Resource, Instance) error)) error
+}
+
+// Started is an instance that is ready.
+type Started struct {
+	Address  string
+	Facts    json.RawMessage
+	Revision int64 // identifies its record; see Resource.InstanceRevision
 }
 
 // ErrLost says that a resource is no longer what was handed out, so that further livechecks are useless.

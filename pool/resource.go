@@ -38,9 +38,13 @@ type Resource struct {
 	Counters map[string]int `json:"counters,omitempty"` // smallest free numbers over all pools, from 0
 
 	// handed to its owner: the output of its start, or its address
-	Data     []byte           `json:"data,omitzero"`
-	Facts    json.RawMessage  `json:"facts,omitempty"`    // for an instance: the same and more as a document
-	Instance croft.InstanceID `json:"instance,omitempty"` // ID of its instance of croft, if it is one
+	Data  []byte          `json:"data,omitzero"`
+	Facts json.RawMessage `json:"facts,omitempty"` // for an instance: the same and more as a document
+	// Instance is the ID of its instance of croft, if it is one: random, and stored before the instance is requested.
+	Instance croft.InstanceID `json:"instance,omitempty"`
+	// InstanceRevision identifies the record of that instance once it is up; see croft.Instance.CreateRevision. 0: it
+	// is not up yet, or an earlier version of croft made it.
+	InstanceRevision int64 `json:"instance_revision,omitempty"`
 
 	Ticket    TicketID  `json:"ticket,omitempty"`  // its current ticket
 	Sandbox   string    `json:"sandbox,omitempty"` // of its first ticket; never changes

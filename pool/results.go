@@ -79,8 +79,10 @@ func (l *Ledger) change(p *stock, set Settings) {
 type startEnd struct {
 	data  []byte
 	facts json.RawMessage
-	took  time.Duration
-	err   error
+	// revision identifies the record of its instance
+	revision int64
+	took     time.Duration
+	err      error
 }
 
 // started records the end of a start.
@@ -88,7 +90,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	delete(l.jobs, id)
 	r := l.resources[id]
 	p := l.pools[r.Pool]
-	r.Data, r.Facts = end.data, end.facts
+	r.Data, r.Facts, r.InstanceRevision = end.data, end.facts, end.revision
 	l.touchResource(r)
 	if r.State != Starting {
 		return // it was condemned meanwhile, and shows nothing about the pool
@@ -130,13 +132,13 @@ func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 }
 
 // lose records which instances were lost as of a time; instances that came up later are not known then.
-func (l *Ledger) lose(asOf time.Time, lost func(croft.InstanceID) error, now time.Time) {
+func (l *Ledger) lose(asOf time.Time, lost func(Resource, Instance) error, now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
 			if r.State != Up || r.Instance == "" || r.CameUp.After(asOf) {
 				continue
 			}
-			if err := lost(r.Instance); err != nil {
+			if err := lost(*r, p.settingsOf(r).instance()); err != nil {
 				l.checked(r.ID, fmt.Errorf("%w: %w", ErrLost, err), now)
 			}
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"croft"
 )
 
 const instances = "p:\n  instance: {resources: 'VCPU:1'}\n  tags: [a]\n  max_prealloc: 0\n"
@@ -22,7 +20,7 @@ func configured(t *testing.T, l *Ledger, file string) {
 }
 
 func TestWhatIsLostGoesAtOnceAndSaysWhy(t *testing.T) {
-	lost := func(croft.InstanceID) error { return errors.New("it went off") }
+	lost := func(Resource, Instance) error { return errors.New("it went off") }
 	l := ledger(t, instances, []Resource{up(func(r *Resource) { r.Instance = "i" }),
 		up(func(r *Resource) { r.Instance, r.CameUp = "j", at.Add(time.Second) })}, nil)
 	l.lose(at, lost, at)

@@ -41,7 +41,7 @@ func act(op Op) func(*Ledger) {
 // Every step writes what it changes, and nothing else.
 func TestEachStepWritesWhatItChanges(t *testing.T) {
 	errNo := errors.New("no")
-	lost := func(croft.InstanceID) error { return errNo }
+	lost := func(Resource, Instance) error { return errNo }
 	open := []Ticket{wants("a")}
 	taken := []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-time.Second)}}
 	in := func(s State) []Resource { return []Resource{{State: s}} }
@@ -104,7 +104,7 @@ func TestEachStepWritesWhatItChanges(t *testing.T) {
 		{"an instance is lost", instance(Up), nil, func(l *Ledger) { l.lose(at, lost, at) },
 			"resource 1 DELETE_REQUEST"},
 		{"none is", instance(Up), nil,
-			func(l *Ledger) { l.lose(at, func(croft.InstanceID) error { return nil }, at) }, ""},
+			func(l *Ledger) { l.lose(at, func(Resource, Instance) error { return nil }, at) }, ""},
 		{"one that is being cleaned is", instance(Releasing), nil, func(l *Ledger) { l.lose(at, lost, at) }, ""},
 		{"what is no instance is", []Resource{up()}, nil, func(l *Ledger) { l.lose(at, lost, at) }, ""},
 
@@ -359,25 +359,34 @@ func TestHistoryIsInOrderOfItsEnd(t *testing.T) {
 	}
 }
 
-func TestInstancesHaveIDsOfTheirOwn(t *testing.T) {
-	seen := map[croft.InstanceID]string{}
-	for _, partition := range []croft.PartitionID{"p", "q", "00000000-0000-0000-0000-000000000001",
-		"00000000-0000-0000-0000-000000000002"} {
-		for id := range ResourceID(3) {
-			one, what := instanceOf(partition, id), fmt.Sprint(partition, " ", id)
-			if other := seen[one]; other != "" || one != instanceOf(partition, id) {
-				t.Errorf("%s has the ID %s, and %q has", what, one, other)
-			}
-			seen[one] = what
+func TestInstancesHaveRandomIDsThatAreRecordedBeforeUse(t *testing.T) {
+	seen := map[croft.InstanceID]bool{}
+	for range 3 {
+		l := ledger(t, instances+"q:\n"+both+"  named_counters: [c, d]\n", nil, nil)
+		r := l.start(l.pools["p"], at)
+		if r.Instance == "" || seen[r.Instance] || r.Instance == DerivedInstance("p", r.ID) || r.Counters != nil ||
+			l.pools["p"].LastStart != at {
+			t.Errorf("got %+v", r)
+		}
+		seen[r.Instance] = true
+		if b := l.changes(); len(b.Resources) != 1 || b.Resources[0].Instance != r.Instance {
+			t.Errorf("what is written before the start lacks the ID: %+v", b)
+		}
+		if r := l.start(l.pools["q"], at); r.Instance != "" || !maps.Equal(r.Counters, map[string]int{"c": 0, "d": 0}) {
+			t.Errorf("got %+v", r)
 		}
 	}
-	l := ledger(t, instances+"q:\n"+both+"  named_counters: [c, d]\n", nil, nil)
-	if r := l.start(l.pools["p"], at); r.Instance != instanceOf("p", 1) || r.Counters != nil ||
-		l.pools["p"].LastStart != at {
-		t.Errorf("got %+v", r)
-	}
-	if r := l.start(l.pools["q"], at); r.Instance != "" || !maps.Equal(r.Counters, map[string]int{"c": 0, "d": 0}) {
-		t.Errorf("got %+v", r)
+}
+
+func TestAStartUnderADerivedIDIsNotContinued(t *testing.T) {
+	l := ledger(t, instances, []Resource{
+		{State: Starting, Instance: DerivedInstance("p", 1)}, {State: Starting, Instance: croft.NewInstanceID()},
+		{State: Up, Instance: DerivedInstance("p", 3)}}, nil)
+	l.takeOver(nil, at)
+	for id, want := range map[ResourceID]State{1: DeleteRequest, 2: Starting, 3: Up} {
+		if got := l.resources[id].State; got != want {
+			t.Errorf("resource %d: got %s, want %s", id, got, want)
+		}
 	}
 }
 

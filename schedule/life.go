@@ -105,11 +105,26 @@ type Destroyed struct {
 // alone. Conflict: it is part of one.
 func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (d Destroyed,
 	err error) {
+	return s.destroy(ctx, project, idOrName, force, func(croft.Instance) bool { return true })
+}
+
+// DestroyThis is Destroy for exactly the given instance. NotFound: it is gone, even if another instance has its ID now.
+func (s *Scheduler) DestroyThis(ctx context.Context, inst croft.Instance) (Destroyed, error) {
+	return s.destroy(ctx, inst.Project, string(inst.ID), false, func(found croft.Instance) bool {
+		return found.CreateRevision == inst.CreateRevision
+	})
+}
+
+func (s *Scheduler) destroy(ctx context.Context, project croft.Project, idOrName string, force bool,
+	wanted func(croft.Instance) bool) (d Destroyed, err error) {
 	change := s.changeOwn
 	if force {
 		change = s.change
 	}
 	err = change(ctx, project, idOrName, "destroy", func(st croft.Status) (again bool, err error) {
+		if !wanted(st.Instance) {
+			return false, croft.Errorf(croft.NotFound, "it is gone, and another instance has its ID")
+		}
 		d = Destroyed{Instance: st.Instance}
 		switch st.Instance.State {
 		case croft.StateScheduling:

@@ -48,6 +48,7 @@ type Request struct {
 	Policy *Policy // nil: the scheduler's
 	// the cluster that it becomes part of: then Of(Cluster) alone may stop, use or destroy it without force
 	Cluster croft.ClusterID
+	MadeFor string // see croft.Instance
 }
 
 func (r Request) label() string { return cmp.Or(r.Name, string(r.ID), "an instance") }
@@ -61,6 +62,7 @@ func (r Request) record() (croft.Instance, error) {
 		State:   croft.StateScheduling,
 		Created: time.Now().UTC(),
 		Cluster: r.Cluster,
+		MadeFor: r.MadeFor,
 	}
 	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
 	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
@@ -111,7 +113,7 @@ func (r Request) record() (croft.Instance, error) {
 func (r Request) Wants(inst croft.Instance) bool {
 	want, err := r.record()
 	if err != nil || want.ID != inst.ID || want.Project != inst.Project || want.Name != inst.Name ||
-		want.Cluster != inst.Cluster {
+		want.Cluster != inst.Cluster || want.MadeFor != inst.MadeFor {
 		return false
 	}
 	if held := inst.State == croft.StateHeld; held != (r.Hold != 0) && inst.State != croft.StateScheduling {

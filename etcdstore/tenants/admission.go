@@ -98,7 +98,8 @@ func (s *Admissions) Admit(ctx context.Context, inst croft.Instance) (croft.Inst
 	if a.err != nil {
 		return inst, a.err
 	}
-	inst.State, inst.Session, inst.Revision = croft.StateScheduling, a.session, a.revision
+	inst.State, inst.Session = croft.StateScheduling, a.session
+	inst.Revision, inst.CreateRevision = a.revision, a.revision
 	return inst, nil
 }
 

@@ -2,7 +2,6 @@ package pooltest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -25,35 +24,37 @@ func (Instances) Check(pool.Instance) error { return nil }
 var errCloud = errors.New("the cloud is in trouble")
 
 // Start implements pool.Instances.
-func (h Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
-	farther func()) (string, json.RawMessage, error) {
+func (h Instances) Start(ctx context.Context, r pool.Resource, i pool.Instance, farther func()) (pool.Started,
+	error) {
 	f := h.fate(pool.HookNew, i.Project)
 	if err := delay.For(ctx, f.takes/2); err != nil {
-		return "", nil, err
+		return pool.Started{}, err
 	}
 	if f.fails && !f.leaves {
-		return "", nil, errCloud
+		return pool.Started{}, errCloud
 	}
 	h.mu.Lock()
-	if h.instance(id) == nil {
-		h.add(name, &machine{instance: id, pool: i.Project})
+	if h.instance(r.Instance) == nil {
+		h.add(r.Name, &machine{instance: r.Instance, pool: i.Project})
 	}
 	h.mu.Unlock()
 	farther()
 	if err := delay.For(ctx, f.takes-f.takes/2); err != nil {
-		return "", nil, err
+		return pool.Started{}, err
 	}
 	if f.fails {
-		return "", nil, errCloud
+		return pool.Started{}, errCloud
 	}
-	return "address of " + name, nil, nil
+	return pool.Started{Address: "address of " + r.Name, Revision: int64(r.ID)}, nil
 }
 
 // Probe implements pool.Instances.
-func (h Instances) Probe(_ context.Context, id croft.InstanceID) error { return h.lost(id) }
+func (h Instances) Probe(_ context.Context, r pool.Resource, i pool.Instance) error {
+	return h.lost(r, i)
+}
 
 // Destroy implements pool.Instances.
-func (h Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Instance) error {
+func (h Instances) Destroy(ctx context.Context, r pool.Resource, i pool.Instance) error {
 	f := h.fate(pool.HookDelete, i.Project)
 	if err := delay.For(ctx, f.takes); err != nil {
 		return err
@@ -64,7 +65,7 @@ func (h Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Inst
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, m := range h.machines {
-		if m.instance == id {
+		if m.instance == r.Instance {
 			delete(h.machines, name)
 		}
 	}
@@ -72,7 +73,7 @@ func (h Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Inst
 }
 
 // Watch implements pool.Instances.
-func (h Instances) Watch(ctx context.Context, changed func(time.Time, func(croft.InstanceID) error)) error {
+func (h Instances) Watch(ctx context.Context, changed func(time.Time, func(pool.Resource, pool.Instance) error)) error {
 	for {
 		h.mu.Lock()
 		broke := h.broke
@@ -87,10 +88,10 @@ func (h Instances) Watch(ctx context.Context, changed func(time.Time, func(croft
 }
 
 // lost returns how an instance that came up was lost.
-func (h Instances) lost(id croft.InstanceID) error {
+func (h Instances) lost(r pool.Resource, _ pool.Instance) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch m := h.instance(id); {
+	switch m := h.instance(r.Instance); {
 	case m == nil:
 		return fmt.Errorf("%w: it is gone", pool.ErrLost)
 	case m.dead:

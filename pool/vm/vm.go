@@ -82,12 +82,43 @@ func (v *Instances) project(i pool.Instance) croft.Project {
 	return cmp.Or(croft.Project(i.Project), v.Project)
 }
 
+// madeFor is the mark of a resource's instance, which clients cannot set.
+func madeFor(r pool.Resource) string { return "pool resource " + r.ID.String() }
+
+// madeOf reports whether an instance was made by a manager of pools for the resource: it has the resource's mark, or,
+// where a program that does not know marks has written the record since, it is the record that came up. Managers up to
+// schema 1.7 stored neither for instances whose IDs they derived: such an instance has the project, the tag and the
+// time of its resource's start, which another one created later under that ID has not.
+func (v *Instances) madeOf(r pool.Resource, i pool.Instance, inst croft.Instance) bool {
+	switch {
+	case inst.ID != r.Instance:
+		return false
+	case inst.MadeFor != "":
+		return inst.MadeFor == madeFor(r)
+	case r.InstanceRevision != 0:
+		return inst.CreateRevision == r.InstanceRevision
+	}
+	return r.Instance == pool.DerivedInstance(v.Scheduler.Partition, r.ID) && inst.Project == v.project(i) &&
+		inst.Spec.Tags[Tag] == r.Name && !inst.Created.Before(r.Created) &&
+		(r.CameUp.IsZero() || !inst.Created.After(r.CameUp))
+}
+
+// find returns the resource's instance. NotFound: it has none. taken: another instance has its ID.
+func (v *Instances) find(ctx context.Context, r pool.Resource, i pool.Instance) (st croft.Status, taken bool,
+	err error) {
+	st, err = v.Scheduler.View.Find(ctx, v.project(i), string(r.Instance))
+	if err == nil && !v.madeOf(r, i, st.Instance) {
+		return croft.Status{}, true, croft.Errorf(croft.NotFound,
+			"instance %s was not made for resource %s, although it has the ID of its instance", r.Instance, r.Name)
+	}
+	return st, false, err
+}
+
 // Start implements pool.Instances.
-func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
-	farther func()) (string, json.RawMessage, error) {
-	inst, err := v.order(ctx, id, name, i)
+func (v *Instances) Start(ctx context.Context, r pool.Resource, i pool.Instance, farther func()) (pool.Started, error) {
+	inst, err := v.order(ctx, r, i)
 	if err != nil {
-		return "", nil, err
+		return pool.Started{}, err
 	}
 	farther()
 	goal := schedule.Running
@@ -96,20 +127,25 @@ func (v *Instances) Start(ctx context.Context, id croft.InstanceID, name string,
 	}
 	f := &progress{farther: farther, step: -1}
 	if err := v.Scheduler.Wait(ctx, inst, f.until(goal), f.see); err != nil {
-		return "", nil, f.explain(ctx, inst, err)
+		return pool.Started{}, f.explain(ctx, inst, err)
 	}
 	last := f.last
+	if !v.madeOf(r, i, last.Instance) {
+		return pool.Started{}, croft.Errorf(croft.NotFound, "instance %s was destroyed and replaced by another one with "+
+			"its ID while it started", r.Instance)
+	}
 	at := schedule.Address(&last)
+	started := pool.Started{Address: at, Revision: last.Instance.CreateRevision}
 	if i.Ready == pool.ReadySSH {
 		if err := answersSSH(ctx, at); err != nil {
-			return at, nil, fmt.Errorf("instance %s runs at %s, and its SSH server does not answer: %w", inst.Name, at,
+			return started, fmt.Errorf("instance %s runs at %s, and its SSH server does not answer: %w", inst.Name, at,
 				err)
 		}
 	}
-	facts, err := json.Marshal(Facts{
+	started.Facts, err = json.Marshal(Facts{
 		Instance: inst.ID, Name: inst.Name, Project: inst.Project, Host: last.Instance.Host, Address: at,
 	})
-	return at, facts, err
+	return started, err
 }
 
 // Facts are given to the owner of a ticket, as JSON.
@@ -125,10 +161,9 @@ type Facts struct {
 const orderRetry = time.Second
 
 // order requests the instance until the cloud answers or ctx ends.
-func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string,
-	i pool.Instance) (croft.Instance, error) {
+func (v *Instances) order(ctx context.Context, r pool.Resource, i pool.Instance) (croft.Instance, error) {
 	for again := false; ; again = true {
-		inst, err := v.orderOnce(ctx, id, name, i, again)
+		inst, err := v.orderOnce(ctx, r, i, again)
 		if !errors.Is(err, croft.Unavailable) {
 			return inst, err
 		}
@@ -139,28 +174,32 @@ func (v *Instances) order(ctx context.Context, id croft.InstanceID, name string,
 }
 
 // orderOnce requests the instance unless it exists. With again, an earlier attempt that the cloud did not answer
-// is undone first.
-func (v *Instances) orderOnce(ctx context.Context, id croft.InstanceID, name string, i pool.Instance,
-	again bool) (croft.Instance, error) {
-	st, err := v.Scheduler.View.Find(ctx, v.project(i), string(id))
+// is undone first. Conflict: another instance has the ID.
+func (v *Instances) orderOnce(ctx context.Context, r pool.Resource, i pool.Instance, again bool) (croft.Instance,
+	error) {
+	st, taken, err := v.find(ctx, r, i)
 	if err == nil && again && st.Instance.State == croft.StateScheduling {
-		_, err := v.Scheduler.Destroy(ctx, v.project(i), string(id), false)
+		_, err := v.Scheduler.DestroyThis(ctx, st.Instance)
 		return st.Instance, cmp.Or(err,
-			croft.Errorf(croft.Unavailable, "instance %s: an attempt that was not answered is undone", name))
+			croft.Errorf(croft.Unavailable, "instance %s: an attempt that was not answered is undone", r.Name))
+	}
+	if taken {
+		return croft.Instance{}, croft.Errorf(croft.Conflict, "request instance %s: %v", r.Name, err)
 	}
 	if !errors.Is(err, croft.NotFound) {
 		return st.Instance, err
 	}
-	r, names, err := v.request(i)
+	q, names, err := v.request(i)
 	if err != nil {
 		return croft.Instance{}, err
 	}
-	stored, err := schedule.FindKeys(ctx, v.Keys, r.Project, names)
+	stored, err := schedule.FindKeys(ctx, v.Keys, q.Project, names)
 	if err != nil {
 		return croft.Instance{}, err
 	}
-	r.ID, r.Name, r.Keys, r.Tags = id, hostName(name), slices.Concat(r.Keys, stored), map[string]string{Tag: name}
-	d, err := v.Scheduler.Request(ctx, r)
+	q.ID, q.Name, q.Keys, q.MadeFor = r.Instance, hostName(r.Name), slices.Concat(q.Keys, stored), madeFor(r)
+	q.Tags = map[string]string{Tag: r.Name}
+	d, err := v.Scheduler.Request(ctx, q)
 	return d.Instance, err
 }
 
@@ -179,8 +218,8 @@ func hostName(name string) string {
 }
 
 // Probe implements pool.Instances. A host that does not answer is no failure: it may come back.
-func (v *Instances) Probe(ctx context.Context, id croft.InstanceID) error {
-	st, err := v.Scheduler.View.Find(ctx, "", string(id))
+func (v *Instances) Probe(ctx context.Context, r pool.Resource, i pool.Instance) error {
+	st, _, err := v.find(ctx, r, i)
 	switch {
 	case errors.Is(err, croft.NotFound):
 		return fmt.Errorf("%w: %w", pool.ErrLost, lost(nil))
@@ -196,20 +235,24 @@ func (v *Instances) Probe(ctx context.Context, id croft.InstanceID) error {
 	return nil
 }
 
-// Destroy implements pool.Instances.
-func (v *Instances) Destroy(ctx context.Context, id croft.InstanceID, i pool.Instance) error {
-	d, err := v.Scheduler.Destroy(ctx, v.project(i), string(id), false)
-	switch {
-	case errors.Is(err, croft.NotFound):
-		return nil
-	case err != nil || d.Gone:
-		return err
+// Destroy implements pool.Instances. An instance that was not made for the resource is left alone.
+func (v *Instances) Destroy(ctx context.Context, r pool.Resource, i pool.Instance) error {
+	st, _, err := v.find(ctx, r, i)
+	if err == nil {
+		var d schedule.Destroyed
+		if d, err = v.Scheduler.DestroyThis(ctx, st.Instance); err == nil && !d.Gone {
+			return v.Scheduler.Wait(ctx, d.Instance, schedule.Gone, nil)
+		}
 	}
-	return v.Scheduler.Wait(ctx, d.Instance, schedule.Gone, nil)
+	if errors.Is(err, croft.NotFound) {
+		return nil
+	}
+	return err
 }
 
 // Watch implements pool.Instances. Changes in quick succession are read together.
-func (v *Instances) Watch(ctx context.Context, changed func(asOf time.Time, lost func(croft.InstanceID) error)) error {
+func (v *Instances) Watch(ctx context.Context, changed func(asOf time.Time,
+	lost func(pool.Resource, pool.Instance) error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
@@ -241,8 +284,8 @@ func (v *Instances) Watch(ctx context.Context, changed func(asOf time.Time, lost
 // watchPause is how long changes of instances are collected before they are read.
 const watchPause = 200 * time.Millisecond
 
-// look reads all instances, and returns a function that reports how an instance was lost.
-func (v *Instances) look(ctx context.Context) (func(croft.InstanceID) error, error) {
+// look reads all instances, and returns a function that reports how the instance of a resource was lost.
+func (v *Instances) look(ctx context.Context) (func(pool.Resource, pool.Instance) error, error) {
 	list, err := v.Scheduler.View.List(ctx, "")
 	if err != nil {
 		return nil, err
@@ -251,7 +294,13 @@ func (v *Instances) look(ctx context.Context) (func(croft.InstanceID) error, err
 	for i := range list {
 		all[list[i].Instance.ID] = &list[i]
 	}
-	return func(id croft.InstanceID) error { return lost(all[id]) }, nil
+	return func(r pool.Resource, i pool.Instance) error {
+		st := all[r.Instance]
+		if st != nil && !v.madeOf(r, i, st.Instance) {
+			st = nil
+		}
+		return lost(st)
+	}, nil
 }
 
 // lost returns how a running instance was lost; nil: it was not, or this is unknown. st is nil for an instance

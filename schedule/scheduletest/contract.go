@@ -47,7 +47,7 @@ var records = contract{
 	{"a name is free in another project", testProjects},
 	{"an order is written for a live host only", testAssignAlive},
 	{"an order is written for an unchanged record only", testAssignOnce},
-	{"after a fence no order is written for the record as it was", testFence},
+	{"after a fence no order is written for the record as it was, and another record with its ID differs", testFence},
 	{"a record that was discarded is gone and its name free", testDiscard},
 	{"a record that moved on is not discarded", testDiscardLate},
 	{"a new order replaces the last", testReorder},
@@ -285,12 +285,25 @@ func testFence(t *testing.T, c *cloud) {
 	if now.State != croft.StateScheduled || now.Host != c.host || now.Revision != assigned.Revision {
 		t.Errorf("a fence that came too late returned %+v, want %+v", now, assigned)
 	}
+	if before.CreateRevision == 0 || after.CreateRevision != before.CreateRevision ||
+		now.CreateRevision != before.CreateRevision {
+		t.Errorf("one record was created at the revisions %d, %d and %d", before.CreateRevision, after.CreateRevision,
+			now.CreateRevision)
+	}
 	gone := c.create("gone")
 	c.check(c.Discard(t.Context(), gone))
 	_, err = c.Fence(t.Context(), gone)
 	c.want(err, croft.NotFound)
 	_, err = c.Find(t.Context(), croft.DefaultProject, "gone")
 	c.want(err, croft.NotFound)
+	again, err := c.Create(t.Context(), gone)
+	c.check(err)
+	st, err := c.Find(t.Context(), croft.DefaultProject, "gone")
+	c.check(err)
+	if again.CreateRevision == gone.CreateRevision || st.Instance.CreateRevision != again.CreateRevision {
+		t.Errorf("created at revision %d, another record with its ID at %d, read as %d", gone.CreateRevision,
+			again.CreateRevision, st.Instance.CreateRevision)
+	}
 }
 
 func testDiscard(t *testing.T, c *cloud) {

@@ -82,7 +82,10 @@ func (m *Memory) unchanged(inst croft.Instance) error {
 
 // put stores a record at the revision of the current write.
 func (m *Memory) put(inst croft.Instance) croft.Instance {
-	inst.Revision = m.revision
+	inst.Revision, inst.CreateRevision = m.revision, m.revision
+	if before, there := m.instances[inst.ID]; there {
+		inst.CreateRevision = before.CreateRevision
+	}
 	m.instances[inst.ID] = inst
 	return inst
 }
