@@ -180,6 +180,15 @@ func TestAFreedAddressIsHeld(t *testing.T) {
 		_, err = free(d, b, false)
 		must(t, err)
 		want(Owner{"e", 0}, "10.0.0.2")
+		// A change removes the files of addresses that are held no longer, whoever had them.
+		_, err = free(d, Owner{"d", 0}, true)
+		must(t, err)
+		time.Sleep(25 * time.Hour)
+		_, err = free(d, Owner{"c", 0}, true)
+		must(t, err)
+		if _, is := read(t, d).Leases[addr("10.0.0.1")]; is {
+			t.Error("an address whose hold has ended still has a file")
+		}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -25,11 +26,11 @@ const fresh = ".new-"
 
 // read returns a text. NotFound; Invalid: what is there is no file, or no text.
 func (d *Dir) read(name string) ([]byte, error) {
-	dir, base, err := d.beside(name)
-	if err != nil {
-		return nil, readError(name, err)
-	}
-	file, err := dir.OpenFile(base, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	var file *os.File
+	err := d.in(name, func(dir *os.Root, base string) (err error) {
+		file, err = dir.OpenFile(base, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		return err
+	})
 	if err != nil {
 		return nil, readError(name, err)
 	}
@@ -97,11 +98,11 @@ func (d *Dir) list(name string) ([]fs.DirEntry, error) {
 
 // target returns where a link leads below the directory, by its text alone. Invalid: out of it, or to an absolute path.
 func (d *Dir) target(name string) (string, error) {
-	dir, base, err := d.beside(name)
-	if err != nil {
-		return "", readError(name, err)
-	}
-	to, err := dir.Readlink(base)
+	var to string
+	err := d.in(name, func(dir *os.Root, base string) (err error) {
+		to, err = dir.Readlink(base)
+		return err
+	})
 	if err != nil {
 		return "", readError(name, err)
 	}
@@ -114,9 +115,22 @@ func (d *Dir) target(name string) (string, error) {
 	return at, nil
 }
 
+// makeDir makes a directory and those above it. A crash after it leaves all of them.
 func (d *Dir) makeDir(name string) error {
+	var fresh []string
+	for at := name; at != "."; at = path.Dir(at) {
+		if _, err := d.root.Lstat(at); !notThere(err) {
+			break
+		}
+		fresh = append(fresh, at)
+	}
 	if err := d.root.MkdirAll(name, 0o755); err != nil {
 		return writeError("make the directory", name, err)
+	}
+	for _, made := range slices.Backward(fresh) {
+		if err := d.flush(path.Dir(made)); err != nil {
+			return writeError("make the directory", made, err)
+		}
 	}
 	return nil
 }
@@ -133,61 +147,78 @@ func writeError(what, name string, err error) error {
 // step is called before each change of a file. Tests end the process there.
 var step = func(what, name string) {}
 
-// replace makes a file, or replaces what has its name, at once.
-func (d *Dir) replace(name string, text []byte) error {
-	return d.put(name, func(temporary string) error {
+// flush makes what was written survive a crash of the machine. A variable, so that tests can observe it.
+var flush = (*os.File).Sync
+
+// An edit is one change of a file or link. Several of them are first prepared, which can fail and changes nothing that
+// readers see, and then done.
+type edit struct {
+	name      string
+	create    func(temporary string) error // makes the new content; nil: the file is removed
+	temporary string                       // where the new content waits
+}
+
+// content is the edit that makes a file, or replaces what has its name.
+func (d *Dir) content(name string, text []byte) *edit {
+	return &edit{name: name, create: func(temporary string) error {
 		f, err := d.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
 			return err
 		}
 		_, err = f.Write(text)
 		step("flush", temporary)
-		return errors.Join(err, f.Sync(), f.Close())
-	})
+		return errors.Join(err, flush(f), f.Close())
+	}}
 }
 
-// link makes a link, or replaces what has its name, at once.
-func (d *Dir) link(name, to string) error {
-	return d.put(name, func(temporary string) error { return d.root.Symlink(to, temporary) })
+// link is the edit that makes a link, or replaces what has its name.
+func (d *Dir) link(name, to string) *edit {
+	return &edit{name: name, create: func(temporary string) error { return d.root.Symlink(to, temporary) }}
 }
 
-func (d *Dir) put(name string, create func(temporary string) error) error {
-	dir := path.Dir(name)
+func (d *Dir) prepare(e *edit) error {
+	if e.create == nil {
+		return nil
+	}
+	dir := path.Dir(e.name)
 	if err := d.makeDir(dir); err != nil {
 		return err
 	}
-	temporary := path.Join(dir, fresh+rand.Text())
-	step("create", temporary)
-	err := create(temporary)
-	if err == nil {
-		step("rename", name)
-		err = d.root.Rename(temporary, name)
-	}
-	if err == nil {
-		step("flush", dir)
-		err = d.flush(dir)
-	}
-	if err != nil {
-		_ = d.root.Remove(temporary) // gone already if only the directory was not flushed
-		return writeError("write", name, err)
+	e.temporary = path.Join(dir, fresh+rand.Text())
+	step("create", e.temporary)
+	if err := e.create(e.temporary); err != nil {
+		return writeError("write", e.name, err)
 	}
 	return nil
 }
 
-// remove removes a file or link. NotFound.
-func (d *Dir) remove(name string) error {
-	step("remove", name)
-	err := d.root.Remove(name)
-	switch {
-	case notThere(err):
-		return croft.Errorf(croft.NotFound, "there is no %s", name)
-	case err == nil:
-		err = d.flush(path.Dir(name))
+// do lets readers see an edit. NotFound: what it removes is not there.
+func (d *Dir) do(e *edit) error {
+	if e.create == nil {
+		step("remove", e.name)
+		err := d.root.Remove(e.name)
+		if notThere(err) {
+			return croft.Errorf(croft.NotFound, "there is no %s", e.name)
+		} else if err != nil {
+			return writeError("remove", e.name, err)
+		}
+		return nil
 	}
-	if err != nil {
-		return writeError("remove", name, err)
+	step("rename", e.name)
+	if err := d.root.Rename(e.temporary, e.name); err != nil {
+		return writeError("write", e.name, err)
 	}
+	e.temporary = ""
 	return nil
+}
+
+// discard removes the content of edits that were prepared and not done.
+func (d *Dir) discard(all []*edit) {
+	for _, e := range all {
+		if e.temporary != "" {
+			_ = d.root.Remove(e.temporary) // the next change tries again
+		}
+	}
 }
 
 // flush makes the names in a directory survive a crash.
@@ -196,7 +227,7 @@ func (d *Dir) flush(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(flush(dir), dir.Close())
 }
 
 // sweep removes what a process that crashed was writing in a directory. The caller has the lock.

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go4.org/netipx"
 
 	"croft"
+	"croft/ipam/foreign"
 	"croft/ipam/setexpr"
 )
 
@@ -406,5 +410,157 @@ func TestAnyTextIsKept(t *testing.T) {
 		if err != nil || got[key] != text {
 			t.Errorf("%q is read as %q, %v", text, got[key], err)
 		}
+	}
+}
+
+// A checkout may replace net/ and everything below it at any time.
+func TestACheckoutReplacesDirectories(t *testing.T) {
+	files := map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24",
+		"net/lease/v4/10.0.0.1": "-> ../../../alloc/old/0", "net/meta/v4/10.0.0.9.yaml": "note: old"}
+	d := tree(t, files)
+	checkout := func() {
+		t.Helper()
+		root := d.root.Name()
+		must(t, os.Rename(filepath.Join(root, "net"), filepath.Join(t.TempDir(), "net")))
+		other := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24",
+			"net/lease/v4/10.0.0.1": "-> ../../../alloc/new/0", "net/meta/v4/10.0.0.9.yaml": "note: new",
+			"net/meta/v4/10.0.0.8.yaml": "note: new"})
+		must(t, os.Rename(filepath.Join(other.root.Name(), "net"), filepath.Join(root, "net")))
+	}
+	read(t, d)
+	if _, err := d.read("net/meta/v4/10.0.0.9.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	checkout()
+	if text, err := d.read("net/meta/v4/10.0.0.8.yaml"); err != nil || string(text) != "note: new" {
+		t.Errorf("a file that the old directory did not have: %q, %v", text, err)
+	}
+	if l := read(t, d).Leases[addr("10.0.0.1")]; l.Owner.Job != "new" {
+		t.Errorf("the lease is of %s", l.Owner)
+	}
+	if text, err := d.read("net/meta/v4/10.0.0.9.yaml"); err != nil || string(text) != "note: new" {
+		t.Errorf("after another read of the whole: %q, %v", text, err)
+	}
+	before := ""
+	err := d.Change(t.Context(), func(n *Net) error {
+		checkout()
+		before = listing(t, d)
+		_, err := n.Get("web", Owner{"mine", 0}, addr("10.0.0.2"))
+		return err
+	})
+	if croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "replaced meanwhile") {
+		t.Errorf("net/ was replaced during a change: %v", err)
+	}
+	if now := listing(t, d); now != before {
+		t.Errorf("the change was made all the same:\n%s", now)
+	}
+}
+
+// Whoever waits for the lock of a directory that is replaced gets the lock of the new one.
+func TestTheLockIsThatOfTheDirectoryCalledNet(t *testing.T) {
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
+	old, err := d.lock(t.Context())
+	must(t, err)
+	waits := make(chan *os.File)
+	go func() {
+		lock, err := open(t, d.root.Name()).lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- lock
+	}()
+	must(t, os.Rename(filepath.Join(d.root.Name(), "net"), filepath.Join(t.TempDir(), "net")))
+	must(t, os.Mkdir(filepath.Join(d.root.Name(), "net"), 0o755))
+	must(t, old.Close())
+	lock := <-waits
+	defer lock.Close()
+	if !d.isNet(lock) {
+		t.Error("the lock is on a directory that has the name no more")
+	}
+}
+
+// watchFlush calls do for everything that is flushed, until the test ends.
+func watchFlush(t *testing.T, do func(f *os.File) error) {
+	before := flush
+	flush = do
+	t.Cleanup(func() { flush = before })
+}
+
+func TestWhatIsWrittenSurvivesACrashOfTheMachine(t *testing.T) {
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
+	var flushed []string
+	watchFlush(t, func(f *os.File) error {
+		name := f.Name()
+		if info, err := f.Stat(); err == nil && !info.IsDir() {
+			name = "a file"
+		}
+		flushed = append(flushed, name)
+		return nil
+	})
+	must(t, d.Change(t.Context(), func(n *Net) error {
+		if _, err := n.Get("web", Owner{"a", 0}, addr("10.0.0.1")); err != nil {
+			return err
+		}
+		_, err := n.Describe(prefix("10.0.0.1/32"), Change{Set: map[string]string{"note": "x"}})
+		return err
+	}))
+	in := func(name string) string { return filepath.Join(d.root.Name(), name) }
+	want := []string{in("net"), in("net/lease"), // which have the new directories lease and v4
+		in("net"), in("net/meta"), "a file", in("net/lease/v4"), in("net/meta/v4")}
+	if !slices.Equal(flushed, want) {
+		t.Errorf("flushed:\n%s\nwant\n%s", strings.Join(flushed, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestADiskThatIsFullChangesNothing(t *testing.T) {
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
+	before, files := listing(t, d), 0
+	watchFlush(t, func(f *os.File) error {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			if files++; files == 3 {
+				return syscall.ENOSPC
+			}
+		}
+		return nil
+	})
+	err := d.Change(t.Context(), func(n *Net) error {
+		var all []foreign.Record
+		for i := range 5 {
+			all = append(all, foreign.Record{Prefix: prefix(fmt.Sprintf("10.0.0.%d/32", i+1))})
+		}
+		_, err := n.Import(all, AsReserved)
+		return err
+	})
+	if croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("got %v", err)
+	}
+	if now := listing(t, d); now != before {
+		t.Errorf("there is\n%s", now)
+	}
+}
+
+func TestLeasesWithoutANameAreReserved(t *testing.T) {
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24",
+		"net/lease/v4/10.0.0.3": "-> ../../../alloc/mine/0"})
+	var done Imported
+	for range 2 {
+		must(t, d.Change(t.Context(), func(n *Net) (err error) {
+			done, err = n.Import([]foreign.Record{
+				{Prefix: prefix("10.0.0.1/32"), Facts: map[string]string{"name": "Web"}, At: "line 1"},
+				{Prefix: prefix("10.0.0.2/32"), Facts: map[string]string{"mac": "02:00:00:00:00:01"}, At: "line 2"},
+				{Prefix: prefix("10.0.0.3/32"), Facts: map[string]string{}, At: "line 3"},
+			}, AsLeases)
+			return err
+		}))
+	}
+	if !slices.Equal(done.Nameless, []netip.Addr{addr("10.0.0.2")}) || done.Changed+done.Leased != 0 {
+		t.Errorf("the second time: %+v", done)
+	}
+	n := read(t, d)
+	if n.Leases[addr("10.0.0.1")].Owner.Job != "web" || n.Leases[addr("10.0.0.3")].Owner.Job != "mine" || len(n.Leases) != 2 {
+		t.Errorf("leases: %v", n.Leases)
+	}
+	if a, err := get(d, "web", Owner{"next", 0}, netip.Addr{}); err != nil || a != addr("10.0.0.4") {
+		t.Errorf("the next one gets %s, %v", a, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 const (
 	AsReserved = "reserved" // no pool gives them
 	AsFacts    = "facts"    // only what is said of them is kept
-	AsLeases   = "leases"   // each is leased to the owner that the list names, or whose name it has
+	AsLeases   = "leases"   // each is leased to the owner that the list names, or whose name it has; else it is reserved
 )
 
 // Imported counts what an import changed.
@@ -20,6 +20,9 @@ type Imported struct {
 	Records int `json:"records"`
 	Changed int `json:"changed"` // prefixes and addresses of which something else is said now
 	Leased  int `json:"leased"`
+	// Nameless are the addresses that were to be leased, and for which the list names neither an owner nor a host. They
+	// are reserved.
+	Nameless []netip.Addr `json:"nameless,omitempty"`
 }
 
 // Import adds what lists of other programs say. Doing it again changes nothing. Conflict: an address is leased to
@@ -32,7 +35,13 @@ func (n *Net) Import(all []foreign.Record, as string) (Imported, error) {
 			return done, croft.Errorf(croft.Conflict, "%s: %s is in %s already", r.At, r.Prefix, before.At)
 		}
 		seen[r.Prefix] = r
-		c := Change{AddTags: r.Tags, Set: r.Facts, Reserve: as == AsReserved && r.Prefix.IsSingleIP()}
+		a, owner := r.Prefix.Addr(), ownerOf(r)
+		l, leased := n.Leases[a]
+		nameless := as == AsLeases && r.Prefix.IsSingleIP() && owner == "" && (!leased || l.Freed())
+		if nameless {
+			done.Nameless = append(done.Nameless, a)
+		}
+		c := Change{AddTags: r.Tags, Set: r.Facts, Reserve: as == AsReserved && r.Prefix.IsSingleIP() || nameless}
 		changed, err := n.Describe(r.Prefix, c)
 		if err != nil {
 			return done, croft.Errorf(croft.KindOf(err), "%s: %w", r.At, err)
@@ -40,8 +49,8 @@ func (n *Net) Import(all []foreign.Record, as string) (Imported, error) {
 		if changed {
 			done.Changed++
 		}
-		if as == AsLeases && r.Prefix.IsSingleIP() {
-			leased, err := importLease(n, r)
+		if as == AsLeases && r.Prefix.IsSingleIP() && owner != "" {
+			leased, err := importLease(n, a, owner)
 			if err != nil {
 				return done, croft.Errorf(croft.KindOf(err), "%s: %w", r.At, err)
 			}
@@ -51,27 +60,29 @@ func (n *Net) Import(all []foreign.Record, as string) (Imported, error) {
 	return done, nil
 }
 
-// importLease leases an address as the list says, whatever its pool would give. It returns how many it leased, 0 or 1.
-func importLease(n *Net, r foreign.Record) (int, error) {
+// ownerOf returns the owner that a list names, or the name of the machine that has the address; empty: neither.
+func ownerOf(r foreign.Record) string {
 	name := r.Owner
 	for _, k := range []string{"name", "hostname", "dns_name"} {
 		if name == "" {
 			name = strings.ToLower(r.Facts[k])
 		}
 	}
-	if name == "" {
-		return 0, croft.Errorf(croft.Invalid, "%s has no owner and no name", r.Prefix.Addr())
-	}
-	o, err := ParseOwner(name)
+	return name
+}
+
+// importLease leases an address to an owner, whatever its pool would give. It returns how many it leased, 0 or 1.
+func importLease(n *Net, a netip.Addr, owner string) (int, error) {
+	o, err := ParseOwner(owner)
 	if err != nil {
 		return 0, err
 	}
-	if l, ok := n.Leases[r.Prefix.Addr()]; ok && !l.Freed() {
+	if l, ok := n.Leases[a]; ok && !l.Freed() {
 		if l.Owner != o {
 			return 0, croft.Errorf(croft.Conflict, "%s is leased to %s, not %s", l.Addr, l.Owner, o)
 		}
 		return 0, nil
 	}
-	n.lease(r.Prefix.Addr(), o)
+	n.lease(a, o)
 	return 1, nil
 }

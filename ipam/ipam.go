@@ -41,10 +41,51 @@ func Open(name string) (*Dir, error) {
 }
 
 func (d *Dir) Close() error {
-	for _, dir := range d.near {
-		_ = dir.Close() // nothing was written through it
-	}
+	d.forget()
 	return d.root.Close()
+}
+
+// in calls a function with the directory of a file, which may be kept open, and the file's name in it. Where the file is
+// not there because a checkout replaced the directory, it calls the function again with the new one.
+func (d *Dir) in(name string, look func(dir *os.Root, base string) error) error {
+	dir, base, err := d.beside(name)
+	if err != nil {
+		return err
+	}
+	if err := look(dir, base); !notThere(err) || dir == d.root || !d.replaced(path.Dir(name), dir) {
+		return err
+	}
+	if dir, base, err = d.beside(name); err != nil {
+		return err
+	}
+	return look(dir, base)
+}
+
+// replaced reports whether a directory that is kept open has its name no more, and keeps it open no longer. It is not
+// closed, since others may be reading there.
+func (d *Dir) replaced(name string, dir *os.Root) bool {
+	have, err := dir.Stat(".")
+	now, nowErr := d.root.Stat(name)
+	if err == nil && nowErr == nil && os.SameFile(have, now) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.near[name] == dir {
+		delete(d.near, name)
+	}
+	return true
+}
+
+// forget closes the directories that are kept open. They are directories, not names: after a checkout they may be
+// others than those that have the names.
+func (d *Dir) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, dir := range d.near {
+		_ = dir.Close() // nothing was written through it
+		delete(d.near, name)
+	}
 }
 
 // maxNear is how many directories are kept open.

@@ -3,6 +3,7 @@ package ipam
 import (
 	"maps"
 	"net/netip"
+	"path"
 	"slices"
 
 	"croft"
@@ -27,6 +28,7 @@ type Net struct {
 
 // Read reads pools and leases. Invalid, with the file and line of what is wrong.
 func (d *Dir) Read() (*Net, error) {
+	d.forget() // a checkout may have replaced directories since the last read
 	n := &Net{dir: d, todo: changes{dir: d}, Leases: map[netip.Addr]Lease{}, Grid: NewGrid(d)}
 	pools, err := d.list(poolDir)
 	if err != nil {
@@ -111,31 +113,45 @@ func (n *Net) lease(a netip.Addr, o Owner) {
 // changes are what is to be written, in order.
 type changes struct {
 	dir *Dir
-	all []func() error
+	all []*edit
 }
 
-func (c *changes) replace(name string, text []byte) {
-	c.all = append(c.all, func() error { return c.dir.replace(name, text) })
-}
+func (c *changes) replace(name string, text []byte) { c.all = append(c.all, c.dir.content(name, text)) }
+func (c *changes) link(name, to string)             { c.all = append(c.all, c.dir.link(name, to)) }
+func (c *changes) remove(name string)               { c.all = append(c.all, &edit{name: name}) }
 
-func (c *changes) link(name, to string) {
-	c.all = append(c.all, func() error { return c.dir.link(name, to) })
-}
-
-func (c *changes) remove(name string) {
-	c.all = append(c.all, func() error { return c.dir.remove(name) })
-}
-
-// write does all of them. The caller has the lock.
-func (c *changes) write() error {
-	if len(c.all) > 0 {
-		for _, dir := range []string{poolDir, "net/lease/v4", "net/lease/v6", "net/meta/v4", "net/meta/v6", setDir,
-			accessDir} {
-			c.dir.sweep(dir)
+// write does all of them. The caller has the lock, which held says again just before readers see the first change. All
+// new content is on the disk before that, so a disk that is full changes nothing. An error after that says how many of
+// the changes were done.
+func (c *changes) write(held func() error) error {
+	if len(c.all) == 0 {
+		return nil
+	}
+	for _, dir := range []string{poolDir, "net/lease/v4", "net/lease/v6", "net/meta/v4", "net/meta/v6", setDir,
+		accessDir} {
+		c.dir.sweep(dir)
+	}
+	defer c.dir.discard(c.all)
+	for _, e := range c.all {
+		if err := c.dir.prepare(e); err != nil {
+			return err
 		}
 	}
-	for _, change := range c.all {
-		if err := change(); err != nil {
+	if err := held(); err != nil {
+		return err
+	}
+	for i, e := range c.all {
+		err := c.dir.do(e)
+		if dir := path.Dir(e.name); err == nil && (i+1 == len(c.all) || path.Dir(c.all[i+1].name) != dir) {
+			step("flush", dir)
+			if err = c.dir.flush(dir); err != nil {
+				err = writeError("write", e.name, err)
+			}
+		}
+		if err != nil && len(c.all) > 1 {
+			return croft.Errorf(croft.KindOf(err), "%w; %d of %d changes were made before that: look at them in version "+
+				"control, and try again", err, i, len(c.all))
+		} else if err != nil {
 			return err
 		}
 	}

@@ -95,7 +95,8 @@ or nothing:
   dhcpd    dhcpd.leases and dhcpd6.leases: leases that are bound
 
 --as reserved (the default) keeps pools from giving the addresses; --as facts does not;
---as leases leases each to the owner that is named, or to its name.`,
+--as leases leases each to the owner that is named, or to its name; an address with neither is
+reserved.`,
 		Example: `  croft ip import netbox.csv
   ip -j addr | croft ip import -
   croft ip import /var/lib/misc/dnsmasq.leases --as leases`,
@@ -132,6 +133,10 @@ or nothing:
 				fmt.Fprintf(cmd.ErrOrStderr(), "%d addresses and prefixes read, %d described, %d leased\n",
 					done.Records,
 					done.Changed, done.Leased)
+				if len(done.Nameless) > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%d of them have neither an owner nor a name, so they are reserved "+
+						"instead: %v\n", len(done.Nameless), done.Nameless[:min(len(done.Nameless), 8)])
+				}
 				return nil
 			})
 		},

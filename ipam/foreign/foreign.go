@@ -29,6 +29,7 @@ var (
 
 // Guess returns the format that a text looks like. Invalid: none.
 func Guess(text []byte) (string, error) {
+	text = withoutMark(text)
 	trimmed := bytes.TrimSpace(text)
 	first, _, _ := bytes.Cut(trimmed, []byte("\n"))
 	switch {
@@ -46,9 +47,15 @@ func Guess(text []byte) (string, error) {
 			"names, one of which is address or prefix", strings.Join(Formats, ", "))
 }
 
+// withoutMark removes the byte order mark with which spreadsheets begin a text in UTF-8.
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
+
 // Read reads a list in a format.
 func Read(text []byte, format string) ([]Record, error) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	text = withoutMark(text)
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return nil, croft.Errorf(croft.Invalid, "the list is in UTF-16: save it as UTF-8")
+	}
 	if !utf8.Valid(text) {
 		return nil, croft.Errorf(croft.Invalid, "the list is not in UTF-8")
 	}

@@ -61,7 +61,7 @@ func TestLists(t *testing.T) {
 			[]foreign.Record{record("10.0.0.1/32", "", nil, map[string]string{"name": "b"}, "line 7")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			format, err := foreign.Guess([]byte(strings.TrimPrefix(c.text, "\ufeff")))
+			format, err := foreign.Guess([]byte(c.text))
 			if err != nil || format != c.format {
 				t.Errorf("it looks like %s, %v", format, err)
 			}
@@ -95,6 +95,7 @@ func TestListsThatAreNone(t *testing.T) {
 		{"a line of something else", foreign.Dnsmasq, "hello\n", "line 1: want a lease of dnsmasq"},
 		{"a lease without an end", foreign.Dhcpd, "lease 10.0.0.1 {\n", "line 1: the lease has no end"},
 		{"a lease of no address", foreign.Dhcpd, "lease x {\n}\n", `line 1: "x" is no address`},
+		{"UTF-16", foreign.CSV, "\xff\xfea\x00", "in UTF-16: save it as UTF-8"},
 		{"not UTF-8", foreign.CSV, "address\n\xff", "not in UTF-8"},
 		{"no format", "xml", "", `format "xml" is not one of`},
 	} {
