@@ -70,6 +70,8 @@ type Host struct {
 	FormerName string    `json:"former_name,omitempty"` // its name before Name
 	Problems   []string  `json:"problems,omitempty"`    // found by its agent, one sentence each
 	Place      string    `json:"place,omitempty"`       // Place of its newest agent
+	// the projects that may use each further network, by the network's name; see AdmitsTo
+	Networks map[string][]Project `json:"networks,omitempty"`
 }
 
 // Agent is one process that serves a host. Agents with the same Place succeed one another. Two agents with the

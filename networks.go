@@ -1,6 +1,9 @@
 package croft
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // DefaultNetworks is the name, in a Spec, of the networks that a host gives to instances that name none.
 const DefaultNetworks = "default"
@@ -33,4 +36,27 @@ func NetworkTrait(name string) Trait {
 func NetworkOf(t Trait) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(string(t), networkTrait)
 	return strings.ToLower(strings.ReplaceAll(rest, "_", "-")), ok
+}
+
+// EveryProject stands for all projects where the projects of a network are listed.
+const EveryProject Project = "*"
+
+// NetworkProjects returns the projects that may use a further network of a host, given the list in its settings. The
+// default is DefaultProject, which belongs to the operators.
+func NetworkProjects(listed []Project) []Project {
+	if listed == nil {
+		return []Project{DefaultProject}
+	}
+	return listed
+}
+
+// AdmitsTo reports whether instances of a project may use a network of the host, if it has a network of that name. The
+// default networks are open to all projects. Networks that the record does not list, such as those of an agent that
+// does not know this restriction, have the default of NetworkProjects.
+func (h Host) AdmitsTo(network string, p Project) bool {
+	if network == DefaultNetworks {
+		return true
+	}
+	projects := NetworkProjects(h.Networks[network])
+	return slices.Contains(projects, p) || slices.Contains(projects, EveryProject)
 }

@@ -29,3 +29,26 @@ func TestNetworkNamesComeBackFromTheirTraits(t *testing.T) {
 		}
 	}
 }
+
+func TestNetworksAreOpenToTheProjectsThatTheirHostNames(t *testing.T) {
+	h := croft.Host{Networks: map[string][]croft.Project{
+		"lab": {"red", "blue"}, "closed": {}, "public": {croft.EveryProject},
+		"plain": croft.NetworkProjects(nil),
+	}}
+	for _, c := range []struct {
+		network string
+		project croft.Project
+		want    bool
+	}{
+		{"default", "red", true}, {"default", "default", true},
+		{"lab", "red", true}, {"lab", "blue", true}, {"lab", "green", false}, {"lab", "default", false},
+		{"closed", "red", false}, {"closed", "default", false},
+		{"public", "green", true}, {"public", "default", true},
+		{"plain", "default", true}, {"plain", "red", false},
+		{"of an older agent", "default", true}, {"of an older agent", "red", false},
+	} {
+		if got := h.AdmitsTo(c.network, c.project); got != c.want {
+			t.Errorf("project %s on network %s: %v, want %v", c.project, c.network, got, c.want)
+		}
+	}
+}

@@ -184,9 +184,14 @@ func (c *cloud) requestOn(name string, networks ...string) croft.Instance {
 
 func (c *cloud) requestSpec(name string, spec croft.Spec) croft.Instance {
 	c.t.Helper()
+	return c.requestAs(croft.DefaultProject, name, spec)
+}
+
+func (c *cloud) requestAs(project croft.Project, name string, spec croft.Spec) croft.Instance {
+	c.t.Helper()
 	spec.Image, spec.Resources = "http://images/"+name, croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256,
 		croft.DiskGB: 1}
-	inst := croft.Instance{ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,
+	inst := croft.Instance{ID: croft.NewInstanceID(), Project: project, Name: name,
 		Created: time.Now().UTC(), Spec: spec}
 	inst, err := c.store.Instances.Create(c.t.Context(), inst)
 	if err != nil {

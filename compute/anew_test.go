@@ -219,3 +219,16 @@ func TestAnInstanceIsOnTheNetworksItNames(t *testing.T) {
 		t.Errorf("an unknown network: %+v", seen)
 	}
 }
+
+// Schedulers of earlier versions write orders for networks that the host's settings do not open to the project.
+func TestAnAgentConnectsInstancesOnlyToNetworksThatAreOpenToTheirProject(t *testing.T) {
+	c := newCloud(t)
+	c.start()
+	inst := c.requestOn("web", "lab", "default")
+	c.await(inst, croft.StateRunning)
+	seen := c.await(c.requestAs("tenant", "intruder", croft.Spec{Networks: []string{"lab"}}), croft.StateFailed)
+	if !errors.Is(seen.ErrorKind, croft.Invalid) ||
+		seen.Error != `host h1 has no network "lab" in its settings (networks)` {
+		t.Errorf("a network of another project: %+v", seen)
+	}
+}

@@ -125,7 +125,8 @@ func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, er
 	return path, f.Sync()
 }
 
-// nics returns the guest's network interfaces. Invalid: the order names a network that this host does not have.
+// nics returns the guest's network interfaces. Invalid: the order names a network that this host does not have, or
+// that its settings do not open to the project; the sentence is the same, since tenants read it.
 func (p *pass) nics() ([]NIC, error) {
 	var all []NIC
 	for _, name := range p.want.Spec.Networks {
@@ -133,7 +134,7 @@ func (p *pass) nics() ([]NIC, error) {
 		switch {
 		case name == croft.DefaultNetworks:
 			all = append(all, p.agent.NICs...)
-		case ok:
+		case ok && p.agent.Host.AdmitsTo(name, p.want.Project):
 			all = append(all, nic)
 		default:
 			return nil, croft.Errorf(croft.Invalid, "host %s has no network %q in its settings (networks)",

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"context"
 	"net/http"
+	"slices"
 
 	"croft"
 	"croft/control/api"
@@ -25,7 +27,33 @@ func listCapabilities(c *call) error {
 	if err != nil {
 		return err
 	}
+	if all, err = c.visibleTraits(ctx, all); err != nil {
+		return err
+	}
 	return c.answer(http.StatusOK, api.CapabilitiesOf(all))
+}
+
+// visibleTraits removes the traits of networks that no host opens to a project in the caller's scope.
+func (c *call) visibleTraits(ctx context.Context, all []croft.Trait) ([]croft.Trait, error) {
+	isNetwork := func(t croft.Trait) bool { _, is := croft.NetworkOf(t); return is }
+	if c.scope.All() || !slices.ContainsFunc(all, isNetwork) {
+		return all, nil
+	}
+	hosts, err := c.Cloud.Hosts.Records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	open := map[croft.Trait]bool{}
+	for _, h := range hosts {
+		for name, projects := range h.Networks {
+			for _, p := range projects {
+				if p == croft.EveryProject || c.scope.Sees(p) {
+					open[croft.NetworkTrait(name)] = true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(t croft.Trait) bool { return isNetwork(t) && !open[t] }), nil
 }
 
 func addCapability(c *call) error {

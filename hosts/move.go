@@ -169,7 +169,8 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
 		_, far := by.measure.Admit(h)
 		return far != nil || topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil ||
-			by.noted.Admit(inst.Spec, h.ID) != nil
+			by.noted.Admit(inst.Spec, h.ID) != nil ||
+			slices.ContainsFunc(inst.Spec.Networks, func(n string) bool { return !h.AdmitsTo(n, inst.Project) })
 	})
 	inst.BasedOn = by.measure.BasedOn(topology.BasedOn(inst.Spec.In, aggregates))
 	return inst, by, nil

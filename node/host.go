@@ -208,6 +208,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		API:       apiURL(scheme, at, slices.Concat(h.reach.Joined.Endpoints(h.dir.Path), h.reach.Etcd.Endpoints)),
 		Token:     newToken(),
 		Place:     fingerprint(h.dir.Path),
+		Networks:  s.NetworkProjects(),
 	}
 	c := s.ForAgent()
 	if c.Images, err = h.images(); err != nil {

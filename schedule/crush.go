@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func (s *search) refusal(o *snapshot, host croft.Host) string {
 	if why := unusable(host, host.ID != ""); why != nil {
 		return why.text
 	}
-	err := s.within(o, host)
+	err := cmp.Or(s.connects(host), s.within(o, host))
 	if err == nil {
 		err = admit(s.inst.Spec, host, o.measure, o.members, o.seats)
 	}

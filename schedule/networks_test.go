@@ -90,3 +90,47 @@ func TestAHostWithoutTheNetworkIsTold(t *testing.T) {
 		t.Errorf("got %+v, want %q", got.Rows, want)
 	}
 }
+
+// A network of some hosts is open to a project on one of them alone: the request goes there, and nowhere else when that
+// host is full. To a project that may use it nowhere it does not exist.
+func TestARequestGoesWhereItsProjectMayUseTheNetwork(t *testing.T) {
+	c := newCloud(t, 3, 1)
+	for i, id := range c.hosts {
+		c.placement.AddTrait(id, croft.NetworkTrait("lab"))
+		host := croft.Host{ID: id, Name: "host" + string(rune('1'+i)),
+			Networks: map[string][]croft.Project{"lab": {"red"}}}
+		if i == 1 {
+			host.Networks["lab"] = []croft.Project{"red", "blue"}
+		}
+		if err := c.store.PutHost(t.Context(), host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := request(t, "first")
+	r.Networks, r.Project = []string{"lab"}, "blue"
+	d, err := c.Request(t.Context(), r)
+	if err != nil || d.Host.ID != c.hosts[1] {
+		t.Fatalf("it is on host %v, %v; want %s", d.Host.ID, err, c.hosts[1])
+	}
+	r.Name = "second"
+	_, err = c.Request(t.Context(), r)
+	wantKind(t, err, croft.NoCapacity)
+	if !strings.Contains(err.Error(), "has no network lab") && !strings.Contains(err.Error(), "short of") {
+		t.Errorf("it says %v", err)
+	}
+	for _, query := range []string{"", "&required=CUSTOM_CROFT_NET_LAB", "&required=!CUSTOM_CROFT_NET_LAB",
+		"&root_required=!CUSTOM_CROFT_NET_LAB"} {
+		r := request(t, "third")
+		r.Project = "green"
+		if query == "" {
+			r.Networks = []string{"lab"}
+		} else if r.Query, err = schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:256,DISK_GB:1" + query); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Request(t.Context(), r)
+		wantKind(t, err, croft.NotFound)
+		if !strings.HasSuffix(err.Error(), `no host has a network "lab"; they have: default`) {
+			t.Errorf("with %s: %v", query, err)
+		}
+	}
+}

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"croft"
-	"croft/internal/nearest"
 	"croft/internal/span"
 	"croft/topology"
 )
@@ -55,6 +53,9 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 		}
 		end(err)
 	}()
+	if err = s.admitNetworks(ctx); err != nil {
+		return o, err
+	}
 	if err = s.readBounds(ctx, o); err != nil {
 		return o, err
 	}
@@ -172,7 +173,7 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = why.text
 			continue
 		}
-		err := s.within(o, host)
+		err := cmp.Or(s.connects(host), s.within(o, host))
 		if err == nil {
 			err = admit(s.inst.Spec, host, o.measure, o.members, o.seats)
 		}
@@ -208,35 +209,6 @@ func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []cro
 	}
 }
 
-// unknownNetwork returns the error to report if Placement refused the query because no host has one of the networks;
-// nil: there is another reason.
-func (s *search) unknownNetwork(ctx context.Context, refused error) error {
-	networks := s.inst.Spec.Networks
-	if !errors.Is(refused, croft.Invalid) || len(networks) == 0 {
-		return nil
-	}
-	providers, err := s.Claims.Providers(ctx)
-	if err != nil {
-		return nil // the refusal is clear enough
-	}
-	known := []string{croft.DefaultNetworks}
-	for _, p := range providers {
-		for _, trait := range p.Traits {
-			if name, ok := croft.NetworkOf(trait); ok && !slices.Contains(known, name) {
-				known = append(known, name)
-			}
-		}
-	}
-	slices.Sort(known)
-	for _, name := range networks {
-		if !slices.Contains(known, name) {
-			return croft.Errorf(croft.NotFound, "schedule %s: no host has a network %q%s; they have: %s",
-				s.inst.Name, name, nearest.Hint(name, known), strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
-
 // noCapacity returns the error of a request that has no candidates left in its last snapshot.
 func (s *search) noCapacity(ctx context.Context, last *snapshot) error {
 	explanation, err := s.explain(ctx, nil)
@@ -257,6 +229,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	if err != nil {
 		return nil, err
 	}
+	providers = visibleNetworks(providers, hosts, s.inst.Project)
 	o := &snapshot{}
 	if err := errors.Join(s.readMembers(ctx, o), s.readBounds(ctx, o)); err != nil {
 		return nil, err

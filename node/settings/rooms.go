@@ -31,6 +31,15 @@ func (s *Settings) ForAgent() compute.Config {
 	return c
 }
 
+// NetworkProjects returns the projects that may use each further network, for the host's record.
+func (s *Settings) NetworkProjects() map[string][]croft.Project {
+	projects := map[string][]croft.Project{}
+	for name, n := range s.Networks {
+		projects[name] = croft.NetworkProjects(n.Projects)
+	}
+	return projects
+}
+
 // ForProvider returns which of its resources the host offers.
 func (s *Settings) ForProvider() compute.Offer {
 	o := compute.Offer{

@@ -175,10 +175,12 @@ const longestLife = 365 * 24 * time.Hour
 // longestRound bounds the intervals of a host's periodic work.
 const longestRound = 24 * time.Hour
 
-// Network is a network that guests may name: exactly one field is set.
+// Network is a network that guests may name: either Network or Bridge is set.
 type Network struct {
 	Network string `yaml:"network"` // libvirt's
 	Bridge  string `yaml:"bridge"`  // of the host
+	// the projects whose instances may use it; nil: see croft.NetworkProjects
+	Projects []croft.Project `yaml:"projects"`
 }
 
 // Defaults returns the default settings.
@@ -346,6 +348,15 @@ func (s *Settings) checkNetworks() error {
 		case (n.Network == "") == (n.Bridge == ""):
 			return croft.Errorf(croft.Invalid,
 				"networks.%s: name either a network of libvirt (network) or a bridge of this host (bridge)", name)
+		}
+		for _, p := range n.Projects {
+			if p == croft.EveryProject {
+				continue
+			}
+			if err := p.Check(); err != nil {
+				return croft.Errorf(croft.Invalid, "networks.%s.projects: %w; or use %q for all projects", name, err,
+					string(croft.EveryProject))
+			}
 		}
 	}
 	return nil

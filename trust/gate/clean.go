@@ -30,7 +30,30 @@ func cleanHost(h *croft.Host) error {
 		*text = clean(*text)
 	}
 	h.Addresses, h.Problems = cleanAll(h.Addresses), cleanAll(h.Problems)
+	h.Networks = cleanNetworks(h.Networks)
 	return checkAPI(h.API)
+}
+
+// cleanNetworks drops entries that cannot be networks or projects, and entries beyond mostEntries.
+func cleanNetworks(networks map[string][]croft.Project) map[string][]croft.Project {
+	var cleaned map[string][]croft.Project
+	for name, projects := range networks {
+		if croft.CheckNetworkName(name) != nil || len(cleaned) == mostEntries {
+			continue
+		}
+		if cleaned == nil {
+			cleaned = map[string][]croft.Project{}
+		}
+		valid := func(p croft.Project) bool { return p == croft.EveryProject || p.Check() == nil }
+		kept := []croft.Project{}
+		for _, p := range projects[:min(len(projects), mostEntries)] {
+			if valid(p) {
+				kept = append(kept, p)
+			}
+		}
+		cleaned[name] = kept
+	}
+	return cleaned
 }
 
 func cleanAgent(a *croft.Agent) {
