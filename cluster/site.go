@@ -115,6 +115,7 @@ type Agent struct {
 type Implementation struct {
 	ID         ImplementationID         `json:"id"`
 	Appliance  string                   `json:"appliance"`
+	Project    croft.Project            `json:"project,omitempty"` // of the appliance, which is charged
 	Site       string                   `json:"site"`
 	Revision   int                      `json:"revision"`           // counts up from 1 for the appliance at the site
 	Template   string                   `json:"template,omitempty"` // Heat's, or the text of a local site; or Image, exactly one

@@ -54,6 +54,7 @@ import (
 //	/croft/<partition>/below/<project>/<project>   present for each project below another
 //	/croft/<partition>/quota/default               limits of projects that have none of their own
 //	/croft/<partition>/quota/used/<project>        what it and the projects below it use
+//	/croft/<partition>/quota/stored/<project>      what it and the projects below it store
 //	/croft/<partition>/quota/unsettled/<project>/<record>/<charged or repaid>
 //	                                               a change of what it uses, until it is counted
 //	/croft/<partition>/quota/recorded              until when the history of usage is complete, and who records it
@@ -161,7 +162,8 @@ func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 // members by another rule.
 func (k keys) groups() groupKeys { return groupKeys(k) }
 
-func (k keys) sshKeys(p croft.Project) string             { return k.prefix + "keys/" + string(p) + "/" }
+func (k keys) allSSHKeys() string                         { return k.prefix + "keys/" }
+func (k keys) sshKeys(p croft.Project) string             { return k.allSSHKeys() + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
 
 // properties is the key of what is noted about a host.

@@ -86,9 +86,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned,
 		append(pools.Charged(s.shared(), s.keys.pools()), clusters.Charged(s.shared()))...)
+	projects.Keep(chargedKeys(s), properties.Charged(s.shared()))
+	projects.Keep(clusters.Kept(s.shared())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
-	objects := properties.NewObjects(s.shared(), thingsOf(s.keys))
+	objects := properties.NewObjects(s.shared(), thingsOf(s.keys), projects)
 	named := aggregates.New(s.shared(), s.keys.hosts())
 	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
@@ -99,7 +101,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
 		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
-		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s}, Trust: &Trust{s}, Turn: &Turn{s},
+		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s, projects}, Trust: &Trust{s}, Turn: &Turn{s},
 		Usage: usages.New(s.shared(), projects)}, nil
 }
 

@@ -25,9 +25,27 @@ const (
 	CountTickets   Measure = "tickets"   // open ones, of pools
 	CountPools     Measure = "pools"     // while anything is left of them
 	CountClusters  Measure = "clusters"  // until they are deleted, failed ones as well
+
+	// The following are counted apart, as Account.Stored.
+	CountProjects        Measure = "projects"        // below the project, at any depth
+	CountMembers         Measure = "members"         // of the projects below it
+	CountKeys            Measure = "keys"            // SSH keys
+	CountAppliances      Measure = "appliances"      // of clusters
+	CountImplementations Measure = "implementations" // of those appliances
+	CountCredentials     Measure = "credentials"     // for sites
+	CountDescribed       Measure = "described"       // images that have properties or tags
+	StoredBytes          Measure = "bytes"           // of the records that are counted apart
 )
 
-var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, CountClusters}
+var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, CountClusters, CountProjects,
+	CountMembers, CountKeys, CountAppliances, CountImplementations, CountCredentials, CountDescribed, StoredBytes}
+
+// bounds are the limits on what is stored where neither a project nor the partition has one. They apply to each
+// project with all projects below it, so that no tenant can fill the store. Instances have none: they need room of
+// hosts.
+var bounds = Limits{CountTokens: 5_000, CountTickets: 10_000, CountPools: 1_000, CountClusters: 2_000,
+	CountProjects: 100, CountMembers: 2_000, CountKeys: 1_000, CountAppliances: 100, CountImplementations: 400,
+	CountCredentials: 1_000, CountDescribed: 2_000, StoredBytes: 32 << 20}
 
 // Check validates a measure. Invalid.
 func (m Measure) Check() error {
@@ -111,11 +129,14 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// of returns the limit for a measure. False: there is none.
+// of returns the limit for a measure: the project's, else that of the partition, else the bound. False: there is none.
 func (l Limits) of(m Measure, defaults Limits) (int64, bool) {
 	n, set := l[m]
 	if !set {
 		n, set = defaults[m]
+	}
+	if !set {
+		n, set = bounds[m]
 	}
 	return n, set && n != Unlimited
 }

@@ -88,6 +88,7 @@ type Account struct {
 	Project croft.Project `json:"project"`
 	Limits  Limits        `json:"limits,omitempty"` // its own; see Effective
 	Used    Amounts       `json:"used"`
+	Stored  Amounts       `json:"stored,omitempty"` // records that are counted apart, such as SSH keys, and their bytes
 }
 
 // Effective returns the limits that apply, those of the partition included.
@@ -101,6 +102,19 @@ func (a Account) Effective(defaults Limits) Limits {
 		}
 	}
 	return all
+}
+
+// Limit returns the limit that applies to a measure: its own, else that of the partition, else the bound.
+func (a Account) Limit(defaults Limits, m Measure) (int64, bool) { return a.Limits.of(m, defaults) }
+
+// Limited reports whether there is a limit on anything of an amount.
+func (a Account) Limited(defaults Limits, more Amounts) bool {
+	for m := range more {
+		if _, limited := a.Limits.of(m, defaults); limited {
+			return true
+		}
+	}
+	return false
 }
 
 // Refusal is the reason for which a project may not have more.

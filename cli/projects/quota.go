@@ -45,17 +45,18 @@ type row struct {
 func rows(a tenant.Account, defaults tenant.Limits) []row {
 	limits := a.Effective(defaults)
 	measures := slices.Collect(maps.Keys(limits))
-	for m := range a.Used {
+	used := a.Used.Plus(a.Stored)
+	for m := range used {
 		measures = append(measures, m)
 	}
 	slices.Sort(measures)
 	var all []row
 	for _, m := range slices.Compact(measures) {
 		limit := unlimited
-		if n, is := limits[m]; is {
+		if n, is := a.Limit(defaults, m); is {
 			limit = strconv.FormatInt(n, 10)
 		}
-		all = append(all, row{m, limit, a.Used[m]})
+		all = append(all, row{m, limit, used[m]})
 	}
 	return all
 }

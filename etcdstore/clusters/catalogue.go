@@ -11,13 +11,59 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/tenants"
+	"croft/tenant"
 )
 
 // Catalogue stores what clusters are built by. Whoever adds something that names a site, an appliance or an image
 // compares that it exists; whoever removes one compares that nothing was added since it was read that nothing names it.
 type Catalogue struct {
-	conn *kv.Conn
-	may  func() error
+	conn     *kv.Conn
+	may      func() error
+	projects *tenants.Projects
+}
+
+// Kept says what projects are charged with for what clusters are built by. What has no project is the operators'.
+func Kept(c *kv.Conn) []tenants.Source {
+	k := Keys(c.Prefix)
+	return []tenants.Source{
+		{Prefix: k.credentials(), Charge: func(key, value []byte) (tenants.Charge, error) {
+			return decoded(c, key, value, chargeOfCredential)
+		}},
+		{Prefix: k.appliances(), Charge: func(key, value []byte) (tenants.Charge, error) {
+			return decoded(c, key, value, chargeOfAppliance)
+		}},
+		{Prefix: k.implementations(), Charge: func(key, value []byte) (tenants.Charge, error) {
+			return decoded(c, key, value, chargeOfImplementation)
+		}},
+	}
+}
+
+func decoded[T any](c *kv.Conn, key, value []byte, charge func(T) tenants.Charge) (tenants.Charge, error) {
+	var v T
+	err := c.Decode(key, value, &v)
+	return charge(v), err
+}
+
+func chargeOfCredential(c cluster.Credential) tenants.Charge {
+	c.Generation = 0
+	return tenants.Charge{Project: c.Project, Amounts: tenants.SizeOf(tenant.CountCredentials, c)}
+}
+
+func chargeOfAppliance(a cluster.Appliance) tenants.Charge {
+	a.Generation = 0
+	return tenants.Charge{Project: a.Project, Amounts: tenants.SizeOf(tenant.CountAppliances, a)}
+}
+
+// chargeOfImplementation is what the project of its appliance is charged with.
+func chargeOfImplementation(i cluster.Implementation) tenants.Charge {
+	i.Generation = 0
+	return tenants.Charge{Project: i.Project, Amounts: tenants.SizeOf(tenant.CountImplementations, i)}
+}
+
+// instead is what a project is charged with when a record replaces another one of the same project.
+func instead(before, after tenants.Charge) tenants.Charge {
+	return tenants.Charge{Project: after.Project, Amounts: after.Amounts.Minus(before.Amounts)}
 }
 
 func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
@@ -53,7 +99,7 @@ func (s *Catalogue) PutSite(ctx context.Context, site cluster.Site) (cluster.Sit
 	if err := cmp.Or(s.may(), cluster.CheckName("a site", site.Name)); err != nil {
 		return site, err
 	}
-	_, err := s.sites().put(ctx, s.conn, site.Name, &site, nil)
+	_, err := s.sites().put(ctx, s.projects, site.Name, &site, tenants.Charge{}, nil)
 	return site, err
 }
 
@@ -119,8 +165,9 @@ func (s *Catalogue) count(ctx context.Context, prefix string, revision int64) (i
 
 // removal is how something is removed that nothing used as of a revision.
 type removal struct {
-	ifs []clientv3.Cmp
-	ops []clientv3.Op
+	ifs  []clientv3.Cmp
+	ops  []clientv3.Op
+	paid tenants.Charge // is given back
 }
 
 // remove removes a key as prepare says, which is asked again after each change by others; absent is the error if there
@@ -139,13 +186,12 @@ func (s *Catalogue) remove(ctx context.Context, absent error, key string,
 		if err != nil {
 			return err
 		}
-		done, err := s.conn.Etcd.Txn(ctx).If(append(r.ifs, kv.Unchanged(key, got.Kvs[0].ModRevision))...).
-			Then(append(r.ops, clientv3.OpDelete(key))...).Commit()
-		if err != nil {
-			return s.conn.Wrap(err, "remove %s", key)
-		}
-		if done.Succeeded {
-			return nil
+		done, _, err := s.projects.Commit(ctx, tenants.Change{Project: r.paid.Project,
+			Charge: tenant.Amounts{}.Minus(r.paid.Amounts),
+			If:     append(r.ifs, kv.Unchanged(key, got.Kvs[0].ModRevision)),
+			Then:   append(r.ops, clientv3.OpDelete(key)), What: "remove " + key})
+		if err != nil || done != 0 {
+			return err
 		}
 	}
 }
@@ -185,6 +231,10 @@ func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cl
 	name := k.credentialName(c)
 	ifs, ops := []clientv3.Cmp{kv.Exists(k.site(c.Site))}, []clientv3.Op{clientv3.OpPut(name, string(c.ID))}
 	before, err := s.Credential(ctx, c.ID)
+	pay := chargeOfCredential(c)
+	if err == nil {
+		pay = instead(chargeOfCredential(before), pay)
+	}
 	switch had := k.credentialName(before); {
 	case croft.KindOf(err) == croft.NotFound:
 		ifs = append(ifs, kv.Absent(name))
@@ -196,7 +246,7 @@ func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cl
 	case had != name:
 		ifs, ops = append(ifs, kv.Absent(name)), append(ops, clientv3.OpDelete(had))
 	}
-	written, err := s.credentials().put(ctx, s.conn, string(c.ID), &c, ifs, ops...)
+	written, err := s.credentials().put(ctx, s.projects, string(c.ID), &c, pay, ifs, ops...)
 	if err == nil && !written {
 		if _, err := s.sites().find(ctx, s.conn, c.Site); err != nil {
 			return c, err
@@ -222,7 +272,7 @@ func (s *Catalogue) RemoveCredential(ctx context.Context, id cluster.CredentialI
 		}
 		// the name is that of this very version, which the transaction compares
 		return removal{[]clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.credential(id), c.Generation)},
-			[]clientv3.Op{clientv3.OpDelete(k.credentialName(c))}}, err
+			[]clientv3.Op{clientv3.OpDelete(k.credentialName(c))}, chargeOfCredential(c)}, err
 	})
 }
 
@@ -243,11 +293,14 @@ func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (clus
 		}
 		more = append(more, clientv3.OpPut(s.keys().ownAppliance(a), ""))
 	}
-	if before, err := s.appliances().find(ctx, s.conn, a.Name); err == nil && before.Project != a.Project &&
-		before.Generation == a.Generation {
-		return a, croft.Errorf(croft.Invalid, "the project of appliance %s cannot change", a.Name)
+	pay := chargeOfAppliance(a)
+	if before, err := s.appliances().find(ctx, s.conn, a.Name); err == nil && before.Generation == a.Generation {
+		if before.Project != a.Project {
+			return a, croft.Errorf(croft.Invalid, "the project of appliance %s cannot change", a.Name)
+		}
+		pay = instead(chargeOfAppliance(before), pay)
 	}
-	_, err := s.appliances().put(ctx, s.conn, a.Name, &a, nil, more...)
+	_, err := s.appliances().put(ctx, s.projects, a.Name, &a, pay, nil, more...)
 	return a, err
 }
 
@@ -270,7 +323,8 @@ func (s *Catalogue) RemoveAppliance(ctx context.Context, name string) error {
 		if a.Project != "" {
 			ops = append(ops, clientv3.OpDelete(k.ownAppliance(a)))
 		}
-		return removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision)}, ops}, err
+		return removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision),
+			kv.Unchanged(k.appliance(name), a.Generation)}, ops, chargeOfAppliance(a)}, err
 	})
 }
 
@@ -284,7 +338,7 @@ func (s *Catalogue) PutImage(ctx context.Context, i cluster.Image) (cluster.Imag
 	if err := cmp.Or(s.may(), cluster.CheckName("an image", i.Name)); err != nil {
 		return i, err
 	}
-	_, err := s.images().put(ctx, s.conn, i.Name, &i, nil)
+	_, err := s.images().put(ctx, s.projects, i.Name, &i, tenants.Charge{}, nil)
 	return i, err
 }
 

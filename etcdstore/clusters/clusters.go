@@ -38,7 +38,7 @@ type Session struct {
 func New(c *kv.Conn, p *tenants.Projects, s Session, may func() error) *Store {
 	r := &Records{conn: c, projects: p, session: s, may: may, taking: map[croft.ClusterID]bool{},
 		held: map[croft.ClusterID]int64{}}
-	return &Store{r, &Catalogue{c, may}, &Accounts{c}}
+	return &Store{r, &Catalogue{c, may, p}, &Accounts{c}}
 }
 
 // Records stores the records of clusters, their events, and who acts on them.

@@ -50,6 +50,7 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 			"template shorter", n, maxImplementation)
 	}
 	k := s.keys()
+	i.Project = ""
 	key, i0 := k.revision(i.Appliance, i.Site), i
 	for {
 		got, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(k.appliance(i.Appliance)),
@@ -71,13 +72,18 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 		for n, missing := range []error{s.appliances().missing(i.Appliance), s.sites().missing(i.Site), nil} {
 			switch named := kv.First(got.Responses[1+n]); {
 			case named != nil:
-				ifs = append(ifs, kv.Exists(string(named.Key)))
+				ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(string(named.Key)), "=",
+					named.CreateRevision))
 			case missing != nil: // an image may be the cloud's
 				return i, missing
 			}
 		}
-		i.Generation = 0
-		written, err := s.implementations().put(ctx, s.conn, string(i.ID), &i, ifs,
+		of, err := s.appliances().decode(s.conn, kv.First(got.Responses[1]))
+		if err != nil {
+			return i, err
+		}
+		i.Project, i.Generation = of.Project, 0
+		written, err := s.implementations().put(ctx, s.projects, string(i.ID), &i, chargeOfImplementation(i), ifs,
 			clientv3.OpPut(key, strconv.Itoa(i.Revision)))
 		if err != nil || written {
 			return i, err
@@ -93,8 +99,10 @@ func (s *Catalogue) EnableImplementation(ctx context.Context, id cluster.Impleme
 		if err != nil {
 			return i, err
 		}
+		before := chargeOfImplementation(i)
 		i.Enabled = enabled
-		_, err = s.implementations().put(ctx, s.conn, string(id), &i, nil)
+		_, err = s.implementations().put(ctx, s.projects, string(id), &i,
+			instead(before, chargeOfImplementation(i)), nil)
 		if croft.KindOf(err) != croft.Conflict { // else somebody else changed it, so trying again ends
 			return i, err
 		}
@@ -112,6 +120,11 @@ func (s *Catalogue) RemoveImplementation(ctx context.Context, id cluster.Impleme
 				err = croft.Errorf(croft.Conflict, "%d clusters were built by implementation %s: delete those first, or "+
 					"disable it", n, id)
 			}
-			return removal{ifs: []clientv3.Cmp{kv.AbsentBelow(used)}}, err
+			if err != nil {
+				return removal{}, err
+			}
+			i, err := s.Implementation(ctx, id)
+			return removal{ifs: []clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.implementation(id), i.Generation)},
+				paid: chargeOfImplementation(i)}, err
 		})
 }

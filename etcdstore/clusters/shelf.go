@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/tenants"
 )
 
 // shelf is how things of one kind are stored, each under its own key.
@@ -50,25 +51,26 @@ func (s shelf[T]) find(ctx context.Context, c *kv.Conn, name string) (v T, err e
 	return s.decode(c, got.Kvs[0])
 }
 
-// put replaces the one of its generation, if further conditions are met, and writes more with it. False: they are not.
-// Conflict: it has another generation.
-func (s shelf[T]) put(ctx context.Context, c *kv.Conn, name string, v *T, ifs []clientv3.Cmp,
-	more ...clientv3.Op) (bool, error) {
+// put replaces the one of its generation, if further conditions are met, and writes more with it, in one transaction
+// with the charge. False: the conditions are not met. Conflict: it has another generation.
+func (s shelf[T]) put(ctx context.Context, p *tenants.Projects, name string, v *T, pay tenants.Charge,
+	ifs []clientv3.Cmp, more ...clientv3.Op) (bool, error) {
 	key, at := s.prefix+name, s.generation(v)
 	before := *at
 	*at = 0
 	text := kv.Encode(*v)
 	*at = before
-	done, err := c.Etcd.Txn(ctx).If(append(ifs, kv.Unchanged(key, before))...).
-		Then(append(more, clientv3.OpPut(key, text))...).Else(clientv3.OpGet(key, clientv3.WithKeysOnly())).Commit()
+	revision, answers, err := p.Commit(ctx, tenants.Change{Project: pay.Project, Charge: pay.Amounts,
+		If: append(ifs, kv.Unchanged(key, before)), Then: append(more, clientv3.OpPut(key, text)),
+		Else: []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())}, What: "write " + s.what + " " + name})
 	if err != nil {
-		return false, c.Wrap(err, "write %s %s", s.what, name)
+		return false, err
 	}
-	if done.Succeeded {
-		*at = done.Header.Revision
+	if revision != 0 {
+		*at = revision
 		return true, nil
 	}
-	now := kv.First(done.Responses[0])
+	now := kv.First(answers[0])
 	switch {
 	case now == nil && before == 0, now != nil && now.ModRevision == before:
 		return false, nil

@@ -12,13 +12,16 @@ import (
 	"croft"
 	"croft/access"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/tenants"
 	"croft/objects"
+	"croft/tenant"
 )
 
 // Objects is the store of objects and definitions.
 type Objects struct {
-	conn   *kv.Conn
-	things Things
+	conn     *kv.Conn
+	things   Things
+	projects *tenants.Projects
 }
 
 var _ objects.Store = (*Objects)(nil)
@@ -30,7 +33,27 @@ type Things struct {
 }
 
 // NewObjects makes the store of objects and definitions.
-func NewObjects(c *kv.Conn, t Things) *Objects { return &Objects{c, t} }
+func NewObjects(c *kv.Conn, t Things, p *tenants.Projects) *Objects { return &Objects{c, t, p} }
+
+// Charged says what the properties of images are charged with. Those of instances and groups go with their instances,
+// which are charged, and those of hosts are the operators'.
+func Charged(c *kv.Conn) tenants.Source {
+	k := Keys(c.Prefix)
+	return tenants.Source{Prefix: k.kind(objects.Image), Charge: func(key, value []byte) (tenants.Charge, error) {
+		project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.kind(objects.Image)), "/")
+		var o storedObject
+		err := c.Decode(key, value, &o)
+		return tenants.Charge{Project: croft.Project(project), Amounts: chargeOf(o)}, err
+	}}
+}
+
+// chargeOf is what a project is charged with for the properties and tags of an image.
+func chargeOf(o storedObject) tenant.Amounts {
+	if len(o.Properties)+len(o.Tags) == 0 {
+		return nil
+	}
+	return tenants.SizeOf(tenant.CountDescribed, o)
+}
 
 func (t Things) group(ref objects.Ref) string {
 	return t.Groups + string(ref.Project) + "/" + ref.ID + "/"
@@ -169,14 +192,20 @@ func (s *Objects) Write(ctx context.Context, snapshot objects.Snapshot, next obj
 	if next.Empty() {
 		write = clientv3.OpDelete(key)
 	}
-	done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(write).Commit()
-	if err != nil {
-		return next, s.conn.Wrap(err, "write the properties of %s", ref)
+	change := tenants.Change{If: compares, Then: []clientv3.Op{write}, What: "write the properties of " + ref.String()}
+	if ref.Kind == objects.Image {
+		before := storedObject{snapshot.Object.Properties, snapshot.Object.Tags}
+		change.Project = ref.Project
+		change.Charge = chargeOf(storedObject{next.Properties, next.Tags}).Minus(chargeOf(before))
 	}
-	if !done.Succeeded {
+	revision, _, err := s.projects.Commit(ctx, change)
+	if err != nil {
+		return next, err
+	}
+	if revision == 0 {
 		return next, croft.Errorf(croft.Conflict, "%s or its definition was changed by somebody else; try again", ref)
 	}
-	next.Ref, next.Generation = ref, done.Header.Revision
+	next.Ref, next.Generation = ref, revision
 	if next.Empty() {
 		next.Generation = 0
 	}

@@ -215,7 +215,7 @@ func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, bat
 			continue
 		}
 		w := admissionWrite{chain: line.chain, batch: now, session: session, lease: lease,
-			byEntry: contended && line.chain.unlimited()}
+			byEntry: contended && line.chain.unlimited(amountsOf(now))}
 		left, refusal := s.writeAdmitted(ctx, line, w)
 		if contended = len(left) == len(now); contended && !w.byEntry && refusal == nil { // another process was faster
 			refusal = delay.For(ctx, rand.N(admitPause))
@@ -258,6 +258,15 @@ func (s *Admissions) endAll(batch []*admission, err error) {
 			a.end(err)
 		}
 	}
+}
+
+// amountsOf adds up what the instances of a batch are charged with.
+func amountsOf(batch []*admission) tenant.Amounts {
+	sum := tenant.Amounts{}
+	for _, a := range batch {
+		sum = sum.Plus(tenant.AmountsOf(a.inst))
+	}
+	return sum
 }
 
 // admissible divides a batch by the quotas: what may be written now; what must wait because an earlier one has the

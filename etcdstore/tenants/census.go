@@ -129,7 +129,7 @@ func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 			return s.conn.Wrap(err, "write what project %s uses", name)
 		}
 		if done.Succeeded {
-			return nil
+			return s.recountStored(ctx, name)
 		}
 	}
 }
@@ -171,6 +171,11 @@ func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discre
 			}
 			return nil
 		})
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.discrepanciesStored(ctx, census.revision, census.tree)
+	all = append(all, stored...)
 	slices.SortFunc(all, func(a, b tenant.Discrepancy) int { return cmp.Compare(a.Project, b.Project) })
 	return all, err
 }

@@ -108,7 +108,7 @@ func (s *Projects) writeCharged(ctx context.Context, w charging) (revision int64
 // chargeOnce returns the part of a transaction that charges a chain: its counters, or an entry where nothing is
 // limited, so that nobody waits.
 func (k Keys) chargeOnce(c *chain, w charging) ([]clientv3.Cmp, []clientv3.Op) {
-	if c.unlimited() {
+	if c.unlimited(w.amounts) {
 		return k.uncounted(c), []clientv3.Op{clientv3.OpPut(w.entry, kv.Encode(tenant.Amounts{}.Minus(w.amounts)))}
 	}
 	_, ops := k.charge(c, w.amounts)

@@ -234,7 +234,7 @@ func (p *chargedBuilder) add(inst croft.Instance) bool {
 	}
 	about := c.keys().entriesAbout(inst)
 	p.If, p.insts = append(p.If, kv.AbsentBelow(about)), append(p.insts, inst)
-	if c.contended && chain.unlimited() {
+	if c.contended && chain.unlimited(more) {
 		p.Then = append(p.Then, clientv3.OpPut(c.keys().charged(inst), kv.Encode(tenant.Amounts{}.Minus(more))))
 	} else {
 		p.count(inst.Project, chain, more)

@@ -25,6 +25,7 @@ type Projects struct {
 	instances string // prefix of the records of instances
 	owned     func(croft.Project) Owned
 	sources   []Source // of further records that are charged
+	kept      []Source // of records that Commit charges
 }
 
 // Owned are the prefixes of keys of a project that other rooms store.
@@ -56,7 +57,7 @@ func (o Owned) count() (all []clientv3.Op) {
 
 // NewProjects makes the store of projects, given where the records of instances are, and others that are charged.
 func NewProjects(c *kv.Conn, instances string, owned func(croft.Project) Owned, others ...Source) *Projects {
-	return &Projects{c, instances, owned, others}
+	return &Projects{conn: c, instances: instances, owned: owned, sources: others}
 }
 
 func (s *Projects) keys() Keys { return Keys(s.conn.Prefix) }
@@ -139,27 +140,39 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 			return p, croft.Errorf(croft.Invalid, "create project %s: there are %d projects above it, at most %d may be",
 				p.Name, len(stored.Above), tenant.MaxDepth-1)
 		}
-		compares = append(compares, kv.Exists(k.project(p.Parent)), empty, kv.AbsentBelow(k.TokensOf(p.Name)),
-			kv.AbsentBelow(k.entriesOf(p.Name)))
-		compares = append(compares, s.owned(p.Name).none()...)
+		compares = append(compares, kv.Exists(k.project(p.Parent)), empty, kv.AbsentBelow(k.entriesOf(p.Name)))
+		owned := s.owned(p.Name)
+		compares = append(compares, owned.none()...)
+		for _, prefix := range owned.Rest {
+			compares = append(compares, kv.AbsentBelow(prefix))
+		}
 		ops = append(ops, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
 			clientv3.OpPut(k.used(p.Name), kv.Encode(count{Ready: true})))
+		stores, err := s.storesNothing(ctx, p.Name)
+		if err != nil {
+			return p, err
+		}
+		compares = append(compares, stores)
+		ops = append(ops, clientv3.OpPut(k.stored(p.Name), kv.Encode(storedCount{Rules: storedRules})))
 	}
 	stored.Generation = 0
-	done, err := s.conn.Etcd.Txn(ctx).If(compares...).
-		Then(append(ops, clientv3.OpPut(k.project(p.Name), kv.Encode(stored)))...).
-		Else(clientv3.OpGet(k.project(p.Name), clientv3.WithCountOnly())).Commit()
+	value := kv.Encode(stored)
+	charge := chargeOfProject(stored)
+	revision, answers, err := s.Commit(ctx, Change{Project: charge.Project, Charge: charge.Amounts, If: compares,
+		Then: append(ops, clientv3.OpPut(k.project(p.Name), value)),
+		Else: []clientv3.Op{clientv3.OpGet(k.project(p.Name), clientv3.WithCountOnly())},
+		What: "create project " + string(p.Name)})
 	if err != nil {
-		return p, s.conn.Wrap(err, "create project %s", p.Name)
+		return p, err
 	}
-	if !done.Succeeded {
-		if done.Responses[0].GetResponseRange().Count > 0 {
+	if revision == 0 {
+		if answers[0].GetResponseRange().Count > 0 {
 			return p, isThere(p.Name)
 		}
-		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances, clusters, credentials or "+
-			"tokens already, or %s was removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
+		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances, clusters, credentials, "+
+			"SSH keys or tokens already, or %s was removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
 	}
-	p.Generation = done.Header.Revision
+	p.Generation = revision
 	return p, nil
 }
 
@@ -208,15 +221,19 @@ func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		if err != nil {
 			return p, err
 		}
-		stored.Note, stored.Members, stored.Limits, stored.Generation = p.Note, p.Members, p.Limits, 0
-		key := s.keys().project(p.Name)
-		done, err := s.conn.Etcd.Txn(ctx).If(append(ifs, kv.Unchanged(key, p.Generation))...).
-			Then(append(ops, clientv3.OpPut(key, kv.Encode(stored)))...).Commit()
+		stored.Generation = 0
+		before := chargeOfProject(stored)
+		stored.Note, stored.Members, stored.Limits = p.Note, p.Members, p.Limits
+		key, value := s.keys().project(p.Name), kv.Encode(stored)
+		charge := chargeOfProject(stored)
+		revision, _, err := s.Commit(ctx, Change{Project: charge.Project, Charge: charge.Amounts.Minus(before.Amounts),
+			If: append(ifs, kv.Unchanged(key, p.Generation)), Then: append(ops, clientv3.OpPut(key, value)),
+			What: "change project " + string(p.Name)})
 		if err != nil {
-			return p, s.conn.Wrap(err, "change project %s", p.Name)
+			return p, err
 		}
-		if done.Succeeded {
-			stored.Generation = done.Header.Revision
+		if revision != 0 {
+			stored.Generation = revision
 			return stored.Tenant, nil
 		}
 		if len(ifs) == 0 {
@@ -271,8 +288,15 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 		for _, prefix := range owned.Rest {
 			remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 		}
+		kept, err := s.readShelf(ctx, name)
+		if err != nil {
+			return err
+		}
+		back := kept.links[0].count.Used.Plus(chargeOfProject(p).Amounts)
+		ifs, counts := k.chargeShelf(kept, tenant.Amounts{}.Minus(back))
+		remove = append(append(remove, counts[1:]...), clientv3.OpDelete(k.stored(name)))
 		done, err := s.conn.Etcd.Txn(ctx).
-			If(append(append(k.compares(c), owned.none()...), kv.AbsentBelow(k.allBelow(name)),
+			If(append(append(append(k.compares(c), ifs...), owned.none()...), kv.AbsentBelow(k.allBelow(name)),
 				kv.AbsentBelow(k.entriesOf(name)), kv.Unchanged(k.project(name), p.Generation))...).
 			Then(remove...).Else(append(owned.count(),
 			clientv3.OpGet(k.allBelow(name), clientv3.WithPrefix(), clientv3.WithCountOnly()))...).Commit()
@@ -381,7 +405,13 @@ func (s *Projects) Accounts(ctx context.Context, names ...croft.Project) ([]tena
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, c.accounts()[0])
+		kept, err := s.readShelf(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		account := c.accounts()[0]
+		account.Stored = kept.links[0].count.Used
+		all = append(all, account)
 	}
 	return all, nil
 }

@@ -191,11 +191,10 @@ func (k Keys) compares(c *chain) []clientv3.Cmp {
 	return all
 }
 
-// unlimited reports whether nothing limits the first project of a chain.
-func (c *chain) unlimited() bool {
+// unlimited reports whether nothing limits how much more the first project of a chain may have.
+func (c *chain) unlimited(more tenant.Amounts) bool {
 	return !slices.ContainsFunc(c.links, func(l link) bool {
-		a := tenant.Account{Limits: l.record.Limits}
-		return len(a.Effective(c.defaults.Limits)) > 0
+		return tenant.Account{Limits: l.record.Limits}.Limited(c.defaults.Limits, more)
 	})
 }
 
