@@ -129,3 +129,29 @@ func (e *AwayError) Error() string { return e.Text }
 
 // Unwrap returns its kind.
 func (e *AwayError) Unwrap() error { return croft.Unavailable }
+
+// SilentError is the error of a driver whose site sent no HTTP response at all. Its kind is Unavailable.
+type SilentError struct{ Err error }
+
+// Silent marks an error as the silence of a site.
+func Silent(err error) error { return &SilentError{err} }
+
+// Error implements error.
+func (e *SilentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause and the kind.
+func (e *SilentError) Unwrap() []error { return []error{e.Err, croft.Unavailable} }
+
+// FaultError is the error of a driver whose site responded to a request, and could not serve it: a response of 5xx, or
+// a page of a proxy. Its kind is Unavailable. It counts against the stack or the credential of the request, and never
+// closes the site for others.
+type FaultError struct{ Err error }
+
+// Faulty marks an error as a fault that a site responded with.
+func Faulty(err error) error { return &FaultError{err} }
+
+// Error implements error.
+func (e *FaultError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause and the kind.
+func (e *FaultError) Unwrap() []error { return []error{e.Err, croft.Unavailable} }

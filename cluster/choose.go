@@ -42,16 +42,19 @@ func (c Candidate) Place() Place { return Place{c.Site.Name, c.Credential.ID, c.
 type Trouble struct {
 	Site string
 	At   time.Time
-	// Silent: the site itself did not answer. Otherwise a build failed there, which may be the template's fault, so
-	// that it must not close the site for others.
+	// Silent: no response arrived, or requests of several projects failed and none succeeded; and the site has not
+	// responded since. Otherwise a build failed there, which may be the template's fault, so that it must not close
+	// the site for others.
 	Silent bool
 }
 
-// A site that was silent troubleMax times within troubleSpan is not asked for troublePause.
+// A site that was silent troubleMax times within troubleSpan is closed for as long as that took, between closedLeast
+// and closedMost: a restart of seconds closes it for seconds.
 const (
-	troubleMax   = 3
-	troubleSpan  = 10 * time.Minute
-	troublePause = 5 * time.Minute
+	troubleMax  = 3
+	troubleSpan = 10 * time.Minute
+	closedLeast = 10 * time.Second
+	closedMost  = 5 * time.Minute
 	// TroubleKept is how long troubles count for the order of sites.
 	TroubleKept = time.Hour
 )
@@ -194,9 +197,11 @@ func (w World) silentUntil(site string) time.Time {
 	slices.SortFunc(times, time.Time.Compare)
 	var until time.Time
 	for i := troubleMax - 1; i < len(times); i++ {
-		if times[i].Sub(times[i-troubleMax+1]) <= troubleSpan {
-			until = times[i].Add(troublePause)
+		if times[i].Sub(times[i-troubleMax+1]) > troubleSpan {
+			continue
 		}
+		first := slices.IndexFunc(times, func(t time.Time) bool { return times[i].Sub(t) <= troubleSpan })
+		until = times[i].Add(min(max(times[i].Sub(times[first]), closedLeast), closedMost))
 	}
 	return until
 }

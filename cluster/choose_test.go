@@ -107,6 +107,13 @@ func TestDropped(t *testing.T) {
 			w.Troubles = silent("east", 9*time.Minute, 5*time.Minute,
 				time.Minute)
 		}, "e1", "the site did not answer 3 times, and is asked again in 4m0s"},
+		{"a silence of seconds closes a site for seconds", func(_ *Request, w *World) {
+			w.Troubles = silent("east", 22*time.Second, 15*time.Second, 2*time.Second)
+		}, "e1", "the site did not answer 3 times, and is asked again in 18s"},
+		{"a silence of half a minute that ended half a minute ago does not close a site",
+			func(_ *Request, w *World) {
+				w.Troubles = silent("east", 61*time.Second, 45*time.Second, 31*time.Second)
+			}, "e1", ""},
 		{"silent twice", func(_ *Request, w *World) { w.Troubles = silent("east", 2*time.Minute, time.Minute) }, "e1",
 			""},
 		{"silent three times, in more than ten minutes",

@@ -72,6 +72,10 @@ type Cluster struct {
 	Why      []Dropped      `json:"why,omitempty"`      // sites that were not chosen
 	Deadline time.Time      `json:"deadline,omitzero"`  // of the build or resize that is under way
 	Retry    Retry          `json:"retry,omitzero"`     // of a removal that the site refused
+	// FaultSince is since when the site responds with faults to what is under way; PartialSince since when it says that
+	// it is done, and members are missing.
+	FaultSince   time.Time `json:"fault_since,omitzero"`
+	PartialSince time.Time `json:"partial_since,omitzero"`
 
 	Uses      []Use         `json:"uses"`
 	KeepIdle  time.Duration `json:"keep_idle,omitempty"` // how long it stays without uses; 0: for ever
@@ -151,7 +155,14 @@ type Remote struct {
 	Reason  string `json:"reason,omitempty"`
 	// Asked is set before the site is asked to build, so that a site is asked to remove whatever it may have begun.
 	Asked bool `json:"asked,omitempty"`
+	// Counted says that Open counts the requests to build that the site has neither taken nor refused: they may take
+	// effect yet. Records of versions before 1.8 do not count them.
+	Counted bool `json:"counted,omitempty"`
+	Open    int  `json:"open,omitempty"`
 }
+
+// nothing reports whether the site refused all that it was asked to build, so that nothing of it can come.
+func (r Remote) nothing() bool { return r.Asked && r.Counted && r.Open == 0 && r.ID == "" }
 
 // Tried is a build that failed.
 type Tried struct {
@@ -174,6 +185,8 @@ type Sizing struct {
 	// Open counts requests without an answer, the last one at Sent: they may take effect yet.
 	Open int       `json:"open,omitempty"`
 	Sent time.Time `json:"sent,omitzero"`
+	// Unwanted lists the indexes of slaves that the site had although they were not wanted, when it was last looked at.
+	Unwanted []int `json:"unwanted,omitempty"`
 }
 
 // Retry counts how often the site was asked to remove a cluster, and when it is asked again.

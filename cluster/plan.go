@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +109,9 @@ type sizing struct{ *plan }
 type removal struct{ *plan }
 
 func (p *plan) finish() Next {
+	if p.c.State != Building && p.c.State != Resizing {
+		p.c.FaultSince, p.c.PartialSince = time.Time{}, time.Time{}
+	}
 	if p.c.State.Settled() && p.c.State != p.was.State {
 		p.c.Step = ""
 	}
@@ -163,7 +167,9 @@ func (p *plan) pace(began time.Time) time.Duration {
 }
 
 // begin gives what begins now its own time.
-func (p *plan) begin() { p.c.Deadline = p.now.Add(p.timeout) }
+func (p *plan) begin() {
+	p.c.Deadline, p.c.FaultSince, p.c.PartialSince = p.now.Add(p.timeout), time.Time{}, time.Time{}
+}
 
 func (p *plan) began() time.Time { return p.c.Deadline.Add(-p.timeout) }
 
@@ -180,37 +186,113 @@ func (p *plan) wait(step string) {
 
 // silent deals with an act that the site did not answer, or refused the credential for: nothing is known then.
 func (p *plan) silent() bool {
-	if p.l.Err == nil {
-		if p.l.Did == ActLook && p.l.Seen == nil {
-			p.wait(p.c.Step)
-			return true
-		}
-		if p.l.Did != "" && p.c.Error != nil && p.c.Error.Code == FailedCredential && p.c.State != Failed {
-			p.c.Error = nil
-		}
+	if p.l.Did == "" {
 		return false
 	}
-	if errors.Is(p.l.Err, croft.Denied) {
+	kind := croft.KindOf(p.l.Err)
+	if _, fault := errors.AsType[*FaultError](p.l.Err); !fault {
+		p.c.FaultSince = time.Time{}
+	}
+	switch {
+	case p.l.Err == nil || refused(p.l.Err) || kind == croft.Denied:
+		if p.untoldSince() != "" {
+			p.c.Step = ""
+		}
+	}
+	switch {
+	case kind == croft.Denied:
 		p.blame(FailedCredential, p.l.Err.Error())
 		p.wait("site " + p.c.Site + " refuses the credential")
 		return true
-	}
-	for _, known := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,
-		croft.OverQuota} {
-		if errors.Is(p.l.Err, known) {
-			return false
+	case p.l.Err == nil && p.l.Did == ActLook && p.l.Seen == nil:
+		p.wait(p.c.Step)
+		return true
+	case p.l.Err == nil:
+		if p.c.Error != nil && p.c.Error.Code == FailedCredential && p.c.State != Failed {
+			p.c.Error = nil
 		}
+		return false
+	case refused(p.l.Err):
+		return false
 	}
-	since := "site " + p.c.Site + " unreachable since "
-	step := p.c.Step
-	if !strings.HasPrefix(step, since) {
-		step = since + p.now.UTC().Format(time.RFC3339)
+	p.unheardOf()
+	return true
+}
+
+// unheardOf says since when the site does not tell of a cluster, and why.
+func (p *plan) unheardOf() {
+	since := cmp.Or(p.untoldSince(), p.now.UTC().Format(time.RFC3339))
+	step := "site " + p.c.Site + " cannot be asked since " + since
+	if _, silent := errors.AsType[*SilentError](p.l.Err); silent {
+		step = "site " + p.c.Site + " unreachable since " + since
+	}
+	if _, fault := errors.AsType[*FaultError](p.l.Err); fault {
+		step = fmt.Sprintf("site %s fails since %s: %.200s", p.c.Site, since, p.l.Err)
+		if p.c.FaultSince.IsZero() {
+			p.c.FaultSince = p.now
+		}
 	}
 	p.wait(step)
 	if p.next.Pace = max(p.next.Pace, paceSlow); p.c.State.Settled() {
 		p.next.Pace = paceSettled
 	}
-	return true
+}
+
+// untoldStep matches the step of a cluster that its site does not tell of.
+var untoldStep = regexp.MustCompile(`^site \S+ (?:unreachable|cannot be asked|fails) since ([0-9TZ:-]+)`)
+
+// untoldSince returns since when the site does not tell of a cluster; empty: it does.
+func (p *plan) untoldSince() string {
+	if m := untoldStep.FindStringSubmatch(p.c.Step); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// faultPatience is how long a site may respond to what is asked for one cluster with faults until that has failed.
+const faultPatience = 5 * time.Minute
+
+// faulty reports whether a site has responded with faults for too long.
+func (p *plan) faulty() bool {
+	_, fault := errors.AsType[*FaultError](p.l.Err)
+	return fault && !p.c.FaultSince.IsZero() && p.now.Sub(p.c.FaultSince) >= faultPatience
+}
+
+// How long a site may say that it is done while members are not ready, or while it says that they are gone. Heat shows
+// the addresses of servers some time after a stack is complete; what is missing then will not come.
+const (
+	complete = 40 * time.Second
+	vanished = 5 * time.Second
+)
+
+// partial reports whether a site that says that it is done has told of too few members for too long. With it comes
+// what is missing.
+func (p *plan) partial() (string, bool) {
+	if p.c.PartialSince.IsZero() {
+		p.c.PartialSince = p.now
+	}
+	var missing []string
+	patience := complete
+	for _, m := range p.c.Members {
+		switch {
+		case m.State == MemberReady, m.Role == Slave && !slices.Contains(p.c.Indexes, m.Index):
+		case m.State == MemberGone:
+			missing, patience = append(missing, name(m)+" is gone"), vanished
+		case m.Error != "":
+			missing = append(missing, name(m)+" failed: "+m.Error)
+		case m.Address == "":
+			missing = append(missing, name(m)+" has no address")
+		default:
+			missing = append(missing, name(m)+" is not ready")
+		}
+	}
+	const shown = 5
+	if len(missing) > shown {
+		missing = append(missing[:shown], fmt.Sprintf("%d others are missing", len(missing)-shown))
+	}
+	end := p.c.PartialSince.Add(patience)
+	p.at(end)
+	return "site " + p.c.Site + " is done, and " + strings.Join(missing, ", "), !p.now.Before(end)
 }
 
 // blame sets what is wrong, unless that is on record already.
@@ -238,6 +320,13 @@ func (p *plan) lost() bool {
 	case p.l.Seen.Phase == Absent:
 		p.c.Members = nil
 		p.fail(FailedRemoved, "it was removed from site "+p.c.Site+" outside croft")
+	case p.l.Seen.Phase == Stuck && p.c.State != Building:
+		p.remote(*p.l.Seen)
+		p.fail(FailedRemoved, "somebody began to remove it from site "+p.c.Site+" outside croft, and that failed: "+
+			p.l.Seen.Failure+"; destroy it")
+	case p.l.Seen.Phase == Removing && p.c.State != Building:
+		p.remote(*p.l.Seen)
+		p.fail(FailedRemoved, "it is being removed from site "+p.c.Site+" outside croft")
 	default:
 		return false
 	}

@@ -70,7 +70,8 @@ func candidates(sites ...string) Learned {
 }
 
 var (
-	silence = croft.Errorf(croft.Unavailable, "no route")
+	silence = Silent(croft.Errorf(croft.Unavailable, "no route"))
+	fault   = Faulty(croft.Errorf(croft.Unavailable, "500 DBConnectionError"))
 	refusal = croft.Errorf(croft.Denied, "401")
 	noRoom  = croft.Errorf(croft.NoCapacity, "quota")
 )
@@ -81,6 +82,10 @@ func lateNow(c *Cluster) { c.Deadline = noon }
 func grown(c *Cluster)   { c.Slaves, c.Indexes, c.NextIndex = 3, []int{0, 1, 2}, 3 }
 func told(c *Cluster)    { c.Sizing.Told = c.Indexes }
 func back(c *Cluster)    { c.Sizing.Back = true }
+func asked(c *Cluster)   { c.Remote.Counted, c.Remote.Open = true, 1 }
+func partly(c *Cluster)  { c.PartialSince = noon.Add(-complete) }
+func faulty(c *Cluster)  { c.FaultSince = noon.Add(-faultPatience) }
+func stale(c *Cluster)   { c.Step = "site there unreachable since 2026-11-25T11:00:00Z" }
 func leftover(c *Cluster) {
 	c.State, c.Attempts = Scheduling, []Tried{{Site: "there", Error: "bad"}}
 	c.Error, c.KeptUntil = &Failure{Code: FailedBuild, Message: "bad"}, noon.Add(KeepFailed)
@@ -141,6 +146,20 @@ func TestPlan(t *testing.T) {
 			did(ActLaunch, noRoom), Scheduling, ActChoose, FailedRoom, ""},
 		{"a launch that is refused where a hint pins the site is an error", record(Building, unknown, pin),
 			did(ActLaunch, noRoom), Failed, ActRest, FailedRoom, ""},
+		{"a launch that was the only one and is refused leaves nothing to remove",
+			record(Building, unknown, asked, pin), did(ActLaunch, croft.Errorf(croft.Invalid, "bad template")), Failed,
+			ActRest, FailedBuild, ""},
+		{"a launch that the site answers with a fault is repeated", record(Building, unknown), did(ActLaunch, fault),
+			Building, ActRest, "", "fails since 2026-11-25T12:00:00Z: 500 DBConnectionError"},
+		{"a launch that the site answers with faults for five minutes has failed",
+			record(Building, unknown, faulty), did(ActLaunch, fault), Scheduling, ActChoose, FailedBuild, ""},
+		{"a build that stands without a slave for long enough has failed", record(Building, partly),
+			looked(Standing, func(s *Seen) { s.Members[2].State = MemberGone }), Scheduling, ActChoose, FailedBuild, ""},
+		{"a build whose master is gone has failed although slaves are awaited", record(Building, partly, pin),
+			looked(Working, func(s *Seen) {
+				s.Members = members(MemberBuilding, 0)
+				s.Members[0].State = MemberGone
+			}), Failed, ActRest, FailedMaster, ""},
 		{"a refused credential is told, and tried again", record(Building), did(ActLook, refusal), Building, ActRest,
 			FailedCredential, "refuses"},
 		{"a build under way is waited for", record(Building), looked(Working), Building, ActRest, "", "building"},
@@ -216,6 +235,10 @@ func TestPlan(t *testing.T) {
 		{"a degraded cluster whose resize failed stays so", record(Degraded), looked(Unsized), Degraded, ActRest, "",
 			""},
 
+		{"a ready cluster whose removal outside failed is an error", record(Ready), looked(Stuck), Failed, ActRest,
+			FailedRemoved, ""},
+		{"a ready cluster that is being removed outside is an error", record(Ready), looked(Removing), Failed, ActRest,
+			FailedRemoved, ""},
 		{"another size is a resize, and looked for first", record(Ready, grown), Learned{}, Resizing, ActLook, "", ""},
 		{"a degraded cluster can be resized", record(Degraded, grown), Learned{}, Resizing, ActLook, "", ""},
 		{"a resize is asked for where nothing is under way", record(Resizing, grown), looked(Standing), Resizing,
@@ -235,6 +258,14 @@ func TestPlan(t *testing.T) {
 		}), Ready, ActRest, "", ""},
 		{"a resize that stands with a member missing is waited for", record(Resizing, grown, told), looked(Standing),
 			Resizing, ActRest, "", ""},
+		{"a resize that stands with a member missing for long enough is taken back",
+			record(Resizing, grown, told, partly), looked(Standing), Resizing, ActLook, FailedResize, "taken back"},
+		{"a resize of a cluster whose master is gone is an error", record(Resizing, grown),
+			looked(Standing, func(s *Seen) { s.Members[0].State = MemberGone }), Failed, ActRest, FailedMaster, ""},
+		{"a resize of a cluster that is half removed outside is an error", record(Resizing, grown, told), looked(Stuck),
+			Failed, ActRest, FailedRemoved, ""},
+		{"a resize that goes on at a site that responds again says so", record(Resizing, grown, told, stale),
+			looked(Updating), Resizing, ActRest, "", "is resizing it"},
 		{"a growth that failed is taken back", record(Resizing, grown, told), looked(Unsized), Resizing, ActLook,
 			FailedResize, "taken back"},
 		{"a growth that is refused is taken back", record(Resizing, grown), did(ActResize, noRoom), Resizing, ActLook,
@@ -331,3 +362,64 @@ func resizeError(c *Cluster) {
 }
 func idle(c *Cluster)   { c.KeepIdle, c.IdleSince = time.Hour, noon.Add(-time.Hour) }
 func warned(c *Cluster) { c.Warned = noon.Add(-5 * time.Minute) }
+
+// TestALaunchThatWasRefusedLeavesNothing: a refusal is the last word of the site if no other request is without answer.
+func TestALaunchThatWasRefusedLeavesNothing(t *testing.T) {
+	limit := croft.Errorf(croft.NoCapacity, "RequestLimitExceeded")
+	for _, c := range []struct {
+		name string
+		c    Cluster
+		act  Act
+	}{
+		{"the only request", record(Building, unknown, asked), ActChoose},
+		{"after one without an answer", record(Building, unknown, func(c *Cluster) {
+			c.Remote.Counted, c.Remote.Open = true, 2
+		}), ActDestroy},
+		{"of a program that does not count", record(Building, unknown), ActDestroy},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			next := Plan(c.c, did(ActLaunch, limit), noon)
+			if next.Do != ActChoose {
+				t.Fatalf("it does %s", next.Do)
+			}
+			if chosen := Plan(next.Record, candidates("b"), noon); chosen.Do != ActLaunch && c.act == ActChoose ||
+				chosen.Do != ActDestroy && c.act == ActDestroy {
+				t.Errorf("with another site it does %s", chosen.Do)
+			}
+			next.Record.State = Deleting
+			if gone := Plan(next.Record, Learned{}, noon); (gone.Record.State == Deleted) != (c.act == ActChoose) {
+				t.Errorf("it is %s after it was to be deleted", gone.Record.State)
+			}
+		})
+	}
+}
+
+// TestASlaveThatNobodyWants: a resize that takes effect after its caller was given up leaves a slave behind.
+func TestASlaveThatNobodyWants(t *testing.T) {
+	extra := looked(Standing, func(s *Seen) { s.Members = members(MemberReady, 0, 1) })
+	c := record(Ready, func(c *Cluster) {
+		c.Slaves, c.Indexes, c.Removed, c.Good, c.Members = 1, []int{0}, []int{1}, 1, members(MemberReady, 0)
+		c.Sizing = Sizing{Told: []int{0}, Taken: true, Good: []int{0}}
+	})
+	told := 0
+	for now := noon; now.Before(noon.Add(3 * time.Hour)); now = now.Add(30 * time.Second) {
+		l := Learned{}
+		for range 10 {
+			next := Plan(c, l, now)
+			if c = next.Record; next.Do == ActRest {
+				break
+			}
+			l = extra
+			if next.Do == ActResize {
+				told++
+				l = did(ActResize, nil)
+			}
+		}
+	}
+	if told < 1 || told > 4 {
+		t.Errorf("the site was told the size %d times within three hours, want once an hour", told)
+	}
+	if c.State != Ready {
+		t.Errorf("it is %s", c.State)
+	}
+}

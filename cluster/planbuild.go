@@ -123,31 +123,45 @@ func (p *plan) bringing() {
 // build writes down that the site is about to be asked.
 func (p *plan) build() {
 	p.c.State, p.c.Step = Building, "site "+p.c.Site+" is asked to build it"
-	p.c.Remote = Remote{Name: RemoteName(p.c.ID), Asked: true}
+	p.c.Remote = Remote{Name: RemoteName(p.c.ID), Asked: true, Counted: true}
 	p.c.Sizing, p.c.Error = Sizing{}, nil
 	p.begin()
 	p.members(Seen{})
-	p.do(ActLaunch, p.c.Step)
+	p.launch(p.c.Step)
+}
+
+// launch writes a request down before it is sent.
+func (p *plan) launch(reason string) {
+	p.c.Remote.Open++
+	p.do(ActLaunch, reason)
 }
 
 func (p *plan) building() {
+	if p.l.Did == ActLaunch && refused(p.l.Err) {
+		p.c.Remote.Open = max(0, p.c.Remote.Open-1)
+	}
 	switch {
-	case p.l.Did != "" && p.silent() && !p.late():
+	case p.l.Did != "" && p.silent() && !p.late() && !p.faulty():
 	case p.l.Did == ActLaunch && p.l.Err == nil:
 		p.launched()
 	case p.l.Did == ActLaunch && refused(p.l.Err):
 		code := FailedBuild
-		if errors.Is(p.l.Err, croft.NoCapacity) {
+		if croft.KindOf(p.l.Err) == croft.NoCapacity {
 			code = FailedRoom
+		}
+		if p.c.Remote.nothing() {
+			p.c.Remote.Asked = false
 		}
 		p.attempt(code, p.l.Err.Error(), 0)
 	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.built():
+	case p.faulty():
+		p.attempt(FailedBuild, p.l.Err.Error(), KeepFailed)
 	case p.late() && (p.l.Did != "" || p.c.Remote.ID == ""): // what was built meanwhile is seen first
 		p.attempt(FailedDeadline, fmt.Sprintf("site %s did not build it within %s", p.c.Site, p.timeout), KeepFailed)
 	case p.l.Did != "":
 		p.wait(p.c.Step)
 	case p.c.Remote.ID == "":
-		p.do(ActLaunch, "site "+p.c.Site+" is asked to build it")
+		p.launch("site " + p.c.Site + " is asked to build it")
 	default:
 		p.do(ActLook, "it is being built")
 	}
@@ -155,13 +169,18 @@ func (p *plan) building() {
 
 // refused reports whether an error of a site is its last word.
 func refused(err error) bool {
-	return slices.ContainsFunc([]croft.Kind{croft.NoCapacity, croft.Invalid, croft.Conflict, croft.OverQuota,
-		croft.NotFound}, func(k croft.Kind) bool { return errors.Is(err, k) })
+	switch croft.KindOf(err) {
+	case croft.NoCapacity, croft.Invalid, croft.Conflict, croft.OverQuota, croft.NotFound:
+		return true
+	}
+	return false
 }
 
 func (p *plan) launched() {
+	counted, open := p.c.Remote.Counted, p.c.Remote.Open
 	p.c.Remote = p.l.Remote
 	p.c.Remote.Name, p.c.Remote.Asked = RemoteName(p.c.ID), true
+	p.c.Remote.Counted, p.c.Remote.Open = counted, max(0, open-1)
 	p.c.Sizing = Sizing{Told: slices.Clone(p.c.Indexes), Taken: true}
 	p.wait("site " + p.c.Site + " is building it")
 }
@@ -184,6 +203,20 @@ func (p *plan) built() bool {
 			p.ready(seen)
 			return true
 		}
+		p.c.Step = "site " + p.c.Site + " is building it"
+		if why, over := p.partial(); over {
+			p.attempt(FailedBuild, why, KeepFailed)
+			return true
+		}
+		return false
+	case Working, Updating:
+		if p.masterGone(seen) {
+			if why, over := p.partial(); over {
+				p.attempt(FailedMaster, why, KeepFailed)
+				return true
+			}
+			return false
+		}
 	case Broken, Unsized, Stuck:
 		code := FailedBuild
 		if seen.NoRoom {
@@ -192,7 +225,7 @@ func (p *plan) built() bool {
 		p.attempt(code, "site "+p.c.Site+" could not build it: "+seen.Failure, KeepFailed)
 		return true
 	}
-	p.c.Step = "site " + p.c.Site + " is building it"
+	p.c.Step, p.c.PartialSince = "site "+p.c.Site+" is building it", time.Time{}
 	return false
 }
 

@@ -122,7 +122,7 @@ func (p removal) gone(message string) {
 func (p removal) remove(gone func()) {
 	p.c.Deadline = time.Time{}
 	switch r := &p.c.Retry; {
-	case !p.c.Remote.Asked:
+	case !p.c.Remote.Asked, p.c.Remote.nothing():
 		gone()
 	case p.l.Did == ActDestroy:
 		p.destroyAsked()

@@ -70,6 +70,11 @@ func untold(m Member, seen Seen) Member {
 	return m
 }
 
+// masterGone reports whether the site has lost the master, or tells of slaves alone.
+func (p *plan) masterGone(seen Seen) bool {
+	return p.member(p.c.Members, seen, Master, 0).State == MemberGone
+}
+
 // tellsSlaves reports whether the site says which slaves there are; a template may have no output for them.
 func tellsSlaves(seen Seen) bool {
 	_, hosts := seen.Outputs["hosts"]

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,6 +66,7 @@ func (p sizing) settled(seen Seen) {
 	if seen.Phase != Standing && seen.Phase != Unsized || len(seen.Members) == 0 {
 		return
 	}
+	p.unwanted(seen)
 	p.members(seen)
 	master := p.c.Members[0].State
 	var missing []string
@@ -88,25 +89,54 @@ func (p sizing) settled(seen Seen) {
 	}
 }
 
+// unwantedAgain is how long after a size was told it is told again because of the same slaves that are not wanted: the
+// outputs of a template may name hosts that are none.
+const unwantedAgain = time.Hour
+
+// unwanted has the site told the size again if it has slaves that are not wanted: a resize that took effect late, after
+// others were told, leaves them behind.
+func (p sizing) unwanted(seen Seen) {
+	var extra []int
+	for _, m := range seen.Members {
+		if m.Role == Slave && m.State != MemberGone && !slices.Contains(p.c.Indexes, m.Index) {
+			extra = append(extra, m.Index)
+		}
+	}
+	slices.Sort(extra)
+	s := &p.c.Sizing
+	if slices.Equal(extra, s.Unwanted) && (len(extra) == 0 || p.now.Before(s.Sent.Add(unwantedAgain))) {
+		return
+	}
+	if s.Unwanted = extra; len(extra) > 0 {
+		s.Taken = false
+		p.note(fmt.Sprintf("site %s has %s that nobody wants: it is told the size again", p.c.Site,
+			count(len(extra), "slave")))
+		p.at(p.now)
+	}
+}
+
 func (p sizing) resizing() {
 	switch {
-	case p.l.Did != "" && p.silent() && !p.late():
+	case p.l.Did != "" && p.silent() && !p.late() && !p.faulty():
 	case p.l.Did == ActResize && p.l.Err == nil:
 		p.resizeAnswered()
 		p.c.Sizing.Told, p.c.Sizing.Taken = slices.Clone(p.c.Indexes), true
+		p.c.PartialSince = time.Time{}
 		p.wait("site " + p.c.Site + " is resizing it")
-	case p.l.Did == ActResize && refused(p.l.Err) && !errors.Is(p.l.Err, croft.Conflict) &&
-		!errors.Is(p.l.Err, croft.NotFound):
-		p.resizeAnswered()
-		p.unsized(p.l.Err.Error())
 	case p.l.Did == ActResize && refused(p.l.Err):
 		p.resizeAnswered()
-		p.wait(p.c.Step)
+		if kind := croft.KindOf(p.l.Err); kind == croft.Conflict || kind == croft.NotFound {
+			p.wait(fmt.Sprintf("site %s cannot resize it yet: %.200s", p.c.Site, p.l.Err))
+			break
+		}
+		p.unsized(p.l.Err.Error())
 	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.resized():
+	case p.faulty():
+		p.unsized(p.l.Err.Error())
 	case p.late():
 		p.unsized(fmt.Sprintf("site %s did not resize it within %s", p.c.Site, p.timeout))
 	case p.l.Did != "":
-		p.wait(p.c.Step)
+		p.wait(cmp.Or(p.c.Step, "site "+p.c.Site+" is resizing it"))
 	default:
 		p.do(ActLook, "it is being resized")
 	}
@@ -121,7 +151,19 @@ func (p sizing) resized() bool {
 	p.remote(seen)
 	if seen.Phase != Standing && seen.Phase != Unsized && seen.Phase != Broken {
 		p.members(seen)
-		return false // something is under way
+		if !p.masterGone(seen) {
+			p.c.PartialSince = time.Time{}
+			return false // something is under way
+		}
+		if _, over := p.partial(); !over {
+			return false
+		}
+	}
+	if p.masterGone(seen) {
+		p.members(seen)
+		p.noteMembers()
+		p.fail(FailedMaster, "its master is gone")
+		return true
 	}
 	if p.resizeWanted() {
 		if p.late() {
@@ -144,6 +186,10 @@ func (p sizing) resized() bool {
 	}
 	if p.whole() {
 		p.ready(seen)
+		return true
+	}
+	if why, over := p.partial(); over {
+		p.unsized(why)
 		return true
 	}
 	return false

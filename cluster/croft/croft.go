@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/cloud"
 	"croft/cluster"
+	"croft/cluster/outbound"
 )
 
 // Peer is a connection to the other cloud, as one of its users.
@@ -43,9 +44,20 @@ func (d *Driver) with(at cluster.Access, what string, do func(p Peer) error) (er
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	if err := do(p); err != nil {
-		return fmt.Errorf("site %s: %s: %w", at.Site.Name, what, err)
+		return responded(fmt.Errorf("site %s: %s: %w", at.Site.Name, what, err))
 	}
 	return nil
+}
+
+// responded says of an error that the other cloud did not respond, or that it responded with a fault.
+func responded(err error) error {
+	switch kind := croft.KindOf(err); {
+	case kind != croft.Unavailable && kind != "":
+		return err
+	case outbound.NoResponse(err):
+		return cluster.Silent(croft.Errorf(croft.Unavailable, "%w", err))
+	}
+	return cluster.Faulty(croft.Errorf(croft.Unavailable, "%w", err))
 }
 
 // name is what a cluster is called there. The names of two clouds that use one project do not meet.

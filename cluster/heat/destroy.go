@@ -13,7 +13,8 @@ import (
 // Destroy implements cluster.Driver. All stacks of the cluster are deleted. If there is none although the site was
 // asked for one, a request may be under way whose answer was lost. Then an empty stack takes the name, which turns the
 // request away or shows that it came first; Observe says Removing of it for as long as a request can take, then Stuck,
-// and the next Destroy deletes it. What comes later yet is found by the sweep.
+// and the next Destroy deletes it. Where Heat refuses the empty stack too, since the project may have no more stacks,
+// the removal ends once that has been so for as long as a request can take. What comes later yet is found by the sweep.
 func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	a, err := d.connect(ctx, at)
 	if err != nil {
@@ -76,7 +77,10 @@ func (d *Driver) settle(ctx context.Context, a *api, b cluster.Build) error {
 	if !taken(err) {
 		err = a.explain("hold the name of the stack", err)
 		if kind := croft.KindOf(err); kind == croft.NoCapacity || kind == croft.Invalid {
-			err = croft.Errorf(croft.Unavailable, "%w", err) // another time it can
+			if d.held("refused "+nameOf(b)) >= d.config.Settle {
+				return nil // as long as a late request can take, Heat had no stack, and took none
+			}
+			err = croft.Errorf(croft.Unavailable, "%w", err)
 		}
 		return err
 	}

@@ -98,11 +98,26 @@ func (s *session) explain(what string, err error, hidden ...string) error {
 	}
 	a, ok := answerOf(err)
 	if !ok {
-		return croft.Errorf(croft.Unavailable, "site %s: %s: %s", s.site.Name, what,
-			s.mask(outbound.Explain("its server", err),
-				hidden...))
+		return unanswered(err, croft.Errorf(croft.Unavailable, "site %s: %s: %s", s.site.Name, what,
+			s.mask(outbound.Explain("its server", err), hidden...)))
 	}
-	return croft.Errorf(a.kindOfError(), "site %s: %s: %s", s.site.Name, what, s.mask(a.String(), hidden...))
+	if a.status >= http.StatusInternalServerError && a.json {
+		s.doubtful.Store(true) // Heat answers so too if the token was revoked
+	}
+	explanation := croft.Errorf(a.kindOfError(), "site %s: %s: %s", s.site.Name, what,
+		s.mask(a.String(), hidden...))
+	if croft.KindOf(explanation) == croft.Unavailable {
+		return cluster.Faulty(explanation)
+	}
+	return explanation
+}
+
+// unanswered marks the explanation of an error as silence if no response arrived, and otherwise as a fault.
+func unanswered(err, explanation error) error {
+	if outbound.NoResponse(err) {
+		return cluster.Silent(explanation)
+	}
+	return cluster.Faulty(explanation)
 }
 
 // kindOfError classifies an answer.
@@ -110,8 +125,7 @@ func (a answer) kindOfError() croft.Kind {
 	switch {
 	case !a.json && a.status != http.StatusUnauthorized:
 		return croft.Unavailable
-	case (a.status == http.StatusForbidden || a.status == http.StatusRequestEntityTooLarge) &&
-		noRoom.MatchString(a.message):
+	case a.full():
 		return croft.NoCapacity
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
 		return croft.Denied
@@ -123,6 +137,22 @@ func (a answer) kindOfError() croft.Kind {
 		return croft.Conflict
 	}
 	return croft.Unavailable
+}
+
+// full reports whether the project may have no more of something: the last word of the service, and nothing was made.
+func (a answer) full() bool {
+	switch a.status {
+	case http.StatusForbidden, http.StatusRequestEntityTooLarge:
+	case http.StatusBadRequest: // RequestLimitExceeded is the type of a template that is too long, too
+		if a.kind != "RequestLimitExceeded" {
+			return false
+		}
+	case http.StatusConflict:
+		return a.kind == "OverQuota"
+	default:
+		return false
+	}
+	return noRoom.MatchString(a.message)
 }
 
 // explained is an error that can be shown as it is.
@@ -147,7 +177,11 @@ func (s *session) explainLogin(err error) error {
 	default:
 		text = server + " answers " + a.String()
 	}
-	return &explained{croft.Errorf(kind, "site %s: %s", s.site.Name, s.mask(text))}
+	explanation := croft.Errorf(kind, "site %s: %s", s.site.Name, s.mask(text))
+	if kind == croft.Unavailable {
+		explanation = unanswered(err, explanation)
+	}
+	return &explained{explanation}
 }
 
 // shortestSecret is the length from which on a value is masked in messages: shorter ones would mask words.

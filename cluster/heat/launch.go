@@ -2,6 +2,8 @@ package heat
 
 import (
 	"context"
+	"net/http"
+	"regexp"
 	"slices"
 	"time"
 
@@ -23,10 +25,11 @@ func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build)
 	if err != nil {
 		return cluster.Remote{}, err
 	}
-	if err := d.validate(ctx, a, b); err != nil {
+	told := parameters(b, contract)
+	if err := d.validate(ctx, a, b, told, hidden(b, contract)); err != nil {
 		return cluster.Remote{}, err
 	}
-	body := raw{"stack_name": nameOf(b), "template": text(b.Implementation), "parameters": parameters(b, contract),
+	body := raw{"stack_name": nameOf(b), "template": text(b.Implementation), "parameters": told,
 		"tags": tagsOf(b), "disable_rollback": true, "timeout_mins": minutes(b.Timeout)}
 	err = a.create(ctx, body)
 	if err != nil && !taken(err) {
@@ -50,7 +53,7 @@ func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Re
 	}
 	all, err := a.list(ctx, clusterTag(b.Cluster))
 	if err != nil {
-		return cluster.Remote{}, err
+		return cluster.Remote{}, undecided(err)
 	}
 	all = slices.DeleteFunc(all, func(st stacks.ListedStack) bool { return !isOf(st, b) })
 	if len(all) == 0 {
@@ -65,31 +68,52 @@ func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Re
 	}
 	for _, extra := range all[1:] {
 		if err := d.remove(ctx, a, extra.Name, extra.ID); err != nil {
-			return cluster.Remote{}, err
+			return cluster.Remote{}, undecided(err)
 		}
 	}
 	return a.remote(first), nil
 }
 
-// validate has Heat read a template that it has not read for us yet.
-func (d *Driver) validate(ctx context.Context, a *api, b cluster.Build) error {
+// undecided keeps an error after a request that Heat took from being read as the refusal of the launch.
+func undecided(err error) error {
+	if kind := croft.KindOf(err); kind == croft.Unavailable || kind == croft.Denied {
+		return err
+	}
+	return croft.Errorf(croft.Unavailable, "%w", err)
+}
+
+// validate has Heat read a template that it has not read for us yet, with the parameters: conditions may need them.
+// Invalid: Heat refuses the template, or fails because of it. A validation changes nothing, so a fault of Heat's own
+// code that is not about its database, its messages or other services is about the template.
+func (d *Driver) validate(ctx context.Context, a *api, b cluster.Build, told map[string]any, secret []string) error {
 	key := validation{a.site.Name, b.Implementation.ID}
 	if known, _ := recall(&d.memory, d.validated, key); known && key.implementation != "" {
 		return nil
 	}
 	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	result := stacktemplates.Validate(ctx, a.c, raw{"template": text(b.Implementation)})
+	result := stacktemplates.Validate(ctx, a.c, raw{"template": text(b.Implementation), "parameters": told})
+	if fault, ok := answerOf(result.Err); ok && fault.status == http.StatusInternalServerError && fault.json &&
+		fault.kind != "" && !elsewhere.MatchString(fault.kind) {
+		return croft.Errorf(croft.Invalid, "site %s: Heat cannot read the template: %s", a.site.Name,
+			cut(a.mask(fault.String(), secret...)))
+	}
 	if result.Err != nil {
-		return a.explain("validate the template", result.Err)
+		return a.explain("validate the template", result.Err, secret...)
 	}
 	var said struct{ Error string }
 	if err := result.ExtractInto(&said); err == nil && said.Error != "" {
-		return croft.Errorf(croft.Invalid, "site %s: Heat refuses the template: %s", a.site.Name, cut(said.Error))
+		return croft.Errorf(croft.Invalid, "site %s: Heat refuses the template: %s", a.site.Name,
+			cut(a.mask(said.Error, secret...)))
 	}
 	remember(&d.memory, d.validated, key, true)
 	return nil
 }
+
+// elsewhere matches the types of faults that are not about a template: those of Heat's database, of its messages, of
+// Keystone, and of what Heat could not name.
+var elsewhere = regexp.MustCompile(`(?i)^(DB|Messag|Remote|Timeout|Operational|Interface|Connect|Request|Auth|` +
+	`Unauthorized|Forbidden|Keystone|Http|Service|Unknown|Internal)|Timeout$|Unavailable$`)
 
 // parameters returns what a new stack is told: the build's, with the slaves as they are wanted.
 func parameters(b cluster.Build, c cluster.Contract) map[string]any {

@@ -16,7 +16,7 @@ type memory struct {
 	contracts map[cluster.ImplementationID]cluster.Contract
 	details   map[string]*detail   // by the ID of the stack
 	removing  map[string]bool      // whose deletion Heat took, by the ID of the stack
-	markers   map[string]time.Time // when an empty stack was first seen, by its ID
+	markers   map[string]time.Time // when an empty stack was first seen, by its ID; or refused, by its name
 }
 
 // validation is a template that Heat of a site accepted.

@@ -37,11 +37,33 @@ func read(seen *cluster.Seen, st *stacks.RetrievedStack, b cluster.Build, c clus
 	m := member(b, cluster.Master, 0)
 	place(&m, seen.MasterIP)
 	seen.Members = append(seen.Members, m)
-	entries, ok := entriesOf(outputs)
-	if !ok && seen.Failure == "" {
-		seen.Failure = "output hosts is no list of hosts"
+	name, entries, err := entriesOf(outputs)
+	if err == nil && entries != nil {
+		err = slavesIn(name, entries, numberingOf(st), b, c)
+	}
+	if err != nil && seen.Failure == "" {
+		seen.Failure = err.Error()
 	}
 	addSlaves(seen, entries, numberingOf(st), b, c)
+}
+
+// slavesIn checks that an output has as many slaves as the stack was told to have: of a stack that is complete, no more
+// will come.
+func slavesIn(output string, entries []entry, g numbering, b cluster.Build, c cluster.Contract) error {
+	want := len(b.Indexes)
+	if _, sized := c.Declared[template.ClusterSize]; sized {
+		want = g.size
+	}
+	got := 0
+	for _, e := range entries {
+		if !e.master {
+			got++
+		}
+	}
+	if got != want {
+		return fmt.Errorf("output %s has %d slaves, and the stack was told to have %d", output, got, want)
+	}
+	return nil
 }
 
 // outputsOf returns the outputs by name, and why some have no value.
@@ -64,17 +86,22 @@ type entry struct {
 	index                 int // -1: not told
 }
 
-// entriesOf reads the output hosts, or worker_ips where there is none. Nil: there is neither.
-func entriesOf(outputs map[string]any) ([]entry, bool) {
-	value := outputs[template.Hosts]
-	if value == nil {
-		value = outputs[template.WorkerIPs]
+// entriesOf reads the output hosts, or worker_ips where there is none, and returns the name of the one that it read.
+// Nil entries: there is neither. An output that is null, or no list, is an error.
+func entriesOf(outputs map[string]any) (name string, all []entry, err error) {
+	name = template.Hosts
+	value, there := outputs[name]
+	if !there {
+		name = template.WorkerIPs
+		if value, there = outputs[name]; !there {
+			return "", nil, nil
+		}
 	}
 	list, ok := value.([]any)
 	if !ok {
-		return nil, value == nil
+		return name, nil, fmt.Errorf("output %s is %.80v, which is no list of hosts", name, value)
 	}
-	all := []entry{}
+	all = []entry{}
 	for _, item := range list {
 		e := entry{index: -1}
 		switch v := item.(type) {
@@ -89,7 +116,7 @@ func entriesOf(outputs map[string]any) ([]entry, bool) {
 		}
 		all = append(all, e)
 	}
-	return all, true
+	return name, all, nil
 }
 
 // indexOf reads an index, which Heat may give as text. -1: there is none.

@@ -161,5 +161,8 @@ func (d *Driver) patch(ctx context.Context, a *api, st *stacks.RetrievedStack, b
 			now.Status != st.Status, nil
 	})
 	d.forget(st.ID)
+	if croft.KindOf(err) != "" {
+		return err
+	}
 	return a.explain("see the update begin", err)
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -24,6 +25,8 @@ type session struct {
 	project  string // at the site
 	secret   string
 	timeout  time.Duration // of each request
+
+	doubtful atomic.Bool // the next use logs in again
 
 	mu   sync.Mutex
 	room *limits // as last asked
@@ -111,7 +114,7 @@ func (s *sessions) session(ctx context.Context, at cluster.Access) (*session, er
 		return nil, croft.Errorf(croft.Unavailable, "site %s: log in: %w", at.Site.Name, ctx.Err())
 	}
 	mark := markOf(at)
-	if l.mark == mark && l.session != nil {
+	if l.mark == mark && l.session != nil && !l.session.doubtful.Load() {
 		return l.session, nil
 	}
 	if l.mark == mark && l.denied != nil && time.Now().Before(l.until) {

@@ -175,7 +175,7 @@ func (a *api) begun(ctx context.Context, look func(ctx context.Context) (bool, e
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return croft.Errorf(croft.Unavailable, "the status of the stack shows nothing of it yet")
 		case <-time.After(pause):
 		}
 	}

@@ -3,6 +3,7 @@ package heat_test
 import (
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -278,5 +279,153 @@ func TestLackOfRoomIsKnownByItsWords(t *testing.T) {
 		if _, err := d.List(t.Context(), at); croft.KindOf(err) != want || !strings.Contains(err.Error(), message) {
 			t.Errorf("%s: got %v", message, err)
 		}
+	}
+}
+
+// TestSilenceIsTheLackOfAResponse: only what no response arrived for may close a site; a fault that the site responded
+// with is that of one request.
+func TestSilenceIsTheLackOfAResponse(t *testing.T) {
+	said := func(status int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { answer(w, status, text) }
+	}
+	for _, c := range []struct {
+		name          string
+		what          http.HandlerFunc
+		hangs, silent bool
+	}{
+		{"nothing", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, true, true},
+		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false,
+			true},
+		{"a fault of Heat", said(500, `{"error": {"type": "CircularDependencyException", "message": "circle"}}`), false,
+			false},
+		{"a page of a proxy", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, false, false},
+		{"half of an answer", said(200, `{"stacks": [`), false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d, at := newSite(t, &site{heat: c.what, hangs: c.hangs})
+			_, err := d.List(t.Context(), at)
+			_, silent := errors.AsType[*cluster.SilentError](err)
+			_, fault := errors.AsType[*cluster.FaultError](err)
+			if silent != c.silent || fault == c.silent {
+				t.Errorf("silent %t, fault %t: %v", silent, fault, err)
+			}
+		})
+	}
+	t.Run("a server that is down", func(t *testing.T) {
+		d, at := newSite(t, &site{})
+		at.Site.AuthURL = "http://127.0.0.1:1/v3"
+		_, err := d.List(t.Context(), at)
+		if _, silent := errors.AsType[*cluster.SilentError](err); !silent {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestAFullProjectIsARefusal: Heat says with 400 that a project may have no more stacks, and has made none.
+func TestAFullProjectIsARefusal(t *testing.T) {
+	s := &site{heat: func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/validate"):
+			answer(w, 200, `{}`)
+		case r.Method == http.MethodPost:
+			answer(w, 400, `{"error": {"type": "RequestLimitExceeded",
+				"message": "You have reached the maximum stacks per tenant, 1. Please delete some stacks."}}`)
+		default:
+			answer(w, 200, `{"stacks": []}`)
+		}
+	}}
+	d, at := newSite(t, s)
+	b := cluster.Build{Partition: "p", Cluster: croft.NewClusterID(),
+		Implementation: cluster.Implementation{Template: small}, Remote: cluster.Remote{Name: "n", Asked: true}}
+	if _, err := d.Launch(t.Context(), at, b); croft.KindOf(err) != croft.NoCapacity {
+		t.Errorf("the launch: %v (%s)", err, croft.KindOf(err))
+	}
+	patient := open(t, heat.Config{Settle: time.Millisecond})
+	if err := patient.Destroy(t.Context(), at, b); croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("the first removal of what may be under way: %v", err)
+	}
+	time.Sleep(2 * time.Millisecond)
+	if err := patient.Destroy(t.Context(), at, b); err != nil {
+		t.Errorf("the removal does not end: %v", err)
+	}
+}
+
+// TestValidationHasTheParameters: a condition may need them, and a fault of Heat's own code is about the template.
+func TestValidationHasTheParameters(t *testing.T) {
+	validation := `{}`
+	status := 200
+	s := &site{heat: func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/validate") {
+			answer(w, 400, `{"error": {"type": "StackValidationFailed", "message": "enough"}}`)
+			return
+		}
+		var body struct{ Parameters map[string]any }
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		if _, told := body.Parameters["cluster_size"]; !told {
+			answer(w, 400, `{"error": {"type": "UserParameterMissing", "message": "cluster_size was not provided"}}`)
+			return
+		}
+		answer(w, status, validation)
+	}}
+	d, at := newSite(t, s)
+	b := cluster.Build{Partition: "p", Cluster: croft.NewClusterID(), Remote: cluster.Remote{Name: "n"},
+		Implementation: cluster.Implementation{Template: sized}}
+	if _, err := d.Launch(t.Context(), at, b); err == nil || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("with a condition on a parameter: %v", err)
+	}
+	for kind, want := range map[string]croft.Kind{"CircularDependencyException": croft.Invalid, "error": croft.Invalid,
+		"DBConnectionError": croft.Unavailable, "MessagingTimeout": croft.Unavailable,
+		"AuthorizationFailure": croft.Unavailable} {
+		status, validation = 500, `{"error": {"type": "`+kind+`", "message": "made up"}}`
+		if _, err := d.Launch(t.Context(), at, b); croft.KindOf(err) != want {
+			t.Errorf("%s: got %v (%s), want %s", kind, err, croft.KindOf(err), want)
+		}
+	}
+}
+
+// sized is a template with a size.
+const sized = `heat_template_version: 2018-08-31
+parameters: {cluster_size: {type: number}}
+resources: {master: {type: "OS::Heat::Value", properties: {value: 10.1.1.1}}}
+outputs: {master_ip: {value: {get_attr: [master, value]}}, worker_ips: {value: []}}
+`
+
+// TestOutputsOfACompleteStackAreFinal: what is wrong with them is a failure that names the output.
+func TestOutputsOfACompleteStackAreFinal(t *testing.T) {
+	for outputs, want := range map[string]string{
+		`"worker_ips": ["10.0.0.2"]`:             "output worker_ips has 1 slaves, and the stack was told to have 2",
+		`"worker_ips": null`:                     "output worker_ips is <nil>, which is no list of hosts",
+		`"hosts": [], "worker_ips": ["1", "2"]`:  "output hosts has 0 slaves, and the stack was told to have 2",
+		`"worker_ips": ["10.0.0.2", "10.0.0.3"]`: "",
+	} {
+		t.Run(outputs, func(t *testing.T) {
+			id := croft.NewClusterID()
+			var all []any
+			var parsed map[string]any
+			if err := json.Unmarshal([]byte(`{"master_ip": "10.0.0.1", `+outputs+`}`), &parsed); err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range parsed {
+				all = append(all, map[string]any{"output_key": key, "output_value": value})
+			}
+			stack := map[string]any{"id": "s", "stack_name": "n", "stack_status": "CREATE_COMPLETE",
+				"creation_time": "2026-01-01T00:00:00Z", "tags": []string{"croft", "croft-p", "croft-" + string(id)},
+				"parameters": map[string]string{"cluster_size": "2"}, "outputs": all}
+			s := &site{heat: func(w http.ResponseWriter, r *http.Request) {
+				body := map[string]any{"stack": stack}
+				if strings.HasSuffix(r.URL.Path, "/stacks") {
+					body = map[string]any{"stacks": []any{stack}}
+				}
+				text, _ := json.Marshal(body)
+				answer(w, 200, string(text))
+			}}
+			d, at := newSite(t, s)
+			seen, err := d.Observe(t.Context(), at, []cluster.Build{{Partition: "p", Cluster: id, Indexes: []int{0, 1},
+				Implementation: cluster.Implementation{Template: sized}, Remote: cluster.Remote{ID: "s", Name: "n"}}})
+			if got := seen[id]; err != nil || got.Phase != cluster.Standing || got.Failure != want {
+				t.Errorf("it is %s, %q, %v", got.Phase, got.Failure, err)
+			}
+		})
 	}
 }

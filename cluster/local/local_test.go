@@ -109,6 +109,42 @@ slave:
 	}
 }
 
+// TestMembersThatWereDestroyedAreGone: what has no record any more is told as gone, since nothing makes it again.
+func TestMembersThatWereDestroyedAreGone(t *testing.T) {
+	s := newSite(t, plain, 2)
+	s.launch()
+	s.until(cluster.Standing)
+	for _, name := range []string{"web-slave-0", "web-master"} {
+		st := s.find(name)
+		_, err := s.Scheduler.Of(s.build.Cluster).Destroy(t.Context(), "physics", string(st.Instance.ID), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := func() cluster.MemberState {
+			all, err := s.Observe(t.Context(), here(), []cluster.Build{s.build})
+			if err != nil {
+				return ""
+			}
+			seen := all[s.build.Cluster]
+			i := slices.IndexFunc(seen.Members, func(m cluster.Member) bool {
+				return string(m.ID) == string(st.Instance.ID)
+			})
+			if i < 0 || seen.Phase != cluster.Standing {
+				return ""
+			}
+			return seen.Members[i].State
+		}
+		patient.Until(t, name+" is gone", func() bool { return state() == cluster.MemberGone })
+		patient.Until(t, name+" has no record", func() bool {
+			_, err := theWorld.Store.Instances.Find(t.Context(), "physics", name)
+			return croft.KindOf(err) == croft.NotFound
+		})
+		if got := state(); got != cluster.MemberGone {
+			t.Errorf("without a record %s is %q", name, got)
+		}
+	}
+}
+
 func TestMembersAreToldOfEachOther(t *testing.T) {
 	s := newSite(t, plain, 2)
 	s.launch()

@@ -104,6 +104,10 @@ func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready str
 		l.at[m.id] = p
 		counts[p]++
 		if st == nil {
+			if m.role == cluster.Master && len(have) > 0 { // without it, no slave is ordered
+				seen.State, seen.Step = cluster.MemberGone, ""
+				l.members = append(l.members, seen)
+			}
 			continue
 		}
 		l.members = append(l.members, seen)
@@ -141,8 +145,19 @@ func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready str
 		l.phase = cluster.Updating
 	default:
 		l.phase = cluster.Standing
+		l.vanished(b, have)
 	}
 	return l
+}
+
+// vanished adds the wanted slaves that have no record: where nothing is held or coming, they are not about to be made.
+func (l *look) vanished(b cluster.Build, have roll) {
+	for _, m := range wanted(b)[1:] {
+		if have[m.id] == nil {
+			l.members = append(l.members, cluster.Member{ID: cluster.MemberID(m.id), Name: m.name, Role: m.role,
+				Index: m.index, State: cluster.MemberGone})
+		}
+	}
 }
 
 // failing is the phase of a cluster of which a member failed.
@@ -249,6 +264,9 @@ func (l look) seen(b cluster.Build) cluster.Seen {
 	for _, m := range l.members {
 		if m.Role == cluster.Master && m.State == cluster.MemberReady {
 			s.MasterIP = m.Address
+		}
+		if m.State == cluster.MemberGone && m.Address == "" {
+			continue
 		}
 		host := map[string]any{"name": m.Name, "address": m.Address, "role": string(m.Role)}
 		if m.Role == cluster.Slave {

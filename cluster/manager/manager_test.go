@@ -190,6 +190,52 @@ func TestASiteThatIsAwayGetsNoNewClusters(t *testing.T) {
 	})
 }
 
+func TestTheFaultsOfOneTenantCloseNoSite(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		ada := ask("one", "east")
+		b.at("east", func(f *sim.Faults) { f.Errs = "CircularDependencyException" })
+		id := b.create(ada)
+		time.Sleep(4 * time.Minute)
+		if c := b.get(id); c.State != cluster.Building || !strings.Contains(c.Step, "fails since") {
+			b.Errorf("it is %s: %s", c.State, c.Step)
+		}
+		e, err := b.Explain(b.Context(), ask("two"))
+		b.fatal(err)
+		if len(e.Candidates) != 2 {
+			b.Errorf("another request may be built at %+v; dropped: %+v", e.Candidates, e.Dropped)
+		}
+		c := b.until(id, 3*time.Minute, "failed", func(c cluster.Cluster) bool { return c.State == cluster.Failed })
+		if c.Error.Code != cluster.FailedBuild || !strings.Contains(c.Error.Message, "CircularDependencyException") {
+			b.Errorf("got %+v", c.Error)
+		}
+	})
+}
+
+func TestARestartOfSecondsClosesASiteForSeconds(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		b.ready(b.create(ask("one", "east")), 2)
+		b.at("east", func(f *sim.Faults) { f.Away = true })
+		time.Sleep(time.Minute) // what is known of its room is out of date
+		for range 5 {
+			_, err := b.Explain(b.Context(), ask("two"))
+			b.fatal(err)
+			time.Sleep(6 * time.Second)
+		}
+		e, err := b.Explain(b.Context(), ask("two"))
+		b.fatal(err)
+		if len(e.Candidates) != 1 {
+			b.Errorf("a silent site is among %+v", e.Candidates)
+		}
+		b.at("east", func(f *sim.Faults) { f.Away = false })
+		time.Sleep(20 * time.Second)
+		if e, err = b.Explain(b.Context(), ask("two")); err != nil || len(e.Candidates) != 2 {
+			b.Errorf("half a minute later it may be built at %+v; dropped: %+v, %v", e.Candidates, e.Dropped, err)
+		}
+	})
+}
+
 func TestOfManyAtOnceASiteGetsAsManyAsItMay(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		sites, err := b.store.Sites(t.Context())

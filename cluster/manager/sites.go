@@ -221,22 +221,21 @@ func (s *sites) turn(site string) chan struct{} {
 // unlessKnown makes an error of the store one that says nothing of the site.
 func unlessKnown(err error) error { return croft.Errorf(croft.Unavailable, "%w", err) }
 
-// answered takes account of how a site answered a call: several silent ones keep new clusters away for a while, and a
+// answered takes account of how a site responded to a call: silence keeps new clusters away for a while, and a
 // credential that is refused says so.
 func (s *sites) answered(ctx context.Context, at cluster.Access, err error) {
 	if s.stopped() {
 		return // the call was given up by us
 	}
-	silent := err != nil && (errors.Is(err, croft.Unavailable) || croft.KindOf(err) == "")
-	fault := ""
-	if silent {
-		fault = err.Error()
-		s.c.Survey.NoteSilence(at.Site.Name)
-	}
-	if s.answers.put(at.Site.Name, fault) && silent {
+	silent := s.c.Survey.Note(at, err)
+	unknown := err != nil && (errors.Is(err, croft.Unavailable) || croft.KindOf(err) == "")
+	switch {
+	case silent && unknown && s.answers.put(at.Site.Name, err.Error()):
 		s.c.Log.Warn("site does not answer", "site", at.Site.Name, "err", err)
+	case !unknown:
+		s.answers.put(at.Site.Name, "")
 	}
-	if !silent && at.Credential.ID != "" {
+	if !unknown && at.Credential.ID != "" {
 		s.blame(ctx, at.Credential, err)
 	}
 }

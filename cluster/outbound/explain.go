@@ -26,6 +26,30 @@ func Explain(server string, err error) string {
 	return plain.Cut(server+" "+reason(err), 500)
 }
 
+// NoResponse reports whether a call failed before any HTTP response arrived. A page of a proxy, a redirect that is not
+// followed and a body of the wrong form are responses.
+func NoResponse(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || certificate(err) != "" {
+		return true
+	}
+	for _, broken := range []error{io.EOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE} {
+		if errors.Is(err, broken) {
+			return true
+		}
+	}
+	network, is := errors.AsType[net.Error](err)
+	if !is {
+		return false
+	}
+	if _, is := errors.AsType[*net.OpError](err); is {
+		return true
+	}
+	if _, is := errors.AsType[*net.DNSError](err); is {
+		return true
+	}
+	return network.Timeout()
+}
+
 // innermost returns the error of this package that a call failed with, or nil.
 func innermost(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {

@@ -37,6 +37,8 @@ type Faults struct {
 	Hangs  bool          // calls wait for the end of their contexts
 	Denied bool          // it refuses credentials
 	Hidden bool          // credentials see another project
+	Errs   string        // calls are answered with this fault, and do nothing
+	Whose  croft.Project // whose calls Errs is about; empty: all
 	Room   int           // how many members it has room for; 0: for all
 
 	Fails  string // the reason for which builds and growth fail that begin now
@@ -91,6 +93,8 @@ func (s *Site) call(ctx context.Context, at cluster.Access, what string, do func
 	now := time.Now()
 	p.settle(now)
 	switch f := p.faults; {
+	case f.Errs != "" && (f.Whose == "" || f.Whose == at.Credential.Project):
+		return cluster.Faulty(croft.Errorf(croft.Unavailable, "%s: site %s: 500 %s", what, at.Site.Name, f.Errs))
 	case f.Away:
 		return silent(at, what, fmt.Errorf("no route to it"))
 	case f.Denied:
@@ -107,7 +111,7 @@ func (s *Site) call(ctx context.Context, at cluster.Access, what string, do func
 }
 
 func silent(at cluster.Access, what string, err error) error {
-	return croft.Errorf(croft.Unavailable, "%s: site %s does not answer: %w", what, at.Site.Name, err)
+	return cluster.Silent(croft.Errorf(croft.Unavailable, "%s: site %s does not answer: %w", what, at.Site.Name, err))
 }
 
 // Launch implements cluster.Driver.

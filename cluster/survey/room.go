@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -132,8 +131,13 @@ func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster
 	asking, cancel := context.WithTimeout(ctx, s.c.Patience)
 	defer cancel()
 	room, err := driver.Room(asking, at, b)
-	if err != nil && ctx.Err() == nil && (errors.Is(err, croft.Unavailable) || asking.Err() != nil) {
-		s.NoteSilence(site.Name)
+	if err != nil && ctx.Err() == nil && asking.Err() != nil {
+		err = cluster.Silent(croft.Errorf(croft.Unavailable, "it does not respond within %s: %w", s.c.Patience, err))
+	}
+	if ctx.Err() == nil {
+		s.Note(at, err)
+	}
+	if errors.Is(err, croft.Unavailable) {
 		return cluster.Room{}, croft.Errorf(croft.Unavailable, "site %s: %w", site.Name, err)
 	}
 	return room, err
@@ -155,31 +159,4 @@ func (s *Survey) Access(site cluster.Site, c cluster.Credential) (cluster.Access
 	}
 	at.Secret = secret
 	return at, nil
-}
-
-// NoteSilence counts requests that found a site silent at the same time as one.
-func (s *Survey) NoteSilence(site string) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silences = s.recent(now)
-	if slices.ContainsFunc(s.silences, func(t cluster.Trouble) bool {
-		return t.Site == site && now.Sub(t.At) < failureKept
-	}) {
-		return
-	}
-	s.silences = append(s.silences, cluster.Trouble{Site: site, At: now, Silent: true})
-}
-
-// silent lists when sites did not answer, within the last hour.
-func (s *Survey) silent(now time.Time) []cluster.Trouble {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silences = s.recent(now)
-	return slices.Clone(s.silences)
-}
-
-// recent drops what is past; mu is held.
-func (s *Survey) recent(now time.Time) []cluster.Trouble {
-	return slices.DeleteFunc(s.silences, func(t cluster.Trouble) bool { return now.Sub(t.At) >= cluster.TroubleKept })
 }

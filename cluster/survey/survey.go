@@ -47,7 +47,7 @@ type Survey struct {
 
 	mu        sync.Mutex
 	rooms     map[question]answer
-	silences  []cluster.Trouble
+	troubles  []trouble
 	contracts map[cluster.ImplementationID]contract
 }
 
@@ -130,7 +130,7 @@ func (s *Survey) world(ctx context.Context, r cluster.Request) (cluster.World, e
 	if err := read.Wait(); err != nil {
 		return w, err
 	}
-	w.Troubles = append(Failures(w.Clusters, w.Now), s.silent(w.Now)...)
+	w.Troubles = append(Failures(w.Clusters, w.Now), s.recent(w.Now)...)
 	return w, nil
 }
 

@@ -1,0 +1,88 @@
+package survey
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/cluster"
+)
+
+// trouble is a request that a site did not serve.
+type trouble struct {
+	cluster.Trouble
+	project croft.Project // whose request it was
+	open    bool          // the site has served no request since
+	silent  bool          // no response arrived
+}
+
+// Note takes account of how a site responded to a request, and reports whether the site is silent: no response
+// arrived, or requests of at least two projects failed, and none has succeeded since. A fault that one project alone
+// sees is its own: that of a stack, or of a credential. A request that is served ends the silence at once.
+func (s *Survey) Note(at cluster.Access, err error) bool {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := croft.KindOf(err)
+	_, silent := errors.AsType[*cluster.SilentError](err)
+	_, fault := errors.AsType[*cluster.FaultError](err)
+	switch {
+	case silent || fault:
+		s.add(trouble{Trouble: cluster.Trouble{Site: at.Site.Name, At: now}, project: at.Credential.Project,
+			open: true, silent: silent})
+	case kind == croft.Denied: // by Keystone, which says nothing of Heat
+	case err != nil && (kind == croft.Unavailable || kind == ""): // the site was not asked
+	default:
+		for i := range s.troubles {
+			if s.troubles[i].Site == at.Site.Name {
+				s.troubles[i].open = false
+			}
+		}
+	}
+	return silent || s.failsForAll(at.Site.Name)
+}
+
+// add counts requests that failed at about the same time as one; mu is held.
+func (s *Survey) add(t trouble) {
+	s.troubles = slices.DeleteFunc(s.troubles, func(o trouble) bool { return t.At.Sub(o.At) >= cluster.TroubleKept })
+	if !slices.ContainsFunc(s.troubles, func(o trouble) bool {
+		return o.Site == t.Site && o.silent == t.silent && o.project == t.project && o.open &&
+			t.At.Sub(o.At) < failureKept
+	}) {
+		s.troubles = append(s.troubles, t)
+	}
+}
+
+// failsForAll reports whether requests of several projects failed at a site, and none has succeeded since; mu is held.
+func (s *Survey) failsForAll(site string) bool {
+	projects := map[croft.Project]bool{}
+	for _, t := range s.troubles {
+		if t.Site == site && t.open && !t.silent {
+			projects[t.project] = true
+		}
+	}
+	return len(projects) > 1
+}
+
+// recent lists the troubles of the last hour. Those that count as silence are at least failureKept apart, however many
+// projects saw them.
+func (s *Survey) recent(now time.Time) []cluster.Trouble {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []cluster.Trouble
+	last := map[string]time.Time{}
+	for _, t := range s.troubles {
+		if now.Sub(t.At) >= cluster.TroubleKept {
+			continue
+		}
+		ofAll := t.silent || s.failsForAll(t.Site)
+		if t.Silent = t.open && ofAll && t.At.Sub(last[t.Site]) >= failureKept; t.Silent {
+			last[t.Site] = t.At
+		}
+		if ofAll {
+			all = append(all, t.Trouble)
+		}
+	}
+	return all
+}
