@@ -75,7 +75,11 @@ func (w *Watch) dial(ctx context.Context, s *state.State, list []Dial, a answers
 
 // fence asks the fence of dead nodes. What it said once counts until the node sends a beat.
 func (w *Watch) fence(ctx context.Context, s *state.State, nodes []string, a answers) {
-	if w.Fence == nil {
+	if w.Fence == nil || len(nodes) == 0 {
+		return
+	}
+	if err := w.lead.confirm(ctx); err != nil {
+		w.Log.Error("confirm before a fence that this controller leads", "err", err)
 		return
 	}
 	for _, name := range nodes {

@@ -10,11 +10,15 @@ import (
 	"croft"
 )
 
-// A Clock says how long this machine has run since a boot. All processes of the machine see the same clock, and it
-// stands still while the machine is suspended, so a machine that slept finds nobody silent for it.
+// A Clock says how long this machine has run since a boot. All processes of the machine see the same clock. It goes on
+// while the machine is suspended. It stands still while a virtual machine is paused, which nothing inside can see: no
+// lease depends on this clock alone (see Store.witnessed).
 type Clock struct {
 	Boot string
 	Now  func() time.Duration
+
+	// Slept says for how much of that time the machine was suspended. nil: never.
+	Slept func() time.Duration
 }
 
 // SystemClock is the clock of this machine. Unavailable.
@@ -23,11 +27,25 @@ func SystemClock() (Clock, error) {
 	if err != nil {
 		return Clock{}, croft.Errorf(croft.Unavailable, "find out which boot of this machine it is: %w", err)
 	}
-	return Clock{strings.TrimSpace(string(boot)), func() time.Duration {
-		var now unix.Timespec
-		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
-			panic("this kernel has no monotonic clock")
-		}
-		return time.Duration(now.Nano())
-	}}, nil
+	return Clock{
+		Boot:  strings.TrimSpace(string(boot)),
+		Now:   func() time.Duration { return kernelClock(unix.CLOCK_BOOTTIME) },
+		Slept: func() time.Duration { return kernelClock(unix.CLOCK_BOOTTIME) - kernelClock(unix.CLOCK_MONOTONIC) },
+	}, nil
+}
+
+func kernelClock(id int32) time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(id, &now); err != nil {
+		panic("read a clock of the kernel: " + err.Error())
+	}
+	return time.Duration(now.Nano())
+}
+
+// slept says for how long the machine was suspended since its boot, in whole seconds.
+func (c Clock) slept() time.Duration {
+	if c.Slept == nil {
+		return 0
+	}
+	return c.Slept().Truncate(time.Second)
 }

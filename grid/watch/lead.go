@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,7 +38,7 @@ type lead struct {
 }
 
 func (l *lead) next(old LeaderRecord) Term {
-	return Term{Leader: l.name, Key: l.m.Key, Count: old.Count + 1, Seconds: int64(l.term / time.Second),
+	return Term{Leader: l.name, Count: old.Count + 1, Seconds: int64(l.term / time.Second),
 		Pending: old.Pending}
 }
 
@@ -51,6 +52,23 @@ func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error)
 	if l.record.Value != "" && now < l.m.Until && !l.unsettled && now-l.renewedAt < l.term/renewals {
 		return true, l.record, nil
 	}
+	return l.renew(ctx)
+}
+
+// confirm makes a record before an act that cannot be undone, since a clock that stood still says nothing about who
+// leads. errReplaced: another controller leads.
+func (l *lead) confirm(ctx context.Context) error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	leads, _, err := l.renew(ctx)
+	if err == nil && !leads {
+		err = errReplaced
+	}
+	return err
+}
+
+// renew asks the upstream who leads, and makes a record if this controller does, or may. The caller has the turn.
+func (l *lead) renew(ctx context.Context) (leads bool, _ LeaderRecord, _ error) {
 	record, err := l.repo.Leader(ctx)
 	if err != nil {
 		return false, LeaderRecord{}, fmt.Errorf("ask the upstream who leads: %w", err)
@@ -58,7 +76,7 @@ func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error)
 	if record.Value != l.m.Seen {
 		l.m.Seen, l.m.SeenAt = record.Value, l.store.clock.Now()
 	}
-	mine := record.Value != "" && record.Key == l.m.Key
+	mine := l.m.owns(record)
 	stale := l.store.clock.Now()-l.m.SeenAt >= takeover*time.Duration(record.Seconds)*time.Second
 	if record.Value != "" && !mine && !stale {
 		return false, record, l.stop()
@@ -67,8 +85,7 @@ func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error)
 		l.m.Leader, l.m.Until = 0, 0
 	}
 	err = l.swap(ctx, record, l.next(record), func(next Term) (LeaderRecord, error) {
-		return l.repo.Swap(ctx, record,
-			next)
+		return l.repo.Swap(ctx, record, next)
 	})
 	if errors.Is(err, croft.Conflict) {
 		return false, record, l.stop()
@@ -76,8 +93,17 @@ func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error)
 	return err == nil, l.record, err
 }
 
-// swap makes a record, and notes until when this controller leads by it.
+// swap makes a record with a new key, and notes until when this controller leads by it. The key is remembered before
+// the record is made, so that a record whose outcome is unknown is recognized later.
 func (l *lead) swap(ctx context.Context, old LeaderRecord, next Term, do func(Term) (LeaderRecord, error)) error {
+	mine := l.m.owns(old)
+	if l.m.Next == "" {
+		l.m.Next = rand.Text()
+		if err := l.store.remember(l.m); err != nil {
+			return err
+		}
+	}
+	next.Key = l.m.Next
 	begun := l.store.clock.Now()
 	l.unsettled = true
 	made, err := do(next)
@@ -88,9 +114,10 @@ func (l *lead) swap(ctx context.Context, old LeaderRecord, next Term, do func(Te
 		return fmt.Errorf("record upstream that this controller leads: %w", err)
 	}
 	l.unsettled, l.record, l.renewedAt = false, made, begun
+	l.m.Key, l.m.Next, l.m.Renewed = next.Key, "", begun
 	l.m.Seen, l.m.SeenAt = made.Value, l.store.clock.Now()
 	l.m.Until = begun + l.term
-	if old.Value == "" || old.Key != l.m.Key || l.m.Leader == 0 {
+	if !mine || l.m.Leader == 0 {
 		l.m.Leader = l.store.clock.Now()
 	}
 	return l.store.remember(l.m)

@@ -101,8 +101,9 @@ func (w *world) beats() {
 				continue
 			}
 			w.mu.Lock()
-			n.count++
-			sent, b := w.now(), Beat{Boot: string(rune('a' + n.boot)), Count: n.count, Lease: leaseOf}
+			sent := w.now()
+			n.count = max(n.count+1, uint64(sent/tick)) // its uptime, as that of node.sh
+			b := Beat{Boot: string(rune('a' + n.boot)), Count: n.count, Lease: leaseOf}
 			w.mu.Unlock()
 			reply, err := c.store.Receive(name, b.String(), rules.MaxLease())
 			if err != nil {

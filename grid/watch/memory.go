@@ -1,8 +1,6 @@
 package watch
 
 import (
-	"cmp"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,20 +10,30 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"croft"
 	"croft/internal/durable"
 )
 
-// memory is what a watch remembers from one run to the next. Moments are of one boot; in another one they are
-// forgotten, and everything that waits for time to pass waits anew.
+// memory is what a watch remembers from one run to the next. Moments belong to one boot and to one directory. After a
+// boot of the machine, and in a copy of the directory, the watch forgets them, and everything that waits for time to
+// pass waits again from the start.
+//
+// A leader recognizes its record by a key that is new in each record. So of two directories with the same memory, the
+// one that replaces the record first leads, and the other finds a key that it does not know.
 type memory struct {
-	Key       string             `json:"key"` // of this directory, for ever: by it a leader knows itself
-	ClockBoot string             `json:"clock_boot"`
-	Since     time.Duration      `json:"since"` // when the watch first looked in this boot
-	Seen      string             `json:"seen"`  // the leader's mark that was seen last
+	Key       string             `json:"key"`            // of the last record that this controller made
+	Next      string             `json:"next,omitempty"` // of the record that it tried to make after that
+	ClockBoot string             `json:"clock"`
+	Place     string             `json:"place"`           // identifies the directory, so that a copy is recognized
+	Since     time.Duration      `json:"since"`           // when the watch first looked in this boot, or after a suspension
+	Slept     time.Duration      `json:"slept,omitempty"` // how long the machine was suspended before Since
+	Seen      string             `json:"seen"`            // the leader's mark that was seen last
 	SeenAt    time.Duration      `json:"seen_at"`
-	Leader    time.Duration      `json:"leader"` // since when this controller leads, if it does
-	Until     time.Duration      `json:"until"`  // until when it does without asking again; 0: it does not
+	Leader    time.Duration      `json:"leader"`  // since when this controller leads, if it does
+	Renewed   time.Duration      `json:"renewed"` // when it began to make its record
+	Until     time.Duration      `json:"until"`   // until when it does without asking again; 0: it does not
 	Nodes     map[string]*recall `json:"nodes"`
 }
 
@@ -53,18 +61,31 @@ func (s *Store) memory() (*memory, error) {
 				s.memoryFile(), err)
 		}
 	}
-	if m.ClockBoot != s.clock.Boot {
-		m = &memory{Key: m.Key, ClockBoot: s.clock.Boot, Since: s.clock.Now()}
+	place, err := s.place()
+	if err != nil {
+		return nil, err
 	}
+	if m.ClockBoot != s.clock.Boot || m.Place != "" && m.Place != place {
+		m = &memory{Key: m.Key, Next: m.Next, ClockBoot: s.clock.Boot, Since: s.clock.Now(), Slept: s.clock.slept()}
+	}
+	m.Place = place
 	if m.Nodes == nil {
 		m.Nodes = map[string]*recall{}
 	}
 	return m, nil
 }
 
+// place identifies the directory of the store: another directory, such as a copy, has another place.
+func (s *Store) place() (string, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(s.dir, &stat); err != nil {
+		return "", fmt.Errorf("read what the watch remembers: %s: %w", s.dir, err)
+	}
+	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino), nil
+}
+
 // remember writes the memory.
 func (s *Store) remember(m *memory) error {
-	m.Key = cmp.Or(m.Key, rand.Text())
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -78,6 +99,11 @@ func (m *memory) of(node string) *recall {
 		m.Nodes[node] = &recall{}
 	}
 	return m.Nodes[node]
+}
+
+// owns reports whether a record is one that this controller made, or tried to make.
+func (m *memory) owns(r LeaderRecord) bool {
+	return r.Value != "" && r.Key != "" && (r.Key == m.Key || r.Key == m.Next)
 }
 
 // observe notes who came back, and forgets what is long ago or gone.

@@ -208,7 +208,7 @@ func FuzzParseBeat(f *testing.F) {
 
 func TestWhatAReceiverAnswers(t *testing.T) {
 	now := time.Minute
-	store, err := OpenStore(t.TempDir(), Clock{"boot", func() time.Duration { return now }})
+	store, err := OpenStore(t.TempDir(), Clock{Boot: "boot", Now: func() time.Duration { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,9 +221,13 @@ func TestWhatAReceiverAnswers(t *testing.T) {
 	say("beat b 1 - 0 0", Taken)
 	say("beat b 1 - 0 0", Old)
 	say("beat b 2 - 0 30", Standby)
-	if err := store.remember(&memory{ClockBoot: "boot", Until: now + 1}); err != nil {
-		t.Fatal(err)
+	lead := func(renewed, until time.Duration) {
+		t.Helper()
+		if err := store.remember(&memory{ClockBoot: "boot", Renewed: renewed, Until: until}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	lead(now, now+time.Second)
 	say("beat b 3 - 0 30", Granted(30*time.Second))
 	say("beat b 4 - 0 31", TooLong)
 	say("beat other 1 - 0 0", Taken)
@@ -242,16 +246,27 @@ func TestWhatAReceiverAnswers(t *testing.T) {
 	say("beat other 4 - 0 30", Granted(30*time.Second))
 	now += time.Second // the leader has not renewed
 	say("beat other 5 - 0 30", Standby)
+
+	// The leader has a record of two minutes.
+	lead(now-time.Second, now+2*time.Minute-time.Second)
+	say("beat other 12004 - 0 30", Standby) // of the beats before that record, the last was counted 4
+	lead(now, now+2*time.Minute)
+	now += time.Second
+	say("beat other 24003 - 0 30", Granted(30*time.Second))
+	say("beat other 24004 - 0 30", Standby) // two minutes have passed at the node, though not here
+	say("beat third 1 - 0 30", Standby)     // nothing says how long ago the record was made
+	lead(now, now+2*time.Minute)
+	say("beat third 2 - 0 30", Granted(30*time.Second))
 	for _, name := range []string{"", "..", "a/b", "A", strings.Repeat("a", 64)} {
 		if _, err := store.Receive(name, "beat b 1 - 0 0", 0); err == nil {
 			t.Errorf("a beat of %q is taken", name)
 		}
 	}
 	r, err := store.read("web1")
-	if err != nil || r.Granted != time.Minute || r.Arrived != now {
+	if err != nil || r.Granted != now || r.Arrived != now {
 		t.Errorf("kept is %+v, %v", r, err)
 	}
-	later := &Store{store.dir, Clock{"next boot", func() time.Duration { return time.Second }}}
+	later := &Store{store.dir, Clock{Boot: "next boot", Now: func() time.Duration { return time.Second }}}
 	if r, err := later.read("web1"); err != nil || r.Arrived != 0 || r.Granted != 0 {
 		t.Errorf("after a boot of the controller: %+v, %v", r, err)
 	}

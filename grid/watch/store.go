@@ -28,9 +28,13 @@ var nodeForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 // record is what is kept of a node's last beat.
 type record struct {
 	Beat
-	ClockBoot string        `json:"clock_boot"` // of this controller
+	ClockBoot string        `json:"clock"` // of this controller
 	Arrived   time.Duration `json:"arrived"`
 	Granted   time.Duration `json:"granted"`
+
+	// Before is the count of the last beat, of the same boot of the node, that is known to have arrived before this
+	// controller began to make a leader's record. 0: none is known.
+	Before uint64 `json:"before,omitempty"`
 }
 
 // OpenStore makes the directory if it is not there. Nobody else may read or write it.
@@ -78,7 +82,7 @@ func (s *Store) read(node string) (*record, error) {
 		return nil, nil
 	}
 	if r.ClockBoot != s.clock.Boot { // when it arrived is not known on the clock of this boot
-		r.Arrived, r.Granted = 0, 0
+		r.Arrived, r.Granted, r.Before = 0, 0, 0
 	}
 	return &r, nil
 }
@@ -113,10 +117,20 @@ func (s *Store) Receive(node, line string, longest time.Duration) (reply Reply, 
 			return nil
 		}
 		r := record{Beat: b, ClockBoot: s.clock.Boot, Arrived: s.clock.Now()}
+		m, err := s.memory()
+		if err != nil {
+			return err
+		}
 		if old != nil {
 			r.Granted = old.Granted
 		}
-		if reply, err = s.grant(node, b, longest); err != nil {
+		if old != nil && old.Boot == b.Boot && old.ClockBoot == r.ClockBoot {
+			r.Before = old.Before
+			if old.Arrived <= m.Renewed {
+				r.Before = old.Count
+			}
+		}
+		if reply, err = s.grant(node, r, m, longest); err != nil {
 			return err
 		}
 		if reply == Granted(b.Lease) {
@@ -129,25 +143,32 @@ func (s *Store) Receive(node, line string, longest time.Duration) (reply Reply, 
 
 // grant says whether a node has its lease. That a revocation or an end of leadership is seen here is what lets the
 // watch rely on the moment of the last lease.
-func (s *Store) grant(node string, b Beat, longest time.Duration) (Reply, error) {
-	m, err := s.memory()
-	if err != nil {
-		return "", err
-	}
+func (s *Store) grant(node string, r record, m *memory, longest time.Duration) (Reply, error) {
 	revoked, err := s.revoked(node)
 	switch {
 	case err != nil:
 		return "", err
 	case revoked:
 		return Revoked, nil
-	case b.Lease == 0:
+	case r.Lease == 0:
 		return Taken, nil
-	case b.Lease > longest:
+	case r.Lease > longest:
 		return TooLong, nil
-	case s.clock.Now() >= m.Until:
+	case s.clock.Now() >= m.Until || !r.witnessed(m.Until-m.Renewed):
 		return Standby, nil
 	}
-	return Granted(b.Lease), nil
+	return Granted(r.Lease), nil
+}
+
+// tick is the time in which the count of a beat grows by one, if the node asks for leases: its count is its uptime.
+const tick = 10 * time.Millisecond
+
+// witnessed reports whether the node's own clock says that less than a term has passed since this controller began to
+// make its record. This controller's clock cannot be trusted alone, since it stands still while its virtual machine is
+// paused. A lease counts from when the node sent the beat, on the same clock. So it ends within a term and a lease of
+// the record, however long this controller and the beat were held up.
+func (r record) witnessed(term time.Duration) bool {
+	return r.Before != 0 && r.Count-r.Before < uint64(term/tick)
 }
 
 func (s *Store) revoked(node string) (bool, error) {

@@ -160,6 +160,9 @@ func (w *Watch) round(ctx context.Context) (Report, error) {
 		}
 		var unapplied error
 		if record.Pending != nil {
+			if err := w.lead.confirm(ctx); err != nil {
+				return err
+			}
 			unapplied = w.apply(ctx, dir, &Pending{w.at, present(s, record.Pending.Nodes)})
 		}
 		return errors.Join(unapplied, w.judge(ctx, dir, s, &r))
@@ -239,8 +242,17 @@ func (w *Watch) judge(ctx context.Context, dir string, s *state.State, r *Report
 	return w.change(ctx, change{dir: dir, s: s, answers: a, begun: begun}, r)
 }
 
-// observe notes who fell silent and who came back, and returns the input of a decision without answers.
+// observe notes who fell silent and who came back, and returns the input of a decision without answers. While this
+// machine was suspended no beat could arrive, so a node is silent only since it goes on.
 func (w *Watch) observe(s *state.State) (Input, error) {
+	now, slept := w.Store.clock.Now(), w.Store.clock.slept()
+	if err := w.lead.remember(func(m *memory) {
+		if slept > m.Slept {
+			m.Since, m.Slept = now, slept
+		}
+	}); err != nil {
+		return Input{}, err
+	}
 	in, err := w.input(s, answers{})
 	if err != nil {
 		return in, err

@@ -57,6 +57,7 @@ func (w *world) runs() (stop func()) {
 				w.t.Error(err)
 			}
 		})
+		synctest.Wait() // the first one leads
 	}
 	return func() {
 		cancel()
@@ -333,11 +334,14 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 			}
 		}
 		for _, c := range w.ctls {
-			w.set(c.name, chance(15))
+			w.set(c.name, chance(15) || c.paused())
 			w.set(c.name+"|n"+fmt.Sprint(minute%9), chance(4))
-			if chance(12) {
+			switch {
+			case chance(12):
 				c.freeze()
-			} else if chance(2) {
+			case chance(20):
+				c.pause()
+			case chance(2):
 				c.thaw()
 			}
 		}

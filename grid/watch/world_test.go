@@ -135,6 +135,8 @@ type controller struct {
 	store   *Store
 	mu      sync.Mutex
 	frozen  chan struct{}         // not nil: closed when it goes on
+	stopped time.Duration         // not 0: its clock stands still since then
+	lost    time.Duration         // for which its clock stood still
 	dialed  func()                // is called at each dial
 	trouble func(what string) int // of a write: 0 none, 1 it is lost, 2 its answer is lost, 3 it arrives later
 }
@@ -160,7 +162,48 @@ func (c *controller) freeze() {
 	}
 }
 
+// now is the clock of the controller's machine.
+func (c *controller) now() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped != 0 {
+		return c.stopped - c.lost
+	}
+	return c.w.now() - c.lost
+}
+
+// pause pauses the virtual machine of the controller: nothing runs there, no beat arrives, and its clock stands still.
+func (c *controller) pause() {
+	c.freeze()
+	c.w.set(c.name, true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped == 0 {
+		c.stopped = c.w.now()
+	}
+}
+
+func (c *controller) paused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopped != 0
+}
+
+// resume lets the clock and the receivers of the machine go on. Its watch stays frozen until thaw.
+func (c *controller) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped != 0 {
+		c.lost += c.w.now() - c.stopped
+		c.stopped = 0
+	}
+	c.w.set(c.name, false)
+}
+
 func (c *controller) thaw() {
+	if c.paused() {
+		c.resume()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.frozen != nil {
@@ -240,7 +283,7 @@ func (c *controller) Commit(_ context.Context, message string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.made, c.said = f, message
+	c.made, c.said, c.at = f, message, -1 // the next Checkout replaces what was changed
 	return "git:made", nil
 }
 
@@ -296,7 +339,7 @@ func (c *controller) Apply(_ context.Context, _, _ string, nodes, gone []string)
 func newController(t *testing.T, w *world, name string) *controller {
 	t.Helper()
 	c := &controller{name: name, o: w.o, w: w, dir: t.TempDir(), at: -1}
-	store, err := OpenStore(t.TempDir(), Clock{"boot of " + name, w.now})
+	store, err := OpenStore(t.TempDir(), Clock{Boot: "boot of " + name, Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
