@@ -6,13 +6,21 @@ import (
 	"strings"
 
 	"croft"
+	"croft/access"
 	"croft/control/api"
 	"croft/schedule"
 )
 
-// instance returns a status as the caller may see it: only operators see hosts.
+// instance returns a status as the caller may see it: only operators see hosts, and only those who may create instances
+// in its project see user-data.
 func (c *call) instance(st croft.Status) api.Instance {
 	shown := api.InstanceOf(st)
+	if access.Authorize(c.caller, "createInstance", st.Instance.Project) != nil {
+		shown.Instance.Spec.UserData = nil
+		if shown.Order != nil {
+			shown.Order.Spec.UserData = nil // the order is a copy
+		}
+	}
 	if !c.caller.Operator() {
 		shown.Status = withoutHosts(shown.Status)
 	}

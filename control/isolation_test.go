@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/delay"
-	pools "croft/pool/api"
 )
 
 // belongings are names of the things of one tenant; those of a ghost are of the same form, and nobody has them.
@@ -349,6 +347,8 @@ func (try try) send(t *testing.T, server, token string) (status int, text string
 		}
 		if strings.HasPrefix(got.Header.Get("Content-Type"), "text/event-stream") {
 			time.AfterFunc(200*time.Millisecond, cancel)
+		} else if got.StatusCode == http.StatusSwitchingProtocols {
+			time.AfterFunc(200*time.Millisecond, func() { _ = got.Body.Close() })
 		}
 		all, _ := io.ReadAll(got.Body) // a stream ends with an error
 		_ = got.Body.Close()
@@ -370,37 +370,7 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 		a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: name}).
 			want(t, http.StatusCreated, "")
 	}
-	mine := belongings{project: "berta", user: "berta-v", name: "victim-vm", group: "victim-group", key: "victim-key",
-		host: "host1", aggregate: "victim-aggregate"}
-	a.ask(t, "operator", http.MethodPost, "/v1/aggregates", api.NewAggregate{Name: mine.aggregate,
-		Hosts: []string{mine.host}}).want(t, http.StatusCreated, "")
-	a.ask(t, "operator", http.MethodPost, "/v1/aggregates", api.NewAggregate{Name: "victim-other"}).
-		want(t, http.StatusCreated, "")
-	a.ask(t, "operator", http.MethodPut, "/v1/distances", map[string]any{"type": "network", "a": mine.aggregate,
-		"b": "victim-other", "distance": 7}).want(t, http.StatusOK, "")
-	a.ask(t, "operator", http.MethodPut, "/v1/policies/everywhere", map[string]any{"text": "take 1"}).
-		want(t, http.StatusOK, "")
-	affinity := []any{map[string]any{"group": mine.group, "rule": "affinity"}}
-	got := a.ask(t, "berta", http.MethodPost, "/v1/instances?wait=running", wanted("name", mine.name, "tags",
-		map[string]string{"victim": "tag"}, "affinities", affinity))
-	var made api.Instance
-	got.into(t, &made)
-	mine.id = string(made.Instance.ID)
-	line := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl victim"
-	a.ask(t, "berta", http.MethodPost, "/v1/keys", map[string]string{"name": mine.key, "line": line}).
-		want(t, http.StatusCreated, "")
-	var token struct{ ID string }
-	a.ask(t, "operator", http.MethodPost, "/v1/tokens?project=berta",
-		map[string]string{"user": mine.user, "role": "member", "life": "24h"}).into(t, &token)
-	mine.token = token.ID
-	for _, tag := range []string{"victim-tag", "shared"} {
-		a.ask(t, "berta", http.MethodPost, "/v1/tickets?wait=ready", map[string]any{"tags": []string{tag},
-			"sandbox": "victim-box", "key": "victim-" + tag}).want(t, http.StatusOK, "")
-	}
-	var ticket pools.Ticket
-	a.ask(t, "berta", http.MethodGet, "/v1/tickets/1", nil).into(t, &ticket)
-	mine.pool, mine.ticket, mine.resource = "victims", "1", strconv.FormatInt(ticket.Resource.ID, 10)
-	a.build(t, &mine)
+	mine := a.victim(t)
 	ghost := belongings{project: "ghost", user: "ghosts-v", id: string(croft.NewInstanceID()), name: "ghosts-vm",
 		group: "ghosts-group", key: "ghosts-key", token: string(access.NewSecret().ID), host: "ghost1",
 		aggregate: "ghosts-aggregate", pool: "ghosts", ticket: "4711", resource: "4712",
@@ -427,7 +397,7 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 					t.Errorf("%s is told from what is not there:\n%s%s", what, text, ghostText)
 				}
 				asked := fmt.Sprint(victims[i].path, victims[i].body)
-				for _, name := range append(mine.all(), "victim", "10.0.", line[20:40]) {
+				for _, name := range append(mine.all(), "victim", "10.0.", victimKey[20:40]) {
 					if strings.Contains(text, name) && !strings.Contains(asked, name) && o.ID != "getDocument" &&
 						o.ID != "listActions" {
 						t.Errorf("%s tells %q: %s", what, name, text)

@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"croft"
+	"croft/internal/redact"
 )
 
 // Partition is a partition that is known here: home, one of which an export was imported, or a peer.
@@ -192,25 +192,6 @@ type Instance struct {
 // InstanceOf is what others learn of an instance.
 func InstanceOf(i croft.Instance) Instance {
 	return Instance{ID: i.ID, Project: i.Project, Name: i.Name, State: i.State, Host: i.Host, Generation: i.Generation,
-		Resources: i.Spec.Resources, Image: withoutCredentials(i.Spec.Image), Ephemeral: i.Spec.Ephemeral,
+		Resources: i.Spec.Resources, Image: redact.Image(i.Spec.Image), Ephemeral: i.Spec.Ephemeral,
 		Affinities: i.Spec.Affinities, Created: i.Created, Expires: i.Expires}
-}
-
-// withoutCredentials leaves out of an image's reference what may let its reader in: user and password, and the query,
-// as of a signed URL.
-func withoutCredentials(image string) string {
-	if image, fragment, is := strings.Cut(image, "#"); is {
-		return withoutCredentials(image) + "#" + fragment
-	}
-	image, _, _ = strings.Cut(image, "?")
-	scheme, rest, is := strings.Cut(image, "://")
-	if !is {
-		return image
-	}
-	authority, path, slash := strings.Cut(rest, "/")
-	authority = authority[strings.LastIndexByte(authority, '@')+1:]
-	if slash {
-		path = "/" + path
-	}
-	return scheme + "://" + authority + path
 }

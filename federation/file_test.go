@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
+	"croft/internal/redact"
 )
 
 const partition = "7d5e2e4e-68ae-4b5c-8f9e-000000000001"
@@ -195,7 +196,7 @@ func TestNoSecretOfAnInstanceIsExported(t *testing.T) {
 	}
 	for image, want := range map[string]string{"": "", "/var/lib/x.img": "/var/lib/x.img", "file:///x": "file:///x",
 		"https://token@host": "https://host", "ubuntu?x=y#sums=https://h/s": "ubuntu#sums=https://h/s"} {
-		if got := withoutCredentials(image); got != want {
+		if got := redact.Image(image); got != want {
 			t.Errorf("%q is exported as %q, want %q", image, got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/redact"
 )
 
 // route follows one request through its redirects. It is stored in the request's context.
@@ -161,11 +162,11 @@ func (c *client) checkRedirect(req *http.Request, via []*http.Request, pinned bo
 		return croft.Errorf(croft.Invalid, "the server redirects in circles: check the address")
 	case to.Scheme != "http" && to.Scheme != "https":
 		return croft.Errorf(croft.Invalid, "the server redirects to %s, and only http and https are followed",
-			to.Redacted())
+			redact.URL(to))
 	case !pinned && from.Scheme == "https" && to.Scheme == "http":
 		return croft.Errorf(croft.Invalid,
 			"the server redirects from https to http (%s), which is followed only with a checksum: add #sha256=HEX",
-			to.Redacted())
+			redact.URL(to))
 	}
 	return c.checkNames(req.Context(), from, to)
 }

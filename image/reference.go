@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"croft"
+	"croft/internal/redact"
 )
 
 // Reference names an image and says how it is verified. Exactly one of URL and Path is set; at most one of
@@ -100,7 +101,7 @@ func (r Reference) String() string {
 	return address
 }
 
-// Name returns the address for display, without fragment and password.
+// Name returns the address for display, without fragment and secrets.
 func (r Reference) Name() string {
 	if r.Path != "" {
 		return r.Path
@@ -109,7 +110,7 @@ func (r Reference) Name() string {
 	if err != nil {
 		return r.URL
 	}
-	return u.Redacted()
+	return redact.URL(u)
 }
 
 // file is the image's name in a list of checksums.

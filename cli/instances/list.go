@@ -19,6 +19,7 @@ import (
 	"croft/cli/out"
 	"croft/cloud"
 	"croft/internal/nearest"
+	"croft/internal/redact"
 	"croft/objects"
 	"croft/schedule"
 )
@@ -389,7 +390,8 @@ func listed(st croft.Status) listData {
 	d := listData{
 		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID,
 		Project:   inst.Project,
-		Resources: inst.Spec.Resources, Image: inst.Spec.Image, Tags: inst.Spec.Tags, Created: inst.Created,
+		Resources: inst.Spec.Resources, Image: redact.Image(inst.Spec.Image),
+		Tags: inst.Spec.Tags, Created: inst.Created,
 		Generation: inst.Generation, Expires: inst.Expires, Cluster: inst.Cluster,
 	}
 	if d.Tags == nil {

@@ -16,7 +16,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/internal/hostkey"
+	"croft/control/api"
 	"croft/schedule"
 )
 
@@ -77,7 +77,7 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 			if i > 0 {
 				fmt.Fprintln(cmd.OutOrStdout())
 			}
-			t := details(st)
+			t := details(api.InstanceOf(st).Status)
 			t.Color = out.IsColored(cmd.OutOrStdout())
 			if err := t.Print(cmd.OutOrStdout()); err != nil {
 				return err
@@ -164,7 +164,7 @@ func details(st croft.Status) *out.Table {
 		add(word, text)
 	}
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
-	add("host key", public(inst.Spec.HostKey))
+	add("host key", inst.Spec.HostKey)
 	for _, p := range inst.Spec.Peers {
 		add("peer", p.Address+" "+p.Name)
 	}
@@ -250,32 +250,7 @@ type Data struct {
 func Printable(all []croft.Status) []Data {
 	list := make([]Data, len(all))
 	for i, st := range all {
-		list[i] = Data{st.Instance.Name, schedule.Describe(&st), Address(st), printable(st)}
+		list[i] = Data{st.Instance.Name, schedule.Describe(&st), Address(st), api.InstanceOf(st).Status}
 	}
 	return list
-}
-
-// printable returns a status without its secrets: the public half of the host key replaces the private one.
-func printable(st croft.Status) croft.Status {
-	st.Instance.Spec = printableSpec(st.Instance.Spec)
-	if st.Order != nil {
-		o := *st.Order
-		o.Spec = printableSpec(o.Spec)
-		st.Order = &o
-	}
-	return st
-}
-
-func printableSpec(s croft.Spec) croft.Spec {
-	s.HostKey, s.ClusterKey = public(s.HostKey), public(s.ClusterKey)
-	return s
-}
-
-// public is empty for a key that is missing or invalid: it is not shown.
-func public(private string) string {
-	text, err := hostkey.Public(private)
-	if err != nil {
-		return ""
-	}
-	return text
 }

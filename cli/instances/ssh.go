@@ -19,6 +19,7 @@ import (
 	"croft/cli/args"
 	"croft/image"
 	"croft/internal/hostkey"
+	"croft/internal/redact"
 	"croft/schedule/sshkeys"
 )
 
@@ -187,6 +188,7 @@ func sameKey(a, b string) bool {
 
 // as is the user to log in as.
 func (l Login) as(ref string) (string, error) {
+	ref = redact.Image(ref) // as the API shows it
 	if l.User != "" {
 		return l.User, nil
 	}
@@ -195,7 +197,7 @@ func (l Login) as(ref string) (string, error) {
 		return "", err
 	}
 	for _, entry := range catalog.List() {
-		if known, err := entry.Reference(); err == nil && known == ref && entry.User != "" {
+		if known, err := entry.Reference(); err == nil && redact.Image(known) == ref && entry.User != "" {
 			return entry.User, nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"croft/cloud"
 	"croft/hosts"
 	"croft/internal/hostkey"
+	"croft/internal/redact"
 	"croft/schedule"
 )
 
@@ -81,7 +82,8 @@ type Instance struct {
 	croft.Status
 }
 
-// InstanceOf returns a status as the API shows it: public halves replace private keys.
+// InstanceOf returns a status as the API shows it to everybody: public halves replace private keys, and the address of
+// the image has neither password nor signature.
 func InstanceOf(st croft.Status) Instance {
 	showPublic(&st.Instance.Spec)
 	if st.Order != nil {
@@ -94,6 +96,7 @@ func InstanceOf(st croft.Status) Instance {
 
 func showPublic(s *croft.Spec) {
 	s.HostKey, s.ClusterKey = publicKey(s.HostKey), publicKey(s.ClusterKey)
+	s.Image = redact.Image(s.Image)
 }
 
 // publicKey is empty if the key is missing or invalid.

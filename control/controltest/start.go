@@ -40,7 +40,7 @@ func (c Callers) Authenticate(_ context.Context, r *http.Request) (access.Caller
 	return caller, known, nil
 }
 
-// Known are the callers of every test: an operator, members of two projects, a reader, and the admin of a third.
+// Known are the callers of every test: an operator, and callers of several projects in each role.
 var Known = Callers{
 	"operator": {User: "olga", Roles: []access.Role{access.PartitionAdmin}, Via: "token 1"},
 	"anna":     {User: "anna", Project: "anna", Roles: []access.Role{access.Member}, Via: "token 2"},
@@ -50,6 +50,9 @@ var Known = Callers{
 		In(tree{}),
 	"dora":   {User: "dora", Project: "dev", Roles: []access.Role{access.Member}, Via: "token 7"},
 	"reader": {User: "rita", Project: "anna", Roles: []access.Role{access.Reader}, Via: "token 4"},
+	"bertil": {User: "bertil", Project: "berta", Roles: []access.Role{access.Reader}, Via: "token 8"},
+	"bente":  {User: "bente", Project: "berta", Roles: []access.Role{access.Member}, Via: "token 9"},
+	"birgit": {User: "birgit", Project: "berta", Roles: []access.Role{access.ProjectAdmin}, Via: "token 10"},
 }
 
 // tree has the project dev below org.
@@ -76,9 +79,13 @@ func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud
 }
 
 // StartWithPools is Start with Pools, so that projects are charged with some from the beginning.
-func StartWithPools(t testing.TB) (url string, c *simcloud.Cloud) {
+func StartWithPools(t testing.TB, change ...func(*simcloud.Cloud, *control.Config)) (url string, c *simcloud.Cloud) {
 	t.Helper()
-	return start(t, Pools, func(*simcloud.Cloud, *control.Config) {})
+	return start(t, Pools, func(c *simcloud.Cloud, config *control.Config) {
+		for _, one := range change {
+			one(c, config)
+		}
+	})
 }
 
 // StartConfigured is Start with a change of the configuration of the server.
