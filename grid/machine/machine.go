@@ -119,11 +119,11 @@ func Quote(argv ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// plain are the characters that no shell gives a meaning, in any place of a word.
-const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,@%+"
+// Plain are the characters that no shell gives a meaning, in any place of a word.
+const Plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,@%+"
 
 func quote(word string) string {
-	if word != "" && strings.Trim(word, plain) == "" {
+	if word != "" && strings.Trim(word, Plain) == "" {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"croft"
@@ -39,24 +40,40 @@ func (s setting) errorf(format string, args ...any) error {
 type lookup struct {
 	home     string
 	host     string // as the user gave it
+	named    string // what patterns of Host are compared with: host, the second time what HostName made of it
 	user     string // as the user gave it, or empty
 	found    map[string][]setting
 	included int // files around the one that is read
+
+	// As in OpenSSH, a configuration that has Match final is read a second time. Only then that criterion matches.
+	wantsFinal, final bool
 }
 
-// read looks through the configuration files. A missing one says nothing, unless it is required.
-func (l *lookup) read(path string, required bool) error {
-	err := l.file(path, true)
-	if errors.Is(err, fs.ErrNotExist) && !required {
-		return nil
+// read looks through configuration files, again if they have Match final.
+func (l *lookup) read(paths ...string) error {
+	for l.named = l.host; ; {
+		for _, path := range paths {
+			if err := l.file(path, true); err != nil {
+				return err
+			}
+		}
+		if !l.wantsFinal || l.final {
+			return nil
+		}
+		l.final = true
+		l.named = l.resolved()
+		if l.found["hostname"] == nil { // from here on it is settled: a further HostName does not count
+			l.found["hostname"] = []setting{{name: "HostName", args: []string{l.host}}}
+		}
 	}
-	return err
 }
 
 // file reads one file. active: its settings outside of all blocks count.
 func (l *lookup) file(path string, active bool) error {
 	text, err := os.ReadFile(path)
-	if err != nil {
+	if errors.Is(err, syscall.EISDIR) {
+		return nil // as in OpenSSH, a directory has no lines
+	} else if err != nil {
 		return croft.Errorf(croft.Invalid, "read the ssh configuration: %w", err)
 	}
 	if len(text) > configMax || !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
@@ -74,7 +91,7 @@ func (l *lookup) file(path string, active bool) error {
 			if len(s.args) == 0 {
 				return s.errorf("Host without a pattern")
 			}
-			now = active && matchWords(s.args, l.host)
+			now = active && matchWords(s.args, l.named)
 		case "match":
 			matched, err := l.match(s, active)
 			if err != nil {
@@ -96,7 +113,8 @@ func (l *lookup) file(path string, active bool) error {
 
 // note keeps a setting that applies.
 func (l *lookup) note(name string, s setting) {
-	if len(l.found[name]) == 0 || several[name] {
+	known := slices.ContainsFunc(l.found[name], func(k setting) bool { return k.file == s.file && k.line == s.line })
+	if len(l.found[name]) == 0 || several[name] && !known { // each line is read twice where there is Match final
 		l.found[name] = append(l.found[name], s)
 	}
 }
@@ -123,7 +141,8 @@ func (l *lookup) include(s setting, active bool) error {
 			return s.errorf("Include %s: %w", pattern, err)
 		}
 		for _, file := range files {
-			if err := l.file(file, active); err != nil {
+			err := l.file(file, active)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a dangling link is passed over
 				return err
 			}
 		}
@@ -136,7 +155,7 @@ func (l *lookup) match(s setting, active bool) (bool, error) {
 	if len(s.args) == 0 {
 		return false, s.errorf("Match without a criterion")
 	}
-	matched := active
+	matched, passes := active, 0 // passes: criteria canonical and final before the others
 	for args := s.args; len(args) > 0; {
 		word, negated := strings.CutPrefix(args[0], "!")
 		criterion, value, joined := strings.Cut(strings.ToLower(word), "=")
@@ -144,9 +163,17 @@ func (l *lookup) match(s setting, active bool) (bool, error) {
 			value = word[len(criterion)+1:]
 		}
 		args = args[1:]
-		if criterion == "all" {
-			if len(s.args) != 1 || negated {
-				return false, s.errorf("Match all stands alone")
+		switch criterion {
+		case "canonical", "final":
+			l.wantsFinal = l.wantsFinal || criterion == "final"
+			if l.final == negated {
+				matched = false
+			}
+			passes++
+			continue
+		case "all":
+			if len(s.args) != 1+passes || len(args) > 0 || negated {
+				return false, s.errorf("Match all stands alone, or after canonical or final")
 			}
 			return matched, nil
 		}
@@ -155,7 +182,8 @@ func (l *lookup) match(s setting, active bool) (bool, error) {
 			return false, nil
 		}
 		if !known {
-			return false, s.errorf("croft cannot evaluate Match %s; it knows all, host, originalhost, user and localuser",
+			return false, s.errorf("croft cannot evaluate Match %s; it knows all, canonical, final, host, originalhost, user and "+
+				"localuser",
 				criterion)
 		}
 		if !joined {
@@ -178,10 +206,7 @@ func (l *lookup) match(s setting, active bool) (bool, error) {
 func (l *lookup) subject(criterion string) (string, bool) {
 	switch criterion {
 	case "host":
-		if name := l.first("hostname"); name != "" {
-			return strings.ReplaceAll(name, "%h", l.host), true
-		}
-		return l.host, true
+		return l.resolved(), true
 	case "originalhost":
 		return l.host, true
 	case "user":
@@ -196,6 +221,14 @@ func (l *lookup) subject(criterion string) (string, bool) {
 		return localUser(), true
 	}
 	return "", false
+}
+
+// resolved is what HostName has made of the host so far.
+func (l *lookup) resolved() string {
+	if name := l.first("hostname"); name != "" {
+		return strings.ReplaceAll(name, "%h", l.host)
+	}
+	return l.host
 }
 
 func localUser() string {

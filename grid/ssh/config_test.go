@@ -139,6 +139,13 @@ func TestAConfigurationMeansWhatItMeansForSSH(t *testing.T) {
 		"a flag that is none":         "IdentitiesOnly perhaps",
 		"a family that is none":       "AddressFamily seven",
 		"backslashes":                 `IdentityFile "/a \"b\" \\c"`,
+		"Match final comes last":      "Match final\n Port 5\n User f\nHost web1\n Port 6\nHost *\n HostKeyAlias alias1",
+		"Match final all":             "Host web1\n HostName inner\nMatch final all\n Port 5\n IdentityFile /a\nIdentityFile /a",
+		"Match final and others":      "IdentityFile /i\nMatch final host db,web1 user eva\n Port 5\nMatch !final\n User n\n IdentityFile /n",
+		"Match canonical":             "Match canonical all\n Port 5\nMatch !canonical\n User u",
+		"Match canonical and final":   "Match canonical\n Port 5\nMatch final\n User u",
+		"Match all before final":      "Match all final\n Port 5",
+		"final in a block of others":  "Match host nowhere\nMatch host nowhere final\n Port 7\nMatch canonical\n User u",
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config")
@@ -149,6 +156,29 @@ func TestAConfigurationMeansWhatItMeansForSSH(t *testing.T) {
 				compare(t, file, w)
 			}
 		})
+	}
+}
+
+// Include passes over what OpenSSH passes over: links that lead nowhere, and directories.
+func TestWhatIncludePassesOver(t *testing.T) {
+	needSSH(t)
+	dir := t.TempDir()
+	for _, err := range []error{
+		os.Symlink("/nonexistent/work.conf", filepath.Join(dir, "10-work")), os.Mkdir(filepath.Join(dir, "20-dir"), 0o700),
+		os.WriteFile(filepath.Join(dir, "30-file"), []byte("User eva\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "config"), []byte("Include "+dir+"/*0-*\nHost web1\n Port 7\n"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	compare(t, filepath.Join(dir, "config"), where{host: "web1"})
+	got, err := Config{Home: dir, File: filepath.Join(dir, "config")}.target(where{host: "web1"})
+	if err != nil || got.user != "eva" || got.port != "7" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := (Config{Home: dir, File: filepath.Join(dir, "nowhere")}).target(where{host: "web1"}); err == nil {
+		t.Error("a file that is named and not there is no error")
 	}
 }
 
@@ -163,19 +193,19 @@ func TestAnyConfigurationMeansWhatItMeansForSSH(t *testing.T) {
 		return pick("", "", "!") + pick("web1", "web*", "db", "*", "w?b1", "*.example.org", "inner", "x.inner")
 	}
 	dir := t.TempDir()
-	var write func(depth int) string
-	write = func(depth int) string {
+	var write func(file string, depth int) string
+	write = func(file string, depth int) string {
 		var b strings.Builder
 		for range 3 + r.IntN(8) {
 			switch r.IntN(11) {
 			case 0, 1:
 				fmt.Fprintf(&b, "Host %s %s\n", pattern(), pattern())
 			case 2:
-				fmt.Fprintf(&b, "Match %s%s %s,%s %s\n", pick("", "!"), pick("host", "originalhost"), pattern(),
-					pattern(), pick("", "user eva", "!user eva", "localuser x"))
+				fmt.Fprintf(&b, "Match %s%s %s,%s %s\n", pick("", "", "final ", "!final ", "canonical ")+pick("", "!"),
+					pick("host", "originalhost"), pattern(), pattern(), pick("", "user eva", "!user eva", "localuser x", "final"))
 			case 3:
 				if depth < 3 {
-					fmt.Fprintf(&b, "Include %s\n", write(depth+1))
+					fmt.Fprintf(&b, "Include %s\n", write(fmt.Sprint(file, "-", r.IntN(1000)), depth+1))
 				}
 			case 4:
 				fmt.Fprintf(&b, " HostName %s\n", pick("inner", "%h.inner", "x.%h"))
@@ -193,20 +223,23 @@ func TestAnyConfigurationMeansWhatItMeansForSSH(t *testing.T) {
 				fmt.Fprintf(&b, " IdentitiesOnly %s\n", pick("yes", "no"))
 			}
 		}
-		file := filepath.Join(dir, fmt.Sprintf("config%d", r.Uint64()))
 		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return file
 	}
-	for range 60 {
-		file := write(0)
+	for i := range 60 {
+		file := write(filepath.Join(dir, fmt.Sprint("config", i, "_")), 0)
 		for _, w := range []where{{host: "web1"}, {host: "db", user: "eva"}, {host: "a.example.org", port: "77"}} {
 			compare(t, file, w)
 		}
 		if t.Failed() {
-			text, _ := os.ReadFile(file)
-			t.Fatalf("%s:\n%s", file, text)
+			files, _ := filepath.Glob(file + "*")
+			for _, file := range files {
+				text, _ := os.ReadFile(file)
+				t.Logf("%s:\n%s", file, text)
+			}
+			t.FailNow()
 		}
 	}
 }
@@ -217,8 +250,9 @@ func TestWhatCannotBeHonoredIsSaid(t *testing.T) {
 		"KnownHostsCommand /bin/x":            "config:1: croft cannot honor KnownHostsCommand",
 		"\nRevokedHostKeys /etc/krl":          "config:2: croft cannot honor RevokedHostKeys",
 		"Prot 22":                             "config:1: croft cannot honor Prot",
-		"Match exec true\n Port 5":            "config:1: croft cannot evaluate Match exec; it knows all, host",
-		"Match final\n Port 5":                "config:1: croft cannot evaluate Match final",
+		"Match exec true\n Port 5":            "config:1: croft cannot evaluate Match exec; it knows all, canonical, final, host",
+		"RequiredRSASize many":                "config:1: RequiredRSASize many: give a number of bits",
+		"CASignatureAlgorithms x":             "config:1: CASignatureAlgorithms x leaves none",
 		"Match all host x\n Port 5":           "config:1: Match all stands alone",
 		"IdentityFile %Z":                     "config:1: IdentityFile %Z: croft does not know %Z",
 		"IdentityFile ${NO_SUCH_VARIABLE_}/x": "config:1: IdentityFile ${NO_SUCH_VARIABLE_}/x: the variable",
@@ -226,7 +260,7 @@ func TestWhatCannotBeHonoredIsSaid(t *testing.T) {
 		"ConnectTimeout soon":                 "config:1: ConnectTimeout soon: give seconds",
 		"Ciphers 3des-cbc":                    "config:1: Ciphers 3des-cbc leaves none of those that croft has: ",
 		"HostKeyAlgorithms -*":                "config:1: HostKeyAlgorithms -* leaves none",
-		"PubkeyAcceptedAlgorithms ssh-rsa":    "config:1: croft cannot honor PubkeyAcceptedAlgorithms",
+		"PubkeyAcceptedAlgorithms ssh-rsa":    "config:1: PubkeyAcceptedAlgorithms ssh-rsa leaves none",
 		"a\x00b":                              "an ssh configuration is text",
 	} {
 		file := filepath.Join(t.TempDir(), "config")

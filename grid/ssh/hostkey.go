@@ -2,6 +2,8 @@ package ssh
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+	"golang.org/x/sys/unix"
 
 	"croft"
 )
@@ -20,8 +23,9 @@ import (
 type verifier struct {
 	target *target
 	db     *knownhosts.HostKeyDB
-	pin    string // SHA256:...; empty: known_hosts decides
-	name   string // of the machine, in messages
+	copies map[string]string // of files of known hosts: their names
+	pin    string            // SHA256:...; empty: known_hosts decides
+	name   string            // of the machine, in messages
 	seen   []string
 }
 
@@ -48,11 +52,69 @@ func newVerifier(t *target, name, pin string) (*verifier, error) {
 			files = append(files, f)
 		}
 	}
-	db, err := knownhosts.NewDB(files...)
+	db, copies, err := readKnownHosts(files)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "read the known hosts: %w", err)
 	}
-	return &verifier{target: t, db: db, pin: pin, name: name}, nil
+	return &verifier{target: t, db: db, copies: copies, pin: pin, name: name}, nil
+}
+
+// readKnownHosts reads files of known hosts. As OpenSSH does, it passes over lines that it cannot parse, such as keys of
+// protocol 1. The package knownhosts reads files alone and refuses such lines, so it gets copies in memory in which they
+// are comments.
+func readKnownHosts(files []string) (db *knownhosts.HostKeyDB, copies map[string]string, err error) {
+	if db, err = knownhosts.NewDB(files...); err == nil {
+		return db, nil, nil
+	}
+	copies = map[string]string{}
+	for i, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		fd, err := unix.MemfdCreate("known_hosts", unix.MFD_CLOEXEC)
+		if err != nil {
+			return nil, nil, fmt.Errorf("copy %s: %w", name, err)
+		}
+		f := os.NewFile(uintptr(fd), name)
+		defer f.Close() // once all are read
+		if _, err := f.Write(readableLines(text)); err != nil {
+			return nil, nil, fmt.Errorf("copy %s: %w", name, err)
+		}
+		files[i] = fmt.Sprint("/proc/self/fd/", fd)
+		copies[files[i]] = name
+	}
+	db, err = knownhosts.NewDB(files...)
+	return db, copies, err
+}
+
+// place is the file and line of a known key, in messages.
+func (v *verifier) place(k xknownhosts.KnownKey) string {
+	return fmt.Sprintf("%s:%d", cmp.Or(v.copies[k.Filename], k.Filename), k.Line)
+}
+
+// readableLines empties the lines that cannot be parsed, and keeps the numbers of the others.
+func readableLines(text []byte) []byte {
+	lines := bytes.Split(text, []byte("\n"))
+	for i, line := range lines {
+		marker, hosts, _, _, _, err := ssh.ParseKnownHosts(line)
+		if err != nil || marker != "" && marker != "cert-authority" && marker != "revoked" || slices.ContainsFunc(hosts, unreadablePattern) {
+			lines[i] = nil
+		}
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+// unreadablePattern reports whether a name in known_hosts looks hashed and is not |1|SALT|HASH as OpenSSH writes it.
+func unreadablePattern(host string) bool {
+	if !strings.HasPrefix(host, "|") {
+		return false
+	}
+	parts := strings.Split(host, "|")
+	return len(parts) != 4 || parts[1] != "1" || slices.ContainsFunc(parts[2:], func(part string) bool {
+		_, err := base64.StdEncoding.DecodeString(part)
+		return err != nil
+	})
 }
 
 // algorithms lists the algorithms to ask for: those first in which this machine is known. A pinned key is a key, never
@@ -113,15 +175,26 @@ var errOther = errors.New("another key than the pinned one")
 
 // check implements ssh.HostKeyCallback. Denied: the machine cannot be believed.
 func (v *verifier) check(_ string, remote net.Addr, key ssh.PublicKey) error {
+	cert, is := key.(*ssh.Certificate)
+	own := key
+	if is {
+		own = cert.Key
+	}
+	if err := v.target.longEnough(own); err != nil {
+		return v.denied("its host key is refused: %w", err)
+	}
 	if v.pin != "" {
 		return v.checkPin(remote, key)
 	}
-	cert, is := key.(*ssh.Certificate)
 	if !is {
 		return v.checkKey(remote, key)
 	}
 	for _, address := range []string{v.target.knownAs, v.anyPort()} {
 		if address != "" && v.isAuthority(address, cert.SignatureKey) {
+			if !slices.Contains(v.target.authorities, cert.Signature.Format) {
+				return v.denied("its host certificate %q is signed by %s, which CASignatureAlgorithms leaves out", cert.KeyId,
+					cert.Signature.Format)
+			}
 			if err := v.db.HostKeyCallback()(address, remote, key); err != nil {
 				return v.denied("its host certificate %q is not valid here: %w", cert.KeyId, err)
 			}
@@ -200,8 +273,8 @@ func (v *verifier) denied(format string, args ...any) error {
 }
 
 func (v *verifier) revoked(r *xknownhosts.RevokedError) error {
-	return v.denied("its host key %s is revoked by %s:%d; whoever has it may not be that machine",
-		ssh.FingerprintSHA256(r.Revoked.Key), r.Revoked.Filename, r.Revoked.Line)
+	return v.denied("its host key %s is revoked by %s; whoever has it may not be that machine",
+		ssh.FingerprintSHA256(r.Revoked.Key), v.place(r.Revoked))
 }
 
 func (v *verifier) unknown(key ssh.PublicKey) error {
@@ -221,8 +294,7 @@ func (v *verifier) unknown(key ssh.PublicKey) error {
 func (v *verifier) changed(key ssh.PublicKey, wanted []xknownhosts.KnownKey) error {
 	var known []string
 	for _, w := range wanted {
-		known = append(known, fmt.Sprintf("%s %s (%s:%d)", w.Key.Type(), ssh.FingerprintSHA256(w.Key), w.Filename,
-			w.Line))
+		known = append(known, fmt.Sprintf("%s %s (%s)", w.Key.Type(), ssh.FingerprintSHA256(w.Key), v.place(w)))
 	}
 	return v.denied("its host key has changed: it shows %s %s, known is %s; it is another machine, or was installed "+
 		"anew: ask its operator, then remove the old line", key.Type(), ssh.FingerprintSHA256(key),

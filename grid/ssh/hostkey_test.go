@@ -108,6 +108,11 @@ func TestHostsAreKnownAsForSSH(t *testing.T) {
 		"a revoked authority":                    {"@cert-authority * CA\n@revoked * CA", false, false, ""},
 		"an authority, and the key is revoked":   {"@cert-authority * CA\n@revoked * KEY", false, false, "revoked"},
 		"the authority's key listed as a host's": {"[HOST]:PORT CA", false, false, "has changed"},
+		"a key of protocol 1 before it": {"old 1024 35 143272250049166269737933547513323306924766577123720650\n[HOST]:PORT KEY",
+			true, true, ""},
+		"lines that are none":                    {"|1|x|y KEY\nhost\nx ssh-ed25519 AAAA\n@what * KEY\n[HOST]:PORT KEY", true, true, ""},
+		"a line that is none, and another key":   {"host\n[HOST]:PORT STRANGER", false, false, "known_hosts:2)"},
+		"a line that is none, and a revoked key": {"host\n[HOST]:PORT KEY\n@revoked * KEY", false, false, "known_hosts:3"},
 		"comments and empty lines":               {"# x\n\n  [HOST]:PORT KEY a comment\n", true, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,9 +165,9 @@ func TestAnUnknownHostIsAcceptedByTheCommandInTheError(t *testing.T) {
 		t.Errorf("there is no switch that leaves out the check: %v", err)
 	}
 	write(t, g.KnownHosts(), "[127.0.0.1]:22 ssh-ed25519 !!!\n")
-	if err := connect(t, g, g.Nodes[0].Unit); !errors.Is(err, croft.Invalid) ||
-		!strings.Contains(err.Error(), g.KnownHosts()+":1") {
-		t.Errorf("a line that cannot be read: %v", err)
+	if err := connect(t, g, g.Nodes[0].Unit); !errors.Is(err, croft.Denied) ||
+		!strings.Contains(err.Error(), "is not known") {
+		t.Errorf("a line that cannot be read makes no host known: %v", err)
 	}
 }
 
@@ -247,5 +252,41 @@ func TestAChangedHostKeyIsRefusedByAConnectedUserToo(t *testing.T) {
 	cancel()
 	if err := dialer(t, g).Remote(n.Unit).Connect(ctx); !errors.Is(err, croft.Unavailable) {
 		t.Errorf("a context that has ended: %v", err)
+	}
+}
+
+// A configuration limits the algorithms of authorities and the length of RSA keys, as crypto policies of Fedora do.
+func TestACryptoPolicyLimitsKeys(t *testing.T) {
+	g := sshtest.Start(t, sshtest.Options{HostCA: true})
+	n := g.Nodes[0]
+	write(t, g.KnownHosts(), "@cert-authority * "+line(g.HostCA.PublicKey())+"\n")
+	rsa, _ := newKey(t, "rsa")
+	text, err := os.ReadFile(rsa + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed, err := os.ReadFile(g.AuthorizedKeys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, g.AuthorizedKeys(), string(allowed)+string(text))
+	ca := g.HostCA.PublicKey().Type()
+	for _, c := range []struct{ name, config, why string }{
+		{"the algorithms in use", "PubkeyAcceptedAlgorithms ssh-ed25519\nCASignatureAlgorithms " + ca, ""},
+		{"another algorithm of the authority", "CASignatureAlgorithms -" + ca, "which CASignatureAlgorithms leaves out"},
+		{"an RSA key", "IdentityFile " + rsa, ""},
+		{"one algorithm of RSA", "IdentityFile " + rsa + "\nPubkeyAcceptedAlgorithms rsa-sha2-256", ""},
+		{"by the former name", "IdentityFile " + rsa + "\nPubkeyAcceptedKeyTypes ssh-ed25519",
+			"PubkeyAcceptedAlgorithms leaves out rsa-sha2-512 and rsa-sha2-256"},
+		{"a short RSA key", "IdentityFile " + rsa + "\nRequiredRSASize 4096",
+			"an RSA key of 3072 bits is shorter than RequiredRSASize, 4096"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			write(t, g.ConfigFile(), c.config+"\n")
+			err := connect(t, g, n.Unit)
+			if c.why == "" && err != nil || c.why != "" && (!errors.Is(err, croft.Denied) || !strings.Contains(err.Error(), c.why)) {
+				t.Errorf("got %v, want %q", err, c.why)
+			}
+		})
 	}
 }

@@ -8,7 +8,8 @@ var several = map[string]bool{"identityfile": true, "certificatefile": true}
 // used has the keywords that decide how a machine is reached.
 var used = words(`hostname port user identityfile certificatefile identitiesonly identityagent proxyjump
 	userknownhostsfile globalknownhostsfile hostkeyalias connecttimeout addressfamily stricthostkeychecking
-	ignoreunknown ciphers macs kexalgorithms hostkeyalgorithms`)
+	ignoreunknown ciphers macs kexalgorithms hostkeyalgorithms pubkeyacceptedalgorithms pubkeyacceptedkeytypes
+	casignaturealgorithms requiredrsasize`)
 
 // aside has the keywords without effect here: of terminals, forwarding, other ways to log in, and what croft has
 // settings of its own for. Keys of hosts are verified whatever is said about that.
@@ -17,7 +18,7 @@ var aside = words(`addkeystoagent batchmode canonicaldomains canonicalizefallbac
 	compression connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline
 	enablesshkeysign escapechar exitonforwardfailure fingerprinthash forkafterauthentication forwardagent forwardx11
 	forwardx11timeout forwardx11trusted gatewayports gssapiauthentication gssapidelegatecredentials
-	gssapiclientidentity gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns
+	gssapiclientidentity gssapikexalgorithms gssapikeyexchange gssapirenewalforcesrekey gssapiserveridentity gssapitrustdns
 	hashknownhosts hostbasedacceptedalgorithms hostbasedauthentication hostbasedkeytypes ipqos
 	kbdinteractiveauthentication kbdinteractivedevices localcommand localforward loglevel logverbose
 	nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming passwordauthentication
@@ -28,13 +29,10 @@ var aside = words(`addkeystoagent batchmode canonicaldomains canonicalizefallbac
 
 // neutral has the values with which keywords that croft cannot honor change nothing.
 var neutral = map[string]string{
-	"bindaddress": none, "bindinterface": none, "canonicalizehostname": "no", "casignaturealgorithms": "default",
+	"bindaddress": none, "bindinterface": none, "canonicalizehostname": "no",
 	"knownhostscommand": none, "pkcs11provider": none, "proxycommand": none, "pubkeyauthentication": "yes",
 	"revokedhostkeys": none, "securitykeyprovider": "internal", "tag": none,
 }
-
-// adding has the keywords whose lists change nothing here if they only add to the usual ones.
-var adding = words(`casignaturealgorithms pubkeyacceptedalgorithms pubkeyacceptedkeytypes`)
 
 func words(list string) map[string]bool {
 	set := map[string]bool{}
@@ -51,9 +49,6 @@ func (l *lookup) check() error {
 		s := all[0]
 		if used[name] || aside[name] {
 			continue
-		}
-		if adding[name] && len(s.args) == 1 && strings.HasPrefix(s.args[0], "+") {
-			continue // we do not use more because we may
 		}
 		if v, is := neutral[name]; is && len(s.args) == 1 && strings.EqualFold(s.args[0], v) {
 			continue

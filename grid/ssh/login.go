@@ -24,6 +24,7 @@ const keyFileMax = 1 << 16
 
 // A login has what one connection logs in with, and what was left out, for the message when that does not do.
 type login struct {
+	target  *target
 	signers []ssh.Signer
 	names   []string // of the signers
 	left    []string // sentences about what could not be used
@@ -42,8 +43,14 @@ func (g *login) add(s ssh.Signer, format string, args ...any) {
 			return
 		}
 	}
+	name := fmt.Sprintf(format, args...)
+	s, err := g.target.accept(s)
+	if err != nil {
+		g.leave("%s: %v", name, err)
+		return
+	}
 	g.signers = append(g.signers, s)
-	g.names = append(g.names, fmt.Sprintf(format, args...))
+	g.names = append(g.names, name)
 }
 
 func (g *login) leave(format string, args ...any) {
@@ -62,7 +69,7 @@ func (g *login) tell() string {
 // newLogin gathers what to log in with: the agent's keys, then keys with certificates, then key files. credential may
 // be nil.
 func newLogin(ctx context.Context, t *target, credential Credential) *login {
-	g := &login{}
+	g := &login{target: t}
 	files := readKeys(g, t)
 	inAgent := g.askAgent(ctx, t, files)
 	if credential != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -122,11 +123,31 @@ func (r *Remote) Close() {
 	}
 }
 
-// wrapped is what the login shell is told to run: a shell that says a mark on both streams, which separates the
-// program's output from that of the login shell's files, and becomes the program.
+// wrapped is the command for the login shell: a shell that writes a mark on both streams, which separates the program's
+// output from that of the login shell's files, and becomes the program.
 func wrapped(mark string, argv []string) string {
 	script := "echo " + mark + "; echo " + mark + " >&2; exec \"$@\""
-	return "exec " + machine.Quote(append([]string{"/bin/sh", "-c", script, "sh"}, argv...)...)
+	return forLoginShell(machine.Quote(append([]string{"/bin/sh", "-c", script, "sh"}, argv...)...))
+}
+
+// forLoginShell makes a command of a POSIX shell one that csh, tcsh and fish take too. They give a newline, an
+// exclamation mark or a backslash within single quotes a meaning, so a command that has one of these is sent as a format
+// of printf, which /bin/sh expands.
+func forLoginShell(command string) string {
+	if !strings.ContainsAny(strings.ReplaceAll(command, `'\''`, ""), "\n!\\") {
+		return "exec " + command
+	}
+	var format strings.Builder
+	for _, c := range []byte(command) {
+		if c == '\n' {
+			format.WriteString(`\n`)
+		} else if c == ' ' || strings.IndexByte(machine.Plain, c) >= 0 && c != '%' {
+			format.WriteByte(c)
+		} else {
+			fmt.Fprintf(&format, `\%03o`, c)
+		}
+	}
+	return `exec /bin/sh -c 'command=$(printf "` + format.String() + `"); eval "exec $command"'`
 }
 
 func newMark() string { return "croft-" + rand.Text() }

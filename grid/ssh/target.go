@@ -2,6 +2,8 @@ package ssh
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,6 +24,8 @@ type target struct {
 
 	// algorithms, the preferred ones first
 	ciphers, macs, exchanges, hostKeys []string
+	userKeys, authorities              []string // of signatures: by the user's keys, by authorities of host certificates
+	rsaLeast                           int      // bits of RSA keys, of hosts and users
 
 	known        []string // files of known hosts
 	weak         string   // where the configuration asks for less than verified host keys, or empty
@@ -72,16 +76,13 @@ func isPort(text string) bool {
 // target finds how a machine is reached: what was given, then what the ssh configuration says, then defaults.
 func (c Config) target(w where) (*target, error) {
 	l := &lookup{home: c.Home, host: w.host, user: w.user, found: map[string][]setting{}}
-	if c.File != "" {
-		if err := l.read(c.File, true); err != nil {
-			return nil, err
-		}
-	} else {
-		for _, path := range []string{filepath.Join(c.Home, ".ssh", "config"), "/etc/ssh/ssh_config"} {
-			if err := l.read(path, false); err != nil {
-				return nil, err
-			}
-		}
+	files := []string{c.File}
+	if c.File == "" {
+		files = slices.DeleteFunc([]string{filepath.Join(c.Home, ".ssh", "config"), "/etc/ssh/ssh_config"},
+			func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) })
+	}
+	if err := l.read(files...); err != nil {
+		return nil, err
 	}
 	if err := l.check(); err != nil {
 		return nil, err
