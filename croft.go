@@ -28,6 +28,7 @@ const (
 	StateScheduled  State = "scheduled"  // claimed and ordered; the observation knows more
 	StateHeld       State = "held"       // claimed until it expires, and not ordered
 	StateDestroying State = "destroying" // a tombstone is written
+	StateLost       State = "lost"       // its host was forgotten; the record waits for Recreate or Destroy
 )
 
 // States of an observation.
@@ -206,6 +207,8 @@ type Instance struct {
 	Announced time.Time `json:"announced,omitzero"`
 	// hosts that its policy chose before Host, and why each was not taken then; at most MaxRefusals
 	Refused []Refusal `json:"refused,omitempty"`
+	// how the instance was lost, until it is scheduled again; nil: it was not
+	Lost *Loss `json:"lost,omitempty"`
 
 	// MadeFor names what croft made the instance for by itself, such as a resource of a pool. Clients cannot set it, so
 	// an instance that a client created with the same ID is told apart. Empty: a client requested the instance.
@@ -225,6 +228,14 @@ type Instance struct {
 	// CreateRevision identifies the record: another instance that later gets the same ID has another one. Never
 	// stored.
 	CreateRevision int64 `json:"-"`
+}
+
+// Loss says how an instance was lost with its host. Host and HostName are for operators.
+type Loss struct {
+	At       time.Time `json:"at"`
+	Host     HostID    `json:"host,omitempty"`
+	HostName string    `json:"host_name,omitempty"`
+	Reason   string    `json:"reason"` // names no host
 }
 
 // ExpirySoon is how long before its end an instance is said to expire soon.

@@ -42,6 +42,7 @@ a getResourceLog
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
+m recreateInstance
 m keepInstance addKey removeKey forwardPort addTag removeTag
 r listMappings
 a createProject setMembers setMapping removeMapping listTokens createToken revokeToken

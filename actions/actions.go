@@ -28,6 +28,10 @@ type Entry struct {
 	Missed    int           `json:"missed,omitempty"` // entries of the project before this one that could not be kept
 }
 
+// InstanceLost is the operation of an entry about each instance that was lost with its host, in the log of its project.
+// It is no operation of the API: forgetHost is, which is about the host.
+const InstanceLost = "loseInstance"
+
 // Done is the result of what was done, or ordered.
 const Done = "done"
 

@@ -116,6 +116,9 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 		}
 		return
 	}
+	if inst.State == croft.StateLost { // it waits for a person
+		return
+	}
 	if inst.Moving != "" && inst.State != croft.StateDestroying { // else its host gives the claim back, wherever it is
 		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true,
 			Cause: fmt.Sprintf("whoever was moving it to host %s died, or was interrupted", c.name(inst.Moving))})

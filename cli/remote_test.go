@@ -13,7 +13,7 @@ import (
 
 // overAPI are the commands that do the same over the API of a cloud, for whoever may.
 const overAPI = `
-schedule list show logs console ssh forward start stop reboot rebuild resize destroy wait keep
+schedule list show logs console ssh forward start stop reboot rebuild recreate resize destroy wait keep
 claim list use release
 cluster create explain list show events set resize grow shrink delete account ssh
 cluster use end

@@ -116,6 +116,8 @@ type Changes interface {
 	Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 	// Rebuild replaces the disk by a new one from the image.
 	Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
+	// Recreate schedules a lost instance again, with its name, UUID and spec. NoCapacity: as for Requests.Request.
+	Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 	// Keep makes an instance expire after life, from now on; 0: never.
 	Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration) (croft.Instance, error)
 	// Destroy removes an instance. force frees claim and name at once if the host does not answer.
@@ -169,7 +171,8 @@ type Maintenance interface {
 	Enable(ctx context.Context, idOrName string) (hosts.Host, error)
 	// Accept lets an agent on another machine, or with another state directory, serve the host.
 	Accept(ctx context.Context, idOrName string) (hosts.Host, error)
-	// Forget removes a host. Conflict: the host is alive or has instances, and force is false.
+	// Forget removes a host. With force its instances are lost until somebody recreates or destroys them; Host.Lost
+	// names them, also with an error. Conflict: the host is alive or has instances, and force is false.
 	Forget(ctx context.Context, idOrName string, force bool) (hosts.Host, error)
 	// MoveAll recreates the ephemeral instances of a host on other hosts, and reports the outcome for each.
 	MoveAll(ctx context.Context, h hosts.Host) ([]hosts.Moved, error)

@@ -36,6 +36,9 @@ func withoutHosts(st croft.Status) croft.Status {
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
 	i.Spec, i.Refused = withoutPlaces(i.Spec), nil
+	if i.Lost != nil {
+		i.Lost = &croft.Loss{At: i.Lost.At, Reason: i.Lost.Reason}
+	}
 	if st.Host != nil {
 		hidden = append(append(hidden, st.Host.Name, st.Host.API, st.Host.Place), st.Host.Addresses...)
 		st.Host = &croft.Host{Alive: st.Host.Alive}

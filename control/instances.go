@@ -272,6 +272,21 @@ func (c *call) stopInstance() error    { return c.change(c.Cloud.Changes.Stop) }
 func (c *call) rebootInstance() error  { return c.change(c.Cloud.Changes.Reboot) }
 func (c *call) rebuildInstance() error { return c.change(c.Cloud.Changes.Rebuild) }
 
+// recreateInstance schedules a lost instance again. It is not brief: hosts with room are searched for and claimed on.
+func (c *call) recreateInstance() error {
+	ctx, end := c.lasting()
+	defer end()
+	st, err := c.find(ctx)
+	if err != nil {
+		return err
+	}
+	inst, err := c.Cloud.Changes.Recreate(ctx, st.Instance.Project, string(st.Instance.ID))
+	if err != nil {
+		return err
+	}
+	return c.ordered(inst)
+}
+
 // change orders a change of the instance that the path names.
 func (c *call) change(do func(context.Context, croft.Project, string) (croft.Instance, error)) error {
 	ctx, cancel := c.brief()

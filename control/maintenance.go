@@ -46,7 +46,12 @@ var (
 		return m.Accept(ctx, name)
 	})
 	forgetHost = maintains(func(m cloud.Maintenance, ctx context.Context, c *call, name string) (hosts.Host, error) {
-		return m.Forget(ctx, name, c.flag("force"))
+		h, err := m.Forget(ctx, name, c.flag("force"))
+		for _, lost := range h.Lost {
+			c.action.also(c, actions.InstanceLost, lost.Project,
+				actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name})
+		}
+		return h, err
 	})
 	removeMember = maintains(func(m cloud.Maintenance, ctx context.Context, c *call, name string) (hosts.Host, error) {
 		h, err := c.Cloud.Hosts.Find(ctx, name)

@@ -72,6 +72,12 @@ func (a *action) record(c *call, result string) {
 		Result: result})
 }
 
+// also tells the action log of a project what the request did to an object there.
+func (a *action) also(c *call, operation string, project croft.Project, o actions.Object) {
+	c.Actions.Add(actions.Entry{Time: a.at, Operation: operation, User: c.caller.User, Operator: c.caller.Operator(),
+		Via: c.caller.Via, From: from(c.r), Project: project, Object: o, Result: actions.Done})
+}
+
 // from is where a request comes from.
 func from(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -30,6 +30,7 @@ var operations = map[string]func(*call) error{
 	"stopInstance":        (*call).stopInstance,
 	"rebootInstance":      (*call).rebootInstance,
 	"rebuildInstance":     (*call).rebuildInstance,
+	"recreateInstance":    (*call).recreateInstance,
 	"keepInstance":        keepInstance,
 	"watchInstance":       (*call).watchInstance,
 	"watchEvents":         (*call).watchEvents,

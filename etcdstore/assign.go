@@ -18,7 +18,8 @@ import (
 // others.
 func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	next := inst
-	next.State, next.Host, next.Generation, next.Session = croft.StateScheduled, o.Host, o.Generation, ""
+	next.State, next.Host, next.Generation = croft.StateScheduled, o.Host, o.Generation
+	next.Session, next.Lost = "", nil
 	stored, o, more := next, o, []clientv3.Op(nil)
 	if len(inst.Spec.UserData) > 0 {
 		var err error

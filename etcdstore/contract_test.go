@@ -14,7 +14,7 @@ import (
 // scheduling has the parts of a store that a scheduler uses.
 func scheduling(s *etcdstore.Store) scheduletest.Store {
 	return scheduletest.Store{Partition: s.Partition(), Records: s.Instances, Holds: s.Instances, View: s.Instances,
-		Registry: s.Registry, Groups: s.Groups, Agents: s.Registry, Orders: s.Orders}
+		Registry: s.Registry, Groups: s.Groups, Agents: s.Registry, Orders: s.Orders, Losses: s.Instances}
 }
 
 func TestStoreKeepsTheContractOfSchedule(t *testing.T) {

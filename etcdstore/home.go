@@ -41,6 +41,7 @@ const (
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
 	boundsMinor   = 5 // from this version on specs name aggregates and locations to be in
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
+	lostMinor     = 8 // from this version on caretakers keep records of lost instances
 	clusterMinor  = 7 // from this version on clusters are counted, and programs leave their members to them
 	vacatesMinor  = 4 // from this version on agents give back what an instance that moved away claims on their host
 )

@@ -188,9 +188,12 @@ func (s *Instances) rewrite(ctx context.Context, inst, next croft.Instance) (cro
 	if inst.Revision == 0 {
 		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
 	}
-	record := s.conn.keys.instance(inst.ID)
+	record, stored := s.conn.keys.instance(inst.ID), next
+	if inst.State == croft.StateLost { // its user-data is stored apart
+		stored = withoutUserData(next)
+	}
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(record, inst.Revision)).
-		Then(clientv3.OpPut(record, encode(next))).Commit()
+		Then(clientv3.OpPut(record, encode(stored))).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
 	}
@@ -217,7 +220,7 @@ func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 	}
 	done, err := s.conn.etcd.Txn(ctx).
 		If(unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).
-		Then(s.conn.keys.removeRecord(inst)...).Commit()
+		Then(s.conn.discard(inst)...).Commit()
 	if err != nil {
 		s.conn.retireSession(inst.Session)
 		return s.conn.wrap(err, "discard the record of instance %s", inst.ID)

@@ -146,6 +146,12 @@ func (w worldInstances) Bury(_ context.Context, i croft.Instance, _ croft.Order)
 	return w.step("bury", string(i.ID))
 }
 
+func (w worldInstances) Lose(_ context.Context, i croft.Instance, why croft.Loss, o croft.Order) (croft.Instance,
+	error) {
+	i.State, i.Lost, i.Host, i.Moving = croft.StateLost, &why, "", ""
+	return i, w.step("lose", string(i.ID), string(o.Want), "on", string(o.Host))
+}
+
 func (w worldInstances) SetMoving(_ context.Context, i croft.Instance, to croft.HostID) (croft.Instance, error) {
 	i.Moving = to
 	return i, w.step("moving to", string(to))
@@ -246,25 +252,35 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 	}
 }
 
-// Only the host's own instances are buried, those that are being destroyed without another order; an instance that
-// came since the operator looked is not buried without force.
-func TestWhatIsBuriedWithAHost(t *testing.T) {
+// The host's own instances are lost, and buried if they are being destroyed or held; an instance that came since the
+// operator looked is not lost without force. An instance that an earlier call marked as lost has its claim released.
+func TestWhatIsLostWithAHost(t *testing.T) {
 	all := []croft.Status{
-		{Instance: croft.Instance{ID: "web", Name: "web", Host: "a"}},
-		{Instance: croft.Instance{ID: "db", Name: "db", Host: "b"}},
+		{Instance: croft.Instance{ID: "web", Name: "web", Project: "shop", Host: "a", State: croft.StateScheduled}},
+		{Instance: croft.Instance{ID: "db", Name: "db", Host: "b", State: croft.StateScheduled}},
+		{Instance: croft.Instance{ID: "held", Name: "held", Host: "a", State: croft.StateHeld}},
+		{Instance: croft.Instance{ID: "old", Name: "old", State: croft.StateLost, Lost: &croft.Loss{Host: "a"}}},
+		{Instance: croft.Instance{ID: "older", Name: "older", State: croft.StateLost, Lost: &croft.Loss{Host: "c"}}},
 		{Instance: croft.Instance{ID: "job", Name: "job", Host: "a", Moving: "b", State: croft.StateDestroying}},
 	}
 	w := away()
 	w.instances = all
-	if _, err := w.fleet(t).Forget(t.Context(), "one", true); err != nil {
+	h, err := w.fleet(t).Forget(t.Context(), "one", true)
+	if err != nil {
 		t.Error(err)
 	}
-	want := []string{"order web gone on a", "release web on a", "bury web", "release job on a on b", "bury job"}
+	want := []string{"lose web gone on a", "release web", "order held gone on a", "release held on a", "bury held",
+		"release old", "release job on a on b", "bury job"}
 	got := slices.DeleteFunc(slices.Clone(w.steps), func(s string) bool {
-		return !strings.HasPrefix(s, "order") && !strings.HasPrefix(s, "release") && !strings.HasPrefix(s, "bury")
+		word, _, _ := strings.Cut(s, " ")
+		return !slices.Contains([]string{"lose", "order", "release", "bury"}, word)
 	})
 	if !slices.Equal(got, want) {
-		t.Errorf("buried: %q, want %q", got, want)
+		t.Errorf("done: %q, want %q", got, want)
+	}
+	lost := []hosts.LostInstance{{ID: "web", Project: "shop", Name: "web"}, {ID: "old", Name: "old"}}
+	if !slices.Equal(h.Lost, lost) {
+		t.Errorf("lost are %+v, want %+v", h.Lost, lost)
 	}
 	w = away()
 	w.meanwhile = map[string]func(){"drain a": func() { w.instances = all[:2] }}

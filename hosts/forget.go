@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"croft"
 )
 
 // Forget removes a host that is gone for good. Conflict: it is alive, or has instances without force. With force its
-// instances are buried: their claims and names are released, and tombstones wait for the host in case it returns.
+// instances are lost: their claims are released, their records keep all that recreates them until somebody recreates or
+// destroys them, and tombstones wait for the host in case it returns. Host.Lost lists them.
 func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil {
-		err = f.forget(ctx, h, force)
+		h.Lost, err = f.forget(ctx, h, force)
 	}
 	if err != nil {
 		return h, fmt.Errorf("forget host %s: %w", idOrName, err)
@@ -23,40 +25,40 @@ func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, 
 	return h, nil
 }
 
-func (f *Fleet) forget(ctx context.Context, h Host, force bool) error {
+func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInstance, err error) {
 	switch {
 	case !force && h.Alive:
-		return croft.Errorf(croft.Conflict, "it is alive; stop its agent first, or add --force")
+		return nil, croft.Errorf(croft.Conflict, "it is alive; stop its agent first, or add --force")
 	case !force && h.Count > 0:
-		return croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or bury them with --force",
+		return nil, croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or mark them as lost with --force",
 			counted(h.Count))
 	}
 	if err := f.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
-		return err
+		return nil, err
 	}
 	if !force {
 		if err := f.nobodyWaitsFor(ctx, h.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	// From here on no new order can be written for the host, so buryAll reaches all.
+	// From here on no new order can be written for the host, so loseAll reaches all.
 	if err := f.Hosts.Drain(ctx, h.ID); err != nil {
-		return err
+		return nil, err
 	}
-	if err := f.buryAll(ctx, h.ID, force); err != nil {
-		return err
+	if lost, err = f.loseAll(ctx, h, force); err != nil {
+		return lost, err
 	}
 	if err := f.freeClaims(ctx, h.ID); err != nil {
-		return err
+		return lost, err
 	}
 	if err := f.Claims.RemoveProvider(ctx, h.ID); err != nil {
-		return err
+		return lost, err
 	}
 	if err := f.Hosts.ForgetHost(ctx, h.ID); err != nil {
-		return err
+		return lost, err
 	}
 	// Last, so that a host that loses its etcd server can tell whether it was forgotten.
-	return f.Members.RemoveEtcdMember(ctx, h.ID)
+	return lost, f.Members.RemoveEtcdMember(ctx, h.ID)
 }
 
 // nobodyWaitsFor returns a Conflict if an instance that was moved away from the host waits until the host has
@@ -90,36 +92,84 @@ func counted(n int) string {
 	return fmt.Sprintf("%d instances are", n)
 }
 
-// buryAll buries the instances of a host, as `schedule destroy --force` does.
-func (f *Fleet) buryAll(ctx context.Context, host croft.HostID, force bool) error {
+// LostInstance names an instance that was lost with its host.
+type LostInstance struct {
+	ID      croft.InstanceID `json:"id"`
+	Project croft.Project    `json:"project"`
+	Name    string           `json:"name"`
+}
+
+// loseAll marks the instances of a host as lost, and releases their claims. Instances that are being destroyed, and
+// claims that are held for instances to come, end. It can be repeated.
+func (f *Fleet) loseAll(ctx context.Context, h Host, force bool) (lost []LostInstance, err error) {
 	all, err := f.Instances.List(ctx, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, st := range all {
 		inst := st.Instance
-		if inst.Host != host {
-			continue
+		here := inst.Host == h.ID
+		if inst.State == croft.StateLost { // by an earlier call, which may have ended before it released the claim
+			here = force && inst.Lost != nil && inst.Lost.Host == h.ID
 		}
-		if !force {
-			return croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
-		}
-		if inst.State != croft.StateDestroying { // from here on it cannot be moved away with its claim
-			inst, err = f.Instances.Reorder(ctx, inst, f.order(inst, host, croft.WantGone))
-			if err != nil {
-				return fmt.Errorf("condemn instance %s: %w", inst.Name, err)
+		switch {
+		case !here:
+		case !force:
+			return lost, croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
+		case inst.State == croft.StateScheduled || inst.State == croft.StateLost:
+			if err := f.lose(ctx, inst, h); err != nil {
+				return lost, err
+			}
+			lost = append(lost, LostInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name})
+		default:
+			if err := f.bury(ctx, inst); err != nil {
+				return lost, err
 			}
 		}
-		// The claim before the record, which a retry needs to find the claim.
-		err = f.Claims.Release(ctx, inst.ID, croft.IfSame(&inst, f.Instances.Fence))
-		if err != nil {
-			return err
-		}
-		if err := f.Instances.Bury(ctx, inst, f.order(inst, host, croft.WantGone)); err != nil {
-			return fmt.Errorf("bury instance %s: %w", inst.Name, err)
-		}
-		f.Log.Info("instance buried", "instance", inst.ID, "host", host)
 	}
+	return lost, nil
+}
+
+// lose marks an instance of a host as lost. The record comes first: it leads a retry to the claim.
+func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (err error) {
+	if inst.State != croft.StateLost {
+		why := croft.Loss{At: time.Now().UTC().Truncate(time.Second), Host: h.ID, HostName: h.Name,
+			Reason: "an operator declared its host gone for good"}
+		inst, err = f.Instances.Lose(ctx, inst, why, f.order(inst, inst.Host, croft.WantGone))
+		if err != nil {
+			return fmt.Errorf("mark instance %s as lost: %w", inst.Name, err)
+		}
+		f.Log.Info("instance lost with its host", "instance", inst.ID, "project", inst.Project, "name", inst.Name,
+			"host", h.ID)
+	}
+	return f.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+		now, err := f.Instances.Fence(ctx, inst)
+		if err == nil && !now.Same(inst) {
+			err = croft.Errorf(croft.Conflict, "instance %s was changed by somebody else; try again", inst.Name)
+		}
+		inst = now
+		return nil, err
+	})
+}
+
+// bury ends an instance of a forgotten host, as `schedule destroy --force` does.
+func (f *Fleet) bury(ctx context.Context, inst croft.Instance) (err error) {
+	host := inst.Host
+	if inst.State != croft.StateDestroying { // from here on it cannot be moved away with its claim
+		inst, err = f.Instances.Reorder(ctx, inst, f.order(inst, host, croft.WantGone))
+		if err != nil {
+			return fmt.Errorf("condemn instance %s: %w", inst.Name, err)
+		}
+	}
+	// The claim before the record, which a retry needs to find the claim.
+	err = f.Claims.Release(ctx, inst.ID, croft.IfSame(&inst, f.Instances.Fence))
+	if err != nil {
+		return err
+	}
+	if err := f.Instances.Bury(ctx, inst, f.order(inst, host, croft.WantGone)); err != nil {
+		return fmt.Errorf("bury instance %s: %w", inst.Name, err)
+	}
+	f.Log.Info("instance buried", "instance", inst.ID, "host", host)
 	return nil
 }
 

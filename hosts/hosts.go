@@ -24,6 +24,8 @@ type Host struct {
 	Traits    []croft.Trait   `json:"traits,omitempty"`
 	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
+	// Lost has the instances that were lost with the host; only in the answer of Forget.
+	Lost []LostInstance `json:"lost,omitempty"`
 }
 
 // State describes the state of a host in one word.

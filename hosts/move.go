@@ -37,7 +37,7 @@ type Moved struct {
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
-			"move what is on host %s: it is silent, so its guests may still run; where it is gone for good, `croft host forget --force %s` frees their names", h.Name, h.Name)
+			"move what is on host %s: it is silent, so its guests may still run; where it is gone for good, `croft host forget --force %s` marks them as lost, so that they can be recreated elsewhere", h.Name, h.Name)
 	}
 	var all []Moved
 	for _, st := range h.Instances {

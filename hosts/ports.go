@@ -43,6 +43,9 @@ type Instances interface {
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Bury removes the record and leaves the tombstone o.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
+	// Lose marks an instance of the tombstone's host as lost: the record keeps everything that recreates the instance,
+	// and is on no host and in no group any more.
+	Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (croft.Instance, error)
 	// Fence rewrites an unchanged record and returns it as stored. No later write that compares it with inst
 	// can succeed. NotFound: it is gone.
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)

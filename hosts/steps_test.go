@@ -100,6 +100,16 @@ func (d diaryInstances) Bury(_ context.Context, _ croft.Instance, o croft.Order)
 	return d.step("bury on", string(o.Host))
 }
 
+func (d diaryInstances) Lose(_ context.Context, inst croft.Instance, why croft.Loss, o croft.Order) (croft.Instance,
+	error) {
+	if err := d.step("lose on", string(o.Host)); err != nil {
+		return inst, err
+	}
+	inst.State, inst.Lost, inst.Host, inst.Moving = croft.StateLost, &why, "", ""
+	*d.inst = inst
+	return inst, nil
+}
+
 func (d diaryInstances) Remains(context.Context, croft.HostID, croft.InstanceID) (bool, error) {
 	return d.remains, nil
 }
@@ -336,10 +346,9 @@ func TestAMoveThatIsLostSaysWhatItCouldNotGiveBack(t *testing.T) {
 	}
 }
 
-// Without draining first, an instance that arrives after the burial would be lost.
+// Without draining first, an instance that arrives after the others were marked as lost would be forgotten.
 func TestAHostIsDrainedBeforeItIsForgotten(t *testing.T) {
-	steps := []string{"drain a", "list", "order gone on a", "fence", "release a", "bury on a", "remove provider a",
-		"forget a"}
+	steps := []string{"drain a", "list", "lose on a", "fence", "release", "remove provider a", "forget a"}
 	forget := func(t *testing.T, d *diary) error {
 		t.Helper()
 		_, err := d.fleet(t).Forget(t.Context(), "one", true)

@@ -55,6 +55,7 @@ func (m *cloudMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	words := map[string]int{}
 	for _, state := range append([]croft.State{croft.StateScheduling, croft.StateHeld, croft.StateDestroying,
+		croft.StateLost,
 		schedule.Ordered, schedule.Unknown}, croft.ObservedStates...) {
 		words[string(state)] = 0
 	}

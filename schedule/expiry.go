@@ -23,8 +23,8 @@ func expiry(now time.Time, life time.Duration) (time.Time, error) {
 }
 
 // Keep makes an instance expire after life, counted from now, instead of when it would have; with a life of 0 it no
-// longer expires, unless it is held. Conflict: it is being scheduled or destroyed, or is part of a
-// cluster. Invalid: the life is too short or too long.
+// longer expires, unless it is held. A lost instance may be kept, to be recreated. Conflict: it is being scheduled or
+// destroyed, or is part of a cluster. Invalid: the life is too short or too long.
 func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName string,
 	life time.Duration) (inst croft.Instance, err error) {
 	err = s.changeOwn(ctx, project, idOrName, "keep", func(st croft.Status) (again bool, err error) {
@@ -32,8 +32,8 @@ func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName st
 		switch {
 		case inst.State == croft.StateHeld && life == 0:
 			return false, croft.Errorf(croft.Invalid, "what is held has an end: say for how long it is to be held")
-		case inst.State != croft.StateScheduled && inst.State != croft.StateHeld:
-			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
+		case inst.State != croft.StateScheduled && inst.State != croft.StateHeld && inst.State != croft.StateLost:
+			return false, unorderable(inst)
 		}
 		expires, err := expiry(time.Now(), life)
 		if err != nil {

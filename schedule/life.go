@@ -40,7 +40,7 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 	err = s.changeOwn(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
-			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
+			return false, unorderable(inst)
 		}
 		order := NewOrder(s.Partition, inst, inst.Host, croft.WantRunning)
 		change(&order)
@@ -61,7 +61,7 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 	err = change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
-			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)
+			return false, unorderable(inst)
 		}
 		if st.Order != nil && st.Order.Want == want && failed(&st) == nil && ended(&st) == "" {
 			return false, nil
@@ -97,7 +97,7 @@ type Destroyed struct {
 }
 
 // Destroy orders an instance to be removed with its disks, addresses, claim and name. An instance without an order on
-// any host, such as a held one, is gone at once. Destroying it again is no error.
+// any host, such as a held or a lost one, is gone at once. Destroying it again is no error.
 //
 // With force, an instance on a silent host loses its claim and name at once, and a tombstone waits for the host's
 // return. While the host's agent runs, force changes nothing: the agent removes the instance, and releasing the claim
@@ -129,10 +129,17 @@ func (s *Scheduler) destroy(ctx context.Context, project croft.Project, idOrName
 		switch st.Instance.State {
 		case croft.StateScheduling:
 			d.Gone = true
-			return true, s.forgo(ctx, st.Instance)
+			err := s.forgo(ctx, st.Instance)
+			if err == nil && st.Instance.Lost != nil { // it is lost again, and destroyed by the next try
+				err = croft.Errorf(croft.Conflict, "it was just being recreated: try again")
+			}
+			return true, err
 		case croft.StateHeld:
 			d.Gone = true
 			return true, s.giveBack(ctx, st.Instance)
+		case croft.StateLost:
+			d.Gone = true
+			return true, s.bury(ctx, st.Instance)
 		case croft.StateScheduled:
 			d.Instance, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, st.Instance,
 				NewOrder(s.Partition, st.Instance, st.Instance.Host, croft.WantGone))
@@ -167,9 +174,16 @@ func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
 	return err
 }
 
-// bury ends an instance on a silent host: the claim first, so that it can be repeated while there is a record.
+// bury ends an instance that is lost or on a silent host: the claim first, so that it can be repeated while there is a
+// record.
 func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
-	err := s.Claims.Release(ctx, inst.ID, croft.IfSame(&inst, s.Records.Fence))
+	err := s.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+		on, err := croft.IfSame(&inst, s.Records.Fence)(ctx)
+		if inst.State == croft.StateLost { // it belongs to no host
+			on = nil
+		}
+		return on, err
+	})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,11 @@ type Records interface {
 	// again, so that no other write conditional on inst can succeed, and returns the record as stored. NotFound: it is
 	// gone.
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-	// Discard removes a record in scheduling and its name. Conflict: the record changed.
+	// Recreate sets a lost record to scheduling, under a session as Create does, so that it can be assigned. Conflict:
+	// the record changed. Invalid: this cloud's programs are too old.
+	Recreate(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+	// Discard removes a record in scheduling and its name; a record that was lost before becomes lost again. Conflict:
+	// the record changed.
 	Discard(ctx context.Context, inst croft.Instance) error
 	// Reorder replaces the order of a scheduled instance: stop, start, or destroy, which sets the record to destroying.
 	// Conflict: the record changed.

@@ -50,6 +50,8 @@ func observed(st *croft.Status, want croft.State) (bool, error) {
 		return false, croft.Errorf(croft.NotFound, "it was destroyed")
 	case st.Instance.State == croft.StateDestroying:
 		return false, croft.Errorf(croft.Conflict, "it is being destroyed")
+	case st.Instance.State == croft.StateLost:
+		return false, unorderable(st.Instance)
 	case !current(st):
 		return false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -150,9 +151,11 @@ func forgetCommand() *cobra.Command {
 		Aliases: []string{"rm"},
 		Short:   "Forget a host that is gone for good",
 		Long: `forget removes a host's record and its resource provider. A host that is alive or has
-instances is not forgotten, except with --force: then its instances' names and claims
-are free at once, and the host removes them should it ever return. An agent that still
-runs has to be started anew to offer its host again.
+instances is not forgotten, except with --force: then its instances are lost. Their claims
+are free at once; their names and all that recreates them are kept until somebody runs
+"schedule recreate" or "schedule destroy" on them. "schedule list --all --state lost" shows
+them, and the host removes its copies should it ever return. An agent that still runs has
+to be started anew to offer its host again.
 
 Where the host serves etcd, that is taken out of it. A host whose etcd the others need to
 be more than half of all is not forgotten, whatever is said: bring another one back, or
@@ -162,25 +165,26 @@ let one join with --etcd-member, first.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				h, err := c.Maintenance.Forget(ctx, given[0], force)
-				if err != nil {
-					return err
+				if err == nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten\n", plain.Line(h.Name))
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten%s\n", plain.Line(h.Name), buried(h.Count))
-				return nil
+				tellLost(cmd.ErrOrStderr(), h.Lost)
+				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "forget it although it is alive or has instances, and bury those")
+	cmd.Flags().BoolVar(&force, "force", false, "forget it although it is alive or has instances, and mark those as lost")
 	return cmd
 }
 
-// buried names in a clause how many instances were lost with a host.
-func buried(n int) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return ", and one instance with it"
+// tellLost names the instances that were lost with a host.
+func tellLost(w io.Writer, lost []hosts.LostInstance) {
+	if len(lost) == 0 {
+		return
 	}
-	return fmt.Sprintf(", and %d instances with it", n)
+	for _, l := range lost {
+		fmt.Fprintf(w, "instance %s of project %s is lost\n", plain.Line(l.Name), plain.Line(string(l.Project)))
+	}
+	fmt.Fprintln(w, "`schedule recreate` makes a lost instance anew on another host, `schedule destroy` gives it up; "+
+		"`schedule list --all --state lost` lists all")
 }

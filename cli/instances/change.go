@@ -22,7 +22,7 @@ func destroyCommand() *cobra.Command {
 --wait, when nothing is left of them.
 
 An instance whose host is silent is removed when the host returns. With --force its
-claim and its name are free at once. A member of a cluster is removed by the cluster;
+claim and its name are free at once. A lost instance is given up at once. A member of a cluster is removed by the cluster;
 with --force it is destroyed all the same, and the cluster has lost it.`,
 		Args:              args.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
@@ -141,6 +141,19 @@ func rebuildCommand() *cobra.Command {
 They keep their UUID, their name, their host, their claim and their address. What was
 on the disk is lost once the image is there; an image that cannot be had loses nothing.`
 	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
+	return cmd
+}
+
+func recreateCommand() *cobra.Command {
+	cmd := changeCommand("recreate", "Schedule lost instances again", nil, cloud.Changes.Recreate,
+		"will run on another host")
+	cmd.Long = `recreate schedules instances again that were lost: their host was declared gone for good
+(croft host forget --force). Each gets a host with room and a new disk from its image, and
+keeps its UUID, name, size, keys, tags and user-data. What was on the old disk is lost.
+
+An instance that no host has room for stays lost. schedule list --state lost shows all,
+and schedule destroy gives one up.`
+	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 

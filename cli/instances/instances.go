@@ -73,7 +73,8 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conf
 	ask.addFlags(cmd.Flags())
 	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(),
 		logsCommand(),
-		sshCommand(), forwardCommand(), waitCommand(), rebootCommand(), rebuildCommand(), keepCommand(),
+		sshCommand(), forwardCommand(), waitCommand(), rebootCommand(), rebuildCommand(), recreateCommand(),
+		keepCommand(),
 		resizeCommand())
 	args.CompleteFlag(cmd, "output", out.Formats)
 	args.CompleteFlag(cmd, "restart", schedule.Restarts)

@@ -98,7 +98,7 @@ var states = []string{
 	string(croft.StateScheduling), string(croft.StateHeld), schedule.Ordered, string(croft.StatePending),
 	string(croft.StateFetching), string(croft.StateDefining), string(croft.StateBooting), string(croft.StateRunning),
 	string(croft.StateStopped), string(croft.StateFailed), schedule.Unknown, string(croft.StateDestroying),
-	string(croft.StateRemoving),
+	string(croft.StateRemoving), string(croft.StateLost),
 }
 
 // The default columns of lists, and all columns.
@@ -402,6 +402,9 @@ func listed(st croft.Status) listData {
 	}
 	if st.Observation != nil {
 		d.Error = st.Observation.Error
+	}
+	if inst.Lost != nil {
+		d.Error = "lost: " + inst.Lost.Reason
 	}
 	return d
 }

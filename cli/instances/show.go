@@ -115,6 +115,13 @@ func details(st croft.Status) *out.Table {
 		add("mac", o.MAC)
 		add("set-up", setUp(o.CloudInit))
 	}
+	if l := inst.Lost; l != nil {
+		where := ""
+		if l.HostName != "" {
+			where = fmt.Sprintf(" with host %s %s", l.HostName, l.Host)
+		}
+		add("lost", fmt.Sprintf("%s%s: %s", l.At.Local().Format(time.DateTime), where, l.Reason))
+	}
 	if h := st.Host; h != nil {
 		add("host", h.Name+" "+string(h.ID)+silence(*h))
 		add("hypervisor", h.VirtType)

@@ -178,7 +178,7 @@ func (s *suite) refusals() {
 	s.is(err, croft.NotFound, "an instance of another project")
 	for what, do := range map[string]func(context.Context, croft.Project, string) (croft.Instance, error){
 		"stop": s.Cloud.Changes.Stop, "start": s.Cloud.Changes.Start, "reboot": s.Cloud.Changes.Reboot,
-		"rebuild": s.Cloud.Changes.Rebuild,
+		"rebuild": s.Cloud.Changes.Rebuild, "recreate": s.Cloud.Changes.Recreate,
 		"destroy": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
 			d, err := s.Cloud.Changes.Destroy(ctx, project, name, false)
 			return d.Instance, err

@@ -72,6 +72,7 @@ func (s *suite) maintenance() {
 }
 
 func (s *suite) silence() {
+	web := s.running("web")
 	s.Silence()
 	h, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
 	s.must(err)
@@ -81,9 +82,40 @@ func (s *suite) silence() {
 	_, err = s.Cloud.Images.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})
 	s.is(err, croft.Unavailable, "an image for a silent host")
 	_, err = s.Cloud.Maintenance.Forget(s.ctx, s.Host, false)
-	s.must(err)
+	s.is(err, croft.Conflict, "forgetting a host with an instance")
+	h, err = s.Cloud.Maintenance.Forget(s.ctx, s.Host, true)
+	if err != nil || len(h.Lost) != 1 || h.Lost[0].ID != web.Instance.ID || h.Lost[0].Name != "web" ||
+		h.Lost[0].Project != web.Instance.Project {
+		s.Errorf("forgetting it lost %+v, %v; want web", h.Lost, err)
+	}
 	_, err = s.Cloud.Hosts.Find(s.ctx, s.Host)
 	s.is(err, croft.NotFound, "a host that is forgotten")
+	s.lost(web)
+}
+
+// lost expects that an instance without a host to go to stays lost, and keeps its record, until it is destroyed.
+func (s *suite) lost(was croft.Status) {
+	for range 2 {
+		st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "web")
+		if err != nil || st.Instance.ID != was.Instance.ID || st.Instance.State != croft.StateLost ||
+			st.Instance.Lost == nil || st.Instance.Spec.Image != was.Instance.Spec.Image {
+			s.Fatalf("it is %+v, %v", st.Instance, err)
+		}
+		all, err := s.Cloud.Instances.List(s.ctx, croft.DefaultProject)
+		if err != nil || len(all) != 1 || all[0].Instance.State != croft.StateLost {
+			s.Errorf("listed are %+v, %v", all, err)
+		}
+		_, err = s.Cloud.Changes.Recreate(s.ctx, croft.DefaultProject, "web")
+		s.is(err, croft.NoCapacity, "recreating it without hosts")
+		_, err = s.Cloud.Changes.Start(s.ctx, croft.DefaultProject, "web")
+		s.is(err, croft.Conflict, "starting it")
+		s.is(s.Cloud.Instances.Wait(s.ctx, st.Instance, schedule.Running, nil), croft.Conflict, "waiting for it")
+	}
+	if d, err := s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "web", false); err != nil || !d.Gone {
+		s.Errorf("destroying it: gone %v, %v", d.Gone, err)
+	}
+	_, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "web")
+	s.is(err, croft.NotFound, "a lost instance that was destroyed")
 }
 
 // publicKey is a line of authorized_keys whose private key nobody has.

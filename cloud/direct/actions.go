@@ -69,7 +69,15 @@ func (m maintenance) Accept(ctx context.Context, name string) (hosts.Host, error
 
 // Forget implements cloud.Maintenance.
 func (m maintenance) Forget(ctx context.Context, name string, force bool) (hosts.Host, error) {
-	return m.host(ctx, "forgetHost", name, func() (hosts.Host, error) { return m.Maintenance.Forget(ctx, name, force) })
+	began := time.Now()
+	h, err := m.host(ctx, "forgetHost", name, func() (hosts.Host, error) {
+		return m.Maintenance.Forget(ctx, name, force)
+	})
+	for _, lost := range h.Lost {
+		m.journal.tell(ctx, began, actions.InstanceLost, lost.Project,
+			actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name}, nil)
+	}
+	return h, err
 }
 
 // MoveAll implements cloud.Maintenance.

@@ -184,6 +184,11 @@ func (c changes) Rebuild(ctx context.Context, project croft.Project, idOrName st
 	return c.change(ctx, project, idOrName, "rebuild")
 }
 
+// Recreate implements cloud.Changes.
+func (c changes) Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return c.change(ctx, project, idOrName, "recreate")
+}
+
 // Keep implements cloud.Changes.
 func (c changes) Keep(ctx context.Context, project croft.Project, idOrName string,
 	life time.Duration) (croft.Instance, error) {

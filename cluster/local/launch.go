@@ -47,6 +47,11 @@ func (d *Driver) gather(ctx context.Context, r *recipe, joined string) error {
 	for _, m := range wanted(r.build) {
 		st := have[m.id]
 		switch {
+		case st != nil && st.Instance.State == croft.StateLost: // the cluster builds its own anew
+			if err := d.destroy(ctx, r.build, []*croft.Status{st}); err != nil {
+				return err
+			}
+			missing = append(missing, m)
 		case st == nil, st.Instance.State == croft.StateScheduling:
 			missing = append(missing, m)
 		case st.Instance.State == croft.StateDestroying:

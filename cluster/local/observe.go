@@ -199,6 +199,9 @@ func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready st
 	case croft.StateDestroying:
 		out.State, out.Step = cluster.MemberGone, "being removed"
 		return out, going
+	case croft.StateLost:
+		out.State, out.Step, out.Error = cluster.MemberGone, "failed", "it was lost with its host"
+		return out, lost
 	}
 	o := st.Observation
 	if st.Instance.State != croft.StateScheduled || o == nil {

@@ -21,6 +21,7 @@ import (
 	"croft/compute"
 	"croft/control/api"
 	"croft/federation"
+	"croft/hosts"
 	"croft/objects"
 	pools "croft/pool/api"
 	"croft/schedule"
@@ -78,8 +79,9 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"CapabilityList": api.CapabilityList{}, "Capability": api.Capability{}, "InventoryList": api.InventoryList{},
 		"Inventory": api.Inventory{}, "UserList": api.UserList{}, "User": tenant.User{}, "UserRole": tenant.UserRole{},
 		"HeldList": api.HeldList{}, "Held": compute.Held{},
-		"MoveList": api.MoveList{}, "Move": api.Move{}, "GuestUsageList": api.GuestUsageList{},
-		"GuestUsage": compute.Usage{}, "AuditReport": audit.Report{}, "Difference": audit.Difference{},
+		"MoveList": api.MoveList{}, "LostInstance": hosts.LostInstance{}, "Move": api.Move{},
+		"GuestUsageList": api.GuestUsageList{},
+		"GuestUsage":     compute.Usage{}, "AuditReport": audit.Report{}, "Difference": audit.Difference{},
 		"Unchecked": audit.Unchecked{}, "NewInvitation": api.NewInvitation{}, "Invitation": api.Invitation{},
 		"InvitationList": api.InvitationList{}, "DiscrepancyList": api.DiscrepancyList{},
 		"Discrepancy": tenant.Discrepancy{},

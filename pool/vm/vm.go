@@ -312,6 +312,8 @@ func lost(st *croft.Status) error {
 		return errors.New("it is gone")
 	case st.Instance.State == croft.StateDestroying:
 		return errors.New("somebody destroyed it")
+	case st.Instance.State == croft.StateLost:
+		return errors.New("it was lost with its host")
 	case st.Observation == nil || schedule.Describe(st) == schedule.Unknown:
 		return nil
 	}

@@ -21,6 +21,12 @@ type Store struct {
 	schedule.Groups
 	Agents
 	Orders
+	Losses
+}
+
+// Losses marks instances as lost, as hosts.Instances says.
+type Losses interface {
+	Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (croft.Instance, error)
 }
 
 // Agents is what agents do for their hosts.
@@ -53,6 +59,10 @@ var records = contract{
 	{"a new order replaces the last", testReorder},
 	{"an instance expires when the last change says", testExpiry},
 	{"a buried instance leaves its tombstone alone", testBury},
+	{"a lost instance keeps what recreates it, and its name", testLost},
+	{"a lost instance whose recreation fails is lost as before", testLostAgain},
+	{"the return of a forgotten host leaves the lost instance alone", testLostHostReturns},
+	{"a lost instance keeps nobody out of its groups, and joins them again", testLostGroups},
 }
 
 var view = contract{

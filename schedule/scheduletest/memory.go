@@ -118,6 +118,7 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 			return err
 		}
 		inst.State, inst.Host, inst.Generation, inst.Session = croft.StateScheduled, o.Host, o.Generation, ""
+		inst.Lost = nil
 		inst = m.put(inst)
 		m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
 		return nil
@@ -210,9 +211,43 @@ func (m *Memory) Discard(ctx context.Context, inst croft.Instance) error {
 		if inst.State != croft.StateScheduling {
 			return croft.Errorf(croft.Conflict, "instance %s is %s", inst.ID, inst.State)
 		}
+		if inst.Lost != nil {
+			inst.State, inst.Session = croft.StateLost, ""
+			m.put(inst)
+			return nil
+		}
 		delete(m.instances, inst.ID)
 		return nil
 	})
+}
+
+// Lose marks an instance as lost with the tombstone's host.
+func (m *Memory) Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (croft.Instance,
+	error) {
+	err := m.write(ctx, func() error {
+		if err := m.unchanged(inst); err != nil {
+			return err
+		}
+		inst.State, inst.Lost, inst.Generation = croft.StateLost, &why, tombstone.Generation
+		inst.Host, inst.Moving, inst.Session, inst.Seats, inst.Refused = "", "", "", nil, nil
+		inst = m.put(inst)
+		m.orders[croft.OrderID{Host: tombstone.Host, Instance: inst.ID}] = tombstone
+		return nil
+	})
+	return inst, err
+}
+
+// Recreate implements schedule.Records.
+func (m *Memory) Recreate(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	err := m.write(ctx, func() error {
+		if err := m.unchanged(inst); err != nil {
+			return err
+		}
+		inst.State, inst.Session = croft.StateScheduling, "memory"
+		inst = m.put(inst)
+		return nil
+	})
+	return inst, err
 }
 
 // Reorder implements schedule.Records.

@@ -16,6 +16,6 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 		m := scheduletest.NewMemory()
 		return scheduletest.Store{Partition: croft.NewPartitionID(), Records: m, Holds: m, View: m, Registry: m,
 			Groups: m,
-			Agents: m, Orders: m}
+			Agents: m, Orders: m, Losses: m}
 	})
 }

@@ -208,6 +208,12 @@ func last(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 // checkInstance checks one instance, starting from its record.
 func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string, ...any)) {
 	id, key := string(inst.ID), string(inst.Host)+"/"+string(inst.ID)
+	if inst.State == croft.StateLost { // its host was forgotten; it waits for somebody who recreates or destroys it
+		if inst.Host != "" || inst.Lost == nil || l.names[string(inst.Project)+"/"+inst.Name] != id {
+			complain("it is lost, and on record as %+v", inst)
+		}
+		return
+	}
 	if inst.State != croft.StateScheduled || inst.Moving != "" {
 		complain("it is %s, moving to %q, of session %q", inst.State, inst.Moving, inst.Session)
 		return

@@ -35,6 +35,13 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 			if found := w.audit(t.Context()); len(found) != 0 {
 				t.Errorf("while the host is away: %v", found)
 			}
+			lost, err := w.store.Instances.Instance(t.Context(), inst.ID)
+			if err != nil || lost.State != croft.StateLost || lost.Host != "" {
+				t.Fatalf("its instance is %+v, %v; want it lost", lost, err)
+			}
+			if err := w.store.Instances.Bury(t.Context(), lost, croft.Order{}); err != nil { // somebody gives it up
+				t.Fatal(err)
+			}
 			w.facts[inst.ID].destroyed, w.doomed[inst.ID] = true, true
 			w.settle() // the host returns, with a guest that must go
 		})

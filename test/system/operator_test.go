@@ -57,6 +57,13 @@ func (o *operatorSide) Relocate(ctx context.Context, i croft.Instance, tombstone
 	})
 }
 
+func (o *operatorSide) Lose(ctx context.Context, i croft.Instance, why croft.Loss, tombstone croft.Order) (
+	croft.Instance, error) {
+	return through(o.gate, "operator Lose", i.ID, func() (croft.Instance, error) {
+		return o.instanceBook.Lose(ctx, i, why, tombstone)
+	})
+}
+
 func (o *operatorSide) Bury(ctx context.Context, i croft.Instance, tombstone croft.Order) error {
 	o.w.doom(i.ID)
 	return o.gate.do("operator Bury", i.ID, func() error { return o.instanceBook.Bury(ctx, i, tombstone) })

@@ -1,0 +1,73 @@
+package etcdstore
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// A lost instance keeps its record, its name, its user-data, its properties and its charge. The record names no host:
+// so the agent of the forgotten host, should it return and carry out the tombstone, leaves the record alone.
+
+// Lose implements hosts.Instances.
+func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (
+	croft.Instance, error) {
+	k := s.conn.keys
+	next := inst
+	next.State, next.Lost, next.Generation = croft.StateLost, &why, tombstone.Generation
+	next.Host, next.Moving, next.Session, next.Seats, next.Refused = "", "", "", nil, nil
+	ops := append(k.groups().leave(inst),
+		clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(next))),
+		clientv3.OpPut(k.order(tombstone.Host, inst.ID), s.conn.encodeOrder(tombstone)))
+	if len(inst.Spec.UserData) > 0 { // a program of schema 1.1 kept it in the record
+		ops = append(ops, userData{s.conn}.putUserData(inst))
+	}
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(k.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
+	if err != nil {
+		return inst, s.conn.wrap(err, "mark instance %s as lost", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// Recreate implements schedule.Records.
+func (s *Instances) Recreate(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	if s.conn.minor.Load() < lostMinor {
+		return inst, croft.Errorf(croft.Invalid,
+			"this cloud's croft is too old to recreate lost instances: upgrade the cloud, or destroy the instance and request another")
+	}
+	session, lease, err := s.conn.sessionKey(ctx)
+	if err != nil {
+		return inst, err
+	}
+	k := s.conn.keys
+	next := inst
+	next.State, next.Session = croft.StateScheduling, session
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(k.instance(inst.ID), inst.Revision)).
+		Then(clientv3.OpPut(k.session(session), "", clientv3.WithLease(lease)),
+			clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(next)))).Commit()
+	if err != nil {
+		s.conn.forgetLost(err, lease)
+		s.conn.retireSession(session)
+		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+// discard returns what ends a record in scheduling: an instance that was lost before is lost again.
+func (s *conn) discard(inst croft.Instance) []clientv3.Op {
+	if inst.Lost == nil {
+		return s.keys.removeRecord(inst)
+	}
+	inst.State, inst.Session, inst.Host, inst.Seats = croft.StateLost, "", "", nil
+	return []clientv3.Op{clientv3.OpPut(s.keys.instance(inst.ID), encode(withoutUserData(inst)))}
+}

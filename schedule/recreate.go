@@ -1,0 +1,81 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"croft"
+	"croft/internal/span"
+)
+
+// unorderable returns why an instance that is not scheduled takes no order.
+func unorderable(inst croft.Instance) error {
+	if inst.State == croft.StateLost {
+		return croft.Errorf(croft.Conflict,
+			"it is lost: %s; `schedule recreate %s` makes it anew from its image, `schedule destroy %s` gives it up",
+			inst.Lost.Reason, inst.Name, inst.Name)
+	}
+	return croft.Errorf(croft.Conflict, "it is %s", inst.State)
+}
+
+// Recreate schedules a lost instance again, on a host with room, with its name, UUID, spec and user-data, and a new
+// disk made from its image. After an error it is lost as before, unless etcd or Placement stopped answering in between:
+// then agents set it back once this process has ended. Conflict: it is not lost, or its time is over. NoCapacity: as
+// for Request.
+func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
+	err error) {
+	ctx, end := span.Start(ctx, "recreate", attribute.String("croft.instance", idOrName))
+	defer func() { end(err) }()
+	err = s.changeOwn(ctx, project, idOrName, "recreate", func(st croft.Status) (again bool, err error) {
+		inst = st.Instance
+		switch {
+		case inst.State != croft.StateLost:
+			return false, croft.Errorf(croft.Conflict, "it is %s, not lost", inst.State)
+		case !inst.Expires.IsZero() && !time.Now().Before(inst.Expires):
+			return false, croft.Errorf(croft.Conflict,
+				"its time was over on %s: prolong it with `schedule keep %s`, or destroy it", inst.Expires.Format(time.RFC3339), inst.Name)
+		}
+		search, err := s.searchAgain(ctx, inst)
+		if err != nil {
+			return false, err
+		}
+		a := attempt{search: *search}
+		if a.inst, err = s.Records.Recreate(ctx, search.inst); err != nil {
+			return true, err
+		}
+		decision, err := a.run(ctx, func() (*snapshot, error) { return a.look(ctx, a.policy.Sample) })
+		if err == nil {
+			inst = decision.Instance
+			return false, nil
+		}
+		if undo := a.undo(ctx); undo != nil {
+			err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
+		}
+		return false, err
+	})
+	if err == nil {
+		s.Log.Info("lost instance recreated", "instance", inst.ID, "host", inst.Host)
+	}
+	return inst, err
+}
+
+// searchAgain prepares the search for a host of an instance that had one.
+func (s *Scheduler) searchAgain(ctx context.Context, inst croft.Instance) (*search, error) {
+	if inst.Spec.Policy != nil {
+		policy, err := s.PolicyOf(ctx, inst)
+		if err != nil {
+			return nil, err
+		}
+		return s.standing(inst, policy)
+	}
+	query, err := ParseQuery(cmp.Or(inst.Spec.Query, inst.Spec.Resources.String()))
+	if err != nil {
+		return nil, fmt.Errorf("read the query of instance %s: %w", inst.Name, err)
+	}
+	found := s.search(Request{Query: query, Networks: inst.Spec.Networks}, inst)
+	return &found, nil
+}
