@@ -218,8 +218,8 @@ type Tickets interface {
 
 // Projects manages projects and quotas; tenant.Projects says what each method does, and returns.
 type Projects interface {
-	// List returns the projects that the caller sees, by name.
-	List(ctx context.Context) ([]tenant.Tenant, error)
+	// List returns the projects that the caller sees, by name; with names, those of them that have a record.
+	List(ctx context.Context, names ...croft.Project) ([]tenant.Tenant, error)
 	Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error)
 	Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error)
 	Remove(ctx context.Context, name croft.Project) error

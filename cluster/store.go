@@ -16,6 +16,8 @@ type Records interface {
 	Named(ctx context.Context, project croft.Project, name string) (Cluster, error)
 	// List returns the clusters of a project by name, deleted ones too; an empty project means all.
 	List(ctx context.Context, project croft.Project) ([]Cluster, error)
+	// Living returns the clusters of a project that are not deleted, by name. It reads no others.
+	Living(ctx context.Context, project croft.Project) ([]Cluster, error)
 	// Create writes a record, takes its name and charges its project, if nobody has created one of the same project,
 	// user and appliance since Latest was read. Conflict: somebody has. *TakenError: the name or the ID is taken.
 	// OverQuota.
@@ -86,7 +88,7 @@ type Catalogue interface {
 	// RemoveSite removes a site that nothing uses. Conflict: something does; the error counts it.
 	RemoveSite(ctx context.Context, name string) error
 
-	// Credentials lists those of a user in a project; of all, if both are empty.
+	// Credentials lists those of a user in a project, or of AnyUser; of all, if both are empty. It reads no others.
 	Credentials(ctx context.Context, project croft.Project, user string) ([]Credential, error)
 	Credential(ctx context.Context, id CredentialID) (Credential, error)
 	PutCredential(ctx context.Context, c Credential) (Credential, error)
@@ -94,11 +96,14 @@ type Catalogue interface {
 	RemoveCredential(ctx context.Context, id CredentialID) error
 
 	Appliances(ctx context.Context) ([]Appliance, error)
+	// Appliance returns one. NotFound.
+	Appliance(ctx context.Context, name string) (Appliance, error)
 	PutAppliance(ctx context.Context, a Appliance) (Appliance, error)
 	// RemoveAppliance removes one without implementations. Conflict.
 	RemoveAppliance(ctx context.Context, name string) error
 
-	Implementations(ctx context.Context, appliance string) ([]Implementation, error) // of all, if it is empty
+	// Implementations lists those of an appliance; of all, if it is empty. It reads no others.
+	Implementations(ctx context.Context, appliance string) ([]Implementation, error)
 	Implementation(ctx context.Context, id ImplementationID) (Implementation, error)
 	// AddImplementation stores a new one, and gives it the next revision.
 	AddImplementation(ctx context.Context, i Implementation) (Implementation, error)
@@ -111,6 +116,9 @@ type Catalogue interface {
 	PutImage(ctx context.Context, i Image) (Image, error)
 	RemoveImage(ctx context.Context, name string) error
 }
+
+// AnyUser stands for all users of a project. No user has this name, since it has a blank.
+const AnyUser = "any user"
 
 // Accounts stores the accounts of users on clusters.
 type Accounts interface {

@@ -99,7 +99,7 @@ func getHostCapabilities(c *call) error {
 func listUsers(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	all, err := c.Cloud.Projects.List(ctx)
+	all, err := visibleProjects(ctx, c)
 	if err != nil {
 		return err
 	}

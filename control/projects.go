@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 func listProjects(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	all, err := c.Cloud.Projects.List(ctx)
+	all, err := visibleProjects(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -28,6 +29,17 @@ func listProjects(c *call) error {
 		}
 	}
 	return c.answer(http.StatusOK, list)
+}
+
+// visibleProjects reads the projects that the caller sees, and no others.
+func visibleProjects(ctx context.Context, c *call) ([]tenant.Tenant, error) {
+	if c.scope.All() {
+		return c.Cloud.Projects.List(ctx)
+	}
+	if names := c.scope.Projects(); len(names) > 0 {
+		return c.Cloud.Projects.List(ctx, names...)
+	}
+	return nil, nil
 }
 
 // visible leaves out a parent that the caller does not see.
@@ -77,7 +89,7 @@ func answerProject(c *call, status int, p tenant.Tenant) error {
 func namedProject(c *call) (tenant.Tenant, error) {
 	ctx, cancel := c.brief()
 	defer cancel()
-	all, err := c.Cloud.Projects.List(ctx)
+	all, err := c.Cloud.Projects.List(ctx, c.project)
 	if err != nil {
 		return tenant.Tenant{}, err
 	}

@@ -110,6 +110,8 @@ import (
 //	/croft/<partition>/clusters/appliances/<name>  what clusters are for
 //	/croft/<partition>/clusters/implementations/<id>
 //	                                               how a site builds an appliance
+//	/croft/<partition>/clusters/implemented/<appliance>/<id>
+//	                                               present for each implementation, to find those of an appliance
 //	/croft/<partition>/clusters/revisions/<site>/<appliance>
 //	                                               the number of its latest implementation
 //	/croft/<partition>/clusters/images/<name>      an image that is brought to sites

@@ -126,7 +126,7 @@ func (p recordedProjects) Change(ctx context.Context, t tenant.Tenant) (tenant.T
 // Remove implements cloud.Projects.
 func (p recordedProjects) Remove(ctx context.Context, name croft.Project) error {
 	began, parent := time.Now(), croft.Project("")
-	all, err := p.Projects.List(ctx)
+	all, err := p.Projects.List(ctx, name)
 	for _, t := range all {
 		if t.Name == name {
 			parent = t.Parent

@@ -3,6 +3,7 @@ package direct
 import (
 	"context"
 
+	"croft"
 	"croft/access"
 	"croft/etcdstore/tenants"
 	"croft/etcdstore/usages"
@@ -14,7 +15,10 @@ import (
 type projects struct{ *tenants.Projects }
 
 // List implements cloud.Projects.
-func (p projects) List(ctx context.Context) ([]tenant.Tenant, error) {
+func (p projects) List(ctx context.Context, names ...croft.Project) ([]tenant.Tenant, error) {
+	if len(names) > 0 {
+		return p.Projects.List(ctx, access.Within(names...))
+	}
 	return p.Projects.List(ctx, access.Everything())
 }
 

@@ -15,10 +15,23 @@ import (
 type projects struct{ *Client }
 
 // List implements cloud.Projects.
-func (p projects) List(ctx context.Context) ([]tenant.Tenant, error) {
-	var list api.ProjectList
-	err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects"}), nil, &list)
-	return list.Projects, err
+func (p projects) List(ctx context.Context, names ...croft.Project) (all []tenant.Tenant, err error) {
+	if len(names) == 0 {
+		var list api.ProjectList
+		err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects"}), nil, &list)
+		return list.Projects, err
+	}
+	for _, name := range names {
+		var one tenant.Tenant
+		err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects", string(name)}), nil, &one)
+		switch {
+		case err == nil:
+			all = append(all, one)
+		case croft.KindOf(err) != croft.NotFound:
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // Create implements cloud.Projects. Limits and members are set afterwards.

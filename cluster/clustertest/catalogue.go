@@ -108,7 +108,7 @@ func (s *Store) Credentials(ctx context.Context, project croft.Project, user str
 		})
 		if project != "" || user != "" {
 			all = slices.DeleteFunc(all, func(c cluster.Credential) bool {
-				return c.Project != project || c.User != user
+				return c.Project != project || c.User != user && user != cluster.AnyUser
 			})
 		}
 		return nil
@@ -188,6 +188,19 @@ func (s *Store) Appliances(ctx context.Context) (all []cluster.Appliance, err er
 		return nil
 	})
 	return all, err
+}
+
+// Appliance implements cluster.Catalogue.
+func (s *Store) Appliance(ctx context.Context, name string) (a cluster.Appliance, err error) {
+	err = s.do(ctx, "Appliance", func() error {
+		v, is := s.appliances[name]
+		if !is {
+			return croft.Errorf(croft.NotFound, "there is no appliance %s", name)
+		}
+		a = appliance(v)
+		return nil
+	})
+	return a, err
 }
 
 // PutAppliance implements cluster.Catalogue.

@@ -89,7 +89,8 @@ func testCredentials(t *testing.T, s Stores) {
 		}
 		twin.ID = cluster.NewCredentialID()
 	}
-	for c, n := range map[[2]string]int{{"dev", "ann"}: 1, {"dev", "ann/mine"}: 1, {"lab", "ann"}: 0, {"", ""}: 6} {
+	for c, n := range map[[2]string]int{{"dev", "ann"}: 1, {"dev", "ann/mine"}: 1, {"lab", "ann"}: 0, {"", ""}: 6,
+		{"dev", cluster.AnyUser}: 6, {"lab", cluster.AnyUser}: 0} {
 		if all, err := s.Credentials(ctx, croft.Project(c[0]), c[1]); err != nil || len(all) != n {
 			t.Errorf("of %q there are %d, %v; want %d", c, len(all), err, n)
 		}

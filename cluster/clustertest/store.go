@@ -193,6 +193,12 @@ func (s *memory) named(project croft.Project, name string) cluster.Cluster {
 	return cluster.Cluster{}
 }
 
+// Living implements cluster.Records.
+func (s *Store) Living(ctx context.Context, project croft.Project) ([]cluster.Cluster, error) {
+	all, err := s.List(ctx, project)
+	return slices.DeleteFunc(all, func(c cluster.Cluster) bool { return c.State == cluster.Deleted }), err
+}
+
 // List implements cluster.Records.
 func (s *Store) List(ctx context.Context, project croft.Project) (all []cluster.Cluster, err error) {
 	err = s.do(ctx, "List", func() error {

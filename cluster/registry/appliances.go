@@ -27,14 +27,16 @@ func (r appliances) List(ctx context.Context, project croft.Project) ([]cluster.
 
 // Find implements cloud.Appliances.
 func (r appliances) Find(ctx context.Context, name string) (cluster.Appliance, error) {
+	if err := cluster.CheckName("an appliance", name); err != nil { // it becomes part of a key
+		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
+	}
+	a, err := r.Catalogue.Appliance(ctx, name)
+	if err == nil || croft.KindOf(err) != croft.NotFound {
+		return a, err
+	}
 	all, err := r.Catalogue.Appliances(ctx)
 	if err != nil {
 		return cluster.Appliance{}, err
-	}
-	for _, a := range all {
-		if a.Name == name {
-			return a, nil
-		}
 	}
 	var public []string // others are not hinted at
 	for _, a := range all {

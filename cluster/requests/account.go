@@ -53,17 +53,11 @@ func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, 
 
 // agent returns the agent of a cluster that can make accounts now. Invalid. Unavailable.
 func (s *Service) agent(ctx context.Context, c cluster.Cluster) (cluster.Agent, error) {
-	all, err := s.c.Catalogue.Appliances(ctx)
-	if err != nil {
+	a, err := s.c.Catalogue.Appliance(ctx, c.Appliance)
+	if err != nil && !errors.Is(err, croft.NotFound) {
 		return cluster.Agent{}, err
 	}
-	for _, a := range all {
-		if a.Name != c.Appliance {
-			continue
-		}
-		if a.Agent == nil {
-			break
-		}
+	if a.Agent != nil {
 		switch c.State {
 		case cluster.Ready, cluster.Resizing, cluster.Degraded:
 			return *a.Agent, nil

@@ -161,16 +161,11 @@ func resizable(c cluster.Cluster) error {
 
 // mayShrink refuses fewer slaves than the appliance needs. Conflict.
 func (s *Service) mayShrink(ctx context.Context, c cluster.Cluster, slaves int) error {
-	least := 0
-	all, err := s.c.Catalogue.Appliances(ctx)
-	if err != nil {
+	a, err := s.c.Catalogue.Appliance(ctx, c.Appliance)
+	if err != nil && !errors.Is(err, croft.NotFound) {
 		return err
 	}
-	for _, a := range all {
-		if a.Name == c.Appliance {
-			least = a.MinSlaves
-		}
-	}
+	least := a.MinSlaves // 0 if the appliance was removed
 	if slaves < least {
 		return croft.Errorf(croft.Conflict, "cluster %s cannot have %d slaves: appliance %s needs at least %d", c.Name,
 			max(slaves, 0), c.Appliance, least)

@@ -42,7 +42,7 @@ func (s *Service) joinable(ctx context.Context, r cluster.Request) ([]cluster.Cl
 			return nil, err
 		}
 	}
-	all, err := s.c.Records.List(ctx, r.Project)
+	all, err := s.c.Records.Living(ctx, r.Project)
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,11 @@ func (s *Service) List(ctx context.Context, project croft.Project, f cluster.Fil
 		return nil, croft.Errorf(croft.Invalid, "there is no state %.80q%s", string(f.State),
 			nearest.Hint(string(f.State), words))
 	}
-	all, err := s.c.Records.List(ctx, project)
+	read := s.c.Records.Living
+	if project == "" {
+		read = s.c.Records.List
+	}
+	all, err := read(ctx, project)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +131,10 @@ func (s *Service) note(ctx context.Context, c cluster.Cluster, format string, ar
 
 // appliance returns what a project may use. NotFound.
 func (s *Service) appliance(ctx context.Context, project croft.Project, name string) (cluster.Appliance, error) {
+	a, err := s.c.Catalogue.Appliance(ctx, name)
+	if err == nil && (a.Public || a.Project == project) || err != nil && !errors.Is(err, croft.NotFound) {
+		return a, err
+	}
 	all, err := s.c.Catalogue.Appliances(ctx)
 	if err != nil {
 		return cluster.Appliance{}, err
@@ -135,9 +143,6 @@ func (s *Service) appliance(ctx context.Context, project croft.Project, name str
 	for _, a := range all {
 		if !a.Public && a.Project != project {
 			continue
-		}
-		if a.Name == name {
-			return a, nil
 		}
 		names = append(names, a.Name)
 	}

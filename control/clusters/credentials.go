@@ -1,9 +1,11 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"croft"
 	"croft/access"
@@ -37,38 +39,66 @@ func credential(ctx context.Context, c Call, othersToo bool) (cluster.Credential
 
 // administered finds a credential among those that the caller administers. NotFound.
 func administered(ctx context.Context, c Call, id cluster.CredentialID) (cluster.Credential, error) {
-	all, err := c.Cloud.Credentials.List(ctx, "", "")
-	if err != nil {
-		return cluster.Credential{}, err
+	projects := []croft.Project{""}
+	if !c.Scope.All() {
+		projects = c.Scope.Projects()
 	}
-	for _, one := range all {
-		if one.ID == id && c.administers(one.Project) {
-			return one, nil
+	for _, project := range projects {
+		if !c.administers(project) {
+			continue
+		}
+		all, err := credentialsIn(ctx, c, project)
+		if err != nil {
+			return cluster.Credential{}, err
+		}
+		for _, one := range all {
+			if one.ID == id {
+				return one, nil
+			}
 		}
 	}
 	return cluster.Credential{}, croft.Errorf(croft.NotFound, "there is no such credential")
 }
 
+// credentialsIn lists the credentials of all users of a project; of the whole cloud, if it is empty.
+func credentialsIn(ctx context.Context, c Call, project croft.Project) ([]cluster.Credential, error) {
+	if project == "" {
+		return c.Cloud.Credentials.List(ctx, "", "")
+	}
+	return c.Cloud.Credentials.List(ctx, project, cluster.AnyUser)
+}
+
 func listCredentials(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
-	project, user := c.Project, c.Caller.User
-	if c.flag("all") {
-		if !c.administers(c.Project) {
-			return api.NewProblem(api.ForbiddenVerb, "only admins of the project list the credentials of all its users")
-		}
-		project, user = "", ""
-	}
-	all, err := c.Cloud.Credentials.List(ctx, project, user)
-	if err != nil {
-		return err
-	}
 	list := api.CredentialList{Credentials: []api.Credential{}}
-	for _, one := range all {
-		if c.Scope.Sees(one.Project) && (c.Given == "" || one.Project == c.Project) {
+	add := func(some []cluster.Credential, err error) error {
+		for _, one := range some {
 			list.Credentials = append(list.Credentials, api.CredentialOf(one))
 		}
+		return err
 	}
+	if !c.flag("all") {
+		if err := add(c.Cloud.Credentials.List(ctx, c.Project, c.Caller.User)); err != nil {
+			return err
+		}
+		return c.answer(http.StatusOK, list)
+	}
+	if !c.administers(c.Project) {
+		return api.NewProblem(api.ForbiddenVerb, "only admins of the project list the credentials of all its users")
+	}
+	projects := []croft.Project{c.Given}
+	if c.Given == "" && !c.Scope.All() {
+		projects = c.Scope.Projects()
+	}
+	for _, project := range projects {
+		if err := add(credentialsIn(ctx, c, project)); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(list.Credentials, func(a, b api.Credential) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User))
+	})
 	return c.answer(http.StatusOK, list)
 }
 

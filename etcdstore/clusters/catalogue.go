@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,6 +23,9 @@ type Catalogue struct {
 	conn     *kv.Conn
 	may      func() error
 	projects *tenants.Projects
+
+	mu       sync.Mutex
+	compared time.Time // when the index of implementations was last compared
 }
 
 // Kept says what projects are charged with for what clusters are built by. What has no project is the operators'.
@@ -199,9 +204,21 @@ func (s *Catalogue) remove(ctx context.Context, absent error, key string,
 // Credentials implements cluster.Catalogue.
 func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
 	error) {
-	all, err := s.credentials().list(ctx, s.conn, 0)
-	if project != "" || user != "" {
-		all = slices.DeleteFunc(all, func(c cluster.Credential) bool { return c.Project != project || c.User != user })
+	if project == "" && user != "" {
+		return []cluster.Credential{}, nil
+	}
+	all := []cluster.Credential{}
+	var err error
+	if project == "" {
+		all, err = s.credentials().list(ctx, s.conn, 0)
+	} else {
+		prefix := s.keys().credentialNames(project)
+		if user != cluster.AnyUser {
+			prefix += escaped(user) + "/"
+		}
+		all, err = s.credentials().indexed(ctx, s.conn, prefix, func(name *mvccpb.KeyValue) string {
+			return string(name.Value)
+		})
 	}
 	slices.SortFunc(all, func(a, b cluster.Credential) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User))
@@ -281,6 +298,11 @@ func (s *Catalogue) Appliances(ctx context.Context) ([]cluster.Appliance, error)
 	return s.appliances().list(ctx, s.conn, 0)
 }
 
+// Appliance implements cluster.Catalogue.
+func (s *Catalogue) Appliance(ctx context.Context, name string) (cluster.Appliance, error) {
+	return s.appliances().find(ctx, s.conn, name)
+}
+
 // PutAppliance implements cluster.Catalogue.
 func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
 	if err := cmp.Or(s.may(), cluster.CheckName("an appliance", a.Name)); err != nil {
@@ -312,8 +334,8 @@ func (s *Catalogue) RemoveAppliance(ctx context.Context, name string) error {
 		if err != nil {
 			return removal{}, err
 		}
-		all, err := s.implementations().list(ctx, s.conn, revision)
-		if n := count(all, func(i cluster.Implementation) bool { return i.Appliance == name }); err == nil && n > 0 {
+		all, err := s.Implementations(ctx, name)
+		if n := len(all); err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "appliance %s has %d implementations: remove those first", name, n)
 		}
 		if err != nil {

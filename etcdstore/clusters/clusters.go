@@ -6,6 +6,7 @@ package clusters
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -38,7 +39,7 @@ type Session struct {
 func New(c *kv.Conn, p *tenants.Projects, s Session, may func() error) *Store {
 	r := &Records{conn: c, projects: p, session: s, may: may, taking: map[croft.ClusterID]bool{},
 		held: map[croft.ClusterID]int64{}}
-	return &Store{r, &Catalogue{c, may, p}, &Accounts{c}}
+	return &Store{r, &Catalogue{conn: c, may: may, projects: p}, &Accounts{c}}
 }
 
 // Records stores the records of clusters, their events, and who acts on them.
@@ -224,6 +225,21 @@ func (s *Records) List(ctx context.Context, project croft.Project) ([]cluster.Cl
 		})
 	sortClusters(all)
 	return all, err
+}
+
+// Living implements cluster.Records. The names of a project are those of its living clusters.
+func (s *Records) Living(ctx context.Context, project croft.Project) ([]cluster.Cluster, error) {
+	all, err := s.records().indexed(ctx, s.conn, s.keys().names(project), func(name *mvccpb.KeyValue) string {
+		return string(name.Value)
+	})
+	all = slices.DeleteFunc(all, func(c cluster.Cluster) bool { return c.State == cluster.Deleted })
+	sortClusters(all)
+	return all, err
+}
+
+func (s *Records) records() shelf[cluster.Cluster] {
+	return shelf[cluster.Cluster]{"cluster", s.keys().Records(),
+		func(v *cluster.Cluster) *int64 { return &v.Revised }}
 }
 
 // Follow implements cluster.Records.

@@ -218,7 +218,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range keysOf(t, client, "records", "events", "holders", "sites", "credentials", "appliances",
-		"implementations", "revisions", "owned/dev/credentials") {
+		"implementations", "implemented", "revisions", "owned/dev/credentials") {
 		t.Errorf("after its end there is %s", key)
 	}
 	if err := s.Clusters.Forget(ctx, c.ID); err != nil {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
@@ -20,9 +22,16 @@ func (s *Catalogue) implementations() shelf[cluster.Implementation] {
 
 // Implementations implements cluster.Catalogue.
 func (s *Catalogue) Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error) {
-	all, err := s.implementations().list(ctx, s.conn, 0)
-	if appliance != "" {
-		all = slices.DeleteFunc(all, func(i cluster.Implementation) bool { return i.Appliance != appliance })
+	var all []cluster.Implementation
+	err := s.index(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case appliance == "":
+		all, err = s.implementations().list(ctx, s.conn, 0)
+	default:
+		all, err = s.implementations().indexed(ctx, s.conn, s.keys().implemented(appliance),
+			func(key *mvccpb.KeyValue) string { return kv.Last(key.Key) })
 	}
 	slices.SortFunc(all, func(a, b cluster.Implementation) int {
 		return cmp.Or(cmp.Compare(a.Appliance, b.Appliance), cmp.Compare(a.Site, b.Site),
@@ -30,6 +39,72 @@ func (s *Catalogue) Implementations(ctx context.Context, appliance string) ([]cl
 	})
 	return all, err
 }
+
+// index writes the keys by which implementations are found that programs of earlier versions stored, and removes those
+// of what they removed. Each process compares all keys at its first use and then once a minute; in between it does so
+// only if there are not as many keys as implementations.
+func (s *Catalogue) index(ctx context.Context) error {
+	k := s.keys()
+	counts, err := s.conn.Etcd.Txn(ctx).
+		Then(clientv3.OpGet(k.implementations(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
+			clientv3.OpGet(k.allImplemented(), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+	if err != nil {
+		return s.conn.Wrap(err, "count the implementations")
+	}
+	s.mu.Lock()
+	due := time.Since(s.compared) > compareEvery
+	s.mu.Unlock()
+	if !due && counts.Responses[0].GetResponseRange().Count == counts.Responses[1].GetResponseRange().Count {
+		return nil
+	}
+	begun := time.Now()
+	unindexed, stale := map[cluster.ImplementationID]bool{}, []string{}
+	err = s.conn.ReadRange(ctx, "list the implementations", k.implementations(), 0, func(stored *mvccpb.KeyValue) error {
+		unindexed[cluster.ImplementationID(kv.Last(stored.Key))] = true
+		return nil
+	}, clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	err = s.conn.ReadRange(ctx, "list the implementations", k.allImplemented(), 0, func(stored *mvccpb.KeyValue) error {
+		id := cluster.ImplementationID(kv.Last(stored.Key))
+		if !unindexed[id] {
+			stale = append(stale, string(stored.Key))
+		}
+		delete(unindexed, id)
+		return nil
+	}, clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	for id := range unindexed {
+		i, err := s.Implementation(ctx, id)
+		if croft.KindOf(err) == croft.NotFound { // it was removed meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = s.conn.Etcd.Txn(ctx).If(kv.Exists(k.implementation(id))).Then(clientv3.OpPut(k.implementedBy(i), "")).Commit()
+		if err != nil {
+			return s.conn.Wrap(err, "index an implementation")
+		}
+	}
+	for _, key := range stale {
+		record := k.implementation(cluster.ImplementationID(kv.Last([]byte(key))))
+		_, err := s.conn.Etcd.Txn(ctx).If(kv.Absent(record)).Then(clientv3.OpDelete(key)).Commit()
+		if err != nil {
+			return s.conn.Wrap(err, "index an implementation")
+		}
+	}
+	s.mu.Lock()
+	s.compared = begun
+	s.mu.Unlock()
+	return nil
+}
+
+// compareEvery is how often all keys of the index are compared with the implementations.
+const compareEvery = time.Minute
 
 // Implementation implements cluster.Catalogue.
 func (s *Catalogue) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
@@ -84,7 +159,7 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 		}
 		i.Project, i.Generation = of.Project, 0
 		written, err := s.implementations().put(ctx, s.projects, string(i.ID), &i, chargeOfImplementation(i), ifs,
-			clientv3.OpPut(key, strconv.Itoa(i.Revision)))
+			clientv3.OpPut(key, strconv.Itoa(i.Revision)), clientv3.OpPut(k.implementedBy(i), ""))
 		if err != nil || written {
 			return i, err
 		} // else something changed, so trying again ends
@@ -125,6 +200,7 @@ func (s *Catalogue) RemoveImplementation(ctx context.Context, id cluster.Impleme
 			}
 			i, err := s.Implementation(ctx, id)
 			return removal{ifs: []clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.implementation(id), i.Generation)},
+				ops:  []clientv3.Op{clientv3.OpDelete(k.implementedBy(i))},
 				paid: chargeOfImplementation(i)}, err
 		})
 }

@@ -31,8 +31,9 @@ func (k Keys) account(id croft.ClusterID, user string) string {
 
 // Owned is the prefix of all that exists of a project: a project is not removed while there is a key below it.
 func (k Keys) Owned(p croft.Project) string { return k.prefix() + "owned/" + string(p) + "/" }
+func (k Keys) names(p croft.Project) string { return k.Owned(p) + "names/" }
 func (k Keys) name(p croft.Project, name string) string {
-	return k.Owned(p) + "names/" + name
+	return k.names(p) + name
 }
 
 // made has a key for each living cluster of an appliance that a user asked for. The latest one's revision is what
@@ -44,8 +45,9 @@ func (k Keys) madeBy(c cluster.Cluster) string {
 	return k.made(c.Project, c.User, c.Appliance) + string(c.ID)
 }
 func (k Keys) credentialName(c cluster.Credential) string {
-	return k.Owned(c.Project) + "credentials/" + escaped(c.User) + "/" + c.Name
+	return k.credentialNames(c.Project) + escaped(c.User) + "/" + c.Name
 }
+func (k Keys) credentialNames(p croft.Project) string { return k.Owned(p) + "credentials/" }
 func (k Keys) ownAppliance(a cluster.Appliance) string {
 	return k.Owned(a.Project) + "appliances/" + a.Name
 }
@@ -63,6 +65,13 @@ func (k Keys) credential(id cluster.CredentialID) string { return k.credentials(
 func (k Keys) appliance(name string) string              { return k.appliances() + name }
 func (k Keys) implementation(i cluster.ImplementationID) string {
 	return k.implementations() + string(i)
+}
+
+// implemented has a key for each implementation of an appliance, so that those of one are read without the others.
+func (k Keys) allImplemented() string              { return k.prefix() + "implemented/" }
+func (k Keys) implemented(appliance string) string { return k.allImplemented() + appliance + "/" }
+func (k Keys) implementedBy(i cluster.Implementation) string {
+	return k.implemented(i.Appliance) + string(i.ID)
 }
 func (k Keys) image(name string) string { return k.images() + name }
 func (k Keys) allRevisions() string     { return k.prefix() + "revisions/" }

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,6 +37,32 @@ func (s shelf[T]) list(ctx context.Context, c *kv.Conn, revision int64) ([]T, er
 		all = append(all, v)
 		return err
 	})
+	return all, err
+}
+
+// indexed returns those that the keys below a prefix name. Between both reads some may go, which are left out.
+func (s shelf[T]) indexed(ctx context.Context, c *kv.Conn, prefix string, nameOf func(*mvccpb.KeyValue) string) ([]T,
+	error) {
+	all := []T{}
+	var ops []clientv3.Op
+	err := c.ReadRange(ctx, "list the "+s.what+"s", prefix, 0, func(stored *mvccpb.KeyValue) error {
+		ops = append(ops, clientv3.OpGet(s.prefix+nameOf(stored)))
+		return nil
+	})
+	for some := range slices.Chunk(ops, 8) { // records may be large, and answers of etcd are bounded
+		if err != nil {
+			break
+		}
+		var found [][]*mvccpb.KeyValue
+		found, err = c.GetMany(ctx, "read the "+s.what+"s", some)
+		for _, stored := range slices.Concat(found...) {
+			v, wrong := s.decode(c, stored)
+			if wrong != nil {
+				return all, wrong
+			}
+			all = append(all, v)
+		}
+	}
 	return all, err
 }
 

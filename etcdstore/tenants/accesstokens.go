@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -105,9 +106,12 @@ func (s *AccessTokens) Find(ctx context.Context, scope access.Scope, id access.T
 	return t, err
 }
 
-// find returns a token with its revision and its lease. It looks through all keys, which no request waits for.
+// find returns a token as stored. For an operator, who names no project, it looks through all keys.
 func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.TokenID) (t access.Token,
 	stored *mvccpb.KeyValue, err error) {
+	if !scope.All() {
+		return s.findWithin(ctx, scope, id)
+	}
 	all, err := s.conn.Etcd.Get(ctx, s.keys().tokens(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		return t, nil, s.conn.Wrap(err, "look for a token")
@@ -129,17 +133,51 @@ func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.T
 			}
 		}
 	}
-	return access.Token{}, nil, croft.Errorf(croft.NotFound, "there is no token %.16q; `croft access list` shows all",
-		string(id))
+	return access.Token{}, nil, noToken(id)
+}
+
+func noToken(id access.TokenID) error {
+	return croft.Errorf(croft.NotFound, "there is no token %.16q; `croft access list` shows all", string(id))
+}
+
+// findWithin reads a token of one of the projects of a scope. Tokens of other projects cost it nothing.
+func (s *AccessTokens) findWithin(ctx context.Context, scope access.Scope, id access.TokenID) (t access.Token,
+	stored *mvccpb.KeyValue, err error) {
+	if strings.Contains(string(id), "/") {
+		return t, nil, noToken(id)
+	}
+	var ops []clientv3.Op
+	for _, project := range scope.Projects() {
+		ops = append(ops, clientv3.OpGet(s.keys().token(project, id)))
+	}
+	found, err := s.conn.GetMany(ctx, "look for a token", ops)
+	if err != nil {
+		return t, nil, err
+	}
+	for _, one := range slices.Concat(found...) {
+		err := s.conn.Decode(one.Key, one.Value, &t)
+		return t, one, err
+	}
+	return t, nil, noToken(id)
 }
 
 // List implements access.Tokens.
 func (s *AccessTokens) List(ctx context.Context, scope access.Scope) ([]access.Token, error) {
-	all, err := kv.ReadAll[access.Token](ctx, s.conn, "list the tokens", s.keys().tokens(), 0)
-	if err != nil {
-		return nil, err
+	prefixes := []string{s.keys().tokens()}
+	if !scope.All() {
+		prefixes = nil
+		for _, project := range scope.Projects() {
+			prefixes = append(prefixes, s.keys().TokensOf(project))
+		}
 	}
-	all = slices.DeleteFunc(all, func(t access.Token) bool { return !scope.Sees(t.Project) })
+	var all []access.Token
+	for _, prefix := range prefixes {
+		some, err := kv.ReadAll[access.Token](ctx, s.conn, "list the tokens", prefix, 0)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
 	slices.SortFunc(all, func(a, b access.Token) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})

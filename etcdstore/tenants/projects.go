@@ -66,8 +66,29 @@ var _ tenant.Projects = (*Projects)(nil)
 
 // List implements tenant.Projects.
 func (s *Projects) List(ctx context.Context, scope access.Scope) ([]tenant.Tenant, error) {
-	all, err := s.readProjects(ctx, 0)
-	return slices.DeleteFunc(all, func(p tenant.Tenant) bool { return !scope.Sees(p.Name) }), err
+	if scope.All() {
+		return s.readProjects(ctx, 0)
+	}
+	names := slices.DeleteFunc(scope.Projects(), func(p croft.Project) bool { return p.Check() != nil })
+	slices.Sort(names)
+	return s.readNamed(ctx, slices.Compact(names))
+}
+
+// readNamed reads those of the named projects that have a record: no more is read than is returned.
+func (s *Projects) readNamed(ctx context.Context, names []croft.Project) (all []tenant.Tenant, err error) {
+	var ops []clientv3.Op
+	for _, name := range names {
+		ops = append(ops, clientv3.OpGet(s.keys().project(name)))
+	}
+	found, err := s.conn.GetMany(ctx, "read projects", ops)
+	for _, stored := range slices.Concat(found...) {
+		p, err := s.decodeProject(stored)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p.Tenant)
+	}
+	return all, err
 }
 
 func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tenant.Tenant, err error) {
