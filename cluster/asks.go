@@ -15,8 +15,11 @@ type Created struct {
 
 // Change changes what a user may change of a cluster. Nil fields stay.
 type Change struct {
-	Name     *string
-	Slaves   *int
+	Name   *string
+	Slaves *int
+	// Indexes names the wanted slaves, for a cloud whose site this cloud is: both then count alike after a resize that
+	// one of them refused. Slaves, if given, is their number.
+	Indexes  *[]int
 	KeepIdle *time.Duration
 	Expires  *time.Duration // from now on; 0: never
 }

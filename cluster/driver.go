@@ -9,8 +9,8 @@ import (
 
 // Driver reaches sites of one type. Every method is safe to repeat: a call that was given up may still take effect, and
 // the next one finds what it did. Unavailable: nothing is known; a *SilentError says that no response arrived, a
-// *FaultError that the site responded with a fault. Denied: the site refuses the credential. Drivers keep nothing that a
-// restart would lose. clustertest holds each of them to one contract.
+// *FaultError that the site responded with a fault. Denied: the site refuses the credential. Drivers keep nothing that
+// a restart would lose. clustertest holds each of them to one contract.
 type Driver interface {
 	// Check reads an implementation before it is stored. Invalid, with the line of the template.
 	Check(ctx context.Context, i Implementation) (Contract, error)

@@ -1,6 +1,12 @@
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
+
+// Wants reports whether a member is one of the build.
+func (b Build) Wants(m Member) bool { return m.Role == Master || slices.Contains(b.Indexes, m.Index) }
 
 // Keys are the public SSH keys among the parameters.
 func (b Build) Keys() (keys []string) {

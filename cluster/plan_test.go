@@ -155,8 +155,8 @@ func TestPlan(t *testing.T) {
 			record(Building, unknown, faulty), did(ActLaunch, fault), Scheduling, ActChoose, FailedBuild, ""},
 		{"a build that stands without a slave for long enough has failed", record(Building, partly),
 			looked(Standing, func(s *Seen) { s.Members[2].State = MemberGone }), Scheduling, ActChoose, FailedBuild, ""},
-		{"a build whose master is gone has failed although slaves are awaited", record(Building, partly, pin),
-			looked(Working, func(s *Seen) {
+		{"a build whose master is gone has failed although slaves are awaited",
+			record(Building, partly, pin), looked(Working, func(s *Seen) {
 				s.Members = members(MemberBuilding, 0)
 				s.Members[0].State = MemberGone
 			}), Failed, ActRest, FailedMaster, ""},

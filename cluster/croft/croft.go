@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"croft"
 	"croft/cloud"
@@ -29,12 +31,19 @@ type Peer struct {
 type Connect func(at cluster.Access) (Peer, error)
 
 // Driver is the driver. Its connections live as long as a call.
-type Driver struct{ connect Connect }
+type Driver struct {
+	connect Connect
+
+	mu    sync.Mutex
+	since map[croft.ClusterID]time.Time // since when it is not settled whether a request to build arrives yet
+}
 
 var _ cluster.Driver = (*Driver)(nil)
 
 // New returns a driver.
-func New(connect Connect) *Driver { return &Driver{connect} }
+func New(connect Connect) *Driver {
+	return &Driver{connect: connect, since: map[croft.ClusterID]time.Time{}}
+}
 
 // with calls do with a connection to the site.
 func (d *Driver) with(at cluster.Access, what string, do func(p Peer) error) (err error) {
@@ -148,66 +157,107 @@ func remoteOf(b cluster.Build, c cluster.Cluster) cluster.Remote {
 	return r
 }
 
-// Resize implements cluster.Driver. The other cloud gives slaves the indexes that they have here: both count up, and
-// use none twice.
+// Resize implements cluster.Driver. The other cloud is told the indexes of the slaves, so that they have the same IDs in
+// both, also after a resize that one of them refused. A cloud of a version before 1.8 takes their number alone.
 func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	return d.with(at, "resize cluster "+string(b.Cluster), func(p Peer) error {
-		c, err := p.Clusters.Find(ctx, project(at), string(b.Cluster))
-		if err != nil {
+		indexes := append([]int{}, b.Indexes...)
+		_, err := p.Clusters.Change(ctx, project(at), string(b.Cluster), cluster.Change{Indexes: &indexes}, nil)
+		if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "indexes") {
 			return err
 		}
-		for _, i := range c.Indexes {
-			if slices.Contains(b.Indexes, i) {
-				continue
-			}
-			host := string(cluster.IDOf(b.Cluster, cluster.Slave, i))
-			if c, err = p.Clusters.RemoveHost(ctx, project(at), string(b.Cluster), host); err != nil {
-				return err
-			}
-		}
-		if n := len(b.Indexes); c.Slaves != n {
-			_, err = p.Clusters.Change(ctx, project(at), string(b.Cluster), cluster.Change{Slaves: &n}, nil)
-		}
-		return err
+		return resizeByNumber(ctx, p, at, b)
 	})
 }
 
+// resizeByNumber resizes a cluster of a cloud that counts indexes by itself.
+func resizeByNumber(ctx context.Context, p Peer, at cluster.Access, b cluster.Build) error {
+	c, err := p.Clusters.Find(ctx, project(at), string(b.Cluster))
+	if err != nil {
+		return err
+	}
+	for _, i := range c.Indexes {
+		if slices.Contains(b.Indexes, i) {
+			continue
+		}
+		host := string(cluster.IDOf(b.Cluster, cluster.Slave, i))
+		if c, err = p.Clusters.RemoveHost(ctx, project(at), string(b.Cluster), host); err != nil {
+			return err
+		}
+	}
+	if n := len(b.Indexes); c.Slaves != n {
+		_, err = p.Clusters.Change(ctx, project(at), string(b.Cluster), cluster.Change{Slaves: &n}, nil)
+	}
+	return err
+}
+
+// settle is how long a request to build may take to arrive after its caller gave up: longer than a call takes here.
+const settle = 2 * time.Minute
+
 // Destroy implements cluster.Driver. Whether a request whose answer was lost took effect, or will, is settled by making
-// it once more: the other cloud knows it by its ID, which it takes no second time once the cluster is deleted.
+// it once more: the other cloud knows it by its ID, which it takes no second time once the cluster is deleted. A refusal
+// for another reason, such as lack of room, settles nothing: the late request may find room. Then the removal is asked
+// for again, and ends once that has been so for as long as a request can take; what comes later is found by the sweep.
 func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	err := d.with(at, "delete cluster "+string(b.Cluster), func(p Peer) error {
 		removed := func() error {
-			_, err := p.Clusters.Delete(ctx, project(at), string(b.Cluster), cluster.Removal{User: b.User, Force: true})
+			_, err := p.Clusters.Delete(ctx, project(at), string(b.Cluster),
+				cluster.Removal{User: b.User, Force: true})
 			return err
 		}
 		err := removed()
-		if !errors.Is(err, croft.NotFound) || !b.Remote.Asked || b.Remote.ID != "" {
+		if croft.KindOf(err) != croft.NotFound || !b.Remote.Asked || b.Remote.ID != "" {
 			return err
 		}
 		r, err := request(at, b)
 		if err != nil {
 			return err
 		}
-		if _, err := p.Clusters.Create(ctx, r); err != nil && never(err) {
-			return nil
-		} else if err != nil {
+		_, refusal := p.Clusters.Create(ctx, r)
+		if refusal != nil && !isRefusal(refusal) {
+			return refusal
+		}
+		// The repeated request has made it, or the late one has meanwhile.
+		if err := removed(); croft.KindOf(err) != croft.NotFound {
 			return err
 		}
-		return removed()
+		if refusal == nil || croft.KindOf(refusal) == croft.Conflict || d.unsettled(b.Cluster) >= settle {
+			return nil // the ID is another's, so the late request fails too
+		}
+		return croft.Errorf(croft.Unavailable, "a request to build it may be on its way, and a second one is refused: %w",
+			refusal)
 	})
-	if errors.Is(err, croft.NotFound) {
+	if croft.KindOf(err) == croft.NotFound {
 		return nil
 	}
 	return err
 }
 
-// never reports whether a request fails however late it arrives.
-func never(err error) bool {
+// isRefusal reports whether an error is the last word of the other cloud.
+func isRefusal(err error) bool {
 	switch croft.KindOf(err) {
 	case croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity, croft.OverQuota:
 		return true
 	}
 	return false
+}
+
+// mostUnsettled bounds what is remembered.
+const mostUnsettled = 1000
+
+// unsettled returns for how long it has not been known whether a request to build arrives yet.
+func (d *Driver) unsettled(id croft.ClusterID) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, known := d.since[id]
+	if !known {
+		if len(d.since) >= mostUnsettled {
+			clear(d.since)
+		}
+		since = time.Now()
+		d.since[id] = since
+	}
+	return time.Since(since)
 }
 
 // Observe implements cluster.Driver, with one request.

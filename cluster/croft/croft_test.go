@@ -20,6 +20,7 @@ import (
 	"croft/cluster/requests"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
+	"croft/internal/testing/patient"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,6 +105,14 @@ func (f faulty) Create(ctx context.Context, r cluster.Request) (cluster.Created,
 		return cluster.Created{}, err
 	}
 	return f.Clusters.Create(ctx, r)
+}
+
+func (f faulty) Change(ctx context.Context, p croft.Project, name string, ch cluster.Change, generation *int64) (
+	cluster.Cluster, error) {
+	if err := f.o.fault(ctx); err != nil {
+		return cluster.Cluster{}, err
+	}
+	return f.Clusters.Change(ctx, p, name, ch, generation)
 }
 
 func (f faulty) Explain(ctx context.Context, r cluster.Request) (cluster.Explanation, error) {
@@ -227,5 +236,152 @@ func TestWhoAskedMayLogInThereToo(t *testing.T) {
 	made, err := o.Find(t.Context(), "physics", string(b.Cluster))
 	if err != nil || !slices.Equal(made.Keys, keys) || len(made.Parameters) > 0 {
 		t.Errorf("the other cloud has the keys %q and the parameters %v, %v", made.Keys, made.Parameters, err)
+	}
+}
+
+// standing waits until a cluster stands in the other cloud.
+func standing(t *testing.T, d *elsewhere.Driver, at cluster.Access, b cluster.Build) (seen cluster.Seen) {
+	t.Helper()
+	patient.Until(t, "it stands", func() bool {
+		all, err := d.Observe(t.Context(), at, []cluster.Build{b})
+		seen = all[b.Cluster]
+		return err == nil && seen.Phase == cluster.Standing
+	})
+	return seen
+}
+
+func friend() cluster.Access {
+	return cluster.Access{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
+}
+
+// lostLaunch is a build whose request had no answer.
+func lostLaunch() cluster.Build {
+	return cluster.Build{Partition: croft.NewPartitionID(), Cluster: croft.NewClusterID(), User: "ada", Name: "c",
+		Implementation: cluster.Implementation{Template: text},
+		Remote:         cluster.Remote{Name: "croft-x", Asked: true}}
+}
+
+// TestSlavesHaveTheSameIndexesInBothClouds: also after a resize that was refused here and never reached the other one.
+func TestSlavesHaveTheSameIndexesInBothClouds(t *testing.T) {
+	o := newOther(t)
+	d, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
+	b.Indexes = []int{0}
+	if _, err := d.Launch(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	standing(t, d, at, b)
+	o.site.Change("there", func(f *sim.Faults) { f.Room = 1 })
+	b.Indexes = []int{0, 1}
+	if err := d.Resize(t.Context(), at, b); croft.KindOf(err) != croft.NoCapacity {
+		t.Fatalf("without room: %v", err)
+	}
+	o.site.Change("there", func(f *sim.Faults) { f.Room = 0 })
+	for _, indexes := range [][]int{{0, 2}, {2}, {2, 5, 6}} {
+		b.Indexes = indexes
+		if err := d.Resize(t.Context(), at, b); err != nil {
+			t.Fatalf("%v: %v", indexes, err)
+		}
+		seen := standing(t, d, at, b)
+		var got []int
+		for _, m := range seen.Members {
+			if m.Role == cluster.Slave && m.ID == cluster.IDOf(b.Cluster, cluster.Slave, m.Index) {
+				got = append(got, m.Index)
+			}
+		}
+		if !slices.Equal(got, indexes) {
+			t.Errorf("the other cloud has the slaves %v, want %v", got, indexes)
+		}
+	}
+	b.Indexes = []int{0, 5}
+	if err := d.Resize(t.Context(), at, b); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("an index is used twice: %v", err)
+	}
+}
+
+// older is a cloud of a version that takes no indexes.
+type older struct{ cloud.Clusters }
+
+func (o older) Change(ctx context.Context, p croft.Project, name string, ch cluster.Change, generation *int64) (
+	cluster.Cluster, error) {
+	if ch.Indexes != nil {
+		return cluster.Cluster{}, croft.Errorf(croft.Invalid, "additional properties 'indexes' not allowed")
+	}
+	return o.Clusters.Change(ctx, p, name, ch, generation)
+}
+
+func TestACloudOfAnOlderVersionIsResizedByNumber(t *testing.T) {
+	o := newOther(t)
+	d := elsewhere.New(func(cluster.Access) (elsewhere.Peer, error) {
+		return elsewhere.Peer{Clusters: older{o.Service}, Close: func() error { return nil }}, nil
+	})
+	at, b := friend(), lostLaunch()
+	b.Indexes = []int{0}
+	if _, err := d.Launch(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	standing(t, d, at, b)
+	b.Indexes = []int{0, 1}
+	if err := d.Resize(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	standing(t, d, at, b)
+}
+
+// TestARefusalForLackOfRoomSettlesNothing: the launch that may be on its way can find room.
+func TestARefusalForLackOfRoomSettlesNothing(t *testing.T) {
+	o := newOther(t)
+	d, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
+	o.site.Change("there", func(f *sim.Faults) { f.Room = 1 })
+	b.Indexes = []int{0, 1}
+	if err := d.Destroy(t.Context(), at, b); croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("got %v (%s), want that it is not known", err, croft.KindOf(err))
+	}
+}
+
+// between calls do after the first Delete.
+type between struct {
+	cloud.Clusters
+	do func()
+}
+
+func (b *between) Delete(ctx context.Context, p croft.Project, name string, r cluster.Removal) (cluster.Cluster,
+	error) {
+	c, err := b.Clusters.Delete(ctx, p, name, r)
+	if do := b.do; do != nil {
+		b.do = nil
+		do()
+	}
+	return c, err
+}
+
+// TestALaunchThatArrivesWhileItIsDestroyedIsRemoved: the manager repeats the request without its parameters, which is
+// another one with the same ID.
+func TestALaunchThatArrivesWhileItIsDestroyedIsRemoved(t *testing.T) {
+	o := newOther(t)
+	launching, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
+	contract, err := launching.Check(t.Context(), b.Implementation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := b
+	asked.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: b.Cluster,
+		Keys: []string{"ssh-ed25519 AAAA ada"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := &between{Clusters: o.Service, do: func() {
+		if _, err := launching.Launch(t.Context(), at, asked); err != nil {
+			t.Error(err)
+		}
+	}}
+	d := elsewhere.New(func(cluster.Access) (elsewhere.Peer, error) {
+		return elsewhere.Peer{Clusters: clusters, Close: func() error { return nil }}, nil
+	})
+	if err := d.Destroy(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := launching.Observe(t.Context(), at, []cluster.Build{b})
+	if phase := seen[b.Cluster].Phase; err != nil || phase != cluster.Removing && phase != cluster.Absent {
+		t.Errorf("it is %s in the other cloud, %v", phase, err)
 	}
 }

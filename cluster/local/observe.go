@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"croft"
@@ -146,8 +147,22 @@ func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready str
 	default:
 		l.phase = cluster.Standing
 		l.vanished(b, have)
+		l.unwanted(b, have)
 	}
 	return l
+}
+
+// unwanted adds the slaves that are there and not wanted, and that nobody asked to leave: those of a resize that took
+// effect late.
+func (l *look) unwanted(b cluster.Build, have roll) {
+	for _, st := range have.extra(b) {
+		index, err := strconv.Atoi(st.Instance.Spec.Tags[tagIndex])
+		if err != nil || st.Instance.State == croft.StateDestroying {
+			continue
+		}
+		l.members = append(l.members, cluster.Member{ID: cluster.MemberID(st.Instance.ID), Name: st.Instance.Name,
+			Role: cluster.Slave, Index: index, Address: address(st), State: cluster.MemberReady})
+	}
 }
 
 // vanished adds the wanted slaves that have no record: where nothing is held or coming, they are not about to be made.
@@ -268,7 +283,7 @@ func (l look) seen(b cluster.Build) cluster.Seen {
 		if m.Role == cluster.Master && m.State == cluster.MemberReady {
 			s.MasterIP = m.Address
 		}
-		if m.State == cluster.MemberGone && m.Address == "" {
+		if m.State == cluster.MemberGone && m.Address == "" || !b.Wants(m) {
 			continue
 		}
 		host := map[string]any{"name": m.Name, "address": m.Address, "role": string(m.Role)}

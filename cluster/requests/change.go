@@ -56,6 +56,9 @@ func (s *Service) Change(ctx context.Context, project croft.Project, idOrName st
 	if err := checkChange(ch); err != nil {
 		return cluster.Cluster{}, err
 	}
+	if ch.Indexes != nil {
+		ch.Slaves = new(len(*ch.Indexes))
+	}
 	if ch.Slaves != nil {
 		if err := s.fitsAfter(ctx, project, idOrName,
 			func(c cluster.Cluster) int { return *ch.Slaves - c.Slaves }); err != nil {
@@ -81,13 +84,17 @@ func (s *Service) Change(ctx context.Context, project croft.Project, idOrName st
 		if ch.Expires != nil {
 			c.Expires, c.Warned = end(*ch.Expires), time.Time{}
 		}
-		if ch.Slaves != nil && *ch.Slaves != c.Slaves {
+		if ch.Indexes != nil && !slices.Equal(*ch.Indexes, c.Indexes) {
+			if err := s.resizeTo(ctx, c, *ch.Indexes); err != nil {
+				return false, err
+			}
+		} else if ch.Slaves != nil && *ch.Slaves != c.Slaves {
 			if err := s.resize(ctx, c, *ch.Slaves); err != nil {
 				return false, err
 			}
 		}
 		return c.Name != before.Name || c.KeepIdle != before.KeepIdle || !c.Expires.Equal(before.Expires) ||
-			c.Slaves != before.Slaves, nil
+			!slices.Equal(c.Indexes, before.Indexes), nil
 	})
 }
 
@@ -103,6 +110,19 @@ func checkChange(ch cluster.Change) error {
 	if ch.Name != nil {
 		if err := cluster.CheckName("a cluster", *ch.Name); err != nil {
 			return err
+		}
+	}
+	if ch.Indexes != nil {
+		if err := cluster.CheckSlaves(len(*ch.Indexes), 0); err != nil {
+			return err
+		}
+		if ch.Slaves != nil && *ch.Slaves != len(*ch.Indexes) {
+			return croft.Errorf(croft.Invalid, "slaves is %d, and indexes names %d", *ch.Slaves, len(*ch.Indexes))
+		}
+		for n, i := range *ch.Indexes {
+			if i < 0 || n > 0 && i <= (*ch.Indexes)[n-1] {
+				return croft.Errorf(croft.Invalid, "the indexes of slaves have to be ascending, from 0")
+			}
 		}
 	}
 	if ch.Slaves != nil {

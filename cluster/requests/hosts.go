@@ -146,6 +146,38 @@ func (s *Service) resize(ctx context.Context, c *cluster.Cluster, slaves int) er
 	return nil
 }
 
+// resizeTo changes which slaves are wanted. Conflict: an index was used before, or a slave cannot be removed by name.
+func (s *Service) resizeTo(ctx context.Context, c *cluster.Cluster, indexes []int) error {
+	if err := resizable(*c); err != nil {
+		return err
+	}
+	if len(indexes) < c.Slaves {
+		if err := s.mayShrink(ctx, *c, len(indexes)); err != nil {
+			return err
+		}
+	}
+	for _, i := range slices.Backward(slices.Clone(c.Indexes)) { // the last ones first
+		if !slices.Contains(indexes, i) {
+			if err := s.takeOut(ctx, c, i); err != nil {
+				return err
+			}
+		}
+	}
+	c.Indexes = slices.Clone(c.Indexes)
+	for _, i := range indexes {
+		if slices.Contains(c.Indexes, i) {
+			continue
+		}
+		if i < c.NextIndex {
+			return croft.Errorf(croft.Conflict, "slave %d of cluster %s was removed, and its index is not used again", i,
+				c.Name)
+		}
+		c.Indexes, c.NextIndex = append(c.Indexes, i), i+1
+	}
+	c.Slaves = len(c.Indexes)
+	return nil
+}
+
 // resizable refuses to resize what is not built, or is no use any more. Conflict.
 func resizable(c cluster.Cluster) error {
 	switch c.State {

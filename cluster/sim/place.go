@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -189,10 +190,8 @@ func (k *stack) remove(p *place, now time.Time) {
 // seen returns what the site tells of it.
 func (k *stack) seen(b cluster.Build) cluster.Seen {
 	seen := cluster.Seen{Phase: k.phase, Remote: k.remote(), Failure: k.reason, Consoles: map[cluster.MemberID]string{}}
-	for _, index := range append([]int{master}, b.Indexes...) {
-		if m := k.machines[index]; m != nil {
-			k.tell(&seen, index, m)
-		}
+	for _, index := range slices.Sorted(maps.Keys(k.machines)) { // the master first; and slaves that are not wanted
+		k.tell(&seen, index, k.machines[index])
 	}
 	if k.phase == cluster.Standing {
 		seen.Outputs = map[string]any{}
@@ -202,6 +201,9 @@ func (k *stack) seen(b cluster.Build) cluster.Seen {
 		seen.Outputs["master_ip"] = seen.MasterIP
 		hosts := []any{}
 		for _, m := range seen.Members {
+			if !b.Wants(m) {
+				continue
+			}
 			hosts = append(hosts, map[string]any{"name": m.Name, "address": m.Address, "role": string(m.Role)})
 		}
 		seen.Outputs["hosts"] = hosts

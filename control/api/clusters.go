@@ -74,19 +74,20 @@ func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Reques
 type ClusterChange struct {
 	Name     *string `json:"name,omitempty"`
 	Slaves   *int    `json:"slaves,omitempty"`
+	Indexes  *[]int  `json:"indexes,omitempty"`   // of the wanted slaves
 	KeepIdle *int64  `json:"keep_idle,omitempty"` // seconds
 	Expires  *int64  `json:"expires,omitempty"`   // seconds from now on
 }
 
 // ClusterChangeOf returns the body for a change.
 func ClusterChangeOf(c cluster.Change) ClusterChange {
-	return ClusterChange{Name: c.Name, Slaves: c.Slaves, KeepIdle: maybe(c.KeepIdle, seconds),
+	return ClusterChange{Name: c.Name, Slaves: c.Slaves, Indexes: c.Indexes, KeepIdle: maybe(c.KeepIdle, seconds),
 		Expires: maybe(c.Expires, seconds)}
 }
 
 // Plain returns the change.
 func (c ClusterChange) Plain() cluster.Change {
-	return cluster.Change{Name: c.Name, Slaves: c.Slaves, KeepIdle: maybe(c.KeepIdle, lasting),
+	return cluster.Change{Name: c.Name, Slaves: c.Slaves, Indexes: c.Indexes, KeepIdle: maybe(c.KeepIdle, lasting),
 		Expires: maybe(c.Expires, lasting)}
 }
 
