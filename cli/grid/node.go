@@ -1,12 +1,18 @@
 package grid
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +20,9 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/grid/edit"
+	"croft/grid/ssh"
 	"croft/grid/state"
+	"croft/grid/unit"
 )
 
 func nodeCommand(o *options) *cobra.Command {
@@ -46,7 +54,8 @@ func nodeAddCommand(o *options) *cobra.Command {
 		Short: "Add a node",
 		Long: `add writes the file of a node, such as nodes/syd/r1/web1.yaml for the path syd/r1/web1, with
 an id that nothing else has had, and prints the files that it wrote. Without --address the
-node's name is its address, which may be a Host of the ssh configuration.`,
+node's name is its address, which may be a Host of the ssh configuration. Where the address is
+a name that leads to an IP address now, the file says that as ip, which ${ip} stands for.`,
 		Example: `  croft grid node add here --local
   croft grid node add syd/r1/web1 --address web1.example.org:2222 --user ops --fact ssd --capacity cpu=8`,
 		Args: args.Count(1, 1),
@@ -58,6 +67,7 @@ node's name is its address, which may be a Host of the ssh configuration.`,
 				return croft.Errorf(croft.Invalid, "--local is this machine, which needs no --address")
 			}
 			return o.change(cmd, func(s *state.State) error {
+				n.IP = addressOf(cmd.Context(), s, n)
 				written, err := edit.Add(s, n, func() error {
 					if _, err := o.load(cmd); err != nil {
 						return fmt.Errorf("add the node %s: %w", n.Path, err)
@@ -83,6 +93,43 @@ node's name is its address, which may be a Host of the ssh configuration.`,
 	f.StringArrayVar(&n.Facts, "fact", nil, "a `fact` that jobs may require or avoid, also NAME=VALUE (repeatable)")
 	f.StringArrayVar(&n.Capacity, "capacity", nil, "what its slots may use (`key=amount`; repeatable)")
 	return cmd
+}
+
+// lookupTime bounds how long node add waits for the address of a name.
+const lookupTime = 3 * time.Second
+
+// addressOf returns the IP address that the name of a new node leads to, after the ssh configuration; empty: the node's
+// address is one already, or it is not known.
+func addressOf(ctx context.Context, s *state.State, n edit.Node) string {
+	if n.Local {
+		return ""
+	}
+	given := cmp.Or(n.Address, path.Base(n.Path))
+	dialer, err := ssh.New(dialing(s, ""))
+	if err != nil {
+		return ""
+	}
+	defer dialer.Close()
+	host, _, err := dialer.Reach(unit.Node{Address: given})
+	if err != nil {
+		return ""
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		if strings.Contains(given, host) {
+			return ""
+		}
+		return a.Unmap().String()
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return ""
+	}
+	slices.SortFunc(all, func(a, b netip.Addr) int { // IPv4 first, and always the same of several
+		return cmp.Or(cmp.Compare(a.Unmap().BitLen(), b.Unmap().BitLen()), a.Compare(b))
+	})
+	return all[0].Unmap().String()
 }
 
 // stateCommand sets the states of nodes.

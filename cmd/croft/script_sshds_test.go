@@ -28,6 +28,7 @@ func startSshds(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(stop)
 	ts.Setenv("HOME", g.Home)
+	machinesOf(ts).nodes = g.Nodes
 	for i, n := range g.Nodes {
 		ts.Setenv(fmt.Sprintf("N%d", i+1), n.Unit.Address)
 		ts.Setenv(fmt.Sprintf("N%d_STATE", i+1), n.State)

@@ -48,6 +48,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -74,6 +78,8 @@ func TestScripts(t *testing.T) {
 			"issuer":       issuer,
 			"disk":         makeDisk,
 			"sshds":        startSshds,
+			"page":         runPage,
+			"machine":      changeMachine,
 			"fill":         fillDisk,
 			"sshd":         startSshd,
 		},
@@ -88,6 +94,8 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[cloudKey{}] = &scriptCloud{}
+			env.Values[machinesKey{}] = &machines{}
+			env.Setenv("DOCS", docs)
 			env.Values[issuerKey{}] = &scriptIssuer{}
 			env.Setenv("CROFT_CLOUD_API_LISTEN", "127.0.0.1:0") // scripts run beside each other
 			env.Setenv("HOME", env.WorkDir)

@@ -58,6 +58,13 @@ func Repository(ctx context.Context, dir, system string) []doctor.Result {
 	if len(list) > 0 {
 		return named(check, list...)
 	}
+	unknown, err := r.Identity(ctx)
+	if err != nil {
+		return named(check, fail(err, ""))
+	}
+	for _, w := range unknown {
+		list = append(list, warn(w, ""))
+	}
 	revision, err := r.Clean(ctx)
 	switch croft.KindOf(err) {
 	case "":

@@ -85,6 +85,22 @@ func TestRepositories(t *testing.T) {
 		}
 	}
 	run("init", "-q")
+	home := t.TempDir()
+	for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"} {
+		t.Setenv(name, "")
+		if err := os.Unsetenv(name); err != nil { // until the test has ended
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", home)
+	run("config", "user.useConfigOnly", "true")
+	if got := Repository(t.Context(), dir, "git"); got[0].Level != doctor.Warn || !strings.Contains(got[0].Found,
+		"git does not know who commits: run git config --global user.name") {
+		t.Errorf("no identity: %+v", got)
+	}
+	run("config", "user.name", "t")
+	run("config", "user.email", "t@example.org")
 	if got := Repository(t.Context(), dir, "git"); got[0].Level != doctor.Warn || !strings.Contains(got[0].Found,
 		"nothing is committed") {
 		t.Errorf("no commit: %+v", got)

@@ -73,6 +73,7 @@ func Init(dir, vcs, runtime string) error {
 type Node struct {
 	Path                   string // below nodes/, such as syd/r1/web1
 	Address, User, HostKey string
+	IP                     string // where Address is a name
 	Local                  bool
 	Weight                 float64 // 0: 1
 	Facts                  []string
@@ -160,7 +161,7 @@ func (n Node) text(id int) (string, error) {
 		b.WriteString("local: true\n")
 	}
 	for _, one := range []struct{ key, value string }{
-		{"address", n.Address}, {"user", n.User}, {"host_key", n.HostKey},
+		{"address", n.Address}, {"ip", n.IP}, {"user", n.User}, {"host_key", n.HostKey},
 	} {
 		if one.value != "" {
 			fmt.Fprintf(&b, "%s: %s\n", one.key, quoted(one.value))

@@ -76,6 +76,7 @@ type Node struct {
 	Weight   crush.Weight
 	Local    bool
 	Address  string
+	IP       string // of the machine, where Address is a name; empty: not given
 	User     string
 	HostKey  string
 	StateDir string

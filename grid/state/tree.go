@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -124,6 +125,11 @@ func (l *loading) node(from leaf, p *problems) *Node {
 	}
 	if strings.HasPrefix(n.Address, "-") || strings.ContainsAny(n.Address, " \t\n/") {
 		p.add(f.at("address"), "address: %q is no host, host:port or Host of the ssh configuration", n.Address)
+	}
+	if n.IP = f.text("ip"); n.IP != "" {
+		if _, err := netip.ParseAddr(n.IP); err != nil {
+			p.add(f.at("ip"), "ip: %q is no IP address", n.IP)
+		}
 	}
 	if n.HostKey != "" && !strings.HasPrefix(n.HostKey, "SHA256:") {
 		p.add(f.at("host_key"), "host_key: want the key's fingerprint, SHA256:...")

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -178,7 +179,7 @@ func (m *making) scope(j *Job, slot int, n *Node) (*scope, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	switch host := hostOf(n.Address); {
+	switch host := cmp.Or(n.IP, hostOf(n.Address)); {
 	case address != "":
 		s.names["ip"] = text(address)
 	case m.dry && j.Values.Get("address") != nil:

@@ -81,15 +81,9 @@ func (r *Repository) path(entry string) string {
 // Examine lists what is wrong with the repository, beyond files that are not committed: each a sentence that says what
 // to do. Links that are none, a merge under way, submodules, and names that differ by case alone.
 func (r *Repository) Examine(ctx context.Context) ([]string, error) {
-	var list []string
-	if r.point.Has("examine") {
-		result, err := r.ask(ctx, "examine", nil)
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(result.Text) {
-			list = append(list, strings.TrimSpace(line))
-		}
+	list, err := r.sentences(ctx, "examine")
+	if err != nil {
+		return nil, err
 	}
 	if r.point.Has("tracked") {
 		result, err := r.ask(ctx, "tracked", nil)
@@ -99,6 +93,24 @@ func (r *Repository) Examine(ctx context.Context) ([]string, error) {
 		list = append(list, twins(strings.FieldsFunc(result.Text, func(c rune) bool { return c == 0 || c == '\n' }))...)
 	}
 	return list, nil
+}
+
+// Identity lists what keeps the caller from committing, such as a name that git does not know; each a sentence that says
+// what to do. Only commits need it.
+func (r *Repository) Identity(ctx context.Context) ([]string, error) {
+	return r.sentences(ctx, "identity")
+}
+
+// sentences returns the lines that a verb prints; none where the system does not define it.
+func (r *Repository) sentences(ctx context.Context, verb string) (list []string, err error) {
+	if !r.point.Has(verb) {
+		return nil, nil
+	}
+	result, err := r.ask(ctx, verb, nil)
+	for line := range strings.Lines(result.Text) {
+		list = append(list, strings.TrimSpace(line))
+	}
+	return list, err
 }
 
 // twins says which names differ by case alone: a clone to a file system without cases has one of them.

@@ -26,8 +26,9 @@ import (
 //go:embed points/*.yaml
 var points embed.FS
 
-// Verbs are what a hard point of the kind vcs may define. All but ignored, tracked and examine are needed.
-var Verbs = []string{"revision", "is_descendant", "uncommitted", "ignored", "tracked", "examine", "upstream", "fetch",
+// Verbs are what a hard point of the kind vcs may define. All but ignored, tracked, examine and identity are
+// needed.
+var Verbs = []string{"revision", "is_descendant", "uncommitted", "ignored", "tracked", "examine", "identity", "upstream", "fetch",
 	"add", "commit", "push"}
 
 // StateDirs are the directories of a cluster in which no file may be ignored: what is there is the cluster's state.
@@ -82,7 +83,7 @@ func Open(dir, name string) (*Repository, error) {
 		return nil, err
 	}
 	for _, verb := range Verbs {
-		if !p.Has(verb) && !slices.Contains([]string{"ignored", "tracked", "examine"}, verb) {
+		if !p.Has(verb) && !slices.Contains([]string{"ignored", "tracked", "examine", "identity"}, verb) {
 			return nil, croft.Errorf(croft.Invalid, "%s: it lacks the verb %s", p.From, verb)
 		}
 	}
