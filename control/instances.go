@@ -158,6 +158,10 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 	if r.Query, err = schedule.ParseQuery(given.Query); err != nil {
 		return r, err
 	}
+	if r.Query.NamesAggregates() && !c.caller.Operator() {
+		return r, api.NewProblem(api.PropertyForbidden, "only operators may give member_of in a query, because it "+
+			"names places by UUID: name a public aggregate with in")
+	}
 	if given.Policy != "" {
 		if r.Policy, err = schedule.PolicyNamed(given.Policy); err != nil {
 			return r, err

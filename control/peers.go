@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -29,6 +30,9 @@ func addPeer(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	p, err := c.Cloud.Peers.AddPeer(ctx, given)
+	if errors.Is(err, federation.ErrOtherCard) {
+		return api.NewProblem(api.UUIDReused, err.Error())
+	}
 	if croft.KindOf(err) == croft.Conflict {
 		return api.NewProblem(api.NameTaken, err.Error())
 	}

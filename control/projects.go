@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -42,8 +43,12 @@ func visibleProjects(ctx context.Context, c *call) ([]tenant.Tenant, error) {
 	return nil, nil
 }
 
-// visible leaves out a parent that the caller does not see.
+// visible leaves out a parent that the caller does not see. Readers see no members but themselves.
 func visible(c *call, p tenant.Tenant) tenant.Tenant {
+	if access.Authorize(c.caller, "createInstance", p.Name) != nil {
+		p.Members = maps.Clone(p.Members)
+		maps.DeleteFunc(p.Members, func(user string, _ access.Role) bool { return user != c.caller.User })
+	}
 	if !c.scope.Sees(p.Parent) {
 		p.Parent = ""
 	}

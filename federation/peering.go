@@ -3,6 +3,7 @@ package federation
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,7 +42,13 @@ type NewPeer struct {
 	Card  Card          `json:"card"`
 	Alias string        `json:"alias,omitempty"` // empty: as it is, or what the card proposes
 	Roles []access.Role `json:"roles,omitempty"` // empty: as they are
+	// take over a card of a known peer that has other keys, another endpoint or other authorities: whoever wrote it
+	// acts for the peer's users from then on
+	Replace bool `json:"replace,omitempty"`
 }
+
+// ErrOtherCard says that a card differs from what is known of its partition.
+var ErrOtherCard = croft.Errorf(croft.Conflict, "the card differs from what is known of this peer")
 
 // Card returns the card of home. An empty endpoint is that of a server of the API. Invalid: the name or the endpoint.
 // Unavailable: no server of the API has told its key yet.
@@ -92,7 +99,8 @@ func rank(s Signer) int {
 	return 0
 }
 
-// AddPeer makes a partition a peer by its card, or takes over a new card of it. Invalid. Conflict: the alias is taken.
+// AddPeer makes a partition a peer by its card, or takes over a new card of it if that is to be. Invalid. Conflict: the
+// alias is taken, or the partition is known by another card (ErrOtherCard).
 func (s *Service) AddPeer(ctx context.Context, n NewPeer) (Partition, error) {
 	if err := n.Card.Check(); err != nil {
 		return Partition{}, err
@@ -124,6 +132,10 @@ func (n NewPeer) settle(all []Partition) (Partition, error) {
 	next := n.Card.peer(n.Roles)
 	next.Added = time.Now().UTC().Truncate(time.Second)
 	if now.Peer != nil {
+		if what := now.Peer.differs(next); what != "" && !n.Replace {
+			return now, fmt.Errorf("add peer %s: %w: it has %s; compare fingerprints with the peer's operators, then give "+
+				"--replace", now.Alias, ErrOtherCard, what)
+		}
 		next.Added = now.Peer.Added
 		if len(next.Roles) == 0 {
 			next.Roles = now.Peer.Roles
@@ -140,6 +152,20 @@ func (n NewPeer) settle(all []Partition) (Partition, error) {
 		now.Alias = free(cmp.Or(n.Card.Name, string(n.Card.Partition[:8])), taken)
 	}
 	return now, next.Check()
+}
+
+// differs says what is other in the next card of a peer; "" if nothing is.
+func (p Peer) differs(next Peer) string {
+	sorted := func(keys []PublicKey) []PublicKey { return slices.Sorted(slices.Values(keys)) }
+	switch {
+	case !slices.Equal(sorted(p.Keys), sorted(next.Keys)):
+		return "other keys"
+	case p.Endpoint != next.Endpoint:
+		return "another endpoint"
+	case p.CA != next.CA:
+		return "other authorities"
+	}
+	return ""
 }
 
 // RemovePeer ends the exchange of requests with a peer, and returns what it was. NotFound.

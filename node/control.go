@@ -144,7 +144,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
-	p.Self.Serves(mux, v.CloudAPI)
+	p.Self.ServesTenants(mux)
 	p.Start(ctx, "the tokens of the API", tokens.Run)
 	peers.start(ctx, p)
 	p.Start(ctx, "what projects use", store.Projects.Settle)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -97,6 +98,10 @@ func (s *Self) Serves(mux *http.ServeMux, address string) {
 	mux.Handle("GET /metrics", s.metricsAt(address))
 }
 
+// ServesTenants is Serves at an address to which a proxy on this machine may forward the requests of tenants. There
+// nobody gets metrics without the token, because a request that a proxy forwards can look like one of this machine.
+func (s *Self) ServesTenants(mux *http.ServeMux) { s.Serves(mux, "") }
+
 // metricsAt serves metrics to requests with the token. Without a token they are only for this machine, since they
 // reveal the names of instances and the load of hosts.
 func (s *Self) metricsAt(address string) http.Handler {
@@ -108,6 +113,9 @@ func (s *Self) metricsAt(address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch {
+		case s.token == "" && (address == "" || endpoint.IsLoopback(address) && forwarded(r)):
+			http.Error(w, "a proxy may forward requests to this address, so metrics are told only where "+
+				"metrics.token_file is set, or at another address of this process", http.StatusForbidden)
 		case s.token == "" && !endpoint.IsLoopback(address):
 			http.Error(w,
 				address+
@@ -120,6 +128,21 @@ func (s *Self) metricsAt(address string) http.Handler {
 			give.ServeHTTP(w, r)
 		}
 	})
+}
+
+// forwarded reports whether a request to a loopback address shows that a proxy sent it for somebody else.
+func forwarded(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+		"X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host != "" && !endpoint.IsLoopback(net.JoinHostPort(strings.Trim(host, "[]"), "0"))
 }
 
 // ofEtcd adds the metrics of an etcd in this process.

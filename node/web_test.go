@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"croft/node/settings"
 )
@@ -172,6 +175,44 @@ func TestAnswersHaveToBeRead(t *testing.T) {
 					synctest.Wait()
 				})
 			})
+		}
+	}
+}
+
+// Metrics have the names of all tenants' instances. A proxy on this machine sends requests of others from loopback.
+func TestMetricsAreNotToldThroughAProxyWithoutAToken(t *testing.T) {
+	plain := &Self{metrics: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)}
+	secured := &Self{metrics: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler), token: "secret"}
+	for _, c := range []struct {
+		name         string
+		self         *Self
+		address      string
+		host, header string
+		token        string
+		status       int
+	}{
+		{"this machine", plain, "127.0.0.1:8779", "127.0.0.1:8779", "", "", http.StatusOK},
+		{"this machine by its name", plain, "[::1]:8779", "localhost:8779", "", "", http.StatusOK},
+		{"another machine", plain, "192.0.2.1:8779", "192.0.2.1:8779", "", "", http.StatusForbidden},
+		{"a proxy that keeps the name", plain, "127.0.0.1:8779", "cloud.example", "", "", http.StatusForbidden},
+		{"a proxy that tells of it", plain, "127.0.0.1:8779", "127.0.0.1:8779", "X-Forwarded-For", "",
+			http.StatusForbidden},
+		{"an address for tenants", plain, "", "127.0.0.1:8781", "", "", http.StatusForbidden},
+		{"an address for tenants, with the token", secured, "", "cloud.example", "X-Forwarded-For", "secret",
+			http.StatusOK},
+		{"an address for tenants, with another token", secured, "", "127.0.0.1:8781", "", "guess",
+			http.StatusUnauthorized},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.Host = c.host
+		if c.header != "" {
+			r.Header.Set(c.header, "198.51.100.1")
+		}
+		r.Header.Set("Authorization", "Bearer "+c.token)
+		w := httptest.NewRecorder()
+		c.self.metricsAt(c.address).ServeHTTP(w, r)
+		if w.Code != c.status {
+			t.Errorf("%s: %d, want %d", c.name, w.Code, c.status)
 		}
 	}
 }

@@ -43,6 +43,12 @@ func (q Query) Total() croft.Resources {
 	return total
 }
 
+// NamesAggregates reports whether the query names aggregates of Placement. Those of locations have UUIDs that follow
+// from the partition and the location's name.
+func (q Query) NamesAggregates() bool {
+	return slices.ContainsFunc(q.Groups, func(g RequestGroup) bool { return len(g.MemberOf)+len(g.NotIn) > 0 })
+}
+
 // plain reports whether the query asks for nothing but amounts, which Total says too.
 func (q Query) plain() bool {
 	return q.Encode() == Query{Groups: []RequestGroup{{Resources: q.Total()}}}.Encode()

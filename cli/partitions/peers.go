@@ -71,20 +71,22 @@ func peerAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add --card FILE",
 		Short: "Take another cloud for a peer, by its card, or take over a new card of it",
-		Long: `add reads a card (- is stdin). Of a peer that is known, its endpoint, keys and authority
-become those of the card: keys that are not in it count no more. The roles bound what
-users may be through the peer, in both directions.`,
+		Long: `add reads a card (- is stdin). A card of a known peer with other keys, another endpoint
+or other authorities is refused, because whoever wrote it would act for the users of that
+peer; --replace takes it over, and keys that are not in it count no more. The roles bound
+what users may be through the peer, in both directions.`,
 		Args: args.Count(0, 0),
 	}
 	file := cmd.Flags().String("card", "", "`file` with the card of the other cloud")
 	alias := cmd.Flags().String("alias", "", "`name` of the peer here (default: what the card proposes)")
 	roles := cmd.Flags().StringSlice("roles", nil, "`roles` that users may have: reader, member, project-admin")
+	replace := cmd.Flags().Bool("replace", false, "take over a card that differs from what is known of the peer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		card, err := readCard(cmd, *file)
 		if err != nil {
 			return err
 		}
-		wanted := federation.NewPeer{Card: card, Alias: *alias}
+		wanted := federation.NewPeer{Card: card, Alias: *alias, Replace: *replace}
 		for _, r := range *roles {
 			wanted.Roles = append(wanted.Roles, access.Role(r))
 		}

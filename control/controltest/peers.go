@@ -67,7 +67,7 @@ func (s *Site) Meet(t testing.TB, other *Site, alias string, roles ...access.Rol
 // Add makes a partition a peer by its card.
 func (s *Site) Add(t testing.TB, card federation.Card, alias string, roles ...access.Role) {
 	t.Helper()
-	wanted := federation.NewPeer{Card: card, Alias: alias, Roles: roles}
+	wanted := federation.NewPeer{Card: card, Replace: true, Alias: alias, Roles: roles}
 	if _, err := s.Under.Peers.AddPeer(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}

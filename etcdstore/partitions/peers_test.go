@@ -2,7 +2,10 @@ package partitions_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"errors"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,6 +73,24 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 	}
 	card, err := west.Card(t.Context(), "home-of-bob", "https://other.example/")
 	east.check(err)
+	// whoever knows the UUID of a peer can write a card of it
+	forged := card
+	forged.Keys = append(slices.Clone(card.Keys), federation.PublicKeyOf(make(ed25519.PublicKey, ed25519.PublicKeySize)))
+	for name, c := range map[string]federation.Card{"another endpoint": card, "another key": forged} {
+		_, err := east.AddPeer(t.Context(), federation.NewPeer{Card: c})
+		if !errors.Is(err, federation.ErrOtherCard) || !strings.Contains(err.Error(), "--replace") {
+			t.Errorf("a card of a known peer with %s: %v", name, err)
+		}
+	}
+	if all, err := east.List(t.Context()); err != nil || all[1].Peer.Endpoint != p.Peer.Endpoint ||
+		len(all[1].Peer.Keys) != 1 {
+		t.Errorf("it is %+v, %v", all[1].Peer, err)
+	}
+	if p, err := east.AddPeer(t.Context(), federation.NewPeer{Card: forged, Replace: true}); err != nil ||
+		len(p.Peer.Keys) != 2 || p.Alias != "west" {
+		t.Errorf("replaced on request, it is %+v, %v", p.Peer, err)
+	}
+	east.check(second(east.AddPeer(t.Context(), federation.NewPeer{Card: card, Replace: true})))
 	spoiled := func(spoil func(*federation.Card)) federation.NewPeer {
 		c := card
 		spoil(&c)
@@ -264,3 +285,5 @@ func TestARemovedPeerIsCutAtOnce(t *testing.T) {
 		return croft.KindOf(err) == croft.NotFound
 	})
 }
+
+func second[T any](_ T, err error) error { return err }
