@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"croft"
@@ -18,8 +19,9 @@ type acting struct {
 	inbox  inbox
 	jobs   *jobs
 
-	refused error     // by quotas, of the pools in the file; nil: they are in force
+	refused error     // why the pools in the file are not in force, such as quotas; nil: they are
 	asked   time.Time // when that was decided
+	kept    []Name    // pools that the file lacks, and that are not removed yet
 }
 
 func newActing(m *Manager, term Term, l *Ledger, from Snapshot) *acting {
@@ -128,14 +130,28 @@ func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error
 	return max(0, min(look, next.Sub(now))), nil
 }
 
+// removeAfter is how long the file must be unchanged before pools whose names it lacks are removed: a copy may stop for
+// a while at any line, and what it has written by then may be a valid file.
+const removeAfter = time.Minute
+
 // readFile applies a changed pools.yaml. A fault is logged once.
 func (a *acting) readFile(ctx context.Context, now time.Time) {
 	pools, fresh, err := a.file.Load()
+	changes := fresh || a.refused == nil && !a.ledger.configured || a.refused != nil && now.Sub(a.asked) >= quotaPause ||
+		len(a.kept) > 0 && (a.file.unchanged() >= removeAfter || !a.ledger.anyInUse(a.kept))
+	var kept []Settings
 	switch {
 	case err != nil:
-	case fresh || a.refused == nil && !a.ledger.configured || a.refused != nil && now.Sub(a.asked) >= quotaPause:
-		a.asked, a.refused = now, a.admitPools(ctx, pools)
-		fresh, err = a.refused == nil, a.refused
+	case changes:
+		if err = a.ledger.checkRemoval(a.File, pools); err == nil && a.file.unchanged() < removeAfter {
+			kept = a.ledger.missing(pools)
+		}
+		pools = append(slices.Clip(pools), kept...)
+		if err == nil {
+			err = a.admitPools(ctx, pools)
+		}
+		a.asked, a.refused = now, err
+		fresh = err == nil
 	default:
 		err = a.refused
 	}
@@ -146,9 +162,15 @@ func (a *acting) readFile(ctx context.Context, now time.Time) {
 	if err != nil && (before == nil || before.Error() != err.Error()) {
 		a.Log.Error("the pools stay as they were: their file is wrong", "err", err)
 	}
-	if fresh {
+	if fresh && err == nil {
 		a.ledger.configure(pools, now)
-		a.Log.Info("the pools are as their file says", "file", a.File, "pools", len(pools))
+		a.Log.Info("the pools are as their file says", "file", a.File, "pools", len(pools)-len(kept))
+		a.kept = nil
+		for _, s := range kept {
+			a.kept = append(a.kept, s.Name)
+			a.Log.Warn("the file lacks a pool with resources, which is removed if the file stays unchanged",
+				"pool", s.Name, "file", a.File, "for", removeAfter)
+		}
 	}
 }
 

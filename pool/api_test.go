@@ -129,6 +129,8 @@ func TestPoolsAreListedInTheOrderOfTheFile(t *testing.T) {
 		list("a 1/1 waiting 1, z 0/0 waiting 0, b 1/1 waiting 0")
 		w.write(others)
 		time.Sleep(2 * time.Second)
+		list("z 0/0 waiting 0, b 1/1 waiting 0, a 1/1 waiting 1") // the file may be incomplete
+		time.Sleep(time.Minute)
 		list("z 0/0 waiting 0, b 1/1 waiting 0, a 1/1 waiting 0")
 	})
 }

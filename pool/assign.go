@@ -83,7 +83,7 @@ func (r *round) stockUp() (stock []*kind) {
 		}
 		var of *kind // the kind of the previous resource, mostly that of the next one too
 		for _, res := range p.resources {
-			if !res.Idle() || res.Failures > 0 {
+			if !res.usable() {
 				continue
 			}
 			if of == nil || !of.equals(&p.Settings, res.Tags) {

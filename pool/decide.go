@@ -41,6 +41,7 @@ func Decide(l *Ledger, now time.Time) (actions []Action, next time.Time) {
 		r.forgetPool(p)
 	}
 	r.assign()
+	r.makeRoom()
 	r.livecheck()
 	return r.actions, r.next
 }
@@ -115,6 +116,7 @@ func (r *round) takeBack() {
 // condemnFrom requests the deletion of the pool's resources that must go.
 func (r *round) condemnFrom(p *stock) {
 	spare := r.surplus(p)
+	excess := r.excess(p)
 	for _, res := range p.resources {
 		if res.State != Up {
 			continue
@@ -124,10 +126,51 @@ func (r *round) condemnFrom(p *stock) {
 			spare--
 			reason = "it was started on demand, and nobody waits for it any more"
 		}
+		if reason == "" {
+			reason = excess[res.ID]
+		}
 		if reason != "" {
 			r.do(Action{Op: OpCondemn, Pool: p.name(), Resource: res.ID, Reason: reason})
 		}
 	}
+}
+
+// excess returns the unassigned resources that a pool with the setting renew does not want any more, and why: those
+// beyond max, those beyond max_prealloc, and outdated ones as soon as the warm stock is complete without them.
+func (r *round) excess(p *stock) map[ResourceID]string {
+	if !p.Settings.Renew || !p.serves() {
+		return nil
+	}
+	why := map[ResourceID]string{}
+	c := p.count()
+	beyond := c.Live() - c.DeleteRequest - c.Deleting - p.Settings.Max
+	warm := c.Free - p.Settings.MaxPrealloc
+	complete := c.Free >= p.Settings.Prealloc() || c.Live() >= p.Settings.Max && c.DeleteRequest+c.Deleting == 0
+	for _, pick := range []func(*Resource) bool{p.Settings.outdated, func(res *Resource) bool { return !res.Free() },
+		func(*Resource) bool { return true }} {
+		for _, res := range p.resources {
+			if !res.Idle() || why[res.ID] != "" || !pick(res) {
+				continue
+			}
+			stale := p.Settings.outdated(res)
+			switch {
+			case beyond > 0:
+				why[res.ID] = fmt.Sprintf("the pool has more than its max, %d", p.Settings.Max)
+			case stale && complete:
+				why[res.ID] = "the pool makes other resources now"
+				complete = c.Free >= p.Settings.Prealloc() // a full pool replaces one at a time
+			case warm > 0 && len(p.Settings.OnDemand) == 0 && p.Settings.warm(res):
+				why[res.ID] = fmt.Sprintf("more are warm than max_prealloc, %d", p.Settings.MaxPrealloc)
+			default:
+				continue
+			}
+			beyond--
+			if p.Settings.warm(res) {
+				warm--
+			}
+		}
+	}
+	return why
 }
 
 // whyGo returns why an UP resource must be deleted; empty: it may stay.

@@ -113,6 +113,8 @@ func checked(ago time.Duration) func(*Resource) {
 
 func failed(times int) func(*Resource) { return func(r *Resource) { r.Failures = times } }
 
+func madeBy(recipe string) func(*Resource) { return func(r *Resource) { r.Recipe = recipe } }
+
 func unchecked(r *Resource) { r.Checked = time.Time{} }
 
 // paced sets a pace for livechecks, for a server that has just begun.
@@ -332,6 +334,63 @@ var assignCases = []decision{
 	{name: "a ticket with a tag on demand comes before those that came first", file: onD,
 		resources: []Resource{up(tagged(Tag{Name: "a"}, Tag{Name: "d"}))}, tickets: []Ticket{wants("a"), wants("d")},
 		want: []string{"assign 1 for 2"}},
+	{name: "what lacks a tag that the pool has now is not warm", file: "p:\n" + both + "  tags: [a, b]\n",
+		resources: []Resource{up(), up()}, want: []string{"start p"}},
+	{name: "what failed its newest livecheck is not warm", file: warm + "  cmd_livecheck: c\n",
+		resources: []Resource{up(failed(1)), up()}, want: []string{"start p"}},
+	{name: "in a full pool what another sandbox may have makes room, the longest idle first",
+		file:      warm + "  max: 2\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")), up(used(2*time.Second, 1, "x"))},
+		tickets:   []Ticket{wants("a")}, want: []string{"condemn 2", "delete 2"}},
+	{name: "one for each ticket that waits", file: warm + "  max: 2\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")), up(used(2*time.Second, 1, "x"))},
+		tickets:   []Ticket{wants("a"), wants("a"), wants("a")},
+		want:      []string{"condemn 2", "condemn 1", "delete 1", "delete 2"}},
+	{name: "its own sandbox is served first", file: warm + "  max: 2\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")), up(used(2*time.Second, 1, "x"))},
+		tickets:   []Ticket{wants("a"), {Tags: []string{"a"}, Sandbox: "x"}},
+		want:      []string{"assign 1 for 2", "condemn 2", "delete 2"}},
+	{name: "what starts or is deleted makes room already", file: warm + "  max: 3\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")), {State: Starting},
+			{State: DeleteRequest, NotBefore: at.Add(time.Hour)}}, tickets: []Ticket{wants("a"), wants("a")}},
+	{name: "but not what cannot be deleted", file: warm + "  max: 2\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")),
+			{State: DeleteRequest, Deletes: 1, NotBefore: at.Add(time.Hour)}}, tickets: []Ticket{wants("a")},
+		want: []string{"condemn 1", "delete 1"}},
+	{name: "nobody has to make room in a pool that has some", file: warm + "  max: 3\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")), up(used(time.Second, 1, "x"))},
+		tickets:   []Ticket{wants("a")}, want: []string{"start p"}},
+	{name: "nor for a ticket that the pool starts nothing for", file: off + "  max: 1\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("a")}},
+	{name: "nor for other tags", file: warm + "  max: 1\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("b")}},
+	{name: "nor in a pool that fails to start anything", file: warm + "  max: 1\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("a")},
+		change: backingOff("p")},
+	{name: "what has former tags makes room",
+		file: "p:\n" + both + "  max: 1\n  tags: [b]\n", resources: []Resource{up()},
+		tickets: []Ticket{wants("b")}, want: []string{"condemn 1", "delete 1"}},
+	{name: "also on demand", file: onD + "  max: 1\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("d")},
+		want: []string{"condemn 1", "delete 1"}},
+	{name: "what is failing its livecheck waits for the next one", file: warm + "  max: 1\n  cmd_livecheck: c\n",
+		resources: []Resource{up(failed(1))}, tickets: []Ticket{wants("a")}},
+	{name: "without renew more than max_prealloc stay warm", file: warm, resources: []Resource{up(), up(), up()}},
+	{name: "with renew they go", file: warm + "  renew: true\n", resources: []Resource{up(), up(), up()},
+		want: []string{"condemn 1", "delete 1"}},
+	{name: "and so does what is idle beyond max, what was used first", file: warm + "  renew: true\n  max: 2\n" +
+		"  reuse_opportunity_time: 60\n", resources: []Resource{up(), up(used(time.Second, 1, "x")), up()},
+		want: []string{"condemn 2", "delete 2"}},
+	{name: "without renew other commands make nothing anew", file: warm,
+		resources: []Resource{up(madeBy("other")), up()}},
+	{name: "with renew the stock is completed first", file: warm + "  renew: true\n",
+		resources: []Resource{up(madeBy("other")), up()}, want: []string{"start p"}},
+	{name: "then what was made in another way goes", file: warm + "  renew: true\n",
+		resources: []Resource{up(madeBy("other")), up(), up()}, want: []string{"condemn 1", "delete 1"}},
+	{name: "in a full pool one at a time", file: warm + "  renew: true\n  max: 2\n",
+		resources: []Resource{up(madeBy("other")), up(madeBy("other"))}, want: []string{"condemn 1", "delete 1"}},
+	{name: "but not what somebody has", file: warm + "  renew: true\n  max: 1\n",
+		resources: []Resource{up(of(1), madeBy("other"))}, tickets: []Ticket{{Resource: 1}}},
 	{name: "a paused pool hands nothing out", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("a")},
 		change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
 	{name: "of equals in several pools the lowest number wins", file: two, resources: []Resource{up(in("q")), up()},
@@ -501,6 +560,49 @@ func TestFailuresBackOff(t *testing.T) {
 	l.resources[1].State = Starting
 	if l.started(1, startEnd{data: []byte{}}, at); l.pools["p"].Failed != 0 || !l.pools["p"].NotBefore.IsZero() {
 		t.Error("a success does not end it")
+	}
+}
+
+// Otherwise a pool whose resources never work replaces them as fast as it can.
+func TestAFailedFirstLivecheckCountsAsAFailedStart(t *testing.T) {
+	l := ledger(t, warm+"  cmd_livecheck: c\n  livecheck_attempts: 1\n", nil, nil)
+	p := l.pools["p"]
+	var waits []time.Duration
+	for range 4 {
+		r := l.start(p, at)
+		l.started(r.ID, startEnd{}, at)
+		l.checked(r.ID, errors.New("no answer"), at)
+		waits = append(waits, p.NotBefore.Sub(at)/time.Second)
+	}
+	if want := []time.Duration{1, 2, 4, 8}; !slices.Equal(waits, want) || p.Stats.SuccessRate > 0.5 ||
+		!strings.Contains(p.LastError, "failed its first livecheck: no answer") || p.LastFailure == nil {
+		t.Errorf("got %v, want %v; %+v", waits, want, p.Record)
+	}
+	r := l.start(p, at)
+	l.started(r.ID, startEnd{}, at)
+	if p.NotBefore.IsZero() {
+		t.Error("a start that is not proved ends the pause")
+	}
+	if l.checked(r.ID, nil, at); !p.NotBefore.IsZero() || p.Failed != 0 || p.LastError != "" {
+		t.Errorf("the first one that works does not end it: %+v", p.Record)
+	}
+	if l.checked(r.ID, errors.New("later"), at); p.Failed != 0 || !p.NotBefore.IsZero() {
+		t.Errorf("a later livecheck counts as a failed start: %+v", p.Record)
+	}
+}
+
+func TestAFullCloudIsNoFailure(t *testing.T) {
+	for _, kind := range []croft.Kind{croft.NoCapacity, croft.OverQuota} {
+		l := ledger(t, instances, []Resource{{State: Starting, Instance: "i"}, {State: Starting, Instance: "j"}}, nil)
+		l.started(1, startEnd{err: croft.Errorf(kind, "no host fits")}, at)
+		p := l.pools["p"]
+		if !p.Full || p.Stats.Failures > 0 || p.Stats.Starts > 0 || p.NotBefore.IsZero() ||
+			p.LastError != "no host fits" {
+			t.Errorf("%s: got %+v", kind, p.Record)
+		}
+		if l.started(2, startEnd{}, at); p.Full || p.LastError != "" || p.Stats.SuccessRate != 1 {
+			t.Errorf("%s, after a success: got %+v", kind, p.Record)
+		}
 	}
 }
 

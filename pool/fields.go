@@ -39,6 +39,7 @@ var poolFields = map[string]field[Settings]{
 	"reuse_opportunity_time": seconds(0, func(s *Settings) *time.Duration { return &s.ReuseTime }),
 	"reuse_max_count":        number(0, func(s *Settings) *int { return &s.ReuseCount }),
 	"reuse_max_time":         seconds(0, func(s *Settings) *time.Duration { return &s.ReuseMaxTime }),
+	"renew":                  truth(func(s *Settings) *bool { return &s.Renew }),
 	"ttl":                    seconds(0, func(s *Settings) *time.Duration { return &s.TTL }),
 	"name_pattern":           text(func(s *Settings) *string { return &s.NamePattern }),
 	"description":            text(func(s *Settings) *string { return &s.Description }),

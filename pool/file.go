@@ -12,9 +12,11 @@ type File struct {
 	Path    string
 	Check   func(Instance) error // see Parse
 	Unknown func(error)          // see Parse
+	Warn    func(error)          // called with settings that have no effect; nil: nobody is told
 
 	seen   stamp
-	moving bool // it is being written
+	since  time.Time // when seen was seen first
+	moving bool      // it is being written
 	good   bool
 	read   []Settings
 	err    error
@@ -47,12 +49,20 @@ func (f *File) Load() (pools []Settings, fresh bool, err error) {
 	if err == nil {
 		pools, err = f.parse()
 	}
+	if !f.good || now != f.seen {
+		f.since = time.Now()
+	}
 	f.seen, f.err, f.good = now, err, true
 	if err != nil {
 		return f.read, false, err
 	}
 	f.read = pools
 	return pools, true, nil
+}
+
+// unchanged returns for how long the file has been as it was last read.
+func (f *File) unchanged() time.Duration {
+	return max(time.Since(f.seen.changed), time.Since(f.since))
 }
 
 func (f *File) stamp() (stamp, error) {
@@ -68,5 +78,5 @@ func (f *File) parse() ([]Settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the pools: %w", err)
 	}
-	return Parse(f.Path, text, f.Check, f.Unknown)
+	return parse(f.Path, text, f.Check, f.Unknown, f.Warn)
 }

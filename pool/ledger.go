@@ -56,7 +56,7 @@ type stock struct {
 
 func (p *stock) count() (c Counts) {
 	for _, r := range p.resources {
-		c.add(r, 1)
+		c.add(&p.Settings, r, 1)
 	}
 	return c
 }
@@ -274,7 +274,8 @@ func (l *Ledger) condemn(r *Resource, reason string) {
 func (l *Ledger) start(p *stock, now time.Time) *Resource {
 	l.head.Resource++
 	l.changed.head = true
-	r := &Resource{ID: l.head.Resource, Pool: p.name(), State: Starting, Created: now, InPool: p.freeNumber()}
+	r := &Resource{ID: l.head.Resource, Pool: p.name(), State: Starting, Created: now, InPool: p.freeNumber(),
+		Recipe: p.Settings.recipe()}
 	r.Name = l.newName(p, r.ID, now)
 	for _, counter := range p.Settings.Counters {
 		if r.Counters == nil {

@@ -234,6 +234,11 @@ func (r *run) finish() {
 	r.servesElsewhere(l)
 	r.closeAll(l)
 	r.checkStats()
+	for name := range maxOf { // a file without pools removes drained pools only
+		if err := l.Drain(r.Context(), name); err != nil {
+			r.Fatal(err)
+		}
+	}
 	r.write("")
 	time.Sleep(time.Hour)
 	synctest.Wait()

@@ -284,6 +284,54 @@ func TestAFaultyFileChangesNothing(t *testing.T) {
 	})
 }
 
+// An editor or a copy on a full disk leaves an empty file.
+func TestAFileWithoutPoolsRemovesDrainedPoolsAlone(t *testing.T) {
+	with(t, one, func(w *world) {
+		before := w.Machines()
+		for _, text := range []string{"", "# nothing\n", "{}\n"} {
+			w.write(text)
+			time.Sleep(10 * time.Minute)
+			wantKind(w.T, w.Fault(), croft.Invalid, "names no pools, and pool p has 1 resources")
+			if left := w.Machines(); len(before) == 0 || !slices.Equal(left, before) {
+				w.Errorf("%q left %v of %v", text, left, before)
+			}
+		}
+		if err := w.Drain(w.Context(), "p"); err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if pools, err := w.Pools(); err != nil || w.Fault() != nil || len(pools) > 0 || len(w.Machines()) > 0 {
+			w.Errorf("drained: %v, %+v, %v, %v", w.Fault(), pools, w.Machines(), err)
+		}
+	})
+}
+
+func TestAPoolIsRemovedOnceTheFileWithoutItIsComplete(t *testing.T) {
+	const other = "q:\n  cmd_new: n\n  cmd_delete: d\n  tags: [b]\n  max: 0\n"
+	with(t, other+one, func(w *world) {
+		before := w.Machines()
+		w.write(other) // a copy that pauses
+		time.Sleep(50 * time.Second)
+		if left := w.Machines(); len(before) == 0 || !slices.Equal(left, before) {
+			w.Errorf("half a file left %v of %v", left, before)
+		}
+		if st := w.open(pool.Opening{Tags: []string{"a"}}); !st.Ready() {
+			w.Errorf("meanwhile the pool serves: got %+v", st)
+		}
+		w.write(other + one) // and goes on
+		time.Sleep(10 * time.Minute)
+		pools, err := w.Pools()
+		if err != nil || len(pools) != 2 || pools[1].Removed || pools[1].Counts.Taken != 1 {
+			w.Errorf("the whole file: %+v, %v", pools, err)
+		}
+		w.write(other)
+		time.Sleep(2 * time.Minute)
+		if pools, err = w.Pools(); err != nil || len(pools) != 2 || !pools[1].Removed {
+			w.Errorf("a minute later: %+v, %v", pools, err)
+		}
+	})
+}
+
 func TestWhoStandsByNamesWhoActs(t *testing.T) {
 	with(t, one, func(w *world) {
 		second, stop := w.server("two")

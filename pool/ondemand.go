@@ -73,7 +73,7 @@ func (r *round) demandFor(p *stock) *demand {
 		switch {
 		case res.State == Starting:
 			d.fresh++
-		case res.State != Releasing && (!res.Idle() || res.Failures > 0 || r.whyGo(p, res) != ""):
+		case res.State != Releasing && (!res.usable() || r.whyGo(p, res) != ""):
 		case res.Sandbox == "":
 			d.fresh++
 		default:

@@ -31,6 +31,11 @@ func defaults(name Name) Settings {
 // the blocks of instances; nil refuses them. Every fault is Invalid, and its sentence begins with file and line.
 // unknown gets the faults that are unknown settings of a pool, which are then ignored; nil refuses them too.
 func Parse(file string, text []byte, check func(Instance) error, unknown func(error)) ([]Settings, error) {
+	return parse(file, text, check, unknown, nil)
+}
+
+// parse is Parse, and calls warn, unless it is nil, with settings that have no effect.
+func parse(file string, text []byte, check func(Instance) error, unknown, warn func(error)) ([]Settings, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
@@ -47,6 +52,9 @@ func Parse(file string, text []byte, check func(Instance) error, unknown func(er
 	p := parser{check: check}
 	if unknown != nil {
 		p.unknown = func(err error) { unknown(croft.Errorf(croft.Invalid, "%s:%w", file, err)) }
+	}
+	if warn != nil {
+		p.warn = func(err error) { warn(croft.Errorf(croft.Invalid, "%s:%w", file, err)) }
 	}
 	pools, err := p.pools(document.Content[0])
 	if err != nil {
@@ -80,6 +88,7 @@ func bounded(n *yaml.Node, depth int, left *int) error {
 type parser struct {
 	check   func(Instance) error
 	unknown func(error)
+	warn    func(error)
 	lines   map[Name]*yaml.Node
 }
 
@@ -126,9 +135,27 @@ func (p *parser) pools(root *yaml.Node) ([]Settings, error) {
 			return nil, err
 		}
 		p.lines[set.Name] = e.key
+		p.warnOf(&set, e)
 		all = append(all, set)
 	}
 	return all, p.tagsAgree(all)
+}
+
+// warnOf warns of a max_prealloc that is written and has no effect.
+func (p *parser) warnOf(s *Settings, e entry) {
+	if p.warn == nil || len(s.OnDemand) == 0 || s.MaxPrealloc == 0 {
+		return
+	}
+	entries, err := entriesOf(e.value, "")
+	if err != nil {
+		return // decodeFields has reported it
+	}
+	for _, set := range entries {
+		if set.key.Value == "max_prealloc" {
+			p.warn(placed(set.key, "pool %s: max_prealloc has no effect in a pool with tags_on_demand, which keeps nothing "+
+				"warm: remove one of them", s.Name))
+		}
+	}
 }
 
 // checkPoolName accepts names that can be part of file names, keys and addresses.

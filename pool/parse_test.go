@@ -190,6 +190,26 @@ func TestSettingsThatDoNotExistMayCountForNothing(t *testing.T) {
 	}
 }
 
+func TestSettingsWithoutEffectAreWarnedOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"p:\n" + required + "  tags_on_demand: [d]\n  max_prealloc: 3\n": "pools.yaml:5: pool p: max_prealloc has no",
+		"p:\n" + required + "  tags_on_demand: [d]\n  max_prealloc: 0\n": "",
+		"p:\n" + required + "  tags_on_demand: [d]\n":                    "",
+		"p:\n" + required + "  tags: [d]\n  max_prealloc: 3\n":           "",
+	} {
+		path := filepath.Join(t.TempDir(), "pools.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		told := ""
+		file := pool.File{Path: path, Warn: func(err error) { told += err.Error() }}
+		if pools, _, err := file.Load(); err != nil || len(pools) != 1 || (told == "") != (want == "") ||
+			!strings.Contains(told, want) {
+			t.Errorf("%q: told %q, %v", text, told, err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add("p:\n" + required)
 	f.Add("one: &base\n" + required + "two:\n  <<: [*base, {max: 1}]\n  tags: [{name: a}, *x]\n")

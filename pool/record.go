@@ -30,7 +30,11 @@ type Record struct {
 	Failed    int       `json:"failed,omitempty"`     // starts in a row that failed
 	NotBefore time.Time `json:"not_before,omitzero"`  // of the next start, after failures
 	LastError string    `json:"last_error,omitempty"` // of the newest failed start
-	Listed    time.Time `json:"listed,omitzero"`      // when the last search for orphans was
+	// Full: the newest start failed only because the cloud has no room, or the project's quota is used up.
+	Full bool `json:"full,omitempty"`
+	// Unproven counts resources in a row that came up and failed their first livecheck.
+	Unproven int       `json:"unproven,omitempty"`
+	Listed   time.Time `json:"listed,omitzero"` // when the last search for orphans was
 
 	LastFailure *Failure `json:"last_failure,omitempty"` // kept when later starts succeed
 }
@@ -81,6 +85,14 @@ func (s *Stats) started(ok bool, took time.Duration, now time.Time) {
 	s.Succeeded = now
 }
 
+// revoke turns the newest successful start into a failed one in the average: what it started does not work.
+func (s *Stats) revoke() {
+	s.SuccessRate = max(0, s.SuccessRate-weight)
+	if s.Starts <= 1 {
+		s.SuccessRate = 0
+	}
+}
+
 // PoolStatus is a pool as shown to people.
 type PoolStatus struct {
 	Record
@@ -94,8 +106,11 @@ func (p *PoolStatus) Name() Name { return p.Settings.Name }
 // Counts are numbers of resources.
 type Counts struct {
 	Up            int `json:"up"`    // ready and assigned
-	Ready         int `json:"ready"` // free and released
-	Free          int `json:"free"`
+	Ready         int `json:"ready"` // unassigned: free, kept, failing and outdated
+	Free          int `json:"free"`  // warm: every ticket for the pool may get one
+	Kept          int `json:"kept"`  // used, waiting for another ticket of their sandbox
+	Failing       int `json:"failing"`
+	Outdated      int `json:"outdated"`
 	Taken         int `json:"taken"`
 	Starting      int `json:"starting"`
 	DeleteRequest int `json:"delete_request"`
@@ -108,8 +123,8 @@ func (c Counts) Live() int {
 	return c.Up + c.Starting + c.DeleteRequest + c.Deleting + c.Releasing
 }
 
-// add adds a resource n times: once, or minus once.
-func (c *Counts) add(r *Resource, n int) {
+// add adds a resource of a pool n times: once, or minus once.
+func (c *Counts) add(s *Settings, r *Resource, n int) {
 	switch r.State {
 	case Starting:
 		c.Starting += n
@@ -121,14 +136,20 @@ func (c *Counts) add(r *Resource, n int) {
 		c.Deleting += n
 	case Up:
 		c.Up += n
-		switch {
-		case r.Ticket != 0:
+		if r.Ticket != 0 {
 			c.Taken += n
-		case r.Free():
-			c.Ready += n
+			return
+		}
+		c.Ready += n
+		switch {
+		case s.warm(r):
 			c.Free += n
+		case !r.usable():
+			c.Failing += n
+		case !r.Free():
+			c.Kept += n
 		default:
-			c.Ready += n
+			c.Outdated += n
 		}
 	}
 }

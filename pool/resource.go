@@ -62,6 +62,7 @@ type Resource struct {
 	Deletes   int       `json:"deletes,omitempty"`   // failed attempts
 	NotBefore time.Time `json:"not_before,omitzero"` // of the next attempt
 	Aborted   bool      `json:"aborted,omitempty"`   // its start failed by itself, not at its limit
+	Recipe    string    `json:"recipe,omitempty"`    // see Settings.recipe; empty: an earlier version made it
 	Reason    string    `json:"reason,omitempty"`    // why it must go, or went
 	Error     string    `json:"error,omitempty"`     // of the newest operation on it
 }

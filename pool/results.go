@@ -21,8 +21,9 @@ const (
 )
 
 // abandonAfter is the number of attempts to delete a resource whose start failed by itself: often there is
-// nothing to delete, and a hook that says so with an error is not retried forever.
-const abandonAfter = 7
+// nothing to delete, and a hook that says so with an error is not retried forever. The attempts take three quarters of
+// an hour. While the cloud does not answer, what the start made may exist: the pool must not start another one for it.
+const abandonAfter = 14
 
 // backOff is the delay after n failures in a row.
 func backOff(n int, most time.Duration) time.Duration {
@@ -58,10 +59,37 @@ func (l *Ledger) configure(pools []Settings, now time.Time) {
 	}
 }
 
+// inUse reports whether removing the pool would delete resources that an operator has not given up by draining it.
+func (p *stock) inUse() bool { return len(p.resources) > 0 && p.Mode != Drained && !p.Removed }
+
+func (l *Ledger) anyInUse(names []Name) bool {
+	return slices.ContainsFunc(names, func(name Name) bool { return l.pools[name] != nil && l.pools[name].inUse() })
+}
+
+// missing returns the settings of the pools in use whose names a file lacks, in their order.
+func (l *Ledger) missing(pools []Settings) (all []Settings) {
+	for _, p := range l.inOrder() {
+		if p.inUse() && !slices.ContainsFunc(pools, func(s Settings) bool { return s.Name == p.name() }) {
+			all = append(all, p.Settings)
+		}
+	}
+	return all
+}
+
+// checkRemoval refuses a file without any pool while pools are in use. Invalid.
+func (l *Ledger) checkRemoval(file string, pools []Settings) error {
+	if missing := l.missing(pools); len(pools) == 0 && len(missing) > 0 {
+		name := missing[0].Name
+		return croft.Errorf(croft.Invalid, "%s names no pools, and pool %s has %d resources: write the pools into the "+
+			"file, or drain each pool first (`croft pool drain %s`)", file, name, len(l.pools[name].resources), name)
+	}
+	return nil
+}
+
 // change gives a pool new settings.
 func (l *Ledger) change(p *stock, set Settings) {
 	if p.Settings.Commands != set.Commands || !reflect.DeepEqual(p.Settings.Instance, set.Instance) {
-		p.Failed, p.NotBefore = 0, time.Time{} // the cause of failures may have been fixed
+		p.Failed, p.NotBefore, p.Unproven, p.Full = 0, time.Time{}, 0, false // the cause of failures may have been fixed
 	}
 	if before := p.Settings; before.Name != "" && (before.Instance == nil) != (set.Instance == nil) {
 		p.Former = &before
@@ -95,29 +123,48 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	if r.State != Starting {
 		return // it was condemned meanwhile, and shows nothing about the pool
 	}
-	p.Stats.started(end.err == nil, end.took, now)
 	l.touchPool(p)
 	if end.err != nil {
 		r.Error, r.Aborted = end.err.Error(), r.Instance == "" && !errors.Is(end.err, croft.Unavailable)
-		p.Failed++
-		p.LastError = end.err.Error()
-		p.LastFailure = &Failure{r.ID, now, p.LastError}
-		p.NotBefore = now.Add(backOff(p.Failed, startDelay))
+		kind := croft.KindOf(end.err)
+		p.Full = kind == croft.NoCapacity || kind == croft.OverQuota
+		if !p.Full { // a full cloud shows nothing about the pool
+			p.Stats.started(false, end.took, now)
+		}
+		l.startFailed(p, r.ID, end.err.Error(), now)
 		l.condemn(r, "starting it failed")
 		return
 	}
-	p.Failed, p.NotBefore, p.LastError = 0, time.Time{}, ""
+	p.Stats.started(true, end.took, now)
+	p.Full = false
+	if p.Unproven == 0 { // else its first livecheck decides
+		p.Failed, p.NotBefore, p.LastError = 0, time.Time{}, ""
+	}
 	r.CameUp, r.Tags = now, p.Settings.AllTags()
 	l.set(r, Up)
 }
 
-// checked records the result of a livecheck.
+// startFailed records a failed start, and has the pool wait before the next one.
+func (l *Ledger) startFailed(p *stock, id ResourceID, why string, now time.Time) {
+	p.Failed++
+	p.LastError = why
+	p.LastFailure = &Failure{id, now, why}
+	p.NotBefore = now.Add(backOff(p.Failed, startDelay))
+	l.touchPool(p)
+}
+
+// leastLife is how long an instance runs at least that counts as having worked when it is lost.
+const leastLife = time.Minute
+
+// checked records the result of a livecheck. A resource that fails its first one counts as a failed start: otherwise a
+// pool whose resources never work would replace them without a pause.
 func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 	delete(l.busy, id)
 	r := l.resources[id]
 	if r == nil || r.State != Up && r.State != Releasing {
 		return
 	}
+	first := r.Checked.IsZero() && r.State == Up && (!errors.Is(err, ErrLost) || now.Sub(r.CameUp) < leastLife)
 	r.Checked = now
 	if err == nil {
 		r.Failures, r.Error = 0, ""
@@ -126,8 +173,25 @@ func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 		r.Error = err.Error()
 	}
 	l.touchResource(r)
+	if first {
+		l.proved(l.pools[r.Pool], r, err, now)
+	}
 	if errors.Is(err, ErrLost) && r.State == Up {
 		l.condemn(r, err.Error())
+	}
+}
+
+// proved records the result of a resource's first livecheck in its pool.
+func (l *Ledger) proved(p *stock, r *Resource, err error, now time.Time) {
+	switch {
+	case err != nil:
+		p.Unproven++
+		p.Failed = p.Unproven - 1
+		p.Stats.revoke()
+		l.startFailed(p, r.ID, fmt.Sprintf("resource %d came up and failed its first livecheck: %v", r.ID, err), now)
+	case p.Unproven > 0:
+		p.Unproven, p.Failed, p.NotBefore, p.LastError = 0, 0, time.Time{}, ""
+		l.touchPool(p)
 	}
 }
 

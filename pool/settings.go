@@ -36,6 +36,9 @@ type Settings struct {
 	ReuseTime    time.Duration `json:"reuse_opportunity_time,omitempty"` // 0: no reuse
 	ReuseCount   int           `json:"reuse_max_count,omitempty"`        // 0: unlimited
 	ReuseMaxTime time.Duration `json:"reuse_max_time,omitempty"`         // since the first ticket; 0: unlimited
+	// Renew: resources that nobody has follow the settings: those made in another way are replaced, and those beyond
+	// Max or MaxPrealloc deleted.
+	Renew bool `json:"renew,omitempty"`
 
 	TTL         time.Duration `json:"ttl,omitempty"` // for tickets without one
 	NamePattern string        `json:"name_pattern"`

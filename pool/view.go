@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"reflect"
 	"sync"
 )
 
@@ -36,7 +37,11 @@ func (v *view) apply(b Batch) {
 		v.head = *b.Head
 	}
 	for _, p := range b.Pools {
+		before, known := v.pools[p.Settings.Name]
 		v.pools[p.Settings.Name] = p
+		if known && !reflect.DeepEqual(before.Settings, p.Settings) {
+			v.recount(p.Settings.Name)
+		}
 	}
 	for _, r := range b.Resources {
 		v.count(r.ID, -1)
@@ -73,7 +78,18 @@ func (v *view) count(id ResourceID, sign int) {
 		c = &Counts{}
 		v.counts[r.Pool] = c
 	}
-	c.add(&r, sign)
+	set := v.pools[r.Pool].Settings
+	c.add(&set, &r, sign)
+}
+
+// recount counts the resources of a pool whose settings changed.
+func (v *view) recount(name Name) {
+	delete(v.counts, name)
+	for id, r := range v.resources {
+		if r.Pool == name {
+			v.count(id, +1)
+		}
+	}
 }
 
 func (v *view) wake(id TicketID) {

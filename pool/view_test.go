@@ -42,7 +42,7 @@ func TestTheViewFollowsEveryBatch(t *testing.T) {
 		want := map[Name]Counts{}
 		for _, r := range all {
 			c := want[r.Pool]
-			c.add(&r, 1)
+			c.add(&Settings{}, &r, 1)
 			want[r.Pool] = c
 		}
 		for name, c := range v.counts {
@@ -129,6 +129,17 @@ func TestWhyATicketWaits(t *testing.T) {
 		{"it fails", pool + "  max: 1\n", []Resource{{State: Deleting}}, failing, []string{"a"},
 			"pool p fails to start anything (no room); it tries again at " +
 				at.Add(time.Minute).Local().Format(time.TimeOnly), false},
+		{"the cloud is full", pool, nil, func(l *Ledger) {
+			failing(l)
+			l.pools["p"].Full = true
+		}, []string{"a"}, "pool p has no room for another one (no room); it tries again at " +
+			at.Add(time.Minute).Local().Format(time.TimeOnly), false},
+		{"what is idle cannot be had", pool + "  max: 3\n", []Resource{up(used(time.Second, 1, "x"),
+			tagged(Tag{Name: "a"}, Tag{Name: "x86_64"})), up(failed(1)), up()}, nil, []string{"a"},
+			"pool p has as many as it may, 3, of which 0 are taken and 0 are being cleaned or deleted, 1 are kept for the " +
+				"sandbox that used them, 1 are failing their livecheck, 1 are made with former settings", false},
+		{"it starts none for the tags", onD, []Resource{up(of(1))}, nil, []string{"a"},
+			"pool p starts nothing for these tags, and 1 of its resources are taken and 0 are being cleaned", false},
 		{"two pools can serve it, in the order of the file", "z:\n" + both + pool, nil, nil, nil,
 			"pool z is about to start one; pool p is about to start one", false},
 		{"its max is 0", pool + "  max: 0\n", nil, nil, []string{"a"}, neverStarts, true},

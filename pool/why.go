@@ -45,7 +45,7 @@ func (v *view) why(t *Ticket) (sentence string, never bool) {
 	}
 	var all []string
 	for _, p := range able {
-		all = append(all, v.whyPool(p))
+		all = append(all, v.whyPool(p, t))
 	}
 	return strings.Join(all, "; "), false
 }
@@ -62,8 +62,7 @@ func (v *view) canServe(p Record, t *Ticket) bool {
 	if p.Removed || !fits(s, t.Project, t.Tags) {
 		return false
 	}
-	demanded := slices.ContainsFunc(s.OnDemand, func(tag Tag) bool { return slices.Contains(t.Tags, tag.Name) })
-	if s.Max > 0 && s.MaxStarting > 0 && (s.Prealloc() > 0 || demanded) {
+	if s.Max > 0 && s.MaxStarting > 0 && p.startsFor(t.Tags) {
 		return true
 	}
 	c := v.counts[s.Name]
@@ -71,26 +70,46 @@ func (v *view) canServe(p Record, t *Ticket) bool {
 }
 
 // whyPool explains why a pool that can serve a ticket has not yet.
-func (v *view) whyPool(p Record) string {
+func (v *view) whyPool(p Record, t *Ticket) string {
 	var c Counts
 	if has := v.counts[p.Settings.Name]; has != nil {
 		c = *has
 	}
 	name := p.Settings.Name
+	again := p.NotBefore.Local().Format(time.TimeOnly)
 	switch {
 	case p.Mode != Active:
 		return fmt.Sprintf("pool %s is %s", name, p.Mode)
 	case c.Starting > 0:
 		return fmt.Sprintf("pool %s is starting %d", name, c.Starting)
+	case p.Full:
+		return fmt.Sprintf("pool %s has no room for another one (%s); it tries again at %s", name, p.LastError, again)
 	case p.Failed > 0:
-		return fmt.Sprintf("pool %s fails to start anything (%s); it tries again at %s", name, p.LastError,
-			p.NotBefore.Local().Format(time.TimeOnly))
+		return fmt.Sprintf("pool %s fails to start anything (%s); it tries again at %s", name, p.LastError, again)
 	case c.Live() >= p.Settings.Max:
 		return fmt.Sprintf(
-			"pool %s has as many as it may, %d, of which %d are taken and %d are being cleaned or deleted", name,
-			p.Settings.Max, c.Taken, c.Releasing+c.DeleteRequest+c.Deleting)
+			"pool %s has as many as it may, %d, of which %d are taken and %d are being cleaned or deleted%s", name,
+			p.Settings.Max, c.Taken, c.Releasing+c.DeleteRequest+c.Deleting, c.unusable())
+	case !p.startsFor(t.Tags):
+		return fmt.Sprintf("pool %s starts nothing for these tags, and %d of its resources are taken and %d are being "+
+			"cleaned%s", name, c.Taken, c.Releasing, c.unusable())
 	}
 	return fmt.Sprintf("pool %s is about to start one", name)
+}
+
+// unusable names the unassigned resources that the ticket cannot get; empty: there are none.
+func (c Counts) unusable() string {
+	var all []string
+	for _, part := range []struct {
+		count int
+		text  string
+	}{{c.Kept, "kept for the sandbox that used them"}, {c.Failing, "failing their livecheck"},
+		{c.Outdated, "made with former settings"}} {
+		if part.count > 0 {
+			all = append(all, fmt.Sprintf(", %d are %s", part.count, part.text))
+		}
+	}
+	return strings.Join(all, "")
 }
 
 // whyNever names what no pool has. Pools that are not for the ticket's project are not there.

@@ -97,7 +97,7 @@ func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 	}
 	t, err := s.tickets().Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL),
 		Key: o.Key, Project: croft.Project(o.Project)})
-	answer(w, ticket(t), err)
+	answer(w, s.ticketFor(r.Context(), t), err)
 }
 
 // listTickets lists the newest tickets of the caller.
@@ -128,9 +128,24 @@ func (s *Server) listTickets(r *http.Request) (any, error) {
 		all = all[len(all)-limit:]
 	}
 	for _, t := range all {
-		list.Tickets = append(list.Tickets, ticket(t))
+		list.Tickets = append(list.Tickets, s.ticketFor(r.Context(), t))
 	}
 	return list, nil
+}
+
+// ticketFor returns a ticket as the caller may see it: the output of failed commands is only for admins.
+func (s *Server) ticketFor(ctx context.Context, t pool.TicketStatus) api.Ticket {
+	shown := ticket(t)
+	if shown.WaitsFor == "" || callerOf(ctx).may(RoleAdmin) {
+		return shown
+	}
+	pools, err := s.Manager.Pools()
+	if err != nil {
+		shown.WaitsFor = "" // this server stops to act
+		return shown
+	}
+	shown.WaitsFor = withoutOutput(shown.WaitsFor, pools)
+	return shown
 }
 
 func flag(r *http.Request, name string) (bool, error) {
@@ -167,7 +182,7 @@ func (s *Server) showTicket(r *http.Request) (any, error) {
 	}
 	t, err := s.Manager.Get(r.Context(), id)
 	if err != nil || patience == 0 || !t.Waiting() || t.Never && !even {
-		return ticket(t), err
+		return s.ticketFor(r.Context(), t), err
 	}
 	return s.waitFor(r.Context(), id, min(patience, maxWait))
 }
@@ -181,7 +196,7 @@ func (s *Server) waitFor(ctx context.Context, id pool.TicketID, patience time.Du
 	} else if ctx.Err() != nil {
 		err = croft.Errorf(croft.Unavailable, "this server stops; ask again")
 	}
-	return ticket(t), err
+	return s.ticketFor(ctx, t), err
 }
 
 func (s *Server) endTicket(r *http.Request) (any, error) {
@@ -196,7 +211,7 @@ func (s *Server) endTicket(r *http.Request) (any, error) {
 		return nil, err
 	}
 	t, err := s.Manager.Peek(id)
-	return ticket(t), err
+	return s.ticketFor(r.Context(), t), err
 }
 
 func (s *Server) renewTicket(r *http.Request) (any, error) {
@@ -205,7 +220,7 @@ func (s *Server) renewTicket(r *http.Request) (any, error) {
 		return nil, err
 	}
 	t, err := s.Manager.Renew(r.Context(), id)
-	return ticket(t), err
+	return s.ticketFor(r.Context(), t), err
 }
 
 func (s *Server) listPools(r *http.Request) (any, error) {

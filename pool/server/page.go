@@ -215,13 +215,20 @@ func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	case t.Has != nil:
 		return t.Has.Name
 	}
-	story := t.Waits
+	if o.Secrets {
+		return t.Waits
+	}
+	return withoutOutput(t.Waits, pools)
+}
+
+// withoutOutput removes the output of failed commands from what a ticket waits for.
+func withoutOutput(waits string, pools []pool.PoolStatus) string {
 	for _, p := range pools {
-		if p.LastError != "" && !o.Secrets && p.Settings.Instance == nil {
-			story = strings.ReplaceAll(story, " ("+p.LastError+")", "")
+		if p.LastError != "" && p.Settings.Instance == nil {
+			waits = strings.ReplaceAll(waits, " ("+p.LastError+")", "")
 		}
 	}
-	return story
+	return waits
 }
 
 // addResources adds the resources: failed ones first, then those in transition.

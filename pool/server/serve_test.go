@@ -125,7 +125,13 @@ func oneOn(t *testing.T, store pool.Store) (m *member, ci, boss string) {
 // oneWith is oneOn with a quota in the line of ci's token.
 func oneWith(t *testing.T, store pool.Store, quota server.Quota) (m *member, ci, boss string) {
 	t.Helper()
-	dir := poolsIn(t, twoPools)
+	return oneOf(t, twoPools, store, quota)
+}
+
+// oneOf is oneWith with other pools.
+func oneOf(t *testing.T, pools string, store pool.Store, quota server.Quota) (m *member, ci, boss string) {
+	t.Helper()
+	dir := poolsIn(t, pools)
 	file := filepath.Join(dir, "tokens")
 	ci, client, _ := server.NewToken("ci", server.RoleClient)
 	client.Quota = quota

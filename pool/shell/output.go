@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 
+	"croft/internal/plain"
 	"croft/pool"
 )
 
@@ -64,6 +65,45 @@ func (w *logWriter) close() {
 	if w.file != nil {
 		_ = w.file.Close() // output that could not be written is lost anyway
 	}
+}
+
+// lastLine keeps the last line that is not empty.
+type lastLine struct {
+	mu   sync.Mutex
+	line []byte // complete
+	part []byte // begun
+}
+
+// maxLine bounds the line that is kept.
+const maxLine = 256
+
+// Write never fails.
+func (l *lastLine) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rest := text; len(rest) > 0; {
+		part, after, ended := bytes.Cut(rest, []byte{'\n'})
+		l.part = append(l.part, part[:min(len(part), max(0, maxLine-len(l.part)))]...)
+		if ended {
+			if len(bytes.TrimSpace(l.part)) > 0 {
+				l.line = l.part
+			}
+			l.part = nil
+		}
+		rest = after
+	}
+	return len(text), nil
+}
+
+// text returns the line, without what steers a terminal.
+func (l *lastLine) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := bytes.TrimSpace(l.part)
+	if len(line) == 0 {
+		line = bytes.TrimSpace(l.line)
+	}
+	return plain.Line(string(line))
 }
 
 // capture keeps whole lines up to a limit. A last line needs no newline.

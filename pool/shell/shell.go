@@ -108,18 +108,19 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	mark := r.marked(h)
 	cmd, kill := r.command(limited, h, mark)
 	defer kill.Stop()
-	cmd.Stdout, cmd.Stderr = log, log
+	last := &lastLine{}
+	cmd.Stdout, cmd.Stderr = log, io.MultiWriter(log, last)
 	if h.Output != pool.OutputNone {
 		cmd.Stdout = out
 	}
-	err := cmd.Run()
-	if err != nil && limited.Err() != nil && cmd.Process != nil { // after success, background processes stay
+	err := verdict(ctx, limited, h, cmd.Run(), last)
+	if err != nil && cmd.Process != nil { // after success, background processes stay
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: all have ended
 		if left := endMarked(func(m string) bool { return m == mark }); left != nil {
-			err = errors.Join(err, left)
+			err = fmt.Errorf("%w; %w", err, left)
 		}
 	}
-	return kept.output(), verdict(ctx, limited, h, err)
+	return kept.output(), err
 }
 
 // command returns the shell for a hook, and a timer that kills its process group a while after ctx ended. The
@@ -140,8 +141,17 @@ func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *ex
 	return cmd, kill
 }
 
-// verdict returns the error of a failed hook; nil: it succeeded.
-func verdict(ctx, limited context.Context, h pool.Hook, err error) error {
+// verdict returns the error of a failed hook, with the last line that it wrote to its standard error; nil: it
+// succeeded.
+func verdict(ctx, limited context.Context, h pool.Hook, err error, said *lastLine) error {
+	err = failure(ctx, limited, h, err)
+	if line := said.text(); err != nil && line != "" {
+		return fmt.Errorf("%w: %s", err, line)
+	}
+	return err
+}
+
+func failure(ctx, limited context.Context, h pool.Hook, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the command was stopped: %w", context.Cause(ctx))

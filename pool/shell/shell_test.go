@@ -69,6 +69,12 @@ func TestHowACommandEndedIsSaid(t *testing.T) {
 		{"with a status", "echo x; exit 3", "the command ended with status 3"},
 		{"by a signal", "kill -9 $$", "the command ended by signal"},
 		{"not to be found", "no-such-command-at-all", "the command ended with status 127"},
+		{"with the last line of its standard error", "echo first >&2; echo out; echo 'no quota' >&2; echo >&2; exit 1",
+			"the command ended with status 1: no quota"},
+		{"also without a newline, and nothing that steers a terminal", `printf 'a\nred \033[31mtext' >&2; exit 1`,
+			"the command ended with status 1: red "},
+		{"cut where it is long", "head -c 9000 /dev/zero | tr '\\0' x >&2; exit 1",
+			"the command ended with status 1: " + strings.Repeat("x", maxLine)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, _ := runner(t)
@@ -190,6 +196,32 @@ func TestAtTheLimitTheWholeGroupEnds(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			ends(t, string(got))
+		})
+	}
+}
+
+// What a failed start still runs could create the machine after the command that deletes it.
+func TestAFailedCommandLeavesNoProcesses(t *testing.T) {
+	for _, c := range []struct{ name, command string }{
+		{"in the background", "sleep 1000 & echo $!; exit 1"},
+		{"out of its group", "setsid sleep 1000 & echo $!; exit 1"},
+		{"deaf to SIGTERM and without its output", "(trap '' TERM; exec sleep 1000) >&- 2>&- & echo $!; exit 1"},
+		{"below a shell that a signal ended", "sleep 1000 & echo $!; kill -9 $$"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, _ := runner(t)
+			got, err := r.Run(t.Context(), start(c.command))
+			if err == nil {
+				t.Fatal("it succeeded")
+			}
+			pid, err := strconv.Atoi(strings.TrimSpace(string(got)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if syscall.Kill(pid, 0) == nil && !isZombie(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				t.Errorf("process %d ran on when the command had returned", pid)
+			}
 		})
 	}
 }

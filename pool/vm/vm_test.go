@@ -111,7 +111,8 @@ func isForeign(t *testing.T, v *vm.Instances, store *scheduletest.Memory, r pool
 	if err := v.Destroy(t.Context(), r, settings); err != nil {
 		t.Errorf("deleting the resource: %v", err)
 	}
-	if st, err := store.Find(t.Context(), "", string(r.Instance)); err != nil || st.Instance.State == croft.StateDestroying {
+	st, err := store.Find(t.Context(), "", string(r.Instance))
+	if err != nil || st.Instance.State == croft.StateDestroying {
 		t.Errorf("deleting the resource destroyed it: %+v, %v", st.Instance, err)
 	}
 }
@@ -133,8 +134,10 @@ func TestAnInstanceThatAClientCreatedIsNeitherAdoptedNorDestroyed(t *testing.T) 
 
 func TestAnInstanceThatReplacesTheResourcesOneIsNotTheResources(t *testing.T) {
 	for name, change := range map[string]func(*croft.Instance, pool.Resource){
-		"with its ID, name and tags":   func(*croft.Instance, pool.Resource) {},
-		"made for another resource":    func(inst *croft.Instance, _ pool.Resource) { inst.MadeFor = "pool resource 8" },
+		"with its ID, name and tags": func(*croft.Instance, pool.Resource) {},
+		"made for another resource": func(inst *croft.Instance, _ pool.Resource) {
+			inst.MadeFor = "pool resource 8"
+		},
 		"created at an earlier moment": func(inst *croft.Instance, r pool.Resource) { inst.Created = r.Created },
 	} {
 		for _, up := range []bool{true, false} {
@@ -178,6 +181,7 @@ func TestAnInstanceWhoseMarkIsLostIsRecognizedByItsRecord(t *testing.T) {
 
 func TestInstancesOfTheFormerVersionAreRecognizedByProjectTagAndTime(t *testing.T) {
 	began := time.Now().UTC().Add(-time.Hour)
+	before := began.Add(-time.Second)
 	for name, c := range map[string]struct {
 		change func(*croft.Instance)
 		ours   bool
@@ -185,7 +189,7 @@ func TestInstancesOfTheFormerVersionAreRecognizedByProjectTagAndTime(t *testing.
 		"made within the resource's start": {func(*croft.Instance) {}, true},
 		"of another project":               {func(inst *croft.Instance) { inst.Project = "mallory" }, false},
 		"without the resource's tag":       {func(inst *croft.Instance) { inst.Spec.Tags = nil }, false},
-		"made before the resource":         {func(inst *croft.Instance) { inst.Created = began.Add(-time.Second) }, false},
+		"made before the resource":         {func(inst *croft.Instance) { inst.Created = before }, false},
 		"made after it came up":            {func(inst *croft.Instance) { inst.Created = began.Add(time.Hour) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,8 +197,8 @@ func TestInstancesOfTheFormerVersionAreRecognizedByProjectTagAndTime(t *testing.
 			r := resource()
 			r.Instance = pool.DerivedInstance(v.Scheduler.Partition, r.ID)
 			r.State, r.Created, r.CameUp = pool.Up, began, began.Add(time.Minute)
-			inst := croft.Instance{ID: r.Instance, Project: "shop", Name: "vms-00000007", Created: began.Add(time.Second),
-				Spec: croft.Spec{Tags: map[string]string{vm.Tag: r.Name}}}
+			inst := croft.Instance{ID: r.Instance, Project: "shop", Name: "vms-00000007",
+				Created: began.Add(time.Second), Spec: croft.Spec{Tags: map[string]string{vm.Tag: r.Name}}}
 			c.change(&inst)
 			create(t, store, inst)
 			if !c.ours {

@@ -72,8 +72,12 @@ func child(dir string, ends bool) error {
 	if err := closeAll(ctx, m); err != nil {
 		return err
 	}
-	if ends {
-		err = allGone(ctx, m)
+	if ends { // a file without pools removes drained pools only
+		pools, err := m.Pools()
+		for _, p := range pools {
+			err = errors.Join(err, m.Drain(ctx, p.Name()))
+		}
+		err = errors.Join(err, allGone(ctx, m))
 		stop()
 		return errors.Join(err, end())
 	}
