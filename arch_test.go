@@ -234,13 +234,6 @@ var testHelpers = []string{
 	"croft/control/controltest", "croft/bench/...", "croft/test/...",
 }
 
-// longFiles may have more than maxLines lines, for the given reason.
-var longFiles = map[string]string{
-	"pool/decide_test.go": "one table with what a round decides, row by row",
-}
-
-const maxLines = 500
-
 // A goPackage is a package as described by `go list -json`.
 type goPackage struct {
 	Dir, ImportPath, Name              string
@@ -392,34 +385,6 @@ func checkPackageComment(t *testing.T, p goPackage, text string) {
 	}
 	if !strings.HasPrefix(text, want) {
 		t.Errorf("%s: its comment begins %.40q, want %q", p.ImportPath, text, want)
-	}
-}
-
-func TestFilesAreShort(t *testing.T) {
-	long := map[string]bool{}
-	for _, p := range packages(t) {
-		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
-			file := filepath.Join(p.Dir, name)
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := strings.Count(string(text), "\n")
-			if lines <= maxLines {
-				continue
-			}
-			name := strings.TrimPrefix(p.ImportPath+"/"+name, "croft/")
-			long[name] = true
-			if longFiles[name] == "" {
-				t.Errorf("%s has %d lines, more than %d: split it, or give the reason in longFiles", name, lines,
-					maxLines)
-			}
-		}
-	}
-	for name := range longFiles {
-		if !long[name] {
-			t.Errorf("longFiles has %s, which is short or gone: take it out", name)
-		}
 	}
 }
 

@@ -249,8 +249,12 @@ func TestTagsAreWhereEachAddressHasThem(t *testing.T) {
 }
 
 func TestChangesKeepWhatAFileSaysElse(t *testing.T) {
-	d := tree(t,
-		map[string]string{"net/meta/v4/10.0.0.0_8.yaml": "# ours\ntags: [old] # for ever\nnested: {a: [1, 2]}\nnote: x\n"})
+	d := tree(
+		t,
+		map[string]string{
+			"net/meta/v4/10.0.0.0_8.yaml": "# ours\ntags: [old] # for ever\nnested: {a: [1, 2]}\nnote: x\n",
+		},
+	)
 	change := func(c Change) (did bool, err error) {
 		err = d.Change(context.Background(), func(n *Net) error {
 			did, err = n.Describe(prefix("10.0.0.0/8"), c)
@@ -557,7 +561,8 @@ func TestLeasesWithoutANameAreReserved(t *testing.T) {
 		t.Errorf("the second time: %+v", done)
 	}
 	n := read(t, d)
-	if n.Leases[addr("10.0.0.1")].Owner.Job != "web" || n.Leases[addr("10.0.0.3")].Owner.Job != "mine" || len(n.Leases) != 2 {
+	if n.Leases[addr("10.0.0.1")].Owner.Job != "web" || n.Leases[addr("10.0.0.3")].Owner.Job != "mine" ||
+		len(n.Leases) != 2 {
 		t.Errorf("leases: %v", n.Leases)
 	}
 	if a, err := get(d, "web", Owner{"next", 0}, netip.Addr{}); err != nil || a != addr("10.0.0.4") {

@@ -12,7 +12,8 @@ import (
 const (
 	AsReserved = "reserved" // no pool gives them
 	AsFacts    = "facts"    // only what is said of them is kept
-	AsLeases   = "leases"   // each is leased to the owner that the list names, or whose name it has; else it is reserved
+	// each is leased to the owner that the list names, or whose name it has; else it is reserved
+	AsLeases = "leases"
 )
 
 // Imported counts what an import changed.

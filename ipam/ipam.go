@@ -45,8 +45,8 @@ func (d *Dir) Close() error {
 	return d.root.Close()
 }
 
-// in calls a function with the directory of a file, which may be kept open, and the file's name in it. Where the file is
-// not there because a checkout replaced the directory, it calls the function again with the new one.
+// in calls a function with the directory of a file, which may be kept open, and the file's name in it. Where the file
+// is not there because a checkout replaced the directory, it calls the function again with the new one.
 func (d *Dir) in(name string, look func(dir *os.Root, base string) error) error {
 	dir, base, err := d.beside(name)
 	if err != nil {

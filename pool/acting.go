@@ -137,7 +137,8 @@ const removeAfter = time.Minute
 // readFile applies a changed pools.yaml. A fault is logged once.
 func (a *acting) readFile(ctx context.Context, now time.Time) {
 	pools, fresh, err := a.file.Load()
-	changes := fresh || a.refused == nil && !a.ledger.configured || a.refused != nil && now.Sub(a.asked) >= quotaPause ||
+	changes := fresh || a.refused == nil && !a.ledger.configured ||
+		a.refused != nil && now.Sub(a.asked) >= quotaPause ||
 		len(a.kept) > 0 && (a.file.unchanged() >= removeAfter || !a.ledger.anyInUse(a.kept))
 	var kept []Settings
 	switch {

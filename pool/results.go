@@ -89,7 +89,8 @@ func (l *Ledger) checkRemoval(file string, pools []Settings) error {
 // change gives a pool new settings.
 func (l *Ledger) change(p *stock, set Settings) {
 	if p.Settings.Commands != set.Commands || !reflect.DeepEqual(p.Settings.Instance, set.Instance) {
-		p.Failed, p.NotBefore, p.Unproven, p.Full = 0, time.Time{}, 0, false // the cause of failures may have been fixed
+		// the cause of failures may have been fixed
+		p.Failed, p.NotBefore, p.Unproven, p.Full = 0, time.Time{}, 0, false
 	}
 	if before := p.Settings; before.Name != "" && (before.Instance == nil) != (set.Instance == nil) {
 		p.Former = &before

@@ -128,8 +128,13 @@ func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (
 
 // Bring implements cluster.Driver: the other cloud brings the images of its appliances itself.
 func (*Driver) Bring(_ context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
-	return cluster.Placed{}, croft.Errorf(croft.Invalid, "image %s cannot be brought to site %s: a croft has images of "+
-		"its own, which its appliances name", i.Name, at.Site.Name)
+	return cluster.Placed{}, croft.Errorf(
+		croft.Invalid,
+		"image %s cannot be brought to site %s: a croft has images of "+
+			"its own, which its appliances name",
+		i.Name,
+		at.Site.Name,
+	)
 }
 
 // Launch implements cluster.Driver.
@@ -157,8 +162,8 @@ func remoteOf(b cluster.Build, c cluster.Cluster) cluster.Remote {
 	return r
 }
 
-// Resize implements cluster.Driver. The other cloud is told the indexes of the slaves, so that they have the same IDs in
-// both, also after a resize that one of them refused. A cloud of a version before 1.8 takes their number alone.
+// Resize implements cluster.Driver. The other cloud is told the indexes of the slaves, so that they have the same IDs
+// in both, also after a resize that one of them refused. A cloud of a version before 1.8 takes their number alone.
 func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	return d.with(at, "resize cluster "+string(b.Cluster), func(p Peer) error {
 		indexes := append([]int{}, b.Indexes...)
@@ -195,9 +200,10 @@ func resizeByNumber(ctx context.Context, p Peer, at cluster.Access, b cluster.Bu
 const settle = 2 * time.Minute
 
 // Destroy implements cluster.Driver. Whether a request whose answer was lost took effect, or will, is settled by making
-// it once more: the other cloud knows it by its ID, which it takes no second time once the cluster is deleted. A refusal
-// for another reason, such as lack of room, settles nothing: the late request may find room. Then the removal is asked
-// for again, and ends once that has been so for as long as a request can take; what comes later is found by the sweep.
+// it once more: the other cloud knows it by its ID, which it takes no second time once the cluster is deleted. A
+// refusal for another reason, such as lack of room, settles nothing: the late request may find room. Then the removal
+// is asked for again, and ends once that has been so for as long as a request can take; what comes later is found by
+// the sweep.
 func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	err := d.with(at, "delete cluster "+string(b.Cluster), func(p Peer) error {
 		removed := func() error {
@@ -224,8 +230,11 @@ func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build
 		if refusal == nil || croft.KindOf(refusal) == croft.Conflict || d.unsettled(b.Cluster) >= settle {
 			return nil // the ID is another's, so the late request fails too
 		}
-		return croft.Errorf(croft.Unavailable, "a request to build it may be on its way, and a second one is refused: %w",
-			refusal)
+		return croft.Errorf(
+			croft.Unavailable,
+			"a request to build it may be on its way, and a second one is refused: %w",
+			refusal,
+		)
 	})
 	if croft.KindOf(err) == croft.NotFound {
 		return nil

@@ -59,10 +59,17 @@ func (s *Catalogue) index(ctx context.Context) error {
 	}
 	begun := time.Now()
 	unindexed, stale := map[cluster.ImplementationID]bool{}, []string{}
-	err = s.conn.ReadRange(ctx, "list the implementations", k.implementations(), 0, func(stored *mvccpb.KeyValue) error {
-		unindexed[cluster.ImplementationID(kv.Last(stored.Key))] = true
-		return nil
-	}, clientv3.WithKeysOnly())
+	err = s.conn.ReadRange(
+		ctx,
+		"list the implementations",
+		k.implementations(),
+		0,
+		func(stored *mvccpb.KeyValue) error {
+			unindexed[cluster.ImplementationID(kv.Last(stored.Key))] = true
+			return nil
+		},
+		clientv3.WithKeysOnly(),
+	)
 	if err != nil {
 		return err
 	}
@@ -85,7 +92,10 @@ func (s *Catalogue) index(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.conn.Etcd.Txn(ctx).If(kv.Exists(k.implementation(id))).Then(clientv3.OpPut(k.implementedBy(i), "")).Commit()
+		_, err = s.conn.Etcd.Txn(ctx).
+			If(kv.Exists(k.implementation(id))).
+			Then(clientv3.OpPut(k.implementedBy(i), "")).
+			Commit()
 		if err != nil {
 			return s.conn.Wrap(err, "index an implementation")
 		}
@@ -121,8 +131,13 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 		return i, err
 	}
 	if n := len(kv.Encode(i)); n > maxImplementation {
-		return i, croft.Errorf(croft.Invalid, "the implementation has %d bytes as JSON, at most %d are stored: make its "+
-			"template shorter", n, maxImplementation)
+		return i, croft.Errorf(
+			croft.Invalid,
+			"the implementation has %d bytes as JSON, at most %d are stored: make its "+
+				"template shorter",
+			n,
+			maxImplementation,
+		)
 	}
 	k := s.keys()
 	i.Project = ""
@@ -192,8 +207,13 @@ func (s *Catalogue) RemoveImplementation(ctx context.Context, id cluster.Impleme
 		func(revision int64) (removal, error) {
 			n, err := s.count(ctx, used, revision)
 			if err == nil && n > 0 {
-				err = croft.Errorf(croft.Conflict, "%d clusters were built by implementation %s: delete those first, or "+
-					"disable it", n, id)
+				err = croft.Errorf(
+					croft.Conflict,
+					"%d clusters were built by implementation %s: delete those first, or "+
+						"disable it",
+					n,
+					id,
+				)
 			}
 			if err != nil {
 				return removal{}, err

@@ -75,7 +75,10 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 	east.check(err)
 	// whoever knows the UUID of a peer can write a card of it
 	forged := card
-	forged.Keys = append(slices.Clone(card.Keys), federation.PublicKeyOf(make(ed25519.PublicKey, ed25519.PublicKeySize)))
+	forged.Keys = append(
+		slices.Clone(card.Keys),
+		federation.PublicKeyOf(make(ed25519.PublicKey, ed25519.PublicKeySize)),
+	)
 	for name, c := range map[string]federation.Card{"another endpoint": card, "another key": forged} {
 		_, err := east.AddPeer(t.Context(), federation.NewPeer{Card: c})
 		if !errors.Is(err, federation.ErrOtherCard) || !strings.Contains(err.Error(), "--replace") {

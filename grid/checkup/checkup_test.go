@@ -86,7 +86,8 @@ func TestRepositories(t *testing.T) {
 	}
 	run("init", "-q")
 	home := t.TempDir()
-	for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"} {
+	for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME",
+		"GIT_COMMITTER_EMAIL", "EMAIL"} {
 		t.Setenv(name, "")
 		if err := os.Unsetenv(name); err != nil { // until the test has ended
 			t.Fatal(err)

@@ -90,8 +90,8 @@ func (l *lookup) called(name, former string) string {
 	return name
 }
 
-// accept returns a signer of the user's that signs by the algorithms which PubkeyAcceptedAlgorithms leaves. An error: it
-// leaves none, or RequiredRSASize is greater than the key.
+// accept returns a signer of the user's that signs by the algorithms which PubkeyAcceptedAlgorithms leaves. An error:
+// it leaves none, or RequiredRSASize is greater than the key.
 func (t *target) accept(s ssh.Signer) (ssh.Signer, error) {
 	key, algorithms := s.PublicKey(), []string{s.PublicKey().Type()}
 	if with, ok := s.(ssh.MultiAlgorithmSigner); ok {

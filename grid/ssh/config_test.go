@@ -164,7 +164,8 @@ func TestWhatIncludePassesOver(t *testing.T) {
 	needSSH(t)
 	dir := t.TempDir()
 	for _, err := range []error{
-		os.Symlink("/nonexistent/work.conf", filepath.Join(dir, "10-work")), os.Mkdir(filepath.Join(dir, "20-dir"), 0o700),
+		os.Symlink("/nonexistent/work.conf", filepath.Join(dir, "10-work")),
+		os.Mkdir(filepath.Join(dir, "20-dir"), 0o700),
 		os.WriteFile(filepath.Join(dir, "30-file"), []byte("User eva\n"), 0o600),
 		os.WriteFile(filepath.Join(dir, "config"), []byte("Include "+dir+"/*0-*\nHost web1\n Port 7\n"), 0o600),
 	} {
@@ -201,8 +202,18 @@ func TestAnyConfigurationMeansWhatItMeansForSSH(t *testing.T) {
 			case 0, 1:
 				fmt.Fprintf(&b, "Host %s %s\n", pattern(), pattern())
 			case 2:
-				fmt.Fprintf(&b, "Match %s%s %s,%s %s\n", pick("", "", "final ", "!final ", "canonical ")+pick("", "!"),
-					pick("host", "originalhost"), pattern(), pattern(), pick("", "user eva", "!user eva", "localuser x", "final"))
+				fmt.Fprintf(
+					&b,
+					"Match %s%s %s,%s %s\n",
+					pick("", "", "final ", "!final ", "canonical ")+pick("", "!"),
+					pick(
+						"host",
+						"originalhost",
+					),
+					pattern(),
+					pattern(),
+					pick("", "user eva", "!user eva", "localuser x", "final"),
+				)
 			case 3:
 				if depth < 3 {
 					fmt.Fprintf(&b, "Include %s\n", write(fmt.Sprint(file, "-", r.IntN(1000)), depth+1))

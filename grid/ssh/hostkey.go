@@ -59,9 +59,9 @@ func newVerifier(t *target, name, pin string) (*verifier, error) {
 	return &verifier{target: t, db: db, copies: copies, pin: pin, name: name}, nil
 }
 
-// readKnownHosts reads files of known hosts. As OpenSSH does, it passes over lines that it cannot parse, such as keys of
-// protocol 1. The package knownhosts reads files alone and refuses such lines, so it gets copies in memory in which they
-// are comments.
+// readKnownHosts reads files of known hosts. As OpenSSH does, it passes over lines that it cannot parse, such as keys
+// of protocol 1. The package knownhosts reads files alone and refuses such lines, so it gets copies in memory in which
+// they are comments.
 func readKnownHosts(files []string) (db *knownhosts.HostKeyDB, copies map[string]string, err error) {
 	if db, err = knownhosts.NewDB(files...); err == nil {
 		return db, nil, nil
@@ -98,7 +98,8 @@ func readableLines(text []byte) []byte {
 	lines := bytes.Split(text, []byte("\n"))
 	for i, line := range lines {
 		marker, hosts, _, _, _, err := ssh.ParseKnownHosts(line)
-		if err != nil || marker != "" && marker != "cert-authority" && marker != "revoked" || slices.ContainsFunc(hosts, unreadablePattern) {
+		if err != nil || marker != "" && marker != "cert-authority" && marker != "revoked" ||
+			slices.ContainsFunc(hosts, unreadablePattern) {
 			lines[i] = nil
 		}
 	}
@@ -192,8 +193,11 @@ func (v *verifier) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 	for _, address := range []string{v.target.knownAs, v.anyPort()} {
 		if address != "" && v.isAuthority(address, cert.SignatureKey) {
 			if !slices.Contains(v.target.authorities, cert.Signature.Format) {
-				return v.denied("its host certificate %q is signed by %s, which CASignatureAlgorithms leaves out", cert.KeyId,
-					cert.Signature.Format)
+				return v.denied(
+					"its host certificate %q is signed by %s, which CASignatureAlgorithms leaves out",
+					cert.KeyId,
+					cert.Signature.Format,
+				)
 			}
 			if err := v.db.HostKeyCallback()(address, remote, key); err != nil {
 				return v.denied("its host certificate %q is not valid here: %w", cert.KeyId, err)

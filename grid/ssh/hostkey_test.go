@@ -110,10 +110,11 @@ func TestHostsAreKnownAsForSSH(t *testing.T) {
 		"the authority's key listed as a host's": {"[HOST]:PORT CA", false, false, "has changed"},
 		"a key of protocol 1 before it": {"old 1024 35 143272250049166269737933547513323306924766577123720650\n[HOST]:PORT KEY",
 			true, true, ""},
-		"lines that are none":                    {"|1|x|y KEY\nhost\nx ssh-ed25519 AAAA\n@what * KEY\n[HOST]:PORT KEY", true, true, ""},
-		"a line that is none, and another key":   {"host\n[HOST]:PORT STRANGER", false, false, "known_hosts:2)"},
-		"a line that is none, and a revoked key": {"host\n[HOST]:PORT KEY\n@revoked * KEY", false, false, "known_hosts:3"},
-		"comments and empty lines":               {"# x\n\n  [HOST]:PORT KEY a comment\n", true, true, ""},
+		"lines that are none":                  {"|1|x|y KEY\nhost\nx ssh-ed25519 AAAA\n@what * KEY\n[HOST]:PORT KEY", true, true, ""},
+		"a line that is none, and another key": {"host\n[HOST]:PORT STRANGER", false, false, "known_hosts:2)"},
+		"a line that is none, and a revoked key": {"host\n[HOST]:PORT KEY\n@revoked * KEY",
+			false, false, "known_hosts:3"},
+		"comments and empty lines": {"# x\n\n  [HOST]:PORT KEY a comment\n", true, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for g, want := range map[*sshtest.Grid]bool{certified: c.certified, plain: c.plain} {
@@ -273,7 +274,8 @@ func TestACryptoPolicyLimitsKeys(t *testing.T) {
 	ca := g.HostCA.PublicKey().Type()
 	for _, c := range []struct{ name, config, why string }{
 		{"the algorithms in use", "PubkeyAcceptedAlgorithms ssh-ed25519\nCASignatureAlgorithms " + ca, ""},
-		{"another algorithm of the authority", "CASignatureAlgorithms -" + ca, "which CASignatureAlgorithms leaves out"},
+		{"another algorithm of the authority", "CASignatureAlgorithms -" + ca,
+			"which CASignatureAlgorithms leaves out"},
 		{"an RSA key", "IdentityFile " + rsa, ""},
 		{"one algorithm of RSA", "IdentityFile " + rsa + "\nPubkeyAcceptedAlgorithms rsa-sha2-256", ""},
 		{"by the former name", "IdentityFile " + rsa + "\nPubkeyAcceptedKeyTypes ssh-ed25519",
@@ -284,7 +286,8 @@ func TestACryptoPolicyLimitsKeys(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			write(t, g.ConfigFile(), c.config+"\n")
 			err := connect(t, g, n.Unit)
-			if c.why == "" && err != nil || c.why != "" && (!errors.Is(err, croft.Denied) || !strings.Contains(err.Error(), c.why)) {
+			if c.why == "" && err != nil ||
+				c.why != "" && (!errors.Is(err, croft.Denied) || !strings.Contains(err.Error(), c.why)) {
 				t.Errorf("got %v, want %q", err, c.why)
 			}
 		})

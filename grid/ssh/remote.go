@@ -131,8 +131,8 @@ func wrapped(mark string, argv []string) string {
 }
 
 // forLoginShell makes a command of a POSIX shell one that csh, tcsh and fish take too. They give a newline, an
-// exclamation mark or a backslash within single quotes a meaning, so a command that has one of these is sent as a format
-// of printf, which /bin/sh expands.
+// exclamation mark or a backslash within single quotes a meaning, so a command that has one of these is sent as a
+// format of printf, which /bin/sh expands.
 func forLoginShell(command string) string {
 	if !strings.ContainsAny(strings.ReplaceAll(command, `'\''`, ""), "\n!\\") {
 		return "exec " + command

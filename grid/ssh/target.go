@@ -24,8 +24,9 @@ type target struct {
 
 	// algorithms, the preferred ones first
 	ciphers, macs, exchanges, hostKeys []string
-	userKeys, authorities              []string // of signatures: by the user's keys, by authorities of host certificates
-	rsaLeast                           int      // bits of RSA keys, of hosts and users
+	// of signatures: by the user's keys, by authorities of host certificates
+	userKeys, authorities []string
+	rsaLeast              int // bits of RSA keys, of hosts and users
 
 	known        []string // files of known hosts
 	weak         string   // where the configuration asks for less than verified host keys, or empty

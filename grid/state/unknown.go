@@ -12,8 +12,22 @@ import (
 var (
 	clusterKeys = []string{"id", "vcs", "runtime", "state_dir", "upstream", "types", "timeouts", "parallel",
 		"ssh", "watch", "var"}
-	nodeKeys = []string{"id", "type", "address", "ip", "user", "weight", "capacity", "facts", "state", "local", "host_key",
-		"state_dir", "runtime", "var"}
+	nodeKeys = []string{
+		"id",
+		"type",
+		"address",
+		"ip",
+		"user",
+		"weight",
+		"capacity",
+		"facts",
+		"state",
+		"local",
+		"host_key",
+		"state_dir",
+		"runtime",
+		"var",
+	}
 	belowKeys = map[string][]string{
 		"timeouts": {"dial"}, "ssh": {"certificate"}, "watch": {"every", "grace", "term", "fence"},
 		"image": {"rootfs", "archive", "registry"}, "limits": {"cpu", "memory"},

@@ -95,8 +95,8 @@ func (r *Repository) Examine(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// Identity lists what keeps the caller from committing, such as a name that git does not know; each a sentence that says
-// what to do. Only commits need it.
+// Identity lists what keeps the caller from committing, such as a name that git does not know; each a sentence that
+// says what to do. Only commits need it.
 func (r *Repository) Identity(ctx context.Context) ([]string, error) {
 	return r.sentences(ctx, "identity")
 }

@@ -28,8 +28,20 @@ var points embed.FS
 
 // Verbs are what a hard point of the kind vcs may define. All but ignored, tracked, examine and identity are
 // needed.
-var Verbs = []string{"revision", "is_descendant", "uncommitted", "ignored", "tracked", "examine", "identity", "upstream", "fetch",
-	"add", "commit", "push"}
+var Verbs = []string{
+	"revision",
+	"is_descendant",
+	"uncommitted",
+	"ignored",
+	"tracked",
+	"examine",
+	"identity",
+	"upstream",
+	"fetch",
+	"add",
+	"commit",
+	"push",
+}
 
 // StateDirs are the directories of a cluster in which no file may be ignored: what is there is the cluster's state.
 var StateDirs = []string{"nodes", "jobs", "alloc", "net", "policies", "hardpoints"}
@@ -204,8 +216,11 @@ func (r *Repository) Ancestor(ctx context.Context, old, new string) (revlock.Ans
 func (r *Repository) Upstream(ctx context.Context) (string, error) {
 	head, has, err := r.upstream(ctx)
 	if err == nil && has && head == "" {
-		err = croft.Errorf(croft.Conflict, "it has no revision of this branch yet: push, so that others meet it before the "+
-			"nodes do")
+		err = croft.Errorf(
+			croft.Conflict,
+			"it has no revision of this branch yet: push, so that others meet it before the "+
+				"nodes do",
+		)
 	}
 	return head, err
 }
