@@ -228,8 +228,9 @@ func (c *call) createInstance() error {
 // made makes what is requested, unless the very same request was made before: then the decision names no host.
 func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, error) {
 	d, err := c.Cloud.Requests.Request(ctx, r)
-	// A quota may be used up by what the very same request has made before.
-	if errors.Is(err, croft.Conflict) || r.ID != "" && errors.Is(err, croft.OverQuota) {
+	// A quota, or the last room, may be used up by what the very same request has made before.
+	full := errors.Is(err, croft.OverQuota) || errors.Is(err, croft.NoCapacity)
+	if errors.Is(err, croft.Conflict) || r.ID != "" && full {
 		d.Host = croft.Host{}
 		d.Instance, err = c.taken(ctx, r, err)
 	}

@@ -179,8 +179,11 @@ func TestARecordThatCannotBeDiscardedIsReported(t *testing.T) {
 		"when etcd does not answer":       {errPlanned, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cloud := newCloud(t, 0)
-			cloud.fail(faulty{discard: func() error { return c.err }})
+			cloud := newCloud(t, 1)
+			cloud.fail(faulty{discard: func() error { return c.err },
+				assign: func(inst croft.Instance, _ croft.Order) (croft.Instance, error) {
+					return inst, croft.Errorf(croft.NoCapacity, "barred")
+				}})
 			_, err := cloud.Request(t.Context(), request(t, "web"))
 			wantKind(t, err, croft.NoCapacity)
 			if strings.Contains(err.Error(), "undoing it") != c.reported {

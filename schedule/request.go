@@ -163,13 +163,21 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 		return a.inOneStep(ctx)
 	}
 	a.placer = nil
-	first, forget := a.lookAhead(ctx)
+	// The record charges the project, so none is written for a request that nothing is there for.
+	first, err := a.look(ctx, a.policy.Sample)
+	if err != nil {
+		return Decision{}, err
+	}
+	if len(first.candidates) == 0 && first.seen < a.policy.Sample && !a.known(ctx) {
+		defer a.inFlight.done(first.reading)
+		return Decision{}, a.noCapacity(ctx, first)
+	}
 	a.inst, err = s.Records.Create(ctx, inst)
 	if err != nil {
-		forget()
+		a.inFlight.done(first.reading)
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
-	decision, err := a.run(ctx, first)
+	decision, err := a.run(ctx, func() (*snapshot, error) { return first, nil })
 	if err == nil {
 		s.Log.Info("instance "+string(decision.Instance.State), "instance", inst.ID, "host", decision.Host.ID)
 		return decision, nil
@@ -178,6 +186,17 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 		err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
 	}
 	return Decision{}, err
+}
+
+// known reports whether there may be an instance with the ID or the name already: then that is the answer, since the
+// request may have been made before.
+func (a *attempt) known(ctx context.Context) bool {
+	for _, name := range []string{string(a.inst.ID), a.inst.Name} {
+		if _, err := a.View.Find(ctx, a.inst.Project, name); !errors.Is(err, croft.NotFound) {
+			return true
+		}
+	}
+	return false
 }
 
 // Explain returns the hosts that a request would fit on now, in the order in which they would be tried, and why the

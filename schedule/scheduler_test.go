@@ -424,3 +424,19 @@ func TestNewWantsItsParts(t *testing.T) {
 	_, err := schedule.New(schedule.Config{})
 	wantKind(t, err, croft.Invalid)
 }
+
+// A record charges the project, and usage and bills count what is charged.
+func TestARequestThatNoHostHasRoomForWritesNoRecord(t *testing.T) {
+	cloud := newCloud(t, 0, 0)
+	cloud.fail(faulty{discard: func() error { return errPlanned }}) // so that a record would stay
+	for _, hold := range []time.Duration{0, time.Hour} {
+		r := request(t, "web")
+		r.Hold = hold
+		_, err := cloud.Request(t.Context(), r)
+		wantKind(t, err, croft.NoCapacity)
+		if _, ok := errors.AsType[*schedule.Explanation](err); !ok || strings.Contains(err.Error(), "undoing it") {
+			t.Errorf("got %v", err)
+		}
+	}
+	cloud.nothingLeft(t)
+}

@@ -111,33 +111,6 @@ func (s *search) readHosts(ctx context.Context, o *snapshot, ids []croft.HostID)
 	return nil
 }
 
-// lookAhead starts looking while the record is being written, since looking changes nothing. The caller calls one of
-// the two: first returns the snapshot, forget cancels.
-func (s *search) lookAhead(ctx context.Context) (first func() (*snapshot, error), forget func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	type found struct {
-		o   *snapshot
-		err error
-	}
-	answer := make(chan found, 1)
-	looker := *s // a copy: the caller's search gets its record meanwhile
-	go func() {
-		o, err := looker.look(ctx, looker.policy.Sample)
-		answer <- found{o, err}
-	}()
-	first = func() (*snapshot, error) {
-		f := <-answer
-		cancel()
-		return f.o, f.err
-	}
-	return first, func() {
-		cancel()
-		if f := <-answer; f.err == nil {
-			s.inFlight.done(f.o.reading)
-		}
-	}
-}
-
 func (s *search) readMembers(ctx context.Context, o *snapshot) error {
 	o.members, o.seats = nil, nil
 	for _, affinity := range s.inst.Spec.Affinities {

@@ -44,16 +44,15 @@ func (m Meter) until(t time.Time, estimated bool) (Meter, []Day) {
 			m.At = oldest
 		}
 		m.Today = Day{Date: m.At.Format(time.DateOnly)}
-		m.Today = m.Today.and(m.Used, 0, false)
 	}
 	return m, over
 }
 
-// Set returns the meter with other amounts from its time on. What is less than nothing counts as nothing.
+// Set returns the meter with other amounts from its time on. What is less than nothing counts as nothing. What is
+// replaced within the same second was not used at all: it may be of a request that was refused.
 func (m Meter) Set(used tenant.Amounts, revision int64) Meter {
 	m.Used = maps.Clone(used)
 	maps.DeleteFunc(m.Used, func(_ tenant.Measure, n int64) bool { return n <= 0 })
-	m.Today = m.Today.and(m.Used, 0, false)
 	m.Revision = max(m.Revision, revision)
 	return m
 }
@@ -81,8 +80,9 @@ func (d Day) and(used tenant.Amounts, took time.Duration, estimated bool) Day {
 		d.UnitSeconds, d.Peak = tenant.Amounts{}, tenant.Amounts{}
 	}
 	seconds := int64(took / time.Second)
-	for m, n := range used {
-		if d.Peak[m] = max(d.Peak[m], n); seconds > 0 {
+	if seconds > 0 {
+		for m, n := range used {
+			d.Peak[m] = max(d.Peak[m], n)
 			d.UnitSeconds[m] = addProduct(d.UnitSeconds[m], n, seconds)
 		}
 	}

@@ -143,7 +143,7 @@ func TestWhatIsTooOldOrTooMuchGoes(t *testing.T) {
 	record(t, s, 10, "org", "late")
 	head := etcdtest.Must(s.Usage.Head(t.Context()))(t)
 	m, over := usage.NewMeter(midnight.AddDate(0, 0, 5)).Set(tenant.Amounts{"VCPU": 1}, 1).
-		Until(midnight.AddDate(0, 0, 7))
+		Until(midnight.AddDate(0, 0, 7).Add(time.Second))
 	m = m.Set(nil, 2)
 	m.Ended = true
 	ended := stored("old", bornOf(t, s, "old"), m)
@@ -162,7 +162,7 @@ func TestWhatIsTooOldOrTooMuchGoes(t *testing.T) {
 			t.Errorf("there is %q, want %q", got, want)
 		}
 	}
-	all := "late 11 867600, old! 3 172800, org 11 867600"
+	all := "late 11 867600, old! 3 172801, org 11 867600"
 	look(all)
 	trim := func(now time.Time, most, want int) {
 		t.Helper()
@@ -173,7 +173,7 @@ func TestWhatIsTooOldOrTooMuchGoes(t *testing.T) {
 	trim(midnight.Add(usage.Kept), 23, 0)
 	look(all)
 	trim(midnight.Add(usage.Kept), 22, 1) // those of the former project go first
-	look("late 11 867600, old! 2 86400, org 11 867600")
+	look("late 11 867600, old! 2 86401, org 11 867600")
 	trim(midnight.Add(usage.Kept), 18, 4) // then the oldest ones
 	look("late 10 781200, org 10 781200")
 	trim(midnight.Add(usage.Kept+3*24*time.Hour), 18, 4)
