@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -23,6 +24,18 @@ type PartitionID string
 
 // Project is the name of a tenant within the partition.
 type Project string
+
+// ProjectID identifies a project for good: names are used again, this UUID is not. Empty: the name has no record.
+type ProjectID string
+
+// NewProjectID derives the UUID of a project from what never changes about its record: the revision of the store at
+// which it was created, and when. Programs that know no ID of projects therefore cannot change it. It proves nothing
+// about whoever names it, and is only ever compared.
+func NewProjectID(p PartitionID, name Project, revision int64, created time.Time) ProjectID {
+	partition, _ := uuid.Parse(string(p)) // the zero UUID for the partitions of tests
+	return ProjectID(uuid.NewSHA1(partition, fmt.Appendf(nil, "project %s %d %d", name, revision,
+		created.UnixNano())).String())
+}
 
 // DefaultProject owns what is requested without naming a project.
 const DefaultProject Project = "default"

@@ -43,6 +43,13 @@ func (s *conn) Hung() float64 {
 // BeforeTxn runs do before the next transaction is sent.
 func (s *conn) BeforeTxn(do func()) { s.etcd.KV = &interposed{KV: s.etcd.KV, before: do} }
 
+// BeforeNthTxn runs do before the nth transaction from now on is sent.
+func (s *conn) BeforeNthTxn(n int64, do func()) {
+	k := &interposed{KV: s.etcd.KV, before: do}
+	k.skip.Store(n - 1)
+	s.etcd.KV = k
+}
+
 // LoseAnswer loses the answer to the next transaction, which is still done.
 func (s *conn) LoseAnswer() { s.etcd.KV = &interposed{KV: s.etcd.KV, before: func() {}, lose: true} }
 
@@ -90,6 +97,7 @@ type interposed struct {
 	lose   bool
 	twice  bool
 	over   atomic.Bool
+	skip   atomic.Int64 // transactions that are sent as they are before it begins
 }
 
 func (k *interposed) Txn(ctx context.Context) clientv3.Txn {
@@ -106,7 +114,7 @@ func (t *interposedTxn) Then(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then
 func (t *interposedTxn) Else(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(o...); return t }
 
 func (t *interposedTxn) Commit() (*clientv3.TxnResponse, error) {
-	if t.kv.over.Swap(true) {
+	if t.kv.skip.Add(-1) >= 0 || t.kv.over.Swap(true) {
 		return t.Txn.Commit()
 	}
 	t.kv.before()

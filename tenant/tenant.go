@@ -144,6 +144,7 @@ func (l Limits) of(m Measure, defaults Limits) (int64, bool) {
 // Tenant is the record of a project. A name that has no record may be used by operators; it has the limits of the
 // partition and nothing above it.
 type Tenant struct {
+	ID      croft.ProjectID        `json:"id,omitempty"` // derived from the stored record, never stored
 	Name    croft.Project          `json:"name"`
 	Parent  croft.Project          `json:"parent,omitempty"`
 	Note    string                 `json:"note,omitempty"`

@@ -45,6 +45,9 @@ func (t Tree) Below(p croft.Project) []croft.Project {
 	return all
 }
 
+// ID returns the identity of a project; empty: it has no record.
+func (t Tree) ID(p croft.Project) croft.ProjectID { return t.projects[p].ID }
+
 // RolesOf lists what a user is to a project: as a member there, and whoever administers a project above it.
 func (t Tree) RolesOf(user string, p croft.Project) []access.Role {
 	var roles []access.Role
@@ -86,6 +89,9 @@ func (t Tree) Sorted() []Tenant {
 // Account is what one project of a chain may use and uses, with all projects below it.
 type Account struct {
 	Project croft.Project `json:"project"`
+
+	ID croft.ProjectID `json:"-"` // empty: the project has no record
+
 	Limits  Limits        `json:"limits,omitempty"` // its own; see Effective
 	Used    Amounts       `json:"used"`
 	Stored  Amounts       `json:"stored,omitempty"` // records that are counted apart, such as SSH keys, and their bytes

@@ -17,6 +17,7 @@ import (
 	"croft"
 	"croft/etcdstore/internal/kv"
 	"croft/etcdstore/tenants"
+	"croft/internal/delay"
 	"croft/placement/ledger"
 )
 
@@ -93,6 +94,7 @@ var claimRules = ledger.ClaimRules{Generations: true, Types: true,
 // etcd does not answer. After each of them nothing was written, and nothing will be, unless the error says that this is
 // not known: then it may be until the session has expired.
 func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.ClaimRequest, p Piece) (int64, error) {
+	var unread patience
 	for {
 		now, err := r.session(ctx)
 		if err != nil {
@@ -106,7 +108,9 @@ func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.Cl
 		case one.unsure:
 			return r.settle(ctx, one, err)
 		case errors.Is(err, tenants.ErrUnread):
-			err = r.charges.Check(ctx, inst)
+			if err = r.charges.Check(ctx, inst); err == nil {
+				err = unread.wait(ctx)
+			}
 		case errors.Is(err, tenants.ErrUnsettled):
 			err = r.charges.SettleNow(ctx)
 		case errors.Is(err, errNoSession):
@@ -117,6 +121,19 @@ func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.Cl
 			return 0, err
 		}
 	}
+}
+
+// patience slows down a request whose transaction is refused again and again for what was just read: it waits a little
+// longer each time, and not at all the first time.
+type patience time.Duration
+
+// mostPatience bounds one wait.
+const mostPatience = 100 * time.Millisecond
+
+func (p *patience) wait(ctx context.Context) error {
+	pause := time.Duration(*p)
+	*p = patience(min(max(2*pause, time.Millisecond), mostPatience))
+	return delay.For(ctx, pause)
 }
 
 // errNoSession reports that the key of the session is gone, as after a pause of this machine.

@@ -95,8 +95,7 @@ func (b *Balance) Charge(ctx context.Context, id string, records map[string]Char
 // projects are above it, whatever their limits are now, and all of them are counted.
 func (k Keys) counted(c *chain) (all []clientv3.Cmp) {
 	for _, l := range c.links {
-		all = append(all, clientv3.Compare(clientv3.CreateRevision(k.project(l.name)), "=", l.created),
-			kv.Exists(k.used(l.name)))
+		all = append(all, kv.Created(k.project(l.name), l.created), kv.Exists(k.used(l.name)))
 	}
 	return all
 }

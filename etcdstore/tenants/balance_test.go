@@ -117,7 +117,7 @@ func TestTheNextLeaderGivesBackWhatTheFirstCharged(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
 	s := etcdtest.Open(t, server)
-	newProject(t, s, "lab", "", tenant.Limits{tenant.CountTickets: 1})
+	lab := newProject(t, s, "lab", "", tenant.Limits{tenant.CountTickets: 1})
 	lead := func(b pool.Batch) {
 		t.Helper()
 		err := s.Pools.Lead(t.Context(), pool.Server{Name: "one"}, func(ctx context.Context, term pool.Term) error {
@@ -134,7 +134,7 @@ func TestTheNextLeaderGivesBackWhatTheFirstCharged(t *testing.T) {
 	}
 	etcdtest.WantKind(t, s.Projects.Remove(t.Context(), "lab"), croft.Conflict)
 	chain, _, err := s.Projects.Limits(t.Context(), "lab")
-	wantChain := []tenant.Account{{Project: "lab", Limits: tenant.Limits{tenant.CountTickets: 1}}}
+	wantChain := []tenant.Account{{Project: "lab", ID: lab.ID, Limits: tenant.Limits{tenant.CountTickets: 1}}}
 	if diff := cmp.Diff(wantChain, chain); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

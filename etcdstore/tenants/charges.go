@@ -105,9 +105,11 @@ func (c *Charges) remember(read *chain) {
 	if read.defaults.Generation >= c.defaults.Generation {
 		c.defaults = read.defaults
 	}
-	c.entries[read.links[0].name] = read.entries
-	for _, l := range read.links {
-		if known := c.links[l.name]; l.recorded >= known.recorded && l.counted >= known.counted {
+	if first := read.links[0]; first.asOf >= c.links[first.name].asOf {
+		c.entries[first.name] = read.entries
+	}
+	for _, l := range read.links { // a project that was removed has lower revisions than before, at a later one
+		if l.asOf >= c.links[l.name].asOf {
 			c.links[l.name] = l
 		}
 	}
@@ -151,7 +153,7 @@ func (p *Charged) Done(revision int64) {
 	defer c.mu.Unlock()
 	c.contended = false
 	for name, l := range p.counters {
-		l.counted = revision
+		l.counted, l.asOf = revision, revision
 		c.links[name] = l
 	}
 	for name := range p.settled {

@@ -91,6 +91,15 @@ func (s *Projects) readNamed(ctx context.Context, names []croft.Project) (all []
 	return all, err
 }
 
+// Get implements tenant.Projects.
+func (s *Projects) Get(ctx context.Context, name croft.Project) (tenant.Tenant, error) {
+	if err := name.Check(); err != nil { // it becomes part of a key
+		return tenant.Tenant{}, croft.Errorf(croft.NotFound, "there is no project %.80q", string(name))
+	}
+	p, err := s.find(ctx, name)
+	return p.Tenant, err
+}
+
 func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tenant.Tenant, err error) {
 	err = s.conn.ReadRange(ctx, "read the projects", s.keys().projects(), revision,
 		func(stored *mvccpb.KeyValue) error {
@@ -127,8 +136,13 @@ func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error 
 
 func (s *Projects) decodeProject(r *mvccpb.KeyValue) (p storedProject, err error) {
 	err = s.conn.Decode(r.Key, r.Value, &p)
-	p.Generation = r.ModRevision
+	p.Generation, p.ID = r.ModRevision, s.identify(p.Tenant, r.CreateRevision)
 	return p, err
+}
+
+// identify returns the identity of the project whose record was first written at a revision.
+func (s *Projects) identify(p tenant.Tenant, created int64) croft.ProjectID {
+	return croft.NewProjectID(s.conn.Partition(), p.Name, created, p.Created)
 }
 
 // Create implements tenant.Projects. A project below another one must be empty: what it has already is not counted for
@@ -161,13 +175,14 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 			return p, croft.Errorf(croft.Invalid, "create project %s: there are %d projects above it, at most %d may be",
 				p.Name, len(stored.Above), tenant.MaxDepth-1)
 		}
-		compares = append(compares, kv.Exists(k.project(p.Parent)), empty, kv.AbsentBelow(k.entriesOf(p.Name)))
+		compares = append(compares, kv.Created(k.project(p.Parent), above.links[0].created), empty,
+			kv.AbsentBelow(k.entriesOf(p.Name)))
 		owned := s.owned(p.Name)
 		compares = append(compares, owned.none()...)
-		for _, prefix := range owned.Rest {
+		for _, prefix := range owned.Rest { // operators may have used the name without a record
 			compares = append(compares, kv.AbsentBelow(prefix))
 		}
-		ops = append(ops, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
+		ops = append(ops, owned.End, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
 			clientv3.OpPut(k.used(p.Name), kv.Encode(count{Ready: true})))
 		stores, err := s.storesNothing(ctx, p.Name)
 		if err != nil {
@@ -176,7 +191,7 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		compares = append(compares, stores)
 		ops = append(ops, clientv3.OpPut(k.stored(p.Name), kv.Encode(storedCount{Rules: storedRules})))
 	}
-	stored.Generation = 0
+	stored.Generation, stored.ID = 0, ""
 	value := kv.Encode(stored)
 	charge := chargeOfProject(stored)
 	revision, answers, err := s.Commit(ctx, Change{Project: charge.Project, Charge: charge.Amounts, If: compares,
@@ -193,7 +208,7 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances, clusters, credentials, "+
 			"SSH keys or tokens already, or %s was removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
 	}
-	p.Generation = revision
+	p.Generation, p.ID = revision, s.identify(p, revision)
 	return p, nil
 }
 
@@ -242,7 +257,8 @@ func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		if err != nil {
 			return p, err
 		}
-		stored.Generation = 0
+		id := stored.ID
+		stored.Generation, stored.ID = 0, ""
 		before := chargeOfProject(stored)
 		stored.Note, stored.Members, stored.Limits = p.Note, p.Members, p.Limits
 		key, value := s.keys().project(p.Name), kv.Encode(stored)
@@ -254,7 +270,7 @@ func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 			return p, err
 		}
 		if revision != 0 {
-			stored.Generation = revision
+			stored.Generation, stored.ID = revision, id
 			return stored.Tenant, nil
 		}
 		if len(ifs) == 0 {

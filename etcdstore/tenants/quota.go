@@ -38,6 +38,7 @@ type link struct {
 	created  int64 // revision of its first version; 0: likewise
 	count    count
 	counted  int64 // revision of the counter; 0: there is none
+	asOf     int64 // revision of the store at which all this was so
 }
 
 // entry is a change that is not in the counters yet: what is given back, less than nothing if a record was written.
@@ -61,7 +62,8 @@ const maxEntries = 16
 func (c *chain) accounts() []tenant.Account {
 	var all []tenant.Account
 	for i, l := range c.links {
-		all = append(all, tenant.Account{Project: l.name, Limits: l.record.Limits, Used: c.used(i).Plus(nil)})
+		all = append(all, tenant.Account{Project: l.name, ID: l.record.ID, Limits: l.record.Limits,
+			Used: c.used(i).Plus(nil)})
 	}
 	return all
 }
@@ -130,12 +132,13 @@ func (s *Projects) fill(names []croft.Project, answers []*etcdserverpb.ResponseO
 		c.entries = append(c.entries, r)
 	}
 	for i, name := range names {
-		l := link{name: name}
+		l := link{name: name, asOf: answers[2+2*i].GetResponseRange().Header.GetRevision()}
 		if r := kv.First(answers[2+2*i]); r != nil {
 			if err := s.conn.Decode(r.Key, r.Value, &l.record); err != nil {
 				return nil, err
 			}
 			l.recorded, l.created = r.ModRevision, r.CreateRevision
+			l.record.ID = s.identify(l.record.Tenant, r.CreateRevision)
 		}
 		if n := kv.First(answers[3+2*i]); n != nil {
 			if err := s.conn.Decode(n.Key, n.Value, &l.count); err != nil {

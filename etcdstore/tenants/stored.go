@@ -288,7 +288,7 @@ func (s *Projects) Keep(sources ...Source) { s.kept = append(s.kept, sources...)
 // chargeOfProject is what the project above is charged with for the record of a project. Only operators create projects
 // that are below none.
 func chargeOfProject(p storedProject) Charge {
-	p.Generation = 0
+	p.Generation, p.ID = 0, ""
 	return Charge{Project: p.Parent, Amounts: SizeOf(tenant.CountProjects, p).
 		Plus(tenant.Amounts{tenant.CountMembers: int64(len(p.Members))})}
 }

@@ -14,6 +14,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
 )
 
 // Conn is a connection to one partition.
@@ -30,6 +32,11 @@ type Conn struct {
 	// FollowWhole calls listed with all keys below a prefix, and again after a gap, and seen for every change.
 	FollowWhole func(ctx context.Context, prefix string, listed func([]*mvccpb.KeyValue),
 		seen func(kv *mvccpb.KeyValue, present bool)) error
+}
+
+// Partition is the partition that the connection is to.
+func (c *Conn) Partition() croft.PartitionID {
+	return croft.PartitionID(Last([]byte(strings.TrimSuffix(c.Prefix, "/"))))
 }
 
 // StandDown revokes a lease, so that the next round begins with a fresh one. If etcd does not answer, it expires.
@@ -54,7 +61,14 @@ func Encode(v any) string {
 	return string(b)
 }
 
-// Exists compares that a key exists.
+// Created compares that a key is the one that was first written at a revision, whatever its value is by now; 0: that it
+// does not exist. Removing a key and writing it again changes the revision, so this compares identity.
+func Created(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", revision)
+}
+
+// Exists compares that a key exists. It says nothing about which one: where the key names something that was read
+// before, compare Created.
 func Exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
 
 // Absent compares that a key does not exist.
