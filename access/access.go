@@ -40,7 +40,14 @@ type Caller struct {
 	Roles     []Role            `json:"roles"`
 	Host      croft.HostID      `json:"host,omitempty"` // of an agent
 	Peer      croft.PartitionID `json:"peer,omitempty"` // the partition that the user is of, if it is another one
-	Via       string            `json:"via"`            // how it was recognized, such as "token 1f3a" or "socket, uid 0"
+	// PeerProject is the user's project in that partition, and PeerProjectID its identity.
+	PeerProject   croft.Project   `json:"peer_project,omitempty"`
+	PeerProjectID croft.ProjectID `json:"peer_project_id,omitempty"`
+	Via           string          `json:"via"` // how it was recognized, such as "token 1f3a" or "socket, uid 0"
+
+	// ProjectID is the identity of Project, so that a later project of the same name is told from it. Empty: the name
+	// has no record, or it was not read yet.
+	ProjectID croft.ProjectID `json:"project_id,omitempty"`
 
 	tree Tree // nil: no project is below another
 }
@@ -49,6 +56,8 @@ type Caller struct {
 type Tree interface {
 	// Below lists p and the projects below it at every depth.
 	Below(p croft.Project) []croft.Project
+	// ID returns the identity of p; empty: it has no record.
+	ID(p croft.Project) croft.ProjectID
 }
 
 // In returns the caller in a tree of projects, which decides what a project-admin administers besides the own
@@ -56,6 +65,15 @@ type Tree interface {
 func (c Caller) In(t Tree) Caller {
 	c.tree = t
 	return c
+}
+
+// Identity returns the identity of a project as the tree of the caller has it at present; empty: the project has no
+// record, or there is no tree.
+func (c Caller) Identity(p croft.Project) croft.ProjectID {
+	if c.tree == nil || p == "" {
+		return ""
+	}
+	return c.tree.ID(p)
 }
 
 // Has reports whether the caller has a role.

@@ -70,7 +70,18 @@ type inTree struct {
 
 func (a inTree) Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error) {
 	caller, ok, err := a.Authenticator.Authenticate(ctx, r)
-	return caller.In(a.tree), ok, err
+	if err != nil || !ok {
+		return caller, ok, err
+	}
+	caller = caller.In(a.tree)
+	switch now := caller.Identity(caller.Project); {
+	case caller.ProjectID == "":
+		caller.ProjectID = now
+	case now != "" && now != caller.ProjectID: // what is known of projects, or of credentials, is not up to date
+		return Caller{}, false, croft.Errorf(croft.Unavailable, "the credentials are of a former project %s, or the "+
+			"present one was created just now: try again", caller.Project)
+	}
+	return caller, true, nil
 }
 
 // StillKnown asks a every so often whether the credentials of a request that goes on for long, such as a stream, still
@@ -85,15 +96,26 @@ func StillKnown(ctx context.Context, a Authenticator, r *http.Request, was Calle
 			return ctx.Err()
 		case <-tick.C:
 		}
-		switch now, ok, err := a.Authenticate(ctx, r); {
-		case croft.KindOf(err) == croft.Denied:
-			return refusal(err)
-		case err == nil && !ok:
-			return ErrNoCredentials
-		case err == nil && (now.Project != was.Project || !slices.Equal(now.Roles, was.Roles)):
-			return refusal(croft.Errorf(croft.Denied, "the roles of %s have changed: ask again", was.User))
+		if err := Still(ctx, a, r, was); err != nil {
+			return err
 		}
 	}
+}
+
+// Still asks a whether the credentials of a request still make its sender what it was, and returns the reason if they
+// do not. An authenticator that cannot tell now refuses nothing.
+func Still(ctx context.Context, a Authenticator, r *http.Request, was Caller) error {
+	switch now, ok, err := a.Authenticate(ctx, r); {
+	case croft.KindOf(err) == croft.Denied:
+		return refusal(err)
+	case err == nil && !ok:
+		return ErrNoCredentials
+	case err == nil && was.ProjectID != "" && now.ProjectID != was.ProjectID:
+		return refusal(croft.Errorf(croft.Denied, "the project %s of %s was removed: ask again", was.Project, was.User))
+	case err == nil && (now.Project != was.Project || !slices.Equal(now.Roles, was.Roles)):
+		return refusal(croft.Errorf(croft.Denied, "the roles of %s have changed: ask again", was.User))
+	}
+	return nil
 }
 
 // refusal marks errors of kind Denied, and leaves others alone.

@@ -14,6 +14,8 @@ type tree map[croft.Project][]croft.Project
 
 func (t tree) Below(p croft.Project) []croft.Project { return append([]croft.Project{p}, t[p]...) }
 
+func (t tree) ID(croft.Project) croft.ProjectID { return "" }
+
 var projects = tree{"lab": {"lab-a", "lab-b"}, "lab-a": {"lab-b"}, "shop": {"shop-a"}}
 
 func caller(p croft.Project, roles ...access.Role) access.Caller {

@@ -97,6 +97,10 @@ type Token struct {
 	Created   time.Time     `json:"created"`
 	CreatedBy string        `json:"created_by"`
 	Expires   time.Time     `json:"expires"`
+
+	// ProjectID is the identity that Project had when the token was created; empty: the name had no record, or a
+	// program created it that does not know identities.
+	ProjectID croft.ProjectID `json:"project_id,omitempty"`
 }
 
 // NewToken completes a token by an ID and a secret, which only the caller gets. The other fields are given. Invalid.

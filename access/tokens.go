@@ -102,8 +102,8 @@ func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool,
 	if err := t.admit(s, b.now()); err != nil {
 		return Caller{}, false, err
 	}
-	return Caller{Partition: b.partition, User: t.User, Project: t.Project, Roles: slices.Clone(t.Roles),
-		Via: "token " + string(t.ID)}, true, nil
+	return Caller{Partition: b.partition, User: t.User, Project: t.Project, ProjectID: t.ProjectID,
+		Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID)}, true, nil
 }
 
 // BearerToken returns the bearer token of a request, of whatever kind. False: it has none. Denied: it has several

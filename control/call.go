@@ -32,7 +32,8 @@ type call struct {
 	query     url.Values
 	caller    access.Caller
 	scope     access.Scope
-	project   croft.Project // that of the request, else the caller's; empty: an operator names none
+	project   croft.Project   // that of the request, else the caller's; empty: an operator names none
+	identity  croft.ProjectID // of project, when the request was admitted
 	action    action
 	peer      *federation.Partition // to which the request is forwarded; nil: it is for this cloud
 }
@@ -53,6 +54,7 @@ func (c *call) admit() (err error) {
 		}
 		c.project = given
 	}
+	c.identity = c.caller.Identity(c.project)
 	c.action.project = c.project
 	if slices.Contains([]string{"instances", "keys", "tickets", "clusters", "credentials",
 		"appliances"}, c.operation.Tag) {
@@ -110,6 +112,9 @@ func (c *call) lasting() (_ context.Context, end func()) {
 	return ctx, func() { cancel(); check.Wait() }
 }
 
+// errRevoked is the answer to a request whose credentials ended while it waited. What it ordered stays ordered.
+var errRevoked error = api.NewProblem(api.Unauthenticated, "the credentials count no more")
+
 // errNoHosts is the answer about hosts for those who may not see them.
 var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
 
@@ -129,13 +134,51 @@ func (c *call) home() croft.Project {
 	return c.project
 }
 
-// body reads, checks and decodes the request's body.
+// body reads, checks and decodes the request's body. A client may take its time to send it, so the request is
+// admitted again afterwards: its credentials may have been revoked meanwhile, or its project removed.
 func (c *call) body(into any) error {
+	began := time.Now()
 	text, err := httpapi.ReadBody(c.w, c.r, bodies.Max, 0)
 	if err != nil {
 		return err
 	}
+	if err := c.still(time.Since(began) > quickBody); err != nil {
+		return err
+	}
 	return c.bodies[c.operation.ID].Decode(text, into)
+}
+
+// quickBody is how long a body takes at most after which the credentials of the request need no second look.
+const quickBody = time.Second
+
+// still returns an error unless the project of the request is the same one as when it was admitted and, if asked for,
+// its credentials still make its sender what it was then.
+func (c *call) still(credentials bool) error {
+	if credentials {
+		ctx, cancel := c.brief()
+		defer cancel()
+		if err := access.Still(ctx, c.Callers, c.r, c.caller); err != nil {
+			return err
+		}
+	}
+	if c.identity != "" && c.caller.Identity(c.project) != c.identity {
+		return api.NewProblem(api.NotFound, "the project "+string(c.project)+" was removed while the request was sent")
+	}
+	return nil
+}
+
+// identityOf returns the identity of a project that the caller sees; empty: it has no record. It is read where the tree
+// of projects has none, which may not have followed the creation of the project yet.
+func (c *call) identityOf(p croft.Project) (croft.ProjectID, error) {
+	if p == c.caller.Project && c.caller.ProjectID != "" {
+		return c.caller.ProjectID, nil
+	}
+	if id := c.caller.Identity(p); id != "" {
+		return id, nil
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	return c.stored(ctx, p)
 }
 
 // flag returns a parameter that is true or false.

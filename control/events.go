@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,6 +123,10 @@ func (c *call) watchEvents() error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
+	w, err := c.watch(ctx)
+	if err != nil {
+		return err
+	}
 	position, now, err := c.feed.From(ctx, after)
 	if err != nil {
 		return err
@@ -139,13 +144,79 @@ func (c *call) watchEvents() error {
 				return
 			}
 			position += len(changes)
-			if e.changes(slices.DeleteFunc(changes, func(change croft.Change) bool {
-				return !c.scope.Sees(change.Project) || c.project != "" && c.project != change.Project
-			})) != nil {
-				return
+			sees := w.sees()
+			var failed error
+			mine := slices.DeleteFunc(changes, func(change croft.Change) bool {
+				sees, err := sees(ctx, change.Project)
+				failed = cmp.Or(failed, err)
+				return !sees
+			})
+			if failed != nil || e.changes(mine) != nil {
+				return // the client goes on after the last event that it got
 			}
 		}
 	})
+}
+
+// watched decides which changes of projects a stream tells. Names are used again, and the tree of projects may be older
+// than a change: a change is the caller's if its project is, at this moment and by its identity in the store, one that
+// the caller had when the stream began.
+type watched struct {
+	*call
+	own, named croft.ProjectID // of the caller's project and of the one that the request names, as the stream began
+}
+
+// watch begins to watch the projects that the caller sees.
+func (c *call) watch(ctx context.Context) (w watched, err error) {
+	w = watched{call: c}
+	if c.caller.Operator() {
+		return w, nil
+	}
+	w.own, err = c.identityOf(c.caller.Project)
+	if err == nil && c.project != "" {
+		w.named, err = c.stored(ctx, c.project)
+	}
+	return w, err
+}
+
+// stored reads the identity of a project; empty: it has no record.
+func (c *call) stored(ctx context.Context, p croft.Project) (croft.ProjectID, error) {
+	if p == "" || c.Cloud.Projects == nil {
+		return "", nil
+	}
+	all, err := c.Cloud.Projects.List(ctx, p)
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	return all[0].ID, nil
+}
+
+// sees returns which projects' changes the caller sees, of the changes that are known by now.
+func (w watched) sees() func(context.Context, croft.Project) (bool, error) {
+	known := map[croft.Project]bool{}
+	return func(ctx context.Context, p croft.Project) (bool, error) {
+		switch {
+		case w.project != "" && w.project != p:
+			return false, nil
+		case w.caller.Operator():
+			return true, nil
+		case !w.caller.Scope().Sees(p):
+			return false, nil
+		}
+		if sees, read := known[p]; read {
+			return sees, nil
+		}
+		id, err := w.stored(ctx, p)
+		if err != nil {
+			return false, err
+		}
+		sees := id == w.caller.Identity(p)
+		if p == w.caller.Project {
+			sees = id == w.own
+		}
+		known[p] = sees && (w.project == "" || id == w.named)
+		return known[p], nil
+	}
 }
 
 // watchInstance streams the status of an instance.

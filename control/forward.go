@@ -112,13 +112,17 @@ func forward(c *call, p federation.Partition) error {
 			header.Set(name, v)
 		}
 	}
+	id, err := c.identityOf(project)
+	if err != nil {
+		return err
+	}
 	signed, err := c.forwards.Sign(assertion.Assertion{Issuer: c.forwards.Home, Audience: p.ID,
-		User: c.caller.User, Project: project, Roles: p.Peer.Asserts(c.caller),
+		User: c.caller.User, Project: project, ProjectID: id, Roles: p.Peer.Asserts(c.caller),
 		Request: assertion.RequestDigest(c.r.Method, to, header, body)})
 	if err != nil {
 		return err
 	}
-	header.Set("Authorization", assertion.Scheme+" "+signed)
+	signed.SetHeaders(header)
 	header.Set("User-Agent", "croft")
 	ctx, end := c.lasting()
 	defer end()

@@ -23,6 +23,7 @@ import (
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/federation"
+	"croft/federation/assertion"
 	"croft/internal/testing/patient"
 	"croft/tenant"
 )
@@ -263,7 +264,7 @@ func TestAForwardedRequestIsNotForwardedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"Authorization", "Content-Type", "Accept"} {
+	for _, name := range []string{"Authorization", assertion.IdentityHeader, "Content-Type", "Accept"} {
 		r.Header[name] = seen[name]
 	}
 	r.Header.Set("X-Croft-Partition", "east")

@@ -361,12 +361,16 @@ func (c *call) ordered(inst croft.Instance) error {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(c.r.Context(), patience)
+		known, end := c.lasting()
+		defer end()
+		ctx, cancel := context.WithTimeout(known, patience)
 		defer cancel()
 		err = c.Cloud.Instances.Wait(ctx, inst, goal, nil)
 		switch {
 		case err == nil:
 			status = http.StatusOK
+		case known.Err() != nil && c.r.Context().Err() == nil:
+			return errRevoked
 		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return c.failed(inst, err)
 		}

@@ -123,9 +123,16 @@ func setMapping(c *call) error {
 		return err
 	}
 	m, err := mayMap(c, federation.Mapping{Project: c.project, Peer: given.Peer, Theirs: given.Theirs,
-		Role: given.Role})
+		TheirsID: given.TheirsID, Role: given.Role})
 	if err != nil {
 		return err
+	}
+	if !c.caller.Operator() { // whose members the other projects of that cloud are, its own tenants do not decide
+		if m.Theirs != c.caller.PeerProject || m.TheirsID != "" && m.TheirsID != c.caller.PeerProjectID {
+			return api.NewProblem(api.ForbiddenVerb, "users of another cloud map the project alone for which they ask, "+
+				"which is "+string(c.caller.PeerProject)+": have somebody of the other project, or an operator, do it")
+		}
+		m.TheirsID = c.caller.PeerProjectID
 	}
 	ctx, cancel := c.brief()
 	defer cancel()

@@ -53,7 +53,15 @@ func ticketsIn(c *call, scope access.Scope) (*pools.Client, error) {
 	if err != nil || scope.All() {
 		return m, err
 	}
-	return m.Within(scope.Projects()...), nil
+	var projects []pools.ProjectRef
+	for _, p := range scope.Projects() {
+		id, err := c.identityOf(p)
+		if err != nil {
+			return nil, err
+		}
+		projects = append(projects, pools.ProjectRef{Name: p, ID: id})
+	}
+	return m.Within(projects...), nil
 }
 
 // owns reports whether a pool belongs to a project of a scope.

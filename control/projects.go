@@ -99,7 +99,7 @@ func namedProject(c *call) (tenant.Tenant, error) {
 		return tenant.Tenant{}, err
 	}
 	for _, p := range all {
-		if p.Name == c.project {
+		if p.Name == c.project && (c.caller.Operator() || c.identity == "" || c.identity == p.ID) {
 			return p, nil
 		}
 	}

@@ -31,10 +31,14 @@ func openTicket(c *call) error {
 	if err != nil {
 		return err
 	}
+	id, err := c.identityOf(c.home())
+	if err != nil {
+		return err
+	}
 	ctx, cancel := c.brief()
 	defer cancel()
 	t, err := m.Open(ctx, pools.Opening{Tags: given.Tags, Sandbox: given.Sandbox, TTL: given.TTL, Key: given.Key,
-		Project: string(c.home())})
+		Project: string(c.home()), ProjectID: string(id)})
 	if err != nil {
 		return fromManager(err)
 	}
@@ -184,7 +188,7 @@ func await(c *call, m *pools.Client, t pools.Ticket, patience time.Duration) (po
 		var err error
 		t, err = m.Poll(ctx, t.ID, min(left, ticketTurn))
 		if err != nil && ctx.Err() != nil && c.r.Context().Err() == nil {
-			return t, api.NewProblem(api.Unauthenticated, "the credentials count no more")
+			return t, errRevoked
 		}
 		if err != nil {
 			return t, fromManager(err)
@@ -219,6 +223,13 @@ func listTickets(c *call) error {
 	}
 	if page.Tickets, err = ticketsFor(ctx, c, chosen...); err != nil {
 		return err
+	}
+	if !c.caller.Operator() {
+		for i := range page.Tickets { // as lists of instances have no user-data
+			if r := page.Tickets[i].Resource; r != nil {
+				r.Data = nil
+			}
+		}
 	}
 	return c.answer(http.StatusOK, page)
 }

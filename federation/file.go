@@ -24,8 +24,8 @@ import (
 )
 
 // Format is the version of the file: JSON Lines, first a Header, then a Row in each line, at last a Trailer. Those of
-// version 1 have no aggregates and no distances, and are read too.
-const Format = 2
+// version 1 have no aggregates and no distances, those of version 2 no UUIDs of projects; both are read too.
+const Format = 3
 
 // Header is the first line of an export.
 type Header struct {

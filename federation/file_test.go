@@ -40,7 +40,7 @@ func rows() []Row {
 		{KindAggregate, json.RawMessage(`{"name":"fast","public":true,"hosts":[` + id + `2"],"generation":3}`)},
 		{KindDistance, json.RawMessage(`{"type":"network","a":"fast","b":"slow","distance":3}`)},
 		{KindQuota, json.RawMessage(`{"limits":{"VCPU":3},"generation":4}`)},
-		{KindProject, json.RawMessage(`{"name":"lab","created":"2026-01-02T03:04:05Z","generation":5}`)},
+		{KindProject, json.RawMessage(`{"id":` + id + `5","name":"lab","created":"2026-01-02T03:04:05Z","generation":5}`)},
 		{KindDefinition, json.RawMessage(`{"level":"global","kind":"instance","unknown":"allow","generation":6}`)},
 		{KindObject, json.RawMessage(`{"kind":"host","id":` + id + `2","properties":{},"tags":["fast"],"generation":6}`)},
 		{KindInstance, json.RawMessage(`{"id":` + id + `3","project":"lab","name":"web","state":"scheduled",` +
@@ -122,8 +122,8 @@ func TestFilesThatAreNone(t *testing.T) {
 		"nothing":              {"", "line 1 of the export: the file was cut off"},
 		"something else":       {"hello\n", "no export of a partition"},
 		"another JSON":         {`{"kind":"header"}` + "\n", "no export of a partition"},
-		"a newer format":       {strings.Replace(whole, `"export":2`, `"export":3,"new":true`, 1), "upgrade"},
-		"format 0":             {strings.Replace(whole, `"export":2`, `"export":0`, 1), "this croft knows formats 1 to 2"},
+		"a newer format":       {strings.Replace(whole, `"export":3`, `"export":4,"new":true`, 1), "upgrade"},
+		"format 0":             {strings.Replace(whole, `"export":3`, `"export":0`, 1), "this croft knows formats 1 to 3"},
 		"no partition":         {strings.Replace(whole, partition, "../home", 1), "not a UUID"},
 		"no revision":          {strings.Replace(whole, `"revision":7`, `"revision":0`, 1), "lacks a revision"},
 		"a name that is none":  {strings.Replace(whole, `"east"`, `"a/b"`, 1), "not an alias"},
@@ -161,7 +161,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
 	f.Add([]byte(`{"export":1}` + "\n"))
-	f.Add([]byte(`{"export":2}` + "\n"))
+	f.Add([]byte(`{"export":3}` + "\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		h, got, err := parse(text)
 		if err != nil {

@@ -247,14 +247,21 @@ type Mapping struct {
 	Peer    croft.PartitionID `json:"peer"`
 	Alias   string            `json:"alias,omitempty"` // of the peer, when read
 	Theirs  croft.Project     `json:"theirs"`          // the project there
-	Role    access.Role       `json:"role"`            // the greatest that they have here
-	Added   time.Time         `json:"added"`
+	// TheirsID is the identity of the project there. Empty: the next request from a project of that name decides it.
+	TheirsID croft.ProjectID `json:"theirs_id,omitempty"`
+	Role     access.Role     `json:"role"` // the greatest that they have here
+	Added    time.Time       `json:"added"`
 }
 
 // Check validates a mapping. Invalid.
 func (m Mapping) Check() error {
 	if err := cmp.Or(m.Project.Check(), m.Theirs.Check()); err != nil {
 		return err
+	}
+	id, err := uuid.Parse(string(m.TheirsID))
+	if m.TheirsID != "" && (err != nil || id.String() != string(m.TheirsID)) {
+		return croft.Errorf(croft.Invalid, "%.80q is not the UUID of a project: use the id that `croft project show -o "+
+			"json` prints in the other cloud", string(m.TheirsID))
 	}
 	if _, err := CheckPeerRoles([]access.Role{m.Role}); err != nil {
 		return err

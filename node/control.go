@@ -240,6 +240,14 @@ func (t *liveTree) Below(p croft.Project) []croft.Project {
 	return []croft.Project{p}
 }
 
+// ID implements access.Tree.
+func (t *liveTree) ID(p croft.Project) croft.ProjectID {
+	if now := t.now.Load(); now != nil {
+		return now.ID(p)
+	}
+	return ""
+}
+
 // ProjectsOf implements access.Members.
 func (t *liveTree) ProjectsOf(user string) ([]croft.Project, error) {
 	if now := t.now.Load(); now != nil {

@@ -45,7 +45,7 @@ func PeerKeys(stateDir string) string { return filepath.Join(stateDir, "peers") 
 // callers recognizes the users of peers.
 func (p *peering) callers() *assertion.Authenticator {
 	return &assertion.Authenticator{Partition: p.store.Partition(), Book: p.book, Most: bodies.Max,
-		Nonces: p.store.Partitions.NewNonces()}
+		Nonces: p.store.Partitions.NewNonces(), Pins: p.store.Partitions}
 }
 
 // forwards says how requests are forwarded.

@@ -18,12 +18,14 @@ import (
 
 // Opening is a request for a ticket.
 type Opening struct {
-	Tags     []string      // the resource must have all of them; none: any resource fits
-	Sandbox  string        // resources used in another sandbox are excluded; empty: one is created
-	TTL      time.Duration // closes the ticket after this time without a use; 0: never
-	Owner    string        // who requests it, if known
-	Project  croft.Project // whose the ticket is to be, within its quota; empty: nobody's
-	MostOpen int           // limit of the owner's open tickets; 0: none
+	Tags    []string      // the resource must have all of them; none: any resource fits
+	Sandbox string        // resources used in another sandbox are excluded; empty: one is created
+	TTL     time.Duration // closes the ticket after this time without a use; 0: never
+	Owner   string        // who requests it, if known
+	Project croft.Project // whose the ticket is to be, within its quota; empty: nobody's
+	// ProjectID is the identity that Project is to have; empty: the present one
+	ProjectID croft.ProjectID
+	MostOpen  int // limit of the owner's open tickets; 0: none
 	// the same key of the same owner returns the same ticket, while it is remembered; empty: a new ticket
 	Key string
 }
@@ -107,9 +109,12 @@ func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 	if err != nil {
 		return TicketStatus{}, fmt.Errorf("open a ticket: %w", err)
 	}
+	if t.ProjectID, err = m.identity(o, may); err != nil {
+		return TicketStatus{}, fmt.Errorf("open a ticket: %w", err)
+	}
 	var id TicketID
 	err = m.change(ctx, func(l *Ledger, now time.Time) error {
-		if id = l.keys[t.key()]; id != 0 {
+		if id = l.withKey(&t); id != 0 {
 			return nil
 		}
 		if o.MostOpen > 0 && l.openOf[t.Owner] >= o.MostOpen {

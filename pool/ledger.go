@@ -133,6 +133,20 @@ func (l *Ledger) addResource(r *Resource) {
 	p.resources = append(p.resources, r)
 }
 
+// withKey returns the ticket that was opened with the key of t before; 0: none. An open one may have been opened by a
+// program that does not know the identity of its project.
+func (l *Ledger) withKey(t *Ticket) TicketID {
+	if id := l.keys[t.key()]; id != 0 || t.ProjectID == "" {
+		return id
+	}
+	old := *t
+	old.ProjectID = ""
+	if before := l.tickets[l.keys[old.key()]]; before != nil && before.Of(t.Project, t.ProjectID) {
+		return before.ID
+	}
+	return 0
+}
+
 func (l *Ledger) addTicket(t *Ticket) {
 	l.tickets[t.ID] = t
 	if t.Key != "" {

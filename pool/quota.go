@@ -34,6 +34,18 @@ func (m *Manager) mayHave(ctx context.Context, p croft.Project) (allowance, erro
 	return allowance{chain, defaults}, err
 }
 
+// identity returns the identity of the project of an opening. NotFound: the project that it names was replaced.
+func (m *Manager) identity(o Opening, may allowance) (croft.ProjectID, error) {
+	if len(may.chain) == 0 || m.Quotas == nil { // nothing is known of projects
+		return o.ProjectID, nil
+	}
+	if id := may.chain[0].ID; o.ProjectID == "" || o.ProjectID == id {
+		return id, nil
+	}
+	return "", croft.Errorf(croft.NotFound, "there is no project %s any more: another one of this name was created",
+		o.Project)
+}
+
 // admit decides whether a project may have one more of what is counted by project. OverQuota: the error holds a
 // *tenant.Refusal.
 func (l *Ledger) admit(may allowance, m tenant.Measure, counted map[croft.Project]int) error {

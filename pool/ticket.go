@@ -33,13 +33,16 @@ type Ticket struct {
 	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
 	Owner    string        `json:"owner,omitempty"`    // who opened it, if known
 	Project  croft.Project `json:"project,omitempty"`  // whose it is, and is charged with it; empty: nobody's
-	Key      string        `json:"key,omitempty"`      // chosen by its owner
-	TTL      time.Duration `json:"ttl,omitempty"`      // closes it after this time without a use; 0: never
-	Opened   time.Time     `json:"opened"`
-	Served   time.Time     `json:"served,omitzero"` // when it got its resource
-	Renewed  time.Time     `json:"renewed,omitzero"`
-	Ended    time.Time     `json:"ended,omitzero"`   // when it was closed or failed
-	Reason   string        `json:"reason,omitempty"` // why, unless its owner closed it
+	// ProjectID is the identity of Project: a later project of the same name has none of its tickets. Empty: the
+	// project had no record, or a program opened the ticket that does not know identities.
+	ProjectID croft.ProjectID `json:"project_id,omitempty"`
+	Key       string          `json:"key,omitempty"` // chosen by its owner
+	TTL       time.Duration   `json:"ttl,omitempty"` // closes it after this time without a use; 0: never
+	Opened    time.Time       `json:"opened"`
+	Served    time.Time       `json:"served,omitzero"` // when it got its resource
+	Renewed   time.Time       `json:"renewed,omitzero"`
+	Ended     time.Time       `json:"ended,omitzero"`   // when it was closed or failed
+	Reason    string          `json:"reason,omitempty"` // why, unless its owner closed it
 }
 
 // Waiting reports whether the ticket is open and has no resource yet.
@@ -53,8 +56,17 @@ type box struct{ owner, name string }
 
 func (t *Ticket) box() box { return box{t.holder(), t.Sandbox} }
 
+// Of reports whether the ticket is the project's that has a name and an identity. A ticket without an identity is open
+// while its project lives, and so of the project that has the name; once it has ended, nobody can tell.
+func (t *Ticket) Of(name croft.Project, id croft.ProjectID) bool {
+	return t.Project == name && (t.ProjectID == id || t.ProjectID == "" && t.State == TicketOpen)
+}
+
 // holder is whose the ticket's sandbox and key are: its project's, if it has one. Names of owners have no slash.
 func (t *Ticket) holder() string {
+	if t.ProjectID != "" {
+		return "project/" + string(t.Project) + "/" + string(t.ProjectID)
+	}
 	if t.Project != "" {
 		return "project/" + string(t.Project)
 	}

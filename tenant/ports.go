@@ -12,8 +12,6 @@ import (
 type Projects interface {
 	// List returns the projects of a scope that have a record, by name.
 	List(ctx context.Context, scope access.Scope) ([]Tenant, error)
-	// Get returns a project. NotFound: the name has no record.
-	Get(ctx context.Context, name croft.Project) (Tenant, error)
 	// Create stores a new project. Conflict: there is one of this name, or a name to be put below another project has
 	// instances already. NotFound: there is no such parent.
 	Create(ctx context.Context, p Tenant) (Tenant, error)

@@ -27,13 +27,21 @@ func memberAddCommand() *cobra.Command {
 		Long: `add maps a project of a peer to a project here: whoever is in it there may do here what
 the role says, and no more than there, and no more than the peer's roles allow. What they
 make counts against the quota of the project here. A project-admin of theirs may create
-projects below it, with quotas, and map further projects of their own cloud to those.
+projects below it, with quotas, and change the role of the mapping; operators map further
+projects.
+
+The mapping holds for one project and not for its name: --their-project-id names its
+UUID, which croft project show prints in the other cloud. Without it, the first request
+from a project of that name decides. If that project is removed there, members of a later
+project of the same name do not get in.
 
 The same again changes the role.`,
-		Example: `  croft project member add shop --peer east --their-project web --role member`,
+		Example: `  croft project member add shop --peer east --their-project web --role member \
+      --their-project-id 0b29f1a0-4a53-5d0a-a6e1-3d1b8f5a7c55`,
 		Args:    args.Count(1, 1),
 	}
 	mappingFlags(cmd, &m)
+	cmd.Flags().StringVar((*string)(&m.TheirsID), "their-project-id", "", "`UUID` of that project")
 	cmd.Flags().StringVar((*string)(&m.Role), "role", "",
 		"`role` that they have at most: reader, member, project-admin")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {

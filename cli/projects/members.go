@@ -110,6 +110,7 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 	}
 	t := out.Table{}
 	t.Texts("name", string(p.Name))
+	t.Texts("id", string(p.ID))
 	if p.Parent != "" {
 		t.Texts("parent", string(p.Parent))
 	}

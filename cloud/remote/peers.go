@@ -39,7 +39,8 @@ func ofProject(project croft.Project, more ...string) (string, error) {
 func (p peers) Map(ctx context.Context, m federation.Mapping) (set federation.Mapping, err error) {
 	at, err := ofProject(m.Project)
 	if err == nil {
-		err = p.ask(ctx, http.MethodPost, at, api.NewMapping{Peer: m.Peer, Theirs: m.Theirs, Role: m.Role}, &set)
+		err = p.ask(ctx, http.MethodPost, at,
+			api.NewMapping{Peer: m.Peer, Theirs: m.Theirs, TheirsID: m.TheirsID, Role: m.Role}, &set)
 	}
 	return set, err
 }

@@ -32,5 +32,7 @@ type MappingList struct {
 type NewMapping struct {
 	Peer   croft.PartitionID `json:"peer"` // or its alias
 	Theirs croft.Project     `json:"theirs"`
-	Role   access.Role       `json:"role"`
+	// TheirsID is the identity of that project; empty: the next request from a project of that name decides it.
+	TheirsID croft.ProjectID `json:"theirs_id,omitempty"`
+	Role     access.Role     `json:"role"`
 }

@@ -42,7 +42,7 @@ func StartSite(t testing.TB) *Site {
 		t.Cleanup(func() { cancel(); run.Wait() })
 		config.Callers = access.InTree(tree, access.First(Known,
 			&assertion.Authenticator{Partition: c.Store.Partition(),
-				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Most: bodies.Max}))
+				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Pins: c.Store.Partitions, Most: bodies.Max}))
 		config.Peers = &forwarding.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
 		s.Under = config.Cloud
 	})
@@ -104,4 +104,11 @@ func (t *projectTree) Below(p croft.Project) []croft.Project {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.now.Below(p)
+}
+
+// ID implements access.Tree.
+func (t *projectTree) ID(p croft.Project) croft.ProjectID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now.ID(p)
 }

@@ -66,6 +66,9 @@ func (tree) Below(p croft.Project) []croft.Project {
 	return []croft.Project{p}
 }
 
+// ID implements access.Tree.
+func (tree) ID(croft.Project) croft.ProjectID { return "" }
+
 // Start serves the API of a simulated cloud with one host, host1, which has room for cloudtest.Room instances.
 func Start(t testing.TB) (url string, c *simcloud.Cloud) {
 	t.Helper()

@@ -35,7 +35,7 @@ type Peers struct {
 	// Called finds a peer by its UUID or its alias, in memory. NotFound, Unavailable.
 	Called func(idOrAlias string) (federation.Partition, error)
 	// Sign completes an assertion by its times and its nonce, and signs it.
-	Sign func(assertion.Assertion) (string, error)
+	Sign func(assertion.Assertion) (assertion.Signed, error)
 }
 
 // Bounds of what is forwarded.

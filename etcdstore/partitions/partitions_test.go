@@ -139,7 +139,7 @@ func TestTwoInstallationsShowEachOtherWhatTheyHave(t *testing.T) {
 	for _, want := range []string{`host {`, `"name":"site1.row1.rack1.host1","drained":true`,
 		`aggregate {"name":"fast"`, `distance {"type":"network","a":"fast","b":"site1","distance":3}`,
 		`quota {"limits":{"VCPU":20}`,
-		`project {"name":"lab"`, `"anna":"member"`, `definition {"level":"global"`, `"tags":["fast"]`, `"name":"web"`} {
+		`project {"id":"`, `"name":"lab"`, `"anna":"member"`, `definition {"level":"global"`, `"tags":["fast"]`, `"name":"web"`} {
 		if !strings.Contains(strings.Join(shown, "\n"), want) {
 			t.Errorf("%s is not shown: %s", want, shown)
 		}

@@ -19,6 +19,7 @@ import (
 var (
 	_ federation.PeerStore = (*Partitions)(nil)
 	_ assertion.Feed       = (*Partitions)(nil)
+	_ assertion.Pins       = (*Partitions)(nil)
 )
 
 // peer is the value of a peer's key. The alias is that of the registry: both are written by one transaction.
@@ -120,9 +121,10 @@ func (s *Partitions) RemovePeer(ctx context.Context, id croft.PartitionID) error
 		if len(got.Kvs) == 0 {
 			return croft.Errorf(croft.NotFound, "peer %s was removed meanwhile", id)
 		}
+		same := kv.Created(key, got.Kvs[0].CreateRevision)
 		forget := clientv3.OpTxn([]clientv3.Cmp{kv.Absent(s.keys.head(id))},
 			[]clientv3.Op{clientv3.OpDelete(s.keys.partition(id))}, nil)
-		done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key), still).Then(append(ops, forget)...).Commit()
+		done, err := s.conn.Etcd.Txn(ctx).If(same, still).Then(append(ops, forget)...).Commit()
 		if err != nil {
 			return s.conn.Wrap(err, "remove peer %s", id)
 		}
@@ -156,44 +158,99 @@ func (s *Partitions) mappings(ctx context.Context) (all []federation.Mapping, re
 // mostMappings bounds the mappings of a peer, so that one transaction removes them all.
 const mostMappings = 100
 
-// PutMapping implements federation.PeerStore.
+// PutMapping implements federation.PeerStore. A mapping that gets another role stays bound to the project that it is
+// bound to, unless a new one is named.
 func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error {
 	k := s.peerKeys()
+	project := s.home.Project(m.Project)
 	for {
+		now, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(k.peer(m.Peer), clientv3.WithKeysOnly()),
+			clientv3.OpGet(project, clientv3.WithKeysOnly())).Commit()
+		if err != nil {
+			return s.conn.Wrap(err, "read what project %s is to a peer", m.Project)
+		}
+		peer, here := kv.First(now.Responses[0]), kv.First(now.Responses[1])
+		switch {
+		case peer == nil:
+			return croft.Errorf(croft.NotFound, "peer %s was removed meanwhile", m.Peer)
+		case here == nil:
+			return croft.Errorf(croft.NotFound, "there is no project %s: create it first", m.Project)
+		}
 		all, revision, err := s.mappings(ctx)
 		if err != nil {
 			return err
 		}
-		of := 0
-		for _, other := range all {
-			if other.Peer == m.Peer && other.Project != m.Project {
-				of++
-			}
-			if other.Peer == m.Peer && other.Theirs == m.Theirs && other.Project != m.Project {
-				return croft.Errorf(croft.Conflict,
-					"their project %s has its members in another project here already: a "+
-						"project of a peer is one project here", m.Theirs)
-			}
+		next, err := settleMapping(all, m)
+		if err != nil {
+			return err
 		}
-		if of >= mostMappings {
-			return croft.Errorf(croft.Conflict, "the peer has %d projects here, which is the most", of)
-		}
-		project := s.home.Project(m.Project)
 		done, err := s.conn.Etcd.Txn(ctx).
-			If(kv.Exists(k.peer(m.Peer)), kv.Exists(project), unchangedBelow(k.mappings(), revision)).
-			Then(clientv3.OpPut(k.mapping(m), kv.Encode(m))).
-			Else(clientv3.OpGet(k.peer(m.Peer), clientv3.WithCountOnly()), clientv3.OpGet(project,
-				clientv3.WithCountOnly())).
-			Commit()
-		switch {
-		case err != nil:
+			If(kv.Created(k.peer(m.Peer), peer.CreateRevision), kv.Created(project, here.CreateRevision),
+				unchangedBelow(k.mappings(), revision)).
+			Then(clientv3.OpPut(k.mapping(m), kv.Encode(next))).Commit()
+		if err != nil {
 			return s.conn.Wrap(err, "write what project %s is to a peer", m.Project)
-		case done.Succeeded:
+		}
+		if done.Succeeded {
 			return nil
-		case done.Responses[0].GetResponseRange().Count == 0:
-			return croft.Errorf(croft.NotFound, "peer %s was removed meanwhile", m.Peer)
-		case done.Responses[1].GetResponseRange().Count == 0:
-			return croft.Errorf(croft.NotFound, "there is no project %s: create it first", m.Project)
+		}
+	}
+}
+
+// settleMapping decides what is stored of a mapping beside all others. Conflict.
+func settleMapping(all []federation.Mapping, m federation.Mapping) (federation.Mapping, error) {
+	of := 0
+	for _, other := range all {
+		switch {
+		case other.Peer != m.Peer:
+		case other.Project == m.Project && other.Theirs == m.Theirs:
+			m.TheirsID = cmp.Or(m.TheirsID, other.TheirsID)
+		case other.Project != m.Project && other.Theirs == m.Theirs:
+			return m, croft.Errorf(croft.Conflict,
+				"their project %s has its members in another project here already: a project of a peer is one project here",
+				m.Theirs)
+		case other.Project != m.Project:
+			of++
+		}
+	}
+	if of >= mostMappings {
+		return m, croft.Errorf(croft.Conflict, "the peer has %d projects here, which is the most", of)
+	}
+	return m, nil
+}
+
+// PinMapping implements assertion.Pins.
+func (s *Partitions) PinMapping(ctx context.Context, m federation.Mapping, id croft.ProjectID) error {
+	key := s.peerKeys().mapping(m)
+	for {
+		got, err := s.conn.Etcd.Get(ctx, key)
+		if err != nil {
+			return s.conn.Wrap(err, "read what project %s is to a peer", m.Project)
+		}
+		if len(got.Kvs) == 0 {
+			return croft.Errorf(croft.Conflict, "their project %s has no members in project %s any more", m.Theirs,
+				m.Project)
+		}
+		var now federation.Mapping
+		if err := s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &now); err != nil {
+			return err
+		}
+		switch now.TheirsID {
+		case id:
+			return nil
+		case "":
+		default:
+			return croft.Errorf(croft.Conflict, "the mapping of their project %s is of another project of that name",
+				m.Theirs)
+		}
+		now.TheirsID = id
+		done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, got.Kvs[0].ModRevision)).
+			Then(clientv3.OpPut(key, kv.Encode(now))).Commit()
+		if err != nil {
+			return s.conn.Wrap(err, "write what project %s is to a peer", m.Project)
+		}
+		if done.Succeeded {
+			return nil
 		}
 	}
 }

@@ -236,15 +236,16 @@ func TestAReplayedAssertionPassesOnce(t *testing.T) {
 	}
 	for range 5 {
 		r := httptest.NewRequest("GET", "/v1/instances", nil)
-		text, err := keys.Sign(assertion.Assertion{Issuer: east.Home, Audience: west.Home, User: "anna", Project: "web",
-			Roles: []access.Role{access.Member}, Request: assertion.RequestDigest(r.Method, r.URL, r.Header, nil)})
+		signed, err := keys.Sign(assertion.Assertion{Issuer: east.Home, Audience: west.Home, User: "anna",
+			Project: "web",
+			Roles:   []access.Role{access.Member}, Request: assertion.RequestDigest(r.Method, r.URL, r.Header, nil)})
 		west.check(err)
 		var passed atomic.Int32
 		var all sync.WaitGroup
 		for i := range 30 {
 			all.Go(func() {
 				r := httptest.NewRequest("GET", "/v1/instances", nil)
-				r.Header.Set("Authorization", assertion.Scheme+" "+text)
+				signed.SetHeaders(r.Header)
 				_, ok, err := servers[i%3].Authenticate(t.Context(), r)
 				if ok {
 					passed.Add(1)

@@ -46,10 +46,11 @@ func (s *AccessTokens) create(ctx context.Context, t access.Token, recorded bool
 	if err := t.Check(); err != nil { // project and ID become part of the key
 		return err
 	}
-	first, err := s.projectOf(ctx, t)
+	first, id, err := s.projectOf(ctx, t)
 	if err != nil {
 		return err
 	}
+	t.ProjectID = id
 	if recorded && first == 0 {
 		return croft.Errorf(croft.NotFound, "there is no project %s: ask an operator to create it", t.Project)
 	}
@@ -75,24 +76,25 @@ func (s *AccessTokens) create(ctx context.Context, t access.Token, recorded bool
 	return err
 }
 
-// projectOf returns when the project of a token was created; 0: it has no record.
-func (s *AccessTokens) projectOf(ctx context.Context, t access.Token) (revision int64, err error) {
+// projectOf returns when the project of a token was created, and its identity; 0: it has no record.
+func (s *AccessTokens) projectOf(ctx context.Context, t access.Token) (revision int64, id croft.ProjectID, err error) {
 	if t.Project == "" {
-		return 0, nil
+		return 0, "", nil
 	}
-	got, err := s.conn.Etcd.Get(ctx, s.keys().project(t.Project), clientv3.WithKeysOnly())
+	got, err := s.conn.Etcd.Get(ctx, s.keys().project(t.Project))
 	if err != nil {
-		return 0, s.conn.Wrap(err, "read project %s", t.Project)
+		return 0, "", s.conn.Wrap(err, "read project %s", t.Project)
 	}
 	for _, stored := range got.Kvs {
-		revision = stored.CreateRevision
+		p, err := s.projects.decodeProject(stored)
+		return stored.CreateRevision, p.ID, err
 	}
-	return revision, nil
+	return 0, "", nil
 }
 
 // isStill returns an error unless the project of a token is the one that was created at a revision. Conflict.
 func (s *AccessTokens) isStill(ctx context.Context, t access.Token, first int64) error {
-	now, err := s.projectOf(ctx, t)
+	now, _, err := s.projectOf(ctx, t)
 	if err == nil && now != first {
 		err = croft.Errorf(croft.Conflict, "project %s was created or removed meanwhile: look at it and try again",
 			t.Project)

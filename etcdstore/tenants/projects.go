@@ -91,15 +91,6 @@ func (s *Projects) readNamed(ctx context.Context, names []croft.Project) (all []
 	return all, err
 }
 
-// Get implements tenant.Projects.
-func (s *Projects) Get(ctx context.Context, name croft.Project) (tenant.Tenant, error) {
-	if err := name.Check(); err != nil { // it becomes part of a key
-		return tenant.Tenant{}, croft.Errorf(croft.NotFound, "there is no project %.80q", string(name))
-	}
-	p, err := s.find(ctx, name)
-	return p.Tenant, err
-}
-
 func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tenant.Tenant, err error) {
 	err = s.conn.ReadRange(ctx, "read the projects", s.keys().projects(), revision,
 		func(stored *mvccpb.KeyValue) error {

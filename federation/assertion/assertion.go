@@ -54,6 +54,10 @@ type Assertion struct {
 	Expires  int64             `json:"exp"`
 	Nonce    string            `json:"jti"` // 32 hexadecimal digits
 	Request  string            `json:"req"` // RequestDigest
+
+	// ProjectID is the identity of Project; empty: it has no record, or the issuer is croft 1.7 or older. It is not
+	// part of the assertion's text: see IdentityHeader.
+	ProjectID croft.ProjectID `json:"-"`
 }
 
 const jwsType = "croft-peer+jwt"

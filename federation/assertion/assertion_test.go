@@ -99,7 +99,7 @@ func (s *sides) good(t testing.TB) Assertion {
 
 func (s *sides) sign(t testing.TB, a Assertion) string {
 	t.Helper()
-	text, err := sign(a, s.private, s.public.ID())
+	text, err := sign(a, jwsType, s.private, s.public.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestWhatNoAssertionIs(t *testing.T) {
 			"another request"},
 		{"one that somebody else signed", with(jose.EdDSA, strangers, jwsType, nil), "altered"},
 		{"one of a key that nobody told", func() (*http.Request, string) {
-			text, _ := sign(s.good(t), strangers, federation.PublicKeyOf(stranger).ID())
+			text, _ := sign(s.good(t), jwsType, strangers, federation.PublicKeyOf(stranger).ID())
 			return request(t), text
 		}, "give those of this cloud a new card"},
 		{"one that is not signed", func() (*http.Request, string) {
@@ -299,6 +299,34 @@ func TestClocksMayBeAMinuteApart(t *testing.T) {
 	}
 }
 
+func TestClocksMayNotBeFurtherApart(t *testing.T) {
+	for name, apart := range map[string]time.Duration{"behind": -Skew - Life - 2*time.Second,
+		"ahead": Skew + 2*time.Second} {
+		s := newSides(t)
+		text := s.sign(t, s.good(t))
+		s.now = s.now.Add(-apart)
+		if _, ok, err := s.ask(request(t), text); ok || croft.KindOf(err) != croft.Denied ||
+			!strings.Contains(err.Error(), "clock") {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
+	}
+}
+
+// unsure is a memory of nonces that cannot tell.
+type unsure struct{}
+
+func (unsure) Use(context.Context, croft.PartitionID, string) error {
+	return croft.Errorf(croft.Unavailable, "etcd does not answer")
+}
+
+func TestAnAssertionOfWhichNobodyKnowsWhetherItWasUsedIsRefused(t *testing.T) {
+	s := newSides(t)
+	s.asked.Nonces = unsure{}
+	if _, ok, err := s.ask(request(t), s.sign(t, s.good(t))); ok || croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("%v, %v", ok, err)
+	}
+}
+
 func TestAnAssertionCountsOnce(t *testing.T) {
 	s := newSides(t)
 	text := s.sign(t, s.good(t))
@@ -343,11 +371,11 @@ func TestKeysStayInFilesOfTheirOwner(t *testing.T) {
 		t.Fatalf("opened again: %v, %v", again, err)
 	}
 	signedBy := func() string {
-		text, err := k.Sign(Assertion{Issuer: here, Audience: there, User: "anna", Project: "web"})
+		signed, err := k.Sign(Assertion{Issuer: here, Audience: there, User: "anna", Project: "web"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := parse(text)
+		s, err := parse(signed.Assertion)
 		if err != nil {
 			t.Fatal(err)
 		}

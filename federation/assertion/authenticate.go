@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/federation"
 )
 
 // Nonces remembers which assertions were used, for all servers of the API.
@@ -22,11 +23,18 @@ type Nonces interface {
 	Use(ctx context.Context, peer croft.PartitionID, nonce string) error
 }
 
+// Pins binds mappings to the identity of the project of the peer that they name.
+type Pins interface {
+	// PinMapping binds a mapping that is bound to no identity yet. Conflict: it is bound to another one, or gone.
+	PinMapping(ctx context.Context, m federation.Mapping, id croft.ProjectID) error
+}
+
 // Authenticator recognizes the users of peers.
 type Authenticator struct {
 	Partition croft.PartitionID // home
 	Book      *Book
 	Nonces    Nonces
+	Pins      Pins             // nil: mappings stay as they are
 	Most      int64            // bytes of a body
 	Now       func() time.Time // nil: time.Now
 
@@ -75,7 +83,7 @@ func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string
 	if err != nil {
 		return access.Caller{}, croft.Errorf(croft.Denied, "%s", err.Error())
 	}
-	if err := a.verify(s); err != nil {
+	if err := a.verify(&s, r.Header, text); err != nil {
 		return access.Caller{}, err
 	}
 	now := time.Now
@@ -106,12 +114,38 @@ func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string
 	} else if err != nil {
 		return access.Caller{}, err
 	}
+	if err := a.pin(ctx, s.Assertion); err != nil {
+		return access.Caller{}, err
+	}
 	r.Body = &accepted{io.NopCloser(bytes.NewReader(body)), s.Assertion, s.key}
 	return caller, nil
 }
 
-// verify checks the signature against the keys of the peer that the assertion names. Denied. Unavailable.
-func (a *Authenticator) verify(s sealed) error {
+// pin binds the mapping of an accepted assertion to the project that it is of, if the mapping has only the name of
+// that project yet. From then on no other project of that name gets in. Denied: it is bound to another project by now.
+func (a *Authenticator) pin(ctx context.Context, s Assertion) error {
+	if a.Pins == nil || s.ProjectID == "" {
+		return nil
+	}
+	_, m, err := a.Book.mapping(s.Issuer, s.Project)
+	if err != nil || m.TheirsID != "" {
+		return err
+	}
+	if err = a.Pins.PinMapping(ctx, m, s.ProjectID); croft.KindOf(err) == croft.Conflict {
+		return errOtherProject(s.Project)
+	}
+	return err
+}
+
+// errOtherProject refuses the users of a project that has the name of a mapping, but is not the one that was mapped.
+func errOtherProject(p croft.Project) error {
+	return croft.Errorf(croft.Denied, "the project %s of your cloud is not the one of this name that has members here: "+
+		"ask the operators of this cloud to remove the mapping and add it again", p)
+}
+
+// verify checks the signature against the keys of the peer that the assertion names, and reads which project it is of.
+// Denied. Unavailable.
+func (a *Authenticator) verify(s *sealed, h http.Header, text string) error {
 	key, err := a.key(s.Issuer, s.key)
 	if err != nil {
 		return err
@@ -119,7 +153,8 @@ func (a *Authenticator) verify(s sealed) error {
 	if _, err := s.jws.Verify(key); err != nil {
 		return croft.Errorf(croft.Denied, "the assertion was altered, or somebody else signed it")
 	}
-	return nil
+	s.ProjectID, err = parseIdentity(h, text, s.key, key)
+	return err
 }
 
 // key returns a key of a peer. Denied. Unavailable.
@@ -153,13 +188,17 @@ func (a *Authenticator) caller(s Assertion, key string) (access.Caller, error) {
 		return access.Caller{}, croft.Errorf(croft.Denied, "the project %s of your cloud has no project here: ask the "+
 			"operators of this cloud for one", s.Project)
 	}
+	if m.TheirsID != "" && m.TheirsID != s.ProjectID {
+		return access.Caller{}, errOtherProject(s.Project)
+	}
 	roles := m.Allows(*p.Peer, s.Roles)
 	if len(roles) == 0 {
 		return access.Caller{}, croft.Errorf(croft.Denied, "the roles of %s in project %s of your cloud give none here",
 			s.User, s.Project)
 	}
 	return access.Caller{Partition: a.Partition, User: s.User + "@" + p.Alias, Project: m.Project, Roles: roles,
-		Peer: p.ID, Via: "peer " + p.Alias + ", project " + string(s.Project)}, nil
+		Peer: p.ID, PeerProject: s.Project, PeerProjectID: s.ProjectID,
+		Via: "peer " + p.Alias + ", project " + string(s.Project)}, nil
 }
 
 // mayAsk bounds how often the users of a peer ask.

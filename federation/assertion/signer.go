@@ -156,29 +156,38 @@ func readKey(file string) (key, error) {
 }
 
 // Sign completes an assertion by its times and its nonce, and signs it with the newest key that is in use.
-func (k *Keys) Sign(a Assertion) (string, error) {
+func (k *Keys) Sign(a Assertion) (Signed, error) {
 	all, err := k.load()
 	if err != nil {
-		return "", err
+		return Signed{}, err
 	}
 	now := time.Now()
 	a.Issued, a.Expires, a.Nonce = now.Unix(), now.Add(Life).Unix(), newNonce()
 	for _, one := range slices.Backward(all) {
 		if !one.use.After(now) {
-			return sign(a, one.private, one.id)
+			return signBoth(a, one.private, one.id)
 		}
 	}
-	return "", croft.Errorf(croft.Unavailable, "there is no key in %s to sign with", k.Dir)
+	return Signed{}, croft.Errorf(croft.Unavailable, "there is no key in %s to sign with", k.Dir)
 }
 
-// sign signs an assertion as it is.
-func sign(a Assertion, private ed25519.PrivateKey, id string) (string, error) {
+// signBoth signs an assertion as it is, and the identity of its project.
+func signBoth(a Assertion, private ed25519.PrivateKey, id string) (s Signed, err error) {
+	if s.Assertion, err = sign(a, jwsType, private, id); err != nil || a.ProjectID == "" {
+		return s, err
+	}
+	s.Identity, err = sign(identity{digestOf(s.Assertion), a.ProjectID}, identityType, private, id)
+	return s, err
+}
+
+// sign signs a statement of a type.
+func sign(statement any, typ jose.ContentType, private ed25519.PrivateKey, id string) (string, error) {
 	with := jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: id}}
-	signer, err := jose.NewSigner(with, (&jose.SignerOptions{}).WithType(jwsType))
+	signer, err := jose.NewSigner(with, (&jose.SignerOptions{}).WithType(typ))
 	if err != nil {
 		return "", fmt.Errorf("sign an assertion: %w", err)
 	}
-	text, err := json.Marshal(a)
+	text, err := json.Marshal(statement)
 	if err != nil {
 		return "", fmt.Errorf("sign an assertion: %w", err)
 	}

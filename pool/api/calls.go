@@ -32,14 +32,18 @@ func (c *Client) Ticket(ctx context.Context, id int64) (Ticket, error) {
 		patience: c.patience})
 }
 
+// ProjectRef is a project by its name and its identity, which is empty where the project has no record.
+type ProjectRef struct {
+	Name croft.Project
+	ID   croft.ProjectID
+}
+
 // Within returns a client for which there are no tickets but those of these projects; without any, none. Its token has
 // to be an admin's. The two clients share their connections. Pools and resources are the same for both.
-func (c *Client) Within(projects ...croft.Project) *Client {
+func (c *Client) Within(projects ...ProjectRef) *Client {
 	within := *c
-	within.projects = append([]string{}, "")
-	for _, p := range projects {
-		within.projects = append(within.projects, string(p))
-	}
+	within.projects = append([]ProjectRef{}, ProjectRef{})
+	within.projects = append(within.projects, projects...)
 	return &within
 }
 
@@ -50,7 +54,11 @@ func (c *Client) limited(query url.Values) url.Values {
 		if query == nil {
 			query = url.Values{}
 		}
-		query["project"] = c.projects
+		query.Del("project")
+		for _, p := range c.projects {
+			query.Add("project", string(p.Name))
+			query.Add("project_id", string(p.ID))
+		}
 	}
 	return query
 }

@@ -55,7 +55,7 @@ type Client struct {
 	token     string
 	patience  time.Duration
 	http      *http.Client
-	projects  []string // see Within; nil: tickets of all
+	projects  []ProjectRef // see Within; nil: tickets of all
 }
 
 // New returns a client and sends nothing. Invalid.

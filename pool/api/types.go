@@ -219,6 +219,8 @@ type Opening struct {
 	Key string `json:"key,omitempty"`
 	// whose the ticket is to be, within its quota; admins alone may name one
 	Project string `json:"project,omitempty"`
+	// the identity that the project is to have; empty: the present one
+	ProjectID string `json:"project_id,omitempty"`
 }
 
 // Failure is the body of an error.

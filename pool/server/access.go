@@ -70,7 +70,8 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 }
 
 // within limits a request of an admin to the tickets of the projects that its query names, if it names any. An empty
-// name is that of no project.
+// name is that of no project. project_id has the identity of each project, in the same order; without it, as from
+// servers of croft 1.7, tickets are chosen by name.
 func within(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		projects, named := r.URL.Query()["project"]
@@ -81,9 +82,31 @@ func within(next http.HandlerFunc) http.HandlerFunc {
 		case !c.may(RoleAdmin):
 			refuse(w, http.StatusForbidden, "the token "+c.name+" is a client's, and only admins name projects")
 		default:
-			next(w, r.WithContext(context.WithValue(r.Context(), withinKey{}, projects)))
+			chosen, err := chosenProjects(projects, r.URL.Query()["project_id"])
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			next(w, r.WithContext(context.WithValue(r.Context(), withinKey{}, chosen)))
 		}
 	}
+}
+
+// chosenProjects pairs names with identities; without identities, names stand for themselves. Invalid.
+func chosenProjects(names, ids []string) ([]chosenProject, error) {
+	if ids != nil && len(ids) != len(names) {
+		return nil, croft.Errorf(croft.Invalid, "the query has %d projects and %d identities: send one for each",
+			len(names), len(ids))
+	}
+	all := []chosenProject{}
+	for i, name := range names {
+		one := chosenProject{name: croft.Project(name), byName: ids == nil}
+		if ids != nil {
+			one.id = croft.ProjectID(ids[i])
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 func refuse(w http.ResponseWriter, status int, sentence string) {

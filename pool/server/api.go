@@ -96,7 +96,7 @@ func (s *Server) openTicket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t, err := s.tickets().Open(r.Context(), pool.Opening{Tags: o.Tags, Sandbox: o.Sandbox, TTL: time.Duration(o.TTL),
-		Key: o.Key, Project: croft.Project(o.Project)})
+		Key: o.Key, Project: croft.Project(o.Project), ProjectID: croft.ProjectID(o.ProjectID)})
 	answer(w, s.ticketFor(r.Context(), t), err)
 }
 

@@ -77,9 +77,20 @@ func (t Tickets) owned(ctx context.Context, id pool.TicketID) error {
 
 type withinKey struct{}
 
+// chosenProject is a project whose tickets a request is about.
+type chosenProject struct {
+	name   croft.Project
+	id     croft.ProjectID
+	byName bool // whatever its identity is
+}
+
+func (p chosenProject) has(t pool.Ticket) bool {
+	return t.Project == p.name && (p.byName || t.Of(p.name, p.id))
+}
+
 // projectsOf returns the projects to whose tickets a request of an admin is limited; nil: to none.
-func projectsOf(ctx context.Context) []string {
-	projects, _ := ctx.Value(withinKey{}).([]string)
+func projectsOf(ctx context.Context) []chosenProject {
+	projects, _ := ctx.Value(withinKey{}).([]chosenProject)
 	return projects
 }
 
@@ -88,7 +99,7 @@ func owns(ctx context.Context, t pool.Ticket) bool {
 	c := callerOf(ctx)
 	switch projects := projectsOf(ctx); {
 	case projects != nil:
-		return t.Project != "" && slices.Contains(projects, string(t.Project))
+		return t.Project != "" && slices.ContainsFunc(projects, func(p chosenProject) bool { return p.has(t) })
 	case c.may(RoleAdmin):
 		return true
 	}
