@@ -92,9 +92,9 @@ type Account struct {
 
 	ID croft.ProjectID `json:"-"` // empty: the project has no record
 
-	Limits  Limits        `json:"limits,omitempty"` // its own; see Effective
-	Used    Amounts       `json:"used"`
-	Stored  Amounts       `json:"stored,omitempty"` // records that are counted apart, such as SSH keys, and their bytes
+	Limits Limits  `json:"limits,omitempty"` // its own; see Effective
+	Used   Amounts `json:"used"`
+	Stored Amounts `json:"stored,omitempty"` // records that are counted apart, such as SSH keys, and their bytes
 }
 
 // Effective returns the limits that apply, those of the partition included.
