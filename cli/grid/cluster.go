@@ -169,6 +169,7 @@ func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, err
 	if d.Nodes, err = s.Nodes(ctx, keeperOf(dir)); err != nil {
 		return plan.Desired{}, err
 	}
+	d.Nodes = append(d.Nodes, s.Left()...)
 	for _, j := range s.Jobs {
 		want := j.Want
 		if j.Every {
@@ -178,6 +179,9 @@ func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, err
 			Gate: j.Gate}
 	}
 	for i := range d.Nodes {
+		if d.Nodes[i].State == state.Left {
+			continue
+		}
 		if d.Nodes[i].Firewall, err = leases.firewall(ctx, d.Nodes[i].Name); err != nil {
 			return plan.Desired{}, fmt.Errorf("the firewall of %s: %w", d.Nodes[i].Name, err)
 		}

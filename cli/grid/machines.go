@@ -33,12 +33,7 @@ func (m machines) of(n unit.Node) (machine.Machine, func()) {
 
 // reached is what is needed of a node to reach it.
 func reached(s *state.State, n *state.Node) unit.Node {
-	u := unit.Node{Name: n.Name, ID: n.ID, Local: n.Local, Address: n.Address, User: n.User, HostKey: n.HostKey,
-		StateDir: n.StateDir, State: n.State}
-	if u.StateDir == "" {
-		u.StateDir = s.Cluster.StateDir
-	}
-	return u
+	return s.Reach(n)
 }
 
 // runtimes says where the runtimes of the cluster come from.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"croft/grid/ssh"
 	"croft/grid/state"
 	"croft/grid/unit"
+	"croft/internal/durable"
 )
 
 func nodeCommand(o *options) *cobra.Command {
@@ -43,8 +45,39 @@ These commands change files alone; grid place and grid apply do the rest.`,
 		stateCommand(o, state.Up, "Let nodes get slots again"),
 		stateCommand(o, state.Out, "Say that nodes are lost"),
 		stateCommand(o, state.Drain, "Say that nodes are to be emptied"),
-		stateCommand(o, state.Maintenance, "Say that nodes are to be left alone"))
+		stateCommand(o, state.Maintenance, "Say that nodes are to be left alone"), goneCommand(o))
 	return cmd
+}
+
+func goneCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "gone NODE...",
+		Short: "Say that nothing runs any more on nodes whose files were removed",
+		Long: `Where the file of a node is removed or renamed, its units may still run. grid place keeps such
+nodes in roster.yaml, and grid apply ends what runs there; an exclusive job starts nowhere else
+before that. gone takes nodes out of roster.yaml, once they are empty or off for certain.`,
+		Example: `  croft grid node gone web1`,
+		Args:    args.Count(1, -1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return o.change(cmd, func(s *state.State) error {
+				for _, name := range given {
+					if s.Node(name) != nil {
+						return croft.Errorf(croft.Conflict, "%s has a file: remove it first, or set its state with croft grid "+
+							"node out %s", name, name)
+					}
+					if !slices.ContainsFunc(s.Roster, func(n unit.Node) bool { return n.Name == name }) {
+						return croft.Errorf(croft.NotFound, "%s has no node %s", state.RosterFile, name)
+					}
+				}
+				file := filepath.Join(o.dir, state.RosterFile)
+				if err := durable.Write(file, []byte(s.WithoutLeft(given)), 0o644); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), state.RosterFile)
+				return nil
+			})
+		},
+	}
 }
 
 func nodeAddCommand(o *options) *cobra.Command {

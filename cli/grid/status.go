@@ -93,11 +93,11 @@ func (c *cluster) named(names []string) ([]unit.Node, error) {
 	}
 	var nodes []unit.Node
 	for _, name := range names {
-		n, err := findNode(c.state, name)
-		if err != nil {
+		at := slices.IndexFunc(c.want.Nodes, func(one unit.Node) bool { return one.Name == name })
+		if at < 0 {
+			_, err := findNode(c.state, name)
 			return nil, err
 		}
-		at := slices.IndexFunc(c.want.Nodes, func(one unit.Node) bool { return one.Name == n.Name })
 		nodes = append(nodes, c.want.Nodes[at])
 	}
 	return nodes, nil

@@ -32,6 +32,7 @@ type Result struct {
 	Moves    int        // changes that take a slot from one node to another
 	Warnings []string   // jobs that have fewer slots than they want
 	IDs      *state.IDs // to be written; nil: as they were
+	Roster   string     // the file roster.yaml; "": as it was
 }
 
 // Change is a slot that gets a node, another one, or none any more.

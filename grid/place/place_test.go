@@ -15,6 +15,7 @@ import (
 	"croft/crush"
 	"croft/crush/policy"
 	"croft/grid/state"
+	"croft/grid/unit"
 )
 
 // files is a cluster's directory by names.
@@ -467,5 +468,68 @@ func checkPlaced(t *testing.T, s *state.State, before map[string]string, r *Resu
 		if before[fmt.Sprintf("%s/%d", c.Job, c.Slot)] != c.From {
 			t.Errorf("%+v: it was on %s", c, before[fmt.Sprintf("%s/%d", c.Job, c.Slot)])
 		}
+	}
+}
+
+func TestANodeWhoseFileIsRemovedStaysInTheRoster(t *testing.T) {
+	files := files{
+		"cluster.yaml": "id: '0123456789abcdef0123456789abcdef'\nruntime: process\nstate_dir: /s\n",
+		"nodes/_.yaml": "id: -1\n", "nodes/a.yaml": "id: 0\naddress: a.example\nuser: ops\n",
+		"nodes/b.yaml": "id: 1\n", "nodes/spare.yaml": "id: 2\nweight: 0.001\n",
+		"jobs/db.yaml": "replicas: 2\nimage: {rootfs: /srv}\ncommand: [/db]\nrequire: []\n",
+	}
+	dir := t.TempDir()
+	files.write(t, dir)
+	placed := func() *state.State {
+		t.Helper()
+		s, err := state.Load(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Decide(s, Options{})
+		if err == nil {
+			err = r.Write(dir)
+		}
+		if err == nil {
+			s, err = state.Load(t.Context(), dir)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	names := func(s *state.State) (list []string) {
+		for _, n := range s.Left() {
+			list = append(list, n.Name)
+		}
+		return list
+	}
+	s := placed()
+	if got := names(s); len(got) > 0 {
+		t.Errorf("all have files, and left are %v", got)
+	}
+	text, _ := os.ReadFile(filepath.Join(dir, state.RosterFile))
+	if err := os.Remove(filepath.Join(dir, "nodes/a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	s = placed()
+	want := unit.Node{Name: "a", Address: "a.example", User: "ops", StateDir: "/s", State: state.Left,
+		Units: []unit.Unit{}}
+	if l := s.Left(); !reflect.DeepEqual(l, []unit.Node{want}) {
+		t.Errorf("left are %+v, want %+v; the file was %s", l, want, text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "nodes/renamed.yaml"), []byte(files["nodes/a.yaml"]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(placed()); len(got) > 0 {
+		t.Errorf("the node was renamed, and left are %v", got)
+	}
+}
+
+// A cluster that was placed by a program without a roster.
+func TestALinkToARemovedNodeIsARecordOfIt(t *testing.T) {
+	s := &state.State{Orphans: []state.Slot{{Job: "db", Target: "nodes/r1/web1.yaml"}}}
+	if text := s.RosterText(nil); !strings.Contains(text, "\n\"web1\": {id: 0}\n") {
+		t.Errorf("the roster is %q", text)
 	}
 }

@@ -49,6 +49,11 @@ func (d *deciding) result() (*Result, error) {
 	if d.ids.Text() != d.s.IDs.Text() {
 		r.IDs = &d.ids
 	}
+	var has []*state.Node
+	for _, p := range d.jobs {
+		has = slices.AppendSeq(has, maps.Values(p.has))
+	}
+	r.Roster = d.s.RosterText(has)
 	return r, nil
 }
 

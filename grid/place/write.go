@@ -13,11 +13,16 @@ import (
 	"croft/internal/durable"
 )
 
-// Write writes a result of Decide into the cluster's directory: first the ids that were given, then each link, by
-// renaming. A second Decide mends what an error or a crash left undone.
+// Write writes a result of Decide into the cluster's directory: first the ids that were given and the roster, then
+// each link, by renaming. A second Decide mends what an error or a crash left undone.
 func (r *Result) Write(dir string) error {
 	if r.IDs != nil {
 		if err := durable.Write(filepath.Join(dir, state.IDsFile), []byte(r.IDs.Text()), 0o644); err != nil {
+			return err
+		}
+	}
+	if r.Roster != "" {
+		if err := durable.Write(filepath.Join(dir, state.RosterFile), []byte(r.Roster), 0o644); err != nil {
 			return err
 		}
 	}

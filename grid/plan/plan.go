@@ -128,6 +128,9 @@ type Options struct {
 	Fenced []string // nodes that are off for certain, so that nothing runs there
 }
 
+// left is the state of a node whose file was removed. Everything of the cluster is stopped there.
+const left = "left"
+
 // state is what Compute knows.
 type state struct {
 	want     Desired
@@ -190,6 +193,11 @@ func (s *state) node(n *unit.Node) {
 		s.warn("%s is in maintenance: nothing is changed there", n.Name)
 		return
 	case !known || o.Error != "":
+		if n.State == left {
+			s.warn("%s has no file any more and was not looked at (%s): units may still run there; once it is off, "+
+				"croft grid node gone %s", n.Name, cmp.Or(o.Error, "nobody asked"), n.Name)
+			return
+		}
 		s.warn("%s was not looked at: %s", n.Name, cmp.Or(o.Error, "nobody asked"))
 		if n.State != "out" {
 			s.plan.Unseen = append(s.plan.Unseen, n.Name)
@@ -198,6 +206,9 @@ func (s *state) node(n *unit.Node) {
 	}
 	for _, title := range o.Unwatched {
 		s.warn("%s: %s", n.Name, unconfirmed(title))
+	}
+	if n.State == left && s.renamed(n, o) {
+		return
 	}
 	before := len(s.plan.Steps)
 	for i := range n.Units {
@@ -213,10 +224,24 @@ func (s *state) node(n *unit.Node) {
 	if step, needed := firewall(n, o); needed {
 		s.plan.Steps = append(s.plan.Steps, step)
 	}
+	if n.State == left && len(s.plan.Steps) == before {
+		s.warn("%s has no file any more, and nothing of the cluster runs there: croft grid node gone %s", n.Name,
+			n.Name)
+		return
+	}
 	if len(s.plan.Steps) == before && o.Phase != "" && !o.whole() {
 		s.plan.Steps = append(s.plan.Steps, Step{Op: Finish, Node: n.Name, Reason: "the last change was interrupted (" +
 			o.Phase + "), and nothing of it is left to do"})
 	}
+}
+
+// renamed reports whether a node without a file is a machine that has another file now.
+func (s *state) renamed(n *unit.Node, o Observed) bool {
+	return slices.ContainsFunc(s.want.Nodes, func(other unit.Node) bool {
+		seen := s.observed[other.Name]
+		return other.State != left && other.StateDir == n.StateDir && o.Boot != "" && seen.Boot == o.Boot &&
+			o.Epoch > 0 && seen.Epoch == o.Epoch && seen.Revision == o.Revision
+	})
 }
 
 // unit plans a unit that should run.
@@ -356,7 +381,7 @@ func (s *state) interrupted(reads map[string]bool) {
 func (s *state) countOn(n *unit.Node, changed map[string]bool) error {
 	o := s.observed[n.Name]
 	if o.Error != "" || o.Node == "" {
-		if n.State == "out" || n.State == "maintenance" {
+		if n.State == "out" || n.State == "maintenance" || n.State == left {
 			return nil
 		}
 		return croft.Errorf(croft.Unavailable, "%s does not answer, and a change counts on it: %s; mend it, or write "+

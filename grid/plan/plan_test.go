@@ -38,6 +38,18 @@ func has(id int, units ...unit.Unit) Observed {
 	return o
 }
 
+// gone is a node whose file was removed.
+func gone(id int) unit.Node {
+	n := node(id)
+	n.State = left
+	return n
+}
+
+func booted(o Observed) Observed {
+	o.Boot = "a boot"
+	return o
+}
+
 func with(o Observed, change func(*Observed)) Observed {
 	change(&o)
 	return o
@@ -104,6 +116,23 @@ func TestCompute(t *testing.T) {
 			found: []Observed{with(has(1), func(o *Observed) { o.Phase, o.With = "applying", []string{"n1", "n3"} }),
 				has(2),
 				has(3)}, steps: []string{"create web-0 n1"}, reads: []string{"n3"}},
+		{name: "a unit that may run once ends first on a node whose file was removed",
+			want:  []unit.Node{gone(1), node(2, once(web(0, "a")))},
+			found: []Observed{has(1, once(web(0, "a"))), has(2)},
+			steps: []string{"stop db-0 n1", "create db-0 n2"}},
+		{name: "a unit that may run once starts nowhere while a node without a file is not seen",
+			want:  []unit.Node{gone(1), node(2, once(web(0, "a")))},
+			found: []Observed{{Node: "n1", Error: "no route"}, has(2)}, kind: croft.Unavailable},
+		{name: "but it does where that node is off for certain",
+			want:  []unit.Node{gone(1), node(2, once(web(0, "a")))},
+			found: []Observed{{Node: "n1", Error: "no route"}, has(2)}, options: Options{Fenced: []string{"n1"}},
+			steps: []string{"create db-0 n2"}},
+		{name: "other units start while a node without a file is not seen",
+			want:  []unit.Node{gone(1), node(2, web(0, "a"))},
+			found: []Observed{{Node: "n1", Error: "no route"}, has(2)}, steps: []string{"create web-0 n2"}},
+		{name: "a node without a file that is another node's machine is left alone",
+			want:  []unit.Node{gone(1), node(2, web(0, "a"))},
+			found: []Observed{booted(has(1, web(0, "a"))), booted(has(2, web(0, "a")))}},
 		{name: "a firewall that changes",
 			want:  []unit.Node{func() unit.Node { n := node(1); n.Firewall = "table inet x {}"; return n }()},
 			found: []Observed{has(1)}, steps: []string{"firewall n1"}},

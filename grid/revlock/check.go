@@ -11,7 +11,7 @@ import (
 type Rights struct {
 	Head  string // the head of the upstream; "": there is none
 	Adopt bool   // a node that stores no revision, whatever runs there
-	Force bool   // a revision that is not older, because the operator gave a reason
+	Force bool   // a revision that is not older, or that this repository lacks, because the operator gave a reason
 }
 
 // Check says whether a node that stores s may be changed, or counted on, by a client whose revision is n. empty: no
@@ -33,14 +33,14 @@ func Check(ctx context.Context, vcs VCS, s State, n string, r Rights, empty bool
 		return fmt.Errorf("compare its revision %s with %s: %w", Short(s.Revision), Short(n), err)
 	}
 	switch {
-	case answer == Yes || answer == No && r.Force:
+	case answer == Yes || r.Force:
 		return nil
 	case answer == No:
 		return croft.Errorf(croft.Conflict, "%s is applied there, which %s does not contain: pull and merge; to go back, "+
 			"commit a revert (or give --force with --reason)", Short(s.Revision), Short(n))
 	}
 	return croft.Errorf(croft.Conflict, "%s is applied there, which this repository does not have: fetch first (all of "+
-		"the history, if the clone is shallow)", Short(s.Revision))
+		"the history, if the clone is shallow); if it is lost, give --force with --reason", Short(s.Revision))
 }
 
 // Short is a revision for people.

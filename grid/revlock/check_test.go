@@ -3,8 +3,10 @@ package revlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"croft"
@@ -66,8 +68,8 @@ func TestWhichRevisionsMayChangeANode(t *testing.T) {
 		{"one of another branch, or from before history was rewritten", revlock.State{Revision: hash("d")}, "c",
 			revlock.Rights{}, true, "does not contain"},
 		{"one that is not here", revlock.State{Revision: hash("e")}, "c", revlock.Rights{}, true, "fetch first"},
-		{"one that is not here, with a reason for another thing", revlock.State{Revision: hash("e")}, "c",
-			revlock.Rights{Force: true}, true, "fetch first"},
+		{"one that is lost, with a reason", revlock.State{Revision: hash("e")}, "c", revlock.Rights{Force: true}, true,
+			""},
 		{"none, on a new node", revlock.State{}, "c", revlock.Rights{}, false, ""},
 		{"none, where units are", revlock.State{}, "c", revlock.Rights{}, true, "--adopt"},
 		{"none, where units are, and the operator says so", revlock.State{}, "c", revlock.Rights{Adopt: true}, true,
@@ -115,6 +117,24 @@ func TestWhatMayBeApplied(t *testing.T) {
 				t.Errorf("got %s, %s, %v", got, head, err)
 			}
 		})
+	}
+}
+
+func TestWhatManyAppliesNoteAtOnceIsKept(t *testing.T) {
+	m := revlock.Memory{File: filepath.Join(t.TempDir(), "a", "epochs")}
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			if err := m.Note(map[string]int64{fmt.Sprint("n", i): 7}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range 40 {
+		if err := m.Check(fmt.Sprint("n", i), 6); !errors.Is(err, croft.Conflict) {
+			t.Errorf("the epoch of n%d is forgotten: %v", i, err)
+		}
 	}
 }
 

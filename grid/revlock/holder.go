@@ -2,6 +2,7 @@ package revlock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,7 +251,9 @@ func (h *Holder) Begin(ctx context.Context, revision string, with []string) erro
 	if h.state.Phase != Done && h.state.Previous != "" {
 		next.Previous = h.state.Previous // the last that was done
 	}
-	err := h.system(ctx, "begin "+h.options.Plan, "printf '%s\\n' "+machine.Quote(next.text())+" | keep rev", nil)
+	words := fmt.Sprintf("begin %s from %s, by %s", h.options.Plan, cmp.Or(Short(h.state.Revision), "nothing"),
+		h.options.Who)
+	err := h.system(ctx, words, "printf '%s\\n' "+machine.Quote(next.text())+" | keep rev", nil)
 	if err == nil {
 		h.epoch, h.state = next.Epoch, next
 	}

@@ -111,10 +111,50 @@ func TestAChangeOfANode(t *testing.T) {
 			t.Errorf("the node stores %+v, %v", v, err)
 		}
 		journal, _ := os.ReadFile(filepath.Join(o.Base, cluster, "journal"))
-		if !strings.Contains(string(journal), "1 start wc -c") || !strings.Contains(string(journal), "exit code 7") {
+		if !strings.Contains(string(journal), "1 start wc -c") || !strings.Contains(string(journal), "exit code 7") ||
+			!strings.Contains(string(journal), "0 start begin p1 from nothing, by ann@desk 17\n") {
 			t.Errorf("the journal says %s", journal)
 		}
 	})
+}
+
+func TestAnInterruptedChangeKeepsTheRevisionThatWasDoneLast(t *testing.T) {
+	o := options(t)
+	m := shell{argv: []string{"sh"}}
+	for i, letter := range []string{"a", "b", "c"} {
+		h := open(t, m, o)
+		if err := h.Begin(t.Context(), "git:"+strings.Repeat(letter, 40), nil); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := h.Commit(t.Context(), []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = h.Close()
+	}
+	v, err := revlock.Look(t.Context(), m, o.Place, "")
+	if err != nil || v.Previous != revision {
+		t.Errorf("after two interrupted changes: %+v, %v, want previous %s", v.State, err, revision)
+	}
+}
+
+// A file is on the disk before it gets its name, and the name is after that.
+func TestWhatANodeStoresOutlastsThePower(t *testing.T) {
+	bin, o := t.TempDir(), options(t)
+	log := filepath.Join(bin, "log")
+	script := "#!/bin/sh\nfor f; do [ -e \"$f\" ] && echo \"sync ${f##*/}\" >>" + log + "; done\n"
+	if err := os.WriteFile(filepath.Join(bin, "sync"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, shell{argv: []string{"sh"}, path: bin + ":" + os.Getenv("PATH")}, o)
+	if err := h.Begin(t.Context(), revision, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(log)
+	if want := "sync rev.new\nsync " + cluster + "\n"; string(text) != want {
+		t.Errorf("it ran %q, want %q", text, want)
+	}
 }
 
 func TestALockIsHeldOnce(t *testing.T) {

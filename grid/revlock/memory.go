@@ -2,13 +2,14 @@ package revlock
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
+	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"croft"
 	"croft/internal/durable"
+	"croft/internal/filelock"
 )
 
 // A Memory is a file of this machine with the greatest epoch that each node was seen with. It tells when the state of a
@@ -33,17 +34,25 @@ func (m Memory) Check(node string, epoch int64) error {
 	return nil
 }
 
-// Note remembers the epochs of nodes.
+// Note remembers the epochs of nodes. Several processes may note at once.
 func (m Memory) Note(epochs map[string]int64) error {
+	if err := os.MkdirAll(filepath.Dir(m.File), 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(m.File+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := filelock.TakeWithin(lock, time.Minute); err != nil {
+		return fmt.Errorf("lock %s: %w", m.File, err)
+	}
 	all := m.read()
 	for node, epoch := range epochs {
 		all[node] = epoch
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(m.File), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return durable.Write(m.File, text, 0o600)

@@ -48,6 +48,7 @@ func LoadForIDs(ctx context.Context, dir string) (*State, []Problem, error) {
 	l.loadPolicies()
 	l.loadJobs()
 	l.loadSlots()
+	l.loadRoster()
 	l.checkFacts()
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err

@@ -25,6 +25,7 @@ type State struct {
 	Orphans  []Slot          // links below alloc/ of jobs that are not there any more
 	Warnings []Problem       // what lint tells and nothing else minds
 	IDs      IDs
+	Roster   []unit.Node // the nodes that have had slots, by name, as roster.yaml says how to reach them
 
 	// Addresses gives the address of a slot whose job asks for one; nil: jobs that ask are errors.
 	Addresses func(ctx context.Context, job string, slot int, pool string) (string, error)

@@ -34,11 +34,7 @@ func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error)
 	all := make([]unit.Node, len(s.Leaves))
 	for i, n := range s.Leaves {
 		at[n] = i
-		all[i] = unit.Node{Name: n.Name, ID: n.ID, Local: n.Local, Address: n.Address, User: n.User, HostKey: n.HostKey,
-			StateDir: n.StateDir, State: n.State, Units: []unit.Unit{}}
-		if n.StateDir == "" {
-			all[i].StateDir = s.Cluster.StateDir
-		}
+		all[i] = s.Reach(n)
 	}
 	ports := portUses{}
 	for _, j := range s.Jobs {

@@ -162,7 +162,7 @@ type Node struct {
 	User     string `json:"user,omitempty"`     // none: the ssh configuration's
 	HostKey  string `json:"host_key,omitempty"` // SHA256:..., pinned; none: known_hosts decides
 	StateDir string `json:"state_dir,omitempty"`
-	State    string `json:"state"`              // up, out, drain or maintenance
+	State    string `json:"state"`              // up, out, drain, maintenance, or left: its file was removed
 	Units    []Unit `json:"units"`              // sorted by job and slot
 	Firewall string `json:"firewall,omitempty"` // the nftables table of the node, as text; empty: none is kept
 }
