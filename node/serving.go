@@ -112,9 +112,11 @@ func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.
 			return nil, etcdstore.Config{}, err
 		}
 	}
-	waiting := time.AfterFunc(slowStart, func() {
-		s.log.Warn("etcd has not begun yet: more than half of its members have to be there", "host", s.host)
-	})
+	text := "etcd has not begun yet: more than half of its members have to be there"
+	if s.of == nil && etcdserver.Members(c.Dir) <= 1 {
+		text = "etcd has not begun yet: it is still reading its files"
+	}
+	waiting := time.AfterFunc(slowStart, func() { s.log.Warn(text, "host", s.host) })
 	defer waiting.Stop()
 	c.Log = s.log
 	etcd, open, err := StartEtcd(ctx, s.settings, s.servers, c, s.own)

@@ -68,7 +68,7 @@ func (c Config) etcd() (*embed.Config, error) {
 	if c.Cluster != "" {
 		cfg.InitialCluster, cfg.ClusterState = c.Cluster, embed.ClusterStateFlagExisting
 	}
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(lastWords())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(lastWords(c.Dir))
 	cfg.MaxTxnOps = cmp.Or(c.MaxTxnOps, TxnOps)
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.EnableGRPCGateway = false
@@ -166,20 +166,20 @@ func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardH
 
 // lastWords is etcd's log. It discards everything except the message with which etcd ends the process because
 // it cannot go on.
-func lastWords() *zap.Logger {
-	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(lastWord{}), zap.WithPanicHook(lastWord{}))
+func lastWords(dir string) *zap.Logger {
+	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(lastWord{dir}), zap.WithPanicHook(lastWord{dir}))
 }
 
-type lastWord struct{}
+type lastWord struct{ dir string }
 
 // OnWrite implements zapcore.CheckWriteHook.
-func (lastWord) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+func (w lastWord) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	text := "croft: the embedded etcd cannot go on: " + entry.Message
 	for _, field := range fields {
 		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
 			text += ": " + err.Error()
 		}
 	}
-	fmt.Fprintln(os.Stderr, text)
+	fmt.Fprintln(os.Stderr, text+"; if that comes again after another start: "+remedy(w.dir))
 	os.Exit(croft.ExitUnavailable)
 }

@@ -34,7 +34,7 @@ type Server struct {
 }
 
 // Start starts the server and returns when it is ready; a member of several waits for a majority. Conflict: a
-// port or the directory is in use. Unavailable: the disk is too full.
+// port or the directory is in use. Unavailable: the disk is too full, or the files are damaged.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Dir == "" {
 		return nil, croft.Errorf(croft.Invalid, "embedded etcd: a directory is required")
@@ -49,7 +49,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the embedded etcd: %w", err)
 	}
-	if err := checkUnused(c.Dir); err != nil {
+	if err := errors.Join(checkUnused(c.Dir), ctx.Err()); err != nil {
+		return nil, err
+	}
+	if err := examine(c.Dir); err != nil {
 		return nil, err
 	}
 	if !c.Unsynced {
@@ -97,16 +100,20 @@ func start(ctx context.Context, c Config) (_ *Server, err error) {
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
-			s.closeServer()
+		if err == nil {
+			return
 		}
+		if s.etcd != nil {
+			s.etcd.Server.HardStop() // before Close, which waits for handlers that begin only when the server is ready
+		}
+		s.closeServer()
 	}()
 	var unlink func()
 	if unlink, s.dir, err = hide(cfg); err != nil {
 		return nil, err
 	}
-	if s.etcd, err = embed.StartEtcd(cfg); err != nil {
-		return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
+	if s.etcd, err = startEtcd(cfg); err != nil {
+		return nil, err
 	}
 	unlink()
 	s.service.servePeers(s.etcd.Server)

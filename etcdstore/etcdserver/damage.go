@@ -1,0 +1,257 @@
+package etcdserver
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/snap"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"croft"
+)
+
+// damaged returns the error for files that etcd cannot start from. what says which files, and what is wrong with them.
+func damaged(dir, what string) error {
+	return croft.Errorf(croft.Unavailable, "the files of the embedded etcd in %s are damaged: %s; %s", dir, what,
+		remedy(dir))
+}
+
+// remedy says in a clause what to do about damaged files.
+func remedy(dir string) string {
+	return fmt.Sprintf("move %s away, then make it anew from a snapshot with `croft etcd restore FILE`, "+
+		"or, where other members of etcd run, start croft up again: it gets the data from them", dir)
+}
+
+// guarded calls do, and turns a panic, and a fault at an address of a mapped file that was cut short, into an error.
+func guarded[T any](do func() (T, error)) (_ T, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%v", cause)
+		}
+	}()
+	return do()
+}
+
+// startEtcd is embed.StartEtcd, which panics over some damaged files.
+func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
+	var failed error
+	etcd, err := guarded(func() (*embed.Etcd, error) {
+		etcd, err := embed.StartEtcd(cfg)
+		failed = err
+		return etcd, err
+	})
+	switch {
+	case err == nil:
+		return etcd, nil
+	case failed == nil: // it panicked
+		return nil, damaged(cfg.Dir, "etcd cannot read them: "+err.Error())
+	}
+	return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
+}
+
+// examine reads the files of a server that is not running, and returns an error if etcd would not start from them, or
+// would wait for ever. It changes nothing. An unfinished first start is no damage. Invalid: this user may not use them.
+func examine(dir string) error {
+	if err := checkAccess(dir); err != nil {
+		return err
+	}
+	logs, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	size := int64(-1)
+	if info, err := os.Stat(database(dir)); err == nil {
+		size = info.Size()
+	}
+	if len(logs) == 0 && size <= 0 {
+		return nil
+	}
+	var db *contents
+	if size >= 0 {
+		var err error
+		if db, err = guarded(func() (*contents, error) { return readDatabase(database(dir)) }); err != nil {
+			return damaged(dir, fmt.Sprintf("the database member/snap/db cannot be read (%v)", err))
+		}
+	}
+	if len(logs) == 0 {
+		if db.applied == 0 {
+			return nil
+		}
+		return damaged(dir, "the log is missing: member/wal has no *.wal")
+	}
+	log, err := guarded(func() (*logged, error) { return readLog(dir, logs) })
+	if err != nil {
+		return damaged(dir, fmt.Sprintf("the log in member/wal cannot be read (%v)", err))
+	}
+	return compare(dir, log, db)
+}
+
+// compare returns an error if log and database do not belong together.
+func compare(dir string, log *logged, db *contents) error {
+	switch {
+	case db == nil && log.from > 0:
+		return damaged(dir, "the database member/snap/db is missing")
+	case db == nil:
+		return nil // the log has everything
+	case len(db.members) > 0 && !db.members[log.member]:
+		return damaged(dir,
+			"log and database are of two different servers: member/wal or member/snap was copied from elsewhere")
+	case db.applied > log.last:
+		return damaged(dir, fmt.Sprintf(
+			"the log in member/wal was cut short: it ends at entry %d, and the database has entry %d", log.last,
+			db.applied))
+	}
+	return nil
+}
+
+// checkAccess returns an error if this user may not read and write the files. Invalid.
+func checkAccess(dir string) error {
+	err := filepath.WalkDir(filepath.Join(dir, "member"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return file.Close()
+	})
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return croft.Errorf(croft.Invalid, "use the files of the embedded etcd: %w; give everything below %s to the user "+
+			"of croft up (chown -R), or start croft up as the user who has it", err, dir)
+	}
+	return damaged(dir, err.Error())
+}
+
+// contents is what a database says about itself.
+type contents struct {
+	applied uint64          // the last entry of the log that it has
+	members map[string]bool // the members of its cluster, and those that were removed
+}
+
+// readDatabase reads a database that no process uses.
+func readDatabase(path string) (_ *contents, err error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	found := &contents{members: map[string]bool{}}
+	err = db.View(func(tx *bolt.Tx) error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if info.Size() < tx.Size() {
+			return fmt.Errorf("it was cut short: it has %d bytes of %d", info.Size(), tx.Size())
+		}
+		if meta := tx.Bucket([]byte("meta")); meta != nil {
+			if at := meta.Get([]byte("consistent_index")); len(at) == 8 {
+				found.applied = binary.BigEndian.Uint64(at)
+			}
+		}
+		for _, name := range []string{"members", "members_removed"} {
+			if b := tx.Bucket([]byte(name)); b != nil {
+				err := b.ForEach(func(id, _ []byte) error { found.members[string(id)] = true; return nil })
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// logged is what the log says.
+type logged struct {
+	member     string // the ID of the server, as the database writes it
+	from, last uint64 // the entry of the snapshot that the log continues, and the last one
+}
+
+// readLog reads the log from its newest snapshot on. A torn end is no damage: etcd cuts it off.
+func readLog(dir string, files []string) (*logged, error) {
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+			return nil, fmt.Errorf("%s is empty", filepath.Base(file))
+		}
+	}
+	log := zap.NewNop()
+	at := filepath.Join(dir, "member", "wal")
+	marks, err := wal.ValidSnapshotEntries(log, at)
+	if err != nil {
+		return nil, err
+	}
+	if len(marks) == 0 {
+		return nil, errors.New("it has no beginning")
+	}
+	from := newest(dir, marks)
+	r, err := wal.OpenForRead(log, at, from)
+	if err != nil {
+		return nil, err
+	}
+	metadata, _, entries, err := r.ReadAll()
+	_ = r.Close() // it fails for a log that was opened for reading
+	if err != nil {
+		return nil, err
+	}
+	var about etcdserverpb.Metadata
+	if err := proto.Unmarshal(metadata, &about); err != nil {
+		return nil, err
+	}
+	found := &logged{member: fmt.Sprintf("%x", about.GetNodeID()), from: from.GetIndex(), last: from.GetIndex()}
+	if n := len(entries); n > 0 {
+		found.last = entries[n-1].GetIndex()
+	}
+	return found, nil
+}
+
+// newest returns the newest of the snapshots that a log names whose file is there and whole; the first mark of a log,
+// which has no file, is the beginning of everything.
+func newest(dir string, marks []*walpb.Snapshot) *walpb.Snapshot {
+	for i := len(marks) - 1; i > 0; i-- {
+		name := fmt.Sprintf("%016x-%016x.snap", marks[i].GetTerm(), marks[i].GetIndex())
+		if _, err := snap.Read(zap.NewNop(), filepath.Join(dir, "member", "snap", name)); err == nil {
+			return marks[i]
+		}
+	}
+	return marks[0]
+}
+
+// Members returns how many members the cluster of a directory has, as far as its server has learnt; 0: this is
+// unknown.
+func Members(dir string) int {
+	n, err := guarded(func() (n int, err error) {
+		db, err := bolt.Open(database(dir), 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
+		return n, db.View(func(tx *bolt.Tx) error {
+			if b := tx.Bucket([]byte("members")); b != nil {
+				n = b.Stats().KeyN
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}
