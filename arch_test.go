@@ -121,7 +121,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/pool/api/..."},
-		may:      []string{"std", "croft", "croft/internal/failover"},
+		may:      []string{"std", "croft", "croft/internal/egress", "croft/internal/failover"},
 		reason:   "programs of others import the client, so it draws in nothing but the standard library and the nouns",
 	},
 	{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/egress"
 	"croft/internal/redact"
 )
 
@@ -70,14 +71,16 @@ type client struct {
 	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// newTransport returns Go's default transport without keep-alive connections, with checks of resolved names
-// and redirect targets.
-func (c *client) newTransport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
+// newTransport returns an outward transport without keep-alive connections, with checks of resolved names and redirect
+// targets. proxy is nil for that of the environment.
+func (c *client) newTransport(proxy egress.Proxy) *http.Transport {
+	if proxy == nil {
+		proxy = egress.Environment
+	}
+	t := egress.Outward(nil)
 	t.DisableKeepAlives = true // downloads are sequential and hours apart
 	t.DisableCompression = true
 	t.DialContext = c.dial
-	proxy := t.Proxy
 	t.Proxy = func(req *http.Request) (*url.URL, error) {
 		u, err := proxy(req)
 		r := routeOf(req.Context())

@@ -28,6 +28,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/egress"
 	"croft/internal/meter"
 )
 
@@ -51,6 +52,8 @@ type Config struct {
 	// Transport sends the requests. Nil: Go's default transport, with the proxies of the environment, which
 	// refuses names that resolve to link-local addresses and redirects into this host's own networks.
 	Transport http.RoundTripper
+	// Proxy chooses the proxy of downloads; that of the environment by default.
+	Proxy egress.Proxy
 	// AllowRedirects lists networks of this host to which redirects from elsewhere may lead.
 	AllowRedirects []netip.Prefix
 	// AllowFiles lists directories, by their paths on this host, whose files may be images. Nil: all; empty: none.
@@ -104,7 +107,7 @@ func New(c Config) (*Cache, error) {
 		lookup:    net.DefaultResolver.LookupNetIP,
 	}
 	if http.transport == nil {
-		http.transport = http.newTransport()
+		http.transport = http.newTransport(c.Proxy)
 	}
 	cache := &Cache{store: s, staging: staging{filepath.Join(s.dir, "partial")}, client: http}
 	cache.space = &space{free: freeBytes}

@@ -21,6 +21,7 @@ import (
 	"croft/audit"
 	"croft/compute"
 	"croft/hosts"
+	"croft/internal/egress"
 	"croft/internal/failover"
 	"croft/placementclient/once"
 	"croft/schedule"
@@ -99,7 +100,7 @@ func New(c Config) (*Client, error) {
 	c.Attempts, c.Pause = cmp.Or(c.Attempts, 20), cmp.Or(c.Pause, 10*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	if c.Transport == nil {
-		t := http.DefaultTransport.(*http.Transport).Clone()
+		t := egress.Internal()
 		t.MaxIdleConnsPerHost = 64
 		t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 		if c.TLS != nil {

@@ -19,6 +19,7 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/internal/egress"
 )
 
 // Config says whose tokens count, and what they are worth.
@@ -34,7 +35,7 @@ type Config struct {
 	Groups  map[string]Grant // by the name of a group
 	Members access.Members   // nil: being a member of a project counts for nothing
 
-	// Transport reaches the issuer; http.DefaultTransport by default.
+	// Transport reaches the issuer; through the proxy of the environment by default.
 	Transport http.RoundTripper
 }
 
@@ -78,7 +79,7 @@ func New(c Config) (*Issuer, error) {
 		c.GroupsClaim = "groups"
 	}
 	if c.Transport == nil {
-		c.Transport = http.DefaultTransport
+		c.Transport = egress.Outward(egress.Environment)
 	}
 	c.Groups = maps.Clone(c.Groups)
 	return &Issuer{c: c, transport: &transport{base: c.Transport, answers: map[string]answer{}}}, nil

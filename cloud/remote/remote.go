@@ -25,6 +25,7 @@ import (
 	"croft/control/api"
 	"croft/federation/assertion"
 	"croft/internal/delay"
+	"croft/internal/egress"
 	"croft/internal/endpoint"
 )
 
@@ -106,9 +107,9 @@ func New(s Settings) (*Client, error) {
 			return nil, croft.Errorf(croft.Invalid, "ca: there is no certificate in %s", s.CA)
 		}
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
+	transport := &http.Transport{Proxy: egress.Environment, TLSClientConfig: config, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64}
-	upgraded := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config.Clone(),
+	upgraded := &http.Transport{Proxy: egress.Environment, TLSClientConfig: config.Clone(),
 		TLSHandshakeTimeout: 10 * time.Second, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	base := strings.TrimRight(s.URL, "/")
 	if path, local := strings.CutPrefix(s.URL, "unix://"); local {

@@ -21,6 +21,7 @@ import (
 
 	"croft"
 	"croft/internal/build"
+	"croft/internal/egress"
 )
 
 // Settings say where traces are sent; settings files of both kinds include them.
@@ -74,7 +75,7 @@ func (s Settings) Start(ctx context.Context, service string, flush time.Duration
 	}
 	otel.SetErrorHandler(&traceErrors{log: log})
 	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(sendTimeout),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}), otlptracehttp.WithProxy(egress.None)}
 	if s.Endpoint != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(strings.TrimSuffix(s.Endpoint, "/")+"/v1/traces"))
 	}

@@ -14,6 +14,7 @@ import (
 	"croft/cloud/direct"
 	"croft/etcdstore"
 	"croft/image"
+	"croft/internal/egress"
 	"croft/internal/endpoint"
 	"croft/node"
 	"croft/node/settings"
@@ -92,11 +93,11 @@ func self(s *settings.Settings, l net.Listener) (pool.Server, error) {
 
 // newPeers is the transport to the other managers.
 func newPeers(s *settings.Settings) (http.RoundTripper, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 256
-	transport.DialContext = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
+	t := egress.Internal()
+	t.MaxIdleConnsPerHost = 256
+	t.DialContext = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
 	if s.Pool.CA == "" {
-		return transport, nil
+		return t, nil
 	}
 	pem, err := os.ReadFile(s.Pool.CA)
 	if err != nil {
@@ -106,6 +107,6 @@ func newPeers(s *settings.Settings) (http.RoundTripper, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, croft.Errorf(croft.Invalid, "pool.ca: %s has no certificate of an authority", s.Pool.CA)
 	}
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots}
-	return transport, nil
+	t.TLSClientConfig = &tls.Config{RootCAs: roots}
+	return t, nil
 }

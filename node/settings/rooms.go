@@ -6,6 +6,7 @@ import (
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
 	"croft/image"
+	"croft/internal/egress"
 	"croft/mdserver"
 	"croft/placement"
 )
@@ -70,8 +71,12 @@ func (s *Settings) ForSim() sim.Config { return sim.Config{Boot: s.Sim.Boot} }
 // ForImages returns the configuration of the store of images. Invalid.
 func (s *Settings) ForImages() (image.Config, error) {
 	redirects, err := image.ParseNetworks(s.Images.AllowRedirects)
+	if err != nil {
+		return image.Config{}, err
+	}
+	proxy, err := egress.ParseProxy(s.Images.Proxy)
 	return image.Config{
-		AllowRedirects: redirects, MaxBytes: s.Images.CacheGiB << 30,
+		Proxy: proxy, AllowRedirects: redirects, MaxBytes: s.Images.CacheGiB << 30,
 		AllowFiles: append([]string{}, s.Images.AllowFiles...), // an empty list permits none, nil permits all
 	}, err
 }

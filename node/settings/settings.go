@@ -17,6 +17,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/image"
+	"croft/internal/egress"
 	"croft/internal/settings"
 	"croft/internal/traces"
 	"croft/placement"
@@ -139,6 +140,7 @@ type Settings struct {
 		CacheGiB       int64    `yaml:"cache_gib"`
 		AllowFiles     []string `yaml:"allow_files"`
 		AllowRedirects []string `yaml:"allow_redirects"`
+		Proxy          string   `yaml:"proxy"`
 	} `yaml:"images"`
 
 	Pool struct {
@@ -287,6 +289,9 @@ func (s *Settings) Validate() error {
 	}
 	if _, err := image.ParseNetworks(s.Images.AllowRedirects); err != nil {
 		return invalid("images.allow_redirects: %w", err)
+	}
+	if _, err := egress.ParseProxy(s.Images.Proxy); err != nil {
+		return invalid("images.proxy: %w", err)
 	}
 	if _, err := image.ParseSources(s.CloudAPI.ImageSources); err != nil {
 		return invalid("cloud_api.image_sources: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"croft"
+	"croft/internal/egress"
 	"croft/placement"
 	"croft/placementclient/once"
 )
@@ -28,7 +29,7 @@ type Tokens struct {
 
 // NewTokens creates a Tokens that logs in as the cloud's user, which needs the role service or admin. It sends nothing.
 func NewTokens(cloud *Cloud) *Tokens {
-	t := http.DefaultTransport.(*http.Transport).Clone()
+	t := egress.Internal()
 	t.TLSClientConfig, t.MaxIdleConnsPerHost = cloud.TLS(), 64
 	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: t, Timeout: patience}}
 	provider.UseTokenLock()

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/egress"
 	"croft/internal/failover"
 )
 
@@ -76,8 +77,8 @@ func New(c Config) (*Client, error) {
 		client.http = &http.Client{Transport: c.Transport}
 		return client, nil
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 64
+	t := egress.Internal()
+	t.MaxIdleConnsPerHost = 64
 	if c.CA != "" {
 		pem, err := os.ReadFile(c.CA)
 		if err != nil {
@@ -87,9 +88,9 @@ func New(c Config) (*Client, error) {
 		if !pool.AppendCertsFromPEM(pem) {
 			return nil, croft.Errorf(croft.Invalid, "%s has no certificate of an authority", c.CA)
 		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+		t.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
-	client.http = &http.Client{Transport: transport}
+	client.http = &http.Client{Transport: t}
 	return client, nil
 }
 

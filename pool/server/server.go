@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"croft"
+	"croft/internal/egress"
 	"croft/pool"
 )
 
@@ -22,7 +23,7 @@ type Config struct {
 	// Local: the server is for this machine only. Requests for another host's name are refused, so that no web
 	// page reaches the server by DNS rebinding.
 	Local bool
-	// Peers is the transport to other servers, http.DefaultTransport by default.
+	// Peers is the transport to other servers, an internal one by default.
 	Peers http.RoundTripper
 	// RPC is a second protocol for tickets; nil: none is configured.
 	RPC RPC
@@ -49,7 +50,7 @@ func New(c Config) (*Server, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Peers == nil {
-		c.Peers = http.DefaultTransport
+		c.Peers = egress.Internal()
 	}
 	if err := c.Quota.Check(); err != nil {
 		return nil, err

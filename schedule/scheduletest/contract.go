@@ -24,11 +24,6 @@ type Store struct {
 	Losses
 }
 
-// Losses marks instances as lost, as hosts.Instances says.
-type Losses interface {
-	Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (croft.Instance, error)
-}
-
 // Agents is what agents do for their hosts.
 type Agents interface {
 	PutHost(ctx context.Context, h croft.Host) error

@@ -1,11 +1,17 @@
 package scheduletest
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"croft"
 )
+
+// Losses marks instances as lost, as hosts.Instances says.
+type Losses interface {
+	Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (croft.Instance, error)
+}
 
 // lose marks an instance as lost with the host.
 func (c *cloud) lose(inst croft.Instance) croft.Instance {
