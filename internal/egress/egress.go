@@ -40,7 +40,8 @@ func Environment(r *http.Request) (*url.URL, error) { return http.ProxyFromEnvir
 // None chooses no proxy.
 func None(*http.Request) (*url.URL, error) { return nil, nil }
 
-// ParseProxy reads a setting: the URL of a proxy for all requests, none, or empty, for that of the environment. Invalid.
+// ParseProxy reads a setting: the URL of a proxy for all requests, none, or empty, for that of the environment.
+// Invalid.
 func ParseProxy(setting string) (Proxy, error) {
 	switch setting {
 	case "":
@@ -50,8 +51,11 @@ func ParseProxy(setting string) (Proxy, error) {
 	}
 	u, err := url.Parse(setting)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" {
-		return nil, croft.Errorf(croft.Invalid,
-			"%q is not the URL of a proxy, such as http://proxy:3128, nor none, nor empty for that of the environment", setting)
+		return nil, croft.Errorf(
+			croft.Invalid,
+			"%q is not the URL of a proxy, such as http://proxy:3128, nor none, nor empty for that of the environment",
+			setting,
+		)
 	}
 	return http.ProxyURL(u), nil
 }

@@ -15,7 +15,8 @@ func TestTheProxyOfASetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for setting, want := range map[string]string{"": "http://env:3128", "none": "", "http://set:8080": "http://set:8080"} {
+	for setting, want := range map[string]string{"": "http://env:3128", "none": "",
+		"http://set:8080": "http://set:8080"} {
 		proxy, err := egress.ParseProxy(setting)
 		if err != nil {
 			t.Fatal(err)
