@@ -3,10 +3,13 @@ package apply
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"croft"
+	"croft/grid/machine"
 	"croft/grid/plan"
 	"croft/grid/unit"
 )
@@ -145,7 +148,7 @@ func (r *run) change(ctx context.Context, batch []int) {
 			return err
 		}
 		if err := r.ready(ctx, n, *s.Unit); err != nil {
-			return err
+			return r.restored(ctx, n, i, err)
 		}
 		r.wasBrought(i)
 		return nil
@@ -163,6 +166,52 @@ func (r *run) wasBrought(i int) {
 	if !r.isArmed(i) {
 		r.finish(i)
 	}
+}
+
+// restored puts the former unit back where the new one did not get ready, if the job says when a unit is ready and no
+// confirmation does the same. It returns the reason, with what became of the former unit.
+func (r *run) restored(ctx context.Context, n *locked, i int, reason error) error {
+	s := r.plan.Steps[i]
+	if s.Op != plan.Replace || !asks(s.Unit.Ready) || s.Unit.Ready.Stay || r.isArmed(i) {
+		return reason
+	}
+	if _, lost := errors.AsType[*machine.Lost](reason); lost {
+		return reason
+	}
+	if err := r.restore(ctx, n, s); err != nil {
+		return fmt.Errorf("%w; the former unit is not back: %w", reason, err)
+	}
+	r.count(s.Job, s.Name, s.Node, true)
+	r.mu.Lock()
+	r.back[i] = true
+	r.mu.Unlock()
+	return fmt.Errorf("%w; the former unit runs again", reason)
+}
+
+func (r *run) restore(ctx context.Context, n *locked, s plan.Step) error {
+	if s.Was == nil || s.From != "" {
+		return croft.Errorf(croft.Conflict, "what ran there before is not known")
+	}
+	before, err := former(s)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(before.Files, func(f unit.File) bool { return f.Kept }) {
+		return croft.Errorf(croft.Conflict, "its secrets have changed, and the former ones are not known")
+	}
+	rt, err := r.Runtimes(s.Runtime, n.Node)
+	if err != nil {
+		return err
+	}
+	_, undo, err := rt.Undo(before, s.Unit)
+	if err != nil {
+		return err
+	}
+	r.Say("restoring " + s.Name + " on " + s.Node)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	_, err = machine.Output(ctx, n.holder, strings.NewReader(undo), "sh", "-s")
+	return err
 }
 
 // bring changes one unit.

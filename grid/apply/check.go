@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"croft"
 	"croft/grid/machine"
 	"croft/grid/unit"
+	"croft/internal/plain"
 )
 
 // Times of checks.
@@ -27,19 +29,34 @@ const (
 // asks says whether a check asks anything.
 func asks(c unit.Check) bool { return len(c.Command) > 0 || len(c.Here) > 0 || c.URL != "" }
 
-// await asks again and again until the answer is yes. Unavailable with the last answer when the time is over; an error
-// of the connection ends it at once. ask returns why not, or "".
+// final is an answer after which asking again is of no use.
+type final struct{ error }
+
+// Unwrap returns the answer.
+func (f final) Unwrap() error { return f.error }
+
+// await asks again and again until the answer is yes. Unavailable with the last answer when the time is over; a final
+// answer and an error of the connection end it at once. ask returns why not, or "".
 func await(ctx context.Context, seconds int, what string, ask func(ctx context.Context) (string, error)) error {
 	limit := cmp.Or(time.Duration(seconds)*time.Second, defaultCheck)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	last := "it was never asked"
+	last := ""
 	for {
 		try, done := context.WithTimeout(ctx, oneTry)
+		begun := time.Now()
 		why, err := ask(try)
+		hung := try.Err() != nil
 		done()
 		switch {
+		case err != nil && hung:
+			if took := time.Since(begun).Truncate(time.Second); last == "" || took >= oneTry {
+				last = fmt.Sprintf("the check had not ended after %s", took)
+			}
 		case err != nil && ctx.Err() == nil:
+			if end, is := errors.AsType[final](err); is {
+				return fmt.Errorf("%s: %w", what, end.error)
+			}
 			if _, lost := errors.AsType[*machine.Lost](err); lost && try.Err() == nil {
 				return fmt.Errorf("%s: %w", what, err)
 			}
@@ -139,17 +156,76 @@ func query(ctx context.Context, base, text string) (string, error) {
 	return "", nil
 }
 
-// ready waits until a unit that was started works.
+// endings is how often in a row a unit is found not to run before that is final. What runs it may start it again.
+const endings = 4
+
+// ready waits until a unit that was started works. An error has the last lines of what the unit said.
 func (g *Grid) ready(ctx context.Context, n *locked, u unit.Unit) error {
 	m := n.conn
 	r, err := g.Runtimes(u.Runtime, n.Node)
 	if err != nil {
 		return err
 	}
-	return await(ctx, u.Ready.Timeout, "wait until "+u.Name()+" is ready", func(ctx context.Context) (string, error) {
-		if why, err := r.Ready(ctx, m, u); why != "" || err != nil {
+	ended := 0
+	err = await(ctx, u.Ready.Timeout, "wait until "+u.Name()+" is ready", func(ctx context.Context) (string, error) {
+		why, err := r.Ready(ctx, m, u)
+		if errors.Is(err, croft.NotFound) {
+			if ended++; ended == endings {
+				return "", final{croft.Errorf(croft.Unavailable, "%w", err)}
+			}
+			return err.Error(), nil
+		}
+		ended = 0
+		if why != "" || err != nil {
 			return why, err
 		}
 		return g.ask(ctx, u.Ready, m)
 	})
+	if err == nil {
+		return nil
+	}
+	if _, lost := errors.AsType[*machine.Lost](err); lost {
+		return err
+	}
+	if said := lastLines(ctx, r, m, u); said != "" {
+		err = fmt.Errorf("%w; it said last: %s", err, said)
+	}
+	return err
+}
+
+// Bounds of what is shown of a unit that does not get ready.
+const (
+	shownLines = 5
+	shownBytes = 1 << 10
+	logsTime   = 10 * time.Second
+)
+
+// lastLines is what a unit said last, in one line; "" if that cannot be had.
+func lastLines(ctx context.Context, r Runtime, m machine.Machine, u unit.Unit) string {
+	ctx, cancel := context.WithTimeout(ctx, logsTime)
+	defer cancel()
+	said := &tail{max: shownBytes}
+	if err := r.Logs(ctx, m, u, shownLines, said); err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(said.kept)), "\n")
+	for i, line := range lines {
+		lines[i] = plain.Line(strings.TrimSpace(line))
+	}
+	return strings.Join(lines, " | ")
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	max  int
+	kept []byte
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - t.max; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(p), nil
 }

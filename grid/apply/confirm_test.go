@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -63,6 +64,8 @@ func (s scripts) List(ctx context.Context, m machine.Machine, _ string) ([]plan.
 }
 
 func (scripts) Ready(context.Context, machine.Machine, unit.Unit) (string, error) { return "", nil }
+
+func (scripts) Logs(context.Context, machine.Machine, unit.Unit, int, io.Writer) error { return nil }
 
 func (s scripts) Undo(before, now *unit.Unit) (keep, undo string, err error) {
 	text := "rm -f " + s.file(*now) + "\n"

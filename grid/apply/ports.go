@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"croft/grid/machine"
@@ -40,8 +41,12 @@ type Runtime interface {
 	List(ctx context.Context, m machine.Machine, cluster string) ([]plan.Actual, error)
 
 	// Ready asks once whether the unit, which was started, still runs and says of itself that it works, where the
-	// runtime knows: a reason if it does not yet, and "" if it does. unit.Unit.Ready is not its business.
+	// runtime knows: a reason if it does not yet, and "" if it does. NotFound: it does not run. unit.Unit.Ready is not
+	// its business.
 	Ready(ctx context.Context, m machine.Machine, u unit.Unit) (string, error)
+
+	// Logs writes the last lines of what the unit said.
+	Logs(ctx context.Context, m machine.Machine, u unit.Unit, lines int, w io.Writer) error
 
 	// Undo returns a script for a POSIX shell on the node that takes a change back: it stops and removes now, and then
 	// creates and starts before, with files and all. Either may be nil. The node runs it alone, as it may be cut off:

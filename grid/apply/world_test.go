@@ -198,6 +198,10 @@ func (worldRuntime) Ready(context.Context, machine.Machine, unit.Unit) (string, 
 	return "", nil
 }
 
+func (worldRuntime) Logs(context.Context, machine.Machine, unit.Unit, int, io.Writer) error {
+	return nil
+}
+
 func (worldRuntime) Undo(_, _ *unit.Unit) (keep, undo string, err error) { return "", "true", nil }
 
 // Look implements Locker.

@@ -170,12 +170,16 @@ func (r *Runtime) Status(ctx context.Context, m machine.Machine, u unit.Unit) (p
 }
 
 // Ready asks once whether a unit that was started runs, and says of itself that it works: a reason if not, "" if so.
+// NotFound: it does not run.
 func (r *Runtime) Ready(ctx context.Context, m machine.Machine, u unit.Unit) (string, error) {
 	script := readyScript
 	if r.point.Has("ready") {
 		script += "verb_ready"
 	}
 	out, err := r.run(ctx, m, "ready", u, needsProgram+script)
+	if isAbsent(err) {
+		return "", croft.Errorf(croft.NotFound, "%s", strings.TrimSpace(out))
+	}
 	if isNo(err) {
 		err = nil
 	} else if err == nil {

@@ -86,8 +86,8 @@ if [ "$f_hash" != "$hash" ]; then
 fi
 keep_files`
 	readyScript = look + `
-[ -n "$found" ] || { echo "it is gone"; return 112; }
-[ "$f_state" = running ] || { echo "it does not run, but is $f_state"; return 112; }
+[ -n "$found" ] || { echo "it is gone"; return 111; }
+[ "$f_state" = running ] || { echo "it does not run, but is $f_state"; return 111; }
 `
 )
 

@@ -261,7 +261,7 @@ func check(f fields) (c unit.Check) {
 		return c
 	}
 	c = unit.Check{Command: f.texts("command"), Here: f.texts("here"), URL: f.text("url"), Query: f.text("query"),
-		Timeout: f.number("timeout", 1, 24*3600, 0)}
+		Timeout: f.number("timeout", 1, 24*3600, 0), Stay: f.get("restore") != nil && !f.boolean("restore")}
 	ways := 0
 	for _, key := range []string{"command", "here", "url"} {
 		if f.v.Fields[key] != nil {

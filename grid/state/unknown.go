@@ -35,7 +35,7 @@ var (
 		"files": {"path", "mode", "content", "from", "secret"},
 		"vm":    {"vcpus", "memory", "disk", "image", "network", "virt_type", "user_data"},
 	}
-	checkKeys = []string{"command", "here", "url", "query", "timeout"}
+	checkKeys = []string{"command", "here", "url", "query", "timeout", "restore"}
 )
 
 // Unknown lists the keys that are not read, each with the known one that may have been meant. Keys below var are of

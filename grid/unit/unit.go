@@ -119,6 +119,7 @@ type Check struct {
 	URL     string   `json:"url,omitempty"`     // asked from the operator's machine: a status of 2xx is yes
 	Query   string   `json:"query,omitempty"`   // a Prometheus query at URL: one sample that is not 0 is yes
 	Timeout int      `json:"timeout,omitempty"` // seconds until yes; 0: 60
+	Stay    bool     `json:"stay,omitempty"`    // of ready: a unit that does not get ready is not replaced by the former one
 }
 
 // Name is the unit's name on its node, at most 63 characters for jobs whose names are short enough: f-, 8 digits of the
