@@ -100,6 +100,8 @@ type Spec struct {
 
 	// networks of the host, by the host's names for them; its default networks if empty
 	Networks []string `json:"networks,omitempty"`
+	// ports that guests of other projects reach, as ParseOpenPort reads them
+	Open []string `json:"open,omitempty"`
 	// private key of the guest's SSH server, in PEM; never printed
 	HostKey   string `json:"host_key,omitempty"`
 	Ephemeral bool   `json:"ephemeral,omitempty"` // the user can do without it: its disk may be lost

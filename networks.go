@@ -1,7 +1,9 @@
 package croft
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -59,4 +61,43 @@ func (h Host) AdmitsTo(network string, p Project) bool {
 	}
 	projects := NetworkProjects(h.Networks[network])
 	return slices.Contains(projects, p) || slices.Contains(projects, EveryProject)
+}
+
+// OpenPort is a port of an instance that guests of other projects reach.
+type OpenPort struct {
+	Protocol string // tcp or udp
+	Port     uint16
+}
+
+// String returns the port as ParseOpenPort reads it, such as tcp/80.
+func (p OpenPort) String() string { return fmt.Sprintf("%s/%d", p.Protocol, p.Port) }
+
+// MaxOpenPorts is how many ports an instance may open.
+const MaxOpenPorts = 32
+
+// ParseOpenPort reads a protocol and a port, such as tcp/80 or udp/53. Invalid.
+func ParseOpenPort(text string) (OpenPort, error) {
+	protocol, number, _ := strings.Cut(text, "/")
+	port, err := strconv.ParseUint(number, 10, 16)
+	p := OpenPort{protocol, uint16(port)}
+	if err != nil || port == 0 || protocol != "tcp" && protocol != "udp" || p.String() != text {
+		return p, Errorf(Invalid, "%.40q is not a port to open: write tcp or udp, a slash and a number, such as tcp/80", text)
+	}
+	return p, nil
+}
+
+// CheckOpenPorts refuses ports that cannot be opened, ports that are named twice, and too many of them. Invalid.
+func CheckOpenPorts(all []string) error {
+	if len(all) > MaxOpenPorts {
+		return Errorf(Invalid, "%d open ports are too many: an instance opens at most %d", len(all), MaxOpenPorts)
+	}
+	for i, text := range all {
+		if _, err := ParseOpenPort(text); err != nil {
+			return err
+		}
+		if slices.Contains(all[:i], text) {
+			return Errorf(Invalid, "the open port %s is named twice", text)
+		}
+	}
+	return nil
 }

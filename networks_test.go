@@ -52,3 +52,29 @@ func TestNetworksAreOpenToTheProjectsThatTheirHostNames(t *testing.T) {
 		}
 	}
 }
+
+func TestOpenPortsAreReadAsTheyAreWritten(t *testing.T) {
+	for _, text := range []string{"tcp/80", "udp/53", "tcp/65535"} {
+		if p, err := croft.ParseOpenPort(text); err != nil || p.String() != text {
+			t.Errorf("%s is read as %s, %v", text, p, err)
+		}
+	}
+	for _, text := range []string{"", "80", "tcp", "tcp/", "tcp/0", "tcp/65536", "tcp/-1", "tcp/080", "icmp/8",
+		"TCP/80", "tcp/80/90", "tcp/80-90", " tcp/80"} {
+		if p, err := croft.ParseOpenPort(text); !errors.Is(err, croft.Invalid) {
+			t.Errorf("%q is read as %s, %v", text, p, err)
+		}
+	}
+	var many []string
+	for port := range croft.MaxOpenPorts + 1 {
+		many = append(many, croft.OpenPort{Protocol: "tcp", Port: uint16(port + 1)}.String())
+	}
+	for what, all := range map[string][]string{"twice": {"tcp/80", "tcp/80"}, "too many": many, "bad": {"tcp/x"}} {
+		if err := croft.CheckOpenPorts(all); !errors.Is(err, croft.Invalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := croft.CheckOpenPorts(many[1:]); err != nil {
+		t.Error(err)
+	}
+}

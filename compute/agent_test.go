@@ -353,7 +353,8 @@ func TestAnErrorThatMayPassIsTriedAgainAtTheNextResync(t *testing.T) {
 
 func TestADomainWithoutOrderIsLeftAlone(t *testing.T) {
 	c := newCloud(t)
-	orphan := compute.Machine{ID: croft.NewInstanceID(), Partition: c.store.Partition(), Generation: 1, Name: "orphan",
+	orphan := compute.Machine{ID: croft.NewInstanceID(), Partition: c.store.Partition(),
+		Ordered: compute.Ordered{Generation: 1}, Name: "orphan",
 		VCPUs: 1, MemoryMiB: 64}
 	if err := errors.Join(c.hv.Define(t.Context(), orphan), c.hv.Start(t.Context(), orphan.ID)); err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func (p *pass) nics() ([]NIC, error) {
 // machine returns the description of the domain.
 func (p *pass) machine(disk []Layer, seed string, nics []NIC) Machine {
 	return Machine{
-		ID: p.id, Partition: p.want.Partition, Generation: p.want.Generation, Name: p.want.Name,
+		ID: p.id, Partition: p.want.Partition, Ordered: OrderedBy(*p.want), Name: p.want.Name,
 		VCPUs: p.want.Spec.Resources[croft.VCPU], MemoryMiB: p.want.Spec.Resources[croft.MemoryMB],
 		Disk: disk, Seed: seed, Console: p.agent.ConsoleLog(p.id), NICs: nics,
 	}

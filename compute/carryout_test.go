@@ -76,9 +76,11 @@ func moved(before ...croft.HostID) croft.Order {
 }
 
 // on and off are guests that run and that croft stopped; ended is a guest that powered itself off.
-func on() *Domain         { return &Domain{Power: PowerOn, Started: 2} }
-func off() *Domain        { return &Domain{Power: PowerOff} }
-func poweredOff() *Domain { return &Domain{Power: PowerOff, Generation: 4, Started: 4, Halted: true} }
+func on() *Domain  { return &Domain{Power: PowerOn, Started: 2} }
+func off() *Domain { return &Domain{Power: PowerOff} }
+func poweredOff() *Domain {
+	return &Domain{Power: PowerOff, Ordered: Ordered{Generation: 4}, Started: 4, Halted: true}
+}
 
 const isRunning = "observe running at 192.0.2.7"
 

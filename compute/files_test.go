@@ -242,7 +242,7 @@ func TestContentsAreThisInstallations(t *testing.T) {
 	l, a := alone(t)
 	const foreign, files, both = "0d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f", "1d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f",
 		"2d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f"
-	l.others = []Domain{{ID: guest, Partition: home, Generation: 7, Power: PowerPaused},
+	l.others = []Domain{{ID: guest, Partition: home, Ordered: Ordered{Generation: 7}, Power: PowerPaused},
 		{ID: both, Partition: home, Power: PowerOff}, {ID: foreign, Partition: "q"}}
 	for _, name := range []string{foreign, files, both, "lost+found"} {
 		if err := os.Mkdir(filepath.Join(l.dir, name), 0o700); err != nil {

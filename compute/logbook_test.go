@@ -305,13 +305,13 @@ func (l logHypervisor) Define(_ context.Context, m Machine) error {
 	return nil
 }
 
-func (l logHypervisor) Mark(_ context.Context, _ croft.InstanceID, generation int64) error {
-	if err := l.step("mark", generation); err != nil {
+func (l logHypervisor) Mark(_ context.Context, _ croft.InstanceID, m Ordered) error {
+	if err := l.step("mark", m.Generation); err != nil {
 		return err
 	}
-	l.domain.Generation = generation
+	l.domain.Ordered = m
 	if l.domain.Power != PowerOff {
-		l.domain.Started = generation
+		l.domain.Started = m.Generation
 	}
 	return nil
 }

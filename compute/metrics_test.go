@@ -170,7 +170,7 @@ func TestWhatAHostHasIsAnsweredAsJSON(t *testing.T) {
 		says               string
 	}{
 		{"its contents", http.MethodGet, "/v1/holding", false, func(l *logbook) {
-			l.others = []Domain{{ID: guest, Partition: home, Generation: 3, Power: PowerOn}}
+			l.others = []Domain{{ID: guest, Partition: home, Ordered: Ordered{Generation: 3}, Power: PowerOn}}
 		}, http.StatusOK, string(guest)},
 		{"its contents when it is empty", http.MethodGet, "/v1/holding", false, func(*logbook) {}, http.StatusOK, "[]"},
 		{"its contents while the hypervisor is away", http.MethodGet, "/v1/holding", false,

@@ -116,7 +116,7 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	case OpRebuild:
 		return p.build(ctx, func() error { return p.tearDown(ctx) })
 	case OpMark:
-		return p.agent.Hypervisor.Mark(ctx, p.id, p.want.Generation)
+		return p.agent.Hypervisor.Mark(ctx, p.id, OrderedBy(*p.want))
 	case OpStart:
 		return p.start(ctx)
 	case OpStop:

@@ -190,7 +190,7 @@ func TestTheStepsOfABootAreTold(t *testing.T) {
 // A guest without an address is looked at again until it has one.
 func TestAGuestThatBootsIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := job{order: run(), domain: &Domain{Power: PowerOn, Generation: 4, Started: 4}}.logbook(t)
+		l := job{order: run(), domain: &Domain{Power: PowerOn, Ordered: Ordered{Generation: 4}, Started: 4}}.logbook(t)
 		l.domain.Reserved = append(l.domain.Reserved, reserved)
 		a := l.agent()
 		if got := one(t, a, l); !slices.Equal(got, []string{"observe booting at 192.0.2.7"}) ||

@@ -16,7 +16,7 @@ func TestPlan(t *testing.T) {
 		return &croft.Order{Partition: home, Want: want, Generation: 4, Rebooted: rebooted, Rebuilt: rebuilt}
 	}
 	domain := func(power Power) *Domain {
-		d := &Domain{Partition: home, Generation: 2, Power: power}
+		d := &Domain{Partition: home, Ordered: Ordered{Generation: 2}, Power: power}
 		if power != PowerOff {
 			d.Started = 2
 		}
@@ -24,11 +24,17 @@ func TestPlan(t *testing.T) {
 	}
 	// ended returns a guest that was started for generation 2 and is off.
 	ended := func(halted bool) *Domain {
-		return &Domain{Partition: home, Generation: 2, Started: 2, Power: PowerOff, Crashed: !halted, Halted: halted}
+		return &Domain{Partition: home, Ordered: Ordered{Generation: 2}, Started: 2, Power: PowerOff,
+			Crashed: !halted, Halted: halted}
 	}
 	ordered := func(generation int64, restart croft.Restart) *croft.Order {
 		return &croft.Order{Partition: home, Want: croft.WantRunning, Generation: generation,
 			Spec: croft.Spec{Restart: restart}}
+	}
+	of := func(project croft.Project, want croft.Want) *croft.Order {
+		o := order(want, 2)
+		o.Project = project
+		return o
 	}
 	tests := []struct {
 		name string
@@ -52,6 +58,9 @@ func TestPlan(t *testing.T) {
 		{"a running guest is left alone", order(croft.WantRunning, 2), Have{Domain: domain(PowerOn)}, nil},
 		{"a running guest that is ordered to run becomes the work of that order", order(croft.WantRunning, 3),
 			Have{Domain: domain(PowerOn)}, []Op{OpMark}},
+		{"a running guest of an earlier croft gets its project", of("red", croft.WantRunning),
+			Have{Domain: domain(PowerOn)}, []Op{OpMark}},
+		{"before its start too", of("red", croft.WantRunning), Have{Domain: domain(PowerOff)}, []Op{OpMark, OpStart}},
 		{"a guest that powered itself off stays off", order(croft.WantRunning, 2), Have{Domain: ended(true)},
 			[]Op{OpLeave}},
 		{"it stays off at once", order(croft.WantRunning, 2), Have{Domain: ended(true), JustStarted: true},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"slices"
 
 	"croft"
 	"croft/audit"
@@ -72,9 +73,9 @@ type Hypervisor interface {
 	Get(ctx context.Context, id croft.InstanceID) (Domain, error)
 	// Define makes the domain persistent, shut off. A domain with the same definition is left as it is.
 	Define(ctx context.Context, m Machine) error
-	// Mark sets the generation of a defined domain and, unless it is off, the generation that it was started
-	// for. NotFound: it is not defined.
-	Mark(ctx context.Context, id croft.InstanceID, generation int64) error
+	// Mark sets the mark of a defined domain and, unless it is off, the generation that it was started for.
+	// NotFound: it is not defined.
+	Mark(ctx context.Context, id croft.InstanceID, m Ordered) error
 	// Start boots a defined domain for its generation. NotFound: it is not defined.
 	Start(ctx context.Context, id croft.InstanceID) error
 	// Stop asks the guest to power off, and cuts the power when ctx ends or the hypervisor's grace period is over.
@@ -128,16 +129,34 @@ type Layer struct {
 	Format string // qcow2 or raw
 }
 
+// Ordered is what a domain carries of the order that it carries out.
+type Ordered struct {
+	Generation int64
+	// guests of other projects on the host are kept from it; empty: an earlier croft defined it
+	Project croft.Project
+	Open    []string // ports that they reach nevertheless, as in croft.Spec
+}
+
+// Equal reports whether two of them say the same.
+func (m Ordered) Equal(other Ordered) bool {
+	return m.Generation == other.Generation && m.Project == other.Project && slices.Equal(m.Open, other.Open)
+}
+
+// OrderedBy returns what a domain that carries out an order carries of it.
+func OrderedBy(o croft.Order) Ordered {
+	return Ordered{Generation: o.Generation, Project: o.Project, Open: o.Spec.Open}
+}
+
 // Machine is the definition of a domain.
 type Machine struct {
-	ID         croft.InstanceID
-	Partition  croft.PartitionID
-	Generation int64
-	Name       string // of the instance, for people; domains are named by ID
-	VCPUs      int64
-	MemoryMiB  int64
-	Disk       []Layer // the overlay first, then its backing files
-	Seed       string  // path of an ISO; empty: no seed
+	ID        croft.InstanceID
+	Partition croft.PartitionID
+	Ordered
+	Name      string // of the instance, for people; domains are named by ID
+	VCPUs     int64
+	MemoryMiB int64
+	Disk      []Layer // the overlay first, then its backing files
+	Seed      string  // path of an ISO; empty: no seed
 	// where the guest looks for its metadata first; the machine's SMBIOS data depends on it
 	Source  croft.Metadata
 	Console string // path of the serial console's log
@@ -164,12 +183,12 @@ const (
 
 // Domain is what the hypervisor knows of an instance.
 type Domain struct {
-	ID         croft.InstanceID
-	Partition  croft.PartitionID
-	Generation int64 // of the order that defined it
-	Power      Power
-	Started    int64 // the generation that it was last started for; 0: stopped since
-	Crashed    bool  // off because the guest or its process died, not by request
+	ID        croft.InstanceID
+	Partition croft.PartitionID
+	Ordered
+	Power   Power
+	Started int64 // the generation that it was last started for; 0: stopped since
+	Crashed bool  // off because the guest or its process died, not by request
 	// off because the guest powered itself off without a stop request; lost when the hypervisor restarts
 	Halted    bool
 	Addresses []netip.Addr

@@ -191,7 +191,7 @@ func TestAnOrderThatVanishesIsNoOrder(t *testing.T) {
 // How the guest of an earlier order ended says nothing about the guest of this one.
 func TestAnEarlierEndIsNotThisOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := job{order: run(), domain: &Domain{Power: PowerOff, Generation: 4, Started: 4}}
+		j := job{order: run(), domain: &Domain{Power: PowerOff, Ordered: Ordered{Generation: 4}, Started: 4}}
 		l := j.logbook(t)
 		l.seen = &croft.Observation{State: croft.StateStopped, Ended: croft.EndGuest, Generation: 3}
 		if got := one(t, j.agent(l), l); !slices.Equal(got, []string{"start", isRunning}) {
@@ -203,7 +203,7 @@ func TestAnEarlierEndIsNotThisOne(t *testing.T) {
 // After a write whose outcome nobody knows, the next observation is written, whatever it is.
 func TestAnObservationAfterAFailedWriteIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := job{order: run(), domain: &Domain{Power: PowerOn, Generation: 4, Started: 4}}.logbook(t)
+		l := job{order: run(), domain: &Domain{Power: PowerOn, Ordered: Ordered{Generation: 4}, Started: 4}}.logbook(t)
 		a := l.agent()
 		l.domain.Reserved = append(l.domain.Reserved, reserved)
 		const boots = "observe booting at 192.0.2.7"

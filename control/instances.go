@@ -149,7 +149,7 @@ func (c *call) request() (r schedule.Request, err error) {
 func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err error) {
 	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, Keys: given.Keys, UserData: given.UserData,
 		Metadata: given.Metadata, IMDS: given.IMDS, Tags: given.Tags, Restart: given.Restart, Networks: given.Networks,
-		Ephemeral: given.Ephemeral, Affinities: given.Affinities}
+		Open: given.Open, Ephemeral: given.Ephemeral, Affinities: given.Affinities}
 	if r.ID != "" {
 		if r.ID, err = croft.ParseInstanceID(string(r.ID)); err != nil {
 			return r, err

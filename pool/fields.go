@@ -55,6 +55,7 @@ var instanceFields = map[string]field[Instance]{
 	"project":   text(func(i *Instance) *string { return &i.Project }),
 	"keys":      names(func(i *Instance) *[]string { return &i.Keys }, nil),
 	"networks":  names(func(i *Instance) *[]string { return &i.Networks }, nil),
+	"open":      names(func(i *Instance) *[]string { return &i.Open }, nil),
 	"restart":   text(func(i *Instance) *string { return &i.Restart }),
 	"ready":     readiness,
 }

@@ -69,6 +69,7 @@ type Instance struct {
 	UserData  string    `json:"user_data,omitempty"`
 	Keys      []string  `json:"keys,omitempty"`
 	Networks  []string  `json:"networks,omitempty"`
+	Open      []string  `json:"open,omitempty"` // ports, as for schedule
 	Project   string    `json:"project,omitempty"`
 	Restart   string    `json:"restart,omitempty"` // as for schedule
 	Ready     Readiness `json:"ready"`

@@ -35,6 +35,7 @@ type Request struct {
 	Hold     time.Duration // only claim, and hold that for so long; 0: order the instance
 
 	Networks  []string // by name; empty: the host's default networks
+	Open      []string // ports that guests of other projects reach, such as tcp/80
 	Ephemeral bool
 
 	Affinities []croft.Affinity // the groups to join
@@ -78,6 +79,9 @@ func (r Request) record() (croft.Instance, error) {
 	if err := checkNetworks(r.Networks); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
+	if err := croft.CheckOpenPorts(r.Open); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
 	if err := CheckAffinities(r.Affinities); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
@@ -101,7 +105,7 @@ func (r Request) record() (croft.Instance, error) {
 	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
 	}
-	inst.Spec.Networks, inst.Spec.Ephemeral = r.Networks, r.Ephemeral
+	inst.Spec.Networks, inst.Spec.Open, inst.Spec.Ephemeral = r.Networks, r.Open, r.Ephemeral
 	if r.Ephemeral || !r.Query.plain() {
 		inst.Spec.Query = r.Query.on(r.Networks).Encode() // to move the instance, and for Wants
 	}

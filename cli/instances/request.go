@@ -30,6 +30,7 @@ type asking struct {
 	keys, tags           []string
 	count                int
 	networks             []string
+	open                 []string
 	ephemeral            bool
 	expires, hold        time.Duration
 	together, apart      []string
@@ -51,6 +52,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	a.addGuestFlags(flags)
 	flags.StringArrayVar(&a.networks, "network", nil,
 		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
+	flags.StringArrayVar(&a.open, "open", nil,
+		"`port` that guests of other projects on the same host reach, such as tcp/80; repeat for more (none)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	flags.DurationVar(&a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
@@ -192,7 +195,8 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 }
 
 func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r schedule.Request, err error) {
-	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name, Networks: a.networks, Ephemeral: a.ephemeral}
+	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name, Networks: a.networks, Open: a.open,
+		Ephemeral: a.ephemeral}
 	if r.Query, err = schedule.ParseQuery(query); err != nil {
 		return r, err
 	}

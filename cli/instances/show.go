@@ -171,6 +171,7 @@ func details(st croft.Status) *out.Table {
 		add(word, text)
 	}
 	add("networks", strings.Join(inst.Spec.Networks, ", "))
+	add("open ports", strings.Join(inst.Spec.Open, ", "))
 	add("host key", inst.Spec.HostKey)
 	for _, p := range inst.Spec.Peers {
 		add("peer", p.Address+" "+p.Name)

@@ -49,7 +49,7 @@ func (requests) Prepare(context.Context) (end func()) { return func() {} }
 func body(r schedule.Request) api.InstanceRequest {
 	b := api.InstanceRequest{ID: r.ID, Name: r.Name, Query: r.Query.Encode(), Image: r.Image, Keys: r.Keys,
 		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,
-		Networks: r.Networks, Ephemeral: r.Ephemeral, Affinities: r.Affinities,
+		Networks: r.Networks, Open: r.Open, Ephemeral: r.Ephemeral, Affinities: r.Affinities,
 		Expires: int64(r.Expires / time.Second)}
 	for _, bound := range slices.Concat(r.Query.In, r.In) { // the encoded query is Placement's
 		b.In = append(b.In, string(bound))

@@ -38,6 +38,7 @@ type InstanceRequest struct {
 	Tags       map[string]string `json:"tags,omitempty"`
 	Restart    croft.Restart     `json:"restart,omitempty"`
 	Networks   []string          `json:"networks,omitempty"`
+	Open       []string          `json:"open,omitempty"` // as croft.ParseOpenPort reads them
 	Ephemeral  bool              `json:"ephemeral,omitempty"`
 	Affinities []croft.Affinity  `json:"affinities,omitempty"`
 	In         []string          `json:"in,omitempty"`    // as croft.ParseBound reads them

@@ -32,7 +32,8 @@ func (s Suite) halt(t *testing.T) {
 	b.must(b.hv.Define(b.ctx, m))
 	b.started(m, 0)
 	for generation := int64(1); generation <= 2; generation++ {
-		b.must(b.hv.Mark(b.ctx, m.ID, generation)) // off: it was not started for this generation
+		// off: it was not started for this generation
+		b.must(b.hv.Mark(b.ctx, m.ID, compute.Ordered{Generation: generation}))
 		b.started(m, generation-1)
 		b.must(b.hv.Start(b.ctx, m.ID))
 		b.started(m, generation)
@@ -55,7 +56,7 @@ func (s Suite) started(t *testing.T) {
 	b.must(b.hv.Define(b.ctx, m))
 	b.must(b.hv.Start(b.ctx, m.ID))
 	b.started(m, m.Generation)
-	b.must(b.hv.Mark(b.ctx, m.ID, 4)) // running: it is started for this generation
+	b.must(b.hv.Mark(b.ctx, m.ID, compute.Ordered{Generation: 4})) // running: it is started for this generation
 	b.started(m, 4)
 	b.must(b.hv.Stop(b.ctx, m.ID))
 	b.started(m, 0)

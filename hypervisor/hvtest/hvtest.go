@@ -62,7 +62,7 @@ func Machine(t *testing.T) compute.Machine {
 	}
 	id := croft.NewInstanceID()
 	return compute.Machine{
-		ID: id, Partition: croft.NewPartitionID(), Generation: 1,
+		ID: id, Partition: croft.NewPartitionID(), Ordered: compute.Ordered{Generation: 1},
 		Name: "hvtest", VCPUs: 1, MemoryMiB: 32,
 		Disk:    []compute.Layer{{Path: disk, Format: "raw"}},
 		Console: filepath.Join(dir, "console.log"),

@@ -32,10 +32,10 @@ var (
 		return hv.Define(ctx, m)
 	}}
 	mark = verb{"mark", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
-		return hv.Mark(ctx, m.ID, 5)
+		return hv.Mark(ctx, m.ID, compute.Ordered{Generation: 5})
 	}}
 	remark = verb{"mark anew", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
-		return hv.Mark(ctx, m.ID, 6)
+		return hv.Mark(ctx, m.ID, compute.Ordered{Generation: 6})
 	}}
 	start = verb{"start", func(ctx context.Context, hv compute.Hypervisor, m compute.Machine) error {
 		return hv.Start(ctx, m.ID)
@@ -52,6 +52,11 @@ var (
 	}}
 )
 
+// seen is a domain with a generation and a power.
+func seen(generation int64, p compute.Power) compute.Domain {
+	return compute.Domain{Ordered: compute.Ordered{Generation: generation}, Power: p}
+}
+
 // late: a caller may give up before its call is done. The call still takes effect, and later calls about the
 // same instance take effect after it, for all pairs of operations.
 func (s Suite) late(t *testing.T) {
@@ -61,18 +66,18 @@ func (s Suite) late(t *testing.T) {
 		want        compute.Domain // expected generation and power; no power: the instance is gone
 	}{
 		{nil, define, remove, compute.Domain{}},
-		{nil, define, look, compute.Domain{Generation: 1, Power: compute.PowerOff}},
-		{nil, define, start, compute.Domain{Generation: 1, Power: compute.PowerOn}},
-		{nil, define, change, compute.Domain{Generation: 7, Power: compute.PowerOff}},
-		{nil, define, mark, compute.Domain{Generation: 5, Power: compute.PowerOff}},
-		{[]verb{define}, change, mark, compute.Domain{Generation: 5, Power: compute.PowerOff}},
-		{[]verb{define}, mark, remark, compute.Domain{Generation: 6, Power: compute.PowerOff}},
-		{[]verb{define}, mark, change, compute.Domain{Generation: 7, Power: compute.PowerOff}},
-		{[]verb{define}, start, stop, compute.Domain{Generation: 1, Power: compute.PowerOff}},
+		{nil, define, look, seen(1, compute.PowerOff)},
+		{nil, define, start, seen(1, compute.PowerOn)},
+		{nil, define, change, seen(7, compute.PowerOff)},
+		{nil, define, mark, seen(5, compute.PowerOff)},
+		{[]verb{define}, change, mark, seen(5, compute.PowerOff)},
+		{[]verb{define}, mark, remark, seen(6, compute.PowerOff)},
+		{[]verb{define}, mark, change, seen(7, compute.PowerOff)},
+		{[]verb{define}, start, stop, seen(1, compute.PowerOff)},
 		{[]verb{define}, start, remove, compute.Domain{}},
-		{[]verb{define, start}, stop, start, compute.Domain{Generation: 1, Power: compute.PowerOn}},
+		{[]verb{define, start}, stop, start, seen(1, compute.PowerOn)},
 		{[]verb{define, start}, stop, remove, compute.Domain{}},
-		{[]verb{define, start}, remove, define, compute.Domain{Generation: 1, Power: compute.PowerOff}},
+		{[]verb{define, start}, remove, define, seen(1, compute.PowerOff)},
 		{[]verb{define, start}, look, remove, compute.Domain{}},
 	} {
 		t.Run(c.left.name+", left, then "+c.after.name, func(t *testing.T) {

@@ -209,15 +209,20 @@ func (s Suite) foreign(t *testing.T) {
 func (s Suite) marked(t *testing.T) {
 	b := s.bench(t)
 	m := s.machine(b)
-	b.kind(b.hv.Mark(b.ctx, m.ID, 2), croft.NotFound)
+	b.kind(b.hv.Mark(b.ctx, m.ID, compute.Ordered{Generation: 2}), croft.NotFound)
 	b.must(b.hv.Define(b.ctx, m))
-	b.must(b.hv.Mark(b.ctx, m.ID, 2))
+	b.must(b.hv.Mark(b.ctx, m.ID, compute.Ordered{Generation: 2}))
 	b.must(b.hv.Start(b.ctx, m.ID))
 	if got := b.get(m.ID); got.Generation != 2 || got.Partition != m.Partition {
 		b.Errorf("it has the generation %d of %s, want 2 of %s", got.Generation, got.Partition, m.Partition)
 	}
-	b.must(b.hv.Mark(b.ctx, m.ID, 3))
+	b.must(b.hv.Mark(b.ctx, m.ID, compute.Ordered{Generation: 3}))
 	if got := b.get(m.ID); got.Generation != 3 || got.Power != compute.PowerOn {
 		b.Errorf("it has the generation %d and is %s, want 3 and on", got.Generation, got.Power)
+	}
+	project := compute.Ordered{Generation: 3, Project: "red", Open: []string{"tcp/80", "udp/53"}}
+	b.must(b.hv.Mark(b.ctx, m.ID, project))
+	if got := b.get(m.ID); !got.Ordered.Equal(project) || got.Power != compute.PowerOn {
+		b.Errorf("it has the mark %+v and is %s, want %+v and on", got.Ordered, got.Power, project)
 	}
 }

@@ -22,7 +22,8 @@ func BenchmarkDriver(b *testing.B) {
 	b.Cleanup(func() { _ = d.Close() })
 	machine := func() compute.Machine {
 		id := croft.NewInstanceID()
-		return compute.Machine{ID: id, Partition: "bench", Generation: 1, Name: "bench", VCPUs: 1, MemoryMiB: 32,
+		return compute.Machine{ID: id, Partition: "bench", Ordered: compute.Ordered{Generation: 1}, Name: "bench",
+			VCPUs: 1, MemoryMiB: 32,
 			Disk: []compute.Layer{{Path: "/dev/null", Format: "raw"}},
 			NICs: []compute.NIC{{MAC: id.MAC(0).String(), Network: libvirt.DefaultNetwork}}}
 	}

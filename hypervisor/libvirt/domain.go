@@ -24,7 +24,7 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 		return domain{}, err
 	}
 	one := domain{nics: k.NICs}
-	one.ID, one.Partition, one.Generation = id, k.Partition, k.Generation
+	one.ID, one.Partition, one.Ordered = id, k.Partition, k.get()
 	one.Power, one.Crashed = power(state, reason)
 	one.Started = k.Started
 	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF &&

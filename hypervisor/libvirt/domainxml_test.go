@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func fixedMachine() compute.Machine {
 	const id = croft.InstanceID("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 	return compute.Machine{
-		ID: id, Partition: "2c5ea4c0-4067-41fe-8bad-9b1deb4d3b7d", Generation: 3,
+		ID: id, Partition: "2c5ea4c0-4067-41fe-8bad-9b1deb4d3b7d", Ordered: compute.Ordered{Generation: 3},
 		Name: `web <1> & "two"`, VCPUs: 2, MemoryMiB: 512,
 		Disk:    []compute.Layer{{Path: "/var/lib/croft/instances/x/disk.qcow2", Format: "qcow2"}},
 		Console: "/var/lib/croft/instances/x/console.log",

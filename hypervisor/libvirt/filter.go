@@ -84,7 +84,6 @@ func (f *filter) update(c *libvirt.Connect, p croft.PartitionID, always bool) er
 func rulesOf(p croft.PartitionID, list []domain, facts map[string]networkFacts,
 	host func(bridge string) []netip.Addr) packetfilter.Rules {
 	var rules packetfilter.Rules
-	table := packetfilter.TableOf(p)
 	kept := map[netip.Addr]bool{}
 	bridges := map[string]bool{}
 	for _, one := range list {
@@ -95,13 +94,21 @@ func rulesOf(p croft.PartitionID, list []domain, facts map[string]networkFacts,
 			}
 			f := facts[n.Network]
 			port := portOf(n, mac, f, one.leasedTo[n.MAC])
-			port.Name = table.PortName(mac)
+			port.Owner = string(one.Partition) + "/" + string(one.Project)
+			for _, text := range one.Open {
+				if o, err := croft.ParseOpenPort(text); err == nil {
+					port.Reached = append(port.Reached, o)
+				}
+			}
 			for _, a := range port.Own {
 				if !a.IsLinkLocalUnicast() {
 					kept[a] = true
 				}
 			}
-			if one.Partition == p {
+			port.Name = packetfilter.TableOf(one.Partition).PortName(mac)
+			if one.Partition != p {
+				rules.Others = append(rules.Others, port)
+			} else {
 				rules.Ports = append(rules.Ports, port)
 				if port.Open4 || port.Open6 {
 					bridges[f.Bridge+n.Bridge] = true

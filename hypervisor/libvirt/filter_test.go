@@ -62,6 +62,7 @@ func TestRulesOfNetworks(t *testing.T) {
 			other.Partition = "another cloud's"
 			one := domain{nics: []markNIC{c.nic}, leasedTo: map[string][]netip.Addr{mac.String(): c.leased}}
 			one.Partition = filteredCloud
+			one.Project, one.Open = "red", []string{"tcp/80", "what a later croft wrote"}
 			got := rulesOf(filteredCloud, []domain{other, one}, map[string]networkFacts{"n": c.facts},
 				func(bridge string) []netip.Addr {
 					if bridge != "br" {
@@ -70,7 +71,12 @@ func TestRulesOfNetworks(t *testing.T) {
 					return addrs("10.9.0.1", "fe80::1")
 				})
 			c.want.Name, c.want.MAC = table.PortName(mac), mac
-			want := packetfilter.Rules{Ports: []packetfilter.Port{c.want}, Kept: c.kept}
+			c.want.Owner, c.want.Reached = string(filteredCloud)+"/red", []croft.OpenPort{{Protocol: "tcp", Port: 80}}
+			stranger := packetfilter.Port{MAC: net.HardwareAddr{0x52, 0x54, 0xbb, 0, 0, 1}, Own: addrs("10.9.0.21"),
+				Owner: "another cloud's/"}
+			stranger.Name = packetfilter.TableOf("another cloud's").PortName(stranger.MAC)
+			want := packetfilter.Rules{Ports: []packetfilter.Port{c.want}, Others: []packetfilter.Port{stranger},
+				Kept: c.kept}
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Error(diff)
 			}

@@ -26,8 +26,10 @@ type mark struct {
 	Generation int64             `xml:"generation,attr"`
 	Started    int64             `xml:"started,attr,omitempty"` // as in compute.Domain
 	// Digest is the digest of the definition as croft wrote it; libvirt's rendering of the definition differs.
-	Digest string    `xml:"digest,attr,omitempty"`
-	NICs   []markNIC `xml:"nic"`
+	Digest  string        `xml:"digest,attr,omitempty"`
+	Project croft.Project `xml:"project,attr,omitempty"` // as in compute.Ordered
+	Open    string        `xml:"open,attr,omitempty"`    // as in compute.Ordered, separated by blanks
+	NICs    []markNIC     `xml:"nic"`
 }
 
 type markNIC struct {
@@ -38,7 +40,8 @@ type markNIC struct {
 }
 
 func newMark(m compute.Machine) mark {
-	k := mark{Namespace: namespace, Partition: m.Partition, Generation: m.Generation}
+	k := mark{Namespace: namespace, Partition: m.Partition}
+	k.set(m.Ordered)
 	for _, n := range m.NICs {
 		nic := markNIC{MAC: strings.ToLower(n.MAC), Network: n.Network}
 		if n.Network == "" {
@@ -47,6 +50,16 @@ func newMark(m compute.Machine) mark {
 		k.NICs = append(k.NICs, nic)
 	}
 	return k
+}
+
+// set copies what the order says.
+func (k *mark) set(m compute.Ordered) {
+	k.Generation, k.Project, k.Open = m.Generation, m.Project, strings.Join(m.Open, " ")
+}
+
+// get returns what the order said.
+func (k *mark) get() compute.Ordered {
+	return compute.Ordered{Generation: k.Generation, Project: k.Project, Open: strings.Fields(k.Open)}
 }
 
 // parseMark reads the element as libvirt returns it.

@@ -97,24 +97,34 @@ func boot(dom *libvirt.Domain) error {
 	return err
 }
 
-// Mark records the generation on the domain, running or not.
-func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
+// Mark records the mark on the domain, running or not, and updates the packet filter if the project or its open ports
+// changed.
+func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, m compute.Ordered) error {
 	return do(ctx, d.conn, about("mark", id), func(c *libvirt.Connect) error {
 		return with(c, id, func(dom *libvirt.Domain, k mark) error {
 			active, err := dom.IsActive()
 			if err != nil {
 				return err
 			}
-			if k.Generation == generation && (k.Started == generation || !active) {
+			before := k
+			k.set(m)
+			if active {
+				k.Started = m.Generation
+			}
+			if before.get().Equal(k.get()) && before.Started == k.Started {
 				return nil
 			}
-			k.Generation = generation
 			impact := libvirt.DOMAIN_AFFECT_CONFIG
 			if active {
-				k.Started = generation
 				impact |= libvirt.DOMAIN_AFFECT_LIVE
 			}
-			return k.write(dom, impact)
+			if err := k.write(dom, impact); err != nil {
+				return err
+			}
+			if before.Project == k.Project && before.Open == k.Open {
+				return nil
+			}
+			return d.network.filter.update(c, k.Partition, false)
 		})
 	})
 }

@@ -40,16 +40,16 @@ func (h *Hypervisor) Define(ctx context.Context, m compute.Machine) error {
 	})
 }
 
-// Mark changes the generation of a defined machine.
-func (h *Hypervisor) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
+// Mark changes the mark of a defined machine.
+func (h *Hypervisor) Mark(ctx context.Context, id croft.InstanceID, m compute.Ordered) error {
 	return h.do(ctx, OpMark, id, func() error {
 		g, err := h.find(id)
 		if err != nil {
 			return err
 		}
-		g.Machine.Generation = generation
+		g.Machine.Ordered = m
 		if g.Power != compute.PowerOff {
-			g.Started = generation
+			g.Started = m.Generation
 		}
 		return h.saved(id)
 	})

@@ -181,7 +181,7 @@ func (h *Hypervisor) find(id croft.InstanceID) (*guest, error) {
 
 func (g *guest) domain() compute.Domain {
 	d := compute.Domain{
-		ID: g.Machine.ID, Partition: g.Machine.Partition, Generation: g.Machine.Generation,
+		ID: g.Machine.ID, Partition: g.Machine.Partition, Ordered: g.Machine.Ordered,
 		Power: g.Power, Started: g.Started, Crashed: g.Crashed, Halted: g.Halted,
 	}
 	if len(g.Machine.NICs) > 0 {

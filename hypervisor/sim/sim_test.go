@@ -107,7 +107,7 @@ func machine(t *testing.T) compute.Machine {
 	t.Helper()
 	id := croft.NewInstanceID()
 	return compute.Machine{
-		ID: id, Partition: "p", Generation: 1, Name: "one", VCPUs: 1, MemoryMiB: 64,
+		ID: id, Partition: "p", Ordered: compute.Ordered{Generation: 1}, Name: "one", VCPUs: 1, MemoryMiB: 64,
 		Console: filepath.Join(t.TempDir(), "console.log"),
 		NICs:    []compute.NIC{{MAC: id.MAC(0).String(), Network: "default"}},
 	}

@@ -62,7 +62,8 @@ func (v *Instances) Check(i pool.Instance) error {
 // request makes the request that a pool's instances share, and the names of stored keys.
 func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string, err error) {
 	r = schedule.Request{
-		Project: v.project(i), UserData: []byte(i.UserData), Networks: i.Networks, Restart: croft.Restart(i.Restart),
+		Project: v.project(i), UserData: []byte(i.UserData), Networks: i.Networks, Open: i.Open,
+		Restart: croft.Restart(i.Restart),
 	}
 	if r.Query, err = schedule.ParseQuery(i.Resources); err != nil {
 		return r, nil, err

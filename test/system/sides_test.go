@@ -124,8 +124,8 @@ func (h *gatedHypervisor) Define(ctx context.Context, m compute.Machine) error {
 	return h.gate.do("hypervisor Define", m.ID, func() error { return h.Hypervisor.Define(ctx, m) })
 }
 
-func (h *gatedHypervisor) Mark(ctx context.Context, id croft.InstanceID, generation int64) error {
-	return h.gate.do("hypervisor Mark", id, func() error { return h.Hypervisor.Mark(ctx, id, generation) })
+func (h *gatedHypervisor) Mark(ctx context.Context, id croft.InstanceID, m compute.Ordered) error {
+	return h.gate.do("hypervisor Mark", id, func() error { return h.Hypervisor.Mark(ctx, id, m) })
 }
 
 func (h *gatedHypervisor) Start(ctx context.Context, id croft.InstanceID) error {

@@ -1,10 +1,14 @@
-// Package packetfilter restricts the guests of this host to their own addresses, with one nftables table of
-// the family bridge for each cloud.
+// Package packetfilter restricts the guests of this host to their own addresses, and keeps guests of different
+// projects from each other, with one nftables table of the family bridge for each cloud.
 //
 // A table is replaced as a whole, in one transaction: packets meet the old rules or the new ones, never none.
 // It filters what guests send at bridge ports whose names begin with the table's prefix; a port that is not
 // listed sends nothing. So a guest is filtered from its first packet if its port's name is known before it
 // starts. Traffic from other ports passes.
+//
+// Guests of one owner exchange any packets. Between owners only TCP and UDP to open ports pass, with the answers and
+// with the ARP and neighbour discovery that they need; fragments and broadcasts do not pass. This holds on a bridge,
+// and through the host as a router between bridges. The host itself, and machines beyond it, are not restricted.
 //
 // The rules are text for nft, because people can read, check and list this form.
 package packetfilter
@@ -18,6 +22,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -62,12 +67,17 @@ type Port struct {
 	Open4, Open6 bool
 	// Asks: the guest may request its IPv4 address by DHCP. With Open4 it always may.
 	Asks bool
+	// Owner identifies the project. Guests of one owner exchange any packets.
+	Owner string
+	// Reached lists the ports that guests of other owners reach.
+	Reached []croft.OpenPort
 }
 
 // Rules is the content of a table.
 type Rules struct {
-	Ports []Port
-	Kept  []netip.Addr // forbidden to guests at open ports
+	Ports  []Port
+	Others []Port       // of other clouds' guests on this host
+	Kept   []netip.Addr // forbidden to guests at open ports
 }
 
 // Replace installs the rules atomically. Unavailable: nftables rejects them, and the previous rules stay in force.
@@ -178,8 +188,122 @@ func (t Table) body(r Rules) string {
 		set("kept4", "type ipv4_addr", kept4) +
 		set("kept6", "type ipv6_addr", kept6) +
 		set("kepttargets", "typeof @th,64,128", keptTargets) +
+		owners(r) +
 		strings.ReplaceAll(rules, "PREFIX", t.Prefix)
 }
+
+// owners returns the sets and chains that say which guests belong together, and which ports others reach.
+func owners(r Rules) string {
+	var foreign, reached, all4, all6, chains, senders, routed []string
+	service := map[string][]string{} // elements of the sets of open ports, by name
+	members := map[string]*[3][]string{}
+	for i, p := range slices.Concat(r.Ports, r.Others) {
+		port := `"` + p.Name + `"`
+		if i >= len(r.Ports) {
+			foreign = append(foreign, port)
+		} else {
+			if members[p.Owner] == nil {
+				members[p.Owner] = &[3][]string{}
+			}
+			members[p.Owner][0] = append(members[p.Owner][0], port)
+		}
+		if len(p.Reached) > 0 {
+			reached = append(reached, port)
+		}
+		for _, o := range p.Reached {
+			service[o.Protocol] = append(service[o.Protocol], fmt.Sprintf("%s . %d", port, o.Port))
+		}
+		for _, a := range p.Own {
+			family, all := 1, &all4
+			if a.Is6() {
+				family, all = 2, &all6
+			}
+			if a.IsLinkLocalUnicast() {
+				continue // the host does not forward to it
+			}
+			*all = append(*all, a.String())
+			if i < len(r.Ports) {
+				members[p.Owner][family] = append(members[p.Owner][family], a.String())
+			}
+			for _, o := range p.Reached {
+				name := o.Protocol + map[int]string{1: "4", 2: "6"}[family]
+				service[name] = append(service[name], fmt.Sprintf("%s . %d", a, o.Port))
+			}
+		}
+	}
+	for i, owner := range slices.Sorted(maps.Keys(members)) {
+		m := members[owner]
+		chains = append(chains, set(fmt.Sprintf("ports%d", i), "type ifname", m[0])+
+			set(fmt.Sprintf("guests4_%d", i), "type ipv4_addr", m[1])+
+			set(fmt.Sprintf("guests6_%d", i), "type ipv6_addr", m[2])+
+			fmt.Sprintf(ownerChains, i))
+		for _, port := range m[0] {
+			senders = append(senders, fmt.Sprintf("%s : goto owner%d", port, i))
+			routed = append(routed, fmt.Sprintf("%s : goto routed%d", port, i))
+		}
+	}
+	const answers4 = "type ipv4_addr . inet_service . ipv4_addr . inet_service"
+	const answers6 = "type ipv6_addr . inet_service . ipv6_addr . inet_service"
+	const dynamic = "\n\t\tsize 65535\n\t\tflags dynamic,timeout\n\t\ttimeout 3m"
+	return set("foreign", "type ifname", foreign) +
+		set("reached", "type ifname", reached) +
+		set("guests4", "type ipv4_addr", all4) +
+		set("guests6", "type ipv6_addr", all6) +
+		set("tcp_ports", "type ifname . inet_service", service["tcp"]) +
+		set("udp_ports", "type ifname . inet_service", service["udp"]) +
+		set("tcp_ports4", "type ipv4_addr . inet_service", service["tcp4"]) +
+		set("tcp_ports6", "type ipv6_addr . inet_service", service["tcp6"]) +
+		set("udp_ports4", "type ipv4_addr . inet_service", service["udp4"]) +
+		set("udp_ports6", "type ipv6_addr . inet_service", service["udp6"]) +
+		set("answers4", answers4+dynamic, nil) +
+		set("answers6", answers6+dynamic, nil) +
+		betweenOwners +
+		strings.Join(chains, "") +
+		element("map", "senders", "type ifname : verdict", senders) +
+		element("map", "routed", "type ifname : verdict", routed)
+}
+
+// ownerChains has the chains of one owner: for frames to another port of the bridge, and to the host as a router.
+const ownerChains = `	chain owner%[1]d {
+		oifname @ports%[1]d accept
+		goto between
+	}
+	chain routed%[1]d {
+		ip daddr @guests4_%[1]d accept
+		ip6 daddr @guests6_%[1]d accept
+		goto between
+	}
+`
+
+// betweenOwners decides about packets from a guest of one owner to a guest of another. The name of the outgoing port
+// is empty, and matches nothing, where the packet goes to the host as a router.
+//
+// An answer over TCP comes from an open port and does not open a connection. An answer over UDP goes where a packet to
+// the open port came from within the last minutes; when the table is replaced, this is forgotten until the next one.
+const betweenOwners = `	chain between {
+		ether type ip ip frag-off & 0x1fff != 0 drop
+		ether type ip6 frag frag-off != 0 drop
+		ether type arp oifname @reached accept
+		ether type arp iifname @reached accept
+		icmpv6 type { 135, 136 } oifname @reached accept
+		icmpv6 type { 135, 136 } iifname @reached accept
+		oifname . tcp dport @tcp_ports accept
+		ip daddr . tcp dport @tcp_ports4 accept
+		ip6 daddr . tcp dport @tcp_ports6 accept
+		iifname . tcp sport @tcp_ports tcp flags & (syn | ack) != syn accept
+		oifname . udp dport @udp_ports goto ask
+		ip daddr . udp dport @udp_ports4 goto ask
+		ip6 daddr . udp dport @udp_ports6 goto ask
+		ip daddr . udp dport . ip saddr . udp sport @answers4 accept
+		ip6 daddr . udp dport . ip6 saddr . udp sport @answers6 accept
+		drop
+	}
+	chain ask {
+		update @answers4 { ip saddr . udp sport . ip daddr . udp dport } accept
+		update @answers6 { ip6 saddr . udp sport . ip6 daddr . udp dport } accept
+		drop
+	}
+`
 
 // number returns an address in nft's notation for packet parts without a name.
 func number(a netip.Addr) string {
@@ -187,8 +311,11 @@ func number(a netip.Addr) string {
 	return "0x" + hex.EncodeToString(b[:])
 }
 
-func set(name, kind string, elements []string) string {
-	text := "\tset " + name + " {\n\t\t" + kind + "\n"
+func set(name, kind string, elements []string) string { return element("set", name, kind, elements) }
+
+// element returns a set or a map.
+func element(what, name, kind string, elements []string) string {
+	text := "\t" + what + " " + name + " {\n\t\t" + kind + "\n"
 	slices.Sort(elements)
 	if elements = slices.Compact(elements); len(elements) > 0 {
 		text += "\t\telements = { " + strings.Join(elements, ",\n\t\t\t") + " }\n"
@@ -201,7 +328,19 @@ func set(name, kind string, elements []string) string {
 //
 // Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest may act as a DHCP server or IPv6 router, or
 // send redirects.
-const rules = `	chain ports {
+const rules = `	chain bridged {
+		type filter hook forward priority -350; policy accept
+		oifname != "PREFIX*" accept
+		iifname vmap @senders
+		iifname @foreign goto between
+	}
+	chain through_host {
+		type filter hook input priority -350; policy accept
+		iifname != "PREFIX*" accept
+		ip daddr @guests4 iifname vmap @routed
+		ip6 daddr @guests6 iifname vmap @routed
+	}
+	chain ports {
 		type filter hook prerouting priority -350; policy accept
 		iifname != "PREFIX*" accept
 		iifname . ether saddr != @macs drop

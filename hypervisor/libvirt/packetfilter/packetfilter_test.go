@@ -48,6 +48,7 @@ func must(t *testing.T, err error) {
 type lan struct {
 	bridge *netlink.Bridge
 	ends   map[string]int // sockets at the guests' ends, by port name
+	tries  int            // calls of passes
 }
 
 // newLAN moves the test's thread into its own network namespace, permanently.
@@ -80,12 +81,7 @@ func newLAN(t *testing.T, ports ...string) *lan {
 		peer, err := netlink.LinkByName(end)
 		must(t, err)
 		must(t, netlink.LinkSetUp(peer))
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
-		must(t, err)
-		t.Cleanup(func() { unix.Close(fd) })
-		must(t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: peer.Attrs().Index}))
-		must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30}))
-		l.ends[name] = fd
+		l.ends[name] = listen(t, peer)
 	}
 	for _, name := range ports { // a port that is not forwarding yet drops
 		for {
@@ -101,14 +97,32 @@ func newLAN(t *testing.T, ports ...string) *lan {
 	return l
 }
 
+// listen returns a packet socket on an interface.
+func listen(t *testing.T, on netlink.Link) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
+	must(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	must(t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: on.Attrs().Index}))
+	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30}))
+	return fd
+}
+
 func htons(n uint16) uint16 { return n<<8 | n>>8 }
 
 // passes sends a frame from one guest and reports whether another receives it. A frame that always passes
 // follows, so that a dropped frame needs no timeout.
 func (l *lan) passes(t *testing.T, from, to string, frame []byte) (passed bool) {
 	t.Helper()
-	l.send(t, "cother", frame0)
-	l.wait(t, to, frame0) // the bridge forwards
+	for stale := make([]byte, 2048); ; { // each end received the frames of earlier calls too
+		if _, _, err := unix.Recvfrom(l.ends[to], stale, unix.MSG_DONTWAIT); err != nil {
+			break
+		}
+	}
+	l.tries++
+	first, last := l.marker(0), l.marker(1)
+	l.send(t, "cother", first)
+	l.wait(t, to, first) // the bridge forwards
 	l.send(t, from, frame)
 	l.send(t, "cother", last)
 	if binary.BigEndian.Uint16(frame[12:]) == 0x8100 { // packet sockets deliver a tag beside the frame
@@ -117,10 +131,11 @@ func (l *lan) passes(t *testing.T, from, to string, frame []byte) (passed bool) 
 	return l.wait(t, to, last, frame)
 }
 
-var (
-	frame0 = ether(broadcast, mac(0xee), 0x88b5, bytes.Repeat([]byte{0}, 50))
-	last   = ether(broadcast, mac(0xee), 0x88b5, bytes.Repeat([]byte{1}, 50))
-)
+// marker returns a frame that always passes, for one call of passes.
+func (l *lan) marker(n byte) []byte {
+	payload := binary.BigEndian.AppendUint32([]byte{n}, uint32(l.tries))
+	return ether(broadcast, mac(0xee), 0x88b5, append(payload, make([]byte, 45)...))
+}
 
 func (l *lan) send(t *testing.T, port string, frame []byte) {
 	t.Helper()
