@@ -27,6 +27,7 @@ type conn struct {
 	sessionTTL time.Duration
 	metrics    *metrics
 	conns      *connections
+	growth     growth
 	watches    atomic.Int64       // number of long-lived watches
 	endLook    context.CancelFunc // ends the search for hung members
 
@@ -73,5 +74,5 @@ func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision 
 // shared is what the rooms below etcdstore use of the connection.
 func (s *conn) shared() *kv.Conn {
 	return &kv.Conn{Etcd: s.etcd, Prefix: s.keys.prefix, Wrap: s.wrap, Decode: s.decode, Follow: s.follow,
-		FollowWhole: s.followWhole}
+		FollowWhole: s.followWhole, MayGrow: s.mayGrow}
 }

@@ -94,6 +94,9 @@ var claimRules = ledger.ClaimRules{Generations: true, Types: true,
 // etcd does not answer. After each of them nothing was written, and nothing will be, unless the error says that this is
 // not known: then it may be until the session has expired.
 func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.ClaimRequest, p Piece) (int64, error) {
+	if err := r.charges.MayGrow(ctx, inst); err != nil {
+		return 0, err
+	}
 	var unread patience
 	for {
 		now, err := r.session(ctx)

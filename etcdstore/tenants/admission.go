@@ -78,6 +78,9 @@ type admission struct {
 // Admit writes the record of an instance, its name and its charge in one transaction, and returns the record. Conflict:
 // the ID or the name is taken. OverQuota: the error holds a *tenant.Refusal.
 func (s *Admissions) Admit(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	if err := s.conn.MayGrow(ctx); err != nil {
+		return inst, full(inst, err)
+	}
 	a := &admission{ctx: ctx, inst: inst, done: make(chan struct{})}
 	s.mu.Lock()
 	line := s.line(inst.Project)
@@ -101,6 +104,12 @@ func (s *Admissions) Admit(ctx context.Context, inst croft.Instance) (croft.Inst
 	inst.State, inst.Session = croft.StateScheduling, a.session
 	inst.Revision, inst.CreateRevision = a.revision, a.revision
 	return inst, nil
+}
+
+// full is the error for an instance for whose record there is no room. It is no NoCapacity, which would make schedulers
+// try other hosts.
+func full(inst croft.Instance, err error) error {
+	return croft.Errorf(croft.Unavailable, "write the record of instance %s: %s", inst.ID, err)
 }
 
 // line returns a project's line. The caller holds the mutex.

@@ -61,6 +61,9 @@ type charging struct {
 // writeCharged writes a record with its charge in one transaction, and returns the revision; 0: there is such a record
 // already. OverQuota: the error holds a *tenant.Refusal.
 func (s *Projects) writeCharged(ctx context.Context, w charging) (revision int64, err error) {
+	if err := s.conn.MayGrow(ctx); err != nil {
+		return 0, croft.Errorf(croft.KindOf(err), "%s: %w", w.what, err)
+	}
 	for settled := false; ; {
 		c, err := s.readChain(ctx, w.project)
 		if err != nil {

@@ -79,6 +79,14 @@ func (c *Charges) Check(ctx context.Context, inst croft.Instance) error {
 	return over(found)
 }
 
+// MayGrow returns why no record of an instance may be written now. Unavailable.
+func (c *Charges) MayGrow(ctx context.Context, inst croft.Instance) error {
+	if err := c.conn.MayGrow(ctx); err != nil {
+		return full(inst, err)
+	}
+	return nil
+}
+
 func (c *Charges) readsOf(project croft.Project) *reads {
 	c.mu.Lock()
 	defer c.mu.Unlock()

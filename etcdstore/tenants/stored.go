@@ -50,10 +50,25 @@ func SizeOf(m tenant.Measure, record any) tenant.Amounts {
 	return tenant.Amounts{m: 1, tenant.StoredBytes: int64(len(kv.Encode(record)))}
 }
 
+// grows reports whether a change is charged with more of anything.
+func (c Change) grows() bool {
+	for _, n := range c.Charge {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Commit commits a change together with its charge, and returns the revision. 0: a condition in If is not met, and the
 // answers to Else are returned. OverQuota: the project may not store more; the error holds a *tenant.Refusal.
 func (s *Projects) Commit(ctx context.Context, c Change) (revision int64, answers []*etcdserverpb.ResponseOp,
 	err error) {
+	if c.grows() {
+		if err := s.conn.MayGrow(ctx); err != nil {
+			return 0, nil, croft.Errorf(croft.KindOf(err), "%s: %w", c.What, err)
+		}
+	}
 	if c.Project == "" || len(c.Charge) == 0 {
 		done, err := s.conn.Etcd.Txn(ctx).If(c.If...).Then(c.Then...).Else(c.Else...).Commit()
 		if err != nil {

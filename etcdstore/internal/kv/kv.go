@@ -24,6 +24,8 @@ type Conn struct {
 	Prefix string // of all keys of the partition
 	// Wrap says what was attempted and gives an error its kind.
 	Wrap func(err error, format string, args ...any) error
+	// MayGrow returns why no new records may be stored now; nil: they may. NoCapacity.
+	MayGrow func(ctx context.Context) error
 	// Decode reads a stored value. Invalid: it is damaged, or of a newer version.
 	Decode func(key, value []byte, into any) error
 	// Follow calls seen for every key below a prefix and then for every change, until ctx ends; it calls listed

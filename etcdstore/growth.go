@@ -1,0 +1,59 @@
+package etcdstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"croft"
+)
+
+// growth refuses new records while etcd is nearly full, so that there is room for the writes that remove records, and
+// for fences, observations and leases. etcd itself refuses all writes once it is full, removals by transaction too.
+type growth struct {
+	mu     sync.Mutex
+	looked time.Time
+	full   error
+}
+
+const (
+	// growLook is how old what is known of the size of etcd may be.
+	growLook = 20 * time.Millisecond
+	// reservedParts is the part of etcd's quota that is kept for removals: one of so many.
+	reservedParts = 8
+)
+
+// mayGrow returns why nothing new may be stored now. NoCapacity. If the size is not known, everything may be stored:
+// etcd refuses by itself what has no room.
+func (s *conn) mayGrow(ctx context.Context) error {
+	g := &s.growth
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.looked) < growLook {
+		return g.full
+	}
+	look, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	g.full = nil
+	endpoints := s.etcd.Endpoints()
+	if len(endpoints) == 0 { // the server is in this process
+		endpoints = []string{""}
+	}
+	for _, endpoint := range endpoints {
+		status, err := s.etcd.Status(look, endpoint)
+		if err != nil {
+			continue
+		}
+		// Once the alarm is raised, etcd refuses by itself, and says what helps.
+		if quota := status.DbSizeQuota; quota > 0 && len(status.Errors) == 0 &&
+			status.DbSizeInUse >= quota-quota/reservedParts {
+			g.full = croft.Errorf(croft.NoCapacity, "nothing new is stored: etcd at %s has filled %d of its %d MiB, and "+
+				"keeps the rest for removals; remove what is not needed, or raise etcd's quota", s.endpoints, status.DbSizeInUse>>20, quota>>20)
+		}
+		break
+	}
+	if ctx.Err() == nil {
+		g.looked = time.Now()
+	}
+	return g.full
+}
