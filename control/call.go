@@ -77,9 +77,10 @@ func (c *call) recognize(ctx context.Context) error {
 		c.action.begin(c)
 		return nil
 	}
-	if ok, wait := c.limits.Allow(caller.Via + " " + caller.User); !ok {
+	if ok, wait := c.limits.Allow(string(caller.Project), caller.Via+" "+caller.User); !ok {
 		c.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		p := api.NewProblem(api.Busy, "these credentials ask too often: wait, then ask more slowly")
+		p := api.NewProblem(api.Busy,
+			"these credentials, or all of the project together, ask too often: wait, then ask more slowly")
 		p.Status, p.Title = http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests)
 		return p
 	}

@@ -91,11 +91,12 @@ func forward(c *call, p federation.Partition) error {
 		return err
 	}
 	c.action.about(project, foreignObject(c, p))
-	turn, ok := c.forwards.Turn()
+	endTurn, ok := c.forwards.Turn(project, streams(c))
 	if !ok {
-		return api.NewProblem(api.Busy, "too many requests are being forwarded to other clouds: try again")
+		return api.NewProblem(api.Busy, "too many requests or streams are being forwarded to other clouds, for project "+
+			string(project)+" or for all: end some, or try again")
 	}
-	defer turn()
+	defer endTurn()
 	body, err := httpapi.ReadBody(c.w, c.r, bodies.Max, 0)
 	if err != nil {
 		return err
@@ -128,6 +129,15 @@ func forward(c *call, p federation.Partition) error {
 	defer end()
 	return c.forwards.Send(c.w, c.r.WithContext(ctx), &forwarding.Outgoing{Peer: p, To: to, Header: header, Body: body,
 		Waits: waits(c.r.URL), Tell: func(result string) { c.action.record(c, result) }})
+}
+
+// streams reports whether a request may go on for as long as the client likes.
+func streams(c *call) bool {
+	switch c.operation.ID {
+	case "watchEvents", "watchInstance", "attachConsole", "forwardPort":
+		return true
+	}
+	return c.r.URL.Query().Get("wait") != "" || c.r.URL.Query().Get("follow") == "true"
 }
 
 // foreignObject is what a forwarded request is about, as the path names it there.

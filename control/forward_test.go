@@ -470,3 +470,38 @@ func TestAConsoleOfAPeerIsReached(t *testing.T) {
 	}
 	_ = stream.Close()
 }
+
+// One project keeps open as many streams of another cloud as it gets. Others, and its own requests, are served.
+func TestStreamsOfOneProjectLeaveTurnsForOthers(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.maps(t, "anna", "shop", access.Reader)
+	p.maps(t, "berta", "berta", access.Reader)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	for open := 0; ; open++ {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.east.URL+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer anna")
+		r.Header.Set("X-Croft-Partition", "west")
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		if got.StatusCode != http.StatusOK {
+			if got.StatusCode != http.StatusServiceUnavailable || open == 0 {
+				t.Errorf("stream %d is refused with %s", open+1, got.Status)
+			}
+			break
+		}
+		if open >= 100 {
+			t.Fatal("one project has 100 streams")
+		}
+	}
+	for _, token := range []string{"anna", "berta"} {
+		p.inWest(t, token, http.MethodGet, "/v1/whoami", nil).want(t, http.StatusOK, "")
+	}
+}

@@ -57,7 +57,7 @@ type Images interface {
 type Server struct {
 	Config
 	bodies map[string]*bodies.Body // by operation
-	limits *pace.Limits
+	limits *pace.Shared
 	feed   *feed.Feed
 
 	forwards *forwarding.Forwarding
@@ -75,7 +75,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Config: c, bodies: compiled, limits: pace.New(c.Rate, c.Burst), feed: feed.New(),
+	return &Server{Config: c, bodies: compiled, limits: pace.NewShared(c.Rate, c.Burst), feed: feed.New(),
 		forwards: forwarding.New(c.Peers, c.Log), requests: newRequests()}, nil
 }
 

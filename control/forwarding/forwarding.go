@@ -40,7 +40,9 @@ type Peers struct {
 
 // Bounds of what is forwarded.
 const (
-	mostForwarded = 256              // at once, to all peers
+	mostForwarded = 256              // at once, to all peers; as many streams
+	mostOfProject = 32               // of those, for one project of this cloud
+	newcomers     = 64               // of those, for projects that have none yet
 	maxForwarded  = 16 << 20         // bytes of an answer that is no stream
 	forwardTime   = 45 * time.Second // until the answer begins, without the time that a request waits by itself
 )
@@ -48,10 +50,11 @@ const (
 // Forwarding carries requests to peers. A nil *Forwarding knows none.
 type Forwarding struct {
 	Peers
-	log   *slog.Logger
-	turns chan struct{}
+	log *slog.Logger
 
 	mu         sync.Mutex
+	requests   turns
+	streams    turns
 	transports map[string]*http.Transport // by endpoint and authorities
 }
 
@@ -60,7 +63,7 @@ func New(p *Peers, log *slog.Logger) *Forwarding {
 	if p == nil {
 		return nil
 	}
-	return &Forwarding{Peers: *p, log: log, turns: make(chan struct{}, mostForwarded),
+	return &Forwarding{Peers: *p, log: log, requests: turns{}, streams: turns{},
 		transports: map[string]*http.Transport{}}
 }
 
@@ -148,15 +151,39 @@ func (t noTrailers) RoundTrip(r *http.Request) (*http.Response, error) {
 // errSilent ends the wait for a peer.
 var errSilent = errors.New("it does not answer in time")
 
-// Turn begins to forward a request, of which there are at most mostForwarded at once; end ends it. False: there are too
-// many now.
-func (f *Forwarding) Turn() (end func(), ok bool) {
-	select {
-	case f.turns <- struct{}{}:
-		return func() { <-f.turns }, true
-	default:
+// turns counts what is being forwarded, by project of this cloud.
+type turns map[croft.Project]int
+
+// has reports whether a project may have one more: at most mostOfProject, and the last ones only if it has none.
+func (t turns) has(project croft.Project) bool {
+	all := 0
+	for _, n := range t {
+		all += n
+	}
+	own := t[project]
+	return own < mostOfProject && (all < mostForwarded-newcomers || own == 0 && all < mostForwarded)
+}
+
+// Turn begins to forward a request of a project; end ends it. Streams, which may last for hours, are bounded apart from
+// requests. False: too many are being forwarded, for this project or for all.
+func (f *Forwarding) Turn(project croft.Project, stream bool) (end func(), ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.requests
+	if stream {
+		t = f.streams
+	}
+	if !t.has(project) {
 		return nil, false
 	}
+	t[project]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if t[project]--; t[project] == 0 {
+			delete(t, project)
+		}
+	}, true
 }
 
 // transport returns what reaches a peer, over HTTP/1, which can be upgraded.

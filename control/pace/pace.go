@@ -1,4 +1,4 @@
-// Package pace bounds how often each caller asks.
+// Package pace bounds how often each caller asks, and how often all callers of a project ask together.
 package pace
 
 import (
@@ -18,6 +18,28 @@ type Limits struct {
 
 	mu      sync.Mutex
 	callers map[string]*limited
+}
+
+// Shared bounds the callers of a project together by a multiple of what each of them may ask.
+type Shared struct {
+	each, together *Limits
+}
+
+// projectShare is how many callers of a project may ask as often as they can at the same time.
+const projectShare = 4
+
+// NewShared makes the limits of callers and of their projects.
+func NewShared(each rate.Limit, burst int) *Shared {
+	return &Shared{New(each, burst), New(projectShare*each, projectShare*burst)}
+}
+
+// Allow reports whether a caller of a project may ask now, and otherwise how long to wait before the next request. An
+// empty project bounds the caller alone. What a caller is refused does not count for the project.
+func (s *Shared) Allow(project, caller string) (ok bool, wait time.Duration) {
+	if ok, wait := s.each.Allow(caller); !ok || project == "" {
+		return ok, wait
+	}
+	return s.together.Allow(project)
 }
 
 type limited struct {
