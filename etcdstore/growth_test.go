@@ -50,7 +50,9 @@ func TestRemovalsHaveRoomWhenNothingNewHas(t *testing.T) {
 		t.Errorf("a request is not fenced: %v", err)
 	}
 	other := etcdtest.Open(t, server) // with a lease of its own
-	if err := other.Registry.Drain(ctx, croft.HostID("0e2f6a64-4a1a-4d8e-9a4e-0d3f1f7f0a11")); croft.KindOf(err) == croft.Unavailable {
+	if err := other.Registry.Drain(ctx, croft.HostID("0e2f6a64-4a1a-4d8e-9a4e-0d3f1f7f0a11")); croft.KindOf(
+		err,
+	) == croft.Unavailable {
 		t.Errorf("an operator's order is refused: %v", err)
 	}
 	for _, id := range made {
