@@ -47,6 +47,9 @@ var bounds = Limits{CountTokens: 5_000, CountTickets: 10_000, CountPools: 1_000,
 	CountProjects: 100, CountMembers: 2_000, CountKeys: 1_000, CountAppliances: 100, CountImplementations: 400,
 	CountCredentials: 1_000, CountDescribed: 2_000, StoredBytes: 32 << 20}
 
+// Bounded lists the measures that have a bound where no limit is set.
+func Bounded() []Measure { return slices.Sorted(maps.Keys(bounds)) }
+
 // Check validates a measure. Invalid.
 func (m Measure) Check() error {
 	if slices.Contains(counts, m) {

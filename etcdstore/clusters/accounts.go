@@ -31,6 +31,9 @@ func noAccount(id croft.ClusterID, user string) error {
 	return croft.Errorf(croft.NotFound, "%.80q has no account on cluster %.80s", user, id)
 }
 
+// maxAccounts bounds the accounts on a cluster.
+const maxAccounts = 500
+
 // AddAccount implements cluster.Accounts.
 func (s *Accounts) AddAccount(ctx context.Context, a cluster.Account) error {
 	record, key := s.keys().record(a.Cluster), s.keys().account(a.Cluster, a.User)
@@ -49,7 +52,25 @@ func (s *Accounts) AddAccount(ctx context.Context, a cluster.Account) error {
 		if c.State == cluster.Deleting || c.State == cluster.Deleted {
 			return croft.Errorf(croft.Conflict, "cluster %s is being removed", a.Cluster)
 		}
-		done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(record, c.Revised), kv.Absent(key)).
+		there, err := s.conn.Etcd.Get(
+			ctx,
+			s.keys().accounts(a.Cluster),
+			clientv3.WithPrefix(),
+			clientv3.WithCountOnly(),
+		)
+		if err != nil {
+			return s.conn.Wrap(err, "count the accounts on cluster %s", a.Cluster)
+		}
+		if there.Count >= maxAccounts {
+			return croft.Errorf(
+				croft.OverQuota,
+				"cluster %s has %d accounts, which is the most: remove some",
+				a.Cluster,
+				there.Count,
+			)
+		}
+		done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(record, c.Revised), kv.Absent(key),
+			kv.NoneSince(s.keys().accounts(a.Cluster), there.Header.Revision)).
 			Then(clientv3.OpPut(key, kv.Encode(a))).Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
 		switch {
 		case err != nil:

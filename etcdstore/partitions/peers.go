@@ -158,6 +158,9 @@ func (s *Partitions) mappings(ctx context.Context) (all []federation.Mapping, re
 // mostMappings bounds the mappings of a peer, so that one transaction removes them all.
 const mostMappings = 100
 
+// mostOfProject bounds the mappings of one project here to projects of a peer, so that others have some too.
+const mostOfProject = 10
+
 // PutMapping implements federation.PeerStore. A mapping that gets another role stays bound to the project that it is
 // bound to, unless a new one is named.
 func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error {
@@ -199,7 +202,7 @@ func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error
 
 // settleMapping decides what is stored of a mapping beside all others. Conflict.
 func settleMapping(all []federation.Mapping, m federation.Mapping) (federation.Mapping, error) {
-	of := 0
+	of, own := 0, 0
 	for _, other := range all {
 		switch {
 		case other.Peer != m.Peer:
@@ -211,7 +214,13 @@ func settleMapping(all []federation.Mapping, m federation.Mapping) (federation.M
 				m.Theirs)
 		case other.Project != m.Project:
 			of++
+		default:
+			own++
 		}
+	}
+	if own >= mostOfProject {
+		return m, croft.Errorf(croft.OverQuota, "%d projects of the peer have their members in project %s, which is the "+
+			"most: remove one of these mappings first", own, m.Project)
 	}
 	if of >= mostMappings {
 		return m, croft.Errorf(croft.Conflict, "the peer has %d projects here, which is the most", of)
