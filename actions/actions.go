@@ -35,6 +35,12 @@ const InstanceLost = "loseInstance"
 // Done is the result of what was done, or ordered.
 const Done = "done"
 
+// Refused reports whether nothing was done, for a reason that the answer named. What a server could not find out, since
+// etcd or another cloud did not answer, is no refusal.
+func (e Entry) Refused() bool {
+	return e.Result != Done && !strings.HasPrefix(e.Result, "backend") && !strings.HasPrefix(e.Result, "internal")
+}
+
 // Object is what an action is about. ID and name are empty where they are not known.
 type Object struct {
 	Kind Kind   `json:"kind"`

@@ -9,6 +9,7 @@ import (
 const (
 	Kept          = 90 * 24 * time.Hour
 	MostOfProject = 2_000
+	MostRefused   = 500 // refused requests of a project, which are kept apart, so that they push out nothing else
 	MostOfAll     = 100_000
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,8 @@ type Recorder struct {
 	log   *slog.Logger
 	wake  chan struct{} // holds one wake
 
+	emit func(Entry) // nil: nowhere
+
 	mu      sync.Mutex
 	waiting map[croft.Project]*line
 	turns   []croft.Project // those with entries, in the order in which they are taken from
@@ -80,6 +83,10 @@ func NewRecorder(s Store, log *slog.Logger) *Recorder {
 	return &Recorder{store: s, log: log, wake: make(chan struct{}, 1), waiting: map[croft.Project]*line{}}
 }
 
+// Emit has each entry sent somewhere else as well, as soon as it is added, before it is stored. It is called before the
+// first Add. send must not wait for long.
+func (r *Recorder) Emit(send func(Entry)) { r.emit = send }
+
 // Store is where the entries go.
 func (r *Recorder) Store() Store { return r.store }
 
@@ -91,6 +98,17 @@ func (r *Recorder) Add(e Entry) {
 	if l == nil {
 		l = &line{}
 		r.waiting[e.Project] = l
+	}
+	if r.emit != nil {
+		r.emit(e)
+	}
+	if len(l.entries) >= mostOfProject && !e.Refused() { // refused requests make room for what was done
+		if i := slices.IndexFunc(l.entries, Entry.Refused); i >= 0 {
+			l.entries = slices.Delete(l.entries, i, i+1)
+			l.missed++
+			r.lost++
+			r.count--
+		}
 	}
 	if r.done || r.count >= mostWaiting || len(l.entries) >= mostOfProject {
 		l.missed++

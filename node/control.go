@@ -122,6 +122,13 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}
 	hosts, own := store.NewHostsView(), &direct.Own{}
 	recorder := actions.NewRecorder(store.Actions, log)
+	sender, err := actions.NewSender(s.CloudAPI.ActionsTo, log)
+	if err != nil {
+		return "", err
+	}
+	if sender != nil {
+		recorder.Emit(sender.Send)
+	}
 	manager, err := managerOfPools(ctx, p, s, store)
 	if err != nil {
 		return "", err

@@ -28,16 +28,22 @@ func New(c *kv.Conn) *Log { return &Log{c} }
 
 func (s *Log) keys() Keys { return Keys(s.conn.Prefix) }
 
-// Append implements actions.Store: one transaction with a block for each project.
+// Append implements actions.Store: one transaction with a block for each project, and one more for
+// what was refused there.
 func (s *Log) Append(ctx context.Context, b actions.Batch) error {
-	entries := map[croft.Project][]actions.Entry{}
+	type ring struct {
+		project croft.Project
+		refused bool
+	}
+	entries := map[ring][]actions.Entry{}
 	for _, e := range b.Entries {
-		entries[e.Project] = append(entries[e.Project], e)
+		in := ring{e.Project, e.Refused()}
+		entries[in] = append(entries[in], e)
 	}
 	var absent []clientv3.Cmp
 	var puts []clientv3.Op
-	for project, all := range entries {
-		key := s.keys().project(project) + blockName(b, len(all))
+	for in, all := range entries {
+		key := s.keys().project(in.project) + blockName(b, len(all), in.refused)
 		absent = append(absent, kv.Absent(key))
 		puts = append(puts, clientv3.OpPut(key, kv.Encode(all)))
 	}

@@ -247,3 +247,41 @@ func TestALaterProjectOfTheNameSeesNothingOfTheFormer(t *testing.T) {
 		t.Errorf("afterwards there is %q", got)
 	}
 }
+
+// Whoever has the token of a member cannot push out what the log says of them by requests that are refused.
+func TestRefusedRequestsPushOutNothingElse(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	write(t, s, entry("lab", 1))
+	for n := 0; n < 2_700; n += 100 {
+		var some []actions.Entry
+		for i := range 100 {
+			e := entry("lab", 0)
+			e.Time, e.Result = begin.Add(2*time.Second+time.Duration(n+i)*time.Millisecond), "forbidden_verb"
+			some = append(some, e)
+		}
+		write(t, s, some...)
+	}
+	write(t, s, entry("lab", 100))
+	for _, projects := range [][]croft.Project{{"lab"}, nil} {
+		if err := s.Actions.Trim(t.Context(), time.Now(), projects...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := list(t, s, access.Within("lab"), actions.Filter{Limit: actions.MostLimit})
+	done, refused := 0, 0
+	for _, e := range page.Entries {
+		if e.Refused() {
+			refused++
+		} else {
+			done++
+		}
+	}
+	if done != 2 || refused != actions.MostRefused {
+		t.Errorf("the log has %d actions and %d refused requests, want 2 and %d", done, refused, actions.MostRefused)
+	}
+	if newest := page.Entries[0]; newest.Object.Name != "vm100" ||
+		page.Entries[len(page.Entries)-1].Object.Name != "vm1" {
+		t.Error("entries are not in the order of time")
+	}
+}

@@ -48,14 +48,27 @@ type block struct {
 
 func moment(t time.Time) string { return fmt.Sprintf("%016x", max(0, t.UnixNano())) }
 
-// blockName names a block of n entries.
-func blockName(b actions.Batch, n int) string {
-	return fmt.Sprintf("%s-%016x-%d", moment(b.At), b.Nonce, n)
+// blockName names a block of n entries. Programs of earlier versions take a block of refused requests for an empty one.
+func blockName(b actions.Batch, n int, refused bool) string {
+	mark := ""
+	if refused {
+		mark = refusedMark
+	}
+	return fmt.Sprintf("%s-%016x-%s%d", moment(b.At), b.Nonce, mark, n)
 }
+
+// refusedMark stands before the number of entries of a block of refused requests.
+const refusedMark = "r"
+
+// number is the part of a block's name that says how many entries it has.
+func (b block) number() string { return b.name[strings.LastIndexByte(b.name, '-')+1:] }
+
+// refused reports whether a block has refused requests, and nothing else.
+func (b block) refused() bool { return strings.HasPrefix(b.number(), refusedMark) }
 
 // count is the number of entries of a block.
 func (b block) count() int {
-	n, _ := strconv.Atoi(b.name[strings.LastIndexByte(b.name, '-')+1:]) // our own key
+	n, _ := strconv.Atoi(strings.TrimPrefix(b.number(), refusedMark)) // our own key
 	return n
 }
 

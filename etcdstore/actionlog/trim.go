@@ -39,7 +39,11 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 	}
 	oldest := now.Add(-actions.Kept)
 	for _, blocks := range logs {
-		if err := s.remove(ctx, over(blocks, share, oldest)); err != nil {
+		done := slices.DeleteFunc(slices.Clone(blocks), block.refused)
+		refused := slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !b.refused() })
+		// What was refused has a bound of its own, and else takes a quarter of the share.
+		gone := append(over(done, share, oldest), over(refused, min(actions.MostRefused, share/4), oldest)...)
+		if err := s.remove(ctx, gone); err != nil {
 			return err
 		}
 	}
@@ -73,19 +77,22 @@ func over(blocks []block, share int, oldest time.Time) []block {
 	return nil
 }
 
-// remove removes the blocks from the first to the last one of a log, unless somebody else has.
+// remove removes blocks.
 func (s *Log) remove(ctx context.Context, blocks []block) error {
-	if len(blocks) == 0 {
-		return nil
-	}
-	first, last := s.keys().block(blocks[0]), s.keys().block(blocks[len(blocks)-1])
-	_, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(last)).
-		Then(clientv3.OpDelete(first, clientv3.WithRange(last+"\x00"))).Commit()
-	if err != nil {
-		return s.conn.Wrap(err, "remove old entries of the action log")
+	for some := range slices.Chunk(blocks, removedAtOnce) {
+		var ops []clientv3.Op
+		for _, b := range some {
+			ops = append(ops, clientv3.OpDelete(s.keys().block(b)))
+		}
+		if _, err := s.conn.Etcd.Txn(ctx).Then(ops...).Commit(); err != nil {
+			return s.conn.Wrap(err, "remove old entries of the action log")
+		}
 	}
 	return nil
 }
+
+// removedAtOnce bounds the operations of a transaction.
+const removedAtOnce = 100
 
 // forgetEnds removes what is known of the ends of projects of which no entries are left.
 func (s *Log) forgetEnds(ctx context.Context, oldest time.Time) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/actions"
 	"croft/cloud/direct"
 	"croft/image"
 	"croft/internal/egress"
@@ -76,6 +77,7 @@ type Settings struct {
 		Key    string `yaml:"key"`
 
 		ImageSources []string `yaml:"image_sources"`
+		ActionsTo    string   `yaml:"actions_to"`
 
 		Pools direct.PoolSettings `yaml:"pools"`
 
@@ -268,6 +270,8 @@ func (s *Settings) Validate() error {
 	case s.Resync > longestRound || s.Sweep > longestRound:
 		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync,
 			s.Sweep, longestRound)
+	case actions.CheckTarget(s.CloudAPI.ActionsTo) != nil:
+		return invalid("cloud_api.actions_to: %w", actions.CheckTarget(s.CloudAPI.ActionsTo))
 	case s.CloudAPI.Socket != "" && !filepath.IsAbs(s.CloudAPI.Socket):
 		return invalid("cloud_api.socket is %q, which is not an absolute path", s.CloudAPI.Socket)
 	case (s.CloudAPI.Cert == "") != (s.CloudAPI.Key == ""):
