@@ -84,12 +84,16 @@ func (i instances) Find(ctx context.Context, project croft.Project, idOrName str
 // List implements cloud.Instances.
 func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	var all []croft.Status
+	var counted pages
 	for after := ""; ; {
 		page, next, err := i.page(ctx, project, after, mostInstances)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
+		if err := counted.next(len(page), after, next); err != nil {
+			return nil, err
+		}
 		if after = next; after == "" {
 			break
 		}
@@ -98,6 +102,23 @@ func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Sta
 		return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(a.Instance.ID, b.Instance.ID))
 	})
 	return all, nil
+}
+
+// pages counts the pages of a list. A server whose list never ends would be followed for ever.
+type pages int
+
+// mostPages bounds the pages of a list.
+const mostPages = 2_000
+
+// next returns an error if a page cannot be followed by another: every page but the last has something, none begins
+// where it began itself, and there are not more than mostPages.
+func (p *pages) next(entries int, after, next string) error {
+	*p++
+	if next != "" && (entries == 0 || next == after || *p >= mostPages) {
+		return croft.Errorf(croft.Unavailable, "read a list of the server: it does not end, with %.40q after %.40q on page "+
+			"%d; tell the operators of the cloud", next, after, int(*p))
+	}
+	return nil
 }
 
 // mostInstances is how many instances a page has at most.

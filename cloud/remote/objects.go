@@ -53,6 +53,7 @@ func (l objectList) List(ctx context.Context, project croft.Project, kind object
 		parameters = append(parameters, "filter", a.String())
 	}
 	all := []objects.Object{}
+	var counted pages
 	for after := ""; ; {
 		var page api.ObjectList
 		err := l.ask(ctx, http.MethodGet,
@@ -61,6 +62,9 @@ func (l objectList) List(ctx context.Context, project croft.Project, kind object
 			return nil, err
 		}
 		all = append(all, page.Objects...)
+		if err := counted.next(len(page.Objects), after, page.Next); err != nil {
+			return nil, err
+		}
 		if after = page.Next; after == "" {
 			return all, nil
 		}

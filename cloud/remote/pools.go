@@ -191,6 +191,7 @@ func (c tickets) Renew(ctx context.Context, id int64) (pools.Ticket, error) {
 // Tickets implements cloud.Tickets.
 func (c tickets) Tickets(ctx context.Context, of pools.Selection) (list pools.Tickets, err error) {
 	list.Tickets = []pools.Ticket{}
+	var counted pages
 	for after := ""; ; {
 		const most = 5000 // as the document has it
 		size := most
@@ -204,6 +205,9 @@ func (c tickets) Tickets(ctx context.Context, of pools.Selection) (list pools.Ti
 			return list, err
 		}
 		list.Tickets = append(list.Tickets, page.Tickets...)
+		if err := counted.next(len(page.Tickets), after, page.Next); err != nil {
+			return list, err
+		}
 		if after = page.Next; after == "" || of.Limit > 0 && len(list.Tickets) >= of.Limit {
 			break
 		}
