@@ -20,6 +20,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/actions"
+	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/federation"
@@ -34,9 +35,12 @@ type pair struct {
 	atEast, atWest asker
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T) *pair { return newPairWith(t, func(*control.Config) {}) }
+
+// newPairWith is newPair with a change of the configuration of the server in the east.
+func newPairWith(t *testing.T, change func(*control.Config)) *pair {
 	t.Helper()
-	p := &pair{east: controltest.StartSite(t), west: controltest.StartSite(t)}
+	p := &pair{east: controltest.StartSite(t, change), west: controltest.StartSite(t)}
 	p.atEast, p.atWest = newAsker(t, p.east.URL), newAsker(t, p.west.URL)
 	p.east.Meet(t, p.west, "west", access.Reader, access.Member, access.ProjectAdmin)
 	p.west.Meet(t, p.east, "east", access.Reader, access.Member, access.ProjectAdmin)

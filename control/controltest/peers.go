@@ -29,7 +29,7 @@ type Site struct {
 }
 
 // StartSite starts an installation of its own, with its etcd, its Placement and its keys for peers.
-func StartSite(t testing.TB) *Site {
+func StartSite(t testing.TB, change ...func(*control.Config)) *Site {
 	t.Helper()
 	s := &Site{Keys: &assertion.Keys{Dir: filepath.Join(t.TempDir(), "peers")}}
 	s.URL, s.Cloud = StartConfigured(t, func(c *simcloud.Cloud, config *control.Config) {
@@ -45,6 +45,9 @@ func StartSite(t testing.TB) *Site {
 				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Pins: c.Store.Partitions, Most: bodies.Max}))
 		config.Peers = &forwarding.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
 		s.Under = config.Cloud
+		for _, one := range change {
+			one(config)
+		}
 	})
 	all, err := s.Keys.Open()
 	if err != nil {
