@@ -77,7 +77,7 @@ func (c *call) recognize(ctx context.Context) error {
 		c.action.begin(c)
 		return nil
 	}
-	if ok, wait := c.limits.Allow(string(caller.Project), caller.Via+" "+caller.User); !ok {
+	if ok, wait := c.limits.Allow(string(caller.Project), caller.Via+" "+caller.User, cost(c.r)); !ok {
 		c.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		p := api.NewProblem(api.Busy,
 			"these credentials, or all of the project together, ask too often: wait, then ask more slowly")
@@ -86,6 +86,19 @@ func (c *call) recognize(ctx context.Context) error {
 	}
 	c.action.begin(c)
 	return nil
+}
+
+// weighed is how many bytes of a body cost as much as a request without one.
+const weighed = 16 << 10
+
+// cost is as how many requests one counts: reading and checking a large body takes the server as long as many small
+// ones. A body of unknown length counts as the longest.
+func cost(r *http.Request) int {
+	n := r.ContentLength
+	if n < 0 || n > bodies.Max {
+		n = bodies.Max
+	}
+	return 1 + int(n/weighed)
 }
 
 // authorize refuses the operation on things of a project unless the caller's roles permit it. Hosts do not exist for

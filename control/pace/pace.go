@@ -33,13 +33,14 @@ func NewShared(each rate.Limit, burst int) *Shared {
 	return &Shared{New(each, burst), New(projectShare*each, projectShare*burst)}
 }
 
-// Allow reports whether a caller of a project may ask now, and otherwise how long to wait before the next request. An
-// empty project bounds the caller alone. What a caller is refused does not count for the project.
-func (s *Shared) Allow(project, caller string) (ok bool, wait time.Duration) {
-	if ok, wait := s.each.Allow(caller); !ok || project == "" {
+// Allow reports whether a caller of a project may send a request now that costs as much as so many others, and otherwise
+// how long to wait before the next one. An empty project bounds the caller alone. What a caller is refused does not count
+// for the project.
+func (s *Shared) Allow(project, caller string, cost int) (ok bool, wait time.Duration) {
+	if ok, wait := s.each.Allow(caller, cost); !ok || project == "" {
 		return ok, wait
 	}
-	return s.together.Allow(project)
+	return s.together.Allow(project, cost)
 }
 
 type limited struct {
@@ -52,8 +53,10 @@ func New(each rate.Limit, burst int) *Limits {
 	return &Limits{rate: each, burst: burst, callers: map[string]*limited{}}
 }
 
-// Allow reports whether a caller may ask now, and otherwise how long to wait before the next request.
-func (l *Limits) Allow(caller string) (ok bool, wait time.Duration) {
+// Allow reports whether a caller may send a request now that costs as much as so many others, and otherwise how long to
+// wait before the next one. No request costs more than the burst.
+func (l *Limits) Allow(caller string, cost int) (ok bool, wait time.Duration) {
+	cost = min(cost, l.burst)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -66,10 +69,11 @@ func (l *Limits) Allow(caller string) (ok bool, wait time.Duration) {
 		l.callers[caller] = one
 	}
 	one.asked = now
-	if one.bucket.AllowN(now, 1) {
+	if one.bucket.AllowN(now, cost) {
 		return true, 0
 	}
-	return false, max(time.Second, time.Duration(float64(time.Second)/float64(l.rate)))
+	missing := float64(cost) - one.bucket.TokensAt(now)
+	return false, max(time.Second, time.Duration(missing/float64(l.rate)*float64(time.Second)))
 }
 
 // forget drops the callers whose buckets are full again: they lose nothing by it. If there are none, it drops the one

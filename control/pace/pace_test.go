@@ -7,13 +7,29 @@ import (
 	"time"
 )
 
+func TestALargeRequestCostsAsMuchAsManySmallOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewShared(10, 20)
+		if ok, _ := l.Allow("lab", "ann", 1000); !ok {
+			t.Error("a request that costs more than the burst is never possible")
+		}
+		if ok, wait := l.Allow("lab", "ann", 15); ok || wait != 1500*time.Millisecond {
+			t.Errorf("the next one is %t, after %s; want it after 1.5s", ok, wait)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if ok, _ := l.Allow("lab", "ann", 15); !ok {
+			t.Error("it is refused after the wait")
+		}
+	})
+}
+
 func TestCallersOfAProjectShareABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewShared(10, 20)
 		asked := func(project string, callers int) (n int) {
 			for range 20 {
 				for i := range callers {
-					if ok, _ := l.Allow(project, fmt.Sprint(project, i)); ok {
+					if ok, _ := l.Allow(project, fmt.Sprint(project, i), 1); ok {
 						n++
 					}
 				}
