@@ -155,7 +155,7 @@ func TestAnHonestTenantIsServedAmongHostileOnes(t *testing.T) {
 		t.Cleanup(transport.CloseIdleConnections)
 		return &tenantClient{p.east.URL, token, &http.Client{Transport: transport}, rate.NewLimiter(each, 1)}
 	}
-	honest := client("honest", 20)
+	honest := client("honest", 5)
 	serve := func(rounds int, until time.Time) time.Duration {
 		t.Helper()
 		var took []time.Duration
