@@ -33,9 +33,9 @@ func NewShared(each rate.Limit, burst int) *Shared {
 	return &Shared{New(each, burst), New(projectShare*each, projectShare*burst)}
 }
 
-// Allow reports whether a caller of a project may send a request now that costs as much as so many others, and otherwise
-// how long to wait before the next one. An empty project bounds the caller alone. What a caller is refused does not count
-// for the project.
+// Allow reports whether a caller of a project may send a request now that costs as much as so many others, and
+// otherwise how long to wait before the next one. An empty project bounds the caller alone. What a caller is refused
+// does not count for the project.
 func (s *Shared) Allow(project, caller string, cost int) (ok bool, wait time.Duration) {
 	if ok, wait := s.each.Allow(caller, cost); !ok || project == "" {
 		return ok, wait
