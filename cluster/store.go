@@ -126,6 +126,8 @@ type Accounts interface {
 	// AddAccount stores one. Conflict: there is one, or the cluster is being removed.
 	AddAccount(ctx context.Context, a Account) error
 	RemoveAccount(ctx context.Context, id croft.ClusterID, user string) error
+	// DropAccount removes one that is still as given. NotFound: it is not.
+	DropAccount(ctx context.Context, a Account) error
 	// AllAccounts lists the accounts on all clusters.
 	AllAccounts(ctx context.Context) ([]Account, error)
 	// SealAccount stores the password of an account as another key sealed it. NotFound: the account is not as it was.

@@ -414,6 +414,18 @@ func (s *Store) RemoveAccount(ctx context.Context, id croft.ClusterID, user stri
 	})
 }
 
+// DropAccount implements cluster.Accounts.
+func (s *Store) DropAccount(ctx context.Context, a cluster.Account) error {
+	return s.do(ctx, "DropAccount", func() error {
+		key := accountKey{a.Cluster, a.User}
+		if s.accounts[key] != encode(a) {
+			return croft.Errorf(croft.NotFound, "%s has another account on cluster %s, or none", a.User, a.Cluster)
+		}
+		delete(s.accounts, key)
+		return nil
+	})
+}
+
 // AllAccounts implements cluster.Accounts.
 func (s *Store) AllAccounts(ctx context.Context) (all []cluster.Account, err error) {
 	err = s.do(ctx, "AllAccounts", func() error {

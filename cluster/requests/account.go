@@ -2,8 +2,11 @@ package requests
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"croft"
@@ -12,7 +15,8 @@ import (
 )
 
 // An account is made under a mark in the store: a server that finds the mark of another waits for what that one
-// makes. A mark older than markKept is of a server that has ended.
+// makes. A mark that a server has seen for markKept, by its own clock from the first sight on, is of a server that has
+// ended. When the mark was made says nothing, because the clock of its maker may differ.
 const (
 	markKept = 3 * agentPatience
 	markWait = 100 * time.Millisecond
@@ -38,9 +42,10 @@ func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, 
 		if login, err := s.stored(ctx, c, user); !errors.Is(err, croft.NotFound) {
 			return login, err
 		}
-		err := s.c.Accounts.AddAccount(ctx, cluster.Account{Cluster: c.ID, User: mark(user), Created: time.Now().UTC()})
+		own := cluster.Account{Cluster: c.ID, User: mark(user), Username: rand.Text(), Created: time.Now().UTC()}
+		err := s.c.Accounts.AddAccount(ctx, own)
 		if err == nil {
-			return s.make(ctx, c, agent, user)
+			return s.make(ctx, c, agent, user, own)
 		}
 		if !errors.Is(err, croft.Conflict) {
 			return cluster.Login{}, err
@@ -87,14 +92,13 @@ func noKey() error {
 	return cluster.Away("accounts need a key to seal passwords with")
 }
 
-// make has an account made, and stores it; the mark of the user is ours, and is removed.
-func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Agent, user string) (
-	login cluster.Login, err error) {
+// make has an account made, and stores it; the mark of the user is own, and is removed.
+func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Agent, user string,
+	own cluster.Account) (login cluster.Login, err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), agentPatience)
 		defer cancel()
-		if unmark := s.c.Accounts.RemoveAccount(ctx, c.ID, mark(user)); unmark != nil && !errors.Is(unmark,
-			croft.NotFound) {
+		if unmark := s.c.Accounts.DropAccount(ctx, own); unmark != nil && !errors.Is(unmark, croft.NotFound) {
 			s.c.Log.Warn("mark of an account stays for a while", "cluster", c.ID, "user", user, "err", unmark)
 		}
 	}()
@@ -149,14 +153,43 @@ func (s *Service) awaitMark(ctx context.Context, c cluster.Cluster, user string)
 	if err != nil {
 		return err
 	}
-	if time.Since(m.Created) > markKept {
-		err := s.c.Accounts.RemoveAccount(ctx, c.ID, mark(user))
-		if err != nil && !errors.Is(err, croft.NotFound) {
+	if s.marks.since(m) > markKept {
+		if err := s.c.Accounts.DropAccount(ctx, m); err != nil && !errors.Is(err, croft.NotFound) {
 			return err
 		}
 		return nil
 	}
 	return delay.For(ctx, markWait)
+}
+
+// sighted tells marks from each other.
+type sighted struct {
+	cluster    croft.ClusterID
+	user, name string
+	made       time.Time
+}
+
+// sightings are the marks that this server has found, and when it saw each of them first.
+type sightings struct {
+	mu    sync.Mutex
+	first map[sighted]time.Time
+}
+
+// since returns how long ago a mark was seen first, and forgets those that nobody has asked for in a long time.
+func (s *sightings) since(m cluster.Account) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.first, func(_ sighted, at time.Time) bool { return time.Since(at) > 100*markKept })
+	if s.first == nil {
+		s.first = map[sighted]time.Time{}
+	}
+	one := sighted{m.Cluster, m.User, m.Username, m.Created}
+	at, seen := s.first[one]
+	if !seen {
+		at = time.Now()
+		s.first[one] = at
+	}
+	return time.Since(at)
 }
 
 // removing refuses accounts on a cluster that is being removed, which the store has refused as well. Unavailable.

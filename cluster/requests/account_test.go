@@ -1,6 +1,7 @@
 package requests_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"croft"
@@ -158,14 +160,49 @@ func TestOnlyMachinesAreCalled(t *testing.T) {
 	}
 }
 
+// Clocks of servers may differ: a mark counts from when it is seen, whatever its maker took the time to be.
 func TestTheMarkOfAServerThatEndedIsRemoved(t *testing.T) {
-	b, c, _ := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, `{"username": "a", "password": "b"}`)
-	})
-	b.fatal(b.stores.AddAccount(t.Context(), cluster.Account{Cluster: c.ID, User: ".making.bob",
-		Created: time.Now().Add(-time.Minute)}))
-	if login, err := b.Account(t.Context(), "physics", "one", "bob"); err != nil || !login.Made {
-		t.Errorf("got %+v, %v", login, err)
+	for name, made := range map[string]time.Duration{"a clock that is behind": -time.Hour, "the same clock": 0,
+		"a clock that is ahead": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				asked := 0
+				b.dial = func(context.Context, string, string) (net.Conn, error) {
+					asked++
+					here, there := net.Pipe()
+					go answerOnce(there, `{"username": "a", "password": "b"}`)
+					return here, nil
+				}
+				b.Service = b.another()
+				c := b.manage(b.create(ask("one")).ID, cluster.Ready)
+				b.fatal(b.stores.AddAccount(t.Context(), cluster.Account{Cluster: c.ID, User: ".making.bob",
+					Created: time.Now().Add(made)}))
+				begun, ended := time.Now(), make(chan time.Duration, 1)
+				go func() {
+					if login, err := b.Account(t.Context(), "physics", "one", "bob"); err != nil || !login.Made {
+						t.Errorf("got %+v, %v", login, err)
+					}
+					ended <- time.Since(begun)
+				}()
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				if _, err := b.stores.Account(t.Context(), c.ID, ".making.bob"); err != nil || asked > 0 {
+					t.Errorf("a server that may be at work is not waited for: asked %d times, %v", asked, err)
+				}
+				if took := <-ended; took > 40*time.Second {
+					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// answerOnce answers one request.
+func answerOnce(conn net.Conn, body string) {
+	defer conn.Close()
+	if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
 }
 

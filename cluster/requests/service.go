@@ -42,6 +42,7 @@ type Service struct {
 	c      Config
 	survey *survey.Survey
 	agents agents
+	marks  sightings
 }
 
 // New returns a service. It starts nothing.

@@ -38,6 +38,10 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 		share = actions.Share(counts(logs), actions.MostOfProject, actions.MostOfAll)
 	}
 	oldest := now.Add(-actions.Kept)
+	clocks := s.conn.CheckClock(ctx, now)
+	if clocks != nil {
+		oldest = time.Time{} // what is too much goes all the same
+	}
 	for _, blocks := range logs {
 		done := slices.DeleteFunc(slices.Clone(blocks), block.refused)
 		refused := slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !b.refused() })
@@ -47,8 +51,8 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 			return err
 		}
 	}
-	if len(projects) > 0 {
-		return nil
+	if len(projects) > 0 || clocks != nil {
+		return clocks
 	}
 	return s.forgetEnds(ctx, oldest)
 }

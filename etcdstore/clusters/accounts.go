@@ -95,6 +95,20 @@ func (s *Accounts) RemoveAccount(ctx context.Context, id croft.ClusterID, user s
 	return nil
 }
 
+// DropAccount implements cluster.Accounts.
+func (s *Accounts) DropAccount(ctx context.Context, a cluster.Account) error {
+	key := s.keys().account(a.Cluster, a.User)
+	done, err := s.conn.Etcd.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", kv.Encode(a))).
+		Then(clientv3.OpDelete(key)).Commit()
+	if err != nil {
+		return s.conn.Wrap(err, "remove an account on cluster %s", a.Cluster)
+	}
+	if !done.Succeeded {
+		return noAccount(a.Cluster, a.User)
+	}
+	return nil
+}
+
 // AllAccounts implements cluster.Accounts.
 func (s *Accounts) AllAccounts(ctx context.Context) ([]cluster.Account, error) {
 	return kv.ReadAll[cluster.Account](ctx, s.conn, "read the accounts on clusters", s.keys().allAccounts(), 0)

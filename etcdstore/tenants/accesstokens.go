@@ -215,6 +215,9 @@ func (s *AccessTokens) remove(ctx context.Context, t access.Token, stored *mvccp
 
 // removeExpired removes the tokens that expired long enough ago. A record that cannot be read stays.
 func (s *AccessTokens) removeExpired(ctx context.Context) error {
+	if err := s.conn.CheckClock(ctx, time.Now()); err != nil {
+		return err
+	}
 	return s.conn.ReadRange(ctx, "look for expired tokens", s.keys().tokens(), 0, func(stored *mvccpb.KeyValue) error {
 		var t access.Token
 		if s.conn.Decode(stored.Key, stored.Value, &t) != nil || time.Since(t.Expires) < access.KeptExpired {

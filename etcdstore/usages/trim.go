@@ -31,6 +31,10 @@ func (s *History) TrimTo(ctx context.Context, now time.Time, most int) (removed 
 		return 0, err
 	}
 	oldest := now.UTC().Add(-usage.Kept).Format(time.DateOnly)
+	clocks := s.conn.CheckClock(ctx, now)
+	if clocks != nil {
+		oldest = "" // what is too much goes all the same
+	}
 	var remove []clientv3.Op
 	all = slices.DeleteFunc(all, func(d dated) bool {
 		if d.date < oldest {
@@ -47,7 +51,7 @@ func (s *History) TrimTo(ctx context.Context, now time.Time, most int) (removed 
 		}
 		removed += len(some)
 	}
-	return removed, nil
+	return removed, clocks
 }
 
 // dated lists what can be removed. Accounts of present projects cannot: they have what is used now.

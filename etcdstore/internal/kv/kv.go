@@ -41,6 +41,33 @@ func (c *Conn) Partition() croft.PartitionID {
 	return croft.PartitionID(Last([]byte(strings.TrimSuffix(c.Prefix, "/"))))
 }
 
+// clockTolerance is how much the clocks of machines may differ before nothing is removed by one of them. It has room
+// for the age of what is compared.
+const clockTolerance = 10 * time.Minute
+
+// CheckClock compares a time, as this machine tells it, with what the agents of living hosts last told theirs to be,
+// within a minute or two. Unavailable: it differs from one, so nothing may be removed because of its age.
+func (c *Conn) CheckClock(ctx context.Context, now time.Time) error {
+	alive, seen := c.Prefix+"alive/", c.Prefix+"seen/"
+	got, err := c.Etcd.Txn(ctx).Then(clientv3.OpGet(alive, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+		clientv3.OpGet(seen, clientv3.WithPrefix())).Commit()
+	if err != nil {
+		return c.Wrap(err, "compare the clocks of hosts")
+	}
+	living := map[string]bool{}
+	for _, stored := range got.Responses[0].GetResponseRange().Kvs {
+		living[Last(stored.Key)] = true
+	}
+	for _, stored := range got.Responses[1].GetResponseRange().Kvs {
+		at, err := time.Parse(time.RFC3339, string(stored.Value))
+		if host := Last(stored.Key); err == nil && living[host] && now.Sub(at).Abs() > clockTolerance {
+			return croft.Errorf(croft.Unavailable, "nothing is removed because of its age: the clock of this machine and "+
+				"that of host %s differ by %s; set both, for example with chrony", host, now.Sub(at).Abs().Round(time.Second))
+		}
+	}
+	return nil
+}
+
 // StandDown revokes a lease, so that the next round begins with a fresh one. If etcd does not answer, it expires.
 func (c *Conn) StandDown(ctx context.Context, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
