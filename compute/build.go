@@ -2,12 +2,14 @@ package compute
 
 import (
 	"context"
-	"croft"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"croft"
+	"croft/internal/redact"
 )
 
 // build creates everything up to a defined domain, at most MaxBuilds at once. It calls prepare after the
@@ -28,6 +30,8 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 		return err
 	}
 	defer func() { <-p.agent.builds }()
+	p.agent.Log.Info("building", "instance", p.id, "host", p.agent.Host.ID, "name", p.want.Name, "project",
+		p.want.Project, "image", redact.Image(p.want.Spec.Image), "resources", p.want.Spec.Resources.String())
 	img, err := p.fetch(ctx)
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package compute
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -310,4 +312,27 @@ func TestWhatIsHalfBuiltIsRemovedByALaterPass(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestABuildIsLoggedWithWhatIsBuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written bytes.Buffer
+		j := job{order: run()}
+		j.order.Name, j.order.Project = "web", "lab"
+		j.order.Spec = croft.Spec{Image: "https://u:secret@images.example/debian.qcow2?sig=secret",
+			Resources: croft.Resources{croft.VCPU: 2, croft.DiskGB: 9}}
+		l := j.logbook(t)
+		a := j.agent(l)
+		a.Log = slog.New(slog.NewTextHandler(&written, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		one(t, a, l)
+		for _, want := range []string{"level=INFO msg=building", "instance=" + string(guest), "name=web",
+			"image=https://images.example/debian.qcow2", "DISK_GB:9,MEMORY_MB:512,VCPU:2"} {
+			if !strings.Contains(written.String(), want) {
+				t.Errorf("the log lacks %s:\n%s", want, written.String())
+			}
+		}
+		if strings.Contains(written.String(), "secret") {
+			t.Errorf("the log has a secret:\n%s", written.String())
+		}
+	})
 }

@@ -171,7 +171,10 @@ func TestCredentialsAreTheirUsers(t *testing.T) {
 	ask("anna", http.MethodPatch, "/lab", fields{"secret": secret + "2"}).want(t, http.StatusOK, "")
 	ask("operator", http.MethodDelete, "/"+string(made.ID), nil).want(t, http.StatusNoContent, "")
 	ask("anna", http.MethodGet, "/lab", nil).want(t, http.StatusNotFound, api.NotFound)
-	log := words(a.actions(t, "anna", "", 8))
+	log := ""
+	for last := "olga removeCredential credential/lab anna done"; !strings.Contains(log, last); {
+		log = words(a.actions(t, "anna", "", 8)) // entries are written soon after their answers
+	}
 	if strings.Contains(log, secret) || !strings.Contains(log, "anna createCredential credential/lab anna done") ||
 		!strings.Contains(log, "olga removeCredential credential/lab anna done") {
 		t.Errorf("the log is\n%s", log)

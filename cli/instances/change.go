@@ -83,11 +83,23 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project,
 					idOrName string) (croft.Instance, string, error) {
 					inst, err := power(c.Changes, ctx, project, idOrName)
-					return inst, words, err
+					return inst, words + c.onceBack(ctx, inst, err), err
 				})
 			})
 		},
 	}
+}
+
+// onceBack says of a change that was ordered that its host is silent, so that it waits for it; empty: it is not.
+func (c *session) onceBack(ctx context.Context, inst croft.Instance, failed error) string {
+	if failed != nil {
+		return ""
+	}
+	st, err := c.Instances.Find(ctx, inst.Project, string(inst.ID))
+	if err != nil || st.Host == nil || st.Host.Alive {
+		return "" // the order is written, and that is what counts
+	}
+	return " once its host is back, which is silent" + Since(*st.Host)
 }
 
 // changing changes an instance and describes in words what it is doing now.

@@ -66,7 +66,19 @@ func remaining(inst croft.Instance) string {
 	case left <= 0:
 		return "now"
 	}
-	return "in " + age(left)
+	return "in " + ahead(left)
+}
+
+// ahead describes a time to come to a minute, so that what was asked for is listed as it was asked for a moment ago.
+func ahead(left time.Duration) string {
+	minutes := int(left.Round(time.Minute) / time.Minute)
+	switch {
+	case left < time.Minute || minutes < 60 || minutes >= 48*60:
+		return age(max(left, time.Duration(minutes)*time.Minute))
+	case minutes%60 == 0:
+		return fmt.Sprintf("%dh", minutes/60)
+	}
+	return fmt.Sprintf("%dh%dm", minutes/60, minutes%60)
 }
 
 // expiresSoon tells whether people should be warned that an instance expires.

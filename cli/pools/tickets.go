@@ -32,7 +32,7 @@ runs already: open one, wait until it has its resource, use that, close it.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 there is no such ticket, 4 nothing can
 ever serve it as the pools are now, 5 it has ended, 6 it waits still, or the manager
-does not answer.`,
+does not answer, 7 not permitted.`,
 		Args: args.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
