@@ -1,6 +1,7 @@
 package image
 
 import (
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
@@ -67,11 +68,26 @@ func (s Sources) has(address string) bool {
 		return false
 	}
 	for _, p := range s.prefixes {
-		if p.Scheme == u.Scheme && (p.Host == "" || serverOf(p) == serverOf(u) && strings.HasPrefix(u.Path, p.Path)) {
+		here := ofTheInternet(u)
+		if p.Host != "" {
+			here = serverOf(p) == serverOf(u) && strings.HasPrefix(u.Path, p.Path)
+		}
+		if p.Scheme == u.Scheme && here {
 			return true
 		}
 	}
 	return false
+}
+
+// ofTheInternet reports whether a URL does not name this machine or an address beside the internet, to which hosts get
+// and tenants do not. An operator who wants such a server for tenants' images lists it.
+func ofTheInternet(u *url.URL) bool {
+	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	a, err := netip.ParseAddr(name)
+	if err != nil {
+		return name != "localhost" && !strings.HasSuffix(name, ".localhost")
+	}
+	return zoneOf(a, nil) == internet
 }
 
 // serverOf is the name and the port that a URL leads to.

@@ -73,3 +73,27 @@ func TestSourcesThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+func TestSourcesWithoutAServerPermitTheInternetAlone(t *testing.T) {
+	all, err := image.ParseSources([]string{"https://", "http://"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := image.ParseSources([]string{"https://", "http://10.0.0.5:8080/images/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]bool{"https://images.example/x.qcow2": true, "http://203.0.113.7/x": true,
+		"http://127.0.0.1:2379/x": false, "http://localhost/x": false, "http://a.localhost./x": false,
+		"http://169.254.169.254/latest": false, "http://10.0.0.5:8080/images/x": false, "http://192.168.1.1/x": false,
+		"http://[::1]/x": false, "http://[fd00::1]/x": false, "http://[::ffff:10.0.0.5]/x": false,
+		"http://100.64.0.1/x": false, "http://[64:ff9b::7f00:1]/x": false,
+		"https://images.example/x#sums=http://10.0.0.5/sums": false} {
+		if err := all.Check(address); (err == nil) != want {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if err := listed.Check("http://10.0.0.5:8080/images/x"); err != nil {
+		t.Errorf("what an operator lists: %v", err)
+	}
+}

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 
 	"croft/cloud/direct"
+	"croft/cluster/outbound"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
+	"croft/image"
 	"croft/node/settings"
 )
 
@@ -52,9 +54,14 @@ func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building,
 	if s.Clusters.Enabled && len(files) == 0 {
 		log.Info("this server builds no clusters: it lacks the key of those that do; see clusters.credential_key_file")
 	}
+	callable, err := image.ParseNetworks(s.Clusters.CallNetworks)
+	if err != nil {
+		return nil, err
+	}
 	pretended := sim.New()
 	pretended.Delay = s.Sim.Boot
-	return &building{&direct.Clusters{Vault: keys, AllowedIP: s.Clusters.AllowedIP, Sim: pretended, Log: log},
+	return &building{&direct.Clusters{Vault: keys, AllowedIP: s.Clusters.AllowedIP,
+		Outbound: outbound.Rule{Allow: callable}, Sim: pretended, Log: log},
 		s.Clusters.Enabled && len(files) > 0}, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"croft/cluster/heat"
 	"croft/cluster/local"
 	"croft/cluster/manager"
+	"croft/cluster/outbound"
 	"croft/cluster/registry"
 	service "croft/cluster/requests"
 	"croft/cluster/seal"
@@ -34,6 +35,7 @@ import (
 type Clusters struct {
 	Vault     cluster.Vault // nil: there is no key
 	AllowedIP string        // from which machines at other sites are reached; may be empty
+	Outbound  outbound.Rule // which addresses are called that templates of other sites name
 	Images    Catalog       // of the site of the cloud's own hosts
 	Sim       *sim.Site     // the driver of sites that only pretend; nil: one of its own
 	Log       *slog.Logger  // discards by default
@@ -62,7 +64,7 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log}
 	asked, err := service.New(service.Config{Partition: store.Partition(), Records: store.Clusters,
 		Catalogue: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
-		Quotas: store.Projects, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log})
+		Quotas: store.Projects, AllowedIP: c.AllowedIP, Survey: looking, Outbound: c.Outbound, Log: c.Log})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -110,6 +111,9 @@ func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Age
 	if _, err := s.c.Vault.Seal(cluster.NewSecret("trial"), about); err != nil {
 		return login, err
 	}
+	if err := s.mayCall(ctx, c); err != nil {
+		return login, err
+	}
 	if login, err = s.agents.login(ctx, c.MasterIP, agent); err != nil {
 		return cluster.Login{}, err
 	}
@@ -119,6 +123,28 @@ func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Age
 	}
 	return s.keep(ctx, c, cluster.Account{Cluster: c.ID, User: user, Username: login.Username, Password: sealed,
 		Created: time.Now().UTC()}, login)
+}
+
+// mayCall refuses to call the master of a cluster whose address the template of another site says, and so a tenant,
+// unless the rule for such addresses permits it. Addresses of machines of this cloud are what their hosts tell.
+func (s *Service) mayCall(ctx context.Context, c cluster.Cluster) error {
+	all, err := s.c.Catalogue.Sites(ctx)
+	if err != nil {
+		return err
+	}
+	for _, site := range all {
+		if site.Name == c.Site && (site.Type == cluster.Local || site.Type == cluster.Sim) {
+			return nil
+		}
+	}
+	ip, err := netip.ParseAddr(c.MasterIP)
+	if err != nil {
+		return cluster.Away("the address of the master, %.80q, is none that is called", c.MasterIP)
+	}
+	if err := s.c.Outbound.Check(ip); err != nil {
+		return croft.Errorf(croft.Denied, "make an account on cluster %s: %w", c.Name, err)
+	}
+	return nil
 }
 
 // keep stores an account. It is on the machines by now, so it is stored although the caller may have gone, and again

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -225,4 +226,48 @@ func TestALostAnswerOfTheStoreKeepsTheAccount(t *testing.T) {
 			t.Errorf("got %+v, %v", login, err)
 		}
 	}
+}
+
+// At another site, the address of the master is what a tenant's template says.
+func TestTheMasterOfAnotherSiteIsCalledInTheInternetAndWhereAnOperatorAllowsIt(t *testing.T) {
+	for _, c := range []struct {
+		ip      string
+		allowed bool
+		dialed  string // "": it is not called
+	}{
+		{"203.0.113.7", false, "203.0.113.7:80"}, {"10.1.2.3", false, ""}, {"10.1.2.3", true, "10.1.2.3:80"},
+		{"10.9.2.3", true, ""}, {"192.168.0.1", false, ""}, {"fd00::1", false, ""}, {"127.0.0.1", true, ""},
+		{"169.254.169.254", true, ""}, {"100.64.0.1", false, ""},
+	} {
+		b, one, dialed := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, `{"username": "a", "password": "b"}`)
+		})
+		if c.allowed {
+			b.outbound.Allow = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
+		}
+		b.Service = b.another()
+		site := storedSite(t, b, one.Site)
+		site.Type = cluster.OpenStack
+		_, err := b.stores.PutSite(t.Context(), site)
+		b.fatal(err)
+		b.manage(one.ID, cluster.Ready, func(x *cluster.Cluster) { x.MasterIP = c.ip })
+		_, err = b.Account(t.Context(), "physics", "one", "bob")
+		if got, _ := dialed.Load().(string); got != c.dialed || (err == nil) != (c.dialed != "") {
+			t.Errorf("%s: dialed %q, %v, want %q", c.ip, got, err, c.dialed)
+		}
+	}
+}
+
+// storedSite returns a site as it is stored.
+func storedSite(t *testing.T, b *bench, name string) cluster.Site {
+	t.Helper()
+	all, err := b.stores.Sites(t.Context())
+	b.fatal(err)
+	for _, s := range all {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("there is no site %s", name)
+	return cluster.Site{}
 }

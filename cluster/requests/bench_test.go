@@ -14,6 +14,7 @@ import (
 	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/clustertest"
+	"croft/cluster/outbound"
 	"croft/cluster/requests"
 	"croft/cluster/sim"
 	"croft/etcdstore/etcdtest"
@@ -61,13 +62,14 @@ type stores struct {
 type bench struct {
 	*requests.Service
 	*testing.T
-	store  *clustertest.Store // nil: it is another one
-	stores stores
-	sites  *sim.Site
-	logs   *bytes.Buffer
-	log    *slog.Logger
-	made   map[string]cluster.ImplementationID // by site
-	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	store    *clustertest.Store // nil: it is another one
+	stores   stores
+	sites    *sim.Site
+	logs     *bytes.Buffer
+	log      *slog.Logger
+	made     map[string]cluster.ImplementationID // by site
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	outbound outbound.Rule
 }
 
 const template = `
@@ -111,7 +113,7 @@ func (b *bench) another() *requests.Service { return b.withDriver(b.sites) }
 func (b *bench) withDriver(d cluster.Driver) *requests.Service {
 	s, err := requests.New(requests.Config{Partition: partition, Records: b.stores, Catalogue: b.stores,
 		Accounts: b.stores, Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: d}, Vault: vault{},
-		Dial: b.dial, Log: b.log})
+		Dial: b.dial, Outbound: b.outbound, Log: b.log})
 	b.fatal(err)
 	return s
 }

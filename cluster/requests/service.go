@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/cluster/outbound"
 	"croft/cluster/survey"
 	"croft/internal/nearest"
 	"croft/tenant"
@@ -34,7 +35,9 @@ type Config struct {
 	Survey    *survey.Survey                           // shared with the manager, if there is one here; nil: its own
 	// Dial connects to the agents of appliances; a net.Dialer by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	Log  *slog.Logger
+	// Outbound decides which addresses are called that templates of other sites name.
+	Outbound outbound.Rule
+	Log      *slog.Logger
 }
 
 // Service is a cloud.Clusters.

@@ -89,6 +89,7 @@ type Settings struct {
 		Enabled           bool     `yaml:"enabled"`
 		CredentialKeyFile []string `yaml:"credential_key_file"`
 		AllowedIP         string   `yaml:"allowed_ip"`
+		CallNetworks      []string `yaml:"call_networks"`
 	} `yaml:"clusters"`
 
 	Hypervisor string `yaml:"hypervisor"`
@@ -377,6 +378,9 @@ func (s *Settings) checkClusters() error {
 		if !filepath.IsAbs(file) {
 			return croft.Errorf(croft.Invalid, "clusters.credential_key_file has %q, which is not an absolute path", file)
 		}
+	}
+	if _, err := image.ParseNetworks(s.Clusters.CallNetworks); err != nil {
+		return croft.Errorf(croft.Invalid, "clusters.call_networks: %w", err)
 	}
 	if s.Clusters.AllowedIP == "" {
 		return nil
