@@ -209,6 +209,7 @@ func Defaults() Settings {
 	s.CloudAPI.Keystone = Tenants{Projects: []string{}, Roles: []string{}, Operators: []string{}}
 	s.Clusters.Enabled = true
 	s.Clusters.CredentialKeyFile = []string{}
+	s.Clusters.CallNetworks = []string{}
 	s.Hypervisor = "libvirt"
 	s.Libvirt.URI = "qemu:///system"
 	s.Libvirt.VirtType = "auto"
