@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"croft"
 	"croft/etcdstore/etcdserver"
 	"croft/internal/pemfile"
@@ -30,7 +32,8 @@ type Config struct {
 	// default, whole seconds.
 	SessionTTL time.Duration
 
-	keepalive time.Duration // keepaliveTime by default; tests set it
+	keepalive time.Duration                 // keepaliveTime by default; tests set it
+	under     func(clientv3.KV) clientv3.KV // what the store speaks through; for tests
 }
 
 // Access holds our credentials for etcd and the authorities that we trust. The zero value suits a server

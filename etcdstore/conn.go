@@ -23,6 +23,7 @@ type conn struct {
 	keys      keys
 	partition croft.PartitionID
 	minor     atomic.Int64 // of the stored schema, as far as known
+	unknown   unknownFields
 
 	sessionTTL time.Duration
 	metrics    *metrics

@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,26 @@ import (
 func (c Config) WithoutKeepalive() Config {
 	c.keepalive = 24 * time.Hour
 	return c
+}
+
+// Under puts a KV between the store and its client.
+func (c Config) Under(kv func(clientv3.KV) clientv3.KV) Config {
+	c.under = kv
+	return c
+}
+
+// WithSurplus adds to next what stored has beyond the fields a, list and in, which the test knows.
+func WithSurplus(stored, next string) string {
+	type element struct {
+		A int `json:"a,omitempty"`
+	}
+	type value struct {
+		A    int               `json:"a,omitempty"`
+		In   *element          `json:"in,omitempty"`
+		Tags map[string]string `json:"tags,omitempty"`
+		List []element         `json:"list,omitempty"`
+	}
+	return string(surplusOf([]byte(stored), reflect.TypeFor[value]()).addTo([]byte(next)))
 }
 
 // OweAnswers makes every connection owe an answer for longer than hungSilence.

@@ -121,7 +121,9 @@ func (s *conn) raise(ctx context.Context, h home, revision int64) error {
 func (s *conn) decode(key, value []byte, v any) error {
 	err := decodeStrictly(value, v)
 	if err != nil && (s.minor.Load() > schemaMinor || s.wasRaised()) {
-		err = json.Unmarshal(value, v)
+		if err = json.Unmarshal(value, v); err == nil {
+			s.unknown.note(string(key), v)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("decode %s: %w", key, err)

@@ -69,7 +69,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &conn{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User,
 		sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics(), conns: conns, endLook: func() {}}
+	if c.under != nil {
+		etcd.KV = c.under(etcd.KV)
+	}
 	etcd.KV, etcd.Lease = measuredKV{etcd.KV, s.metrics}, measuredLease{etcd.Lease, s.metrics}
+	etcd.KV = preservingKV{etcd.KV, &s.unknown, func() keys { return s.keys }}
 	first, cancel := context.WithTimeout(ctx, c.DialTimeout)
 	defer cancel()
 	if err := s.enter(first, c.Mint); err != nil {

@@ -1,0 +1,230 @@
+package etcdstore_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/access"
+	"croft/cluster/clustertest"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/tenant"
+)
+
+// tomorrow is a field that a newer program writes into every record, and into every spec.
+const (
+	tomorrow = `"of_tomorrow":{"list":[1,"2"]}`
+	later    = `"later":12345678901234567890`
+)
+
+// whole are the kinds of records that one program writes as a whole, without reading them: what a newer program wrote
+// there before is replaced by its own next write.
+var whole = []string{"observed/", "orders/", "hosts/", "agents/", "twins/", "members/", "joins/", "control/",
+	"placement/", "quota/unsettled/", "pools/leader", "pools/standby/"}
+
+// newerKV reports records that lose the fields of a newer program.
+type newerKV struct {
+	clientv3.KV
+	t      *testing.T
+	prefix string
+
+	mu    sync.Mutex
+	known map[string]bool // the records with the fields of a newer program
+	seen  map[string]bool // the kinds of which one was changed
+}
+
+func (k *newerKV) Put(ctx context.Context, key, value string, options ...clientv3.OpOption) (*clientv3.PutResponse,
+	error) {
+	done, err := k.Do(ctx, clientv3.OpPut(key, value, options...))
+	return done.Put(), err
+}
+
+func (k *newerKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	return k.KV.Do(ctx, k.newer(nil, []clientv3.Op{op})[0])
+}
+
+func (k *newerKV) Txn(ctx context.Context) clientv3.Txn { return &newerTxn{Txn: k.KV.Txn(ctx), kv: k} }
+
+type newerTxn struct {
+	clientv3.Txn
+	kv       *newerKV
+	compares []clientv3.Cmp
+}
+
+func (t *newerTxn) If(compares ...clientv3.Cmp) clientv3.Txn {
+	t.compares, t.Txn = compares, t.Txn.If(compares...)
+	return t
+}
+
+func (t *newerTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Then(t.kv.newer(t.compares, ops)...)
+	return t
+}
+
+func (t *newerTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+
+// newer expects the fields of a newer program in records that are changed.
+func (k *newerKV) newer(compares []clientv3.Cmp, ops []clientv3.Op) []clientv3.Op {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, op := range ops {
+		key, value := strings.TrimPrefix(string(op.KeyBytes()), k.prefix), string(op.ValueBytes())
+		if !op.IsPut() || len(value) == 0 || !k.known[key] || created(compares, string(op.KeyBytes())) ||
+			slices.ContainsFunc(whole, func(kind string) bool { return strings.HasPrefix(key, kind) }) {
+			continue
+		}
+		k.seen[strings.SplitN(key, "/", 2)[0]] = true
+		if !strings.Contains(value, tomorrow) {
+			k.t.Errorf("%s loses an unknown field: %s", key, value)
+		}
+		if strings.HasPrefix(key, "instances/") && !strings.Contains(value, later) {
+			k.t.Errorf("the spec of %s loses an unknown field: %s", key, value)
+		}
+	}
+	return ops
+}
+
+func created(compares []clientv3.Cmp, key string) bool {
+	return slices.ContainsFunc(compares, func(c clientv3.Cmp) bool {
+		about := c.GetCompare()
+		return string(about.GetKey()) == key && len(about.GetRangeEnd()) == 0 &&
+			(about.GetTarget() == etcdserverpb.Compare_CREATE && about.GetCreateRevision() == 0 &&
+				about.GetResult() == etcdserverpb.Compare_EQUAL ||
+				about.GetTarget() == etcdserverpb.Compare_MOD && about.GetModRevision() == 0)
+	})
+}
+
+// rewritten adds the fields of a newer program to every record, and returns their keys.
+func rewritten(t *testing.T, endpoint, prefix string) map[string]bool {
+	t.Helper()
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	all, err := etcd.Get(t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, kv := range all.Kvs {
+		value := string(kv.Value)
+		if !strings.HasPrefix(value, "{") || kv.Lease != 0 || strings.Contains(string(kv.Key), "/placement/") {
+			continue
+		}
+		rest := strings.TrimPrefix(value, "{")
+		if rest != "}" {
+			rest = "," + rest
+		}
+		value = strings.Replace("{"+tomorrow+rest, `"spec":{`, `"spec":{`+later+",", 1)
+		if _, err := etcd.Put(t.Context(), string(kv.Key), value); err != nil {
+			t.Fatal(err)
+		}
+		known[strings.TrimPrefix(string(kv.Key), prefix)] = true
+	}
+	return known
+}
+
+// A program that reads, changes and writes a record leaves the fields in it that a newer program has put there.
+func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	inst, err := f.Instances.Assign(ctx, f.inst, f.order(1, croft.WantRunning))
+	must(inst, err)
+	must(f.Projects.Create(ctx, tenant.Tenant{Name: "shop"}))
+	must(f.Projects.SetDefaults(ctx, tenant.Defaults{Limits: tenant.Limits{"instances": 9}}))
+	must(f.Aggregates.Create(ctx, croft.Aggregate{Name: "ssd"}))
+	must(f.Policies.Set(ctx, croft.CrushPolicy{Name: "even", Text: "use\n"}, nil))
+	must(f.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 3}, nil))
+	_, _ = clustertest.Furnish(t, f.Clusters)
+	prefix := "/croft/" + string(f.Partition()) + "/"
+	k := &newerKV{t: t, prefix: prefix, known: rewritten(t, f.server.Endpoint(), prefix), seen: map[string]bool{}}
+	putHome(t, f.server, f.Partition(), "1.99")
+	s, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{f.server.Endpoint()}}.Under(
+		func(kv clientv3.KV) clientv3.KV { k.KV = kv; return k }))
+	must(s, err)
+	defer s.Close()
+
+	find := func() croft.Instance {
+		t.Helper()
+		st, err := s.Instances.Find(ctx, croft.DefaultProject, "web")
+		must(st, err)
+		return st.Instance
+	}
+	next := func(n int64, want croft.Want) croft.Order {
+		o := f.order(n, want)
+		o.Instance = inst.ID
+		return o
+	}
+	must(s.Instances.SetExpiry(ctx, find(), time.Now().Add(time.Hour)))
+	must(s.Instances.Reorder(ctx, find(), next(2, croft.WantStopped)))
+	must(s.Instances.SetMoving(ctx, find(), croft.NewHostID()))
+	must(s.Instances.SetMoving(ctx, find(), ""))
+	must(s.Instances.Fence(ctx, find()))
+	must(s.Instances.Lose(ctx, find(), croft.Loss{Reason: "it burnt down"}, next(3, croft.WantGone)))
+	again, err := s.Instances.Recreate(ctx, find())
+	must(again, err)
+	must(nil, s.Instances.Discard(ctx, find()))
+	must(s.Instances.Create(ctx, etcdtest.NewInstance("second"))) // the counters of its project
+	must(nil, s.Registry.Accept(ctx, f.host))
+	all, err := s.Projects.List(ctx, access.Everything())
+	must(all, err)
+	for _, p := range all {
+		if p.Name == "shop" {
+			p.Note = "changed"
+			must(s.Projects.Change(ctx, p))
+		}
+	}
+	defaults, err := s.Projects.Defaults(ctx)
+	must(defaults, err)
+	must(s.Projects.SetDefaults(ctx, defaults))
+	note := "changed"
+	must(s.Aggregates.Change(ctx, "ssd", croft.AggregateChange{Note: &note}))
+	must(s.Policies.Set(ctx, croft.CrushPolicy{Name: "even", Text: "use\n\n"}, nil))
+	must(s.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 4}, nil))
+	sites, err := s.Clusters.Sites(ctx)
+	must(sites, err)
+	for _, site := range sites {
+		must(s.Clusters.PutSite(ctx, site))
+	}
+	for _, kind := range []string{"instances", "projects", "quota", "aggregates", "policies", "clusters"} {
+		if !k.seen[kind] {
+			t.Errorf("nothing below %s/ was changed", kind)
+		}
+	}
+}
+
+// What a value has beyond its type is added to what replaces it, except where that part was removed.
+func TestSurplusIsAddedWhereItBelongs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, stored, next, want string }{
+		{"a field", `{"a":1,"new":2}`, `{"a":3}`, `{"a":3,"new":2}`},
+		{"a field of an object", `{"in":{"a":1,"new":{"x":[1]}}}`, `{"in":{"a":2}}`, `{"in":{"a":2,"new":{"x":[1]}}}`},
+		{"an object that is removed", `{"a":1,"tags":{"k":"v"}}`, `{"a":1}`, `{"a":1}`},
+		{"elements of a list, in another order", `{"list":[{"a":1,"new":1},{"a":2,"new":2}]}`,
+			`{"list":[{"a":2},{"a":3},{"a":1}]}`, `{"list":[{"a":2,"new":2},{"a":3},{"a":1,"new":1}]}`},
+		{"a number beyond what a float has", `{"a":1,"new":12345678901234567890}`, `{"a":1}`,
+			`{"a":1,"new":12345678901234567890}`},
+		{"what is no record", `{"a":1,"new":2}`, `text`, `text`},
+		{"nothing", `{"a":1}`, `{"a":2}`, `{"a":2}`},
+	} {
+		if got := etcdstore.WithSurplus(c.stored, c.next); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}
