@@ -1,14 +1,12 @@
 package image
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -38,7 +36,7 @@ func (p publisher) checksum(ctx context.Context, ref Reference) (digest, error) 
 	if err != nil {
 		return digest{}, fmt.Errorf("list of checksums %s: %w", Reference{URL: ref.Sums}.Name(), err)
 	}
-	d, ok := findSum(text, ref.file())
+	d, ok := findSum(text, ref.URL, ref.Sums)
 	if !ok {
 		return digest{},
 			croft.Errorf(croft.Invalid,
@@ -89,52 +87,6 @@ func (p publisher) signed(ctx context.Context, ref Reference, text []byte) ([]by
 		return nil, fmt.Errorf("signature %s: %w", Reference{URL: ref.Signature}.Name(), err)
 	}
 	return text, checkDetached(keys, ref.SignedBy, text, signature)
-}
-
-// findSum finds a file in a list of checksums in the format of sha256sum and sha512sum ("HEX  NAME", "HEX
-// *NAME") or in the BSD format ("SHA256 (NAME) = HEX"), optionally in a PGP signature. A list of one bare
-// checksum is valid for any file. If a file has several, the longest wins.
-func findSum(text []byte, file string) (digest, bool) {
-	var found digest
-	lines, bare := 0, digest{}
-	scanner := bufio.NewScanner(bytes.NewReader(text))
-	scanner.Buffer(nil, 64<<10)
-	for scanner.Scan() {
-		line := strings.TrimSpace(scanner.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		lines++
-		name, hex := splitSum(line)
-		d, ok := digestOf(hex)
-		if !ok {
-			continue
-		}
-		if name == "" {
-			bare = d
-		}
-		if path.Base(name) == file && len(d.hex) > len(found.hex) {
-			found = d
-		}
-	}
-	if scanner.Err() != nil {
-		return digest{}, false
-	}
-	if found.hex == "" && lines == 1 {
-		found = bare
-	}
-	return found, found.hex != ""
-}
-
-// splitSum splits one line; name is empty if the line has only a checksum.
-func splitSum(line string) (name, hex string) {
-	if i := strings.Index(line, " ("); i > 0 {
-		if j := strings.LastIndex(line, ") = "); j > i {
-			return line[i+2 : j], strings.TrimSpace(line[j+4:])
-		}
-	}
-	hex, name, _ = strings.Cut(line, " ")
-	return strings.TrimPrefix(strings.TrimSpace(name), "*"), hex
 }
 
 // maxKeyring limits the size of a keyring; Debian's with all its developers has some 30 MiB, and those of

@@ -3,6 +3,7 @@
 package format
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -249,7 +250,47 @@ var packings = []Packing{
 	{magic{257, "ustar"}, "tar", "tar -x", nil},
 }
 
-func openGzip(r io.Reader) (io.ReadCloser, error) { return gzip.NewReader(r) }
+// openGzip ignores what comes behind the end of the last member, as gzip -d does: publishers append metadata or zeros.
+func openGzip(r io.Reader) (io.ReadCloser, error) {
+	in := bufio.NewReader(r) // a reader of single bytes, of which no member takes more than its own
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, err
+	}
+	z.Multistream(false)
+	return &gzipMembers{Reader: z, in: in}, nil
+}
+
+// gzipMembers reads one member of a gzip file after the other.
+type gzipMembers struct {
+	*gzip.Reader
+	in    *bufio.Reader
+	ended bool
+}
+
+// Read implements io.Reader.
+func (m *gzipMembers) Read(b []byte) (int, error) {
+	for !m.ended {
+		n, err := m.Reader.Read(b)
+		if n > 0 && errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if n > 0 || !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		head, err := m.in.Peek(2)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		if m.ended = string(head) != "\x1f\x8b"; !m.ended {
+			if err := m.Reset(m.in); err != nil {
+				return 0, err
+			}
+			m.Multistream(false)
+		}
+	}
+	return 0, io.EOF
+}
 
 func openXZ(r io.Reader) (io.ReadCloser, error) {
 	x, err := xz.NewReader(r, maxWindow)
