@@ -34,17 +34,21 @@ const (
 	Plain       Kind = "text/plain"
 )
 
-// KindOf returns the kind of data from its beginning.
+// KindOf returns the kind of data from its beginning, as cloud-init does: it compares beginnings in lower case, behind
+// blanks. A script begins with its first byte, for the kernel of the guest.
 func KindOf(data []byte) Kind {
 	line := firstLine(data)
+	start := strings.ToLower(string(bytes.TrimLeftFunc(data[:min(len(data), 512)], unicode.IsSpace)))
 	switch {
 	case bytes.HasPrefix(data, []byte{0x1f, 0x8b}):
 		return Gzip
 	case strings.HasPrefix(line, "#!"):
 		return Script
-	case strings.TrimRight(line, " \t\r") == "#cloud-config":
+	case strings.HasPrefix(start, "#cloud-config-archive"):
+		return Plain
+	case strings.HasPrefix(start, "#cloud-config"):
 		return CloudConfig
-	case strings.TrimRight(line, " \t\r") == "#cloud-boothook":
+	case strings.HasPrefix(start, "#cloud-boothook"):
 		return Boothook
 	case isMessage(line):
 		return Multipart
@@ -67,9 +71,12 @@ func isMessage(line string) bool {
 // is binary, cloud-config that is not YAML, MIME without parts. Errors are Invalid. Empty data is valid.
 func Check(data []byte) error {
 	if len(data) > croft.MaxUserData {
-		return croft.Errorf(croft.Invalid,
+		return croft.Errorf(
+			croft.Invalid,
 			"the user-data has %d bytes, and %d are the most that an instance may carry: compress it with gzip, or let it fetch the rest",
-			len(data), croft.MaxUserData)
+			len(data),
+			croft.MaxUserData,
+		)
 	}
 	if KindOf(data) == Gzip {
 		var err error
@@ -112,13 +119,43 @@ func checkText(data []byte) error {
 			line)
 	case strings.HasPrefix(line, "#!") && strings.HasSuffix(line, "\r"):
 		return errors.New(
-			"is a script with the line ends of Windows, for which the guest finds no interpreter: convert it (dos2unix)")
+			"is a script with the line ends of Windows, for which the guest finds no interpreter: convert it (dos2unix)",
+		)
 	}
 	switch KindOf(data) {
 	case CloudConfig:
 		return checkCloudConfig(data)
 	case Multipart:
-		return checkMessage(data)
+		if err := checkMessage(data); err != nil {
+			return err
+		}
+		if !bytes.Contains(bytes.ToLower(data[:min(len(data), 4096)]), []byte("mime-version:")) {
+			return errors.New(
+				"is MIME without the header MIME-Version in its first 4096 bytes, and cloud-init then takes it " +
+					"for plain text: add MIME-Version: 1.0",
+			)
+		}
+	case Plain:
+		return checkPlace(data)
+	}
+	return nil
+}
+
+// checkPlace finds a header of cloud-config behind the beginning of YAML, where cloud-init does not look for it.
+func checkPlace(data []byte) error {
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		text := strings.ToLower(string(bytes.TrimSpace(line)))
+		switch {
+		case strings.HasPrefix(text, "## template:"):
+			return nil
+		case strings.HasPrefix(text, "#cloud-config"):
+			return fmt.Errorf("has #cloud-config in line %d, and cloud-init ignores all that does not begin with it: "+
+				"make it the first line", n)
+		case text != "" && text != "---" && !strings.HasPrefix(text, "#") && !strings.HasPrefix(text, "%yaml"):
+			return nil
+		}
 	}
 	return nil
 }
@@ -137,15 +174,44 @@ func lettersOf(line string) string {
 }
 
 func checkCloudConfig(data []byte) error {
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
+	var document, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(data))
+	if err := documents.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("begins with #cloud-config and is not YAML: %w", err)
+	}
+	switch err := documents.Decode(&second); {
+	case err == nil:
+		return fmt.Errorf(
+			"begins with #cloud-config and has a second YAML document behind line %d, for which cloud-init "+
+				"applies none of them: remove the line ---",
+			max(second.Line-1, 1),
+		)
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("begins with #cloud-config and is not YAML: %w", err)
+	}
+	if tagged := unknownTag(&document); tagged != nil {
+		return fmt.Errorf("begins with #cloud-config and has the tag %s in line %d, which cloud-init does not know",
+			tagged.Tag, tagged.Line)
 	}
 	if document.Kind == 0 || len(document.Content) == 0 {
 		return nil // only comments
 	}
 	if root := document.Content[0]; root.Kind != yaml.MappingNode && root.Tag != "!!null" {
 		return fmt.Errorf("begins with #cloud-config and has no key: value in line %d", root.Line)
+	}
+	return nil
+}
+
+// unknownTag returns a node with a tag that YAML itself does not define; nil: there is none.
+func unknownTag(n *yaml.Node) *yaml.Node {
+	if tag := n.ShortTag(); tag != "" && !strings.HasPrefix(tag, "!!") && tag != "!" ||
+		strings.HasPrefix(tag, "!!python/") {
+		return n
+	}
+	for _, child := range n.Content {
+		if found := unknownTag(child); found != nil {
+			return found
+		}
 	}
 	return nil
 }
