@@ -2,7 +2,8 @@
 lacks() {
 	lacking=
 	for package; do
-		[ -e "/var/lib/dpkg/info/$package.list" ] || lacking="$lacking $package"
+		dpkg-query --show --showformat='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^ii' ||
+			lacking="$lacking $package"
 	done
 	[ -n "$lacking" ]
 }
