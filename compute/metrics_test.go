@@ -239,6 +239,32 @@ func TestAnAgentIsReadyOnceItsHostIsKnown(t *testing.T) {
 	}
 }
 
+// cutOff is a hypervisor whose guests have lost their network.
+type cutOff struct {
+	Hypervisor
+	guests []croft.InstanceID
+}
+
+// CutOff implements Bridged.
+func (h *cutOff) CutOff() []croft.InstanceID { return h.guests }
+
+func TestGuestsWithoutANetworkAreAProblemOfTheHost(t *testing.T) {
+	l, a := alone(t)
+	hv := &cutOff{Hypervisor: a.Hypervisor}
+	a.Hypervisor = hv
+	for i, guests := range [][]croft.InstanceID{{"a", "b"}, nil} {
+		hv.guests = guests
+		if err := a.examine(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		said := strings.Join(l.hosts[here].Problems, "; ")
+		if told := strings.Contains(said, "instance a is cut off from its network") &&
+			strings.Contains(said, "and 1 more"); told != (guests != nil) {
+			t.Errorf("%d: its problems are %q", i, said)
+		}
+	}
+}
+
 // A full disk, and each other problem, is in the host's record while it lasts.
 func TestAFullDiskIsAProblemOfTheHost(t *testing.T) {
 	l, a := alone(t)

@@ -87,6 +87,12 @@ type Hypervisor interface {
 	Watch(ctx context.Context, wake func(croft.InstanceID)) error
 }
 
+// Bridged is a hypervisor whose guests may lose their networks while they run.
+type Bridged interface {
+	// CutOff returns the running instances that have lost a network.
+	CutOff() []croft.InstanceID
+}
+
 // Consoles is a hypervisor whose guests have an interactive serial console.
 type Consoles interface {
 	// OpenConsole attaches exclusively to the console of a running guest, until it is closed or the guest is

@@ -73,6 +73,12 @@ func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.R
 			a.Log.Warn("the disk is nearly full", "host", a.Host.ID, "reason", full)
 		}
 	}
+	if cut := a.cutOff(); a.setProblem(problemCutOff, cut) {
+		changed = true
+		if cut != "" {
+			a.Log.Warn("guests have lost their network", "host", a.Host.ID, "reason", cut)
+		}
+	}
 	if !changed {
 		return nil
 	}
@@ -90,6 +96,24 @@ func (a *Agent) nearlyFull(ctx context.Context) string {
 		return "" // operations that need the disk report the error
 	}
 	return fmt.Sprintf("less than 1 GiB is left on the disk of %s: guests that write stand still once nothing is, and no new ones can be built; make room there", a.Dir)
+}
+
+// cutOff describes the running guests that have lost their network.
+func (a *Agent) cutOff() string {
+	hv, ok := a.Hypervisor.(Bridged)
+	if !ok {
+		return ""
+	}
+	cut := hv.CutOff()
+	if len(cut) == 0 {
+		return ""
+	}
+	sentence := fmt.Sprintf("instance %s is cut off from its network, which was stopped: start it again (virsh "+
+		"net-start), and its guests are attached to it", cut[0])
+	if len(cut) > 1 {
+		sentence += fmt.Sprintf(" (and %d more instances)", len(cut)-1)
+	}
+	return sentence
 }
 
 // shrunk reports the resource classes of which more is claimed than the host offers.
@@ -122,6 +146,7 @@ const (
 	problemShrunk                    // less is offered than claimed
 	problemGuests                    // guests run here that are not the host's
 	problemDisk                      // its disk is nearly full
+	problemCutOff                    // running guests have lost their network
 	problemKinds
 )
 

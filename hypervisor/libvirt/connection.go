@@ -31,6 +31,8 @@ type connection struct {
 	// Callbacks run in libvirt's event loop: they must not block or call into libvirt.
 	onLost   func()
 	onDomain func(*libvirt.Domain)
+	// of a network's start or stop
+	onNetwork func()
 
 	opening sync.Mutex // held while a session is opened
 
@@ -147,6 +149,10 @@ func (n *connection) listen(s *session) error {
 	s.lifecycle, err = s.conn.DomainEventLifecycleRegister(nil,
 		func(_ *libvirt.Connect, dom *libvirt.Domain, _ *libvirt.DomainEventLifecycle) { n.onDomain(dom) })
 	if err == nil {
+		s.networks, err = s.conn.NetworkEventLifecycleRegister(nil,
+			func(*libvirt.Connect, *libvirt.Network, *libvirt.NetworkEventLifecycle) { n.onNetwork() })
+	}
+	if err == nil {
 		err = s.conn.SetKeepAlive(keepAliveSeconds, keepAliveMisses)
 	}
 	if err != nil {
@@ -248,6 +254,7 @@ type session struct {
 	mu        sync.Mutex
 	refs      int
 	lifecycle int // ID of the event registration
+	networks  int
 }
 
 // lose makes the next call open another connection. It may run in libvirt's event loop and does not call into libvirt.
@@ -280,6 +287,7 @@ func (s *session) drop() {
 	}
 	s.lose()
 	_ = s.conn.DomainEventDeregister(s.lifecycle)
+	_ = s.conn.NetworkEventDeregister(s.networks)
 	_ = s.conn.UnregisterCloseCallback()
 	_, _ = s.conn.Close()
 	_ = loop.leave()

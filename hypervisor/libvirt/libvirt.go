@@ -112,7 +112,7 @@ func New(c Config) (*Driver, error) {
 	slots := make(chan struct{}, maxCalls)
 	d.conn = &connection{
 		uri: c.URI, timeout: c.CallTimeout, slots: slots, metrics: newMetrics(slots),
-		onLost: d.owners.invalidate, onDomain: d.noteChange,
+		onLost: d.owners.invalidate, onDomain: d.noteChange, onNetwork: func() { d.network.wake() },
 	}
 	d.network = &networking{
 		conn: d.conn, log: c.Log, domains: d.domains,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -26,6 +27,15 @@ type networking struct {
 	addresses reservations
 	filter    filter
 	refresh   chan struct{} // asks keep for another pass
+	cut       atomic.Pointer[[]croft.InstanceID]
+}
+
+// wake asks keep for another pass.
+func (n *networking) wake() {
+	select {
+	case n.refresh <- struct{}{}:
+	default:
+	}
 }
 
 // bridge prepares a host bridge for guests; see Driver.Bridge.
@@ -120,7 +130,7 @@ func (n *networking) reserveMissing(ctx context.Context, p croft.PartitionID) er
 	return nil
 }
 
-// keep maintains the packet filter and the reservations of a partition until ctx ends.
+// keep maintains the packet filter, the reservations and the bridge ports of a partition until ctx ends.
 func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
 	logged := false
 	for ctx.Err() == nil {
@@ -130,8 +140,17 @@ func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
 		if err == nil {
 			err = n.reserveMissing(ctx, p)
 		}
+		if err == nil {
+			var cut []croft.InstanceID
+			cut, err = call(ctx, n.conn, task{verb: "look for guests without a network"},
+				func(c *libvirt.Connect) ([]croft.InstanceID, error) { return n.reattach(c, p) })
+			if before := n.cut.Swap(&cut); len(cut) > 0 && (before == nil || len(*before) == 0) {
+				n.log.Warn("guests have lost their network: start it again (virsh net-start)", "instance", cut[0],
+					"op", "watch", "guests", len(cut))
+			}
+		}
 		if err != nil && ctx.Err() == nil && !logged {
-			n.log.Warn("packet filter and reserved addresses of the guests may not be up to date, trying again", "op",
+			n.log.Warn("packet filter, reserved addresses and networks of the guests may not be up to date, trying again", "op",
 				"watch", "err", err)
 		}
 		logged = err != nil

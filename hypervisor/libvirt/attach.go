@@ -1,0 +1,92 @@
+package libvirt
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"libvirt.org/go/libvirt"
+
+	"croft"
+	"croft/compute"
+	"croft/hypervisor/libvirt/packetfilter"
+)
+
+// reattach puts the interfaces of a partition's running guests back on their bridges, as after a restart of a libvirt
+// network, which leaves them without one. It returns the instances with an interface whose bridge does not exist.
+func (n *networking) reattach(c *libvirt.Connect, p croft.PartitionID) (cut []croft.InstanceID, err error) {
+	list, err := n.domains.all(c)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := lookAtNetworks(c, list)
+	if err != nil {
+		return nil, err
+	}
+	var failures error
+	for _, one := range list {
+		if one.Partition != p || one.Power == compute.PowerOff {
+			continue
+		}
+		off := false
+		for _, nic := range one.nics {
+			bridge := nic.Bridge
+			if nic.Network != "" {
+				bridge = facts[nic.Network].Bridge
+			}
+			mac, err := net.ParseMAC(nic.MAC)
+			if err != nil || n.filter.off {
+				continue // libvirt chose the names of the ports
+			}
+			port := packetfilter.TableOf(p).PortName(mac)
+			switch joined, err := joinBridge(port, bridge, n.bridge); {
+			case errors.Is(err, croft.NotFound):
+				off = true
+			case err != nil:
+				failures = errors.Join(failures, err)
+			case joined:
+				n.log.Warn("a guest had lost its network and is attached to it again", "instance", one.ID,
+					"op", "watch", "bridge", bridge)
+			}
+		}
+		if off {
+			cut = append(cut, one.ID)
+		}
+	}
+	return cut, failures
+}
+
+// joinBridge attaches a port to a bridge if it is attached to none. prepare makes the bridge ready for guests. A port
+// that does not exist is left alone: its guest has just ended. NotFound: the bridge does not exist.
+func joinBridge(port, bridge string, prepare func(bridge string) error) (joined bool, err error) {
+	link, err := netlink.LinkByName(port)
+	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent {
+		return false, nil
+	}
+	if err != nil || link.Attrs().MasterIndex != 0 {
+		return false, err
+	}
+	to, err := netlink.LinkByName(bridge)
+	if _, absent := errors.AsType[netlink.LinkNotFoundError](err); absent || bridge == "" {
+		return false, croft.Errorf(croft.NotFound, "attach %s: there is no bridge %q", port, bridge)
+	}
+	if err == nil {
+		err = prepare(bridge)
+	}
+	if err == nil {
+		err = netlink.LinkSetMaster(link, to)
+	}
+	if err != nil {
+		return false, fmt.Errorf("attach %s to the bridge %s: %w", port, bridge, err)
+	}
+	return true, nil
+}
+
+// CutOff returns the running instances that have no network, because it was stopped.
+func (d *Driver) CutOff() []croft.InstanceID {
+	if cut := d.network.cut.Load(); cut != nil {
+		return *cut
+	}
+	return nil
+}
