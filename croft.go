@@ -71,6 +71,8 @@ type Host struct {
 	FormerName string    `json:"former_name,omitempty"` // its name before Name
 	Problems   []string  `json:"problems,omitempty"`    // found by its agent, one sentence each
 	Place      string    `json:"place,omitempty"`       // Place of its newest agent
+	// identifies the running system of its newest agent: two hosts with the same are agents on one machine
+	Boot string `json:"boot,omitempty"`
 	// the projects that may use each further network, by the network's name; see AdmitsTo
 	Networks map[string][]Project `json:"networks,omitempty"`
 }

@@ -311,6 +311,9 @@ func (c *comparison) checkContents(host croft.HostID) {
 		if exists && inst.Host == host {
 			continue // the order is missing
 		}
+		if exists && c.oneMachine(host, inst.Host) {
+			continue // another agent on the machine shares its hypervisor
+		}
 		if exists {
 			d.Project, d.Name = inst.Project, inst.Name
 			d.Cause = fmt.Sprintf(
@@ -329,6 +332,12 @@ func (c *comparison) checkContents(host croft.HostID) {
 				Cause: "a directory with disks that belong to no guest and no instance here"})
 		}
 	}
+}
+
+// oneMachine reports whether the agents of two hosts run on one machine.
+func (c *comparison) oneMachine(a, b croft.HostID) bool {
+	one, other := c.Hosts[a], c.Hosts[b]
+	return one.Boot != "" && one.Boot == other.Boot && one.Place != other.Place
 }
 
 // name returns a host's name for people.

@@ -187,6 +187,37 @@ func TestCompareMore(t *testing.T) {
 	}
 }
 
+// Agents on one machine see each other's guests in the hypervisor that they share.
+func TestGuestsOfAnotherAgentOnTheMachineAreNoStrays(t *testing.T) {
+	for what, c := range map[string]struct {
+		boot, place string
+		strays      int
+	}{
+		"another agent of the machine":                {"b1", "p2", 0},
+		"a copy of the machine":                       {"b2", "p2", 1},
+		"the machine, which lost its state directory": {"b1", "p1", 1},
+		"an agent that does not say where it runs":    {"", "p2", 1},
+	} {
+		e := healthy()
+		one, two := e.Hosts[h1], e.Hosts[h2]
+		one.Boot, one.Place, two.Boot, two.Place = c.boot, c.place, "b1", "p1"
+		if c.boot == "" {
+			two.Boot = ""
+		}
+		e.Hosts[h1], e.Hosts[h2] = one, two
+		e.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: web}}}
+		strays := 0
+		for _, d := range audit.Compare(*e) {
+			if d.Kind == audit.StrayGuest {
+				strays++
+			}
+		}
+		if strays != c.strays {
+			t.Errorf("%s: %d strays, want %d", what, strays, c.strays)
+		}
+	}
+}
+
 // A difference names its host by name, says where the claim is, and differences are sorted.
 func TestDifferencesAreToldAlike(t *testing.T) {
 	e := healthy()

@@ -20,6 +20,7 @@ const (
 const (
 	healthBody  = "croft metadata server\n"
 	cloudHeader = "Croft-Partition"
+	hostHeader  = "Croft-Host"
 )
 
 const (

@@ -31,6 +31,12 @@ var ErrOther = croft.Errorf(croft.Conflict,
 	"the croft of another cloud serves metadata there, and guests of this one would never get theirs: "+
 		"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
 
+// ErrSibling says that another host's agent on this machine serves the bridge, so guests of this host would get nothing
+// there.
+var ErrSibling = croft.Errorf(croft.Conflict,
+	"the agent of another host on this machine serves metadata there, and guests of this host would never get theirs: "+
+		"restart this agent, which then gives its guests a disk, or give it a network of its own (network.name)")
+
 // Listen adds the address to the guests' bridge, if it is missing, and listens on that bridge only, so that
 // several clouds with a bridge each can share a host. Closing the listener removes the address iff Listen
 // added it; if the bridge loses it otherwise, Accept returns an error.
@@ -49,7 +55,8 @@ func Listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener
 		"stop it (ss -ltnp 'sport = :%d' names it), or run without the metadata server", at, bridge, at.Port())
 }
 
-// listen is Listen for the guests of one cloud. ErrOther: the croft of another cloud listens there.
+// listen is Listen for the guests of one host. ErrOther: the croft of another cloud listens there. ErrSibling: another
+// host's agent does.
 func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener, error) {
 	l, err := Listen(ctx, bridge, at)
 	if errors.Is(err, ErrServed) {
@@ -58,14 +65,19 @@ func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (
 	return l, err
 }
 
-// Free returns ErrOther if the croft of another cloud serves metadata on the bridge. Any other server, or
-// none, is no error.
+// Free returns ErrOther if the croft of another cloud serves metadata on the bridge, and ErrSibling if the agent of
+// another host of this cloud does. Any other server, or none, is no error.
 func (s *Server) Free(ctx context.Context, bridge string, at netip.AddrPort) error {
-	cloud, err := Served(ctx, bridge, at)
-	if err != nil || cloud == "" || s.config.Partition == "" || cloud == s.config.Partition {
+	other, err := Served(ctx, bridge, at)
+	switch {
+	case err != nil:
 		return nil
+	case other.Partition != "" && s.config.Partition != "" && other.Partition != s.config.Partition:
+		return fmt.Errorf("serve metadata on %s of %s: %w (its partition is %s)", at, bridge, ErrOther, other.Partition)
+	case other.Host != "" && s.config.Host != "" && other.Host != s.config.Host:
+		return fmt.Errorf("serve metadata on %s of %s: %w (host %s)", at, bridge, ErrSibling, other.Host)
 	}
-	return fmt.Errorf("serve metadata on %s of %s: %w (its partition is %s)", at, bridge, ErrOther, cloud)
+	return nil
 }
 
 // Probe checks, from the host itself, whether croft's metadata server answers on the bridge; nil: it does.
@@ -74,9 +86,14 @@ func Probe(ctx context.Context, bridge string, at netip.AddrPort) error {
 	return err
 }
 
-// Served asks, from the host itself, which cloud's metadata server answers on the bridge. Older versions do
-// not report their cloud.
-func Served(ctx context.Context, bridge string, at netip.AddrPort) (cloud croft.PartitionID, err error) {
+// Identity says whose guests a metadata server serves. Older versions do not report all of it.
+type Identity struct {
+	Partition croft.PartitionID
+	Host      croft.HostID
+}
+
+// Served asks, from the host itself, whose metadata server answers on the bridge.
+func Served(ctx context.Context, bridge string, at netip.AddrPort) (Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	transport := &http.Transport{
@@ -86,19 +103,19 @@ func Served(ctx context.Context, bridge string, at netip.AddrPort) (cloud croft.
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+healthPath, nil)
 	if err != nil {
-		return "", fmt.Errorf("ask the metadata server at %s: %w", at, err)
+		return Identity{}, fmt.Errorf("ask the metadata server at %s: %w", at, err)
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return "", croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
+		return Identity{}, croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(len(healthBody))))
 	if err != nil {
-		return "", croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
+		return Identity{}, croft.Errorf(croft.Unavailable, "ask the metadata server at %s: %w", at, err)
 	}
 	if resp.StatusCode != http.StatusOK || string(body) != healthBody {
-		return "", croft.Errorf(croft.Conflict, "ask the metadata server at %s: what answers there is not croft's", at)
+		return Identity{}, croft.Errorf(croft.Conflict, "ask the metadata server at %s: what answers there is not croft's", at)
 	}
-	return croft.PartitionID(resp.Header.Get(cloudHeader)), nil
+	return Identity{croft.PartitionID(resp.Header.Get(cloudHeader)), croft.HostID(resp.Header.Get(hostHeader))}, nil
 }

@@ -98,9 +98,18 @@ type linkJSON struct {
 }
 
 type networkJSON struct {
-	ID   string `json:"id"`
-	Link string `json:"link"`
-	Type string `json:"type"`
+	ID     string      `json:"id"`
+	Link   string      `json:"link"`
+	Type   string      `json:"type"`
+	Metric int         `json:"metric,omitempty"` // not in OpenStack's schema; cloud-init reads it
+	Routes []routeJSON `json:"routes,omitempty"`
+}
+
+type routeJSON struct {
+	Network string `json:"network"`
+	Netmask string `json:"netmask"`
+	Gateway string `json:"gateway"`
+	Metric  int    `json:"metric"`
 }
 
 // networkData configures DHCP on every interface, because addresses come from DHCP.
@@ -109,7 +118,14 @@ func networkData(g Guest) []byte {
 	for i, mac := range g.MACs {
 		link := fmt.Sprintf("nic%d", i)
 		n.Links = append(n.Links, linkJSON{ID: link, Type: "phy", MAC: mac.String()})
-		n.Networks = append(n.Networks, networkJSON{ID: fmt.Sprintf("network%d", i), Link: link, Type: "ipv4_dhcp"})
+		network := networkJSON{ID: fmt.Sprintf("network%d", i), Link: link, Type: "ipv4_dhcp"}
+		if len(g.MACs) > 1 {
+			network.Metric = routeMetric(i)
+		}
+		if via, ok := g.metadataVia(i); ok {
+			network.Routes = []routeJSON{{Address.Addr().String(), "255.255.255.255", via.String(), routeMetric(i)}}
+		}
+		n.Networks = append(n.Networks, network)
 	}
 	return encode(n)
 }

@@ -17,7 +17,7 @@ import (
 const retry = 2 * time.Second
 
 // Run serves metadata on the bridge until ctx ends, which is no error. If the bridge does not exist yet, or
-// disappears and returns, or another croft serves it, Run waits and takes over when it can.
+// disappears and returns, or another croft of this cloud serves it, Run waits and takes over when it can.
 //
 // Conflict: a program that is not croft's has the port. ErrOther, also a Conflict: the croft of another cloud
 // has it. Invalid: the process may not listen there. These errors are permanent, so Run returns.
@@ -54,6 +54,12 @@ func (s *Server) Ready(context.Context) error {
 	}
 }
 
+// Elsewhere reports whether another host's agent serves Address, so that guests of this host are not served.
+func (s *Server) Elsewhere() bool {
+	err := s.trouble.Load()
+	return err != nil && errors.Is(*err, ErrSibling)
+}
+
 func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[error], places placeOf,
 	listen func() (net.Listener, error)) error {
 	log := s.config.Log
@@ -85,5 +91,6 @@ func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[
 
 // mends reports whether the error may resolve itself.
 func mends(err error) bool {
-	return errors.Is(err, ErrServed) || errors.Is(err, croft.NotFound) || errors.Is(err, croft.Unavailable)
+	return errors.Is(err, ErrServed) || errors.Is(err, ErrSibling) || errors.Is(err, croft.NotFound) ||
+		errors.Is(err, croft.Unavailable)
 }

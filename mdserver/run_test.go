@@ -206,8 +206,8 @@ func TestAnotherCloudsServerIsNotOurs(t *testing.T) {
 	})
 	for Probe(t.Context(), on, Address) != nil {
 	}
-	if cloud, err := Served(t.Context(), on, Address); err != nil || cloud != "first" {
-		t.Errorf("it serves %q, %v", cloud, err)
+	if other, err := Served(t.Context(), on, Address); err != nil || other.Partition != "first" {
+		t.Errorf("it serves %+v, %v", other, err)
 	}
 	for cloud, other := range map[croft.PartitionID]bool{"first": false, "second": true, "": false} {
 		if err := of(cloud).Free(t.Context(), on, Address); errors.Is(err, ErrOther) != other || err != nil &&
@@ -221,6 +221,38 @@ func TestAnotherCloudsServerIsNotOurs(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
+}
+
+// A second agent on the machine is told, so that it gives its guests disks and does not report that they are served.
+func TestAnotherHostsServerIsNotOurs(t *testing.T) {
+	on := bridge(t)
+	of := func(host croft.HostID) *Server {
+		t.Helper()
+		s, err := New(Config{Guests: nobody{}, Log: slog.New(slog.DiscardHandler), Partition: "cloud", Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = of("h1").Run(ctx, on, Address) })
+	for Probe(t.Context(), on, Address) != nil {
+	}
+	for host, other := range map[croft.HostID]bool{"h1": false, "h2": true, "": false} {
+		if err := of(host).Free(t.Context(), on, Address); errors.Is(err, ErrSibling) != other {
+			t.Errorf("to host %q it is %v", host, err)
+		}
+	}
+	second := of("h2")
+	running.Go(func() { _ = second.Run(ctx, on, Address) })
+	for !second.Elsewhere() {
+	}
+	if err := second.Ready(t.Context()); !errors.Is(err, ErrSibling) {
+		t.Errorf("the second host is ready: %v", err)
+	}
 }
 
 func TestListenNeedsTheBridge(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -30,7 +31,9 @@ type Seeds struct {
 	NICs   int    // network interfaces of instances that name no networks; 0: 1
 	Vendor []byte // text that the host's operator adds to every guest's set-up
 	Server bool   // the host runs a metadata server
-	Disk   bool   // instances with MetadataAuto get a disk nevertheless
+	// the host's address on the network of the metadata server; invalid: not known
+	Gateway netip.Addr
+	Disk    bool // instances with MetadataAuto get a disk nevertheless
 }
 
 // Source returns the metadata source of the instance, never MetadataAuto. An order with MetadataAuto gets the
@@ -76,8 +79,8 @@ func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error 
 		return fmt.Errorf("write the metadata disk of %s: %w", o.Instance, err)
 	}
 	g := FromOrder(o)
-	g.Zone, g.Vendor = s.Zone, s.Vendor
-	g.MACs = MACs(o, s.NICs)
+	g.Zone, g.Vendor, g.Gateway = s.Zone, s.Vendor, s.Gateway
+	g.MACs, g.Home = MACs(o, s.NICs), Home(o)
 	if o.Spec.Metadata == croft.MetadataConfigDrive {
 		return WriteConfigDrive(w, g)
 	}
@@ -192,20 +195,34 @@ type seedEthernetYAML struct {
 	Match     map[string]string `yaml:"match"`
 	DHCP4     bool              `yaml:"dhcp4"`
 	Overrides map[string]int    `yaml:"dhcp4-overrides"`
+	Routes    []seedRouteYAML   `yaml:"routes,omitempty"`
 	Optional  bool              `yaml:"optional,omitempty"`
 }
 
-// seedNetwork configures DHCP on every interface. The first leads to the metadata server and so has the
-// better route; boot does not wait for the others.
+type seedRouteYAML struct {
+	To     string `yaml:"to"`
+	Via    string `yaml:"via"`
+	Metric int    `yaml:"metric"`
+}
+
+// routeMetric is the metric of the routes of the nth interface: of several networks with a router, the first wins.
+func routeMetric(n int) int { return 100 * (n + 1) }
+
+// seedNetwork configures DHCP on every interface. Boot does not wait for others than the first.
 func seedNetwork(g Guest) seedNetworkYAML {
 	n := seedNetworkYAML{Version: 2, Ethernets: map[string]seedEthernetYAML{}}
 	for i, mac := range g.MACs {
-		n.Ethernets[fmt.Sprintf("nic%d", i)] = seedEthernetYAML{
+		nic := seedEthernetYAML{
 			Match:     map[string]string{"macaddress": strings.ToLower(mac.String())},
 			DHCP4:     true,
-			Overrides: map[string]int{"route-metric": 100 * (i + 1)},
+			Overrides: map[string]int{"route-metric": routeMetric(i)},
 			Optional:  i > 0,
 		}
+		if via, ok := g.metadataVia(i); ok {
+			route := seedRouteYAML{To: Address.Addr().String() + "/32", Via: via.String(), Metric: routeMetric(i)}
+			nic.Routes = []seedRouteYAML{route}
+		}
+		n.Ethernets[fmt.Sprintf("nic%d", i)] = nic
 	}
 	return n
 }

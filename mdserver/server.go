@@ -34,6 +34,7 @@ type Config struct {
 	Log    *slog.Logger
 
 	Partition croft.PartitionID // the cloud whose guests are served; a server without it passes for any
+	Host      croft.HostID      // the host whose guests are served; a server without it passes for any
 
 	Reports   Reports // stores guests' reports; nil: reports are rejected
 	Passwords bool    // guests may post a password once, encrypted with one of their keys, and read it
@@ -147,6 +148,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	addr := from.Addr().Unmap()
 	if r.URL.Path == healthPath && fromHost(r.Context(), addr) {
 		w.Header().Set(cloudHeader, string(s.config.Partition))
+		w.Header().Set(hostHeader, string(s.config.Host))
 		answer(w, []byte(healthBody), mimeText)
 		return
 	}

@@ -32,6 +32,7 @@ import (
 	"croft/image"
 	"croft/internal/build"
 	"croft/internal/endpoint"
+	"croft/mdserver"
 	"croft/node/settings"
 	"croft/trust"
 )
@@ -57,16 +58,20 @@ type cloud interface {
 
 // host joins the packages that make up one host's agent.
 type host struct {
-	settings  settings.Settings
-	servers   settings.Servers
-	reach     settings.Reach
-	log       *slog.Logger
-	dir       *compute.StateDir
-	id        croft.HostID
-	store     cloud
-	hv        hypervisor
-	virtType  string
-	bridge    string // on which guests request metadata; empty: none do
+	settings settings.Settings
+	servers  settings.Servers
+	reach    settings.Reach
+	log      *slog.Logger
+	dir      *compute.StateDir
+	id       croft.HostID
+	store    cloud
+	hv       hypervisor
+	virtType string
+	bridge   string // on which guests request metadata; empty: none do
+	// this host\'s address on the network of that bridge; invalid: not known
+	gateway netip.Addr
+	// metadata server of this process; nil: there is none
+	server    *mdserver.Server
 	vendor    []byte // operator's additions to the set-up of every guest
 	trust     *trust.Credentials
 	memory    orderMemory
@@ -114,7 +119,7 @@ func (h *host) openHypervisor(ctx context.Context, filtered croft.PartitionID) e
 		return nil
 	}
 	network, err := hv.Network(ctx, s.Network.Name)
-	h.bridge = network.Bridge
+	h.bridge, h.gateway = network.Bridge, network.Gateway
 	return err
 }
 
@@ -209,6 +214,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		Token:     newToken(),
 		Place:     fingerprint(h.dir.Path),
 		Networks:  s.NetworkProjects(),
+		Boot:      bootOf(),
 	}
 	c := s.ForAgent()
 	if c.Images, err = h.images(); err != nil {
@@ -338,6 +344,16 @@ func fingerprint(dir string) string {
 	}
 	fmt.Fprintln(sum, dir)
 	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// bootOf identifies the running system: agents on one machine have the same, and a copy of the machine has another.
+func bootOf() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(id)
+	return hex.EncodeToString(sum[:8])
 }
 
 // startNetworks starts the networks of libvirt that guests may name, and checks the bridges: a missing bridge

@@ -2,8 +2,12 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"croft"
 	"croft/compute"
@@ -42,12 +46,55 @@ func (h *host) seeds() (compute.Seeds, error) {
 		return nil, err
 	}
 	c := h.settings.ForSeeds()
-	c.Vendor, c.Server = h.vendor, h.servesMetadata() || h.settings.Hypervisor == "sim"
-	return c, nil
+	c.Vendor, c.Gateway, c.Server = h.vendor, h.gateway, h.servesMetadata() || h.settings.Hypervisor == "sim"
+	if h.server == nil {
+		return c, nil
+	}
+	return sharedSeeds{c, h.server}, nil
+}
+
+// sharedSeeds makes disks for guests that the metadata server of this process does not serve, because another
+// host's agent
+// got the address first.
+type sharedSeeds struct {
+	mdserver.Seeds
+	server *mdserver.Server
+}
+
+// Source implements compute.Seeds.
+func (s sharedSeeds) Source(o croft.Order) (croft.Metadata, error) {
+	s.Server = s.Server && !s.server.Elsewhere()
+	return s.Seeds.Source(o)
+}
+
+// elsewhereFile, in the state directory, names the bridge on which another host's agent was found to serve
+// metadata. The
+// agent then leaves that to it for good: guests that either agent built find their metadata where they look for it,
+// whichever agent starts first.
+const elsewhereFile = "metadata-elsewhere"
+
+// leaveMetadata gives up the metadata server of this process to another host's agent on this machine.
+func (h *host) leaveMetadata(why error) error {
+	h.settings.Metadata.Server = false
+	h.log.Warn("another agent on this machine serves metadata on "+h.bridge+", so guests of this host get theirs on a "+
+		"disk and cannot report that they are ready", "host", h.id, "reason", why)
+	file := filepath.Join(h.dir.Path, elsewhereFile)
+	if err := os.WriteFile(file, []byte(h.bridge+"\n"), 0o600); err != nil {
+		return fmt.Errorf("note that another agent serves metadata: %w", err)
+	}
+	return nil
+}
+
+// leftMetadata reports whether the metadata server of the bridge was left to another host's agent.
+func (h *host) leftMetadata() bool {
+	text, err := os.ReadFile(filepath.Join(h.dir.Path, elsewhereFile))
+	return err == nil && strings.TrimSpace(string(text)) == h.bridge
 }
 
 // startMetadata serves metadata on the guests' bridge, if there is one and the settings do not disable it. If
-// another server of the same cloud listens there, it stays in charge. Conflict: a server of another cloud does.
+// another server of the same host listens there, it stays in charge; if another host's does, guests of this
+// host get
+// disks. Conflict: a server of another cloud does.
 func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 	if !h.servesMetadata() {
 		return nil
@@ -59,9 +106,14 @@ func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 	if err != nil {
 		return err
 	}
-	if err := server.Free(ctx, h.bridge, mdserver.Address); err != nil {
+	err = server.Free(ctx, h.bridge, mdserver.Address)
+	if errors.Is(err, mdserver.ErrSibling) || err == nil && h.leftMetadata() {
+		return h.leaveMetadata(err)
+	}
+	if err != nil {
 		return err
 	}
+	h.server = server
 	p.Self.Counts(server)
 	p.Self.Checks.Add("metadata server", server.Ready)
 	p.Start(ctx, "the metadata server", func(ctx context.Context) error {
@@ -75,7 +127,7 @@ func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 
 func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 	c := h.settings.ForMetadata()
-	c.Guests, c.Reports, c.Partition, c.Log = guests{h}, reports, h.store.Partition(), h.log
+	c.Guests, c.Reports, c.Partition, c.Host, c.Log = guests{h}, reports, h.store.Partition(), h.id, h.log
 	return mdserver.New(c)
 }
 
@@ -148,6 +200,7 @@ func (g guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, err
 	guest := mdserver.FromOrder(order)
 	guest.Zone, guest.Address, guest.Vendor = g.host.settings.Host.Location, addr, g.host.vendor
 	guest.MACs = mdserver.MACs(order, len(g.host.settings.ForAgent().NICs))
+	guest.Home, guest.Gateway = mdserver.Home(order), g.host.gateway
 	if hv, ok := g.host.hv.(bridged); ok {
 		guest.Ports, err = hv.Ports(ctx, id)
 	}

@@ -2,12 +2,14 @@ package node
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"croft"
+	"croft/compute"
 	"croft/mdserver"
 	"croft/node/settings"
 )
@@ -37,5 +39,43 @@ func TestVendorDataThatGuestsWouldStumbleOver(t *testing.T) {
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s gives %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// An agent that left the metadata server to another one on its machine gives its guests disks, also after a restart
+// at which it finds the address free.
+func TestAnAgentThatLeftTheMetadataServerToAnotherKeepsToThat(t *testing.T) {
+	dir := t.TempDir()
+	begin := func(bridge string) *host {
+		return &host{settings: settings.Defaults(), bridge: bridge, dir: &compute.StateDir{Path: dir},
+			log: slog.New(slog.DiscardHandler)}
+	}
+	source := func(h *host) croft.Metadata {
+		t.Helper()
+		s, err := h.seeds()
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, err := s.Source(croft.Order{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return source
+	}
+	h := begin("br0")
+	if h.leftMetadata() || source(h) != croft.MetadataServer {
+		t.Fatal("it left the server before it found another")
+	}
+	if err := h.leaveMetadata(mdserver.ErrSibling); err != nil {
+		t.Fatal(err)
+	}
+	if source(h) != croft.MetadataNoCloud {
+		t.Errorf("its guests get their metadata from %s", source(h))
+	}
+	if !begin("br0").leftMetadata() {
+		t.Error("after a restart it would take the address")
+	}
+	if begin("br1").leftMetadata() {
+		t.Error("it leaves the server of another bridge too")
 	}
 }

@@ -44,7 +44,8 @@ func lookCloud(stateDir string, r settings.Reach) doctor.Check {
 // cloud, if that is known.
 func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, bridge string, pid int32) (cloud string,
 	ours bool, err error) {
-	served, err := mdserver.Served(ctx, bridge, mdserver.Address)
+	server, err := mdserver.Served(ctx, bridge, mdserver.Address)
+	served := server.Partition
 	if err != nil {
 		return "", false, err
 	}

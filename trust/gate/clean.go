@@ -26,7 +26,7 @@ func cleanAll(texts []string) []string {
 
 func cleanHost(h *croft.Host) error {
 	for _, text := range []*string{&h.Name, &h.API, &h.Token, &h.Location, &h.Version, &h.VirtType, &h.FormerName,
-		&h.Place} {
+		&h.Place, &h.Boot} {
 		*text = clean(*text)
 	}
 	h.Addresses, h.Problems = cleanAll(h.Addresses), cleanAll(h.Problems)
