@@ -1,9 +1,11 @@
 package compute
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"time"
 
@@ -42,6 +44,13 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	if err != nil {
 		p.agent.instances.await(p.id, true)
 		p.agent.logUnless(ctx, err, "look at the domain")
+		return
+	}
+	if domain.Power == PowerOn && panicked(p.agent.ConsoleLog(p.id), p.memory.started) {
+		p.memory.arrive(nil)
+		p.observeFailure(ctx, croft.Errorf(croft.Unavailable,
+			"the guest crashed: its kernel panicked and stands still (`schedule logs` shows why; `schedule reboot` "+
+				"starts it again)"))
 		return
 	}
 	seen := croft.Observation{State: stateOf(domain), Addresses: domain.Addresses}
@@ -203,4 +212,26 @@ func (p *pass) measureArrival() {
 	if p.memory.noted(croft.EventClaimed) && p.memory.noted(croft.EventDefined) {
 		p.agent.metrics.arrival.Observe(max(0, time.Since(p.want.Issued).Seconds()))
 	}
+}
+
+// panicTail is how much of the end of a console log is read to find a panic: its last line and blanks.
+const panicTail = 1024
+
+// panicked reports whether the last line of a console log, written since the guest's start, is the one with which
+// Linux ends a panic. A guest whose machine restarts after a panic writes more. Guests with a driver for the machine's
+// panic device are reported by the hypervisor instead.
+func panicked(log string, started time.Time) bool {
+	f, err := os.Open(log)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.ModTime().After(started) {
+		return false
+	}
+	tail := make([]byte, min(info.Size(), panicTail))
+	n, _ := f.ReadAt(tail, info.Size()-int64(len(tail)))
+	text := bytes.TrimRight(tail[:n], " \t\r\n\x00")
+	return bytes.Contains(text[bytes.LastIndexByte(text, '\n')+1:], []byte("---[ end Kernel panic"))
 }
