@@ -79,7 +79,8 @@ func (b breaker) strayObservation(host string) error {
 
 func (b breaker) strayGuest(host string) error {
 	return b.Hosts[host].Hypervisor.Define(b.ctx, compute.Machine{ID: croft.NewInstanceID(),
-		Partition: b.Store.Partition(), Generation: 1, Name: "stray", VCPUs: 1, MemoryMiB: 1})
+		Partition: b.Store.Partition(), Ordered: compute.Ordered{Generation: 1}, Name: "stray",
+		VCPUs: 1, MemoryMiB: 1})
 }
 
 // undefine removes every domain of a host.
