@@ -1,4 +1,3 @@
-// Package guest_test boots the guest built by scripts/guest/build with every source of metadata that it supports.
 package guest_test
 
 import (
