@@ -142,6 +142,7 @@ var table = map[Operation]row{
 	"endUse":            changes,
 	"makeAccount":       changes, // of oneself
 	"removeAccount":     changes,
+	"readOutput":        changes, // of one's own clusters
 
 	"listSites":     everyHuman, // who gives a password sees where it goes
 	"getSite":       everyHuman,

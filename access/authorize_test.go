@@ -31,7 +31,7 @@ h listResourceTypes listCapabilities listUsers listDistances getDistance listPol
 h listSites getSite getImage
 r listClusters getCluster listClusterEvents listAppliances getAppliance listImplementations getImplementation
 m createCluster explainCluster changeCluster deleteCluster addClusterHost removeClusterHost endUse
-m makeAccount removeAccount getSiteHealth bringImage
+m makeAccount removeAccount readOutput getSiteHealth bringImage
 m listCredentials getCredential createCredential changeCredential removeCredential
 m createAppliance changeAppliance removeAppliance addImplementation changeImplementation removeImplementation
 o rewrapSecrets createSite changeSite removeSite addImage removeImage

@@ -42,6 +42,9 @@ type Clusters interface {
 	// not ready, or its agent does not answer. Invalid: its appliance makes no accounts.
 	Account(ctx context.Context, project croft.Project, idOrName, user string) (cluster.Login, error)
 	RemoveAccount(ctx context.Context, project croft.Project, idOrName, user string) error
+	// Output returns an output of a cluster of a user, also a secret one. NotFound: there is no such output. Denied:
+	// the cluster is another user's. Unavailable: there is no key to open it with.
+	Output(ctx context.Context, project croft.Project, idOrName, user, name string) (cluster.Output, error)
 }
 
 // Sites manages where clusters can be built. Conflict: another generation, or something uses it. NotFound. Invalid.

@@ -158,3 +158,19 @@ func (e *FaultError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause and the kind.
 func (e *FaultError) Unwrap() []error { return []error{e.Err, croft.Unavailable} }
+
+// ImageError is the error of a driver whose site has no such image. It has the kind of its cause.
+type ImageError struct{ Err error }
+
+// Error implements error.
+func (e *ImageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ImageError) Unwrap() error { return e.Err }
+
+// Output is an output of a cluster as its user reads it.
+type Output struct {
+	Name   string
+	Value  any
+	Secret bool // it is kept sealed
+}

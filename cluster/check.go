@@ -20,6 +20,7 @@ const (
 	maxKeys           = 100
 	maxKeyBytes       = 16 << 10 // of one
 	maxPeriod         = 10 * 365 * 24 * time.Hour
+	minPeriod         = time.Minute
 )
 
 // hintNames are the hints that are hard, and the wish, as requests spell them.
@@ -89,6 +90,10 @@ func CheckPeriods(keepIdle, expires time.Duration) error {
 	for what, d := range map[string]time.Duration{"keep_idle": keepIdle, "expires": expires} {
 		if d < 0 || d > maxPeriod {
 			return croft.Errorf(croft.Invalid, "%s is %s: use 0 to %s", what, d, maxPeriod)
+		}
+		if d > 0 && d < minPeriod {
+			return croft.Errorf(croft.Invalid, "%s is %s: the end of a cluster is announced at least %s before it, so "+
+				"use that or more, or 0 for never", what, d, minPeriod)
 		}
 	}
 	return nil

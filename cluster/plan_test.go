@@ -154,8 +154,11 @@ func TestPlan(t *testing.T) {
 		{"a launch that the site answers with faults for five minutes has failed",
 			record(Building, unknown, faulty), did(ActLaunch, fault), Scheduling, ActChoose, FailedBuild, ""},
 		{"a build that stands without a slave for long enough has failed", record(Building, partly),
-			looked(Standing, func(s *Seen) { s.Members[2].State = MemberGone }),
-			Scheduling, ActChoose, FailedBuild, ""},
+			looked(Standing, func(s *Seen) { s.Members[2].State = MemberGone }), Scheduling, ActChoose, FailedBuild,
+			""},
+		{"a launch with an image that the site does not have names the image", record(Building, unknown, pin),
+			did(ActLaunch, &ImageError{croft.Errorf(croft.Invalid, "there is no image nope")}), Failed, ActRest,
+			FailedImage, ""},
 		{"a build whose master is gone has failed although slaves are awaited",
 			record(Building, partly, pin), looked(Working, func(s *Seen) {
 				s.Members = members(MemberBuilding, 0)

@@ -149,6 +149,9 @@ func (p *plan) building() {
 		if croft.KindOf(p.l.Err) == croft.NoCapacity {
 			code = FailedRoom
 		}
+		if _, image := errors.AsType[*ImageError](p.l.Err); image {
+			code = FailedImage
+		}
 		if p.c.Remote.nothing() {
 			p.c.Remote.Asked = false
 		}

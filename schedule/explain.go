@@ -170,6 +170,14 @@ type Row struct {
 	Missing []string `json:"missing"` // what the first of them lacks, one phrase each
 }
 
+// ForTenants is Error without the names of hosts.
+func (e *Explanation) ForTenants() string {
+	if len(e.Rows) == 0 {
+		return fmt.Sprintf("no host offers anything to claim %s from", e.Wanted)
+	}
+	return fmt.Sprintf("no host has %s left; the nearest: %s", e.Wanted, strings.Join(e.Rows[0].Missing, ", "))
+}
+
 // Error returns one sentence with the nearest miss.
 func (e *Explanation) Error() string {
 	if len(e.Rows) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -228,7 +229,10 @@ room is not asked.`,
 			if err != nil {
 				return err
 			}
-			i.Template = string(text)
+			if i.Template = string(text); strings.TrimSpace(i.Template) == "" {
+				return croft.Errorf(croft.Invalid, "%s is empty: give a file with a template, or none for what croft ships",
+					given[1])
+			}
 		}
 		if i.Resources, err = resources(master, slave); err != nil {
 			return err

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,6 +27,7 @@ func changes(cmd *cobra.Command, w *waiting, name, doing string, change func(con
 		if err != nil {
 			return nearCluster(asking, c, name, chosen(cmd, c, err))
 		}
+		w.resizes = true
 		return w.finish(ctx, cmd, c, have, doing, api.Cluster{})
 	})
 }
@@ -320,4 +322,43 @@ which the appliance's agent makes at the first time. Only you get it.`,
 		})
 	}
 	return cmd
+}
+
+func outputCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "output UUID|NAME OUTPUT",
+		Short: "Print an output of your cluster, also a secret one",
+		Long: `output prints what the template of a cluster puts out under this name. Outputs with password,
+secret or token in their names are kept sealed, and only this command prints them: for the
+user of the cluster alone. Each read is in the action log and in the events of the cluster.`,
+		Example:           `  croft cluster output web jupyter_token`,
+		Args:              args.Count(2, 2),
+		ValidArgsFunction: completing(1, offerClusters),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				user, err := c.User(ctx)
+				if err != nil {
+					return err
+				}
+				o, err := c.Clusters.Output(ctx, c.Project, given[0], user, given[1])
+				if err != nil {
+					return nearCluster(ctx, c, given[0], err)
+				}
+				if isData(c) {
+					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output,
+						api.ClusterOutput{Name: o.Name, Value: o.Value, Secret: o.Secret})
+				}
+				text, is := o.Value.(string)
+				if !is {
+					encoded, err := json.Marshal(o.Value)
+					if err != nil {
+						return err
+					}
+					text = string(encoded)
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+				return err
+			})
+		},
+	}
 }

@@ -20,6 +20,7 @@ enough (--no-reuse: a new one). Nobody gets that of another user.`, `  croft clu
   croft cluster ssh web
   croft cluster delete web`)
 	overClouds(cmd, createCommand(), explainCommand(), listCommand(), showCommand(), eventsCommand(), setCommand(),
-		resizeCommand(), growCommand(), shrinkCommand(), deleteCommand(), useCommand(), accountCommand(), sshCommand())
+		resizeCommand(), growCommand(), shrinkCommand(), deleteCommand(), useCommand(), accountCommand(),
+		outputCommand(), sshCommand())
 	return cmd
 }

@@ -176,7 +176,8 @@ func explainCommand() *cobra.Command {
 		Short: "Say where a cluster would be built, and why not elsewhere",
 		Long: `explain asks for nothing: it prints the sites that could build a cluster, best first, with
 what put each before those behind it, and the sites that could not, with the reason. If the
-quota of the project refuses the cluster, that comes first.`,
+quota of the project refuses the cluster, that comes first. It exits with 4 if the cluster
+could not be built now.`,
 		Args:              args.Count(2, 2),
 		ValidArgsFunction: completeNameAppliance,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -189,7 +190,18 @@ quota of the project refuses the cluster, that comes first.`,
 				if err != nil {
 					return nearAppliance(ctx, c, r.Appliance, err)
 				}
-				return printExplanation(cmd, c, why)
+				if err := printExplanation(cmd, c, why); err != nil {
+					return err
+				}
+				switch {
+				case why.Reuse != "":
+					return nil
+				case why.Quota != "":
+					return croft.Errorf(croft.OverQuota, "the quota refuses this cluster")
+				case len(why.Candidates) == 0:
+					return croft.Errorf(croft.NoCapacity, "no site can build this cluster")
+				}
+				return nil
 			})
 		},
 	}

@@ -32,27 +32,43 @@ reached as by schedule ssh, as the user that its image is made for. For hosts of
 sites, ssh itself asks whether you trust their keys, and the user is that of ssh, or
 --user.`,
 		Example: `  croft cluster ssh web
-  croft cluster ssh --host slave-0 -l debian web uptime`,
+  croft cluster ssh web --host slave-0 -l debian uptime`,
 		Args:              args.Count(1, -1),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
+			command, err := afterName(cmd, given[1:])
+			if err != nil {
+				return err
+			}
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				return r.run(ctx, cmd, c, given)
+				return r.run(ctx, cmd, c, given[0], command)
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // flags after the name are the command's
+	f.SetInterspersed(false) // flags after the command's first word are the command's
 	f.StringVar(&r.host, "host", string(cluster.Master), "this `host`: its name, its UUID, master, or slave-0")
 	r.Flags(f)
 	return cmd
 }
 
+// afterName reads the flags that stand between the name of the cluster and the command, and returns the command.
+// Invalid: one is unknown.
+func afterName(cmd *cobra.Command, rest []string) ([]string, error) {
+	if len(rest) == 0 || !strings.HasPrefix(rest[0], "-") || rest[0] == "--" {
+		return rest, nil
+	}
+	if err := cmd.Flags().Parse(rest); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%w; write -- before a command that begins with a dash", err)
+	}
+	return cmd.Flags().Args(), nil
+}
+
 // run runs ssh and returns its exit code.
-func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, given []string) error {
+func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, name string, rest []string) error {
 	asking, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	have, err := find(asking, c, given[0])
+	have, err := find(asking, c, name)
 	if err != nil {
 		return err
 	}
@@ -60,7 +76,7 @@ func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, g
 	if err != nil {
 		return err
 	}
-	command := instances.Typed(given[1:])
+	command := instances.Typed(rest)
 	if have.Site == cluster.LocalSite {
 		st, err := c.Instance(asking, string(m.ID))
 		if err != nil {

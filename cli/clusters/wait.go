@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 type waiting struct {
 	not     bool
 	timeout time.Duration
+	resizes bool // the command asks for another size, and fails if the cluster does not get it
 }
 
 func (w *waiting) flags(cmd *cobra.Command) {
@@ -31,7 +33,7 @@ func (w *waiting) flags(cmd *cobra.Command) {
 // says what goes on when the wait ends.
 func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client, have cluster.Cluster, doing string,
 	before api.Cluster) error {
-	reused := before.Reused
+	reused, asked := before.Reused, have
 	if !w.not {
 		var err error
 		if have, err = w.wait(ctx, cmd, c, have, doing); err != nil {
@@ -44,12 +46,14 @@ func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client
 		if err := out.PrintData(cmd.OutOrStdout(), c.Settings.Output, shown); err != nil {
 			return err
 		}
-		return failure(have)
+		return cmp.Or(failure(have), w.unsized(asked, have))
 	}
 	switch {
 	case w.not:
 		fmt.Fprintln(cmd.OutOrStdout(), have.ID)
 		return nil
+	case w.unsized(asked, have) != nil:
+		return w.unsized(asked, have)
 	case have.State == cluster.Ready && have.Error != nil:
 		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is ready as it was: %s\n", have.Name, have.Error.Message)
 	case have.State == cluster.Degraded:
@@ -60,6 +64,18 @@ func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), have.MasterIP)
 	return nil
+}
+
+// unsized is the error of a resize that was taken back, or that ended with another size; nil: it was done.
+func (w *waiting) unsized(asked, have cluster.Cluster) error {
+	if !w.resizes || w.not || have.Error == nil || have.Error.Code != cluster.FailedResize ||
+		have.State == cluster.Failed {
+		return nil
+	}
+	if asked.Error != nil && asked.Error.At.Equal(have.Error.At) && asked.Slaves == have.Slaves {
+		return nil // an earlier resize failed, and nothing was to be done now
+	}
+	return fmt.Errorf("cluster %s was not resized, and has %d slaves: %s", have.Name, have.Slaves, have.Error.Message)
 }
 
 // failure is the error of a cluster that cannot be used; nil: it can.

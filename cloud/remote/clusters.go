@@ -177,3 +177,15 @@ func (c clusters) Account(ctx context.Context, project croft.Project, idOrName, 
 func (c clusters) RemoveAccount(ctx context.Context, project croft.Project, idOrName, _ string) error {
 	return c.ask(ctx, http.MethodDelete, clusterPath(project, idOrName, "accounts", "me"), nil, nil)
 }
+
+// Output implements cloud.Clusters.
+func (c clusters) Output(ctx context.Context, project croft.Project, idOrName, _, name string) (cluster.Output, error) {
+	answer, err := c.send(ctx, http.MethodPost, clusterPath(project, idOrName, "outputs", name), nil, nil)
+	if err != nil {
+		return cluster.Output{}, err
+	}
+	defer answer.Body.Close()
+	var got api.ClusterOutput
+	err = c.decode(ctx, answer, &got)
+	return cluster.Output{Name: got.Name, Value: got.Value, Secret: got.Secret}, err
+}

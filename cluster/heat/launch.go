@@ -33,7 +33,11 @@ func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build)
 		"tags": tagsOf(b), "disable_rollback": true, "timeout_mins": minutes(b.Timeout)}
 	err = a.create(ctx, body)
 	if err != nil && !taken(err) {
-		return cluster.Remote{}, a.explain("create the stack", err, hidden(b, contract)...)
+		explained := a.explain("create the stack", err, hidden(b, contract)...)
+		if croft.KindOf(explained) == croft.Invalid && noImage.MatchString(explained.Error()) {
+			return cluster.Remote{}, &cluster.ImageError{Err: explained}
+		}
+		return cluster.Remote{}, explained
 	}
 	return d.adopt(ctx, a, b)
 }
@@ -73,6 +77,10 @@ func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Re
 	}
 	return a.remote(first), nil
 }
+
+// noImage matches what Heat says of a parameter or property that names an image which Glance does not have.
+var noImage = regexp.MustCompile(`(?i)error validating value .*image.*(not be found|no .*found)|no images? matching|` +
+	`glance\.image|could not find image`)
 
 // undecided keeps an error after a request that Heat took from being read as the refusal of the launch.
 func undecided(err error) error {

@@ -104,8 +104,17 @@ func (s *sessions) close() {
 	s.all = nil
 }
 
-// session returns the login of an access. Denied. Unavailable.
+// session returns the login of an access, a remembered one if there is one. Denied. Unavailable.
 func (s *sessions) session(ctx context.Context, at cluster.Access) (*session, error) {
+	return s.get(ctx, at, false)
+}
+
+// renewed logs in, so that the answer is that of Keystone now. Denied. Unavailable.
+func (s *sessions) renewed(ctx context.Context, at cluster.Access) (*session, error) {
+	return s.get(ctx, at, true)
+}
+
+func (s *sessions) get(ctx context.Context, at cluster.Access, anew bool) (*session, error) {
 	l := s.of(whose{at.Site.Name, at.Credential.ID})
 	select {
 	case l.turn <- struct{}{}:
@@ -114,7 +123,7 @@ func (s *sessions) session(ctx context.Context, at cluster.Access) (*session, er
 		return nil, croft.Errorf(croft.Unavailable, "site %s: log in: %w", at.Site.Name, ctx.Err())
 	}
 	mark := markOf(at)
-	if l.mark == mark && l.session != nil && !l.session.doubtful.Load() {
+	if l.mark == mark && l.session != nil && !l.session.doubtful.Load() && !anew {
 		return l.session, nil
 	}
 	if l.mark == mark && l.denied != nil && time.Now().Before(l.until) {

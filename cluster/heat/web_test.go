@@ -429,3 +429,54 @@ func TestOutputsOfACompleteStackAreFinal(t *testing.T) {
 		})
 	}
 }
+
+// TestAProbeAsksKeystone: a login that is remembered says nothing of a password that was changed since.
+func TestAProbeAsksKeystone(t *testing.T) {
+	changed := false
+	s := &site{heat: func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"stacks": []}`) }}
+	s.keystone = func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/v3/auth/tokens":
+			answer(w, 200, `{"version": {"id": "v3.14"}}`)
+		case changed:
+			answer(w, 401, `{"error": {"message": "wrong password"}}`)
+		default:
+			w.Header().Set("X-Subject-Token", "token-of-the-test")
+			answer(w, 201, s.token())
+		}
+	}
+	d, at := newSite(t, s)
+	if p, err := d.Probe(t.Context(), at); err != nil || !p.Accepted {
+		t.Fatalf("before: %+v, %v", p, err)
+	}
+	changed = true
+	if p, err := d.Probe(t.Context(), at); croft.KindOf(err) != croft.Denied || p.Accepted {
+		t.Errorf("after the password was changed: %+v, %v", p, err)
+	}
+}
+
+// TestARevokedTokenIsRenewed: Heat answers 500 for one, and a login tells whether the credential is refused.
+func TestARevokedTokenIsRenewed(t *testing.T) {
+	logins, revoked := 0, true
+	s := &site{}
+	s.heat = func(w http.ResponseWriter, _ *http.Request) {
+		if revoked {
+			answer(w, 500, `{"error": {"type": "AuthorizationFailure", "message": "revoked"}}`)
+			return
+		}
+		answer(w, 200, `{"stacks": []}`)
+	}
+	s.keystone = func(w http.ResponseWriter, _ *http.Request) {
+		logins++
+		revoked = logins == 1
+		w.Header().Set("X-Subject-Token", "token-of-the-test")
+		answer(w, 201, s.token())
+	}
+	d, at := newSite(t, s)
+	if _, err := d.List(t.Context(), at); croft.KindOf(err) != croft.Unavailable {
+		t.Fatalf("with a revoked token: %v", err)
+	}
+	if _, err := d.List(t.Context(), at); err != nil || logins != 2 {
+		t.Errorf("after %d logins: %v", logins, err)
+	}
+}

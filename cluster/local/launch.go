@@ -74,12 +74,13 @@ func (d *Driver) gather(ctx context.Context, r *recipe, joined string) error {
 }
 
 // hold claims for all of these members or for none.
-func (d *Driver) hold(ctx context.Context, r *recipe, missing []member, joined string) error {
+func (d *Driver) hold(ctx context.Context, r *recipe, missing []member, joined string) (err error) {
 	policy, err := d.policy(ctx, r.text)
 	if err != nil {
 		return err
 	}
 	errs := make([]error, len(missing))
+	defer func() { err = forTenants(err) }()
 	var work errgroup.Group
 	work.SetLimit(atOnce)
 	stop, cancel := context.WithCancel(ctx)
@@ -105,6 +106,16 @@ func (d *Driver) hold(ctx context.Context, r *recipe, missing []member, joined s
 		return croft.Errorf(croft.Unavailable, "%w; and then, giving back what was claimed: %w", err, undo)
 	}
 	return err
+}
+
+// forTenants words the lack of room without the names of hosts: the error becomes the cluster's, and hosts are for
+// operators alone.
+func forTenants(err error) error {
+	why, is := errors.AsType[*schedule.Explanation](err)
+	if !is {
+		return err
+	}
+	return croft.Errorf(croft.KindOf(err), "%s", why.ForTenants())
 }
 
 // decided reports whether an error will not pass by itself.

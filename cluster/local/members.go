@@ -99,6 +99,9 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 			return nil, err
 		}
 		if m.image, err = d.ResolveImage(m.image); err != nil {
+			if croft.KindOf(err) == croft.NotFound {
+				err = &cluster.ImageError{Err: croft.Errorf(croft.Invalid, "%v", err)}
+			}
 			return nil, fmt.Errorf("the image of the %s: %w", role, err)
 		}
 		named := strings.FieldsFunc(written(b.Parameters[paramKeyName]), func(c rune) bool {

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -190,7 +191,7 @@ func removing(have roll) (all bool, why string) {
 			return false, ""
 		}
 		if o := st.Observation; o != nil && o.State == croft.StateFailed && o.Generation >= st.Instance.Generation {
-			why = bounded(st.Instance.Name + ": " + cmp.Or(o.Error, "its host gives no reason"))
+			why = bounded(st.Instance.Name + ": " + cmp.Or(agentError(st), "its host gives no reason"))
 		}
 	}
 	return len(have) > 0, why
@@ -228,7 +229,7 @@ func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready st
 	switch {
 	case o.State == croft.StateFailed && current && o.ErrorKind != croft.Unavailable,
 		o.State == croft.StateStopped && current && o.Ended != "":
-		out.Step, out.Error = "failed", bounded(cmp.Or(o.Error, string(o.Ended), "its host gives no reason"))
+		out.Step, out.Error = "failed", bounded(cmp.Or(agentError(st), string(o.Ended), "its host gives no reason"))
 		if o.Ended != "" {
 			out.Error = o.Ended.String()
 		}
@@ -238,7 +239,7 @@ func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready st
 		}
 		return out, failed
 	case o.State == croft.StateFailed:
-		out.Error = bounded(o.Error) // its host tries again
+		out.Error = bounded(agentError(st)) // its host tries again
 		return out, coming
 	case o.State != croft.StateRunning:
 		out.Step = "booting"
@@ -263,6 +264,24 @@ func (d *Driver) running(ctx context.Context, out cluster.Member, o *croft.Obser
 	}
 	out.State, out.Step = cluster.MemberReady, "ready"
 	return out, up
+}
+
+// agentError is what the agent of a host says of a member, without the names and addresses of that host. They are words
+// of their own: a part of another word is left alone.
+func agentError(st *croft.Status) string {
+	text := st.Observation.Error
+	if st.Host == nil || text == "" {
+		return text
+	}
+	h := st.Host
+	for _, word := range append([]string{string(h.ID), h.Name, h.API, h.Place}, h.Addresses...) {
+		if word == "" {
+			continue
+		}
+		whole := regexp.MustCompile(`(^|[^\w.:/-])` + regexp.QuoteMeta(word) + `($|[^\w.-]|[.]($|\s))`)
+		text = whole.ReplaceAllString(text, "${1}its host${2}")
+	}
+	return text
 }
 
 func bounded(text string) string { return text[:min(len(text), cluster.MaxMessage)] }

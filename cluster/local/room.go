@@ -111,7 +111,7 @@ func (d *Driver) hostsFor(ctx context.Context, r *recipe, m member) (ids []croft
 		ids = append(ids, fit.ID)
 	}
 	if len(ids) == 0 {
-		why = fmt.Sprintf("the %s: %s", m.role, found.Error())
+		why = fmt.Sprintf("the %s: %s", m.role, found.ForTenants())
 	}
 	return ids, why, nil
 }

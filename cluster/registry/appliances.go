@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"croft"
@@ -118,6 +119,8 @@ func (r *Registry) checkImplementation(ctx context.Context, i cluster.Implementa
 	switch {
 	case (i.Template == "") == (i.Image == ""):
 		return croft.Errorf(croft.Invalid, "an implementation has either a template or an image")
+	case i.Image == "" && strings.TrimSpace(i.Template) == "":
+		return croft.Errorf(croft.Invalid, "the template is empty")
 	case len(i.Template) > cluster.MaxTemplate:
 		return croft.Errorf(croft.Invalid, "the template has %d bytes, at most %d are stored", len(i.Template),
 			cluster.MaxTemplate)

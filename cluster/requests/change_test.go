@@ -398,3 +398,18 @@ func TestWaitForAResizeThatHasNotBegun(t *testing.T) {
 		}
 	})
 }
+
+// TestTimesUnderAMinuteAreRefused: the end of a cluster is announced a minute before it.
+func TestTimesUnderAMinuteAreRefused(t *testing.T) {
+	for _, period := range []time.Duration{time.Millisecond, 10 * time.Second, 59 * time.Second} {
+		if err := cluster.CheckPeriods(period, 0); croft.KindOf(err) != croft.Invalid {
+			t.Errorf("keep_idle of %s: %v", period, err)
+		}
+		if err := cluster.CheckPeriods(0, period); croft.KindOf(err) != croft.Invalid {
+			t.Errorf("expires in %s: %v", period, err)
+		}
+	}
+	if err := cluster.CheckPeriods(time.Minute, 0); err != nil {
+		t.Error(err)
+	}
+}

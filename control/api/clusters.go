@@ -105,6 +105,13 @@ type ClusterEventList struct {
 	Events []cluster.Event `json:"events"`
 }
 
+// ClusterOutput is an output of a cluster, for its user alone.
+type ClusterOutput struct {
+	Name   string `json:"name"`
+	Value  any    `json:"value"`
+	Secret bool   `json:"secret"`
+}
+
 // ClusterAccount is an account on the machines of a cluster, for its user alone.
 type ClusterAccount struct {
 	Username string `json:"username"`

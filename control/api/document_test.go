@@ -99,6 +99,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"ClusterRemote": cluster.Remote{}, "ClusterAttempt": cluster.Tried{}, "ClusterRetry": cluster.Retry{},
 		"ClusterUse": cluster.Use{}, "ClusterList": api.ClusterList{}, "ClusterEvent": cluster.Event{},
 		"ClusterEventList": api.ClusterEventList{}, "ClusterAccount": api.ClusterAccount{},
+		"ClusterOutput":      api.ClusterOutput{},
 		"ClusterExplanation": cluster.Explanation{}, "SiteChoice": cluster.Choice{},
 		"SiteDropped": cluster.Dropped{}, "NewSiteImage": api.NewSiteImage{}, "SiteImage": cluster.Image{},
 		"PlacedImage": cluster.Placed{}, "ImageAtSite": api.ImageAtSite{},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/access"
 	"croft/actions"
 	"croft/cluster"
 	"croft/control/api"
@@ -42,35 +43,28 @@ func found(ctx context.Context, c Call) (cluster.Cluster, error) {
 func living(ctx context.Context, c Call) (cluster.Cluster, error) {
 	have, err := found(ctx, c)
 	if err == nil && have.State == cluster.Deleted {
-		err = gone(ctx, c, have)
+		err = gone(have)
 	}
 	return have, err
 }
 
 // gone is the answer about a cluster that is deleted.
-func gone(ctx context.Context, c Call, have cluster.Cluster) error {
+func gone(have cluster.Cluster) error {
 	p := api.NewProblem(api.Gone, "cluster "+have.Name+" was deleted at "+have.Ended.UTC().Format(time.RFC3339))
-	shown, err := shown(ctx, c, have)
-	if err != nil {
-		return err
-	}
+	shown := api.ClusterOf(have)
 	p.Cluster = &shown
 	return p
 }
 
 // answerCluster answers with a cluster.
-func answerCluster(ctx context.Context, c Call, status int, have cluster.Cluster) error {
-	document, err := shown(ctx, c, have)
-	if err != nil {
-		return err
-	}
-	return c.tagged(status, have.Generation, document)
+func answerCluster(c Call, status int, have cluster.Cluster) error {
+	return c.tagged(status, have.Generation, api.ClusterOf(have))
 }
 
 // ordered answers what is written down: it is done when the cluster is settled.
-func ordered(ctx context.Context, c Call, have cluster.Cluster) error {
+func ordered(c Call, have cluster.Cluster) error {
 	c.Log.Done()
-	return answerCluster(ctx, c, http.StatusAccepted, have)
+	return answerCluster(c, http.StatusAccepted, have)
 }
 
 func listClusters(c Call) error {
@@ -86,11 +80,7 @@ func listClusters(c Call) error {
 		if !c.Scope.Sees(have.Project) {
 			continue
 		}
-		document, err := shown(ctx, c, have)
-		if err != nil {
-			return err
-		}
-		list.Clusters = append(list.Clusters, document)
+		list.Clusters = append(list.Clusters, api.ClusterOf(have))
 	}
 	return c.answer(http.StatusOK, list)
 }
@@ -105,7 +95,7 @@ func createCluster(c Call) error {
 	defer cancel()
 	made, err := c.Cloud.Clusters.Create(ctx, given.Plain(c.Project, c.Caller.User))
 	if err != nil {
-		return refused(ctx, c, err)
+		return refused(err)
 	}
 	have := made.Cluster
 	c.about(have.Project, actions.Cluster, string(have.ID), have.Name)
@@ -113,10 +103,7 @@ func createCluster(c Call) error {
 	if have, err = waited(c, have); err != nil {
 		return err
 	}
-	document, err := shown(ctx, c, have)
-	if err != nil {
-		return err
-	}
+	document := api.ClusterOf(have)
 	document.Reused = made.Reused
 	status := http.StatusAccepted
 	switch {
@@ -130,15 +117,10 @@ func createCluster(c Call) error {
 }
 
 // refused says why a cluster is not made, or not made larger.
-func refused(ctx context.Context, c Call, err error) error {
+func refused(err error) error {
 	if why, ok := errors.AsType[*cluster.ChoiceError](err); ok {
-		hide, failed := hider(ctx, c)
-		if failed != nil {
-			return failed
-		}
-		told := &cluster.ChoiceError{Dropped: hide.dropped(why.Dropped)}
-		p := api.NewProblem(api.NoCapacity, told.Error())
-		p.Why = told.Dropped
+		p := api.NewProblem(api.NoCapacity, why.Error())
+		p.Why = append([]cluster.Dropped{}, why.Dropped...)
 		return p
 	}
 	if is, ok := errors.AsType[*cluster.TakenError](err); ok && is.What == "id" {
@@ -160,11 +142,8 @@ func explainCluster(c Call) error {
 	if err != nil {
 		return err
 	}
-	hide, err := hider(ctx, c)
-	if err != nil {
-		return err
-	}
-	why.Candidates, why.Dropped = append([]cluster.Choice{}, why.Candidates...), hide.dropped(why.Dropped)
+	why.Candidates = append([]cluster.Choice{}, why.Candidates...)
+	why.Dropped = append([]cluster.Dropped{}, why.Dropped...)
 	return c.answer(http.StatusOK, why)
 }
 
@@ -205,9 +184,9 @@ func getCluster(c Call) error {
 	ctx, cancel = c.Brief() // the wait may have been longer
 	defer cancel()
 	if have.State == cluster.Deleted {
-		return gone(ctx, c, have)
+		return gone(have)
 	}
-	return answerCluster(ctx, c, http.StatusOK, have)
+	return answerCluster(c, http.StatusOK, have)
 }
 
 func changeCluster(c Call) error {
@@ -227,12 +206,12 @@ func changeCluster(c Call) error {
 	}
 	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), given.Plain(), base)
 	if err != nil {
-		return changed(ctx, c, have, base, refused(ctx, c, err))
+		return changed(ctx, c, have, base, refused(err))
 	}
 	if !now.Settled() {
-		return ordered(ctx, c, now)
+		return ordered(c, now)
 	}
-	return answerCluster(ctx, c, http.StatusOK, now)
+	return answerCluster(c, http.StatusOK, now)
 }
 
 // changed tells a change of another generation from one that the state does not permit.
@@ -254,12 +233,17 @@ func deleteCluster(c Call) error {
 	if err != nil {
 		return err
 	}
+	if (c.flag("force") || c.flag("abandon")) && have.User != c.Caller.User && !c.Caller.Operator() &&
+		!c.Caller.Has(access.ProjectAdmin) {
+		return api.NewProblem(api.ForbiddenVerb, "cluster "+have.Name+" is "+have.User+"'s: only "+have.User+
+			" and admins of the project may delete it by force; ask one of them")
+	}
 	now, err := c.Cloud.Clusters.Delete(ctx, have.Project, string(have.ID), cluster.Removal{User: c.Caller.User,
 		Force: c.flag("force"), Abandon: c.flag("abandon")})
 	if err != nil {
 		return used(err)
 	}
-	return ordered(ctx, c, now)
+	return ordered(c, now)
 }
 
 func listClusterEvents(c Call) error {
@@ -273,16 +257,7 @@ func listClusterEvents(c Call) error {
 	if err != nil {
 		return err
 	}
-	hide, err := hider(ctx, c)
-	if err != nil {
-		return err
-	}
-	list := api.ClusterEventList{Events: []cluster.Event{}}
-	for _, e := range all {
-		e.Message = hide.text(e.Message)
-		list.Events = append(list.Events, e)
-	}
-	return c.answer(http.StatusOK, list)
+	return c.answer(http.StatusOK, api.ClusterEventList{Events: append([]cluster.Event{}, all...)})
 }
 
 func addClusterHost(c Call) error {
@@ -294,9 +269,9 @@ func addClusterHost(c Call) error {
 	}
 	now, err := c.Cloud.Clusters.AddHost(ctx, have.Project, string(have.ID))
 	if err != nil {
-		return refused(ctx, c, err)
+		return refused(err)
 	}
-	return ordered(ctx, c, now)
+	return ordered(c, now)
 }
 
 func removeClusterHost(c Call) error {
@@ -310,7 +285,7 @@ func removeClusterHost(c Call) error {
 	if err != nil {
 		return err
 	}
-	return ordered(ctx, c, now)
+	return ordered(c, now)
 }
 
 func endUse(c Call) error {
@@ -347,6 +322,26 @@ func makeAccount(c Call) error {
 	return c.answer(status, api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()})
 }
 
+// readOutput answers with an output of a cluster of the caller. It is no GET, so that each read is in the action log.
+func readOutput(c Call) error {
+	ctx, cancel := c.Brief()
+	defer cancel()
+	have, err := living(ctx, c)
+	if err != nil {
+		return err
+	}
+	if have.User != c.Caller.User {
+		return api.NewProblem(api.ForbiddenVerb, "cluster "+have.Name+" is "+have.User+
+			"'s, who alone reads its secret outputs")
+	}
+	o, err := c.Cloud.Clusters.Output(ctx, have.Project, string(have.ID), c.Caller.User, c.R.PathValue("output"))
+	if err != nil {
+		return told(err)
+	}
+	c.W.Header().Set("Cache-Control", "no-store")
+	return c.answer(http.StatusOK, api.ClusterOutput{Name: o.Name, Value: o.Value, Secret: o.Secret})
+}
+
 func removeAccount(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
@@ -358,4 +353,16 @@ func removeAccount(c Call) error {
 		return err
 	}
 	return c.nothing()
+}
+
+// told is the answer when a site, or what runs there, does not answer: that is the caller's to know, unlike what is
+// wrong inside of the cloud.
+func told(err error) error {
+	if away, ok := errors.AsType[*cluster.AwayError](err); ok {
+		return api.NewProblem(api.BackendDown, away.Error())
+	}
+	if errors.Is(err, croft.Denied) { // by the site: the caller may ask
+		return api.NewProblem(api.BadRequest, err.Error())
+	}
+	return err
 }

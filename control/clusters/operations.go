@@ -41,4 +41,5 @@ var Operations = map[string]func(Call) error{
 	"endUse":               endUse,
 	"makeAccount":          makeAccount,
 	"removeAccount":        removeAccount,
+	"readOutput":           readOutput,
 }
