@@ -427,3 +427,25 @@ func TestASlaveThatNobodyWants(t *testing.T) {
 		t.Errorf("it is %s", c.State)
 	}
 }
+
+// TestARequestOfLongAgoIsSettledByTheNextOne: what had no answer for ten minutes takes effect no more once another
+// request is sent; a younger one still may.
+func TestARequestOfLongAgoIsSettledByTheNextOne(t *testing.T) {
+	for age, want := range map[time.Duration]int{settleAfter: 1, settleAfter - time.Second: 4} {
+		c := record(Resizing, grown, func(c *Cluster) { c.Sizing.Open, c.Sizing.Sent = 3, noon.Add(-age) })
+		next := Plan(c, looked(Standing), noon)
+		if got := next.Record.Sizing; next.Do != ActResize || got.Open != want || !got.Sent.Equal(noon) {
+			t.Errorf("%s later it does %s with %+v, want %d open", age, next.Do, got, want)
+		}
+	}
+}
+
+// TestAbsentIsGoneOnlyAfterTheSiteTookTheRemoval: what was launched by a call that was given up may come later.
+func TestAbsentIsGoneOnlyAfterTheSiteTookTheRemoval(t *testing.T) {
+	next := Plan(record(Deleting, func(c *Cluster) {
+		c.Retry = Retry{Since: noon, Tries: 1, Next: noon.Add(5 * time.Second)}
+	}), looked(Absent), noon)
+	if next.Record.State != Deleting {
+		t.Errorf("before the site took the removal it is %s", next.Record.State)
+	}
+}

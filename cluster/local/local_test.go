@@ -145,6 +145,25 @@ func TestMembersThatWereDestroyedAreGone(t *testing.T) {
 	}
 }
 
+// TestSlavesThatAreNotWantedAreTold: those of a resize that took effect late; the next resize destroys them.
+func TestSlavesThatAreNotWantedAreTold(t *testing.T) {
+	s := newSite(t, plain, 2)
+	s.launch()
+	s.until(cluster.Standing)
+	s.build.Indexes = []int{0}
+	seen := s.until(cluster.Standing)
+	if len(seen.Members) != 3 || seen.Members[2].Index != 1 {
+		t.Errorf("the site tells of %+v", seen.Members)
+	}
+	if err := s.Resize(t.Context(), here(), s.build); err != nil {
+		t.Fatal(err)
+	}
+	patient.Until(t, "the slave that nobody wants is gone", func() bool {
+		_, err := theWorld.Store.Instances.Find(t.Context(), "physics", "web-slave-1")
+		return croft.KindOf(err) == croft.NotFound
+	})
+}
+
 func TestMembersAreToldOfEachOther(t *testing.T) {
 	s := newSite(t, plain, 2)
 	s.launch()
