@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"croft"
+	"croft/grid/plan"
+	"croft/grid/unit"
 )
 
 func TestAwaitSaysWhatTheLastAnswerWas(t *testing.T) {
@@ -44,4 +46,31 @@ func TestAwaitSaysWhatTheLastAnswerWas(t *testing.T) {
 			})
 		})
 	}
+}
+
+// silent dials nodes that do not answer.
+type silent struct{}
+
+func (silent) Dial(ctx context.Context, _ unit.Node) (Connection, error) {
+	<-ctx.Done()
+	return nil, croft.Errorf(croft.Unavailable, "no answer")
+}
+
+func TestANodeThatIsOutHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(Config{Dialer: silent{}, Locker: Shell{}, Runtimes: func(string, unit.Node) (Runtime, error) {
+			return worldRuntime{}, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		begun := time.Now()
+		nodes := []unit.Node{{Name: "a", State: "out"}, {Name: "b", State: "left"}}
+		found := g.Observe(t.Context(), plan.Desired{}, nodes)
+		took := time.Since(begun)
+		if took != outTime || found[0].Error != "no answer" || found[1].Error != "no answer" {
+			t.Errorf("after %s it found %+v", took, found)
+		}
+	})
 }

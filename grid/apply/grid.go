@@ -113,12 +113,21 @@ func (g *Grid) connection(ctx context.Context, n unit.Node) (Connection, error) 
 // Table is the name of a cluster's nftables table, of the family inet.
 func Table(cluster string) string { return fmt.Sprintf("fission_%.8s", cluster) }
 
+// outTime is how long a node that is out, or has no file any more, may take to be looked at.
+const outTime = 3 * time.Second
+
 // Observe looks at nodes. What cannot be seen is in the Error of its node.
 func (g *Grid) Observe(ctx context.Context, want plan.Desired, nodes []unit.Node) []plan.Observed {
 	var mu sync.Mutex
 	var all []plan.Observed
 	runtimes := runtimesOf(want)
 	g.each(nodes, func(n unit.Node) {
+		ctx := ctx
+		if n.State == "out" || n.State == "left" { // it is probably off, and nothing else waits for it
+			limited, cancel := context.WithTimeout(ctx, outTime)
+			defer cancel()
+			ctx = limited
+		}
 		o, err := g.observe(ctx, want, n, runtimes)
 		if err != nil {
 			o = plan.Observed{Node: n.Name, Error: strings.ReplaceAll(err.Error(), "\n", " ")}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"croft/grid/state"
@@ -29,6 +31,7 @@ func (r *Result) Write(dir string) error {
 	if len(r.Changes) == 0 {
 		return nil
 	}
+	dirs := map[string]bool{} // in which names change
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("write links: %w", err)
@@ -42,6 +45,7 @@ func (r *Result) Write(dir string) error {
 		if err := remove(root, c.link); err != nil {
 			return fmt.Errorf("remove the link %s: %w", c.link, err)
 		}
+		dirs[path.Dir(c.link)] = true
 	}
 	for _, c := range r.Changes {
 		if c.To == "" {
@@ -49,6 +53,29 @@ func (r *Result) Write(dir string) error {
 		}
 		if err := link(root, c.link, c.target); err != nil {
 			return fmt.Errorf("write the link %s: %w", c.link, err)
+		}
+		dirs[path.Dir(c.link)] = true
+	}
+	return flush(root, dirs)
+}
+
+// flush makes names in directories outlast the power, and those of the directories above, which may be new.
+func flush(root *os.Root, dirs map[string]bool) error {
+	for _, dir := range slices.Collect(maps.Keys(dirs)) {
+		for ; dir != "."; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+		dirs["."] = true
+	}
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
+		d, err := root.Open(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was left empty
+		} else if err != nil {
+			return fmt.Errorf("flush the links in %s: %w", dir, err)
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return fmt.Errorf("flush the links in %s: %w", dir, err)
 		}
 	}
 	return nil
