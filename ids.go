@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,6 +38,16 @@ func NewProjectID(p PartitionID, name Project, revision int64, created time.Time
 		created.UnixNano())).String())
 }
 
+// Below returns the name that a project has which tenants create below p. Only operators choose names without the name
+// above in front: a name that settings, pools or other clouds mention cannot be taken by a tenant before its owner
+// does.
+func (p Project) Below(name Project) Project {
+	if strings.HasPrefix(string(name), string(p)+".") {
+		return name
+	}
+	return p + "." + name
+}
+
 // DefaultProject owns what is requested without naming a project.
 const DefaultProject Project = "default"
 
@@ -46,8 +57,11 @@ var projectForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 // Check validates the name of a project. Invalid.
 func (p Project) Check() error {
 	if !projectForm.MatchString(string(p)) {
-		return Errorf(Invalid,
-			"%.80q is not a project name: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", string(p))
+		return Errorf(
+			Invalid,
+			"%.80q is not a project name: use 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit",
+			string(p),
+		)
 	}
 	return nil
 }

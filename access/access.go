@@ -40,6 +40,9 @@ type Caller struct {
 	Roles     []Role            `json:"roles"`
 	Host      croft.HostID      `json:"host,omitempty"` // of an agent
 	Peer      croft.PartitionID `json:"peer,omitempty"` // the partition that the user is of, if it is another one
+	// Delegated names who made the caller's token in the name of User; empty: it is the user's own.
+	Delegated string  `json:"delegated,omitempty"`
+	Token     TokenID `json:"-"` // of a caller with a token of this cloud
 	// PeerProject is the user's project in that partition, and PeerProjectID its identity.
 	PeerProject   croft.Project   `json:"peer_project,omitempty"`
 	PeerProjectID croft.ProjectID `json:"peer_project_id,omitempty"`

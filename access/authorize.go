@@ -242,6 +242,10 @@ var table = map[Operation]row{
 // lasting are the operations that give rights which would outlive the peer through whom a caller comes.
 var lasting = []Operation{"createToken", "setMembers"}
 
+// personal are the operations on what belongs to the user in person: credentials, and accounts on clusters.
+var personal = []Operation{"createCredential", "changeCredential", "removeCredential", "createCluster",
+	"makeAccount", "removeAccount", "getSiteHealth", "bringImage"}
+
 // Operations lists the operations of the table, sorted.
 func Operations() []Operation { return slices.Sorted(maps.Keys(table)) }
 
@@ -266,6 +270,10 @@ func Authorize(c Caller, op Operation, project croft.Project) error {
 		return croft.Errorf(croft.Denied,
 			"%s may not do %s: users of other clouds give no rights that would outlast theirs",
 			c.words(), op)
+	}
+	if c.Delegated != "" && slices.Contains(personal, op) {
+		return croft.Errorf(croft.Denied, "%s may not do %s: %s made this token in the name of %s, and only %[4]s in person may",
+			c.words(), op, c.Delegated, c.User)
 	}
 	project = cmp.Or(project, c.Project)
 	if project == "" && !about.cloud && !c.Operator() {

@@ -177,3 +177,36 @@ func TestBearerTokensOfRequests(t *testing.T) {
 		}
 	}
 }
+
+func TestATokenEndsWithTheOneWithWhichItWasMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := accesstest.NewMemory()
+		parent, _ := made(t, m, "lab")
+		child, s := accesstest.NewToken(t, "lab", 0)
+		child.Parent, child.Delegated, child.CreatedBy = parent.ID, true, "boss"
+		if err := m.Create(t.Context(), child); err != nil {
+			t.Fatal(err)
+		}
+		b := bearer(t, m)
+		ask := func() (access.Caller, bool, error) {
+			return b.Authenticate(t.Context(), request(t, "Authorization", "Bearer "+s.Text()))
+		}
+		caller, ok, err := ask()
+		if !ok || caller.Delegated != "boss" {
+			t.Fatalf("%+v, %v", caller, err)
+		}
+		if err := access.Authorize(caller, "changeCredential", "lab"); croft.KindOf(err) != croft.Denied {
+			t.Errorf("what belongs to the user in person: %v", err)
+		}
+		if err := access.Authorize(caller, "createInstance", "lab"); err != nil {
+			t.Errorf("what the role permits: %v", err)
+		}
+		if _, err := m.Revoke(t.Context(), access.Everything(), parent.ID); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, ok, err := ask(); ok || croft.KindOf(err) != croft.Denied {
+			t.Errorf("after the end of the other: %v, %v", ok, err)
+		}
+	})
+}

@@ -54,8 +54,11 @@ func NewSecret() Secret {
 // ParseSecret reads the text of a secret, as Text gives it and in no other form. Invalid; the error does not
 // contain the text.
 func ParseSecret(text string) (Secret, error) {
-	malformed := croft.Errorf(croft.Invalid, "this is no token of croft: one is croft_, 12 hexadecimal digits, _ and 43 "+
-		"characters more; was it cut off?")
+	malformed := croft.Errorf(
+		croft.Invalid,
+		"this is no token of croft: one is croft_, 12 hexadecimal digits, _ and 43 "+
+			"characters more; was it cut off?",
+	)
 	rest, ok := strings.CutPrefix(text, secretPrefix)
 	id, key, _ := strings.Cut(rest, "_")
 	s := Secret{ID: TokenID(id)}
@@ -98,6 +101,12 @@ type Token struct {
 	CreatedBy string        `json:"created_by"`
 	Expires   time.Time     `json:"expires"`
 
+	// Delegated: an admin of a project made the token in the name of somebody else. It has its role, and nothing that
+	// belongs to the user in person.
+	Delegated bool `json:"delegated,omitempty"`
+	// Parent is the token with which this one was made; it ends with it. Empty: an operator, or somebody without a
+	// token.
+	Parent TokenID `json:"parent,omitempty"`
 	// ProjectID is the identity that Project had when the token was created; empty: the name had no record, or a
 	// program created it that does not know identities.
 	ProjectID croft.ProjectID `json:"project_id,omitempty"`

@@ -102,8 +102,37 @@ func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool,
 	if err := t.admit(s, b.now()); err != nil {
 		return Caller{}, false, err
 	}
+	if err := b.parents(t); err != nil {
+		return Caller{}, false, err
+	}
 	return Caller{Partition: b.partition, User: t.User, Project: t.Project, ProjectID: t.ProjectID,
-		Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID)}, true, nil
+		Token: t.ID, Delegated: delegatedBy(t), Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID)}, true, nil
+}
+
+// parents refuses a token that was made with one that was revoked or has expired.
+func (b *Bearer) parents(t Token) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for n := 0; t.Parent != ""; n++ {
+		parent, known := b.known[t.Parent]
+		if !known || !b.now().Before(parent.Expires) || n > maxParents {
+			return croft.Errorf(croft.Denied, "the token (%s) with which this one (%s) was made counts no more: ask for another",
+				t.Parent, t.ID)
+		}
+		t = parent
+	}
+	return nil
+}
+
+// maxParents bounds a chain of tokens that were made with each other.
+const maxParents = 32
+
+// delegatedBy names who made a token in the name of somebody else; empty: nobody did.
+func delegatedBy(t Token) string {
+	if t.Delegated {
+		return t.CreatedBy
+	}
+	return ""
 }
 
 // BearerToken returns the bearer token of a request, of whatever kind. False: it has none. Denied: it has several

@@ -378,9 +378,10 @@ type NewAccess struct {
 	Project croft.Project // empty only with access.PartitionAdmin
 	Role    access.Role
 	Note    string
-	By      string        // who makes it; empty: the user of this process
-	Within  bool          // the maker's own right ends with the project, which has to have a record
-	Life    time.Duration // access.ShortestTokenLife to access.LongestTokenLife
+	By      string         // who makes it; empty: the user of this process
+	Within  bool           // the maker's own right ends with the project, which has to have a record
+	Parent  access.TokenID // the token with which it is made; empty: none
+	Life    time.Duration  // access.ShortestTokenLife to access.LongestTokenLife
 }
 
 // AccessToken is an access token as its makers see it.

@@ -49,6 +49,7 @@ func (c *call) admit() (err error) {
 	c.scope = c.caller.Scope()
 	c.project = c.caller.Project
 	if given := croft.Project(cmp.Or(c.r.PathValue("project"), c.query.Get("project"))); given != "" {
+		given = c.called(given)
 		if given.Check() != nil || !c.scope.Sees(given) {
 			return api.NewProblem(api.NotFound, "there is no such project, or it is not yours")
 		}
@@ -61,6 +62,16 @@ func (c *call) admit() (err error) {
 		c.action.project = c.home()
 	}
 	return c.authorize(c.project)
+}
+
+// called returns the project that the caller means by a name: one that the caller sees, else one below the caller's, as
+// the admin who created it called it.
+func (c *call) called(name croft.Project) croft.Project {
+	below := c.caller.Project.Below(name)
+	if c.caller.Project != "" && !c.scope.Sees(name) && c.scope.Sees(below) {
+		return below
+	}
+	return name
 }
 
 // recognize finds out who the caller is, and slows down those who ask too often.

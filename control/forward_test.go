@@ -167,9 +167,12 @@ func TestTheQuotaOfTheOtherSideHolds(t *testing.T) {
 	p.inWest(t, "admin", http.MethodPut, "/v1/projects/shop-dev/quota",
 		api.Limits{Limits: tenant.Limits{"instances": 1}},
 		"If-Match", fmt.Sprint(child.Generation)).want(t, http.StatusOK, "")
-	// and gives another project of the east that part, but nobody else's
+	// which operators alone give another project of the east: that may be another tenant's there
 	mapping := api.NewMapping{Peer: "east", Theirs: "berta", Role: access.Member}
-	p.inWest(t, "admin", http.MethodPost, "/v1/projects/shop-dev/mappings", mapping).want(t, http.StatusOK, "")
+	p.inWest(t, "admin", http.MethodPost, "/v1/projects/shop-dev/mappings", mapping).
+		want(t, http.StatusForbidden, api.ForbiddenVerb)
+	p.atWest.ask(t, "operator", http.MethodPost, "/v1/projects/"+string(child.Name)+"/mappings", mapping).
+		want(t, http.StatusOK, "")
 	p.inWest(t, "admin", http.MethodPost, "/v1/projects/berta/mappings", mapping).want(t, http.StatusNotFound,
 		api.NotFound)
 	mapping.Peer = "west"

@@ -66,10 +66,15 @@ func createProject(c *call) error {
 			"only operators create projects that are below none: name the project above in parent")
 	}
 	if given.Parent != "" {
+		given.Parent = c.called(given.Parent)
 		if err := c.authorize(given.Parent); err != nil {
 			return err
 		}
 		c.action.project = given.Parent
+		if !c.caller.Operator() {
+			given.Name = given.Parent.Below(given.Name)
+			c.action.about(given.Parent, actions.Object{Kind: actions.Project, Name: string(given.Name)})
+		}
 	}
 	ctx, cancel := c.brief()
 	defer cancel()

@@ -26,9 +26,15 @@ func TestProjectsAndTheirQuotas(t *testing.T) {
 	create("adam", "org", "").want(t, http.StatusForbidden, api.ForbiddenVerb)
 	create("operator", "org", "").into(t, &org)
 	create("anna", "dev", "org").want(t, http.StatusForbidden, api.ForbiddenVerb)
-	made := create("adam", "dev", "org")
+	made := create("operator", "dev", "org")
 	made.into(t, &dev)
-	create("adam", "dev", "org").want(t, http.StatusConflict, api.NameTaken)
+	create("operator", "dev", "org").want(t, http.StatusConflict, api.NameTaken)
+	var below tenant.Tenant
+	create("adam", "default", "org").into(t, &below) // a name that is the operators'
+	create("adam", "org.default", "org").want(t, http.StatusConflict, api.NameTaken)
+	if below.Name != "org.default" || !below.Started || below.ID == "" {
+		t.Errorf("an admin of org creates %+v", below)
+	}
 	create("operator", "berta", "").into(t, &tenant.Tenant{})
 	create("adam", "x", "berta").want(t, http.StatusNotFound, api.NotFound)
 

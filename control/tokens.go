@@ -45,12 +45,22 @@ func createToken(c *call) error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	made, err := c.Cloud.Access.Create(ctx, cloud.NewAccess{User: given.User, Project: c.project, Role: given.Role,
-		Note: given.Note, Life: life, By: c.caller.User, Within: !c.caller.Operator()})
+	parent := c.caller.Token
+	if c.caller.Operator() { // what operators give outlasts their own tokens
+		parent = ""
+	}
+	c.action.about(c.project, actions.Object{Kind: actions.Token, Name: given.User})
+	made, err := c.Cloud.Access.Create(
+		ctx,
+		cloud.NewAccess{Parent: parent, User: given.User, Project: c.project, Role: given.Role,
+			Note: given.Note, Life: life, By: c.caller.User, Within: !c.caller.Operator()},
+	)
 	if err != nil {
 		return err
 	}
-	c.action.about(c.project, actions.TokenNamed(string(made.ID)))
+	about := actions.TokenNamed(string(made.ID))
+	about.Name = made.User // for whom it is
+	c.action.about(c.project, about)
 	return c.answer(http.StatusCreated, made)
 }
 

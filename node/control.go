@@ -22,6 +22,7 @@ import (
 	"croft/control"
 	"croft/control/api"
 	"croft/etcdstore"
+	"croft/etcdstore/tenants"
 	"croft/image"
 	"croft/internal/build"
 	"croft/internal/delay"
@@ -154,6 +155,11 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Self.ServesTenants(mux)
 	p.Start(ctx, "the tokens of the API", tokens.Run)
 	peers.start(ctx, p)
+	p.Start(ctx, "the project default", func(ctx context.Context) error {
+		keepDefault(ctx, store.Projects, log)
+		<-ctx.Done()
+		return nil
+	})
 	p.Start(ctx, "what projects use", store.Projects.Settle)
 	p.Start(ctx, "the history of usage", usage.Recorder{Name: uuid.NewString(), Store: store.Usage, Log: log}.Run)
 	p.Start(ctx, "the tree of projects", func(ctx context.Context) error {
@@ -178,6 +184,26 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, httpapi.ExactPaths(mux, server.Handler())))
 	})
 	return scheme + "://" + l.Addr().String(), nil
+}
+
+// keepDefault creates the project default, without limits and below none, so that it is the operators'.
+func keepDefault(ctx context.Context, projects *tenants.Projects, log *slog.Logger) {
+	mine := tenant.Tenant{Name: croft.DefaultProject, Note: "of the operators", Limits: tenant.NoLimits(),
+		Created: time.Now().UTC()}
+	for {
+		all, err := projects.List(ctx, access.Within(mine.Name))
+		if err == nil && len(all) == 0 {
+			_, err = projects.Create(ctx, mine)
+		}
+		switch {
+		case err == nil && len(all) > 0 && all[0].Parent != "":
+			log.Warn("the project default is below another project, whose admins control what operators create without "+
+				"naming a project: remove it, and start croft again", "above", all[0].Parent)
+			return
+		case err == nil || croft.KindOf(err) == croft.Conflict || delay.For(ctx, placementAsk) != nil:
+			return
+		}
+	}
 }
 
 // otherCallers recognizes the users of other identity providers that the settings name.

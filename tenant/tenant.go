@@ -144,6 +144,32 @@ func (l Limits) of(m Measure, defaults Limits) (int64, bool) {
 	return n, set && n != Unlimited
 }
 
+// startLimits are the limits of new projects where neither the project nor the partition has one: enough to begin with,
+// and no more than a typing mistake may cost. Other counts have bounds in all projects.
+var startLimits = Limits{CountInstances: 100, Measure(croft.VCPU): 200, Measure(croft.MemoryMB): 400 << 10,
+	Measure(croft.DiskGB): 10_000}
+
+// Own returns the limits of the project itself: its own, and those of new projects.
+func (p Tenant) Own(defaults Limits) Limits {
+	if !p.Started {
+		return p.Limits
+	}
+	own := Limits{}
+	for m, n := range startLimits {
+		if _, set := defaults[m]; !set {
+			own[m] = n
+		}
+	}
+	maps.Copy(own, p.Limits)
+	return own
+}
+
+// NoLimits are limits of a project that may have as many instances as there is room for.
+func NoLimits() Limits {
+	return Limits{CountInstances: Unlimited, Measure(croft.VCPU): Unlimited, Measure(croft.MemoryMB): Unlimited,
+		Measure(croft.DiskGB): Unlimited}
+}
+
 // Tenant is the record of a project. A name that has no record may be used by operators; it has the limits of the
 // partition and nothing above it.
 type Tenant struct {
@@ -153,7 +179,9 @@ type Tenant struct {
 	Note    string                 `json:"note,omitempty"`
 	Members map[string]access.Role `json:"members,omitempty"` // by the name of the user
 	Limits  Limits                 `json:"limits,omitempty"`
-	Created time.Time              `json:"created"`
+	// Started: the limits of new projects apply to what neither Limits nor the partition limits.
+	Started bool      `json:"started,omitempty"`
+	Created time.Time `json:"created"`
 
 	// Generation is the version of the stored record; a change names the one that it builds on. 0: not stored yet.
 	Generation int64 `json:"generation"`

@@ -17,6 +17,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud"
+	"croft/tenant"
 )
 
 // Command makes the command croft access.
@@ -63,6 +64,8 @@ The role (--role) says what it is good for:
   project-admin    also manages members, tokens and the projects below this one
   partition-admin  operates the whole cloud; of a project only if one is named
 
+The project has to exist, unless --create creates it, with the limits of new projects.
+
 It counts for 30 days, or as long as --expires says, up to a year.`,
 		Args: args.Count(0, 0),
 	}
@@ -70,6 +73,7 @@ It counts for 30 days, or as long as --expires says, up to a year.`,
 	args.CompleteFlag(cmd, "role", people)
 	name := cmd.Flags().String("user", "", "`name` of the person or program that it stands for (default: yours)")
 	life := cmd.Flags().Duration("expires", month, "how long it counts, at most 8784h")
+	create := cmd.Flags().Bool("create", false, "create the project if there is none of this name")
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft access list shows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		wanted := cloud.NewAccess{User: *name, Role: access.Role(*role), Note: *note, Life: *life}
@@ -80,6 +84,9 @@ It counts for 30 days, or as long as --expires says, up to a year.`,
 			if wanted.Role != access.PartitionAdmin || cmd.Flags().Changed("project") {
 				wanted.Project = c.Project
 			}
+			if err := haveProject(ctx, c, wanted.Project, *create); err != nil {
+				return err
+			}
 			t, err := c.Access.Create(ctx, wanted)
 			if err != nil {
 				return err
@@ -88,6 +95,23 @@ It counts for 30 days, or as long as --expires says, up to a year.`,
 		})
 	}
 	return cmd
+}
+
+// haveProject refuses a project that does not exist, which may be a typing mistake, or creates it if that is asked for.
+func haveProject(ctx context.Context, c *args.Client, name croft.Project, create bool) error {
+	if name == "" || name == croft.DefaultProject {
+		return nil
+	}
+	all, err := c.Projects.List(ctx, name)
+	if err != nil || len(all) > 0 {
+		return err
+	}
+	if !create {
+		return croft.Errorf(croft.NotFound, "there is no project %s: name another one, or create it (croft project create "+
+			"%[1]s, or --create)", name)
+	}
+	_, err = c.Projects.Create(ctx, tenant.Tenant{Name: name, Created: time.Now().UTC()})
+	return err
 }
 
 // check completes and validates what the flags say, before anything is asked of a cloud.

@@ -39,17 +39,26 @@ above it allow (croft quota).`,
 
 func createCommand() *cobra.Command {
 	var p tenant.Tenant
+	var unlimited *bool
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a project",
 		Long: `create makes a project. What a project uses counts against the quotas of all
 projects above it too. A name that has instances already becomes a project of its
-own; it cannot be put below another one.`,
+own; it cannot be put below another one.
+
+A new project may have 100 instances with 200 VCPU, 400 GiB of memory and 10,000 GB of
+disks, or what croft quota set --default says; croft quota set changes that, and
+--unlimited lets it have what there is room for. What an admin of a project creates
+below it has the name of that project and a dot in front.`,
 		Args: args.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.Name, p.Created = croft.Project(given[0]), time.Now().UTC()
 			if err := p.Check(); err != nil {
 				return err
+			}
+			if *unlimited {
+				p.Limits = tenant.NoLimits()
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				made, err := c.Projects.Create(ctx, p)
@@ -62,6 +71,7 @@ own; it cannot be put below another one.`,
 	}
 	cmd.Flags().StringVar((*string)(&p.Parent), "parent", "", "`project` above it; it cannot be changed later")
 	cmd.Flags().StringVar(&p.Note, "note", "", "`text` for people")
+	unlimited = cmd.Flags().Bool("unlimited", false, "let it have as many instances as there is room for")
 	return cmd
 }
 

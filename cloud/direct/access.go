@@ -22,6 +22,7 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud
 	now := time.Now().UTC().Truncate(time.Second)
 	t, secret, err := access.NewToken(access.Token{User: wanted.User, Project: wanted.Project,
 		Roles: []access.Role{wanted.Role}, Note: wanted.Note, Created: now, CreatedBy: cmp.Or(wanted.By, LocalUser()),
+		Delegated: wanted.Within && wanted.User != wanted.By, Parent: wanted.Parent,
 		Expires: now.Add(wanted.Life).Truncate(time.Second)})
 	if err != nil {
 		return cloud.AccessToken{}, err

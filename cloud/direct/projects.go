@@ -22,6 +22,12 @@ func (p projects) List(ctx context.Context, names ...croft.Project) ([]tenant.Te
 	return p.Projects.List(ctx, access.Everything())
 }
 
+// Create implements cloud.Projects. The limits of new projects apply to what t does not limit.
+func (p projects) Create(ctx context.Context, t tenant.Tenant) (tenant.Tenant, error) {
+	t.Started = true
+	return p.Projects.Create(ctx, t)
+}
+
 // usageHistory implements cloud.Usage for operators, who see all.
 type usageHistory struct{ *usages.History }
 

@@ -41,7 +41,10 @@ func (p projects) Create(ctx context.Context, t tenant.Tenant) (made tenant.Tena
 	if err != nil || len(t.Limits)+len(t.Members) == 0 {
 		return made, err
 	}
-	t.Generation = made.Generation
+	t.Generation, t.Name = made.Generation, made.Name
+	if t.Limits == nil {
+		t.Limits = made.Limits
+	}
 	return p.Change(ctx, t)
 }
 

@@ -40,8 +40,8 @@ func (s *Projects) endings(ctx context.Context, before, after tenant.Tenant) (if
 		if err := s.conn.Decode(stored.Key, stored.Value, &t); err != nil {
 			return nil, nil, err
 		}
-		if !gone[t.User] {
-			continue
+		if !gone[t.User] && !gone[t.CreatedBy] {
+			continue // those that who leaves has made for others end too
 		}
 		ifs = append(ifs, kv.Unchanged(string(stored.Key), stored.ModRevision))
 		ops = append(ops, clientv3.OpDelete(string(stored.Key)),

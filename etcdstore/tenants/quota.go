@@ -62,7 +62,7 @@ const maxEntries = 16
 func (c *chain) accounts() []tenant.Account {
 	var all []tenant.Account
 	for i, l := range c.links {
-		all = append(all, tenant.Account{Project: l.name, ID: l.record.ID, Limits: l.record.Limits,
+		all = append(all, tenant.Account{Project: l.name, ID: l.record.ID, Limits: l.record.Own(c.defaults.Limits),
 			Used: c.used(i).Plus(nil)})
 	}
 	return all
@@ -197,7 +197,7 @@ func (k Keys) compares(c *chain) []clientv3.Cmp {
 // unlimited reports whether nothing limits how much more the first project of a chain may have.
 func (c *chain) unlimited(more tenant.Amounts) bool {
 	return !slices.ContainsFunc(c.links, func(l link) bool {
-		return tenant.Account{Limits: l.record.Limits}.Limited(c.defaults.Limits, more)
+		return tenant.Account{Limits: l.record.Own(c.defaults.Limits)}.Limited(c.defaults.Limits, more)
 	})
 }
 
