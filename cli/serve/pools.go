@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
+	"croft/cloud/direct"
 	"croft/node/manager"
 	"croft/node/settings"
 	"croft/pool/server"
@@ -47,13 +48,12 @@ clients, /metrics, /livez and /readyz. Without --tokens it serves this machine a
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup("insecure").NoOptDefVal = "true"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		defaults := settings.Defaults()
-		if os.Getenv("ETCDCTL_ENDPOINTS") == "" {
-			defaults.Etcd.Endpoints = nil // the default endpoint may belong to no cloud
-		}
-		s, log, err := args.LoadHostSettingsOver(defaults, cmd, flags...)
+		s, log, err := args.LoadHostSettingsOver(settings.Defaults(), cmd, flags...)
 		if err != nil {
 			return err
+		}
+		if len(s.Etcd.Endpoints) == 0 && os.Getenv("ETCDCTL_ENDPOINTS") != "" {
+			s.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)
 		}
 		return manager.Serve(cmd.Context(), manager.Config{
 			Settings: s, Dir: filepath.Join(s.StateDir, "pool"), RPC: rpc, Log: log,

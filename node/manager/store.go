@@ -71,7 +71,7 @@ func openStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir str
 // findCloud returns how to reach the cloud: as configured; if no etcd is configured and the manager has none of
 // its own in dir, the cloud of this machine.
 func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
-	r := s.Reach(nil)
+	r := s.ReachAsSet(nil)
 	if len(r.Etcd.Endpoints) > 0 || exists(dir) {
 		return r, nil
 	}
@@ -79,7 +79,7 @@ func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
 	if err != nil {
 		return r, err
 	}
-	if r = s.Reach(joined); len(r.Etcd.Endpoints) > 0 || !node.HasEtcd(s.StateDir) {
+	if r = s.ReachAsSet(joined); len(r.Etcd.Endpoints) > 0 || !node.HasEtcd(s.StateDir) {
 		return r, nil
 	}
 	r.Etcd.Endpoints = []string{direct.DefaultEtcd}

@@ -256,8 +256,19 @@ func (s *Settings) FindReach() (Reach, error) {
 	return r, err
 }
 
-// Reach returns how a host that joined j, if not nil, reaches the cloud when it starts.
+// Reach returns how a host that joined j, if not nil, reaches the cloud when it starts. Without any setting its etcd is
+// the one that ETCDCTL_ENDPOINTS names, or this machine's.
 func (s *Settings) Reach(j *trust.Membership) Reach {
+	r := s.ReachAsSet(j)
+	if len(r.Etcd.Endpoints) == 0 {
+		r.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)
+	}
+	return r
+}
+
+// ReachAsSet is Reach without a default: if neither the settings nor a membership say where etcd is, Etcd.Endpoints is
+// empty.
+func (s *Settings) ReachAsSet(j *trust.Membership) Reach {
 	r := Reach{Joined: j, Etcd: s.Etcd.EtcdSettings, Placement: s.Placement.PlacementSettings}
 	if j == nil {
 		return r

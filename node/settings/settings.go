@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -192,7 +191,7 @@ type Network struct {
 func Defaults() Settings {
 	var s Settings
 	s.StateDir = direct.DefaultStateDir()
-	s.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)
+	s.Etcd.Endpoints = []string{} // see Reach
 	s.Etcd.Listen = "127.0.0.1:2379"
 	s.Join.CertificateLife = pki.Life
 	s.Trust = trust.Direct
