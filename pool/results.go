@@ -21,9 +21,9 @@ const (
 )
 
 // abandonAfter is the number of attempts to delete a resource whose start failed by itself: often there is
-// nothing to delete, and a hook that says so with an error is not retried forever. The attempts take three quarters of
-// an hour. While the cloud does not answer, what the start made may exist: the pool must not start another one for it.
-const abandonAfter = 14
+// nothing to delete, and a hook that says so with an error is not retried forever. The attempts take a quarter of an
+// hour. While the cloud does not answer, what the start made may exist: the pool must not start another one for it.
+const abandonAfter = 11
 
 // backOff is the delay after n failures in a row.
 func backOff(n int, most time.Duration) time.Duration {

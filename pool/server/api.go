@@ -355,7 +355,41 @@ func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
 	}
 	stats := map[string]any{}
 	for _, p := range all {
-		stats[string(p.Name())] = poolStatus(p).Stats
+		stats[string(p.Name())] = statsOf(p.Stats)
 	}
 	httpapi.Answer(w, http.StatusOK, stats)
+}
+
+// resallocStats are the statistics of a pool with the types of resalloc: times are seconds since 1970, and what is not
+// known before the first start is null.
+type resallocStats struct {
+	Attempted   *float64 `json:"last_attempt_to_start"`
+	Succeeded   *float64 `json:"last_successful_start"`
+	SuccessRate *float64 `json:"startup_success_rate"`
+	StartTime   *float64 `json:"startup_time_avg"`
+	Starts      int64    `json:"starts"`
+	Failures    int64    `json:"failures"`
+	Served      int64    `json:"served"`
+}
+
+func statsOf(s pool.Stats) resallocStats {
+	shown := resallocStats{Attempted: epoch(s.Attempted), Succeeded: epoch(s.Succeeded), Starts: s.Starts,
+		Failures: s.Failures, Served: s.Served}
+	if !s.Attempted.IsZero() {
+		shown.SuccessRate = &s.SuccessRate
+	}
+	if !s.Succeeded.IsZero() {
+		took := s.StartTime.Seconds()
+		shown.StartTime = &took
+	}
+	return shown
+}
+
+// epoch returns a time as seconds since 1970; nil: it is zero.
+func epoch(t time.Time) *float64 {
+	if t.IsZero() {
+		return nil
+	}
+	seconds := float64(t.UnixMicro()) / 1e6
+	return &seconds
 }
