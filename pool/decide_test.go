@@ -364,6 +364,19 @@ var assignCases = []decision{
 		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("a")}},
 	{name: "nor for other tags", file: warm + "  max: 1\n  reuse_opportunity_time: 60\n",
 		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("b")}},
+	{name: "nor in a paused pool", file: warm + "  max: 1\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("a")},
+		change: func(l *Ledger) { l.pools["p"].Mode = Paused }},
+	{name: "nor in a pool that is not full, however many wait",
+		file:      warm + "  max: 3\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("a"), wants("a"), wants("a")},
+		want: []string{"start p"}},
+	{name: "nor where another one is being deleted", file: warm + "  max: 2\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(used(time.Second, 1, "x")), {State: Deleting}}, tickets: []Ticket{wants("a")}},
+	{name: "the room of a pool that starts nothing for it helps no ticket",
+		file:      off + "q:\n" + both + "  tags: [a]\n  max: 1\n  reuse_opportunity_time: 60\n",
+		resources: []Resource{up(in("q"), used(time.Second, 1, "x"))}, tickets: []Ticket{wants("a")},
+		want: []string{"condemn 1", "delete 1"}},
 	{name: "nor in a pool that fails to start anything", file: warm + "  max: 1\n  reuse_opportunity_time: 60\n",
 		resources: []Resource{up(used(time.Second, 1, "x"))}, tickets: []Ticket{wants("a")},
 		change: backingOff("p")},
@@ -389,6 +402,12 @@ var assignCases = []decision{
 		resources: []Resource{up(madeBy("other")), up(), up()}, want: []string{"condemn 1", "delete 1"}},
 	{name: "in a full pool one at a time", file: warm + "  renew: true\n  max: 2\n",
 		resources: []Resource{up(madeBy("other")), up(madeBy("other"))}, want: []string{"condemn 1", "delete 1"}},
+	{name: "but not what was made in this way", file: warm + "  renew: true\n", resources: []Resource{up(), up()},
+		change: func(l *Ledger) {
+			for _, r := range l.resources {
+				r.Recipe = l.pools["p"].Settings.recipe()
+			}
+		}},
 	{name: "but not what somebody has", file: warm + "  renew: true\n  max: 1\n",
 		resources: []Resource{up(of(1), madeBy("other"))}, tickets: []Ticket{{Resource: 1}}},
 	{name: "a paused pool hands nothing out", file: off, resources: []Resource{up()}, tickets: []Ticket{wants("a")},
@@ -588,6 +607,51 @@ func TestAFailedFirstLivecheckCountsAsAFailedStart(t *testing.T) {
 	}
 	if l.checked(r.ID, errors.New("later"), at); p.Failed != 0 || !p.NotBefore.IsZero() {
 		t.Errorf("a later livecheck counts as a failed start: %+v", p.Record)
+	}
+}
+
+func TestAFirstLivecheckThatPassesMendsNoFailedStarts(t *testing.T) {
+	l := ledger(t, warm+"  cmd_livecheck: c\n", []Resource{up(unchecked)}, nil, backingOff("p"))
+	if l.checked(1, nil, at); l.pools["p"].Failed != 3 || l.pools["p"].NotBefore.IsZero() {
+		t.Errorf("got %+v", l.pools["p"].Record)
+	}
+}
+
+func TestAnInstanceThatIsLostAtOnceCountsAsAFailedStart(t *testing.T) {
+	for life, want := range map[time.Duration]int{59 * time.Second: 1, time.Minute: 0} {
+		l := ledger(t, instances, []Resource{up(unchecked, func(r *Resource) {
+			r.Instance, r.CameUp = "i", at.Add(-life)
+		})}, nil)
+		l.lose(at, func(Resource, Instance) error { return errors.New("it went off") }, at)
+		if got := l.pools["p"].Failed; got != want {
+			t.Errorf("after %s: %d failed, want %d", life, got, want)
+		}
+	}
+}
+
+func TestAFileThatLacksAPoolInUseIsSeen(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		resources []Resource
+		change    func(*Ledger)
+		want      int
+	}{
+		{"it has resources", []Resource{up()}, func(*Ledger) {}, 1},
+		{"it has none", nil, func(*Ledger) {}, 0},
+		{"it is drained", []Resource{up()}, func(l *Ledger) { l.pools["p"].Mode = Drained }, 0},
+		{"it is removed already", []Resource{up(of(1))}, func(l *Ledger) { l.pools["p"].Removed = true }, 0},
+	} {
+		l := ledger(t, off, c.resources, nil, c.change)
+		other := []Settings{{Name: "other"}}
+		if got := l.missing(other); len(got) != c.want || l.anyInUse([]Name{"unknown", "p"}) != (c.want > 0) {
+			t.Errorf("%s: missing %+v, in use %v", c.name, got, l.anyInUse([]Name{"p"}))
+		}
+		if err := l.checkRemoval("pools.yaml", nil); (err != nil) != (c.want > 0) {
+			t.Errorf("%s: an empty file: %v", c.name, err)
+		}
+		if err := l.checkRemoval("pools.yaml", other); err != nil {
+			t.Errorf("%s: another file: %v", c.name, err)
+		}
 	}
 }
 

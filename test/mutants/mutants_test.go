@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,9 +26,14 @@ const (
 	testsEnv    = "CROFT_MUTANTS_TESTS"    // more packages whose tests run, beside each package's own
 )
 
-// rooms are the packages in which a mistake can lose an instance.
-const rooms = "./schedule ./hosts ./audit ./tenant ./etcdstore ./etcdstore/tenants ./etcdstore/etcdserver ./compute " +
-	"./placementclient ./placement ./placement/ledger ./pool ./internal/durable"
+// rooms are the packages in which a mistake can lose an instance, a machine, a job or a right; /... stands for the
+// packages below.
+const rooms = "./schedule ./hosts ./audit ./tenant ./etcdstore/... ./compute ./placementclient ./placement " +
+	"./placement/ledger ./pool/... ./cluster/... ./grid/watch/... ./grid/revlock/... ./grid/apply/... ./ipam/... " +
+	"./sshca/... ./federation/... ./control/feed ./internal/durable"
+
+// leastShare is the least time for one package: compiling and measuring its tests takes a part of it.
+const leastShare = 90 * time.Second
 
 const file = "../../build/mutants.jsonl"
 
@@ -42,25 +50,31 @@ func TestNoMistakeGoesUnnoticed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), budget)
 	defer cancel()
-	packages := strings.Fields(os.Getenv(packagesEnv))
-	if len(packages) == 0 {
-		packages = strings.Fields(rooms)
-	}
-	accepted, known := acceptedOnes(t), remembered(t)
-	notes := memory(t)
-	defer notes.Close()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
+	packages := strings.Fields(os.Getenv(packagesEnv))
+	sampled := len(packages) == 0
+	if sampled { // there are too many for one run: each run takes a random sample of packages, and of mistakes in them
+		packages = expand(t, root, rooms)
+		rand.Shuffle(len(packages), func(i, j int) { packages[i], packages[j] = packages[j], packages[i] })
+	}
+	accepted, known := acceptedOnes(t), remembered(t)
+	notes := memory(t)
+	defer notes.Close()
 	for i, pkg := range packages {
 		if ctx.Err() != nil {
 			t.Logf("no time was left for %s", strings.Join(packages[i:], ", "))
 			break
 		}
+		share, done := ctx, context.CancelFunc(func() {})
+		if sampled {
+			share, done = context.WithTimeout(ctx, max(leastShare, budget/time.Duration(len(packages))))
+		}
 		counts := map[string]int{}
-		err := mutants.Run(ctx, mutants.Config{
-			Root: root, Package: pkg, Tests: append([]string{pkg}, strings.Fields(os.Getenv(testsEnv))...),
+		err := mutants.Run(share, mutants.Config{
+			Root: root, Package: pkg, Tests: append(testsOf(t, root, pkg), strings.Fields(os.Getenv(testsEnv))...),
 			Dir:  t.TempDir(),
 			Only: os.Getenv(onlyEnv), Known: known, Say: t.Logf,
 			Done: func(m mutants.Mutant, outcome string) {
@@ -74,10 +88,74 @@ func TestNoMistakeGoesUnnoticed(t *testing.T) {
 				}
 			},
 		})
-		if err != nil {
+		late := share.Err() != nil
+		done()
+		if err != nil && !late {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %v", pkg, counts)
+	}
+}
+
+// expand lists the packages of patterns, without those that only serve tests.
+func expand(t *testing.T, root, patterns string) (all []string) {
+	t.Helper()
+	for _, pattern := range strings.Fields(patterns) {
+		top, below := strings.CutSuffix(pattern, "/...")
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil || !d.IsDir():
+				return err
+			case d.Name() == "testdata" || strings.HasSuffix(d.Name(), "test"):
+				return filepath.SkipDir
+			}
+			relative, err := filepath.Rel(root, path)
+			if sources, _ := filepath.Glob(filepath.Join(path, "*.go")); len(sources) > 0 && err == nil {
+				all = append(all, "./"+filepath.ToSlash(relative))
+			}
+			if !below && err == nil {
+				return filepath.SkipAll
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// testsOf names the package whose tests look at a package: its own, or the nearest one above it that has tests.
+func testsOf(t *testing.T, root, pkg string) []string {
+	t.Helper()
+	for at := pkg; at != "."; at = path.Dir(at) {
+		tests, err := filepath.Glob(filepath.Join(root, at, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(tests) > 0 {
+			return []string{"./" + strings.TrimPrefix(at, "./")}
+		}
+	}
+	t.Fatalf("neither %s nor a package above it has tests", pkg)
+	return nil
+}
+
+// The rooms must not silently lose a package that was moved.
+func TestTheRoomsAreThere(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := expand(t, root, rooms)
+	for _, want := range []string{"./pool", "./pool/vm", "./etcdstore", "./etcdstore/clusters", "./cluster/manager",
+		"./grid/watch", "./grid/revlock", "./grid/apply", "./ipam", "./sshca", "./federation", "./control/feed"} {
+		if !slices.Contains(all, want) {
+			t.Errorf("no mistakes are made in %s", want)
+		}
+	}
+	for _, pkg := range all {
+		testsOf(t, root, pkg)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,6 +75,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	all = slices.DeleteFunc(all, func(m Mutant) bool { return !only.MatchString(m.Key) || c.Known[m.Key] == Killed })
 	c.Say("%s: %d mistakes to try", c.Package, len(all))
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // where time runs out, a random sample
 	for i := range suites {
 		if err := suites[i].measure(ctx, c); err != nil {
 			return err
