@@ -81,7 +81,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	secrets["the token to join"] = token
 	secrets["its secret"] = base64.StdEncoding.EncodeToString(parsed.Secret)
 	secrets["the token of metrics"] = "the-token-of-metrics"
-	secret, _ := command(t, croft.ExitOK, "access", "create", "--project", "lab")
+	secret, _ := command(t, croft.ExitOK, "access", "create", "--create", "--project", "lab")
 	secrets["an access token"] = strings.TrimSpace(secret)[len("croft_0123456789ab_"):]
 	snapshot := filepath.Join(first, "snapshot")
 	command(t, croft.ExitOK, "etcd", "snapshot", snapshot)
