@@ -62,6 +62,7 @@ type (
 	instance struct {
 		croft.Instance
 		Revision int64 `json:"revision,omitempty"`
+		Created  int64 `json:"create_revision,omitempty"` // 0: from a program of schema 1.7
 	}
 	host struct {
 		croft.Host
@@ -76,10 +77,10 @@ func (o orderMessage) noun() croft.Order {
 	return o.Order
 }
 
-func sendInstance(i croft.Instance) instance { return instance{i, i.Revision} }
+func sendInstance(i croft.Instance) instance { return instance{i, i.Revision, i.CreateRevision} }
 
 func (i instance) noun() croft.Instance {
-	i.Instance.Revision = i.Revision
+	i.Instance.Revision, i.Instance.CreateRevision = i.Revision, i.Created
 	return i.Instance
 }
 
