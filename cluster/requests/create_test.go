@@ -414,3 +414,17 @@ func TestWhatASiteSaysIsRemembered(t *testing.T) {
 		}
 	})
 }
+
+// A colleague who sends the very same request, UUID included, does not get the cluster as an answer of their own.
+func TestAnIDBelongsToTheUserWhoseRequestItWas(t *testing.T) {
+	b := newBench(t)
+	r := ask("one")
+	r.ID = croft.NewClusterID()
+	_, err := b.Create(t.Context(), r)
+	b.fatal(err)
+	r.User = "another"
+	_, err = b.Create(t.Context(), r)
+	if taken, ok := errors.AsType[*cluster.TakenError](err); !ok || taken.What != "id" {
+		t.Errorf("got %v", err)
+	}
+}
