@@ -46,6 +46,7 @@ type Object struct {
 	Kind Kind   `json:"kind"`
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
+	For  string `json:"for,omitempty"` // the user whom a token stands for
 }
 
 // Kind is a kind of object, in the singular.
@@ -136,7 +137,7 @@ const longest = 128
 // the cloud.
 func (e Entry) bounded() Entry {
 	for _, word := range []*string{&e.Operation, &e.User, &e.Via, &e.From, (*string)(&e.Project),
-		(*string)(&e.Object.Kind), &e.Object.ID, &e.Object.Name, &e.Result} {
+		(*string)(&e.Object.Kind), &e.Object.ID, &e.Object.Name, &e.Object.For, &e.Result} {
 		*word = clean(*word)
 	}
 	if e.Project.Check() != nil { // or is empty

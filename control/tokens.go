@@ -49,7 +49,7 @@ func createToken(c *call) error {
 	if c.caller.Operator() { // what operators give outlasts their own tokens
 		parent = ""
 	}
-	c.action.about(c.project, actions.Object{Kind: actions.Token, Name: given.User})
+	c.action.about(c.project, actions.Object{Kind: actions.Token, For: given.User})
 	made, err := c.Cloud.Access.Create(
 		ctx,
 		cloud.NewAccess{Parent: parent, User: given.User, Project: c.project, Role: given.Role,
@@ -59,7 +59,7 @@ func createToken(c *call) error {
 		return err
 	}
 	about := actions.TokenNamed(string(made.ID))
-	about.Name = made.User // for whom it is
+	about.For = made.User
 	c.action.about(c.project, about)
 	return c.answer(http.StatusCreated, made)
 }

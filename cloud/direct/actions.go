@@ -166,7 +166,7 @@ func (a recordedAccess) Create(ctx context.Context, wanted cloud.NewAccess) (clo
 	began := time.Now()
 	made, err := a.Access.Create(ctx, wanted)
 	a.journal.tell(ctx, began, "createToken", wanted.Project,
-		actions.Object{Kind: actions.Token, ID: string(made.ID), Name: wanted.User}, err)
+		actions.Object{Kind: actions.Token, ID: string(made.ID), For: wanted.User}, err)
 	return made, err
 }
 
