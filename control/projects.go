@@ -72,6 +72,9 @@ func createProject(c *call) error {
 		}
 		c.action.project = given.Parent
 		if !c.caller.Operator() {
+			if given.Name == croft.DefaultProject {
+				return api.NewProblem(api.NameTaken, "the project default is the operators': choose another name")
+			}
 			given.Name = given.Parent.Below(given.Name)
 			c.action.about(given.Parent, actions.Object{Kind: actions.Project, Name: string(given.Name)})
 		}

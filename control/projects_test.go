@@ -30,9 +30,10 @@ func TestProjectsAndTheirQuotas(t *testing.T) {
 	made.into(t, &dev)
 	create("operator", "dev", "org").want(t, http.StatusConflict, api.NameTaken)
 	var below tenant.Tenant
-	create("adam", "default", "org").into(t, &below) // a name that is the operators'
-	create("adam", "org.default", "org").want(t, http.StatusConflict, api.NameTaken)
-	if below.Name != "org.default" || !below.Started || below.ID == "" {
+	create("adam", "default", "org").want(t, http.StatusConflict, api.NameTaken) // whether there is one or not
+	create("adam", "tools", "org").into(t, &below)
+	create("adam", "org.tools", "org").want(t, http.StatusConflict, api.NameTaken)
+	if below.Name != "org.tools" || !below.Started || below.ID == "" {
 		t.Errorf("an admin of org creates %+v", below)
 	}
 	create("operator", "berta", "").into(t, &tenant.Tenant{})
