@@ -57,7 +57,9 @@ func (s *suite) actions() {
 		w := want[i]
 		done := i != 4
 		if e.Operation != w.operation || e.Object.String() != w.object || string(e.Project) != w.project ||
-			(e.Result == actions.Done) != done || (e.Operation == "createToken") != (e.Object.For != "") || e.User == "" || e.Via == "" || e.From == "" || !e.Operator ||
+			(e.Result == actions.Done) != done ||
+			(e.Operation == "createToken") != (e.Object.For != "") ||
+			e.User == "" || e.Via == "" || e.From == "" || !e.Operator ||
 			e.Time.Before(begun) || e.Time.After(time.Now()) {
 			s.Errorf("%d: got %+v, want %+v", i, e, w)
 		}
