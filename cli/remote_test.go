@@ -15,7 +15,7 @@ import (
 const overAPI = `
 schedule list show logs console ssh forward start stop reboot rebuild recreate resize destroy wait keep
 claim list use release
-cluster create explain list show events set resize grow shrink delete account ssh
+cluster create explain list show events set resize grow shrink delete account output ssh
 cluster use end
 site list show create set remove health
 site image list add remove bring
