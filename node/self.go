@@ -142,7 +142,8 @@ func forwarded(r *http.Request) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return host != "" && !endpoint.IsLoopback(net.JoinHostPort(strings.Trim(host, "[]"), "0"))
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	return host != "" && !endpoint.IsLoopback(net.JoinHostPort(host, "0"))
 }
 
 // ofEtcd adds the metrics of an etcd in this process.

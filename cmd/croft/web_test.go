@@ -165,10 +165,13 @@ func TestRequestsForAnothersNameAreRefused(t *testing.T) {
 			check(t, err)
 			text, _ := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
+			if path == "/metrics" && host == own+":"+port {
+				want = http.StatusForbidden // a proxy on this machine may have passed that name on
+			}
 			if answer.StatusCode != want {
 				t.Errorf("%s with Host %s: %s %.100s, want %d", path, host, answer.Status, text, want)
 			}
-			if want != http.StatusOK && !strings.Contains(string(text), "server_names") {
+			if want == http.StatusMisdirectedRequest && !strings.Contains(string(text), "server_names") {
 				t.Errorf("with Host %s it does not say what to do: %s", host, text)
 			}
 		}
