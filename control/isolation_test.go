@@ -148,6 +148,8 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{"2020-01-01T00:00:00Z"}
 	case "query until":
 		return []string{"2999-01-01"}
+	case "path output":
+		return []string{"jupyter_token"}
 	case "query former":
 		return []string{"true"}
 	case "query limit":

@@ -99,7 +99,24 @@ func (s *Records) Get(ctx context.Context, id croft.ClusterID) (cluster.Cluster,
 	if len(got.Kvs) == 0 {
 		return cluster.Cluster{}, missing(id)
 	}
-	return decodeCluster(s.conn, got.Kvs[0])
+	c, err := decodeCluster(s.conn, got.Kvs[0])
+	if err != nil || c.State != cluster.Deleted {
+		return c, err
+	}
+	return c, s.isOfPresent(ctx, c, got.Kvs[0].CreateRevision)
+}
+
+// isOfPresent hides the record of a deleted cluster from a later project of the same name, which was created after it.
+// A living cluster is always of the present project: none is removed before its clusters. NotFound.
+func (s *Records) isOfPresent(ctx context.Context, c cluster.Cluster, created int64) error {
+	got, err := s.conn.Etcd.Get(ctx, tenants.Keys(s.conn.Prefix).Project(c.Project), clientv3.WithKeysOnly())
+	if err != nil {
+		return s.conn.Wrap(err, "read project %s", c.Project)
+	}
+	if len(got.Kvs) > 0 && got.Kvs[0].CreateRevision > created {
+		return missing(c.ID)
+	}
+	return nil
 }
 
 // Named implements cluster.Records.
