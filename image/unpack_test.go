@@ -118,6 +118,9 @@ func TestFetchRefusesPackedImagesThatAreNotRight(t *testing.T) {
 			{"packed twice", packed(t, tool, packed(t, tool, disk)), "packed with " + tool},
 			{"with a backing file", packed(t, tool, backed), "backing file"},
 		} {
+			if tool == "gzip" && v.name == "followed by other bytes" {
+				continue // as gzip itself does, they are ignored
+			}
 			t.Run(tool+" "+v.name, func(t *testing.T) {
 				s, c := newServer(t, v.content), newCache(t)
 				_, err := c.Fetch(t.Context(), s.ref(), nil)

@@ -168,9 +168,9 @@ func TestTheMarkOfAServerThatEndedIsRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				asked := 0
+				var asked atomic.Int64
 				b.dial = func(context.Context, string, string) (net.Conn, error) {
-					asked++
+					asked.Add(1)
 					here, there := net.Pipe()
 					go answerOnce(there, `{"username": "a", "password": "b"}`)
 					return here, nil
@@ -188,8 +188,8 @@ func TestTheMarkOfAServerThatEndedIsRemoved(t *testing.T) {
 				}()
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
-				if _, err := b.stores.Account(t.Context(), c.ID, ".making.bob"); err != nil || asked > 0 {
-					t.Errorf("a server that may be at work is not waited for: asked %d times, %v", asked, err)
+				if _, err := b.stores.Account(t.Context(), c.ID, ".making.bob"); err != nil || asked.Load() > 0 {
+					t.Errorf("a server that may be at work is not waited for: asked %d times, %v", asked.Load(), err)
 				}
 				if took := <-ended; took > 40*time.Second {
 					t.Errorf("it took %s", took)

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,7 +132,7 @@ func TestACopiedDirectoryDoesNotLead(t *testing.T) {
 	if err := s.remember(m); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(copied, os.DirFS(store).(fs.FS)); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(store)); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := s.memory(); err != nil || m.Until == 0 || m.Leader == 0 {

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"croft"
 	"croft/internal/testing/libvirttest"
 )
 
@@ -46,6 +47,12 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 		}
 		return nil
 	})
+	if st := w.show("joined-d"); st.Instance.State != string(croft.StateLost) {
+		w.t.Errorf("the record of the instance says %s, want that it is lost", st.Instance.State)
+	}
+	if r := w.user("croft", "schedule", "destroy", "joined-d"); r.exit != 0 {
+		w.t.Errorf("schedule destroy of what was lost: %v", r)
+	}
 	eventually(w.t, "the last order is done", func(ctx context.Context) error { return w.nothingOf(ctx, guest) })
 	d.process.end(syscall.SIGTERM)
 	eventually(w.t, "nothing of the host is left", func(ctx context.Context) error { return w.nothingOf(ctx, id) })
