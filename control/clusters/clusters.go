@@ -181,8 +181,6 @@ func getCluster(c Call) error {
 	if have, err = waited(c, have); err != nil {
 		return err
 	}
-	ctx, cancel = c.Brief() // the wait may have been longer
-	defer cancel()
 	if have.State == cluster.Deleted {
 		return gone(have)
 	}

@@ -207,7 +207,7 @@ func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user
 	if project == "" && user != "" {
 		return []cluster.Credential{}, nil
 	}
-	all := []cluster.Credential{}
+	var all []cluster.Credential
 	var err error
 	if project == "" {
 		all, err = s.credentials().list(ctx, s.conn, 0)
