@@ -291,6 +291,16 @@ func (s *story) forgetHost(ctx context.Context) {
 		}
 		return err
 	})
+	s.insist(ctx, "destroy what was lost", func(sch *schedule.Scheduler) error {
+		d, err := sch.Destroy(ctx, croft.DefaultProject, "vm", false)
+		if croft.KindOf(err) == croft.NotFound { // the command that died destroyed it
+			return nil
+		}
+		if err == nil && !d.Gone {
+			return croft.Errorf(croft.Unavailable, "a lost instance has no host that could still have it")
+		}
+		return err
+	})
 	s.hand.Lock()
 	s.hosts = append(s.hosts, dead)
 	dead.boot(0)
