@@ -209,24 +209,30 @@ func isThere(name croft.Project) error {
 
 // isEmpty returns the condition under which nothing is counted for a name. Conflict: something is.
 func (s *Projects) isEmpty(ctx context.Context, name croft.Project) (clientv3.Cmp, error) {
-	key := s.keys().used(name)
 	if err := s.settle(ctx); err != nil {
 		return clientv3.Cmp{}, err
 	}
+	return nothingCounted(ctx, s, s.keys().used(name), "uses", name, func(n count) tenant.Amounts { return n.Used })
+}
+
+// nothingCounted returns the condition under which a counter of a name stays absent or without amounts. does says what
+// the counter counts: what the name uses or stores. Conflict: it has amounts.
+func nothingCounted[T any](ctx context.Context, s *Projects, key, does string, name croft.Project,
+	amounts func(T) tenant.Amounts) (clientv3.Cmp, error) {
 	got, err := s.conn.Etcd.Get(ctx, key)
 	if err != nil {
-		return clientv3.Cmp{}, s.conn.Wrap(err, "read what project %s uses", name)
+		return clientv3.Cmp{}, s.conn.Wrap(err, "read what project %s %s", name, does)
 	}
 	if len(got.Kvs) == 0 {
 		return kv.Absent(key), nil
 	}
-	var n count
+	var n T
 	if err := s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &n); err != nil {
 		return clientv3.Cmp{}, err
 	}
-	if len(n.Used) > 0 {
-		return clientv3.Cmp{}, croft.Errorf(croft.Conflict, "the name %s uses %s already, which would have to count for "+
-			"the projects above it too: create it without a parent, or remove all that first", name, n.Used)
+	if counted := amounts(n); len(counted) > 0 {
+		return clientv3.Cmp{}, croft.Errorf(croft.Conflict, "the name %s %s %s already, which would have to count for "+
+			"the projects above it too: create it without a parent, or remove all that first", name, does, counted)
 	}
 	return kv.Unchanged(key, got.Kvs[0].ModRevision), nil
 }

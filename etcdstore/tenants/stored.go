@@ -267,25 +267,11 @@ func (s *Projects) storedAt(ctx context.Context, revision int64, of []croft.Proj
 	return sum, nil
 }
 
-// storesNothing returns the condition under which a name without a record stores nothing. Conflict: it does.
+// storesNothing returns the condition under which a name without a record stores nothing; the caller compares that
+// there are no records. Conflict: it stores something.
 func (s *Projects) storesNothing(ctx context.Context, name croft.Project) (clientv3.Cmp, error) {
-	key := s.keys().stored(name)
-	got, err := s.conn.Etcd.Get(ctx, key)
-	if err != nil {
-		return clientv3.Cmp{}, s.conn.Wrap(err, "read what project %s stores", name)
-	}
-	if len(got.Kvs) == 0 { // the caller compares that there are no records
-		return kv.Absent(key), nil
-	}
-	var n storedCount
-	if err := s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &n); err != nil {
-		return clientv3.Cmp{}, err
-	}
-	if len(n.Used) > 0 {
-		return clientv3.Cmp{}, croft.Errorf(croft.Conflict, "the name %s stores %s already, which would have to count for "+
-			"the projects above it too: create it without a parent, or remove all that first", name, n.Used)
-	}
-	return kv.Unchanged(key, got.Kvs[0].ModRevision), nil
+	return nothingCounted(ctx, s, s.keys().stored(name), "stores", name,
+		func(n storedCount) tenant.Amounts { return n.Used })
 }
 
 // shelves are the sources of what is counted as stored: projects below others, and what other rooms keep.
