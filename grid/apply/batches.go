@@ -192,6 +192,9 @@ func (r *run) restore(ctx context.Context, n *locked, s plan.Step) error {
 	if s.Was == nil || s.From != "" {
 		return croft.Errorf(croft.Conflict, "what ran there before is not known")
 	}
+	if s.Lost {
+		return croft.Errorf(croft.Conflict, "it was made from another image, or by another definition of its runtime")
+	}
 	before, err := former(s)
 	if err != nil {
 		return err

@@ -65,6 +65,11 @@ func former(s plan.Step) (*unit.Unit, error) {
 		return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and what runs there now is not known, so that the "+
 			"node could not take the change back: take confirm out of the job for one apply", s.Name)
 	}
+	if s.Lost {
+		return nil, croft.Errorf(croft.Conflict, "%s was made from another image, or by another definition of its "+
+			"runtime, and cannot be made again: a job with confirm wants that; take confirm out of the job for one apply",
+			s.Name)
+	}
 	was := *s.Was
 	was.Cluster = s.Unit.Cluster
 	was.Files = slices.Clone(was.Files)

@@ -2,6 +2,8 @@ package apply_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -72,5 +74,34 @@ func TestAJobMayKeepAUnitThatDoesNotGetReady(t *testing.T) {
 	ended := func(line string) bool { return strings.HasSuffix(line, "running false") }
 	if now := b.runs(want); !slices.ContainsFunc(now, ended) {
 		t.Errorf("there is %q", now)
+	}
+}
+
+// TestAUnitOfAnotherDefinitionIsNotRestored: made again, it would be made by the definition that is there now.
+func TestAUnitOfAnotherDefinitionIsNotRestored(t *testing.T) {
+	b := newBed(t, 1)
+	u := shell(serves)
+	b.must(b.one("a1", u))
+	redefine := func() {
+		file := filepath.Join(b.nodes[0].StateDir, "units", u.Name(), "definition")
+		if err := os.WriteFile(file, []byte("another\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	redefine()
+	u.Confirm = 600
+	if _, err := b.apply(b.grid("ann"), b.one("a2", u)); err == nil ||
+		!strings.Contains(err.Error(), "cannot be made again") {
+		t.Errorf("with confirm: %v", err)
+	}
+	u.Confirm = 0
+	b.must(b.one("a2", u))
+	redefine()
+	u.Ready = unit.Check{Command: []string{"false"}, Timeout: 1}
+	_, err := b.apply(b.grid("ann"), b.one("a3", u))
+	var partly *apply.Partly
+	if !errors.As(err, &partly) ||
+		!strings.Contains(err.Error(), "the former unit is not back: it was made from another") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -9,8 +9,12 @@
 package hardpoint
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -27,6 +31,35 @@ type Point struct {
 	variables map[string]variable
 	functions string // shell text before each script
 	verbs     map[string]*Verb
+	changes   []map[string]string // of each file of the repository, the most special first: as document.keys
+}
+
+// Digest is the SHA-256, in hexadecimal, of what the repository's files define, except some of their keys; "" if they
+// define nothing else. Comments, order and layout do not count, and neither does what croft ships: an upgrade of croft
+// changes no digest.
+func (p *Point) Digest(except ...string) string {
+	var counted []map[string]string
+	for _, keys := range p.changes {
+		keys = maps.Clone(keys)
+		for _, key := range except {
+			delete(keys, key)
+		}
+		if keys["extends"] == strconv.Quote(p.Name) {
+			delete(keys, "extends")
+		}
+		if len(keys) > 0 {
+			counted = append(counted, keys)
+		}
+	}
+	if counted == nil {
+		return ""
+	}
+	text, err := json.Marshal(counted)
+	if err != nil {
+		panic(err) // texts have a form
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // A Verb is one thing that a hard point does.

@@ -307,3 +307,40 @@ list: {argv: ["true"], ok: 1}
 		}
 	}
 }
+
+func TestTheDigestCoversWhatTheRepositoryDefines(t *testing.T) {
+	digest := func(text string) string { return load(t, text).Digest("about", "list") }
+	for _, c := range []struct {
+		name, a, b string
+		same       bool
+	}{
+		{"a variable", "extends: base\nvariables: {x: a}", "extends: base\nvariables: {x: b}", false},
+		{"functions", "extends: base\nfunctions: a", "extends: base\nfunctions: b", false},
+		{"a verb", "extends: base\nstop: {argv: [a]}", "extends: base\nstop: {argv: [b]}", false},
+		{"a verb that is taken away", "extends: base\nstart:\nstop: {argv: [a]}", "extends: base\nstop: {argv: [a]}",
+			false},
+		{"an exit code", "extends: base\nstop: {argv: [a]}", "extends: base\nstop: {argv: [a], ok: 3}", false},
+		{"a key that is left out", "extends: base\nlist: {argv: [a]}", "extends: base\nlist: {argv: [b]}", true},
+		{"layout, order and comments", "extends: base\nvariables: {x: [a, 1], y: b} # words",
+			"variables:\n  y: 'b'\n  x:\n  - a\n  - 1\nextends: base", true},
+	} {
+		if a, b := digest(c.a), digest(c.b); (a == b) != c.same || a == "" {
+			t.Errorf("%s: %q and %q", c.name, a, b)
+		}
+	}
+	shipped := library("extends: base", "start: {argv: [a]}")
+	one, err := shipped.Load("base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := one.Digest(); d != "" {
+		t.Errorf("what croft ships has the digest %q, and an upgrade must change none", d)
+	}
+	shipped.Repository = fstest.MapFS{"hardpoints/runtime/base.yaml": {Data: []byte("extends: base\nabout: words")}}
+	if one, err = shipped.Load("base"); err != nil {
+		t.Fatal(err)
+	}
+	if d := one.Digest("about"); d != "" {
+		t.Errorf("a file that changes nothing that counts has the digest %q", d)
+	}
+}

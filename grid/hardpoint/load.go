@@ -63,6 +63,9 @@ func (l Library) Load(name string) (*Point, error) {
 			p.From = file
 		}
 		chain = append(chain, d)
+		if !fromShipped {
+			p.changes = append(p.changes, d.keys)
+		}
 		if len(chain) > maxDepth {
 			return nil, croft.Errorf(croft.Invalid, "%s: it extends itself, or more than %d others", p.From, maxDepth)
 		}

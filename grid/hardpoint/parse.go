@@ -30,6 +30,7 @@ type document struct {
 	vars    map[string]variable
 	funcs   *string
 	verbs   map[string]*Verb
+	keys    map[string]string // the file's keys with their values in one canonical form
 }
 
 // parse reads a file. known are the verbs of the kind. Invalid: the error begins with the file and the line.
@@ -49,7 +50,8 @@ func parse(file string, text []byte, known []string) (*document, error) {
 		return nil, croft.Errorf(croft.Invalid, "%s: more than one document: a hard point is one", file)
 	}
 	r := &reader{file: file}
-	d := &document{cannot: map[string]string{}, vars: map[string]variable{}, verbs: map[string]*Verb{}}
+	d := &document{cannot: map[string]string{}, vars: map[string]variable{}, verbs: map[string]*Verb{},
+		keys: map[string]string{}}
 	keys := map[string]func(*yaml.Node) error{
 		"extends":   func(n *yaml.Node) error { return r.name(n, &d.extends) },
 		"about":     func(n *yaml.Node) error { return r.text(n, &d.about) },
@@ -72,7 +74,32 @@ func parse(file string, text []byte, known []string) (*document, error) {
 	for _, verb := range known {
 		keys[verb] = func(n *yaml.Node) (err error) { d.verbs[verb], err = r.verb(n); return err }
 	}
+	for key, read := range keys {
+		keys[key] = func(n *yaml.Node) error {
+			d.keys[key] = canonical(n)
+			return read(n)
+		}
+	}
 	return d, r.mapping(root.Content[0], keys)
+}
+
+// canonical writes a value of a file without its comments, order of keys and layout.
+func canonical(n *yaml.Node) string {
+	var parts []string
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			parts = append(parts, strconv.Quote(n.Content[i].Value)+":"+canonical(n.Content[i+1]))
+		}
+		slices.Sort(parts)
+		return "{" + strings.Join(parts, ",") + "}"
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			parts = append(parts, canonical(item))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	}
+	return strconv.Quote(n.Value)
 }
 
 // reader reads nodes of one file.

@@ -10,4 +10,9 @@ type Actual struct {
 	Runtime string `json:"runtime"`
 	Running bool   `json:"running"`
 	Status  string `json:"status,omitempty"` // the runtime's own word, such as "exited (1)"
+
+	// OldDefinition: the repository's definition of the runtime has changed since the unit was made by it.
+	OldDefinition bool `json:"old_definition,omitempty"`
+	// OldImage: the reference of the unit's image names another image on the node now.
+	OldImage bool `json:"old_image,omitempty"`
 }

@@ -70,7 +70,8 @@ func cause(s Step, o Observed) Cause {
 	case s.Op == Stop && s.Was == nil, s.Op == Start:
 		return Drift
 	case s.Unit != nil:
-		if was := o.applied(s.Name); was != nil && was.Hash() == s.Unit.Hash() {
+		was, a := o.applied(s.Name), o.unit(s.Name)
+		if was != nil && was.Hash() == s.Unit.Hash() && (a == nil || !a.OldDefinition || a.OldImage) {
 			return Drift
 		}
 	}

@@ -21,6 +21,10 @@ func reason(was, want *unit.Unit, a *Actual) string {
 	switch {
 	case a.Runtime != want.Runtime:
 		return fmt.Sprintf("its runtime changes from %s to %s", a.Runtime, want.Runtime)
+	case a.Hash == want.Hash() && a.OldImage:
+		return fmt.Sprintf("its image %s names another image on the node now", want.Image.Registry)
+	case a.Hash == want.Hash() && a.OldDefinition:
+		return fmt.Sprintf("the definition of its runtime %s changed", want.Runtime)
 	case was == nil || was.Hash() != a.Hash:
 		return "it was not made from what was applied: an interrupted change, or by hand"
 	}

@@ -54,6 +54,7 @@ type Step struct {
 
 	Unit *unit.Unit `json:"-"` // what should run; nil for Stop
 	Was  *unit.Unit `json:"-"` // what was applied, with files whose secrets are lost; nil: not known
+	Lost bool       `json:"-"` // Was cannot be made again: its image or the definition of its runtime has changed
 }
 
 // String is the step for people, without its differences.
@@ -257,8 +258,9 @@ func (s *state) unit(n *unit.Node, u *unit.Unit, o Observed) (Step, bool) {
 		}
 		step.Diff = diffUnit(nil, u)
 		step.Was = nil
-	case a.Hash != u.Hash() || a.Runtime != u.Runtime:
+	case a.Hash != u.Hash() || a.Runtime != u.Runtime || a.OldDefinition || a.OldImage:
 		step.Op = Replace
+		step.Lost = a.OldDefinition || a.OldImage
 		if a.Runtime != u.Runtime {
 			step.From = a.Runtime
 		}

@@ -71,6 +71,14 @@ func TestCompute(t *testing.T) {
 			steps: []string{"create web-0 n1"}},
 		{name: "a unit of another hash is replaced", want: []unit.Node{node(1, web(0, "b"))},
 			found: []Observed{has(1, web(0, "a"))}, steps: []string{"replace web-0 n1"}},
+		{name: "a unit whose image is another one now is replaced", want: []unit.Node{node(1, web(0, "a"))},
+			found: []Observed{with(has(1, web(0, "a")), func(o *Observed) { o.Units[0].OldImage = true })},
+			steps: []string{"replace web-0 n1"}},
+		{name: "a unit that another definition of its runtime made is replaced, even if it does not run",
+			want: []unit.Node{node(1, web(0, "a"), web(1, "a"))},
+			found: []Observed{with(has(1, web(0, "a"), web(1, "a")), func(o *Observed) {
+				o.Units[0].OldDefinition, o.Units[1].OldDefinition, o.Units[1].Running = true, true, false
+			})}, steps: []string{"replace web-0 n1", "replace web-1 n1"}},
 		{name: "a unit that ended is started", want: []unit.Node{node(1, web(0, "a"))},
 			found: []Observed{with(has(1, web(0, "a")), func(o *Observed) { o.Units[0].Running = false })},
 			steps: []string{"start web-0 n1"}},
@@ -243,6 +251,30 @@ func TestAudit(t *testing.T) {
 	}
 	if w := []string{"n1 drift create", "n2 pending replace", "n3 drift stop", "n4 unseen "}; !slices.Equal(got, w) {
 		t.Errorf("got %q, want %q", got, w)
+	}
+}
+
+// TestAMovedImageIsDriftAndAChangedDefinitionIsPending: the first changed on the node, the second in the files.
+func TestAMovedImageIsDriftAndAChangedDefinitionIsPending(t *testing.T) {
+	u := web(0, "a")
+	u.Image.Registry = "example.org/web:1"
+	want := Desired{Cluster: cluster, Revision: "git:2", Nodes: []unit.Node{node(1, u)}}
+	for _, c := range []struct {
+		change func(a *Actual)
+		cause  Cause
+		says   string
+	}{
+		{func(a *Actual) { a.OldImage = true }, Drift, "its image example.org/web:1 names another image on the node now"},
+		{func(a *Actual) { a.OldDefinition = true }, Pending, "the definition of its runtime process changed"},
+	} {
+		found := with(has(1, u), func(o *Observed) { c.change(&o.Units[0]) })
+		list, err := Audit(want, []Observed{found}, Options{})
+		if err != nil || len(list) != 1 || list[0].Cause != c.cause || list[0].Text != c.says {
+			t.Errorf("%+v, %v; want %s: %s", list, err, c.cause, c.says)
+		}
+		if found.Digest() == has(1, u).Digest() {
+			t.Errorf("%s: the observation has the digest of one without it", c.says)
+		}
 	}
 }
 

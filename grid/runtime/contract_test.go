@@ -1,7 +1,10 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -161,5 +164,31 @@ func TestPodman(t *testing.T) {
 			})
 		},
 		Reboot: func(t *testing.T, u unit.Unit) { run(t, "kill", u.Name()) },
+	})
+	t.Run("an image whose tag was moved", func(t *testing.T) {
+		s := runtimetest.Suite{Name: "podman", Machine: machine.Local{}, StateDir: state,
+			Repository: fstest.MapFS{"hardpoints/runtime/podman.yaml": {Data: []byte(strings.ReplaceAll(podman, "ROOT",
+				state))}}}
+		const tag = "localhost/moves:1"
+		s.Change = func(_ *testing.T, u *unit.Unit) { u.Image = unit.Image{Registry: tag} }
+		move := func() {
+			if _, err := machine.Output(t.Context(), machine.Local{}, bytes.NewReader(runtimetest.Archive(t)),
+				append(program[:len(program):len(program)], "import", "--quiet", "--message", rand.Text(), "-",
+					tag)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		move()
+		u, r := s.Unit(t), s.Open(t)
+		if err := errors.Join(r.Prepare(t.Context(), s.Machine, u), r.Create(t.Context(), s.Machine, u)); err != nil {
+			t.Fatal(err)
+		}
+		for _, old := range []bool{false, true} {
+			if list, err := r.List(t.Context(), s.Machine, u.Cluster); err != nil || len(list) != 1 ||
+				list[0].OldImage != old {
+				t.Errorf("%+v, %v; want old image %t", list, err, old)
+			}
+			move()
+		}
 	})
 }

@@ -10,6 +10,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -58,9 +59,16 @@ func (c Config) Names() ([]string, error) { return c.library().Names() }
 
 // A Runtime runs units. It may be used by several goroutines.
 type Runtime struct {
-	config Config
-	point  *hardpoint.Point
+	config     Config
+	point      *hardpoint.Point
+	definition string // what the repository says of how units are made; shippedOnly: nothing
 }
+
+// shippedOnly is noted of units of which the repository defines nothing.
+const shippedOnly = "-"
+
+// apart are the keys of a runtime's file that do not change what a unit is made of.
+var apart = []string{"about", "cannot", "probe", "stop", "remove", "status", "list", "ready", "logs", "exec", "adopt"}
 
 // Open loads a runtime by its name. NotFound, Invalid.
 func (c Config) Open(name string) (*Runtime, error) {
@@ -78,7 +86,7 @@ func (c Config) Open(name string) (*Runtime, error) {
 			return nil, croft.Errorf(croft.Invalid, "%s: the runtime %s lacks the verb %s", p.From, name, verb)
 		}
 	}
-	return &Runtime{config: c, point: p}, nil
+	return &Runtime{config: c, point: p, definition: cmp.Or(p.Digest(apart...), shippedOnly)}, nil
 }
 
 const plainPath = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"

@@ -43,7 +43,7 @@ case $code in
 78) exit 78 ;;
 *) fail status "$code" ;;
 esac
-IFS='|' read -r f_name f_hash f_job f_slot f_cluster f_state << EOF
+IFS='|' read -r f_name f_hash f_job f_slot f_cluster f_state f_images << EOF
 $found
 EOF
 if [ -n "$found" ] && [ "$f_cluster" != "$cluster" ]; then
@@ -59,6 +59,7 @@ if [ -n "$found" ]; then
 	exit 71
 fi
 write_files
+printf '%s\n' "$definition" > "$dir/definition" || fail create 1
 verb_create; try create $?`
 	startScript = look + `
 [ -n "$found" ] || { echo "$name was not created there" >&2; exit 72; }
@@ -74,10 +75,20 @@ if [ "$f_state" = running ]; then
 fi
 if [ -n "$found" ]; then verb_remove; code=$?; [ "$code" = 111 ] || try remove "$code"; fi
 rm -rf "$dir"`
-	listScript   = "( needs ) 2> /dev/null || return 0\nverb_list; try list $?"
+	// listScript puts before each unit the definition that was noted when it was made.
+	listScript = `( needs ) 2> /dev/null || return 0
+listed=$(verb_list); try list $?
+printf '%s\n' "$listed" | while IFS= read -r line; do
+	noted= one=${line%%|*}
+	case $one in
+	''|*/*|.*) ;;
+	*) { read -r noted < "$units/$one/definition"; } 2> /dev/null ;;
+	esac
+	printf '%s|%s\n' "$noted" "$line"
+done`
 	statusScript = look + `
 [ -n "$found" ] || { echo "there is no $name there" >&2; exit 72; }
-echo "$found"`
+printf '|%s\n' "$found"`
 	// keepScript copies what a later script makes the unit from again; there, write_files reads it.
 	keepScript = look + `
 if [ "$f_hash" != "$hash" ]; then
@@ -130,7 +141,7 @@ func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardp
 	var b strings.Builder
 	b.WriteString("croft_grid() {\n")
 	for _, set := range [][2]string{{"home", r.config.StateDir}, {"name", v["name"].(string)}, {"cluster", u.Cluster},
-		{"hash", v["hash"].(string)}, {"runtime", r.Name()}} {
+		{"hash", v["hash"].(string)}, {"runtime", r.Name()}, {"definition", r.definition}} {
 		b.WriteString(set[0] + "=" + machine.Quote(set[1]) + "\n")
 	}
 	b.WriteString(prelude)
@@ -262,16 +273,17 @@ func judge(label, out string, err error) error {
 	return croft.Errorf(croft.Unavailable, "%s: %s", label, said)
 }
 
-// parse reads what list and status print: NAME|HASH|JOB|SLOT|CLUSTER|STATE, one unit on a line.
+// parse reads what the scripts of list and status print: DEFINITION|NAME|HASH|JOB|SLOT|CLUSTER|STATE, one unit on a
+// line. A runtime may add |IMAGE|NOW: the image of the unit, and the one that its reference names now.
 func (r *Runtime) parse(out, cluster string) ([]plan.Actual, error) {
 	var list []plan.Actual
 	for line := range strings.Lines(out) {
-		line = strings.TrimRight(line, "\r\n")
+		definition, line, _ := strings.Cut(strings.TrimRight(line, "\r\n"), "|")
 		if line == "" {
 			continue
 		}
 		fields := strings.Split(line, "|")
-		if len(fields) != 6 {
+		if len(fields) != 6 && len(fields) != 8 {
 			return nil, croft.Errorf(croft.Invalid, "%s list: %.200q is not NAME|HASH|JOB|SLOT|CLUSTER|STATE",
 				r.Name(), line)
 		}
@@ -279,8 +291,13 @@ func (r *Runtime) parse(out, cluster string) ([]plan.Actual, error) {
 		if fields[4] != cluster || err != nil || slot < 0 {
 			continue // not ours, or not by us
 		}
-		list = append(list, plan.Actual{Name: fields[0], Hash: fields[1], Job: fields[2], Slot: slot, Runtime: r.Name(),
-			Running: fields[5] == "running", Status: fields[5]})
+		a := plan.Actual{Name: fields[0], Hash: fields[1], Job: fields[2], Slot: slot, Runtime: r.Name(),
+			Running: fields[5] == "running", Status: fields[5],
+			OldDefinition: definition != "" && definition != r.definition}
+		if len(fields) == 8 {
+			a.OldImage = fields[6] != "" && fields[7] != "" && fields[6] != fields[7]
+		}
+		list = append(list, a)
 	}
 	slices.SortFunc(list, func(a, b plan.Actual) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil

@@ -119,6 +119,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("undo", s.undo)
 	t.Run("undo of a secret", s.undoSecret)
 	t.Run("what ran before", s.adopt)
+	t.Run("a definition that changed", s.changedDefinition)
 	t.Run("after a reboot", s.reboot)
 	t.Run("an archive that changed meanwhile", s.changedArchive)
 }
@@ -270,6 +271,32 @@ func (s Suite) clusters(t *testing.T) {
 		list, err := r.List(t.Context(), s.Machine, cluster)
 		if err != nil || len(list) != 1 || list[0].Running != running {
 			t.Errorf("cluster %.8s: %+v, %v", cluster, list, err)
+		}
+	}
+}
+
+// changedDefinition lists a unit by definitions other than the one that made it.
+func (s Suite) changedDefinition(t *testing.T) {
+	u := s.Unit(t)
+	r := s.Open(t)
+	if err := errors.Join(r.Prepare(t.Context(), s.Machine, u), r.Create(t.Context(), s.Machine, u)); err != nil {
+		t.Fatal(err)
+	}
+	file := "hardpoints/runtime/" + s.Name + ".yaml"
+	text := "extends: " + s.Name + "\n"
+	if s.Repository != nil {
+		is, err := fs.ReadFile(s.Repository, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(is)
+	}
+	for more, old := range map[string]bool{"": false, "functions: \": another\"\n": true, "about: another\n": false} {
+		other := s
+		other.Repository = fstest.MapFS{file: {Data: []byte(text + more)}}
+		list, err := other.Open(t).List(t.Context(), s.Machine, u.Cluster)
+		if err != nil || len(list) != 1 || list[0].OldDefinition != old {
+			t.Errorf("with %q: %+v, %v; want old definition %t", more, list, err, old)
 		}
 	}
 }
