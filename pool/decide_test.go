@@ -496,7 +496,7 @@ var endCases = []decision{
 		l.listing["q"] = true
 	}},
 	{name: "nor while they are deleted", file: "q:\n" + both, change: func(l *Ledger) {
-		l.listed("q", []byte("orphan"), nil)
+		l.listed("q", []byte("orphan"), nil, at)
 		l.configure(nil, at)
 	}},
 	{name: "nor while it has a resource", file: "q:\n" + both, resources: []Resource{{Pool: "q", State: Deleting}},
@@ -702,18 +702,75 @@ func TestDeletesAreNeverForgotten(t *testing.T) {
 	if r := l.resources[1]; r.State != DeleteRequest || r.Deletes != 30 || r.NotBefore.Sub(at) != 10*time.Minute {
 		t.Errorf("got %+v", r)
 	}
-	if r := l.resources[2]; r.State != Ended || r.Deletes != abandonAfter || r.Error == "" {
+	if r := l.resources[2]; r.State != DeleteRequest || r.NotBefore.Sub(at) != time.Hour || !r.GivenUp() {
 		t.Errorf("what failed to start by itself: got %+v", r)
+	}
+}
+
+func failDeletion(l *Ledger, id ResourceID) {
+	if r := l.resources[id]; r.State == DeleteRequest {
+		r.State = Deleting
+	}
+	l.deleted(id, errors.New("no"), at)
+}
+
+// A machine of a failed start exists if the cloud created it and then did not answer, for however long.
+func TestAFailedStartIsDeletedHoweverLongTheCloudDoesNotAnswer(t *testing.T) {
+	l := ledger(t, off,
+		[]Resource{{State: Deleting, Aborted: true}, {State: Deleting}}, nil)
+	p := l.pools["p"]
+	for range 100 {
+		failDeletion(l, 1)
+	}
+	r := l.resources[1]
+	if c := p.count(); r.State != DeleteRequest || c.GivenUp != 1 || c.Live() != 1 {
+		t.Fatalf("it counts for the maximum, or is forgotten: %+v, %+v", c, r)
+	}
+	l.deleted(2, nil, at)
+	if !r.NotBefore.Equal(at) {
+		t.Errorf("the cloud answers, and it is deleted at %s only", r.NotBefore)
+	}
+	r.State = Deleting
+	l.deleted(1, nil, at)
+	if r.State != Ended || r.Error != "" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestWhatFailedToStartIsForgottenOnceTheCloudAnswersAndDeletesNothing(t *testing.T) {
+	l := ledger(t, off, []Resource{{State: Deleting, Aborted: true}}, nil)
+	for range abandonAfter {
+		failDeletion(l, 1)
+	}
+	for i := range refusedAfter {
+		if r := l.resources[1]; r.State != DeleteRequest {
+			t.Fatalf("after %d successes of other commands: %+v", i, r)
+		}
+		l.listed("p", []byte{}, nil, at)
+		failDeletion(l, 1)
+	}
+	if r := l.resources[1]; r.State != Ended || r.Error == "" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestAPoolKeepsABoundedNumberOfWhatItGaveUp(t *testing.T) {
+	all := slices.Repeat([]Resource{{State: DeleteRequest, Aborted: true, Deletes: abandonAfter}}, maxGivenUp+5)
+	l := ledger(t, off, all, nil)
+	failDeletion(l, 9)
+	if c := l.pools["p"].count(); c.GivenUp != maxGivenUp || l.resources[5].State != Ended ||
+		l.resources[6].State == Ended {
+		t.Errorf("got %+v", c)
 	}
 }
 
 func TestOnlyOrphansAreDeleted(t *testing.T) {
 	l := ledger(t, off, []Resource{up(), {State: Ended}}, nil)
-	got := l.listed("p", []byte("name1 name2\nstranger was-there\n"), map[string]bool{"was-there": true})
+	got := l.listed("p", []byte("name1 name2\nstranger was-there\n"), map[string]bool{"was-there": true}, at)
 	if want := []string{"name2", "stranger"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := l.listed("p", []byte("stranger"), nil); len(got) > 0 {
+	if got := l.listed("p", []byte("stranger"), nil, at); len(got) > 0 {
 		t.Errorf("what is being deleted is found again: %q", got)
 	}
 }

@@ -37,6 +37,8 @@ type Ledger struct {
 	listing map[Name]bool            // a search for orphans runs
 	orphans map[Name]map[string]bool // being deleted
 
+	refusals map[ResourceID]refusal // of resources whose start failed by itself, since this server leads
+
 	changed struct {
 		head          bool
 		pools         map[Name]bool
@@ -52,6 +54,7 @@ type Ledger struct {
 type stock struct {
 	Record
 	resources []*Resource
+	answers   int // commands that succeeded since this server leads
 }
 
 func (p *stock) count() (c Counts) {
@@ -84,6 +87,7 @@ func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 		openOf:    map[string]int{}, openIn: map[croft.Project]int{}, above: map[croft.Project][]croft.Project{},
 		waiting: queue{}, leased: map[TicketID]*Ticket{}, jobs: map[ResourceID]bool{},
 		busy: map[ResourceID]bool{}, listing: map[Name]bool{}, orphans: map[Name]map[string]bool{},
+		refusals: map[ResourceID]refusal{},
 	}
 	l.changed.pools, l.changed.tickets, l.changed.resources = map[Name]bool{}, map[TicketID]bool{},
 		map[ResourceID]bool{}
@@ -364,4 +368,5 @@ func (l *Ledger) gone(r *Resource, now time.Time) {
 	r.Ticket, r.EndedAt, r.Counters = 0, now, nil
 	l.set(r, Ended)
 	l.ended = append(l.ended, r.ID)
+	delete(l.refusals, r.ID)
 }

@@ -254,7 +254,7 @@ func (l *Ledger) operation(a Action, now *time.Time) func(error) {
 	case OpList:
 		before := l.liveNames()
 		return func(error) {
-			for _, name := range l.listed(a.Pool, []byte("orphan"), before) {
+			for _, name := range l.listed(a.Pool, []byte("orphan"), before, *now) {
 				l.orphanGone(a.Pool, name)
 			}
 		}

@@ -71,7 +71,9 @@ func (r *run) checkResources(b books) {
 			}
 			continue
 		}
-		live[res.Pool]++
+		if !res.GivenUp() {
+			live[res.Pool]++
+		}
 		if res.State == pool.Starting {
 			starting[res.Pool]++
 		}

@@ -213,8 +213,8 @@ func (a *acting) list(ctx context.Context, s Settings) {
 			output = nil // half a list is useless
 			a.warn(ctx, Resource{Pool: s.Name}, HookList, err)
 		}
-		return func(l *Ledger, _ time.Time) {
-			for _, name := range l.listed(s.Name, output, before) {
+		return func(l *Ledger, now time.Time) {
+			for _, name := range l.listed(s.Name, output, before, now) {
 				a.deleteOrphan(ctx, s, name)
 			}
 		}

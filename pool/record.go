@@ -116,6 +116,7 @@ type Counts struct {
 	DeleteRequest int `json:"delete_request"`
 	Deleting      int `json:"deleting"`
 	Releasing     int `json:"releasing"`
+	GivenUp       int `json:"given_up"` // see Resource.GivenUp; not included in the two before it
 }
 
 // Live is the number of resources that the maximum limits.
@@ -125,6 +126,10 @@ func (c Counts) Live() int {
 
 // add adds a resource of a pool n times: once, or minus once.
 func (c *Counts) add(s *Settings, r *Resource, n int) {
+	if r.GivenUp() {
+		c.GivenUp += n
+		return
+	}
 	switch r.State {
 	case Starting:
 		c.Starting += n

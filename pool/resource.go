@@ -67,8 +67,14 @@ type Resource struct {
 	Error     string    `json:"error,omitempty"`     // of the newest operation on it
 }
 
-// Live reports whether anything may be left of the resource: it is included in the pool's maximum.
+// Live reports whether anything may be left of the resource. The pool's maximum includes it unless it was given up.
 func (r *Resource) Live() bool { return r.State != Ended }
+
+// GivenUp reports whether deleting the resource, whose start failed by itself, failed abandonAfter times. Its deletion
+// is retried, and it does not count for the pool's maximum.
+func (r *Resource) GivenUp() bool {
+	return r.Aborted && r.Deletes >= abandonAfter && (r.State == DeleteRequest || r.State == Deleting)
+}
 
 // box is the sandbox that used it; zero: unused.
 func (r *Resource) box() box { return box{r.Owner, r.Sandbox} }

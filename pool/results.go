@@ -20,10 +20,23 @@ const (
 	purgeDelay = 10 * time.Minute // upper limit, before the next deletion
 )
 
-// abandonAfter is the number of attempts to delete a resource whose start failed by itself: often there is
-// nothing to delete, and a hook that says so with an error is not retried forever. The attempts take a quarter of an
-// hour. While the cloud does not answer, what the start made may exist: the pool must not start another one for it.
-const abandonAfter = 11
+// After abandonAfter attempts, about a quarter of an hour, a resource whose start failed by itself is given up: it no
+// longer counts for the pool's maximum, because often there is nothing to delete, and a hook may report that as an
+// error. Its deletion is still retried, because the cloud may not have answered in all that time, and the start may
+// have made something. The resource ends when its deletion failed refusedAfter times although other commands of the
+// pool succeeded in between. A pool keeps at most maxGivenUp such resources.
+const (
+	abandonAfter = 11
+	refusedAfter = 3
+	maxGivenUp   = 64
+	givenUpDelay = time.Hour // upper limit, before the next deletion of a resource that was given up
+)
+
+// refusal counts the failed deletions of a resource between which other commands of its pool succeeded.
+type refusal struct {
+	answers int // of the pool, when the newest deletion failed
+	times   int
+}
 
 // backOff is the delay after n failures in a row.
 func backOff(n int, most time.Duration) time.Duration {
@@ -137,6 +150,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 		return
 	}
 	p.Stats.started(true, end.took, now)
+	l.answered(p, now)
 	p.Full = false
 	if p.Unproven == 0 { // else its first livecheck decides
 		p.Failed, p.NotBefore, p.LastError = 0, time.Time{}, ""
@@ -230,19 +244,66 @@ func (l *Ledger) deleted(id ResourceID, err error, now time.Time) {
 	if r == nil || r.State != Deleting {
 		return
 	}
+	p := l.pools[r.Pool]
 	if err == nil {
 		r.Error = ""
 		l.gone(r, now)
+		l.answered(p, now)
 		return
 	}
 	r.Error = err.Error()
 	r.Deletes++
-	if r.Aborted && r.Deletes >= abandonAfter {
-		l.gone(r, now)
-		return
+	most := purgeDelay
+	if refused := l.refuse(p, r); r.GivenUp() {
+		if refused >= refusedAfter {
+			l.gone(r, now)
+			return
+		}
+		most = givenUpDelay
 	}
-	r.NotBefore = now.Add(backOff(r.Deletes, purgeDelay))
+	r.NotBefore = now.Add(backOff(r.Deletes, most))
 	l.set(r, DeleteRequest)
+	l.forgetGivenUp(p, now)
+}
+
+// refuse records that a resource could not be deleted, and returns how often that happened although the pool's cloud
+// answered.
+func (l *Ledger) refuse(p *stock, r *Resource) int {
+	if !r.Aborted {
+		return 0
+	}
+	f, known := l.refusals[r.ID]
+	if known && p.answers > f.answers {
+		f.times++
+	}
+	f.answers = p.answers
+	l.refusals[r.ID] = f
+	return f.times
+}
+
+// answered records that a command of the pool succeeded, so its cloud answers. Resources that were given up while it
+// did not answer are deleted at once.
+func (l *Ledger) answered(p *stock, now time.Time) {
+	p.answers++
+	for _, r := range p.resources {
+		if r.GivenUp() && l.refusals[r.ID].times == 0 && r.NotBefore.After(now) {
+			r.NotBefore = now
+			l.touchResource(r)
+		}
+	}
+}
+
+// forgetGivenUp ends the resources of a pool that were given up first, beyond the number that it keeps.
+func (l *Ledger) forgetGivenUp(p *stock, now time.Time) {
+	var all []*Resource
+	for _, r := range p.resources {
+		if r.GivenUp() && r.State == DeleteRequest {
+			all = append(all, r)
+		}
+	}
+	for _, r := range all[:max(0, len(all)-maxGivenUp)] {
+		l.gone(r, now)
+	}
 }
 
 // liveNames are the names of all resources that have not ended.
@@ -256,17 +317,21 @@ func (l *Ledger) liveNames() map[string]bool {
 	return names
 }
 
-// listed returns the orphans in the output of a search: names that no resource had when it began, nor has now.
-func (l *Ledger) listed(pool Name, output []byte, before map[string]bool) []string {
+// listed returns the orphans in the output of a search: names that no resource had when it began, nor has now. The
+// output is nil if the search failed.
+func (l *Ledger) listed(pool Name, output []byte, before map[string]bool, now time.Time) []string {
 	delete(l.listing, pool)
 	p := l.pools[pool]
 	if p == nil || p.Removed {
 		return nil
 	}
-	now := l.liveNames()
+	if output != nil {
+		l.answered(p, now)
+	}
+	live := l.liveNames()
 	found := map[string]bool{}
 	for _, word := range bytes.Fields(output) {
-		if name := string(word); !before[name] && !now[name] && !l.orphans[pool][name] {
+		if name := string(word); !before[name] && !live[name] && !l.orphans[pool][name] {
 			found[name] = true
 		}
 	}

@@ -321,7 +321,7 @@ func TestOrphansAreFoundAgain(t *testing.T) {
 	find := func(pool Name, output string, want ...string) {
 		t.Helper()
 		l.listing[pool] = true
-		if got := l.listed(pool, []byte(output), nil); !slices.Equal(got, want) || l.listing[pool] {
+		if got := l.listed(pool, []byte(output), nil, at); !slices.Equal(got, want) || l.listing[pool] {
 			t.Errorf("got %q, want %q; listing: %v", got, want, l.listing)
 		}
 	}

@@ -153,6 +153,9 @@ func printPool(w io.Writer, output string, p api.Pool) error {
 	took, rate := startTexts(p.Stats)
 	line("resources", fmt.Sprintf("%d up (%d ready, %d taken), %d starting, %d releasing, %d deleting; at most %d",
 		p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, p.DeleteRequest+p.Deleting, p.Max))
+	if p.GivenUp > 0 {
+		line("given up", fmt.Sprintf("%d, whose start failed; deleting them is retried", p.GivenUp))
+	}
 	line("warm", fmt.Sprintf("%d never used, %d wanted", p.Free, p.MaxPrealloc))
 	line("waiting tickets", strconv.Itoa(p.Waiting))
 	line("starts", fmt.Sprintf("%d, of which %d failed; lately %s succeed, in %s",

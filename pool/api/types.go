@@ -129,6 +129,7 @@ type Stock struct {
 	Releasing     int `json:"releasing"`
 	DeleteRequest int `json:"delete_request"`
 	Deleting      int `json:"deleting"`
+	GivenUp       int `json:"given_up,omitempty"` // not started, and not deleted in many attempts; beyond Max
 	Waiting       int `json:"waiting"` // tickets that it could serve
 
 	Stats     Stats     `json:"stats"`

@@ -119,6 +119,7 @@ func (m *metrics) collectPool(ch chan<- prometheus.Metric, gauge func(*prometheu
 		"ready": p.Counts.Ready, "taken": p.Counts.Taken, "starting": p.Counts.Starting,
 		"releasing":      p.Counts.Releasing,
 		"delete_request": p.Counts.DeleteRequest, "deleting": p.Counts.Deleting,
+		"given_up": p.Counts.GivenUp,
 	} {
 		gauge(m.resources, float64(n), name, state)
 	}

@@ -72,7 +72,7 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 	shown.Stock = &api.Stock{
 		Max: set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
 		Up: c.Up, Ready: c.Ready, Taken: c.Taken, Starting: c.Starting, Releasing: c.Releasing,
-		DeleteRequest: c.DeleteRequest, Deleting: c.Deleting, Waiting: p.Waiting,
+		DeleteRequest: c.DeleteRequest, Deleting: c.Deleting, GivenUp: c.GivenUp, Waiting: p.Waiting,
 		Stats: api.Stats{
 			Attempted: p.Stats.Attempted, Succeeded: p.Stats.Succeeded, SuccessRate: p.Stats.SuccessRate,
 			StartTime: api.Seconds(p.Stats.StartTime), Starts: p.Stats.Starts, Failures: p.Stats.Failures,

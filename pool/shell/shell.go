@@ -1,6 +1,6 @@
-// Package shell runs the commands of pools: by the shell, each in its own process group, for a bounded time and
-// with bounded output. Processes carry a mark in their environment, by which a later server finds and ends those
-// of an earlier one.
+// Package shell runs the commands of pools: by the shell, each in its own process group and, where this process may
+// make one, control group, for a bounded time and with bounded output. Processes carry a mark in their environment, by
+// which a later server finds and ends those of an earlier one.
 package shell
 
 import (
@@ -36,6 +36,7 @@ type Runner struct {
 	begun    *begun
 	mark     string
 	identity string   // of the directory
+	groups   *groups
 	system   []string // our environment
 }
 
@@ -62,8 +63,9 @@ func New(c Config) (*Runner, error) {
 		return nil, err
 	}
 	if r.identity, err = identityIn(c.Dir); err != nil {
-		return nil, errors.Join(err, r.Close())
+		return nil, errors.Join(err, r.begun.close())
 	}
+	r.groups = openGroups(c.Dir, r.identity)
 	return r, nil
 }
 
@@ -85,7 +87,10 @@ func identityIn(dir string) (string, error) {
 func (r *Runner) Directory() string { return r.identity }
 
 // Close closes the files. No hook may be running.
-func (r *Runner) Close() error { return r.begun.close() }
+func (r *Runner) Close() error {
+	r.groups.close()
+	return r.begun.close()
+}
 
 // marked returns the mark of one run: installation, kind and resource.
 func (r *Runner) marked(h pool.Hook) string {
@@ -108,6 +113,12 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	mark := r.marked(h)
 	cmd, kill := r.command(limited, h, mark)
 	defer kill.Stop()
+	group := r.groups.open(h)
+	defer group.close()
+	if h.Kind == pool.HookDelete {
+		defer r.groups.forget(h.Resource)
+	}
+	group.hold(cmd)
 	last := &lastLine{}
 	cmd.Stdout, cmd.Stderr = log, io.MultiWriter(log, last)
 	if h.Output != pool.OutputNone {
@@ -117,6 +128,9 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	if err != nil && cmd.Process != nil { // after success, background processes stay
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: all have ended
 		if left := endMarked(func(m string) bool { return m == mark }); left != nil {
+			err = fmt.Errorf("%w; %w", err, left)
+		}
+		if left := group.end(); left != nil {
 			err = fmt.Errorf("%w; %w", err, left)
 		}
 	}
@@ -178,6 +192,7 @@ func (r *Runner) Forget(ids ...pool.ResourceID) {
 		for _, name := range r.Logs(id) {
 			_ = os.Remove(name) // it is gone, or in nobody's way
 		}
+		r.groups.forget(id)
 	}
 }
 
@@ -215,6 +230,12 @@ func (r *Runner) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map
 	err := endMarked(func(mark string) bool {
 		kind, id, ours := r.parseMark(mark)
 		return ours && !(kind == pool.HookNew && spare(id))
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = r.groups.sweep(func(kind pool.HookKind, id pool.ResourceID) bool {
+		return !(kind == pool.HookNew && spare(id))
 	})
 	if err != nil {
 		return nil, err

@@ -186,7 +186,11 @@ func TestAtTheLimitTheWholeGroupEnds(t *testing.T) {
 		{"what does not listen to SIGTERM",
 			"trap '' TERM; sh -c 'trap \"\" TERM; sleep 1000' & echo $!; wait; wait; sleep 1000"},
 		{"what has left the group", "setsid sleep 1000 & echo $!; wait"},
+		{"what has left the group and its environment", "env -i setsid /bin/sleep 1000 & echo $!; wait"},
 	} {
+		if strings.Contains(c.command, "env -i") && !makesGroups(t) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			r, _ := runner(t)
 			h := start(c.command)
@@ -200,6 +204,51 @@ func TestAtTheLimitTheWholeGroupEnds(t *testing.T) {
 	}
 }
 
+// makesGroups reports whether tests may make control groups here.
+func makesGroups(t *testing.T) bool {
+	t.Helper()
+	r, _ := runner(t)
+	return r.groups.dir != ""
+}
+
+func TestControlGroupsEndWithTheirProcesses(t *testing.T) {
+	r, dir := runner(t)
+	if r.groups.dir == "" {
+		t.Skip("no control group may be made here")
+	}
+	made := func() int {
+		t.Helper()
+		all, err := filepath.Glob(filepath.Join(r.groups.dir, "*-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	for _, command := range []string{"true", "exit 1", "env -i setsid /bin/sleep 1000 & exit 1"} {
+		if _, err := r.Run(t.Context(), start(command)); (err == nil) != (command == "true") || made() != 0 {
+			t.Errorf("%s: %v, and %d groups are left", command, err, made())
+		}
+	}
+	pid, err := r.Run(t.Context(), start("env -i setsid /bin/sleep 1000 >&- 2>&- & echo $!"))
+	if err != nil || made() != 1 {
+		t.Fatalf("%v, and %d groups", err, made())
+	}
+	r.groups.close() // as does a server that ends; the directory stays with its process
+	again := &Runner{mark: r.mark, begun: r.begun, groups: openGroups(dir, "other")}
+	defer again.groups.close()
+	spared := true
+	for range 2 {
+		if _, err := again.Sweep(t.Context(), func(pool.ResourceID) bool { return spared }); err != nil {
+			t.Fatal(err)
+		}
+		if spared != (made() == 1) {
+			t.Errorf("spared %v, and %d groups are left", spared, made())
+		}
+		spared = false
+	}
+	ends(t, string(pid))
+}
+
 // What a failed start still runs could create the machine after the command that deletes it.
 func TestAFailedCommandLeavesNoProcesses(t *testing.T) {
 	for _, c := range []struct{ name, command string }{
@@ -207,7 +256,11 @@ func TestAFailedCommandLeavesNoProcesses(t *testing.T) {
 		{"out of its group", "setsid sleep 1000 & echo $!; exit 1"},
 		{"deaf to SIGTERM and without its output", "(trap '' TERM; exec sleep 1000) >&- 2>&- & echo $!; exit 1"},
 		{"below a shell that a signal ended", "sleep 1000 & echo $!; kill -9 $$"},
+		{"out of its group, without its environment", "env -i setsid /bin/sleep 1000 & echo $!; exit 1"},
 	} {
+		if strings.Contains(c.command, "env -i") && !makesGroups(t) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			r, _ := runner(t)
 			got, err := r.Run(t.Context(), start(c.command))
@@ -254,6 +307,7 @@ func TestWhatGoesOnInTheBackgroundIsLeftAlone(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Errorf("what a start left running, as a resource may be, has ended: %v", err)
 	}
+	ends(t, string(got))
 }
 
 func TestSweepEndsWhatAnEarlierServerLeft(t *testing.T) {
