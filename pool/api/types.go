@@ -130,7 +130,7 @@ type Stock struct {
 	DeleteRequest int `json:"delete_request"`
 	Deleting      int `json:"deleting"`
 	GivenUp       int `json:"given_up,omitempty"` // not started, and not deleted in many attempts; beyond Max
-	Waiting       int `json:"waiting"` // tickets that it could serve
+	Waiting       int `json:"waiting"`            // tickets that it could serve
 
 	Stats     Stats     `json:"stats"`
 	BackOff   time.Time `json:"no_start_before,omitzero"` // after failed starts

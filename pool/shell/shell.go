@@ -35,7 +35,7 @@ type Runner struct {
 	logs     string // of files %06d_<kind>
 	begun    *begun
 	mark     string
-	identity string   // of the directory
+	identity string // of the directory
 	groups   *groups
 	system   []string // our environment
 }
