@@ -11,6 +11,7 @@ import (
 // Filling is what a template is told from.
 type Filling struct {
 	Cluster        croft.ClusterID
+	Name           string // of the cluster; empty: not known
 	Slaves         int
 	Removed        []int          // indexes that were taken out by name
 	Image          string         // the reference at the site, where the implementation names an image
@@ -30,6 +31,18 @@ const (
 	ParamAllowedIP = "allowed_ip"
 	ParamKeys      = "authorized_keys" // a list of public SSH keys
 )
+
+// ParamName is filled with what the names of the cluster's machines begin with, unless somebody gives another value:
+// templates had parameters of this name before it was filled.
+const ParamName = "cluster_name"
+
+// fallback returns what is filled in if nobody else gives a value.
+func (f Filling) fallback() map[string]any {
+	if f.Name == "" {
+		return nil
+	}
+	return map[string]any{ParamName: machinePrefix(f.Name, f.Cluster)}
+}
 
 // own returns what the manager itself fills in, which comes before all else.
 func (f Filling) own() map[string]any {
@@ -52,9 +65,9 @@ func (f Filling) own() map[string]any {
 }
 
 // Fill returns what a template is told, and the names of what is hidden in it, sorted. Of several values the manager's
-// own comes first, then the request's, the implementation's, and the default of the site; what is not declared is left
-// out. Invalid: the request gives one that is not declared, or that the manager fills; nobody gives one that has no
-// default; a value has the wrong type.
+// own comes first, then the request's, the implementation's, the default of the site, and the name of the cluster; what
+// is not declared is left out. Invalid: the request gives one that is not declared, or that the manager fills; nobody
+// gives one that has no default; a value has the wrong type.
 func Fill(c Contract, f Filling) (map[string]any, []string, error) {
 	own := f.own()
 	if err := checkGiven(c, f.Given, own); err != nil {
@@ -64,7 +77,8 @@ func Fill(c Contract, f Filling) (map[string]any, []string, error) {
 	var hidden []string
 	for _, name := range slices.Sorted(maps.Keys(c.Declared)) {
 		declared := c.Declared[name]
-		value, found := first(name, own, f.Given, f.Implementation.Parameters, f.Site.Defaults)
+		value, found := first(name, own, f.Given, f.Implementation.Parameters, f.Site.Defaults,
+			f.fallback())
 		if !found && declared.Default {
 			continue
 		}

@@ -54,6 +54,15 @@ func TestFill(t *testing.T) {
 			func(f *Filling) { f.Removed, f.Given = nil, nil }, map[string]any{"removed": []any{}}},
 		{"the image at the site", declare("image:string"), func(f *Filling) { f.Image, f.Given = "glance-1", nil },
 			map[string]any{"image": "glance-1"}},
+		{"the machines are named after the cluster", declare("cluster_name:string"),
+			func(f *Filling) { f.Name, f.Given = "web", nil }, map[string]any{"cluster_name": "web"}},
+		{"unless somebody gives another name", declare("cluster_name:string"),
+			func(f *Filling) { f.Name, f.Given = "web", map[string]any{"cluster_name": "mine"} },
+			map[string]any{"cluster_name": "mine"}},
+		{"a long name leaves room for what the names of machines end with", declare("cluster_name:string"),
+			func(f *Filling) {
+				f.Cluster, f.Name, f.Given = "7c0e6d0e-5a7e", strings.Repeat("x", 60), nil
+			}, map[string]any{"cluster_name": strings.Repeat("x", 42) + "-7c0e6d0e"}},
 		{"a default of the template stays", declare("disk:number?", "key_name:string"), nil,
 			map[string]any{"key_name": "ann"}},
 		{"a default of the template is replaced", declare("disk:number?"),

@@ -3,6 +3,7 @@ package cluster
 import (
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -47,6 +48,25 @@ func CheckName(what, name string) error {
 			"beginning with a letter", name, what)
 	}
 	return nil
+}
+
+// longestHostName is how long the name of a machine may be.
+const longestHostName = 63
+
+// MachineName returns the name of a machine of a cluster, which is a host name: a long name of a cluster is cut, and
+// told from others by the beginning of its ID.
+func MachineName(name string, id croft.ClusterID, suffix string) string {
+	if len(name)+len(suffix) <= longestHostName {
+		return strings.TrimRight(name, "-") + suffix
+	}
+	mark := "-" + string(id[:8])
+	return strings.TrimRight(name[:longestHostName-len(suffix)-len(mark)], "-") + mark + suffix
+}
+
+// machinePrefix returns what the names of all machines of a cluster begin with, however many there are.
+func machinePrefix(name string, id croft.ClusterID) string {
+	const last = "-slave-99999"
+	return strings.TrimSuffix(MachineName(name, id, last), last)
 }
 
 // hidden matches the names of outputs and parameters that are secret.

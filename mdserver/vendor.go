@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"croft/internal/acquaint"
 	"croft/internal/hostkey"
 	"croft/internal/userdata"
 )
@@ -18,15 +19,6 @@ import (
 //go:embed reporter.sh
 var reporter []byte
 
-// acquaint has a member of a cluster know the others, by what peerFiles tell: it begins early in the boot. acquainted
-// waits for it before the user's scripts.
-var (
-	//go:embed peers.sh
-	acquaint []byte
-	//go:embed acquainted.sh
-	acquainted []byte
-)
-
 // ownParts are croft's own parts of the guest's set-up. They are separate from the user's data, as vendor
 // data where the metadata source supports it, so that the user's data takes precedence.
 func (g Guest) ownParts() []userdata.Part {
@@ -35,8 +27,9 @@ func (g Guest) ownParts() []userdata.Part {
 		parts = append(parts, userdata.Part{Name: "croft-host-key", Data: config})
 	}
 	if g.ClusterKey != "" {
-		parts = append(parts, userdata.Part{Name: "croft-peers", Data: acquaint},
-			userdata.Part{Name: "croft-acquainted", Data: acquainted})
+		peers := "#cloud-boothook\n" + acquaint.Script(acquaint.Metadata)
+		parts = append(parts, userdata.Part{Name: "croft-peers", Data: []byte(peers)},
+			userdata.Part{Name: "croft-acquainted", Data: []byte(acquaint.Wait())})
 	}
 	return parts
 }

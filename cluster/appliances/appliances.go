@@ -13,9 +13,10 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft/cluster"
+	"croft/internal/acquaint"
 )
 
-//go:embed *.sh */*
+//go:embed *.sh *.mime */*
 var files embed.FS
 
 // Built is an appliance that croft ships, with how sites build it.
@@ -76,7 +77,16 @@ func Text(name, kind string) (string, bool) {
 	return assemble(string(text), kind == "local"), true
 }
 
+// shared are the texts of other packages that a line #include may name.
+var shared = map[string]string{
+	"acquaint/peers": acquaint.Script(acquaint.Master), // where no metadata server of croft answers
+	"acquaint/wait":  acquaint.Wait(),
+}
+
 func read(name string) string {
+	if text, is := shared[name]; is {
+		return text
+	}
 	text, err := files.ReadFile(name)
 	if err != nil {
 		panic(err) // it is embedded

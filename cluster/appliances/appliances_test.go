@@ -13,6 +13,7 @@ import (
 
 	"croft/cluster"
 	"croft/cluster/appliances"
+	"croft/cluster/heat/template"
 	"croft/cluster/local"
 	"croft/image"
 	"croft/schedule"
@@ -82,29 +83,42 @@ func TestScriptsAreScripts(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfHeatKeepTheContract checks what the manager tells templates, and reads of them.
-func TestTemplatesOfHeatKeepTheContract(t *testing.T) {
-	text, shipped := appliances.Text("hosts", "heat")
-	var template struct {
-		Version    string `yaml:"heat_template_version"`
-		Parameters map[string]struct{ Type string }
-		Resources  map[string]any
-		Outputs    map[string]any
-	}
-	if err := yaml.Unmarshal([]byte(text), &template); err != nil || !shipped || template.Version == "" {
-		t.Fatalf("got %+v, %v", template, err)
-	}
-	for _, name := range []string{"cluster_size", "removed", "flavor_name", "image", "key_name", "network_name"} {
-		if template.Parameters[name].Type == "" {
-			t.Errorf("parameter %s is not declared", name)
+// TestEveryKindOfSiteHasEveryAppliance reads the templates of Heat, and compares what they declare with what the local
+// site declares: a request that fits one site fits the other, but for what only one of them can do.
+func TestEveryKindOfSiteHasEveryAppliance(t *testing.T) {
+	here := []string{"resources", "master_resources", "slave_resources"} // flavors at OpenStack
+	there := []string{"cluster_size", "removed", "cluster_name", "cluster_id", "flavor_name", "network_name",
+		"key_name", "authorized_keys", "wait"}
+	for _, name := range appliances.Names() {
+		text, shipped := appliances.Text(name, "heat")
+		if !shipped {
+			t.Errorf("%s is not shipped for OpenStack", name)
+			continue
 		}
-	}
-	for _, name := range []string{"master_ip", "hosts"} {
-		if template.Outputs[name] == nil {
-			t.Errorf("there is no output %s", name)
+		if strings.Contains(text, "#include") {
+			t.Errorf("%s: a file is not in its place", name)
 		}
-	}
-	if _, shipped := appliances.Text("slurm", "heat"); shipped {
-		t.Error("slurm is shipped for OpenStack, and nothing tests that")
+		c, err := template.Check(text)
+		if err != nil || !c.RemoveNamed {
+			t.Errorf("%s: slaves can be removed by name: %t, %v", name, c.RemoveNamed, err)
+		}
+		var local struct {
+			Parameters map[string]struct{ Hidden bool }
+		}
+		own, _ := appliances.Text(name, "local")
+		if err := yaml.Unmarshal([]byte(own), &local); err != nil {
+			t.Fatal(err)
+		}
+		for p, said := range local.Parameters {
+			if declared, is := c.Declared[p]; is == slices.Contains(here, p) ||
+				is && declared.Hidden != (said.Hidden || cluster.Hidden(p)) {
+				t.Errorf("%s: parameter %s is %+v at OpenStack", name, p, declared)
+			}
+		}
+		for p := range c.Declared {
+			if _, is := local.Parameters[p]; !is && !slices.Contains(there, p) {
+				t.Errorf("%s: the local site has no parameter %s", name, p)
+			}
+		}
 	}
 }

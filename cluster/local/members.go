@@ -50,15 +50,9 @@ func instanceOf(c croft.ClusterID, r cluster.Role, index int) croft.InstanceID {
 	return croft.InstanceID(cluster.IDOf(c, r, index))
 }
 
-// nameOf is the name of a member, which is a host name: a long name of a cluster is cut, and told from others by the
-// beginning of its ID.
+// nameOf is the name of a member.
 func nameOf(b cluster.Build, suffix string) string {
-	const longest = 63
-	if len(b.Name)+len(suffix) <= longest {
-		return strings.TrimRight(b.Name, "-") + suffix
-	}
-	mark := "-" + string(b.Cluster[:8])
-	return strings.TrimRight(b.Name[:longest-len(suffix)-len(mark)], "-") + mark + suffix
+	return cluster.MachineName(b.Name, b.Cluster, suffix)
 }
 
 // recipe is a text with what one cluster is told.

@@ -153,7 +153,7 @@ func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, a
 	if err != nil {
 		return err
 	}
-	b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: c.ID, Slaves: len(c.Indexes),
+	b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: c.ID, Name: c.Name, Slaves: len(c.Indexes),
 		Removed: c.Removed, Image: b.Image, AllowedIP: s.c.AllowedIP, Keys: c.Keys, Given: given,
 		Implementation: b.Implementation, Site: at.Site})
 	return err

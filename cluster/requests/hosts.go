@@ -263,7 +263,7 @@ func (s *Service) growth(ctx context.Context, c cluster.Cluster, n int) (cluster
 	if err != nil {
 		return cluster.Room{}, err
 	}
-	if b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: c.ID, Slaves: c.Slaves + n,
+	if b.Parameters, _, err = cluster.Fill(contract, cluster.Filling{Cluster: c.ID, Name: c.Name, Slaves: c.Slaves + n,
 		Removed: c.Removed, Image: i.Image, AllowedIP: s.c.AllowedIP, Keys: c.Keys, Given: given,
 		Implementation: i, Site: site}); err != nil {
 		return cluster.Room{}, err

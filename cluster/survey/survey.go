@@ -111,8 +111,8 @@ func (s *Survey) CheckHints(ctx context.Context, r cluster.Request) error {
 
 // world reads what is stored.
 func (s *Survey) world(ctx context.Context, r cluster.Request) (cluster.World, error) {
-	w := cluster.World{Now: time.Now(), Filling: cluster.Filling{Cluster: r.ID, Slaves: r.Slaves, Given: r.Parameters,
-		AllowedIP: s.c.AllowedIP, Keys: r.Keys}}
+	w := cluster.World{Now: time.Now(), Filling: cluster.Filling{Cluster: r.ID, Name: r.Name, Slaves: r.Slaves,
+		Given: r.Parameters, AllowedIP: s.c.AllowedIP, Keys: r.Keys}}
 	for kind := range s.c.Drivers {
 		w.Types = append(w.Types, kind)
 	}

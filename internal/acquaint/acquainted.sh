@@ -5,5 +5,5 @@ for n in $(seq 1200); do
 	[ ! -e /etc/croft/peers ] || ! grep -qs ' croft-cluster$' /root/.ssh/authorized_keys || exit 0
 	sleep 0.5
 done
-echo "the metadata server does not tell who the members of the cluster are" >&2
+echo "who the members of the cluster are was not told in ten minutes" >&2
 exit 1
