@@ -23,6 +23,15 @@ const (
 	reservedParts = 8
 )
 
+// crowded reports whether the rest of etcd's quota is needed for removals. All figures are in bytes. etcd compares its
+// quota with the size of its file, in which the pages of removed records stay, and which only a defragmentation makes
+// smaller. So a file that comes close to the quota counts as full too, unless a quarter of it is free pages, which new
+// records fill first.
+func crowded(quota, file, inUse int64) bool {
+	kept := quota / reservedParts
+	return quota > 0 && (inUse >= quota-kept || file >= quota-kept/2 && inUse >= quota-2*kept)
+}
+
 // mayGrow returns why nothing new may be stored now. NoCapacity. If the size is not known, everything may be stored:
 // etcd refuses by itself what has no room.
 func (s *conn) mayGrow(ctx context.Context) error {
@@ -45,8 +54,7 @@ func (s *conn) mayGrow(ctx context.Context) error {
 			continue
 		}
 		// Once the alarm is raised, etcd refuses by itself, and says what helps.
-		if quota := status.DbSizeQuota; quota > 0 && len(status.Errors) == 0 &&
-			status.DbSizeInUse >= quota-quota/reservedParts {
+		if quota := status.DbSizeQuota; len(status.Errors) == 0 && crowded(quota, status.DbSize, status.DbSizeInUse) {
 			g.full = croft.Errorf(croft.NoCapacity, "nothing new is stored: etcd at %s has filled %d of its %d MiB, and "+
 				"keeps the rest for removals; remove what is not needed, or raise etcd's quota", s.endpoints, status.DbSizeInUse>>20, quota>>20)
 		}
