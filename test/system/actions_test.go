@@ -35,7 +35,7 @@ const limit = 20 * time.Second
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	switch n := a.rng.IntN(17); {
+	switch n := a.rng.IntN(18); {
 	case n < 4:
 		a.create(ctx, croft.NewInstanceID(), a.rng.IntN(3) == 0)
 	case n < 7:
@@ -50,6 +50,8 @@ func (a *actor) act() {
 		a.use(ctx)
 	case n < 14:
 		a.release(ctx)
+	case n < 15:
+		a.turn(ctx, (*schedule.Scheduler).Recreate)
 	default:
 		a.tend()
 	}

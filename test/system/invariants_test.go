@@ -170,7 +170,7 @@ func crowdedRacks(all []croft.Status) []string {
 	holders := map[croft.Seat]croft.InstanceID{}
 	for _, st := range all {
 		inst := st.Instance
-		if len(inst.Spec.Affinities) != len(inst.Seats) {
+		if len(inst.Spec.Affinities) != len(inst.Seats) && inst.State != croft.StateLost {
 			bad = append(bad, fmt.Sprintf("%s is in the groups %v with the seats %v", inst.ID, inst.Spec.Affinities,
 				inst.Seats))
 		}

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -323,8 +324,13 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 	a.forgetting.Unlock()
 }
 
-// repair is an operator's repair after faults: all hosts enabled, and croft audit --fix.
+// repair is an operator's repair after faults: all hosts enabled, croft audit --fix, and a decision on each instance
+// that was lost with a forgotten host.
 func (w *world) repair(ctx context.Context) error {
+	return errors.Join(w.mend(ctx), w.replaceLost(ctx))
+}
+
+func (w *world) mend(ctx context.Context) error {
 	return w.operate(0, func(o *operator) error {
 		for _, m := range w.hosts {
 			if err := o.Hosts.Enable(ctx, m.id); err != nil {
@@ -342,6 +348,48 @@ func (w *world) repair(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// replaceLost recreates every second lost instance on another host, and destroys the others and those that no host
+// has room for.
+func (w *world) replaceLost(ctx context.Context) error {
+	all, err := w.store.Instances.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	recreate := true
+	for _, st := range all {
+		if st.Instance.State != croft.StateLost {
+			continue
+		}
+		id := string(st.Instance.ID)
+		if recreate {
+			err := w.scheduler(0, func(s *schedule.Scheduler) error {
+				_, err := s.Recreate(ctx, croft.DefaultProject, id)
+				return err
+			})
+			if err == nil {
+				recreate = false
+				continue
+			}
+			if croft.KindOf(err) != croft.NoCapacity {
+				return err
+			}
+		}
+		recreate = true
+		f := w.doom(st.Instance.ID)
+		err := w.scheduler(0, func(s *schedule.Scheduler) error {
+			_, err := s.Destroy(ctx, croft.DefaultProject, id, false)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			f.destroyed = true
+		}
+	}
+	return nil
 }
 
 // audit returns the findings of an audit of everything.
