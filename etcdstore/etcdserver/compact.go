@@ -73,7 +73,7 @@ func (c *compactor) due(now revisionAt, first, size int64) int64 {
 		c.base, c.owed = size, now.revision
 		return kept
 	}
-	if first < c.owed && c.owed <= kept {
+	if c.owed > 0 && first < c.owed && c.owed <= kept {
 		return kept
 	}
 	return 0

@@ -109,3 +109,15 @@ func TestACompactionThatFailsIsRepeated(t *testing.T) {
 		}
 	}
 }
+
+// The oldest revision of a server that never compacted its history is -1.
+func TestAServerThatDoesNotGrowKeepsItsWholeHistory(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	c := &compactor{keep: time.Second, growth: 100, base: 1000}
+	for i := range 5 {
+		if got := c.due(revisionAt{begun.Add(time.Duration(i) * time.Second), 100 + int64(i)}, -1, 1050); got != 0 {
+			t.Errorf("after %d s revision %d is due, want none", i, got)
+		}
+	}
+}
