@@ -22,7 +22,7 @@ func TestTwoCloudsWithTheSameNames(t *testing.T) {
 	var sides []side
 	for range 2 {
 		c := newCloud(t)
-		c.addHost("site1.row1.rack1.node1", 2)
+		c.addHost("site1.row1.rack1.node1", 3) // one more than the quota
 		_, err := c.store.Projects.Create(t.Context(), tenant.Tenant{Name: "lab", Limits: tenant.Limits{"VCPU": 2}})
 		c.check(err)
 		sides = append(sides, side{c, c.schedulers(1)[0], &federation.Service{Home: c.store.Partition(),
