@@ -158,6 +158,9 @@ func (s *Projects) decodeEntry(stored *mvccpb.KeyValue) (entry, error) {
 
 // readChain reads what decides about a project, and begins to count where nothing was counted yet.
 func (s *Projects) readChain(ctx context.Context, name croft.Project) (*chain, error) {
+	if err := name.Check(); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "read the quota of a project: %w", err)
+	}
 	names := []croft.Project{name}
 	for {
 		got, err := s.conn.Etcd.Txn(ctx).Then(s.keys().reads(names)...).Commit()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"croft/access"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/schedule"
 	"croft/tenant"
 )
 
@@ -351,4 +353,15 @@ func TestAnIDThatComesBackIsChargedEachTime(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	countsHold(t, stores[0])
+}
+
+func TestNothingIsStoredForWhatIsNotTheNameOfAProject(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	s := etcdtest.Open(t, server)
+	for _, name := range []croft.Project{"a\x00\x1b[2J/../\u202e", "a/b", croft.Project(strings.Repeat("x", 64))} {
+		etcdtest.WantKind(t, s.Projects.Admit(t.Context(), name, tenant.Amounts{"VCPU": 1}), croft.Invalid)
+		etcdtest.WantKind(t, s.SSHKeys.AddKey(t.Context(), schedule.Key{Project: name, Name: "k"}), croft.Invalid)
+	}
+	etcdtest.CheckDump(t, server.Endpoint())
 }

@@ -183,6 +183,9 @@ func (s *Projects) fillShelf(names []croft.Project, answers []*etcdserverpb.Resp
 
 // readShelf reads the shelf of a project, and counts what was not counted by the present rules.
 func (s *Projects) readShelf(ctx context.Context, name croft.Project) (*shelf, error) {
+	if err := name.Check(); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "read what a project stores: %w", err)
+	}
 	names := []croft.Project{name}
 	for {
 		got, err := s.conn.Etcd.Txn(ctx).Then(s.keys().shelfReads(names)...).Commit()
