@@ -32,8 +32,8 @@ func watchCommand(o *options) *cobra.Command {
 		Long: `watch judges nodes by their beats (see croft grid beat). A node that missed three beats is
 suspect. It is dead when it was silent for the grace and answers no dial, neither from here
 nor from another node. Then watch writes state: out into its file, places, commits, pushes,
-and applies. Nothing is done when more than a third of the nodes, or all of a site, are
-lost: this machine may be what is cut off. A node that comes back stays out until
+and applies. Nothing is done when more than a third of the nodes, or all of a site that has
+several, are lost: this machine may be what is cut off. A node that comes back stays out until
 croft grid node up NODE.
 
 A slot of an exclusive job leaves a dead node only when the fence says that the node is off,

@@ -149,6 +149,26 @@ func TestNothingIsDoneWhenTheControllerMayBeCutOff(t *testing.T) {
 			lost(60)(&n[0])
 		}, true},
 		{"one of two nodes", 2, func(n []Node) { lost(60)(&n[0]) }, false},
+		{"one of three nodes, each in a site of its own", 3, func(n []Node) {
+			for i := range n {
+				n[i].Site = fmt.Sprint(i)
+			}
+			lost(60)(&n[0])
+		}, true},
+		{"two of three nodes, each in a site of its own", 3, func(n []Node) {
+			for i := range n {
+				n[i].Site = fmt.Sprint(i)
+			}
+			lost(60)(&n[0])
+			lost(60)(&n[1])
+		}, false},
+		{"the only watched node of a site that has another one", 3, func(n []Node) {
+			for i := range n {
+				n[i].Site = fmt.Sprint(i / 2)
+			}
+			n[1].State = state.Out
+			lost(60)(&n[0])
+		}, false},
 		{"three of nine, in three sites", 9, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[3]); lost(60)(&n[6]) },
 			true},
 		{"four of nine", 9, func(n []Node) { lost(60)(&n[0]); lost(60)(&n[3]); lost(60)(&n[6]); lost(60)(&n[7]) },
@@ -261,7 +281,9 @@ func checkDecision(t *testing.T, in Input, d Decision) {
 	t.Helper()
 	silent, watched := 0, 0
 	sites := map[string]bool{} // has a node that lives
+	nodes := map[string]int{}
 	for _, n := range in.Nodes {
+		nodes[n.Site]++
 		if n.Local || !n.Beats || n.State != state.Up && !(n.State == state.Maintenance && n.Marked) {
 			continue
 		}
@@ -285,7 +307,7 @@ func checkDecision(t *testing.T, in Input, d Decision) {
 		switch {
 		case 3*silent > watched+recent:
 			t.Errorf("%d of %d are lost, and %s becomes %s: %+v", silent, watched, a.Node, a.State, in.Nodes)
-		case n.Site != "" && !sites[n.Site]:
+		case n.Site != "" && !sites[n.Site] && nodes[n.Site] > 1:
 			t.Errorf("all of %s is lost, and %s becomes %s", n.Site, a.Node, a.State)
 		case n.Local, !n.Beats, n.Direct != No, in.Now-n.Last < in.Rules.Grace, n.Through["x"] != No &&
 			n.Through["y"] != No:

@@ -9,15 +9,17 @@ import (
 	"croft/grid/state"
 )
 
-// guard says why nothing may be done: more than a third of all nodes, or all of a site, are lost at once, so this
-// controller may be what is cut off. A node that the watch has put out lately counts too, so that a cluster is not
+// guard says why nothing may be done: more than a third of all nodes, or all of a site that has several, are lost at
+// once, so this controller may be what is cut off. A node that the watch has put out lately counts too, so that a cluster is not
 // emptied node by node. Empty: something may be done.
 func (in Input) guard(verdicts []Verdict) string {
 	all, lost := 0, 0
-	sites := map[string][2]int{} // all, lost
+	sites := map[string][2]int{} // watched, lost
+	nodes := map[string]int{}    // of each site, whatever their state
 	for i, n := range in.Nodes {
 		recent := n.State == state.Out && n.Marked && in.Now-max(n.OutAt, in.Leader) < recentFor*in.Rules.Grace &&
 			verdicts[i].Status == Gone
+		nodes[n.Site]++
 		if !n.watched() && !recent {
 			continue
 		}
@@ -33,7 +35,7 @@ func (in Input) guard(verdicts []Verdict) string {
 			"be what is cut off", lost, all)
 	}
 	for _, site := range slices.Sorted(maps.Keys(sites)) {
-		if c := sites[site]; c[0] == c[1] {
+		if c := sites[site]; c[0] == c[1] && nodes[site] > 1 {
 			return fmt.Sprintf("all of %s is lost (%d nodes): this controller may be what is cut off from it", site,
 				c[0])
 		}
