@@ -47,15 +47,17 @@ func (o *options) lint(cmd *cobra.Command, unknown bool) error {
 		return err
 	}
 	s, err := o.load(cmd)
+	var warnings []state.Problem
 	if err == nil {
-		err = errors.Join(s.Check(cmd.Context()), place.Check(s))
+		warnings, err = place.Check(s)
+		err = errors.Join(s.Check(cmd.Context()), err)
 	}
 	if s == nil && croft.KindOf(err) == croft.NotFound {
 		return err // there is nothing to check
 	}
 	list := []told{}
 	if s != nil {
-		list = append(list, tell("warning", s.Warnings)...)
+		list = append(list, tell("warning", append(s.Warnings, warnings...))...)
 		if unknown {
 			list = append(list, tell("unknown", s.Unknown())...)
 		}

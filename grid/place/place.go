@@ -30,7 +30,7 @@ type Result struct {
 	Changes  []Change
 	Slots    int        // that there are afterwards
 	Moves    int        // changes that take a slot from one node to another
-	Warnings []string   // jobs that have fewer slots than they want
+	Warnings []string   // jobs that have fewer slots than they want, and those of Check
 	IDs      *state.IDs // to be written; nil: as they were
 	Roster   string     // the file roster.yaml; "": as it was
 }
@@ -99,6 +99,8 @@ type deciding struct {
 	ids     state.IDs
 	without map[*state.Node]bool
 	used    map[*state.Node]*load
+
+	warnings []state.Problem // of policies
 }
 
 // load is what the slots of a node use.
@@ -137,6 +139,11 @@ func (d *deciding) prepare() error {
 			errs = append(errs, fmt.Errorf("%s: the policy of %s: %w", at, j.Name, err))
 			continue
 		}
+		if b := d.sharedHost(p); b != nil {
+			d.warnings = append(d.warnings, state.Problem{At: j.PolicyAt, Text: fmt.Sprintf("the policy %s of %s: no "+
+				"directory below nodes/ is of type host, so each node counts as a host, and %s has several nodes; if it is a "+
+				"host, write type: host into its _.yaml", p.rule.Text, j.Name, b.Path)})
+		}
 		for _, slot := range j.Slots {
 			if slot.Node != nil {
 				p.has[slot.Number] = slot.Node
@@ -150,6 +157,20 @@ func (d *deciding) prepare() error {
 		return cmp.Or(cmp.Compare(b.job.Priority, a.job.Priority), strings.Compare(a.job.Name, b.job.Name))
 	})
 	return errors.Join(errs...)
+}
+
+// sharedHost returns a directory that its author may take for a host: the job's policy says host, no directory is one,
+// and this one has several nodes. nil: there is none.
+func (d *deciding) sharedHost(p *placing) *state.Bucket {
+	if p.job.Policy == "" || !withoutHosts(p.tree.m) || !slices.ContainsFunc(p.rule.Policy, selectsHost) {
+		return nil
+	}
+	for _, b := range d.s.Buckets {
+		if b.Parent != nil && len(b.Nodes) > 1 {
+			return b
+		}
+	}
+	return nil
 }
 
 func (d *deciding) resolve(p *placing) (err error) {

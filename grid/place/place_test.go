@@ -319,6 +319,45 @@ func TestTooFewNodes(t *testing.T) {
 	}
 }
 
+// TestAPolicyThatSaysHostWhereNoDirectoryIsOneIsWarnedOf: types go by depth, so a directory may be meant as a host.
+func TestAPolicyThatSaysHostWhereNoDirectoryIsOneIsWarnedOf(t *testing.T) {
+	for _, c := range []struct {
+		name, job, nodes string
+		warned           bool
+	}{
+		{"each node counts as a host, and a directory has two", "policy: spread(host)", "", true},
+		{"in a policy's own words", "policy: select 0 host; take 1", "", true},
+		{"another type", "policy: spread(rack)", "", false},
+		{"the policy of jobs that give none", "", "", false},
+		{"the directory is a host", "policy: spread(host)", "type: host\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, f := t.TempDir(), cluster(2, 2)
+			f["jobs/a.yaml"] = "replicas: 2\n" + c.job + "\n"
+			if c.nodes != "" {
+				for path := range f {
+					if strings.Count(path, "/") == 3 && strings.HasSuffix(path, "/_.yaml") {
+						f[path] += c.nodes
+					}
+				}
+			}
+			f.write(t, dir)
+			s := loadAt(t, dir)
+			list, err := Check(s)
+			if err != nil || (len(list) == 1) != c.warned {
+				t.Fatalf("%v, %v", list, err)
+			}
+			r := placed(t, dir, Options{})
+			if len(r.Warnings) != len(list) {
+				t.Errorf("place warns of %q, lint of %v", r.Warnings, list)
+			}
+			if c.warned && (!strings.Contains(list[0].Text, "has several nodes") || list[0].At.Line != 2) {
+				t.Errorf("it says %s", list[0])
+			}
+		})
+	}
+}
+
 func TestPrioritiesGoFirst(t *testing.T) {
 	dir, f := t.TempDir(), cluster(1, 1)
 	f["jobs/_.yaml"] = "uses: {cpu: 10}\nreplicas: {want: 1, min: 0}\n"

@@ -16,6 +16,9 @@ import (
 // result compares what is decided with what there is.
 func (d *deciding) result() (*Result, error) {
 	r := &Result{}
+	for _, w := range d.warnings {
+		r.Warnings = append(r.Warnings, w.String())
+	}
 	var errs []error
 	for _, p := range d.jobs {
 		got := len(p.has)

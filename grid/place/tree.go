@@ -133,13 +133,12 @@ func (t *tree) compile(r Rule) (*compiled, error) {
 
 // hostless makes a policy that selects hosts fit a tree without directories of that type: there, each node is a host.
 func hostless(p policy.Policy, m *crush.Map) (policy.Policy, error) {
-	at := slices.IndexFunc(m.Types, func(t crush.TypeName) bool { return t.Name == "host" && t.Type != 0 })
-	if at < 0 || slices.ContainsFunc(m.Buckets, func(b crush.Bucket) bool { return b.Type == m.Types[at].Type }) {
+	if !withoutHosts(m) {
 		return p, nil
 	}
 	var out policy.Policy
 	for i := 0; i < len(p); i++ {
-		if p[i].Op != policy.Select || p[i].Name != "host" {
+		if !selectsHost(p[i]) {
 			out = append(out, p[i])
 			continue
 		}
@@ -152,6 +151,14 @@ func hostless(p policy.Policy, m *crush.Map) (policy.Policy, error) {
 	}
 	return out, nil
 }
+
+// withoutHosts reports whether the cluster has the type host, and no directory of it.
+func withoutHosts(m *crush.Map) bool {
+	at := slices.IndexFunc(m.Types, func(t crush.TypeName) bool { return t.Name == "host" && t.Type != 0 })
+	return at >= 0 && !slices.ContainsFunc(m.Buckets, func(b crush.Bucket) bool { return b.Type == m.Types[at].Type })
+}
+
+func selectsHost(i policy.Instruction) bool { return i.Op == policy.Select && i.Name == "host" }
 
 // above returns the directory of a type that a node is in; nil: it is in none.
 func above(n *state.Node, kind string) *state.Bucket {

@@ -14,10 +14,11 @@ import (
 )
 
 // Check finds what is wrong with the policies of all jobs: names that are not there, replicas that do not fit. Invalid
-// and NotFound, several joined, with file and line.
-func Check(s *state.State) error {
+// and NotFound, several joined, with file and line. It warns of policies that mean something else than they say.
+func Check(s *state.State) (warnings []state.Problem, err error) {
 	d := &deciding{s: s, trees: map[string]*tree{}, ids: s.IDs.Clone()}
-	return d.prepare()
+	err = d.prepare()
+	return d.warnings, err
 }
 
 // Trial is a policy on a cluster's tree, to be looked at. It is for one goroutine.
