@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/fstest"
 
 	"croft/grid/machine"
 	"croft/grid/runtime/runtimetest"
@@ -69,5 +71,76 @@ func TestAFileOfAProcessStaysInItsImage(t *testing.T) {
 	}
 	if after := tree(); after != before {
 		t.Errorf("the unit left in the image\n%s\nand there was\n%s", after, before)
+	}
+}
+
+// TestASecretWithoutAModeIsForTheUnitsUserAlone: others that run in the unit, or see its files, cannot read it.
+func TestASecretWithoutAModeIsForTheUnitsUserAlone(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("giving files away takes root")
+	}
+	for _, c := range []struct {
+		name   string
+		change func(u *unit.Unit)
+		mode   os.FileMode
+		owner  uint32
+	}{
+		{"of root", func(*unit.Unit) {}, 0o600, 0},
+		{"of a number", func(u *unit.Unit) { u.User = "1234:5678" }, 0o600, 1234},
+		{"of a name in an image", func(u *unit.Unit) { u.User = "web" }, 0o644, 0},
+		{"of a name of the node", func(u *unit.Unit) { u.User, u.Image = "nobody", unit.Image{} }, 0o600, 65534},
+		{"of a name that the node does not have", func(u *unit.Unit) { u.User, u.Image = "no-such-user", unit.Image{} },
+			0o644, 0},
+		{"with a mode", func(u *unit.Unit) { u.Files[0].ModeUnset, u.Files[0].Mode = false, 0o640 }, 0o640, 0},
+		{"no secret", func(u *unit.Unit) { u.Files[0].ModeUnset, u.Files[0].Secret = false, false }, 0o644, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: stateDir(t)}
+			u := s.Unit(t)
+			u.Files = []unit.File{{Path: "/etc/key", Mode: 0o644, Content: "s3cret", Digest: "1", Secret: true,
+				ModeUnset: true}}
+			c.change(&u)
+			if err := s.Open(t).Prepare(t.Context(), s.Machine, u); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Open(t).Create(t.Context(), s.Machine, u); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Stat(filepath.Join(s.StateDir, "units", u.Name(), "files", "0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if owner := info.Sys().(*syscall.Stat_t).Uid; info.Mode().Perm() != c.mode || owner != c.owner {
+				t.Errorf("mode %v of %d, want %v of %d", info.Mode(), owner, c.mode, c.owner)
+			}
+		})
+	}
+}
+
+// TestTheLogOfAProcessIsBounded: what a unit says fills no disk, and the newest lines can be read.
+func TestTheLogOfAProcessIsBounded(t *testing.T) {
+	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		t.Skip("the journal of systemd has bounds of its own")
+	}
+	s := runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: stateDir(t),
+		Repository: fstest.MapFS{"hardpoints/runtime/process.yaml": {Data: []byte(
+			"extends: process\nvariables: {log_bytes: \"4000\", log_every: \"0.05\"}\n")}}}
+	u := s.Unit(t)
+	u.Command = []string{"sh", "-c", `n=0; while [ "$((n = n + 1))" -lt 9000 ]; do echo "this is line $n"; sleep 0.01; done`}
+	r := s.Open(t)
+	for _, do := range []func(context.Context, machine.Machine, unit.Unit) error{r.Prepare, r.Create, r.Start} {
+		if err := do(t.Context(), s.Machine, u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(s.StateDir, "units", u.Name())
+	patient.Until(t, "the log was shortened twice", func() bool {
+		old, err := os.ReadFile(filepath.Join(dir, "log.1"))
+		return err == nil && len(old) <= 4000 && !strings.Contains(string(old), "line 1\n")
+	})
+	var said strings.Builder
+	if err := r.Logs(t.Context(), s.Machine, u, 5, &said); err != nil || strings.Count(said.String(), "\n") < 5 {
+		t.Errorf("it said %q, %v", said.String(), err)
 	}
 }

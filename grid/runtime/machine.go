@@ -142,6 +142,9 @@ func vendorData(u unit.Unit) ([]byte, error) {
 	}
 	var files []file
 	for _, f := range u.Files {
+		if f.ModeUnset {
+			f.Mode = 0o600 // cloud-init writes it for root of the guest
+		}
 		files = append(files, file{f.Path, fmt.Sprintf("%04o", f.Mode&0o7777), "b64",
 			base64.StdEncoding.EncodeToString([]byte(f.Content))})
 	}

@@ -178,10 +178,29 @@ func writeFiles(u unit.Unit) string {
 		if f.Kept {
 			content = fmt.Sprintf(`cat "$kept/%d"`, i)
 		}
-		fmt.Fprintf(&b, "file=$dir/files/%d\n{ %s > \"$file.new\" && chmod %04o \"$file.new\" && "+
-			"mv -f \"$file.new\" \"$file\"; } || fail create 1\n", i, content, f.Mode&0o7777)
+		fmt.Fprintf(&b, "file=$dir/files/%d\n{ %s > \"$file.new\" && %s && mv -f \"$file.new\" \"$file\"; } || "+
+			"fail create 1\n", i, content, permit(u, f))
 	}
 	return b.String() + "}\n"
+}
+
+var numbers = regexp.MustCompile(`^[0-9]+(:[0-9]+)?$`)
+
+// permit is a shell command that gives the file $file.new its mode. A secret without a mode is for the unit's user
+// alone, unless nobody knows here who that is: the image names it, or the name counts in the image. Then, and where the
+// file cannot be given to the user, its directory alone protects it from others on the node.
+func permit(u unit.Unit, f unit.File) string {
+	mode := fmt.Sprintf("chmod %04o \"$file.new\"", f.Mode&0o7777)
+	switch {
+	case !f.Secret || !f.ModeUnset || u.User == "" && u.Image.Registry != "":
+		return mode
+	case u.User == "":
+		return `chmod 0600 "$file.new"`
+	case numbers.MatchString(u.User) || u.Image == unit.Image{}:
+		return fmt.Sprintf("chmod 0600 \"$file.new\" && { chown %s \"$file.new\" 2> /dev/null || %s; }",
+			machine.Quote(u.User), mode)
+	}
+	return mode
 }
 
 // keepFiles is a shell function that copies the files of a unit whose content only the node has. The copies are for

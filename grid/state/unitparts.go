@@ -102,6 +102,7 @@ func (m *making) unitFiles(u *unit.Unit, f fields) error {
 		if err := m.content(&file, in, i); err != nil {
 			return fmt.Errorf("%s: the file %s of %s, slot %d: %w", item.At, file.Path, u.Job, u.Slot, err)
 		}
+		file.ModeUnset = file.Secret && item.Fields["mode"] == nil
 		u.Files = append(u.Files, file)
 	}
 	return nil

@@ -55,6 +55,9 @@ type File struct {
 	Digest  string `json:"digest"`           // SHA-256 of the content, in hexadecimal; a secret's is keyed
 	Secret  bool   `json:"secret,omitempty"` // the content is never shown, stored here or passed as an argument
 	Kept    bool   `json:"-"`                // only the node has the content: of a secret that has changed since
+	// ModeUnset: the job gives a secret no mode, so it is for the unit's user alone where that is known. It is no part
+	// of the hash: Mode is what it always was, so that no unit is replaced for it.
+	ModeUnset bool `json:"mode_unset,omitempty"`
 }
 
 // A Mount shows a directory of the node to the unit.
@@ -144,7 +147,7 @@ func (u Unit) Name() string {
 func (u Unit) Hash() string {
 	u.Files = append([]File(nil), u.Files...)
 	for i := range u.Files {
-		u.Files[i].Content = ""
+		u.Files[i].Content, u.Files[i].ModeUnset = "", false
 	}
 	text, err := json.Marshal(u)
 	if err != nil {

@@ -54,3 +54,16 @@ func TestPortsOverlap(t *testing.T) {
 		})
 	}
 }
+
+// TestASecretWithoutAModeKeepsItsHash: an upgrade that writes it otherwise replaces no unit.
+func TestASecretWithoutAModeKeepsItsHash(t *testing.T) {
+	u := Unit{Job: "web", Files: []File{{Path: "/key", Mode: 0o644, Digest: "1", Secret: true}}}
+	was := u.Hash()
+	u.Files[0].ModeUnset = true
+	if u.Hash() != was {
+		t.Error("its hash is another one")
+	}
+	if !u.Files[0].ModeUnset {
+		t.Error("the hash changed the unit")
+	}
+}

@@ -10,8 +10,8 @@ import (
 )
 
 // guard says why nothing may be done: more than a third of all nodes, or all of a site that has several, are lost at
-// once, so this controller may be what is cut off. A node that the watch has put out lately counts too, so that a cluster is not
-// emptied node by node. Empty: something may be done.
+// once, so this controller may be what is cut off. A node that the watch has put out lately counts too, so that a
+// cluster is not emptied node by node. Empty: something may be done.
 func (in Input) guard(verdicts []Verdict) string {
 	all, lost := 0, 0
 	sites := map[string][2]int{} // watched, lost
@@ -31,8 +31,12 @@ func (in Input) guard(verdicts []Verdict) string {
 		}
 	}
 	if 3*lost > all {
-		return fmt.Sprintf("%d of %d watched nodes are lost or were just put out, more than a third: this controller may "+
-			"be what is cut off", lost, all)
+		return fmt.Sprintf(
+			"%d of %d watched nodes are lost or were just put out, more than a third: this controller may "+
+				"be what is cut off",
+			lost,
+			all,
+		)
 	}
 	for _, site := range slices.Sorted(maps.Keys(sites)) {
 		if c := sites[site]; c[0] == c[1] && nodes[site] > 1 {

@@ -172,6 +172,7 @@ func (s Suite) inside(t *testing.T) {
 	u.Files = []unit.File{{Path: "/etc/secret", Mode: 0o444, Content: secret, Digest: "1", Secret: true},
 		{Path: "/etc/zero", Mode: 0o400, Content: "a\x00\\b", Digest: "2"}}
 	r := s.begin(t, u)
+	t.Setenv("CROFT_TEST_OUTSIDE", "of the shell that runs the program")
 	run := func(argv ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -189,6 +190,8 @@ func (s Suite) inside(t *testing.T) {
 		want string
 	}{
 		{[]string{"cat", "/etc/secret"}, secret},
+		{[]string{"sh", "-c", `echo "$WHO"`}, u.Env["WHO"] + "\n"},
+		{[]string{"sh", "-c", `echo "$CROFT_TEST_OUTSIDE"`}, "\n"},
 		{[]string{"cat", "/etc/zero"}, "a\x00\\b"},
 		{[]string{"cat", "/data/there"}, "mounted"},
 		{[]string{"cat"}, "input"},
