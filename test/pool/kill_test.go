@@ -211,7 +211,9 @@ func TestAStartOfAKilledServerIsDeletedWithItsData(t *testing.T) {
 		}
 		return string(text)
 	}
-	write("p:\n  cmd_new: echo machine-of-$$ | tee made; sleep 1000\n  cmd_delete: printf %s $RESALLOC_RESOURCE_DATA | base64 -d > deleted\n  max: 1\n")
+	// What the next server starts before the pool is drained ends at once, and has no data.
+	write("p:\n  cmd_new: test ! -e made || exit 1; echo machine-of-$$ | tee made; sleep 1000\n" +
+		"  cmd_delete: printf %s $RESALLOC_RESOURCE_DATA | base64 -d >> deleted\n  max: 1\n")
 	cmd := run(t, dir)
 	patient.Until(t, "something is started", func() bool { return strings.Contains(read("begun"), "machine-of-") })
 	if err := cmd.Process.Kill(); err != nil {
