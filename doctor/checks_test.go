@@ -17,6 +17,7 @@ func healthy() Probes {
 		KVM:     func(context.Context) (bool, string) { return true, "" },
 		Libvirt: func(context.Context) (string, error) { return "libvirt 9.0.0, QEMU 7.2.0", nil },
 		Guests:  func(context.Context) ([]string, error) { return nil, nil },
+		CutOff:  func(context.Context) ([]string, error) { return nil, nil },
 		Filter:  func(context.Context) error { return nil },
 		Network: func(context.Context, string) (Network, error) {
 			return Network{Defined: true, Active: true, Bridge: "virbr0",
@@ -34,11 +35,15 @@ func healthy() Probes {
 			return []Link{link("lo", "127.0.0.1/8"), link("virbr0", "192.168.122.1/24")}, nil
 		},
 		Listeners:      func(context.Context) ([]Listener, error) { return nil, nil },
-		MetadataServer: func(context.Context, string, int32) (string, bool, error) { return "5d2e", true, nil },
+		MetadataServer: serves(MetadataServer{Cloud: "5d2e", Ours: true}),
 		Clock: func() (Clock, error) {
 			return Clock{Synchronised: true, MaxError: 20 * time.Millisecond}, nil
 		},
 	}
+}
+
+func serves(s MetadataServer) func(context.Context, string, int32) (MetadataServer, error) {
+	return func(context.Context, string, int32) (MetadataServer, error) { return s, nil }
 }
 
 func config() Config {
@@ -171,22 +176,33 @@ func TestChecks(t *testing.T) {
 		{"none by choice is a warning", func(c *Config, _ *Probes) { c.Spoofing = true }, "packet filter", Warn,
 			"addresses of others", "set it to false"},
 
+		{"a guest on no bridge fails", func(_ *Config, p *Probes) {
+			p.CutOff = func(context.Context) ([]string, error) { return []string{"8c1d"}, nil }
+		}, "guests", Fail, "1 of 0 guests are cut off: an interface of theirs is on no bridge, such as one of 8c1d",
+			"virsh net-start"},
 		{"a free metadata address is fine", nil, "metadata", OK, "169.254.169.254:80 is free", ""},
 		{"croft's own metadata server is fine", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
 		}, "metadata", OK, "process 7", ""},
 		{"another cloud's metadata server fails", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
-			p.MetadataServer = func(_ context.Context, bridge string, pid int32) (string, bool, error) {
-				return fmt.Sprint(bridge, pid), false, nil
+			p.MetadataServer = func(_ context.Context, bridge string, pid int32) (MetadataServer, error) {
+				return MetadataServer{Cloud: fmt.Sprint(bridge, pid)}, nil
 			}
 		}, "metadata", Fail,
 			"the croft of another cloud (process 7, partition virbr07) serves 169.254.169.254 on virbr0",
 			"metadata.server to false"},
 		{"a metadata server on another bridge does not", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
-			p.MetadataServer = func(context.Context, string, int32) (string, bool, error) { return "", false, errNo }
+			p.MetadataServer = func(context.Context, string, int32) (MetadataServer, error) {
+				return MetadataServer{}, errNo
+			}
 		}, "metadata", OK, "on another bridge", ""},
+		{"the agent of another host on this machine is a warning", func(_ *Config, p *Probes) {
+			p.Listeners = listens("169.254.169.254:80", "croft", 7)
+			p.MetadataServer = serves(MetadataServer{Cloud: "5d2e", Ours: true, Sibling: "b7c0"})
+		}, "metadata", Warn, "on virbr0 as the agent of host b7c0, another one of this cloud on this machine",
+			"network of its own"},
 		{"an x86_64 machine runs guests", nil, "machine", OK, "x86_64", ""},
 		{"another does not", func(c *Config, _ *Probes) { c.Arch = "arm64" }, "machine", Fail, "this machine is arm64",
 			"hypervisor: none"},

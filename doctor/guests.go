@@ -77,7 +77,7 @@ func lookLibvirt(p Probes) look {
 }
 
 // lookGuests finds guests whose disks are not in the state directory: they belong to another installation, or
-// to this host before it lost that directory.
+// to this host before it lost that directory. It also finds guests that lost their network.
 func (c Config) lookGuests(p Probes) look {
 	return func(ctx context.Context) Result {
 		guests, err := p.Guests(ctx)
@@ -95,6 +95,15 @@ func (c Config) lookGuests(p Probes) look {
 				fmt.Sprintf(
 					"%d of %d guests have their disks elsewhere than in %s, such as %s: another croft runs here, or this host had another state directory", len(strange), len(guests), c.StateDir, strange[0]),
 				"in the second case set state_dir to that one, or put its host-id into this one; croft leaves them alone until then")
+		}
+		cut, err := p.CutOff(ctx)
+		if err != nil {
+			return fail("look for guests without a network: "+err.Error(), "mend what the line about libvirt says first")
+		}
+		if len(cut) > 0 {
+			return fail(fmt.Sprintf("%d of %d guests are cut off: an interface of theirs is on no bridge, such as one of %s",
+				len(cut), len(guests), cut[0]),
+				"start their network again (virsh net-start); a running agent attaches them to it within 15 seconds")
 		}
 		return good(fmt.Sprintf("%d here", len(guests)))
 	}

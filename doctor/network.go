@@ -21,14 +21,21 @@ func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Res
 		}
 		bridge = n.Bridge
 	}
-	cloud, ours, err := p.MetadataServer(ctx, bridge, pid)
+	server, err := p.MetadataServer(ctx, bridge, pid)
 	if err != nil {
 		return good(found + ", on another bridge")
 	}
-	if !ours {
+	if !server.Ours {
 		return fail(fmt.Sprintf(
-			"the croft of another cloud (process %d, partition %s) serves %s on %s, so that guests of this one get no metadata", pid, cloud, metadataAddr.Addr(), bridge),
+			"the croft of another cloud (process %d, partition %s) serves %s on %s, so that guests of this one get no metadata",
+			pid, server.Cloud, metadataAddr.Addr(), bridge),
 			"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
+	}
+	if server.Sibling != "" {
+		return warn(fmt.Sprintf("%s on %s as the agent of host %s, another one of this cloud on this machine, so that "+
+			"guests of this host get their metadata on a disk and cannot report that they are ready", found, bridge,
+			server.Sibling),
+			"give one of the two agents a network of its own (network.name, network.bridge) if that matters")
 	}
 	return good(found)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Probes are the functions through which checks read a host. System returns those that need no hypervisor;
-// the caller adds KVM, Libvirt, Guests, MetadataServer, Filter and Network.
+// the caller adds KVM, Libvirt, Guests, CutOff, MetadataServer, Filter and Network.
 type Probes struct {
 	// KVM reports whether KVM runs a guest here, and why not.
 	KVM func(ctx context.Context) (usable bool, reason string)
@@ -16,9 +16,10 @@ type Probes struct {
 	Libvirt func(ctx context.Context) (string, error)
 	// Guests returns the UUIDs of croft's guests in libvirt.
 	Guests func(ctx context.Context) ([]string, error)
-	// MetadataServer returns the cloud for which a process serves metadata on a bridge, and whether that
-	// cloud is this host's.
-	MetadataServer func(ctx context.Context, bridge string, pid int32) (cloud string, ours bool, err error)
+	// CutOff returns the UUIDs of croft's running guests with an interface that is on no bridge.
+	CutOff func(ctx context.Context) ([]string, error)
+	// MetadataServer returns whose metadata server a process is on a bridge.
+	MetadataServer func(ctx context.Context, bridge string, pid int32) (MetadataServer, error)
 	// Filter returns why guests cannot be restricted to their addresses.
 	Filter func(ctx context.Context) error
 	// Network describes a libvirt network and starts nothing.
@@ -32,6 +33,13 @@ type Probes struct {
 	Links     func() ([]Link, error) // network interfaces
 	Listeners func(ctx context.Context) ([]Listener, error)
 	Clock     func() (Clock, error)
+}
+
+// MetadataServer is a metadata server of croft.
+type MetadataServer struct {
+	Cloud   string // its partition
+	Ours    bool   // it serves this host's cloud
+	Sibling string // UUID of the other host whose agent it belongs to; empty: this host's, or unknown
 }
 
 // Network is a libvirt network.

@@ -24,6 +24,8 @@ type Host struct {
 	Traits    []croft.Trait   `json:"traits,omitempty"`
 	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
+	// Notes has what an operator should know about it and is no fault, one sentence each.
+	Notes []string `json:"notes,omitempty"`
 	// Lost has the instances that were lost with the host; only in the answer of Forget.
 	Lost []LostInstance `json:"lost,omitempty"`
 }
@@ -79,6 +81,7 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	all = withMembers(all, members)
 	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	shareNames(all)
+	shareMachines(all)
 	return all, nil
 }
 
@@ -156,6 +159,23 @@ func shareNames(all []Host) {
 				fmt.Sprintf(
 					"host %s is called %s too: give one of them another host.name; until then name them by UUID",
 					all[other].ID, all[i].Name))
+		}
+	}
+}
+
+// shareMachines adds a note to hosts whose agents run on one machine. Simulated hosts share nothing.
+func shareMachines(all []Host) {
+	for i, h := range all {
+		if h.Boot == "" || !h.Alive || h.VirtType == "sim" {
+			continue
+		}
+		for j, other := range all {
+			if i != j && other.Alive && other.Boot == h.Boot && other.VirtType != "sim" {
+				all[i].Notes = append(all[i].Notes, fmt.Sprintf("its agent and that of host %s run on one machine: both offer "+
+					"the machine's room unless the settings below offer divide it, and where they share a network, guests of "+
+					"the agent that started second get their metadata on a disk and cannot report that they are ready",
+					other.Name))
+			}
 		}
 	}
 }

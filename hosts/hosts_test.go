@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"croft"
@@ -133,6 +134,27 @@ func TestHostsOfOneNameAreNamedByUUID(t *testing.T) {
 	}
 	if _, err := o.fleet(t).Find(t.Context(), "three"); !errors.Is(err, croft.NotFound) {
 		t.Errorf("got %v, want that there is none", err)
+	}
+}
+
+func TestHostsWhoseAgentsRunOnOneMachineSaySo(t *testing.T) {
+	on := func(id croft.HostID, boot, virt string, alive bool) croft.Host {
+		return croft.Host{ID: id, Name: "host-" + string(id), Boot: boot, VirtType: virt, Alive: alive}
+	}
+	o := &office{known: []croft.Host{on("a", "m1", "kvm", true), on("b", "m1", "kvm", true), on("c", "m2", "kvm", true),
+		on("d", "m1", "kvm", false), on("e", "m3", "sim", true), on("f", "m3", "sim", true), on("g", "", "kvm", true),
+		on("h", "", "kvm", true)}}
+	all, err := o.fleet(t).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[croft.HostID]string{"a": "host-b", "b": "host-a"}
+	for _, h := range all {
+		notes := strings.Join(h.Notes, "; ")
+		if other := want[h.ID]; len(h.Problems) > 0 || (notes == "") != (other == "") ||
+			!strings.Contains(notes, "that of host "+other) && other != "" {
+			t.Errorf("host %s: %q and %q", h.ID, h.Problems, h.Notes)
+		}
 	}
 }
 

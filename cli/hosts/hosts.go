@@ -122,9 +122,9 @@ func printHosts(cmd *cobra.Command, format string, all []hosts.Host) error {
 	return nil
 }
 
-// printProblems prints the problems of a host, one per line.
+// printProblems prints the problems and notes of a host, one per line.
 func printProblems(w io.Writer, h hosts.Host) {
-	for _, problem := range h.Problems {
+	for _, problem := range slices.Concat(h.Problems, h.Notes) {
 		fmt.Fprintf(w, "host %s: %s\n", plain.Line(h.Name), plain.Line(problem))
 	}
 }
@@ -219,6 +219,9 @@ func hostDetails(h hosts.Host) *out.Table {
 	t.Row(out.Cell{Text: "state", Color: out.Bold}, hostState(h))
 	for _, problem := range h.Problems {
 		t.Row(out.Cell{Text: "problem", Color: out.Bold}, out.Cell{Text: problem, Color: out.Red})
+	}
+	for _, note := range h.Notes {
+		add("note", note)
 	}
 	add("etcd", string(h.Etcd))
 	add("addresses", strings.Join(h.Addresses, ", "))

@@ -1,9 +1,11 @@
 package libvirt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"libvirt.org/go/libvirt"
@@ -35,11 +37,10 @@ func (n *networking) reattach(c *libvirt.Connect, p croft.PartitionID) (cut []cr
 			if nic.Network != "" {
 				bridge = facts[nic.Network].Bridge
 			}
-			mac, err := net.ParseMAC(nic.MAC)
-			if err != nil || n.filter.off {
+			port := portNameOf(p, nic)
+			if port == "" || n.filter.off {
 				continue // libvirt chose the names of the ports
 			}
-			port := packetfilter.TableOf(p).PortName(mac)
 			switch joined, err := joinBridge(port, bridge, n.bridge); {
 			case errors.Is(err, croft.NotFound):
 				off = true
@@ -55,6 +56,41 @@ func (n *networking) reattach(c *libvirt.Connect, p croft.PartitionID) (cut []cr
 		}
 	}
 	return cut, failures
+}
+
+// portNameOf returns the name of a guest's interface on the host; empty: it has no MAC.
+func portNameOf(p croft.PartitionID, nic markNIC) string {
+	mac, err := net.ParseMAC(nic.MAC)
+	if err != nil {
+		return ""
+	}
+	return packetfilter.TableOf(p).PortName(mac)
+}
+
+// FindCutOff returns the running instances of all partitions with an interface that is on no bridge, whether or not the
+// bridge exists. It changes nothing.
+func (d *Driver) FindCutOff(ctx context.Context) ([]croft.InstanceID, error) {
+	return call(ctx, d.conn, task{verb: "look for guests without a network"},
+		func(c *libvirt.Connect) (cut []croft.InstanceID, err error) {
+			list, err := d.network.domains.all(c)
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range list {
+				if one.Power != compute.PowerOff && slices.ContainsFunc(one.nics, func(n markNIC) bool {
+					return isLoose(portNameOf(one.Partition, n))
+				}) {
+					cut = append(cut, one.ID)
+				}
+			}
+			return cut, nil
+		})
+}
+
+// isLoose reports whether an interface exists and is on no bridge.
+func isLoose(port string) bool {
+	link, err := netlink.LinkByName(port)
+	return err == nil && link.Attrs().MasterIndex == 0
 }
 
 // joinBridge attaches a port to a bridge if it is attached to none. prepare makes the bridge ready for guests. A port

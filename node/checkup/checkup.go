@@ -78,7 +78,15 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 			}
 			return ids, err
 		}
-		probes.MetadataServer = func(ctx context.Context, bridge string, pid int32) (string, bool, error) {
+		probes.CutOff = func(ctx context.Context) ([]string, error) {
+			cut, err := driver.FindCutOff(ctx)
+			var ids []string
+			for _, id := range cut {
+				ids = append(ids, string(id))
+			}
+			return ids, err
+		}
+		probes.MetadataServer = func(ctx context.Context, bridge string, pid int32) (doctor.MetadataServer, error) {
 			return lookMetadataServer(ctx, s.StateDir, reach, bridge, pid)
 		}
 		probes.Network = func(ctx context.Context, name string) (doctor.Network, error) {

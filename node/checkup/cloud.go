@@ -40,35 +40,48 @@ func lookCloud(stateDir string, r settings.Reach) doctor.Check {
 	}}
 }
 
-// lookMetadataServer returns which cloud's croft serves metadata to the guests, and whether it is this host's
-// cloud, if that is known.
-func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, bridge string, pid int32) (cloud string,
-	ours bool, err error) {
+// lookMetadataServer returns whose croft serves metadata to the guests. Older programs do not say which host's agent
+// they are.
+func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, bridge string, pid int32) (
+	doctor.MetadataServer, error) {
 	server, err := mdserver.Served(ctx, bridge, mdserver.Address)
-	served := server.Partition
 	if err != nil {
-		return "", false, err
+		return doctor.MetadataServer{}, err
 	}
+	found := doctor.MetadataServer{Cloud: string(server.Partition)}
 	mine, _ := os.ReadFile(filepath.Join(stateDir, "croft.pid"))
-	if served == "" || strings.TrimSpace(string(mine)) == fmt.Sprint(pid) {
-		return string(served), true, nil
+	if server.Partition == "" || strings.TrimSpace(string(mine)) == fmt.Sprint(pid) {
+		found.Ours = true
+		return found, nil
 	}
+	if found.Ours, err = servesCloud(ctx, stateDir, r, server.Partition); err != nil {
+		return found, err
+	}
+	host, _ := os.ReadFile(filepath.Join(stateDir, "host-id")) // there is none before the first start
+	if id := strings.TrimSpace(string(host)); id != "" && server.Host != "" && string(server.Host) != id {
+		found.Sibling = string(server.Host)
+	}
+	return found, nil
+}
+
+// servesCloud reports whether a partition is this host's, if that is known.
+func servesCloud(ctx context.Context, stateDir string, r settings.Reach, served croft.PartitionID) (bool, error) {
 	j, err := trust.ReadMembership(stateDir)
 	if err != nil {
-		return "", false, err
+		return false, err
 	}
 	if j != nil {
-		return string(served), served == j.Partition, nil
+		return served == j.Partition, nil
 	}
 	if !anybodyAt(ctx, r.Etcd.Endpoints) {
-		return string(served), false, nil
+		return false, nil
 	}
 	store, err := r.Etcd.Open(ctx, false)
 	if err != nil {
-		return string(served), false, nil // the check of etcd explains why
+		return false, nil // the check of etcd explains why
 	}
 	defer store.Close()
-	return string(served), served == store.Partition(), nil
+	return served == store.Partition(), nil
 }
 
 // lookEtcd checks the etcd of these settings, if there is one.
