@@ -30,7 +30,12 @@ func (c Config) lookKVM(p Probes) look {
 		case !openToGroup(file):
 			return fail(
 				fmt.Sprintf(
-					"%s belongs to %s:%s with mode %04o, so that libvirt's QEMU cannot open it and every libvirt call takes seconds", kvmDevice, file.Owner, file.Group, file.Mode.Perm()),
+					"%s belongs to %s:%s with mode %04o, so that libvirt's QEMU cannot open it and every libvirt call takes seconds",
+					kvmDevice,
+					file.Owner,
+					file.Group,
+					file.Mode.Perm(),
+				),
 				"chown root:kvm "+kvmDevice+" && chmod 660 "+kvmDevice)
 		}
 		if usable, reason := p.KVM(ctx); !usable {
@@ -46,8 +51,10 @@ func (c Config) noKVM(found string) Result {
 		return fail(found,
 			"turn virtualisation on in the firmware and load kvm_intel or kvm_amd, or set virt_type to auto")
 	}
-	return warn(found+"; guests are emulated, about ten times slower",
-		"turn virtualisation on in the firmware (nested virtualisation where this is a guest itself) and load kvm_intel or kvm_amd")
+	return warn(
+		found+"; guests are emulated, about ten times slower",
+		"turn virtualisation on in the firmware (nested virtualisation where this is a guest itself) and load kvm_intel or kvm_amd",
+	)
 }
 
 func openToGroup(f File) bool {
@@ -93,17 +100,28 @@ func (c Config) lookGuests(p Probes) look {
 		if len(strange) > 0 {
 			return warn(
 				fmt.Sprintf(
-					"%d of %d guests have their disks elsewhere than in %s, such as %s: another croft runs here, or this host had another state directory", len(strange), len(guests), c.StateDir, strange[0]),
-				"in the second case set state_dir to that one, or put its host-id into this one; croft leaves them alone until then")
+					"%d of %d guests have their disks elsewhere than in %s, such as %s: another croft runs here, or this host had another state directory",
+					len(strange),
+					len(guests),
+					c.StateDir,
+					strange[0],
+				),
+				"in the second case set state_dir to that one, or put its host-id into this one; croft leaves them alone until then",
+			)
 		}
 		cut, err := p.CutOff(ctx)
 		if err != nil {
-			return fail("look for guests without a network: "+err.Error(), "mend what the line about libvirt says first")
+			return fail(
+				"look for guests without a network: "+err.Error(),
+				"mend what the line about libvirt says first",
+			)
 		}
 		if len(cut) > 0 {
-			return fail(fmt.Sprintf("%d of %d guests are cut off: an interface of theirs is on no bridge, such as one of %s",
-				len(cut), len(guests), cut[0]),
-				"start their network again (virsh net-start); a running agent attaches them to it within 15 seconds")
+			return fail(
+				fmt.Sprintf("%d of %d guests are cut off: an interface of theirs is on no bridge, such as one of %s",
+					len(cut), len(guests), cut[0]),
+				"start their network again (virsh net-start); a running agent attaches them to it within 15 seconds",
+			)
 		}
 		return good(fmt.Sprintf("%d here", len(guests)))
 	}
@@ -171,7 +189,9 @@ func lookBridge(p Probes, name string) look {
 func (c Config) lookMachine(context.Context) Result {
 	if c.Arch != GuestArch {
 		return fail(fmt.Sprintf(
-			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported", c.Arch),
+			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported",
+			c.Arch,
+		),
 			"use an x86_64 machine for guests; with hypervisor: none this one can run what all hosts share")
 	}
 	return good("x86_64")

@@ -45,3 +45,36 @@ func TestNetworkDataSaysWhichRouteWins(t *testing.T) {
 		}
 	}
 }
+
+// Readers that check network_data.json by Nova's schema (doc/api_schemas/network_data.json) accept it.
+func TestNetworkDataHasAllThatNovasSchemaRequires(t *testing.T) {
+	o := croft.Order{Instance: "6ba7b810-9dad-41d1-80b4-00c04fd430c8",
+		Spec: croft.Spec{Networks: []string{"lab", "default"}}}
+	g := FromOrder(o)
+	g.MACs, g.Home, g.Gateway = MACs(o, 1), Home(o), netip.MustParseAddr("192.168.122.1")
+	var data map[string][]map[string]any
+	if err := json.Unmarshal(networkData(g), &data); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, all []map[string]any, required ...string) {
+		t.Helper()
+		if len(all) == 0 {
+			t.Errorf("there are no %s", what)
+		}
+		for _, one := range all {
+			for _, key := range required {
+				if text, _ := one[key].(string); text == "" {
+					t.Errorf("%s: %v lacks %s", what, one, key)
+				}
+			}
+		}
+	}
+	check("links", data["links"], "ethernet_mac_address", "id", "type")
+	check("networks", data["networks"], "id", "link", "network_id", "type")
+	routes, _ := data["networks"][1]["routes"].([]any)
+	route, _ := routes[0].(map[string]any)
+	check("routes", []map[string]any{route}, "gateway", "netmask", "network")
+	if services, has := data["services"]; !has || services == nil {
+		t.Error("there are no services")
+	}
+}

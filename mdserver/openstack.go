@@ -97,11 +97,14 @@ type linkJSON struct {
 	MTU  *int   `json:"mtu"`
 }
 
+// networkJSON follows Nova's schema of network_data.json, which requires all but Metric and Routes.
 type networkJSON struct {
-	ID     string      `json:"id"`
-	Link   string      `json:"link"`
-	Type   string      `json:"type"`
-	Metric int         `json:"metric,omitempty"` // not in OpenStack's schema; cloud-init reads it
+	ID        string `json:"id"`
+	NetworkID string `json:"network_id"`
+	Link      string `json:"link"`
+	Type      string `json:"type"`
+	// Metric is an addition, which the schema allows, here and in routes: cloud-init reads it.
+	Metric int         `json:"metric,omitempty"`
 	Routes []routeJSON `json:"routes,omitempty"`
 }
 
@@ -118,7 +121,8 @@ func networkData(g Guest) []byte {
 	for i, mac := range g.MACs {
 		link := fmt.Sprintf("nic%d", i)
 		n.Links = append(n.Links, linkJSON{ID: link, Type: "phy", MAC: mac.String()})
-		network := networkJSON{ID: fmt.Sprintf("network%d", i), Link: link, Type: "ipv4_dhcp"}
+		id := fmt.Sprintf("network%d", i)
+		network := networkJSON{ID: id, NetworkID: id, Link: link, Type: "ipv4_dhcp"}
 		if len(g.MACs) > 1 {
 			network.Metric = routeMetric(i)
 		}
