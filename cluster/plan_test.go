@@ -367,6 +367,38 @@ func resizeError(c *Cluster) {
 func idle(c *Cluster)   { c.KeepIdle, c.IdleSince = time.Hour, noon.Add(-time.Hour) }
 func warned(c *Cluster) { c.Warned = noon.Add(-5 * time.Minute) }
 
+// TestALostSlaveIsMadeAgain: a site is asked again for a slave that two looks found gone, and not too often.
+func TestALostSlaveIsMadeAgain(t *testing.T) {
+	sent := func(ago time.Duration) func(*Cluster) { return func(c *Cluster) { c.Sizing.Sent = noon.Add(-ago) } }
+	lost := func(state MemberState) Learned {
+		return looked(Standing, func(s *Seen) { s.Members[2].State = state })
+	}
+	for _, c := range []struct {
+		name string
+		c    Cluster
+		l    Learned
+		want bool
+	}{
+		{"the first look that misses it does not", record(Ready, sent(time.Hour)), lost(MemberGone), false},
+		{"the second one does", record(Degraded, sent(time.Hour)), lost(MemberGone), true},
+		{"not soon after the size was told", record(Degraded, sent(time.Minute)), lost(MemberGone), false},
+		{"one that boots is there", record(Degraded, sent(time.Hour)), lost(MemberBuilding), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			next := Plan(c.c, c.l, noon)
+			if asked := !next.Record.Sizing.Taken; asked != c.want || next.Record.State != Degraded {
+				t.Fatalf("asked again: %t, want %t; it is %s", asked, c.want, next.Record.State)
+			}
+			if !c.want {
+				return
+			}
+			if again := Plan(next.Record, Learned{}, noon); again.Record.State != Resizing || again.Do != ActLook {
+				t.Errorf("then it is %s, %s", again.Record.State, again.Do)
+			}
+		})
+	}
+}
+
 // TestALaunchThatWasRefusedLeavesNothing: a refusal is the last word of the site if no other request is without answer.
 func TestALaunchThatWasRefusedLeavesNothing(t *testing.T) {
 	limit := croft.Errorf(croft.NoCapacity, "RequestLimitExceeded")

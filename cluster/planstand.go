@@ -18,7 +18,11 @@ func (p sizing) standing() {
 		p.c.Sizing.Back = false
 		p.begin()
 		p.members(Seen{})
-		p.note(fmt.Sprintf("it is resized from %s to %s", count(p.c.Good, "slave"), count(p.c.Slaves, "slave")))
+		if p.c.Good == p.c.Slaves {
+			p.note(fmt.Sprintf("site %s is told again to have %s", p.c.Site, count(p.c.Slaves, "slave")))
+		} else {
+			p.note(fmt.Sprintf("it is resized from %s to %s", count(p.c.Good, "slave"), count(p.c.Slaves, "slave")))
+		}
 		p.do(ActLook, "it is about to be resized")
 	case p.l.Did == "":
 		p.do(ActLook, "it is looked at now and then")
@@ -83,10 +87,25 @@ func (p sizing) settled(seen Seen) {
 		p.c.State = Degraded
 		p.noteMembers()
 		p.note(strings.Join(missing, ", ") + " not there")
+	case p.c.State == Degraded && p.slaveGone() && !p.now.Before(p.c.Sizing.Sent.Add(recreateAgain)):
+		p.c.Sizing.Taken = false
+		p.note(fmt.Sprintf("site %s is asked to make %s again", p.c.Site, strings.Join(missing, ", ")))
+		p.at(p.now)
 	case len(missing) == 0 && p.c.State == Degraded && seen.Phase == Standing && master == MemberReady:
 		p.c.State, p.c.Good, p.c.Sizing.Good = Ready, len(p.c.Indexes), slices.Clone(p.c.Indexes)
 		p.note("all its members are there again")
 	}
+}
+
+// recreateAgain is how long after a size was told a site is asked again for slaves that it lost. A slave is asked for
+// once two looks found it gone.
+const recreateAgain = 10 * time.Minute
+
+// slaveGone reports whether the site has lost a slave. One that failed or boots is still there.
+func (p *plan) slaveGone() bool {
+	return slices.ContainsFunc(p.c.Members[1:], func(m Member) bool {
+		return m.State == MemberGone && slices.Contains(p.c.Indexes, m.Index)
+	})
 }
 
 // unwantedAgain is how long after a size was told it is told again because of the same slaves that are not wanted: the

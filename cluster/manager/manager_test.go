@@ -144,6 +144,8 @@ func TestMembersAreMissed(t *testing.T) {
 		b.sites.Lose("east", build, c.Members[1])
 		b.untilState(id, cluster.Degraded)
 		b.mustHear(id, "slave 0 not there")
+		c = b.ready(id, 2)
+		b.mustHear(id, "site east is asked to make slave 0 again")
 		b.sites.Lose("east", build, c.Members[0])
 		if c := b.untilState(id, cluster.Failed); c.Error.Code != cluster.FailedMaster {
 			b.Errorf("got %+v", c.Error)
