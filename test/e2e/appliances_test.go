@@ -215,6 +215,15 @@ srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N
 	if got := b.on("slurm-slave-1", "sudo ssh slurm-master hostname"); got != "slurm-master" {
 		t.Errorf("from a slave to the master: %q", got)
 	}
+	// the home is that of all members, users of the master are known on all, and jobs are accounted for
+	b.on("slurm-master", "sudo useradd -m -u 1500 -s /bin/bash anna")
+	eventuallyOn(b, "slurm-slave-1", "getent passwd anna | cut -d: -f3", "1500")
+	b.on("slurm-master", "sudo -u anna -i sh -c 'echo from-the-master >note && "+
+		"sbatch --wait -J anns -o out --wrap \"cat note\"'")
+	if got := b.on("slurm-slave-0", "sudo cat /home/anna/out"); got != "from-the-master" {
+		t.Errorf("a job of anna wrote %q", got)
+	}
+	eventuallyOn(b, "slurm-master", "sacct -anP -X --name anns -o User,State,Account", "anna|COMPLETED|users")
 	// one more, and one less by its name, while a job runs elsewhere
 	b.on("slurm-master", "sbatch -w slurm-slave-1 -o /dev/null --wrap 'sleep 600' >/dev/null")
 	b.resize(0, 1, 2)

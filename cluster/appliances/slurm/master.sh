@@ -2,7 +2,9 @@
 # Sets up slurmctld. Slaves register by themselves; those that leave the cluster are
 # taken out of Slurm by a hook on the list of members.
 set -eu
-early slurmctld slurm-client munge
+# shellcheck disable=SC2046 # several words
+early slurmctld slurm-client munge $([ "$home" != shared ] || echo nfs-kernel-server) \
+	$([ "$accounting" != yes ] || echo slurmdbd slurm-wlm-mysql-plugin mariadb-server)
 munge
 mkdir -p /etc/slurm /var/lib/slurm/slurmctld
 chown slurm: /var/lib/slurm/slurmctld
@@ -21,7 +23,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-JobAcctGatherType=jobacct_gather/none
+JobAcctGatherType=jobacct_gather/linux
 MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=120
@@ -49,3 +51,9 @@ mkdir -p /var/log/slurm
 chown slurm: /var/log/slurm
 early_unit slurmctld.service
 start_now_and_at_boot slurmctld.service
+[ "$home" != shared ] || share_home
+spread_users
+[ "$accounting" != yes ] || account_jobs
+if [ "$max_slaves" -gt 0 ]; then
+	follow_queue
+fi

@@ -2,7 +2,8 @@
 # Sets up slurmd, which registers at the master and gets its settings there, and waits
 # until the master gives it jobs.
 set -eu
-early slurmd slurm-client munge
+# shellcheck disable=SC2046 # several words
+early slurmd slurm-client munge $([ "$home" != shared ] || echo nfs-common)
 munge
 mkdir -p /var/lib/slurm/slurmd /var/log/slurm
 cat >/etc/systemd/system/croft-slurmd.service <<'END'
@@ -32,6 +33,7 @@ for n in $(seq 600); do
 	! bash -c 'exec 3<>/dev/tcp/croft-master/6817' 2>/dev/null || break
 	sleep 0.5
 done
+[ "$home" != shared ] || mount_home
 start_now_and_at_boot croft-slurmd.service
 for n in $(seq 300); do
 	sleep 1
