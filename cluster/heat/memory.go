@@ -32,6 +32,7 @@ type detail struct {
 	read    time.Time
 	stack   *stacks.RetrievedStack
 	reason  string
+	lost    []resource // machines that Nova does not have any more
 }
 
 // mostRemembered bounds each kind of memory.

@@ -125,19 +125,21 @@ func (o *glimpse) fill(ctx context.Context, seen *cluster.Seen, st stacks.Listed
 	default:
 		return nil
 	}
-	d, err := o.detail(ctx, st, seen.Phase)
+	contract, err := o.contract(ctx, b.Implementation)
 	if err != nil {
 		return err
 	}
-	contract, err := o.contract(ctx, b.Implementation)
+	d, err := o.detail(ctx, st, seen.Phase, b, contract)
 	if err != nil {
 		return err
 	}
 	switch seen.Phase {
 	case cluster.Standing:
 		read(seen, d.stack, b, contract)
+		missed(seen, d.lost, d.stack, b)
 	case cluster.Unsized:
 		read(seen, d.stack, b, contract)
+		missed(seen, d.lost, d.stack, b)
 		seen.Outputs, seen.Failure = nil, d.reason
 	default:
 		seen.Failure = d.reason
@@ -150,7 +152,8 @@ func (o *glimpse) fill(ctx context.Context, seen *cluster.Seen, st stacks.Listed
 }
 
 // detail returns what is known of a stack, and asks if that may have changed.
-func (o *glimpse) detail(ctx context.Context, st stacks.ListedStack, p cluster.Phase) (*detail, error) {
+func (o *glimpse) detail(ctx context.Context, st stacks.ListedStack, p cluster.Phase, b cluster.Build,
+	c cluster.Contract) (*detail, error) {
 	known, _ := recall(&o.memory, o.details, st.ID)
 	if known != nil && known.status == st.Status && known.updated.Equal(st.UpdatedTime) &&
 		time.Since(known.read) < o.config.Refresh {
@@ -164,6 +167,10 @@ func (o *glimpse) detail(ctx context.Context, st stacks.ListedStack, p cluster.P
 		}
 		if d.stack.Status != st.Status || !d.stack.UpdatedTime.Equal(st.UpdatedTime) {
 			return nil, croft.Errorf(croft.Unavailable, "the stack is changing")
+		}
+		if d.lost, err = o.lost(ctx, b, c, st.Name, st.ID); err != nil { // Nova may be away for some time
+			o.config.Log.Debug("the machines of a cluster cannot be compared with Nova", "cluster", b.Cluster,
+				"err", err)
 		}
 	}
 	if p != cluster.Standing {

@@ -37,9 +37,13 @@ func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build)
 	if err := resizable(a, st); err != nil {
 		return err
 	}
+	lost := d.replace(ctx, a, b, contract, st)
 	told, err := a.sizing(ctx, b, contract, st)
-	if err != nil || told == nil {
+	if err != nil || told == nil && lost == 0 {
 		return err
+	}
+	if told == nil { // the size stays, and what was lost is made again
+		told = map[string]any{}
 	}
 	return d.patch(ctx, a, st, raw{"parameters": told, "tags": strings.Join(st.Tags, ","),
 		"disable_rollback": true, "timeout_mins": minutes(b.Timeout)})
@@ -101,26 +105,13 @@ func (a *api) skipped(ctx context.Context, st *stacks.RetrievedStack, name strin
 
 // present returns the numbers of the members of a group, failed ones too.
 func (a *api) present(ctx context.Context, st *stacks.RetrievedStack, name string) ([]int, error) {
-	ctx, cancel := a.brief(ctx)
-	defer cancel()
-	pages, err := stackresources.List(a.c, st.Name, st.ID, stackresources.ListOpts{Depth: 1}).AllPages(ctx)
+	listed, err := a.resources(ctx, st.Name, st.ID)
 	if err != nil {
 		return nil, err
 	}
-	var body struct {
-		Resources []struct {
-			Name   string `json:"resource_name"`
-			Parent string `json:"parent_resource"`
-			Status string `json:"resource_status"`
-		} `json:"resources"`
-	}
-	if err := pages.(stackresources.ResourcePage).ExtractInto(&body); err != nil {
-		return nil, err
-	}
 	var all []int
-	for _, r := range body.Resources {
-		n, err := strconv.Atoi(r.Name)
-		if err == nil && r.Parent == name && !strings.HasPrefix(r.Status, "DELETE_COMPLETE") {
+	for _, r := range listed {
+		if n, is := r.number(name); is {
 			all = append(all, n)
 		}
 	}
