@@ -121,9 +121,10 @@ func TestTheNumberOfSlavesFollowsTheQueue(t *testing.T) {
 		{"a node without jobs is given back", "", two, "READY", 2, "", "DELETE /hosts/c-slave-0 "},
 		{"one that gets a job meanwhile stays", "", two, "READY", 2, "c-slave-0", ""},
 		{"the last ones stay", "", "c-slave-0|idle|2\n", "READY", 1, "", ""},
-		{"as many stay as were asked for", "", "c-slave-0|idle|2\nc-slave-1|idle~|2\nc-slave-2|idle|2\n", "READY", 3, "",
-			"DELETE /hosts/c-slave-1 DELETE /hosts/c-slave-2 "},
-		{"nodes of a pool are not the cluster's", "", two + "warm-0|idle|2\n", "READY", 2, "", "DELETE /hosts/c-slave-0 "},
+		{"as many stay as were asked for", "", "c-slave-0|idle|2\nc-slave-1|idle~|2\nc-slave-2|idle|2\n", "READY", 3,
+			"", "DELETE /hosts/c-slave-1 DELETE /hosts/c-slave-2 "},
+		{"nodes of a pool are not the cluster's", "", two + "warm-0|idle|2\n", "READY", 2, "",
+			"DELETE /hosts/c-slave-0 "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var changes strings.Builder
@@ -141,11 +142,12 @@ func TestTheNumberOfSlavesFollowsTheQueue(t *testing.T) {
 			}))
 			defer api.Close()
 			dir := t.TempDir()
-			conf, _ := json.Marshal(map[string]any{"cluster": "the-id", "url": api.URL, "token": "t0ken", "min": 1, "max": 6,
-				"idle": 0})
+			conf, _ := json.Marshal(map[string]any{"cluster": "the-id", "url": api.URL, "token": "t0ken",
+				"min": 1, "max": 6, "idle": 0})
 			files(t, dir, map[string]string{
-				"queue": c.queue, "nodes": c.nodes, "conf": string(conf), "bin/squeue": "#!/bin/sh\ncat '" + dir + "/queue'\n",
-				"bin/sinfo": "#!/bin/sh\ncat '" + dir + "/nodes'\n",
+				"queue": c.queue, "nodes": c.nodes, "conf": string(conf),
+				"bin/squeue": "#!/bin/sh\ncat '" + dir + "/queue'\n",
+				"bin/sinfo":  "#!/bin/sh\ncat '" + dir + "/nodes'\n",
 				"bin/scontrol": "#!/bin/sh\nnode=${2#nodename=}\ncase $3 in\nstate=drain) [ $node = '" + c.busy +
 					"' ] && to=draining || to=drained ;;\nstate=resume) to=idle ;;\nesac\n" +
 					"sed -i \"s/^$node|[^|]*/$node|$to/\" '" + dir + "/nodes'\n",

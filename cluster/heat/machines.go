@@ -143,6 +143,6 @@ func (a *api) markUnhealthy(ctx context.Context, r resource) error {
 	ctx, cancel := a.brief(ctx)
 	defer cancel()
 	name, id := r.stack()
-	opts := stackresources.MarkUnhealthyOpts{MarkUnhealthy: true, ResourceStatusReason: "croft: Nova has no such server"}
+	opts := stackresources.MarkUnhealthyOpts{MarkUnhealthy: true, ResourceStatusReason: "Nova has no such server"}
 	return stackresources.MarkUnhealthy(ctx, a.c, name, id, r.Name, opts).ExtractErr()
 }
