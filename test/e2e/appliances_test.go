@@ -144,7 +144,7 @@ slave:
     #!/bin/sh
     echo the master is at ${master_ip}
     for n in $(seq 100); do
-      if wget -q -O /tmp/peers http://169.254.169.254/croft/v1/peers; then break; fi
+      if wget -q -T 20 -O /tmp/peers http://169.254.169.254/croft/v1/peers; then break; fi
       sleep 1
     done
     sed 's/^/peer: /; s/ ssh-.*//' /tmp/peers
