@@ -203,7 +203,8 @@ func (c *call) identityOf(p croft.Project) (croft.ProjectID, error) {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	return c.stored(ctx, p)
+	id, _, err := c.stored(ctx, p)
+	return id, err
 }
 
 // flag returns a parameter that is true or false.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -147,7 +148,7 @@ func (c *call) watchEvents() error {
 			sees := w.sees()
 			var failed error
 			mine := slices.DeleteFunc(changes, func(change croft.Change) bool {
-				sees, err := sees(ctx, change.Project)
+				sees, err := sees(ctx, change)
 				failed = cmp.Or(failed, err)
 				return !sees
 			})
@@ -160,7 +161,8 @@ func (c *call) watchEvents() error {
 
 // watched decides which changes of projects a stream tells. Names are used again, and the tree of projects may be older
 // than a change: a change is the caller's if its project is, at this moment and by its identity in the store, one that
-// the caller had when the stream began.
+// the caller had when the stream began, and if it happened to that project: a stream that goes on after an earlier event
+// leaves out what happened to a former project of the name.
 type watched struct {
 	*call
 	own, named croft.ProjectID // of the caller's project and of the one that the request names, as the stream began
@@ -174,27 +176,28 @@ func (c *call) watch(ctx context.Context) (w watched, err error) {
 	}
 	w.own, err = c.identityOf(c.caller.Project)
 	if err == nil && c.project != "" {
-		w.named, err = c.stored(ctx, c.project)
+		w.named, _, err = c.stored(ctx, c.project)
 	}
 	return w, err
 }
 
-// stored reads the identity of a project; empty: it has no record.
-func (c *call) stored(ctx context.Context, p croft.Project) (croft.ProjectID, error) {
+// stored reads the identity of a project, and the revision at which it was created; empty: it has no record.
+func (c *call) stored(ctx context.Context, p croft.Project) (id croft.ProjectID, born int64, err error) {
 	if p == "" || c.Cloud.Projects == nil {
-		return "", nil
+		return "", 0, nil
 	}
 	all, err := c.Cloud.Projects.List(ctx, p)
 	if err != nil || len(all) == 0 {
-		return "", err
+		return "", 0, err
 	}
-	return all[0].ID, nil
+	return all[0].ID, all[0].Born, nil
 }
 
-// sees returns which projects' changes the caller sees, of the changes that are known by now.
-func (w watched) sees() func(context.Context, croft.Project) (bool, error) {
-	known := map[croft.Project]bool{}
-	return func(ctx context.Context, p croft.Project) (bool, error) {
+// sees returns which changes the caller sees, of the changes that are known by now.
+func (w watched) sees() func(context.Context, croft.Change) (bool, error) {
+	since := map[croft.Project]int64{} // the revision from which the caller sees changes of a project
+	return func(ctx context.Context, change croft.Change) (bool, error) {
+		p := change.Project
 		switch {
 		case w.project != "" && w.project != p:
 			return false, nil
@@ -203,19 +206,22 @@ func (w watched) sees() func(context.Context, croft.Project) (bool, error) {
 		case !w.caller.Scope().Sees(p):
 			return false, nil
 		}
-		if sees, read := known[p]; read {
-			return sees, nil
+		first, read := since[p]
+		if !read {
+			id, born, err := w.stored(ctx, p)
+			if err != nil {
+				return false, err
+			}
+			sees := id == w.caller.Identity(p)
+			if p == w.caller.Project {
+				sees = id == w.own
+			}
+			if first = born; !sees || w.project != "" && id != w.named {
+				first = math.MaxInt64
+			}
+			since[p] = first
 		}
-		id, err := w.stored(ctx, p)
-		if err != nil {
-			return false, err
-		}
-		sees := id == w.caller.Identity(p)
-		if p == w.caller.Project {
-			sees = id == w.own
-		}
-		known[p] = sees && (w.project == "" || id == w.named)
-		return known[p], nil
+		return change.Revision >= first, nil
 	}
 }
 

@@ -185,6 +185,9 @@ type Tenant struct {
 
 	// Generation is the version of the stored record; a change names the one that it builds on. 0: not stored yet.
 	Generation int64 `json:"generation"`
+	// Born is the store's revision at which the record was created: what happened before it happened to a former
+	// project of this name. 0: it was not read from the store.
+	Born int64 `json:"-"`
 }
 
 // Bounds of a project's record.

@@ -28,8 +28,15 @@ type Site struct {
 	Under *cloud.Cloud // that is served; tests may change it before they ask
 }
 
-// StartSite starts an installation of its own, with its etcd, its Placement and its keys for peers.
+// StartSite starts an installation of its own, with its etcd, its Placement and its keys for peers. It accepts the
+// tokens that its API creates.
 func StartSite(t testing.TB, change ...func(*control.Config)) *Site {
+	t.Helper()
+	return StartTrusting(t, nil, change...)
+}
+
+// StartTrusting is StartSite with further authenticators, such as an issuer of OpenID Connect.
+func StartTrusting(t testing.TB, further []access.Authenticator, change ...func(*control.Config)) *Site {
 	t.Helper()
 	s := &Site{Keys: &assertion.Keys{Dir: filepath.Join(t.TempDir(), "peers")}}
 	s.URL, s.Cloud = StartConfigured(t, func(c *simcloud.Cloud, config *control.Config) {
@@ -37,12 +44,14 @@ func StartSite(t testing.TB, change ...func(*control.Config)) *Site {
 		tree := &projectTree{}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var run sync.WaitGroup
+		tokens := access.NewBearer(c.Store.AccessTokens, c.Store.Partition(), nil)
+		run.Go(func() { _ = tokens.Run(ctx) })
 		run.Go(func() { _ = s.Book.Run(ctx) })
 		run.Go(func() { _ = c.Store.Projects.Follow(ctx, tree.set) })
 		t.Cleanup(func() { cancel(); run.Wait() })
-		config.Callers = access.InTree(tree, access.First(Known,
+		config.Callers = access.InTree(tree, access.First(append(append([]access.Authenticator{tokens}, further...), Known,
 			&assertion.Authenticator{Partition: c.Store.Partition(),
-				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Pins: c.Store.Partitions, Most: bodies.Max}))
+				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Pins: c.Store.Partitions, Most: bodies.Max})...))
 		config.Peers = &forwarding.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
 		s.Under = config.Cloud
 		for _, one := range change {

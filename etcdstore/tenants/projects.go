@@ -127,7 +127,7 @@ func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error 
 
 func (s *Projects) decodeProject(r *mvccpb.KeyValue) (p storedProject, err error) {
 	err = s.conn.Decode(r.Key, r.Value, &p)
-	p.Generation, p.ID = r.ModRevision, s.identify(p.Tenant, r.CreateRevision)
+	p.Generation, p.Born, p.ID = r.ModRevision, r.CreateRevision, s.identify(p.Tenant, r.CreateRevision)
 	return p, err
 }
 
@@ -199,7 +199,7 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances, clusters, credentials, "+
 			"SSH keys or tokens already, or %s was removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
 	}
-	p.Generation, p.ID = revision, s.identify(p, revision)
+	p.Generation, p.Born, p.ID = revision, revision, s.identify(p, revision)
 	return p, nil
 }
 
