@@ -22,6 +22,7 @@ import (
 	"croft/control/controltest"
 	"croft/internal/testing/patient"
 	pools "croft/pool/api"
+	"croft/tenant"
 )
 
 // role is a way to have rights in a project.
@@ -45,7 +46,11 @@ func (r role) send(t *testing.T, one try) (status int, text string) {
 	for pair := range slices.Chunk(r.headers, 2) {
 		one.header.Set(pair[0], pair[1])
 	}
-	return one.send(t, r.by.url, r.token)
+	patient.Until(t, "the peer answers", func() bool { // after a delay it is asked again only after a while
+		status, text = one.send(t, r.by.url, r.token)
+		return len(r.headers) == 0 || status != http.StatusServiceUnavailable
+	})
+	return status, text
 }
 
 // reuse is a cloud in the west, with a peer in the east and an issuer, whose names pass from one tenant to the next.
@@ -330,10 +335,12 @@ func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
 		patient.Until(t, "the stream has the new instance", func() bool {
 			return strings.Contains(w.text(), string(made.Instance.ID))
 		})
-		if n := strings.Count(w.text(), "data: "); n != strings.Count(w.text(), string(made.Instance.ID)) {
+		if before, _, _ := strings.Cut(w.text(), string(made.Instance.ID)); strings.Count(before, "data: ") != 1 {
 			t.Errorf("the next %s is told events of the former project:\n%s", r.name, w.text())
 		}
 	}
+	nexts[1].ask(t, http.MethodDelete, "/v1/instances/heirs-own?wait=gone", nil).want(t, http.StatusOK, "")
+	u.takeNames(t, nexts[1], nexts[2], mine)
 }
 
 // compare sends a request with names of the former tenant and one with names of what never was.
@@ -356,4 +363,159 @@ func (u reuse) compare(t *testing.T, r role, mine, ghost belongings, o api.Opera
 			t.Errorf("%s tells %q of the former tenant: %s", what, s, text)
 		}
 	}
+}
+
+// takeNames has the next tenant take the names, UUIDs and numbers of all that the former one had, and those UUIDs that
+// can be computed from the former ones. What it gets is its own alone.
+func (u reuse) takeNames(t *testing.T, member, admin role, mine belongings) {
+	t.Helper()
+	type fields = map[string]any
+	key := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGPKSUTyz1HwHReFVvD5obVsALAgJRNarH4TRpNeHnAS heir"
+	next := string(cluster.IDOf(croft.ClusterID(mine.cluster), cluster.Slave, 1))
+	taken := map[string]answer{}
+	for _, one := range []struct {
+		what string
+		by   role
+		path string
+		body any
+	}{
+		{"SSH key", member, "/v1/keys", fields{"name": mine.key, "line": key}},
+		{"instance name, UUID and group", member, "/v1/instances?wait=running", wanted("name", mine.name, "id", mine.id,
+			"keys", []string{mine.key}, "affinities", []any{fields{"group": mine.group, "rule": "anti-affinity"}})},
+		{"UUID of a member of the cluster", member, "/v1/instances?wait=running", wanted("name", "computed", "id",
+			mine.member)},
+		{"UUID of the next member of the cluster", member, "/v1/instances?wait=running", wanted("name", "computed-too",
+			"id", next)},
+		{"key and sandbox of a ticket", member, "/v1/tickets?wait=ready", fields{"tags": []string{"shared"},
+			"sandbox": "victim-box", "key": "victim-once"}},
+		{"credential", member, "/v1/credentials", fields{"name": mine.credentialName, "site": "pretend",
+			"username": "heir", "project_name": "heir", "secret": "heirs"}},
+		{"appliance", member, "/v1/appliances", fields{"name": mine.appliance}},
+		{"implementation", member, "/v1/appliances/" + mine.appliance + "/implementations", fields{"site": "pretend",
+			"template": "{}"}},
+		{"cluster name", member, "/v1/clusters?wait=60", fields{"name": mine.clusterName, "appliance": mine.appliance}},
+		{"name of a token's user", admin, "/v1/tokens", fields{"user": mine.user, "role": "member", "life": "24h"}},
+	} {
+		got := one.by.ask(t, http.MethodPost, one.path, one.body)
+		if got.status >= http.StatusBadRequest {
+			t.Errorf("the %s cannot be taken by the next tenant: %d %s", one.what, got.status, got.body)
+		}
+		taken[one.what] = got
+	}
+	var ticket pools.Ticket
+	taken["key and sandbox of a ticket"].into(t, &ticket)
+	if strconv.FormatInt(ticket.ID, 10) == mine.ticket || ticket.Resource == nil ||
+		strconv.FormatInt(ticket.Resource.ID, 10) == mine.resource {
+		t.Errorf("the key and the sandbox of the former tenant give %+v", ticket)
+	}
+	for _, path := range []string{"instances", "instances/" + mine.id, "instances/" + mine.id + "/log",
+		"instances/" + mine.member, "objects/instances/" + mine.id, "objects/groups/" + mine.group, "keys", "tickets?all=true",
+		"clusters", "clusters/" + mine.clusterName, "clusters/" + mine.cluster, "credentials",
+		"appliances/" + mine.appliance, "appliances/" + mine.appliance + "/implementations", "tokens", "projects/berta",
+		"projects/berta/quota", "projects/berta/mappings"} {
+		got := admin.ask(t, http.MethodGet, "/v1/"+path, nil)
+		if got.status != http.StatusOK && got.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+		got.hides(t, mine.token, mine.credential, mine.implementation, mine.use, `"victim":`, "victim-login", "victim-there",
+			"victim-secret", "hello", victimKey[20:40], `"former"`)
+	}
+	var again api.Cluster // the next tenant's own, or none: the former one is remembered for a while
+	got := member.ask(t, http.MethodPost, "/v1/clusters", fields{"id": mine.cluster, "name": "heirs-cluster",
+		"appliance": mine.appliance})
+	if got.status < http.StatusBadRequest {
+		got.into(t, &again)
+	}
+	if got.hides(t, mine.credential, mine.implementation, "victim-login"); string(again.ID) == mine.cluster {
+		t.Errorf("the UUID of a cluster that is remembered is taken: %s", got.body)
+	}
+	var account tenant.Account
+	admin.ask(t, http.MethodGet, "/v1/projects/berta/quota", nil).into(t, &account)
+	if account.Used["instances"] != 3 || account.Used["clusters"] != 1 {
+		t.Errorf("3 instances and a cluster of the next tenant are charged as %v", account.Used)
+	}
+}
+
+// TestTheNextPeerOfAnAliasInheritsNothing gives the alias of a removed peer to another cloud, which has projects and
+// users of the same names.
+func TestTheNextPeerOfAnAliasInheritsNothing(t *testing.T) {
+	p := newPair(t)
+	p.maps(t, "anna", "shop", access.Member)
+	p.inWest(t, "anna", http.MethodGet, "/v1/instances", nil).want(t, http.StatusOK, "")
+	p.atWest.ask(t, "operator", http.MethodDelete, "/v1/peers/east", nil).want(t, http.StatusOK, "")
+	other := controltest.StartSite(t)
+	other.Meet(t, p.west, "west", access.Reader, access.Member, access.ProjectAdmin)
+	p.west.Meet(t, other, "east", access.Reader, access.Member, access.ProjectAdmin)
+	at := newAsker(t, other.URL)
+	at.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "anna"}).want(t, http.StatusCreated, "")
+	for _, user := range []string{"anna", "reader", "admin"} {
+		for name, by := range map[string]asker{"next": at, "former": p.atEast} {
+			got := by.askWith(t, user, http.MethodGet, "/v1/instances", nil, "X-Croft-Partition", "west")
+			if got.status < http.StatusBadRequest {
+				t.Errorf("%s of the %s peer gets %s", user, name, got.body)
+			}
+		}
+	}
+	p.atWest.ask(t, "operator", http.MethodGet, "/v1/projects/shop/mappings", nil).hides(t, "anna")
+}
+
+// TestAUserWhoReturnsHasNoTokensOfBefore ends a membership, and begins one of a user of the same name.
+func TestAUserWhoReturnsHasNoTokensOfBefore(t *testing.T) {
+	u := newReuse(t)
+	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).want(t, http.StatusCreated, "")
+	members := func(who ...string) {
+		t.Helper()
+		all := map[string]access.Role{}
+		for _, one := range who {
+			all[one] = access.Member
+		}
+		now := u.ask(t, "operator", http.MethodGet, "/v1/projects/berta", nil)
+		u.askWith(t, "operator", http.MethodPut, "/v1/projects/berta/members", api.Members{Members: all}, "If-Match",
+			now.generation()).want(t, http.StatusOK, "")
+	}
+	members("uwe", "vera")
+	uwes, _ := u.tokenOf(t, "operator", "uwe", access.Member)
+	veras, _ := u.tokenOf(t, "operator", "vera", access.Member)
+	members("vera")
+	members("uwe", "vera")
+	patient.Until(t, "the token of the former member is refused", func() bool {
+		return u.ask(t, uwes, http.MethodGet, "/v1/whoami", nil).status == http.StatusUnauthorized
+	})
+	u.ask(t, veras, http.MethodGet, "/v1/whoami", nil).want(t, http.StatusOK, "")
+}
+
+// TestARequestThatWaitsEndsWithItsCredentials revokes a token while requests of it wait for what never comes.
+func TestARequestThatWaitsEndsWithItsCredentials(t *testing.T) {
+	u := newReuse(t)
+	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).want(t, http.StatusCreated, "")
+	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "heirs"}).want(t, http.StatusCreated, "")
+	secret, id := u.tokenOf(t, "operator", "vera", access.Member)
+	answers := make(chan answer)
+	waits := map[string]any{"/v1/instances?wait=ready&timeout=10m": wanted("name", "waits"),
+		"/v1/tickets?wait=ready&timeout=10m": map[string]any{"tags": []string{"shared"},
+			"sandbox": "waits"}}
+	for range 3 { // all that the pool has
+		u.ask(t, secret, http.MethodPost, "/v1/tickets?wait=ready", map[string]any{"tags": []string{"shared"}}).
+			want(t, http.StatusOK, "")
+	}
+	for path, body := range waits {
+		go func() { answers <- u.ask(t, secret, http.MethodPost, path, body) }()
+	}
+	patient.Until(t, "the instance runs", func() bool {
+		got := u.ask(t, "operator", http.MethodGet, "/v1/instances/waits?project=berta", nil)
+		return strings.Contains(string(got.body), `"running"`)
+	})
+	patient.Until(t, "the ticket is open", func() bool {
+		got := u.ask(t, "operator", http.MethodGet, "/v1/tickets?project=berta", nil)
+		return strings.Contains(string(got.body), `"waits"`)
+	})
+	stream := watch(t, role{name: "vera", token: secret, by: u.asker}, "/v1/events", "")
+	stream.first(t)
+	u.ask(t, "operator", http.MethodDelete, "/v1/tokens/"+id, nil).want(t, http.StatusOK, "")
+	for range waits {
+		if got := <-answers; got.status != http.StatusUnauthorized {
+			t.Errorf("a request that waits after its token was revoked gets %d %s", got.status, got.body)
+		}
+	}
+	<-stream.over
 }
