@@ -85,8 +85,11 @@ type Requests interface {
 
 // Instances reads instances.
 type Instances interface {
-	// Find returns the instance with this ID, or with this name in the project. NotFound.
+	// Find returns the project's instance with this ID or name. NotFound: also if the ID belongs to an instance of
+	// another project.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
+	// FindByID returns the instance with this ID, of any project that the caller sees. NotFound.
+	FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error)
 	// List returns the instances of a project, oldest first; an empty project means all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
 	// Page returns at most limit instances of a project with names behind this one, by name, and whether there are
@@ -363,7 +366,7 @@ type Token struct {
 // Access manages access tokens, with which people and programs call the API. Machines join with Tokens.
 type Access interface {
 	// Create makes a token. Only the caller gets its secret. Invalid. Denied: the caller may not give this role.
-	// Conflict: the project was created or removed meanwhile. NotFound: it has no record, and Within is set.
+	// Conflict: the project was created or removed meanwhile. NotFound: it has no record.
 	Create(ctx context.Context, a NewAccess) (AccessToken, error)
 	// List returns the tokens of a project by time of creation, without their secrets; an empty project means all that
 	// the caller sees. Expired ones are listed for access.KeptExpired.

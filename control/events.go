@@ -161,8 +161,8 @@ func (c *call) watchEvents() error {
 
 // watched decides which changes of projects a stream tells. Names are used again, and the tree of projects may be older
 // than a change: a change is the caller's if its project is, at this moment and by its identity in the store, one that
-// the caller had when the stream began, and if it happened to that project: a stream that goes on after an earlier event
-// leaves out what happened to a former project of the name.
+// the caller had when the stream began, and if it happened to that project: a stream that goes on after an earlier
+// event leaves out what happened to a former project of the name.
 type watched struct {
 	*call
 	own, named croft.ProjectID // of the caller's project and of the one that the request names, as the stream began

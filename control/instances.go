@@ -20,7 +20,7 @@ import (
 // find reads the instance that the path names, if the caller may do the operation on it.
 func (c *call) find(ctx context.Context) (croft.Status, error) {
 	name := c.r.PathValue("id")
-	st, err := c.Cloud.Instances.Find(ctx, c.home(), name)
+	st, err := c.named(ctx, c.home(), name)
 	if errors.Is(err, croft.NotFound) {
 		return st, api.Hidden("instance", name)
 	}
@@ -33,6 +33,14 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 	}
 	c.action.about(project, actions.Object{Kind: actions.Instance, ID: string(st.Instance.ID), Name: st.Instance.Name})
 	return st, c.authorize(project)
+}
+
+// named finds an instance by its name in a project, or by its ID in any project: the caller of named checks the owner.
+func (c *call) named(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
+	if id, err := croft.ParseInstanceID(idOrName); err == nil {
+		return c.Cloud.Instances.FindByID(ctx, id)
+	}
+	return c.Cloud.Instances.Find(ctx, project, idOrName)
 }
 
 func (c *call) listInstances() error {
@@ -240,7 +248,7 @@ func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, 
 // taken says what stands in the way of a request; nil: the very same request was made before, with this result.
 func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (croft.Instance, error) {
 	if r.ID != "" {
-		st, err := c.Cloud.Instances.Find(ctx, r.Project, string(r.ID))
+		st, err := c.Cloud.Instances.FindByID(ctx, r.ID)
 		switch {
 		case err == nil && c.scope.Sees(st.Instance.Project) && r.Wants(st.Instance):
 			return st.Instance, nil

@@ -111,8 +111,8 @@ func (u reuse) roles(t *testing.T, who string) (all []role) {
 
 const departedCreator = "token whose creator departed"
 
-// former gives the tenant berta one of each thing, and removes all of them. What is kept for a while after its end, such
-// as tickets, clusters, usage and the action log, stays.
+// former gives the tenant berta one of each thing, and removes all of them. What is kept for a while after its end,
+// such as tickets, clusters, usage and the action log, stays.
 func (a asker) former(t *testing.T) belongings {
 	t.Helper()
 	type fields = map[string]any
@@ -409,7 +409,8 @@ func (u reuse) takeNames(t *testing.T, member, admin role, mine belongings) {
 		t.Errorf("the key and the sandbox of the former tenant give %+v", ticket)
 	}
 	for _, path := range []string{"instances", "instances/" + mine.id, "instances/" + mine.id + "/log",
-		"instances/" + mine.member, "objects/instances/" + mine.id, "objects/groups/" + mine.group, "keys", "tickets?all=true",
+		"instances/" + mine.member, "objects/instances/" + mine.id, "objects/groups/" + mine.group, "keys",
+		"tickets?all=true",
 		"clusters", "clusters/" + mine.clusterName, "clusters/" + mine.cluster, "credentials",
 		"appliances/" + mine.appliance, "appliances/" + mine.appliance + "/implementations", "tokens", "projects/berta",
 		"projects/berta/quota", "projects/berta/mappings"} {
@@ -417,8 +418,20 @@ func (u reuse) takeNames(t *testing.T, member, admin role, mine belongings) {
 		if got.status != http.StatusOK && got.status != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
-		got.hides(t, mine.token, mine.credential, mine.implementation, mine.use, `"victim":`, "victim-login", "victim-there",
-			"victim-secret", "hello", victimKey[20:40], `"former"`)
+		got.hides(
+			t,
+			mine.token,
+			mine.credential,
+			mine.implementation,
+			mine.use,
+			`"victim":`,
+			"victim-login",
+			"victim-there",
+			"victim-secret",
+			"hello",
+			victimKey[20:40],
+			`"former"`,
+		)
 	}
 	var again api.Cluster // the next tenant's own, or none: the former one is remembered for a while
 	got := member.ask(t, http.MethodPost, "/v1/clusters", fields{"id": mine.cluster, "name": "heirs-cluster",

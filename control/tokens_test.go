@@ -16,6 +16,8 @@ func TestAdminsMakeTokensOfTheirProjects(t *testing.T) {
 	a.ask(t, "admin", http.MethodPost, "/v1/tokens", token).want(t, http.StatusNotFound, api.NotFound)
 	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "anna"}).
 		want(t, http.StatusCreated, "")
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).
+		want(t, http.StatusCreated, "")
 	wanted := func(role string) map[string]string {
 		return map[string]string{"user": "ute", "role": role, "life": "24h"}
 	}
@@ -33,6 +35,7 @@ func TestAdminsMakeTokensOfTheirProjects(t *testing.T) {
 		{"operator", "", "partition-admin", http.StatusCreated, ""},
 		{"operator", "", "member", http.StatusBadRequest, api.BadRequest},
 		{"operator", "?project=berta", "member", http.StatusCreated, ""},
+		{"operator", "?project=brta", "member", http.StatusNotFound, api.NotFound},
 	} {
 		got := a.ask(t, c.token, http.MethodPost, "/v1/tokens"+c.query, wanted(c.role))
 		if got.want(t, c.status, c.code); t.Failed() {

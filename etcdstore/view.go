@@ -25,14 +25,27 @@ func (s *Instances) Find(ctx context.Context, project croft.Project, idOrName st
 		}
 		id = croft.InstanceID(got.Kvs[0].Value)
 	}
+	st, err := s.FindByID(ctx, id)
+	if err == nil && st.Instance.Project != project {
+		return croft.Status{}, noInstance(id)
+	}
+	return st, err
+}
+
+// FindByID implements schedule.View.
+func (s *Instances) FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error) {
 	st, _, err := s.status(ctx, id)
 	if err == nil && st == nil {
-		err = croft.Errorf(croft.NotFound, "there is no instance %s; `schedule list` shows all", id)
+		err = noInstance(id)
 	}
 	if err != nil {
 		return croft.Status{}, err
 	}
 	return *st, nil
+}
+
+func noInstance(id croft.InstanceID) error {
+	return croft.Errorf(croft.NotFound, "there is no instance %s; `schedule list` shows all", id)
 }
 
 // status reads all that is stored about one instance, nil if it has no record, and a revision to watch from.

@@ -13,11 +13,11 @@ func TestForceDestroysWhatHasNoHost(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
 	c.fail(faulty{find: func() (croft.Status, error) {
-		st, err := c.store.Find(t.Context(), "", string(inst.ID))
+		st, err := c.store.FindByID(t.Context(), inst.ID)
 		st.Host = nil
 		return st, err
 	}})
-	d, err := c.Destroy(t.Context(), "", string(inst.ID), true)
+	d, err := c.Destroy(t.Context(), inst.Project, string(inst.ID), true)
 	if err != nil || !d.Gone {
 		t.Errorf("got %+v, %v", d, err)
 	}
@@ -36,10 +36,10 @@ func TestAChangeThatCannotBeWrittenFails(t *testing.T) {
 	inst := scheduled(t, c, "web")
 	c.Records = unwritten{c.store}
 	for _, force := range []bool{false, true} {
-		_, err := c.Destroy(t.Context(), "", string(inst.ID), force)
+		_, err := c.Destroy(t.Context(), inst.Project, string(inst.ID), force)
 		wantKind(t, err, croft.Unavailable)
 	}
-	_, err := c.Reboot(t.Context(), "", string(inst.ID))
+	_, err := c.Reboot(t.Context(), inst.Project, string(inst.ID))
 	wantKind(t, err, croft.Unavailable)
 	if len(c.placement.Claimed()) != 1 {
 		t.Error("the claim is gone")
@@ -51,11 +51,11 @@ func TestStartOrdersWhatHasNoOrder(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
 	c.fail(faulty{find: func() (croft.Status, error) {
-		st, err := c.store.Find(t.Context(), "", string(inst.ID))
+		st, err := c.store.FindByID(t.Context(), inst.ID)
 		st.Order = nil
 		return st, err
 	}})
-	if _, err := c.Start(t.Context(), "", string(inst.ID)); err != nil {
+	if _, err := c.Start(t.Context(), inst.Project, string(inst.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if want, generation := c.wanted(t, inst); want != croft.WantRunning || generation != 2 {

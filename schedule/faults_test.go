@@ -118,6 +118,13 @@ func (f faulty) Find(ctx context.Context, project croft.Project, idOrName string
 	return f.View.Find(ctx, project, idOrName)
 }
 
+func (f faulty) FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error) {
+	if f.find != nil {
+		return f.find()
+	}
+	return f.View.FindByID(ctx, id)
+}
+
 func (f faulty) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	if f.watch != nil {
 		return f.watch()
@@ -429,11 +436,11 @@ func TestAnOrderCarriesTheTraceToAgentsThatKnowTraces(t *testing.T) {
 			c := newCloud(t, 1)
 			inst := scheduled(t, c, "web")
 			c.fail(faulty{find: func() (croft.Status, error) {
-				st, err := c.store.Find(t.Context(), "", string(inst.ID))
+				st, err := c.store.FindByID(t.Context(), inst.ID)
 				st.Host = host
 				return st, err
 			}})
-			if _, err := c.Stop(ctx, "", string(inst.ID)); err != nil {
+			if _, err := c.Stop(ctx, inst.Project, string(inst.ID)); err != nil {
 				t.Fatal(err)
 			}
 			o, err := c.store.Order(t.Context(), c.hosts[0], inst.ID)

@@ -109,7 +109,7 @@ func TestStartTriesAgainWhatFailed(t *testing.T) {
 	inst := scheduled(t, c, "web")
 	c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateFailed, Error: "no",
 		ErrorKind: croft.NotFound})
-	if _, err := c.Start(t.Context(), "", string(inst.ID)); err != nil {
+	if _, err := c.Start(t.Context(), inst.Project, string(inst.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if want, generation := c.wanted(t, inst); want != croft.WantRunning || generation != 2 {
@@ -223,7 +223,7 @@ func TestAChangeIsBegunAnewWhereTheRecordChanged(t *testing.T) {
 			cloud := newCloud(t, 1)
 			inst := scheduled(t, cloud, "web")
 			cloud.Records = &contended{cloud.store, c.times, func() {
-				st, err := cloud.store.Find(t.Context(), "", string(inst.ID))
+				st, err := cloud.store.FindByID(t.Context(), inst.ID)
 				if err == nil {
 					_, err = cloud.store.Reorder(t.Context(), st.Instance, croft.Order{
 						Host: cloud.hosts[0], Instance: inst.ID, Want: croft.WantRunning,
@@ -258,7 +258,7 @@ func TestStartBootsWhatEnded(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := scheduled(t, c, "web")
 	c.observe(t, croft.Observation{Instance: inst.ID, Generation: 1, State: croft.StateStopped, Ended: croft.EndGuest})
-	if _, err := c.Start(t.Context(), "", string(inst.ID)); err != nil {
+	if _, err := c.Start(t.Context(), inst.Project, string(inst.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if want, generation := c.wanted(t, inst); want != croft.WantRunning || generation != 2 {
@@ -282,7 +282,7 @@ func TestWait(t *testing.T) {
 		}, "", ""},
 		{"until it is stopped, whatever was seen of the order before", schedule.Stopped,
 			func(t *testing.T, c *cloud, inst croft.Instance) {
-				if _, err := c.Stop(t.Context(), "", string(inst.ID)); err != nil {
+				if _, err := c.Stop(t.Context(), inst.Project, string(inst.ID)); err != nil {
 					t.Error(err)
 				}
 				failed := broken
@@ -291,7 +291,7 @@ func TestWait(t *testing.T) {
 				c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateStopped})
 			}, "", ""},
 		{"until it is gone, at the second attempt", schedule.Gone, func(t *testing.T, c *cloud, inst croft.Instance) {
-			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
+			if _, err := c.Destroy(t.Context(), inst.Project, string(inst.ID), false); err != nil {
 				t.Error(err)
 			}
 			c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed,
@@ -314,7 +314,7 @@ func TestWait(t *testing.T) {
 			},
 			"instance web: the guest powered itself off; its restart policy leaves it off, and `schedule start web` boots it", ""},
 		{"and hear that somebody destroys it", schedule.Running, func(t *testing.T, c *cloud, inst croft.Instance) {
-			if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
+			if _, err := c.Destroy(t.Context(), inst.Project, string(inst.ID), false); err != nil {
 				t.Error(err)
 			}
 		}, "instance web: it is being destroyed", croft.Conflict},
@@ -324,7 +324,7 @@ func TestWait(t *testing.T) {
 			}, "instance web: waited long enough; it is unknown", croft.Unavailable},
 		{"no longer than the deadline for a removal that fails", schedule.Gone,
 			func(t *testing.T, c *cloud, inst croft.Instance) {
-				if _, err := c.Destroy(t.Context(), "", string(inst.ID), false); err != nil {
+				if _, err := c.Destroy(t.Context(), inst.Project, string(inst.ID), false); err != nil {
 					t.Error(err)
 				}
 				c.observe(t, croft.Observation{Instance: inst.ID, Generation: 2, State: croft.StateFailed,

@@ -40,8 +40,9 @@ func (s *Scheduler) owns(inst croft.Instance, verb string) error {
 
 // Introduce tells an instance who its peers are. It does nothing where the instance knows them. Conflict: the instance
 // is not ordered, or is being destroyed.
-func (s *Scheduler) Introduce(ctx context.Context, id croft.InstanceID, peers []croft.Peer) error {
-	return s.changeOwn(ctx, "", string(id), "introduce", func(st croft.Status) (again bool, err error) {
+func (s *Scheduler) Introduce(ctx context.Context, project croft.Project, id croft.InstanceID,
+	peers []croft.Peer) error {
+	return s.changeOwn(ctx, project, string(id), "introduce", func(st croft.Status) (again bool, err error) {
 		inst := st.Instance
 		if inst.State != croft.StateScheduled || st.Order == nil {
 			return false, croft.Errorf(croft.Conflict, "it is %s", inst.State)

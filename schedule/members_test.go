@@ -102,9 +102,9 @@ func TestPeersAreToldOnce(t *testing.T) {
 	c := newCloud(t, 1)
 	inst := clusterMember(t, c, "web")
 	peers := []croft.Peer{{Name: "web", Address: "192.0.2.1"}, {Name: "other", Address: "192.0.2.2"}}
-	wantKind(t, c.Introduce(t.Context(), inst.ID, peers), croft.Conflict)
+	wantKind(t, c.Introduce(t.Context(), inst.Project, inst.ID, peers), croft.Conflict)
 	for range 2 {
-		if err := c.Scheduler.Of(owner).Introduce(t.Context(), inst.ID, peers); err != nil {
+		if err := c.Scheduler.Of(owner).Introduce(t.Context(), inst.Project, inst.ID, peers); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -54,8 +54,12 @@ type Holds interface {
 
 // View is the scheduler's read access to instances.
 type View interface {
-	// Find returns the instance with this ID, or this name in the project. NotFound.
+	// Find returns the project's instance with this ID or name. NotFound: also if the ID belongs to an instance of
+	// another project, since clients choose IDs.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
+	// FindByID returns the instance with this ID, whatever project owns it: for operators, and for callers who check
+	// the owner themselves. NotFound.
+	FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error)
 	// List returns a project's instances by order of creation; with an empty project, all instances.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
 	// WatchInstance calls changed with the current status and after every change, until changed returns

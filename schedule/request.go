@@ -195,12 +195,11 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 // known reports whether there may be an instance with the ID or the name already: then that is the answer, since the
 // request may have been made before.
 func (a *attempt) known(ctx context.Context) bool {
-	for _, name := range []string{string(a.inst.ID), a.inst.Name} {
-		if _, err := a.View.Find(ctx, a.inst.Project, name); !errors.Is(err, croft.NotFound) {
-			return true
-		}
+	if _, err := a.View.FindByID(ctx, a.inst.ID); !errors.Is(err, croft.NotFound) {
+		return true
 	}
-	return false
+	_, err := a.View.Find(ctx, a.inst.Project, a.inst.Name)
+	return !errors.Is(err, croft.NotFound)
 }
 
 // Explain returns the hosts that a request would fit on now, in the order in which they would be tried, and why the

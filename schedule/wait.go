@@ -97,6 +97,7 @@ func (f *Failure) Unwrap() error { return f.err }
 
 // Watched is what waiting needs of a cloud: the part of View about one instance.
 type Watched interface {
+	// Find is View.Find.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error
 }
@@ -107,12 +108,16 @@ func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, pr
 }
 
 // Await follows an instance until the goal is reached, and calls progress with the current status and after every
-// change. It tolerates a store that is unavailable for a while. Unavailable: ctx's deadline passed. errors.As finds a
-// *Failure if the host's agent failed.
+// change. It tolerates a store that is unavailable for a while. A later instance with the same ID, which may belong to
+// another project, counts as the end of this one, and progress does not get it. Unavailable: ctx's deadline passed.
+// errors.As finds a *Failure if the host's agent failed.
 func Await(ctx context.Context, in Watched, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
 	var reached bool
 	var verdict error
 	err := watch(ctx, in, inst.ID, func(st *croft.Status) bool {
+		if st != nil && replaced(inst, st.Instance) {
+			st = nil
+		}
 		if st != nil && progress != nil {
 			progress(*st)
 		}
@@ -134,6 +139,13 @@ func Await(ctx context.Context, in Watched, inst croft.Instance, goal Goal, prog
 		return croft.Errorf(croft.NotFound, "instance %s is gone", inst.Name)
 	}
 	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
+}
+
+// replaced reports whether now is a later instance with the ID of inst. What inst does not say is not compared.
+func replaced(inst, now croft.Instance) bool {
+	return inst.Project != "" && now.Project != inst.Project ||
+		!inst.Created.IsZero() && !now.Created.Equal(inst.Created) ||
+		inst.CreateRevision != 0 && now.CreateRevision != 0 && now.CreateRevision != inst.CreateRevision
 }
 
 // watch is WatchInstance, retried while the store is unavailable.
@@ -158,6 +170,9 @@ func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer cancel()
 	st, err := in.Find(ctx, inst.Project, string(inst.ID))
+	if err == nil && replaced(inst, st.Instance) {
+		err = croft.Errorf(croft.NotFound, "there is no instance %s any more", inst.ID)
+	}
 	if err != nil {
 		return "its state cannot be read: " + err.Error(), false
 	}

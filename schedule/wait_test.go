@@ -34,6 +34,39 @@ func TestWaitForTheEndTellsNoProgressOfIt(t *testing.T) {
 	}
 }
 
+// later is a view in which an ID belongs to a later instance.
+type later struct {
+	schedule.View
+	st *croft.Status
+}
+
+func (l later) WatchInstance(_ context.Context, _ croft.InstanceID, changed func(*croft.Status) bool) error {
+	changed(l.st)
+	return nil
+}
+
+// Clients choose IDs. A wait for an instance must not go on with a later one that another project created.
+func TestWaitEndsWhereTheIDBelongsToALaterInstance(t *testing.T) {
+	for name, change := range map[string]func(*croft.Instance){
+		"of another project":  func(i *croft.Instance) { i.Project = "mallory" },
+		"of the same project": func(i *croft.Instance) { i.Created = i.Created.Add(time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, told := newCloud(t, 1), 0
+			inst := scheduled(t, c, "web")
+			next := inst
+			change(&next)
+			st := croft.Status{Instance: next, Observation: &croft.Observation{State: croft.StateRunning,
+				Generation: inst.Generation}}
+			c.Scheduler.View = later{c.View, &st}
+			err := c.Wait(t.Context(), inst, schedule.Running, func(croft.Status) { told++ })
+			if croft.KindOf(err) != croft.NotFound || told != 0 {
+				t.Errorf("got %v, told %d times of the later instance", err, told)
+			}
+		})
+	}
+}
+
 func TestWaitEndsWhereTheWatchFailsForGood(t *testing.T) {
 	c, watches := newCloud(t, 1), 0
 	inst := scheduled(t, c, "web")

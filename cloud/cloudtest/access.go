@@ -8,10 +8,15 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cloud"
+	"croft/tenant"
 )
 
 func (s *suite) access() {
 	lab := cloud.NewAccess{User: "ann", Project: "lab", Role: access.Member, Note: "for CI", Life: time.Hour}
+	_, err := s.Cloud.Access.Create(s.ctx, lab)
+	s.is(err, croft.NotFound, "a token of a project that does not exist")
+	_, err = s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "lab", Created: time.Now().UTC()})
+	s.must(err)
 	made, err := s.Cloud.Access.Create(s.ctx, lab)
 	s.must(err)
 	secret, err := access.ParseSecret(made.Secret)

@@ -27,9 +27,9 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud
 	if err != nil {
 		return cloud.AccessToken{}, err
 	}
-	create := a.store.Create
-	if wanted.Within {
-		create = a.store.CreateWithin
+	create := a.store.CreateWithin // a token of a name without a record would be one of whoever gets the name
+	if wanted.Project == "" || wanted.Project == croft.DefaultProject && !wanted.Within {
+		create = a.store.Create
 	}
 	if err := create(ctx, t); err != nil {
 		return cloud.AccessToken{}, err

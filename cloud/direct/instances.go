@@ -36,6 +36,11 @@ func (i instances) Find(ctx context.Context, project croft.Project, idOrName str
 	return i.scheduler.View.Find(ctx, project, idOrName)
 }
 
+// FindByID implements cloud.Instances.
+func (i instances) FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error) {
+	return i.scheduler.View.FindByID(ctx, id)
+}
+
 // List implements cloud.Instances.
 func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	return i.scheduler.View.List(ctx, project)

@@ -81,6 +81,11 @@ func (i instances) Find(ctx context.Context, project croft.Project, idOrName str
 	return found.Status, err
 }
 
+// FindByID implements cloud.Instances.
+func (i instances) FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error) {
+	return i.Find(ctx, "", string(id))
+}
+
 // List implements cloud.Instances.
 func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	var all []croft.Status

@@ -144,7 +144,7 @@ func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
 	if croft.KindOf(err) != croft.Conflict {
 		return err
 	}
-	st, found := d.Scheduler.View.Find(ctx, q.Project, string(q.ID))
+	st, found := d.Scheduler.View.FindByID(ctx, q.ID)
 	switch {
 	case croft.KindOf(found) == croft.NotFound:
 		if other, named := d.Scheduler.View.Find(ctx, q.Project, q.Name); named == nil && other.Instance.ID != q.ID {
@@ -154,7 +154,7 @@ func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
 		return croft.Errorf(croft.Unavailable, "%w", err)
 	case found != nil:
 		return found
-	case st.Instance.Cluster != q.Cluster:
+	case st.Instance.Cluster != q.Cluster || st.Instance.Project != q.Project:
 		return croft.Errorf(croft.Conflict, "the ID %s belongs to an instance of something else", q.ID)
 	case st.Instance.State == croft.StateHeld || st.Instance.State == croft.StateScheduled:
 		return nil

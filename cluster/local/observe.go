@@ -377,7 +377,7 @@ func (d *Driver) introduce(ctx context.Context, b cluster.Build, have roll) erro
 		}
 	}
 	return each(news, func(n told) error {
-		err := d.Scheduler.Of(b.Cluster).Introduce(ctx, n.id, n.peers)
+		err := d.Scheduler.Of(b.Cluster).Introduce(ctx, b.Project, n.id, n.peers)
 		if kind := croft.KindOf(err); kind == croft.Conflict || kind == croft.NotFound {
 			return nil // it is on its way out
 		}

@@ -137,7 +137,7 @@ func TestAPoolOfInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	counts("two warm ones and none that was used", func(c pool.Counts) bool { return c.Free == 2 && c.Live() == 2 })
-	if _, err := cloud.Store.Instances.Find(ctx, "", string(st.Has.Instance)); croft.KindOf(err) != croft.NotFound {
+	if _, err := cloud.Store.Instances.FindByID(ctx, st.Has.Instance); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("the instance that was used: got %v, want that it is gone", err)
 	}
 

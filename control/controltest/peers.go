@@ -49,9 +49,10 @@ func StartTrusting(t testing.TB, further []access.Authenticator, change ...func(
 		run.Go(func() { _ = s.Book.Run(ctx) })
 		run.Go(func() { _ = c.Store.Projects.Follow(ctx, tree.set) })
 		t.Cleanup(func() { cancel(); run.Wait() })
-		config.Callers = access.InTree(tree, access.First(append(append([]access.Authenticator{tokens}, further...), Known,
-			&assertion.Authenticator{Partition: c.Store.Partition(),
-				Book: s.Book, Nonces: c.Store.Partitions.NewNonces(), Pins: c.Store.Partitions, Most: bodies.Max})...))
+		callers := append([]access.Authenticator{tokens}, further...)
+		callers = append(callers, Known, &assertion.Authenticator{Partition: c.Store.Partition(), Book: s.Book,
+			Nonces: c.Store.Partitions.NewNonces(), Pins: c.Store.Partitions, Most: bodies.Max})
+		config.Callers = access.InTree(tree, access.First(callers...))
 		config.Peers = &forwarding.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
 		s.Under = config.Cloud
 		for _, one := range change {

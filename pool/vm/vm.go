@@ -107,7 +107,7 @@ func (v *Instances) madeOf(r pool.Resource, i pool.Instance, inst croft.Instance
 // find returns the resource's instance. NotFound: it has none. taken: another instance has its ID.
 func (v *Instances) find(ctx context.Context, r pool.Resource, i pool.Instance) (st croft.Status, taken bool,
 	err error) {
-	st, err = v.Scheduler.View.Find(ctx, v.project(i), string(r.Instance))
+	st, err = v.Scheduler.View.FindByID(ctx, r.Instance)
 	if err == nil && !v.madeOf(r, i, st.Instance) {
 		return croft.Status{}, true, croft.Errorf(croft.NotFound,
 			"instance %s was not made for resource %s, although it has the ID of its instance", r.Instance, r.Name)

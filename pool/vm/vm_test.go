@@ -74,12 +74,12 @@ func create(t *testing.T, store *scheduletest.Memory, inst croft.Instance) {
 func replace(t *testing.T, v *vm.Instances, store *scheduletest.Memory, id croft.InstanceID,
 	change func(*croft.Instance)) {
 	t.Helper()
-	st, err := store.Find(t.Context(), "", string(id))
+	st, err := store.FindByID(t.Context(), id)
 	if err == nil {
 		_, err = v.Scheduler.Destroy(t.Context(), st.Instance.Project, string(id), false)
 	}
 	if err == nil {
-		st, err = store.Find(t.Context(), "", string(id))
+		st, err = store.FindByID(t.Context(), id)
 	}
 	if err == nil {
 		err = store.Forget(t.Context(), *st.Order)
@@ -111,7 +111,7 @@ func isForeign(t *testing.T, v *vm.Instances, store *scheduletest.Memory, r pool
 	if err := v.Destroy(t.Context(), r, settings); err != nil {
 		t.Errorf("deleting the resource: %v", err)
 	}
-	st, err := store.Find(t.Context(), "", string(r.Instance))
+	st, err := store.FindByID(t.Context(), r.Instance)
 	if err != nil || st.Instance.State == croft.StateDestroying {
 		t.Errorf("deleting the resource destroyed it: %+v, %v", st.Instance, err)
 	}
@@ -148,7 +148,7 @@ func TestAnInstanceThatReplacesTheResourcesOneIsNotTheResources(t *testing.T) {
 					t.Fatal(err)
 				}
 				if up {
-					st, err := store.Find(t.Context(), "", string(r.Instance))
+					st, err := store.FindByID(t.Context(), r.Instance)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -166,7 +166,7 @@ func TestAnInstanceWhoseMarkIsLostIsRecognizedByItsRecord(t *testing.T) {
 	v, store := made(t)
 	r := resource()
 	create(t, store, croft.Instance{ID: r.Instance, Project: "shop", Name: "other", Created: time.Now().UTC()})
-	st, err := store.Find(t.Context(), "", string(r.Instance))
+	st, err := store.FindByID(t.Context(), r.Instance)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestAnInstanceWhoseMarkIsLostIsRecognizedByItsRecord(t *testing.T) {
 	if err := v.Destroy(t.Context(), r, settings); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Find(t.Context(), "", string(r.Instance)); croft.KindOf(err) != croft.NotFound {
+	if _, err := store.FindByID(t.Context(), r.Instance); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("the resource's instance is still there: %v", err)
 	}
 }

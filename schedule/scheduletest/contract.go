@@ -236,6 +236,17 @@ func testProjects(t *testing.T, c *cloud) {
 	other.Project = "research"
 	_, err := c.Create(t.Context(), other)
 	c.check(err)
+	byID, err := c.Find(t.Context(), "research", string(other.ID))
+	c.check(err)
+	anywhere, err := c.FindByID(t.Context(), other.ID)
+	c.check(err)
+	if byID.Instance.ID != other.ID || anywhere.Instance.ID != other.ID {
+		t.Errorf("found %+v by its ID in its project, and %+v in any project", byID, anywhere)
+	}
+	_, err = c.Find(t.Context(), croft.DefaultProject, string(other.ID))
+	c.want(err, croft.NotFound)
+	_, err = c.FindByID(t.Context(), croft.NewInstanceID())
+	c.want(err, croft.NotFound)
 	st, err := c.Find(t.Context(), "research", "web")
 	c.check(err)
 	if st.Instance.ID != other.ID {

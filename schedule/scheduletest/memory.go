@@ -366,11 +366,26 @@ func (m *Memory) Find(ctx context.Context, project croft.Project, idOrName strin
 	defer m.mu.Unlock()
 	id, err := croft.ParseInstanceID(idOrName)
 	for _, inst := range m.instances {
-		if err == nil && inst.ID == id || err != nil && inst.Project == project && inst.Name == idOrName {
+		if inst.Project == project && (err == nil && inst.ID == id || err != nil && inst.Name == idOrName) {
 			return m.status(inst), nil
 		}
 	}
 	return croft.Status{}, croft.Errorf(croft.NotFound, "there is no instance %s", idOrName)
+}
+
+// FindByID implements schedule.View.
+func (m *Memory) FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error) {
+	if err := ctx.Err(); err != nil {
+		return croft.Status{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, inst := range m.instances {
+		if inst.ID == id {
+			return m.status(inst), nil
+		}
+	}
+	return croft.Status{}, croft.Errorf(croft.NotFound, "there is no instance %s", id)
 }
 
 func (m *Memory) status(inst croft.Instance) croft.Status {

@@ -42,6 +42,14 @@ func (l Link) Find(ctx context.Context, p croft.Project, idOrName string) (croft
 	return l.View.Find(ctx, p, idOrName)
 }
 
+// FindByID implements schedule.View.
+func (l Link) FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error) {
+	if err := l.reach(ctx); err != nil {
+		return croft.Status{}, err
+	}
+	return l.View.FindByID(ctx, id)
+}
+
 // List implements schedule.View.
 func (l Link) List(ctx context.Context, p croft.Project) ([]croft.Status, error) {
 	if err := l.reach(ctx); err != nil {
