@@ -72,7 +72,9 @@ type Credentials interface {
 	Remove(ctx context.Context, project croft.Project, user, idOrName string) error
 }
 
-// Appliances manages what clusters are for, and how sites build it.
+// Appliances manages what clusters are for, and how sites build it. @shop:slurm in a call is what project shop calls
+// slurm: its own appliance, else that of the operators. slurm alone is the operators' appliance, else that of the only
+// project that has one (Conflict: several have). Answers have the name alone, and the project beside it.
 type Appliances interface {
 	// List returns those that a project may use, by name: its own and public ones; an empty project means all.
 	List(ctx context.Context, project croft.Project) ([]cluster.Appliance, error)

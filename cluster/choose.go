@@ -102,7 +102,7 @@ func (w World) without(appliance string) []Dropped {
 	for _, s := range w.Sites {
 		if !slices.ContainsFunc(w.Implementations, func(i Implementation) bool { return i.Site == s.Name }) {
 			all = append(all, Dropped{Site: s.Name, Reason: fmt.Sprintf("%s has no implementation for this site",
-				appliance)})
+				ApplianceName(appliance))})
 		}
 	}
 	return all

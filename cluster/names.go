@@ -69,6 +69,43 @@ func machinePrefix(name string, id croft.ClusterID) string {
 	return strings.TrimSuffix(MachineName(name, id, last), last)
 }
 
+// ScopedAppliance returns the name of an appliance that is unique in the cloud: @shop:slurm for the appliance slurm of
+// project shop. The operators' appliances belong to no project, and have their names alone; so do the appliances of
+// projects that earlier versions stored.
+func ScopedAppliance(project croft.Project, name string) string {
+	if project == "" {
+		return name
+	}
+	return "@" + string(project) + ":" + name
+}
+
+// SplitAppliance returns the project in the unique name of an appliance, if it has one, and the name inside it.
+func SplitAppliance(unique string) (project croft.Project, name string) {
+	if rest, scoped := strings.CutPrefix(unique, "@"); scoped {
+		if of, name, found := strings.Cut(rest, ":"); found {
+			return croft.Project(of), name
+		}
+	}
+	return "", unique
+}
+
+// ApplianceName returns the name of an appliance inside its project.
+func ApplianceName(unique string) string {
+	_, name := SplitAppliance(unique)
+	return name
+}
+
+// CheckAppliance validates the unique name of an appliance. Invalid.
+func CheckAppliance(unique string) error {
+	project, name := SplitAppliance(unique)
+	if project != "" {
+		if err := project.Check(); err != nil {
+			return err
+		}
+	}
+	return CheckName("an appliance", name)
+}
+
 // hidden matches the names of outputs and parameters that are secret.
 var hidden = regexp.MustCompile(`(?i)password|secret|token`)
 

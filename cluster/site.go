@@ -93,7 +93,7 @@ type Access struct {
 
 // Appliance is what clusters are for, such as slurm.
 type Appliance struct {
-	Name        string        `json:"name"`              // unique in the partition
+	Name        string        `json:"name"`              // unique among its project's; in a Catalogue unique in the cloud
 	Project     croft.Project `json:"project,omitempty"` // of its owner; empty: operators
 	Owner       string        `json:"owner"`
 	Description string        `json:"description,omitempty"`

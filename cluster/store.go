@@ -95,14 +95,19 @@ type Catalogue interface {
 	// RemoveCredential removes one that no living cluster needs. Conflict.
 	RemoveCredential(ctx context.Context, id CredentialID) error
 
-	Appliances(ctx context.Context) ([]Appliance, error)
-	// Appliance returns one. NotFound.
-	Appliance(ctx context.Context, name string) (Appliance, error)
+	// Appliances lists the appliances of a project and those that have no project in their unique names; an empty
+	// project means all. It reads no others. In a Catalogue, appliances have their unique names.
+	Appliances(ctx context.Context, project croft.Project) ([]Appliance, error)
+	// Appliance returns the appliance of a unique name. If project shop has no @shop:slurm, that is slurm, unless slurm
+	// is private to another project. NotFound.
+	Appliance(ctx context.Context, unique string) (Appliance, error)
+	// PutAppliance stores an appliance. A new @shop:slurm is refused while slurm is public or belongs to shop, and a
+	// public @shop:slurm is slurm for every other project. Conflict.
 	PutAppliance(ctx context.Context, a Appliance) (Appliance, error)
-	// RemoveAppliance removes one without implementations. Conflict.
-	RemoveAppliance(ctx context.Context, name string) error
+	// RemoveAppliance removes the appliance of exactly this unique name, which has no implementations. Conflict.
+	RemoveAppliance(ctx context.Context, unique string) error
 
-	// Implementations lists those of an appliance; of all, if it is empty. It reads no others.
+	// Implementations lists those of the appliance of a unique name; of all, if it is empty. It reads no others.
 	Implementations(ctx context.Context, appliance string) ([]Implementation, error)
 	Implementation(ctx context.Context, id ImplementationID) (Implementation, error)
 	// AddImplementation stores a new one, and gives it the next revision.

@@ -234,6 +234,43 @@ func TestWhatSitesAndAppliancesTell(t *testing.T) {
 	ask("anna", http.MethodDelete, at, nil).want(t, http.StatusNoContent, "")
 	ask("anna", http.MethodDelete, "appliances/own", nil).want(t, http.StatusNoContent, "")
 
+	// Two projects have appliances of one name, and neither learns of the other.
+	for _, who := range []string{"anna", "berta"} {
+		ask(who, http.MethodPost, "appliances", fields{"name": "own", "description": who}).
+			want(t, http.StatusCreated, "")
+		ask(who, http.MethodPost, "appliances", fields{"name": "own"}).want(t, http.StatusConflict, api.NameTaken)
+		ask(who, http.MethodPost, "appliances", fields{"name": "demo"}).want(t, http.StatusConflict, api.NameTaken)
+		ask(who, http.MethodPost, "appliances/own/implementations", fields{"site": "pretend", "template": "{}"}).
+			want(t, http.StatusCreated, "")
+	}
+	ask("operator", http.MethodGet, "appliances/own", nil).want(t, http.StatusConflict, api.BadState)
+	ask("operator", http.MethodPost, "appliances", fields{"name": "own", "public": true}).
+		want(t, http.StatusCreated, "")
+	for _, who := range []string{"anna", "berta"} {
+		var all api.ApplianceList
+		ask(who, http.MethodGet, "appliances", nil).into(t, &all)
+		var found []string
+		for _, a := range all.Appliances {
+			if a.Name == "own" {
+				found = append(found, a.Description)
+			}
+		}
+		if !slices.Equal(found, []string{who}) {
+			t.Errorf("%s sees appliances of %v", who, found)
+		}
+		var implementations api.ImplementationList
+		ask(who, http.MethodGet, "appliances/own/implementations", nil).into(t, &implementations)
+		if len(implementations.Implementations) != 1 || implementations.Implementations[0].Appliance != "own" {
+			t.Errorf("%s sees %+v", who, implementations)
+		}
+		var made api.Cluster
+		got := ask(who, http.MethodPost, "clusters?wait=60", fields{"name": "of-own", "appliance": "own"})
+		got.into(t, &made)
+		if made.Appliance != "own" || made.Implementation != implementations.Implementations[0].ID {
+			t.Errorf("%s got %s", who, got.body)
+		}
+	}
+
 	ask("anna", http.MethodPost, "images", fields{"name": "disk"}).want(t, http.StatusForbidden, api.ForbiddenVerb)
 	ask("operator", http.MethodPost, "images", fields{"name": "disk", "url": "https://secret.example/disk.qcow2",
 		"sha256": strings.Repeat("0", 64)}).want(t, http.StatusCreated, "")

@@ -108,6 +108,7 @@ import (
 //	/croft/<partition>/clusters/sites/<name>       a site where clusters can be built
 //	/croft/<partition>/clusters/credentials/<id>   a credential, its secret sealed
 //	/croft/<partition>/clusters/appliances/<name>  what clusters are for
+//	                                               <name> is @<project>:<name> for an appliance of a project
 //	/croft/<partition>/clusters/implementations/<id>
 //	                                               how a site builds an appliance
 //	/croft/<partition>/clusters/implemented/<appliance>/<id>

@@ -63,7 +63,7 @@ func applianceShow() *cobra.Command {
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				a, err := c.Appliances.Find(ctx, given[0])
+				a, err := c.Appliances.Find(ctx, cluster.ScopedAppliance(c.Project, given[0]))
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}
@@ -158,7 +158,7 @@ func applianceSet() *cobra.Command {
 				return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				now, err := c.Appliances.Change(ctx, given[0], change, nil)
+				now, err := c.Appliances.Change(ctx, cluster.ScopedAppliance(c.Project, given[0]), change, nil)
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}
@@ -179,7 +179,7 @@ func applianceRemove() *cobra.Command {
 		ValidArgsFunction: completing(-1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return removals(cmd, given, "appliance", func(ctx context.Context, c *args.Client, name string) error {
-				return nearAppliance(ctx, c, name, c.Appliances.Remove(ctx, name))
+				return nearAppliance(ctx, c, name, c.Appliances.Remove(ctx, cluster.ScopedAppliance(c.Project, name)))
 			})
 		},
 	}
@@ -250,9 +250,10 @@ room is not asked.`,
 					return err
 				}
 			}
+			i.Appliance = cluster.ScopedAppliance(c.Project, given[0])
 			made, err := c.Appliances.AddImplementation(ctx, i)
 			if err != nil {
-				return nearSite(ctx, c, i.Site, nearAppliance(ctx, c, i.Appliance, err))
+				return nearSite(ctx, c, i.Site, nearAppliance(ctx, c, given[0], err))
 			}
 			return told(cmd, c, made, "appliance %s has revision %d at site %s: %s", made.Appliance, made.Revision,
 				made.Site, made.ID)
@@ -299,7 +300,7 @@ func implementationList() *cobra.Command {
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Appliances.Implementations(ctx, given[0])
+				all, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, given[0]))
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}
@@ -320,7 +321,7 @@ func implementationList() *cobra.Command {
 
 // findImplementation finds an implementation of an appliance. NotFound.
 func findImplementation(ctx context.Context, c *args.Client, appliance, id string) (cluster.Implementation, error) {
-	all, err := c.Appliances.Implementations(ctx, appliance)
+	all, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, appliance))
 	if err != nil {
 		return cluster.Implementation{}, nearAppliance(ctx, c, appliance, err)
 	}
@@ -368,7 +369,8 @@ func enableCommand(enable bool) *cobra.Command {
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				now, err := c.Appliances.EnableImplementation(ctx, given[0], cluster.ImplementationID(given[1]), enable)
+				now, err := c.Appliances.EnableImplementation(ctx, cluster.ScopedAppliance(c.Project, given[0]),
+					cluster.ImplementationID(given[1]), enable)
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}
@@ -387,7 +389,8 @@ func implementationRemove() *cobra.Command {
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				err := c.Appliances.RemoveImplementation(ctx, given[0], cluster.ImplementationID(given[1]))
+				err := c.Appliances.RemoveImplementation(ctx, cluster.ScopedAppliance(c.Project, given[0]),
+					cluster.ImplementationID(given[1]))
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}

@@ -44,7 +44,8 @@ func listCommand() *cobra.Command {
 				return print(cmd, c, shown, func(t *out.Table) {
 					t.Head("NAME", "STATE", "APPLIANCE", "SITE", "HOSTS", "MASTER", "USER", "WHAT NOW")
 					for _, one := range all {
-						t.Row(out.Cell{Text: one.Name}, state(one.State), out.Cell{Text: one.Appliance},
+						t.Row(out.Cell{Text: one.Name}, state(one.State),
+							out.Cell{Text: cluster.ApplianceName(one.Appliance)},
 							out.Cell{Text: out.OrDash(one.Site)}, out.Cell{Text: howMany(one)},
 							out.Cell{Text: out.OrDash(one.MasterIP)}, out.Cell{Text: one.User},
 							out.Cell{Text: out.OrDash(now(one))})

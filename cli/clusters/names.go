@@ -13,7 +13,7 @@ import (
 func offerClusters(ctx context.Context, c *args.Client, offer args.Offer) error {
 	all, err := c.Clusters.List(ctx, c.Project, cluster.Filter{})
 	for _, one := range all {
-		offer(one.Name, strings.ToLower(string(one.State))+", "+one.Appliance)
+		offer(one.Name, strings.ToLower(string(one.State))+", "+cluster.ApplianceName(one.Appliance))
 	}
 	return err
 }

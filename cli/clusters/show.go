@@ -58,7 +58,7 @@ func rows(t *out.Table, have cluster.Cluster) {
 	t.Texts("name", have.Name)
 	t.Texts("id", string(have.ID))
 	t.Row(out.Cell{Text: "state"}, state(have.State))
-	built := have.Appliance
+	built := cluster.ApplianceName(have.Appliance)
 	if have.Revision > 0 {
 		built += ", revision " + strconv.Itoa(have.Revision)
 	}

@@ -14,11 +14,12 @@ import (
 type appliances struct{ *Client }
 
 // appliancePath is the path of an appliance, or of something below it. Invalid: it is no name of an appliance.
-func appliancePath(name string, below ...string) (string, error) {
-	if err := cluster.CheckName("an appliance", name); err != nil {
+func appliancePath(unique string, below ...string) (string, error) {
+	if err := cluster.CheckAppliance(unique); err != nil {
 		return "", err
 	}
-	return path("", append([]string{"v1", "appliances", name}, below...)), nil
+	project, name := cluster.SplitAppliance(unique)
+	return path(project, append([]string{"v1", "appliances", name}, below...)), nil
 }
 
 // List implements cloud.Appliances.

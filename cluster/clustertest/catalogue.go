@@ -182,23 +182,35 @@ func appliance(v value) cluster.Appliance {
 }
 
 // Appliances implements cluster.Catalogue.
-func (s *Store) Appliances(ctx context.Context) (all []cluster.Appliance, err error) {
+func (s *Store) Appliances(ctx context.Context, project croft.Project) (all []cluster.Appliance, err error) {
 	err = s.do(ctx, "Appliances", func() error {
 		all = sorted(s.appliances, appliance, func(a, b cluster.Appliance) int { return cmp.Compare(a.Name, b.Name) })
+		all = slices.CompactFunc(all, func(a, b cluster.Appliance) bool { return a.Name == b.Name })
+		all = slices.DeleteFunc(all, func(a cluster.Appliance) bool {
+			of, name := cluster.SplitAppliance(a.Name)
+			_, shared := s.appliances[name]
+			return project != "" && of != "" && of != project && !(a.Public && shared)
+		})
 		return nil
 	})
 	return all, err
 }
 
 // Appliance implements cluster.Catalogue.
-func (s *Store) Appliance(ctx context.Context, name string) (a cluster.Appliance, err error) {
+func (s *Store) Appliance(ctx context.Context, unique string) (a cluster.Appliance, err error) {
 	err = s.do(ctx, "Appliance", func() error {
-		v, is := s.appliances[name]
-		if !is {
-			return croft.Errorf(croft.NotFound, "there is no appliance %s", name)
+		project, name := cluster.SplitAppliance(unique)
+		if v, is := s.appliances[unique]; is {
+			a = appliance(v)
+			return nil
 		}
-		a = appliance(v)
-		return nil
+		if v, is := s.appliances[name]; is {
+			if a = appliance(v); a.Public || a.Project == "" || a.Project == project {
+				return nil
+			}
+		}
+		a = cluster.Appliance{}
+		return croft.Errorf(croft.NotFound, "there is no appliance %s", name)
 	})
 	return a, err
 }
@@ -212,8 +224,29 @@ func (s *Store) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.
 		if v, is := s.appliances[a.Name]; is && appliance(v).Project != a.Project {
 			return croft.Errorf(croft.Invalid, "the project of an appliance does not change")
 		}
+		project, name := cluster.SplitAppliance(a.Name)
+		if project != "" {
+			if project != a.Project {
+				return croft.Errorf(croft.Invalid, "appliance %s is not of project %s", a.Name, a.Project)
+			}
+			v, there := s.appliances[name]
+			shared := cluster.Appliance{}
+			if there {
+				shared = appliance(v)
+			}
+			isNew, ours := a.Generation == 0, shared.Name == a.Name
+			if there && !ours && (a.Public || isNew && (shared.Public || shared.Project == project)) {
+				return croft.Errorf(croft.Conflict, "there is an appliance %s already", name)
+			}
+			if ours {
+				delete(s.appliances, name)
+			}
+		}
 		a.Generation = 0
 		a.Generation = put(&s.memory, s.appliances, a.Name, a)
+		if project != "" && a.Public {
+			s.appliances[name] = s.appliances[a.Name]
+		}
 		return nil
 	})
 	return a, err
@@ -231,6 +264,9 @@ func (s *Store) RemoveAppliance(ctx context.Context, name string) error {
 		}
 		if implementations > 0 {
 			return croft.Errorf(croft.Conflict, "appliance %s has %d implementations", name, implementations)
+		}
+		if _, shared := cluster.SplitAppliance(name); s.appliances[shared] == s.appliances[name] {
+			delete(s.appliances, shared)
 		}
 		delete(s.appliances, name)
 		return nil

@@ -17,6 +17,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) Stores) {
 		"sites are kept":                            testSites,
 		"credentials are kept":                      testCredentials,
 		"appliances are kept":                       testAppliances,
+		"appliances of projects never collide":      testAppliancesOfProjects,
 		"revisions of implementations count up":     testRevisions,
 		"implementations change but for one thing":  testImplementations,
 		"images are kept":                           testImages,
@@ -123,7 +124,7 @@ func testCredentials(t *testing.T, s Stores) {
 func testAppliances(t *testing.T, s Stores) {
 	ctx := t.Context()
 	i, _ := Furnish(t, s)
-	all, err := s.Appliances(ctx)
+	all, err := s.Appliances(ctx, "")
 	if err != nil || len(all) != 1 || all[0].Name != "slurm" {
 		t.Fatalf("got %+v, %v", all, err)
 	}
@@ -144,6 +145,99 @@ func testAppliances(t *testing.T, s Stores) {
 	_, err = s.AddImplementation(ctx, cluster.Implementation{ID: cluster.NewImplementationID(), Appliance: "slurm",
 		Site: "sim"})
 	want(t, err, croft.NotFound)
+}
+
+// testAppliancesOfProjects stores appliances of one name for projects, for the operators, and as earlier versions did.
+func testAppliancesOfProjects(t *testing.T, s Stores) {
+	ctx := t.Context()
+	if _, err := s.PutSite(ctx, cluster.Site{Name: "sim", Type: cluster.Sim, Enabled: true}); err != nil {
+		t.Fatal(err)
+	}
+	put := func(project croft.Project, name string, public bool) (cluster.Appliance, error) {
+		return s.PutAppliance(ctx, cluster.Appliance{Name: name, Project: project, Owner: "ann", Public: public})
+	}
+	must := func(a cluster.Appliance, err error) cluster.Appliance {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	sees := func(unique, want string) {
+		t.Helper()
+		if a, err := s.Appliance(ctx, unique); want == "" && croft.KindOf(err) != croft.NotFound ||
+			want != "" && (err != nil || a.Name != want) {
+			t.Errorf("%s is %q, %v; want %q", unique, a.Name, err, want)
+		}
+	}
+	shop, lab := must(put("shop", "@shop:slurm", false)), must(put("lab", "@lab:slurm", false))
+	sees("slurm", "")
+	sees("@dev:slurm", "")
+	_, err := put("shop", "@lab:other", false)
+	want(t, err, croft.Invalid)
+	_, err = put("shop", "@shop:slurm", false)
+	want(t, err, croft.Conflict)
+	operators := must(put("", "slurm", true))
+	sees("@shop:slurm", "@shop:slurm")
+	sees("@lab:slurm", "@lab:slurm")
+	sees("@dev:slurm", "slurm")
+	_, err = put("dev", "@dev:slurm", false)
+	want(t, err, croft.Conflict)
+	for _, a := range []cluster.Appliance{shop, lab, operators} {
+		i, err := s.AddImplementation(ctx, cluster.Implementation{ID: cluster.NewImplementationID(), Appliance: a.Name,
+			Site: "sim", Template: a.Name})
+		if err != nil || i.Revision != 1 || i.Appliance != a.Name {
+			t.Errorf("of %s: %+v, %v", a.Name, i, err)
+		}
+		if all, err := s.Implementations(ctx, a.Name); err != nil || len(all) != 1 || all[0].ID != i.ID {
+			t.Errorf("%s has %+v, %v", a.Name, all, err)
+		}
+	}
+	for project, n := range map[croft.Project]int{"shop": 2, "lab": 2, "dev": 1, "": 3} {
+		if all, err := s.Appliances(ctx, project); err != nil || len(all) != n {
+			t.Errorf("project %q has %+v, %v; want %d", project, all, err, n)
+		}
+	}
+	shop.Public = true
+	_, err = s.PutAppliance(ctx, shop) // the operators have one
+	want(t, err, croft.Conflict)
+
+	old := must(put("shop", "old", false)) // as an earlier version stores it
+	sees("@shop:old", "old")
+	sees("@dev:old", "")
+	_, err = put("shop", "@shop:old", false)
+	want(t, err, croft.Conflict)
+	must(put("dev", "@dev:old", false))
+	if err := s.RemoveAppliance(ctx, old.Name); err != nil {
+		t.Error(err)
+	}
+
+	web := must(put("shop", "@shop:web", false))
+	web.Public = true
+	web = must(s.PutAppliance(ctx, web))
+	sees("@dev:web", "@shop:web")
+	sees("web", "@shop:web")
+	web.Description = "for all"
+	web = must(s.PutAppliance(ctx, web))
+	if a, err := s.Appliance(ctx, "@dev:web"); err != nil || a.Description != "for all" ||
+		a.Generation != web.Generation {
+		t.Errorf("others see %+v, %v", a, err)
+	}
+	_, err = put("dev", "@dev:web", false)
+	want(t, err, croft.Conflict)
+	if all, err := s.Appliances(ctx, "shop"); err != nil || len(all) != 3 {
+		t.Errorf("shop has %+v, %v", all, err)
+	}
+	web.Public = false
+	web = must(s.PutAppliance(ctx, web))
+	sees("@dev:web", "")
+	web.Public = true
+	must(s.PutAppliance(ctx, web))
+	if err := s.RemoveAppliance(ctx, "@shop:web"); err != nil {
+		t.Error(err)
+	}
+	sees("@shop:web", "")
+	sees("@dev:web", "")
 }
 
 func testRevisions(t *testing.T, s Stores) {

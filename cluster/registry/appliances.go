@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -19,51 +20,99 @@ func (r *Registry) Appliances() cloud.Appliances { return appliances{r} }
 
 // List implements cloud.Appliances.
 func (r appliances) List(ctx context.Context, project croft.Project) ([]cluster.Appliance, error) {
-	all, err := r.Catalogue.Appliances(ctx)
-	if project != "" {
-		all = slices.DeleteFunc(all, func(a cluster.Appliance) bool { return !a.Public && a.Project != project })
+	all, err := r.Catalogue.Appliances(ctx, project)
+	if err != nil {
+		return nil, err
 	}
-	return all, err
+	own := map[string]bool{} // shadows what others may use
+	for i := range all {
+		of, name := cluster.SplitAppliance(all[i].Name)
+		own[name] = own[name] || of != "" && of == project
+	}
+	all = slices.DeleteFunc(all, func(a cluster.Appliance) bool {
+		of, name := cluster.SplitAppliance(a.Name)
+		return project != "" && (!a.Public && a.Project != project || own[name] && of != project)
+	})
+	for i := range all {
+		all[i] = plain(all[i])
+	}
+	slices.SortFunc(all, func(a, b cluster.Appliance) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project))
+	})
+	return all, nil
+}
+
+// plain returns an appliance with the name that it has inside its project.
+func plain(a cluster.Appliance) cluster.Appliance {
+	a.Name = cluster.ApplianceName(a.Name)
+	return a
+}
+
+// plainly returns an implementation with the name that its appliance has inside its project.
+func plainly(i cluster.Implementation) cluster.Implementation {
+	i.Appliance = cluster.ApplianceName(i.Appliance)
+	return i
 }
 
 // Find implements cloud.Appliances.
 func (r appliances) Find(ctx context.Context, name string) (cluster.Appliance, error) {
-	if err := cluster.CheckName("an appliance", name); err != nil { // it becomes part of a key
+	a, err := r.find(ctx, name)
+	return plain(a), err
+}
+
+// find returns an appliance with its unique name. A name without a project is that of an appliance without one, else of
+// the only project that has an appliance of the name. NotFound. Conflict: several projects have one.
+func (r appliances) find(ctx context.Context, unique string) (cluster.Appliance, error) {
+	project, name := cluster.SplitAppliance(unique)
+	if err := cluster.CheckAppliance(unique); err != nil { // it becomes part of a key
 		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
 	}
-	a, err := r.Catalogue.Appliance(ctx, name)
+	a, err := r.Catalogue.Appliance(ctx, unique)
 	if err == nil || croft.KindOf(err) != croft.NotFound {
 		return a, err
 	}
-	all, err := r.Catalogue.Appliances(ctx)
+	all, err := r.Catalogue.Appliances(ctx, project)
 	if err != nil {
 		return cluster.Appliance{}, err
 	}
-	var public []string // others are not hinted at
+	var namesakes []cluster.Appliance
+	var usable []string // others are not hinted at
 	for _, a := range all {
-		if a.Public {
-			public = append(public, a.Name)
+		if project == "" && cluster.ApplianceName(a.Name) == name {
+			namesakes = append(namesakes, a)
+		}
+		if a.Public || project != "" && a.Project == project {
+			usable = append(usable, cluster.ApplianceName(a.Name))
 		}
 	}
-	return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q%s", name,
-		nearest.Hint(name, public))
+	switch len(namesakes) {
+	case 0:
+		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q%s", name,
+			nearest.Hint(name, usable))
+	case 1:
+		return namesakes[0], nil
+	}
+	return cluster.Appliance{}, croft.Errorf(croft.Conflict, "%d projects have an appliance %s: name the project",
+		len(namesakes), name)
 }
 
 // Create implements cloud.Appliances.
 func (r appliances) Create(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
-	if err := checkAppliance(&a); err != nil {
+	if err := cmp.Or(cluster.CheckName("an appliance", a.Name), checkAppliance(&a)); err != nil {
 		return a, err
 	}
 	a.Created, a.Generation = now(), 0
 	a.Updated = a.Created
-	return r.Catalogue.PutAppliance(ctx, a)
+	a.Name = cluster.ScopedAppliance(a.Project, a.Name)
+	made, err := r.Catalogue.PutAppliance(ctx, a)
+	return plain(made), err
 }
 
 // Change implements cloud.Appliances.
 func (r appliances) Change(ctx context.Context, name string, c cluster.ApplianceChange, generation *int64) (
 	cluster.Appliance, error) {
-	return amend(ctx, generation, func(ctx context.Context) (cluster.Appliance, int64, error) {
-		a, err := r.Find(ctx, name)
+	now, err := amend(ctx, generation, func(ctx context.Context) (cluster.Appliance, int64, error) {
+		a, err := r.find(ctx, name)
 		return a, a.Generation, err
 	}, func(a *cluster.Appliance) error {
 		set(&a.Description, c.Description)
@@ -75,29 +124,38 @@ func (r appliances) Change(ctx context.Context, name string, c cluster.Appliance
 		a.Updated = now()
 		return checkAppliance(a)
 	}, r.Catalogue.PutAppliance)
+	return plain(now), err
 }
 
 // Remove implements cloud.Appliances.
 func (r appliances) Remove(ctx context.Context, name string) error {
-	if _, err := r.Find(ctx, name); err != nil {
+	a, err := r.find(ctx, name)
+	if err != nil {
 		return err
 	}
-	return r.Catalogue.RemoveAppliance(ctx, name)
+	return r.Catalogue.RemoveAppliance(ctx, a.Name)
 }
 
 // Implementations implements cloud.Appliances.
 func (r appliances) Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error) {
-	if _, err := r.Find(ctx, appliance); err != nil {
+	a, err := r.find(ctx, appliance)
+	if err != nil {
 		return nil, err
 	}
-	return r.Catalogue.Implementations(ctx, appliance)
+	all, err := r.Catalogue.Implementations(ctx, a.Name)
+	for n := range all {
+		all[n] = plainly(all[n])
+	}
+	return all, err
 }
 
 // AddImplementation implements cloud.Appliances.
 func (r appliances) AddImplementation(ctx context.Context, i cluster.Implementation) (cluster.Implementation, error) {
-	if _, err := r.Find(ctx, i.Appliance); err != nil {
+	a, err := r.find(ctx, i.Appliance)
+	if err != nil {
 		return i, err
 	}
+	i.Appliance = a.Name
 	at, err := r.site(ctx, i.Site)
 	if err != nil {
 		return i, err
@@ -111,7 +169,8 @@ func (r appliances) AddImplementation(ctx context.Context, i cluster.Implementat
 		return i, err
 	}
 	i.Enabled, i.Created, i.Generation = true, now(), 0
-	return r.Catalogue.AddImplementation(ctx, i)
+	made, err := r.Catalogue.AddImplementation(ctx, i)
+	return plainly(made), err
 }
 
 // checkImplementation validates an implementation, and has the driver of its site read the template. Invalid.
@@ -178,9 +237,14 @@ func declared(i cluster.Implementation, c cluster.Contract) error {
 
 // implementation returns one of an appliance. NotFound.
 func (r appliances) implementation(ctx context.Context, appliance string, id cluster.ImplementationID) error {
+	a, err := r.find(ctx, appliance)
+	if err != nil {
+		return err
+	}
 	i, err := r.Catalogue.Implementation(ctx, id)
-	if err == nil && i.Appliance != appliance {
-		err = croft.Errorf(croft.NotFound, "appliance %.80s has no implementation %s", appliance, id)
+	if err == nil && i.Appliance != a.Name {
+		err = croft.Errorf(croft.NotFound, "appliance %.80s has no implementation %s", cluster.ApplianceName(a.Name),
+			id)
 	}
 	return err
 }
@@ -191,7 +255,8 @@ func (r appliances) EnableImplementation(ctx context.Context, appliance string, 
 	if err := r.implementation(ctx, appliance, id); err != nil {
 		return cluster.Implementation{}, err
 	}
-	return r.Catalogue.EnableImplementation(ctx, id, enabled)
+	i, err := r.Catalogue.EnableImplementation(ctx, id, enabled)
+	return plainly(i), err
 }
 
 // RemoveImplementation implements cloud.Appliances.

@@ -55,7 +55,7 @@ func TestAppliancesAreForProjects(t *testing.T) {
 			t.Errorf("project %q has %v, want %s", project, got, names)
 		}
 	}
-	_, err := w.Appliances().Create(ctx, cluster.Appliance{Name: "slurm", Owner: "op"})
+	_, err := w.Appliances().Create(ctx, cluster.Appliance{Name: "slurm", Owner: "bob", Project: "dev"})
 	want(t, "another of its name", err, croft.Conflict, "already")
 	_, err = w.Appliances().Find(ctx, "hadop")
 	want(t, "mistyped", err, croft.NotFound, "hadoop")
@@ -144,11 +144,14 @@ func TestImplementationsHaveRevisions(t *testing.T) {
 
 func TestBuiltInAppliancesAreThere(t *testing.T) {
 	w, ctx := withSlurm(t), t.Context()
+	// As an earlier version stored an appliance of a project.
+	must(w.store.PutAppliance(ctx, cluster.Appliance{Name: "nfs", Owner: "ann", Project: "dev"}))(t)
 	shipped := func(text string) []registry.BuiltIn {
 		implementations := []cluster.Implementation{{Site: "east", Template: text}, {Site: "none", Template: text}}
 		return []registry.BuiltIn{
 			{Appliance: cluster.Appliance{Name: "slurm", Public: true}, Implementations: implementations},
 			{Appliance: cluster.Appliance{Name: "hadoop", Public: true}, Implementations: implementations},
+			{Appliance: cluster.Appliance{Name: "nfs", Public: true}, Implementations: implementations},
 		}
 	}
 	revisions := func() (all []bool) { // whether each is enabled
@@ -179,9 +182,14 @@ func TestBuiltInAppliancesAreThere(t *testing.T) {
 	}
 	ensure("four", false, false, false, false)
 	ensure("one", false, false, false, false)
-	if all := must(w.Appliances().Implementations(ctx, "slurm"))(t); len(all) != 0 ||
-		!strings.Contains(w.log.String(), "slurm") {
-		t.Errorf("the appliance of somebody else got %+v", all)
+	for _, name := range []string{"@dev:slurm", "@dev:nfs"} {
+		if all := must(w.Appliances().Implementations(ctx, name))(t); len(all) != 0 ||
+			!strings.Contains(w.log.String(), "nfs") {
+			t.Errorf("appliance %s of somebody else got %+v", name, all)
+		}
+	}
+	if all := must(w.Appliances().Implementations(ctx, "@lab:slurm"))(t); len(all) != 4 {
+		t.Errorf("a project's appliance keeps the shipped one of the name from others, who have %+v", all)
 	}
 	if a := must(w.Appliances().Find(ctx, "hadoop"))(t); a.Owner != registry.BuiltInOwner || !a.Public {
 		t.Errorf("got %+v", a)

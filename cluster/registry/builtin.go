@@ -39,11 +39,11 @@ func (r *Registry) EnsureBuiltIn(ctx context.Context, list []BuiltIn) error {
 }
 
 func (r *Registry) ensure(ctx context.Context, b BuiltIn) error {
-	a, err := r.Appliances().Find(ctx, b.Appliance.Name)
+	a, err := r.Catalogue.Appliance(ctx, b.Appliance.Name)
 	if croft.KindOf(err) == croft.NotFound {
 		b.Appliance.Owner, b.Appliance.Project = BuiltInOwner, ""
 		if a, err = r.Appliances().Create(ctx, b.Appliance); croft.KindOf(err) == croft.Conflict { // another server did
-			a, err = r.Appliances().Find(ctx, b.Appliance.Name)
+			a, err = r.Catalogue.Appliance(ctx, b.Appliance.Name)
 		}
 	}
 	if err != nil {

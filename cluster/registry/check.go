@@ -194,7 +194,7 @@ func checkSecret(s cluster.Secret) error {
 
 // checkAppliance validates an appliance, and fills in what is usual. Invalid.
 func checkAppliance(a *cluster.Appliance) error {
-	if err := cluster.CheckName("an appliance", a.Name); err != nil {
+	if err := cluster.CheckAppliance(a.Name); err != nil {
 		return err
 	}
 	if a.Project != "" {

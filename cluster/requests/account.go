@@ -70,7 +70,8 @@ func (s *Service) agent(ctx context.Context, c cluster.Cluster) (cluster.Agent, 
 		}
 		return cluster.Agent{}, cluster.Away("cluster %s is %s: it makes accounts once it is ready", c.Name, c.State)
 	}
-	return cluster.Agent{}, croft.Errorf(croft.Invalid, "appliance %s makes no accounts: it has no agent", c.Appliance)
+	return cluster.Agent{}, croft.Errorf(croft.Invalid, "appliance %s makes no accounts: it has no agent",
+		cluster.ApplianceName(c.Appliance))
 }
 
 // stored returns an account that was made before. NotFound.

@@ -21,7 +21,7 @@ const maxTries = 50
 // Create implements cloud.Clusters. A request with an ID may be repeated: nothing is made twice. Joining one that is
 // there asks no site.
 func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Created, error) {
-	if err := s.check(ctx, r); err != nil {
+	if err := s.check(ctx, &r); err != nil {
 		return cluster.Created{}, err
 	}
 	if r.ID != "" {
@@ -61,11 +61,11 @@ func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Create
 		}
 	}
 	return cluster.Created{}, croft.Errorf(croft.Unavailable, "cluster %s: too many others ask for appliance %s now",
-		r.Name, r.Appliance)
+		r.Name, cluster.ApplianceName(r.Appliance))
 }
 
-// check validates a request, and that there is its appliance. Invalid. NotFound.
-func (s *Service) check(ctx context.Context, r cluster.Request) error {
+// check validates a request, and gives its appliance the unique name. Invalid. NotFound.
+func (s *Service) check(ctx context.Context, r *cluster.Request) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
@@ -73,6 +73,7 @@ func (s *Service) check(ctx context.Context, r cluster.Request) error {
 	if err != nil {
 		return err
 	}
+	r.Appliance = a.Name
 	return cluster.CheckSlaves(r.Slaves, a.MinSlaves)
 }
 
@@ -102,7 +103,8 @@ func (s *Service) put(ctx context.Context, r cluster.Request, found survey.Resul
 			return s.made(ctx, r)
 		}
 		if err == nil {
-			s.note(ctx, made, "%s asked for a cluster of %s with %d slaves", r.User, r.Appliance, r.Slaves)
+			s.note(ctx, made, "%s asked for a cluster of %s with %d slaves", r.User, cluster.ApplianceName(r.Appliance),
+				r.Slaves)
 			return cluster.Created{Cluster: made}, nil
 		}
 		if !lost(err) {
@@ -177,7 +179,7 @@ func pause(ctx context.Context, try int) error {
 // Explain implements cloud.Clusters. The name may be empty.
 func (s *Service) Explain(ctx context.Context, r cluster.Request) (cluster.Explanation, error) {
 	r.Name = cmp.Or(r.Name, "a")
-	if err := s.check(ctx, r); err != nil {
+	if err := s.check(ctx, &r); err != nil {
 		return cluster.Explanation{}, err
 	}
 	r.ID = cmp.Or(r.ID, croft.NewClusterID())

@@ -200,7 +200,7 @@ func (s *Service) mayShrink(ctx context.Context, c cluster.Cluster, slaves int) 
 	least := a.MinSlaves // 0 if the appliance was removed
 	if slaves < least {
 		return croft.Errorf(croft.Conflict, "cluster %s cannot have %d slaves: appliance %s needs at least %d", c.Name,
-			max(slaves, 0), c.Appliance, least)
+			max(slaves, 0), cluster.ApplianceName(c.Appliance), least)
 	}
 	if slaves < 0 {
 		return croft.Errorf(croft.Conflict, "cluster %s has no slaves", c.Name)

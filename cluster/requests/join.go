@@ -78,7 +78,7 @@ func (s *Service) joinAny(ctx context.Context, r cluster.Request) (cluster.Creat
 		}
 	}
 	return cluster.Created{}, croft.Errorf(croft.Unavailable, "too many others change clusters of appliance %s now",
-		r.Appliance)
+		cluster.ApplianceName(r.Appliance))
 }
 
 // join adds the use of a request to a cluster, once, and keeps the cluster for as long as the request asks.

@@ -112,7 +112,7 @@ func (s *Service) List(ctx context.Context, project croft.Project, f cluster.Fil
 	}
 	return slices.DeleteFunc(all, func(c cluster.Cluster) bool {
 		return c.State == cluster.Deleted || f.State != "" && c.State != f.State || f.Site != "" && c.Site != f.Site ||
-			f.Appliance != "" && c.Appliance != f.Appliance
+			f.Appliance != "" && cluster.ApplianceName(c.Appliance) != f.Appliance
 	}), nil
 }
 
@@ -133,13 +133,13 @@ func (s *Service) note(ctx context.Context, c cluster.Cluster, format string, ar
 	}
 }
 
-// appliance returns what a project may use. NotFound.
+// appliance returns the appliance that a project calls by a name, with its unique name. NotFound.
 func (s *Service) appliance(ctx context.Context, project croft.Project, name string) (cluster.Appliance, error) {
-	a, err := s.c.Catalogue.Appliance(ctx, name)
+	a, err := s.c.Catalogue.Appliance(ctx, cluster.ScopedAppliance(project, name))
 	if err == nil && (a.Public || a.Project == project) || err != nil && !errors.Is(err, croft.NotFound) {
 		return a, err
 	}
-	all, err := s.c.Catalogue.Appliances(ctx)
+	all, err := s.c.Catalogue.Appliances(ctx, project)
 	if err != nil {
 		return cluster.Appliance{}, err
 	}
@@ -148,7 +148,7 @@ func (s *Service) appliance(ctx context.Context, project croft.Project, name str
 		if !a.Public && a.Project != project {
 			continue
 		}
-		names = append(names, a.Name)
+		names = append(names, cluster.ApplianceName(a.Name))
 	}
 	return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q%s", name,
 		nearest.Hint(name, names))

@@ -62,7 +62,8 @@ func (s *Survey) Contract(ctx context.Context, kind cluster.SiteType, i cluster.
 	}
 	declared, err := driver.Check(ctx, i)
 	if err != nil && !errors.Is(err, croft.Invalid) {
-		return declared, fmt.Errorf("read revision %d of %s at site %s: %w", i.Revision, i.Appliance, i.Site, err)
+		return declared, fmt.Errorf("read revision %d of %s at site %s: %w", i.Revision,
+			cluster.ApplianceName(i.Appliance), i.Site, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,6 +17,7 @@ type Cluster struct {
 
 // ClusterOf returns a cluster as the API shows it.
 func ClusterOf(c cluster.Cluster) Cluster {
+	c.Appliance = cluster.ApplianceName(c.Appliance)
 	c.Sealed, c.Digest = nil, "" // a digest of secrets can be searched for
 	c.Members, c.Uses = append([]cluster.Member{}, c.Members...), append([]cluster.Use{}, c.Uses...)
 	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle), Settled: c.Settled()}

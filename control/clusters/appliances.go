@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -19,7 +20,7 @@ var errPublic error = api.NewProblem(api.ForbiddenVerb, "only operators write ap
 // operation on it.
 func appliance(ctx context.Context, c Call, write bool) (cluster.Appliance, error) {
 	name := c.R.PathValue("name")
-	a, err := c.Cloud.Appliances.Find(ctx, name)
+	a, err := c.named(ctx, name)
 	if errors.Is(err, croft.NotFound) || err == nil && !c.uses(a) {
 		return a, api.Hidden("appliance", name)
 	}
@@ -37,6 +38,42 @@ func appliance(ctx context.Context, c Call, write bool) (cluster.Appliance, erro
 	return a, c.May(a.Project)
 }
 
+// named returns the appliance that the project of the request calls by a name. A request without a project means the
+// appliance of the only other project that the caller sees which has one. NotFound. Conflict: several have.
+func (c Call) named(ctx context.Context, name string) (cluster.Appliance, error) {
+	if cluster.CheckName("an appliance", name) != nil {
+		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
+	}
+	a, err := c.Cloud.Appliances.Find(ctx, cluster.ScopedAppliance(c.Project, name))
+	if !errors.Is(err, croft.NotFound) && (err != nil || c.uses(a)) || c.Query.Has("project") {
+		return a, err
+	}
+	if c.Scope.All() {
+		return c.Cloud.Appliances.Find(ctx, name)
+	}
+	var found []cluster.Appliance
+	for _, p := range c.Scope.Projects() {
+		a, err := c.Cloud.Appliances.Find(ctx, cluster.ScopedAppliance(p, name))
+		if err == nil && a.Project == p {
+			found = append(found, a)
+		}
+		if err != nil && !errors.Is(err, croft.NotFound) {
+			return a, err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
+	case 1:
+		return found[0], nil
+	}
+	return cluster.Appliance{}, croft.Errorf(croft.Conflict, "%d projects have an appliance %s: name the project",
+		len(found), name)
+}
+
+// unique returns the name of an appliance by which the cloud finds it again.
+func unique(a cluster.Appliance) string { return cluster.ScopedAppliance(a.Project, a.Name) }
+
 // uses reports whether the caller may use an appliance.
 func (c Call) uses(a cluster.Appliance) bool {
 	return a.Public || c.Caller.Operator() || a.Project != "" && c.Scope.Sees(a.Project)
@@ -45,16 +82,28 @@ func (c Call) uses(a cluster.Appliance) bool {
 func listAppliances(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
-	all, err := c.Cloud.Appliances.List(ctx, c.Given)
-	if err != nil {
-		return err
+	projects := []croft.Project{c.Given} // an operator who names none means all
+	if c.Given == "" && !c.Scope.All() {
+		projects = c.Scope.Projects()
 	}
 	list := api.ApplianceList{Appliances: []cluster.Appliance{}}
-	for _, a := range all {
-		if c.uses(a) {
-			list.Appliances = append(list.Appliances, a)
+	for _, p := range projects {
+		all, err := c.Cloud.Appliances.List(ctx, p)
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			if c.uses(a) {
+				list.Appliances = append(list.Appliances, a)
+			}
 		}
 	}
+	slices.SortFunc(list.Appliances, func(a, b cluster.Appliance) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project))
+	})
+	list.Appliances = slices.CompactFunc(list.Appliances, func(a, b cluster.Appliance) bool {
+		return a.Name == b.Name && a.Project == b.Project
+	})
 	return c.answer(http.StatusOK, list)
 }
 
@@ -111,7 +160,7 @@ func changeAppliance(c Call) error {
 	if given.Public != nil && *given.Public != a.Public && !c.Caller.Operator() {
 		return errPublic
 	}
-	a, err = c.Cloud.Appliances.Change(ctx, a.Name, cluster.ApplianceChange(given), base)
+	a, err = c.Cloud.Appliances.Change(ctx, unique(a), cluster.ApplianceChange(given), base)
 	if err != nil {
 		return mismatch(err, base)
 	}
@@ -125,7 +174,7 @@ func removeAppliance(c Call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Cloud.Appliances.Remove(ctx, a.Name); err != nil {
+	if err := c.Cloud.Appliances.Remove(ctx, unique(a)); err != nil {
 		return used(err)
 	}
 	return c.nothing()
@@ -138,30 +187,31 @@ func listImplementations(c Call) error {
 	if err != nil {
 		return err
 	}
-	all, err := c.Cloud.Appliances.Implementations(ctx, a.Name)
+	all, err := c.Cloud.Appliances.Implementations(ctx, unique(a))
 	if err != nil {
 		return err
 	}
 	return c.answer(http.StatusOK, api.ImplementationList{Implementations: append([]cluster.Implementation{}, all...)})
 }
 
-// implementation finds the implementation that the path names, of an appliance that the caller may use.
-func implementation(ctx context.Context, c Call, write bool) (cluster.Implementation, error) {
+// implementation finds the implementation that the path names, of an appliance that the caller may use, whose unique
+// name is of.
+func implementation(ctx context.Context, c Call, write bool) (of string, _ cluster.Implementation, _ error) {
 	a, err := appliance(ctx, c, write)
 	if err != nil {
-		return cluster.Implementation{}, err
+		return "", cluster.Implementation{}, err
 	}
-	all, err := c.Cloud.Appliances.Implementations(ctx, a.Name)
+	all, err := c.Cloud.Appliances.Implementations(ctx, unique(a))
 	if err != nil {
-		return cluster.Implementation{}, err
+		return "", cluster.Implementation{}, err
 	}
 	id := c.R.PathValue("id")
 	i := slices.IndexFunc(all, func(i cluster.Implementation) bool { return string(i.ID) == id })
 	if i < 0 {
-		return cluster.Implementation{}, api.NewProblem(api.NotFound,
+		return "", cluster.Implementation{}, api.NewProblem(api.NotFound,
 			"appliance "+a.Name+" has no implementation "+api.Clip(id))
 	}
-	return all[i], nil
+	return unique(a), all[i], nil
 }
 
 func addImplementation(c Call) error {
@@ -175,7 +225,7 @@ func addImplementation(c Call) error {
 	if err != nil {
 		return err
 	}
-	made, err := c.Cloud.Appliances.AddImplementation(ctx, given.Plain(a.Name))
+	made, err := c.Cloud.Appliances.AddImplementation(ctx, given.Plain(unique(a)))
 	if err != nil {
 		return told(err)
 	}
@@ -186,7 +236,7 @@ func addImplementation(c Call) error {
 func getImplementation(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
-	have, err := implementation(ctx, c, false)
+	_, have, err := implementation(ctx, c, false)
 	if err != nil {
 		return err
 	}
@@ -200,11 +250,11 @@ func changeImplementation(c Call) error {
 	}
 	ctx, cancel := c.Brief()
 	defer cancel()
-	have, err := implementation(ctx, c, true)
+	of, have, err := implementation(ctx, c, true)
 	if err != nil {
 		return err
 	}
-	have, err = c.Cloud.Appliances.EnableImplementation(ctx, have.Appliance, have.ID, given.Enabled)
+	have, err = c.Cloud.Appliances.EnableImplementation(ctx, of, have.ID, given.Enabled)
 	if err != nil {
 		return err
 	}
@@ -214,11 +264,11 @@ func changeImplementation(c Call) error {
 func removeImplementation(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
-	have, err := implementation(ctx, c, true)
+	of, have, err := implementation(ctx, c, true)
 	if err != nil {
 		return err
 	}
-	if err := c.Cloud.Appliances.RemoveImplementation(ctx, have.Appliance, have.ID); err != nil {
+	if err := c.Cloud.Appliances.RemoveImplementation(ctx, of, have.ID); err != nil {
 		return used(err)
 	}
 	return c.nothing()

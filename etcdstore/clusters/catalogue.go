@@ -55,11 +55,6 @@ func chargeOfCredential(c cluster.Credential) tenants.Charge {
 	return tenants.Charge{Project: c.Project, Amounts: tenants.SizeOf(tenant.CountCredentials, c)}
 }
 
-func chargeOfAppliance(a cluster.Appliance) tenants.Charge {
-	a.Generation = 0
-	return tenants.Charge{Project: a.Project, Amounts: tenants.SizeOf(tenant.CountAppliances, a)}
-}
-
 // chargeOfImplementation is what the project of its appliance is charged with.
 func chargeOfImplementation(i cluster.Implementation) tenants.Charge {
 	i.Generation = 0
@@ -82,11 +77,6 @@ func sitesOf(k Keys) shelf[cluster.Site] {
 func (s *Catalogue) credentials() shelf[cluster.Credential] {
 	return shelf[cluster.Credential]{"credential", s.keys().credentials(),
 		func(v *cluster.Credential) *int64 { return &v.Generation }}
-}
-
-func (s *Catalogue) appliances() shelf[cluster.Appliance] {
-	return shelf[cluster.Appliance]{"appliance", s.keys().appliances(),
-		func(v *cluster.Appliance) *int64 { return &v.Generation }}
 }
 
 func (s *Catalogue) images() shelf[cluster.Image] {
@@ -290,63 +280,6 @@ func (s *Catalogue) RemoveCredential(ctx context.Context, id cluster.CredentialI
 		// the name is that of this very version, which the transaction compares
 		return removal{[]clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.credential(id), c.Generation)},
 			[]clientv3.Op{clientv3.OpDelete(k.credentialName(c))}, chargeOfCredential(c)}, err
-	})
-}
-
-// Appliances implements cluster.Catalogue.
-func (s *Catalogue) Appliances(ctx context.Context) ([]cluster.Appliance, error) {
-	return s.appliances().list(ctx, s.conn, 0)
-}
-
-// Appliance implements cluster.Catalogue.
-func (s *Catalogue) Appliance(ctx context.Context, name string) (cluster.Appliance, error) {
-	return s.appliances().find(ctx, s.conn, name)
-}
-
-// PutAppliance implements cluster.Catalogue.
-func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
-	if err := cmp.Or(s.may(), cluster.CheckName("an appliance", a.Name)); err != nil {
-		return a, err
-	}
-	var more []clientv3.Op
-	if a.Project != "" {
-		if err := a.Project.Check(); err != nil {
-			return a, err
-		}
-		more = append(more, clientv3.OpPut(s.keys().ownAppliance(a), ""))
-	}
-	pay := chargeOfAppliance(a)
-	if before, err := s.appliances().find(ctx, s.conn, a.Name); err == nil && before.Generation == a.Generation {
-		if before.Project != a.Project {
-			return a, croft.Errorf(croft.Invalid, "the project of appliance %s cannot change", a.Name)
-		}
-		pay = instead(chargeOfAppliance(before), pay)
-	}
-	_, err := s.appliances().put(ctx, s.projects, a.Name, &a, pay, nil, more...)
-	return a, err
-}
-
-// RemoveAppliance implements cluster.Catalogue.
-func (s *Catalogue) RemoveAppliance(ctx context.Context, name string) error {
-	k := s.keys()
-	return s.remove(ctx, s.appliances().missing(name), k.appliance(name), func(revision int64) (removal, error) {
-		a, err := s.appliances().find(ctx, s.conn, name)
-		if err != nil {
-			return removal{}, err
-		}
-		all, err := s.Implementations(ctx, name)
-		if n := len(all); err == nil && n > 0 {
-			err = croft.Errorf(croft.Conflict, "appliance %s has %d implementations: remove those first", name, n)
-		}
-		if err != nil {
-			return removal{}, err
-		}
-		ops, err := s.revisionsOf(ctx, name, revision)
-		if a.Project != "" {
-			ops = append(ops, clientv3.OpDelete(k.ownAppliance(a)))
-		}
-		return removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision),
-			kv.Unchanged(k.appliance(name), a.Generation)}, ops, chargeOfAppliance(a)}, err
 	})
 }
 

@@ -170,7 +170,7 @@ func checkNew(c cluster.Cluster) error {
 	if err := c.Project.Check(); err != nil {
 		return err
 	}
-	if err := cluster.CheckName("an appliance", c.Appliance); err != nil {
+	if err := cluster.CheckAppliance(c.Appliance); err != nil {
 		return err
 	}
 	return cluster.CheckName("a cluster", c.Name)
@@ -212,7 +212,7 @@ func (s *Records) writing(c cluster.Cluster, text string, latest int64) tenants.
 			for _, other := range answers[1].GetResponseRange().Kvs {
 				if other.CreateRevision > latest {
 					return croft.Errorf(croft.Conflict, "another cluster of appliance %s was created for %s at the same "+
-						"time: look at it, and try again", c.Appliance, c.User)
+						"time: look at it, and try again", cluster.ApplianceName(c.Appliance), c.User)
 				}
 			}
 			return cmp.Or(nameTaken(c, answers[0]), gone(refs, answers[2:]))

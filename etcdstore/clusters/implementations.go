@@ -159,7 +159,8 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 		}
 		i.Revision++
 		ifs := []clientv3.Cmp{kv.Unchanged(key, revision)}
-		for n, missing := range []error{s.appliances().missing(i.Appliance), s.sites().missing(i.Site), nil} {
+		for n, missing := range []error{s.appliances().missing(cluster.ApplianceName(i.Appliance)),
+			s.sites().missing(i.Site), nil} {
 			switch named := kv.First(got.Responses[1+n]); {
 			case named != nil:
 				ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(string(named.Key)), "=",

@@ -63,6 +63,15 @@ func (k Keys) images() string                            { return k.prefix() + "
 func (k Keys) site(name string) string                   { return k.sites() + name }
 func (k Keys) credential(id cluster.CredentialID) string { return k.credentials() + string(id) }
 func (k Keys) appliance(name string) string              { return k.appliances() + name }
+
+// appliancesOf has the appliances of a project, and [sharedFrom, sharedEnd) those without a project in their unique
+// names, which begin with a small letter.
+func (k Keys) appliancesOf(p croft.Project) string {
+	return k.appliances() + cluster.ScopedAppliance(p, "")
+}
+func (k Keys) sharedFrom() string { return k.appliances() + "a" }
+func (k Keys) sharedEnd() string  { return k.appliances() + "{" }
+
 func (k Keys) implementation(i cluster.ImplementationID) string {
 	return k.implementations() + string(i)
 }

@@ -133,7 +133,12 @@ const PageSize = 2000
 // ReadRange calls each with everything below a prefix, as of a revision; 0: the present one.
 func (c *Conn) ReadRange(ctx context.Context, what, prefix string, revision int64,
 	each func(*mvccpb.KeyValue) error, more ...clientv3.OpOption) error {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	return c.ReadBetween(ctx, what, prefix, clientv3.GetPrefixRangeEnd(prefix), revision, each, more...)
+}
+
+// ReadBetween calls each with every key from one up to another, which is left out, as ReadRange does.
+func (c *Conn) ReadBetween(ctx context.Context, what, from, end string, revision int64,
+	each func(*mvccpb.KeyValue) error, more ...clientv3.OpOption) error {
 	for {
 		got, err := c.Etcd.Get(ctx, from, append(more, clientv3.WithRange(end), clientv3.WithLimit(PageSize),
 			clientv3.WithRev(revision))...)

@@ -1,0 +1,186 @@
+package clusters
+
+import (
+	"cmp"
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/cluster"
+	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/tenants"
+	"croft/tenant"
+)
+
+func (s *Catalogue) appliances() shelf[cluster.Appliance] {
+	return shelf[cluster.Appliance]{"appliance", s.keys().appliances(),
+		func(v *cluster.Appliance) *int64 { return &v.Generation }}
+}
+
+// chargeOfAppliance returns the charge for one record of an appliance.
+func chargeOfAppliance(a cluster.Appliance) tenants.Charge {
+	a.Generation = 0
+	return tenants.Charge{Project: a.Project, Amounts: tenants.SizeOf(tenant.CountAppliances, a)}
+}
+
+// chargeOfRecords returns the charge for all records of an appliance: a public one of a project has a second record
+// under the name that other projects use.
+func chargeOfRecords(a cluster.Appliance) tenants.Charge {
+	charge := chargeOfAppliance(a)
+	if project, _ := cluster.SplitAppliance(a.Name); project != "" && a.Public {
+		charge.Amounts = charge.Amounts.Plus(charge.Amounts)
+	}
+	return charge
+}
+
+// Appliances implements cluster.Catalogue.
+func (s *Catalogue) Appliances(ctx context.Context, project croft.Project) (all []cluster.Appliance, err error) {
+	k, seen := s.keys(), map[string]bool{}
+	all = []cluster.Appliance{}
+	add := func(stored *mvccpb.KeyValue) error {
+		a, err := s.appliances().decode(s.conn, stored)
+		if !seen[a.Name] {
+			all, seen[a.Name] = append(all, a), true
+		}
+		return err
+	}
+	const what = "read the appliances"
+	if project == "" {
+		return all, s.conn.ReadRange(ctx, what, k.appliances(), 0, add)
+	}
+	if err = s.conn.ReadRange(ctx, what, k.appliancesOf(project), 0, add); err == nil {
+		err = s.conn.ReadBetween(ctx, what, k.sharedFrom(), k.sharedEnd(), 0, add)
+	}
+	return all, err
+}
+
+// Appliance implements cluster.Catalogue.
+func (s *Catalogue) Appliance(ctx context.Context, unique string) (cluster.Appliance, error) {
+	project, name := cluster.SplitAppliance(unique)
+	if project == "" {
+		return s.appliances().find(ctx, s.conn, name)
+	}
+	k := s.keys()
+	got, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(k.appliance(unique)), clientv3.OpGet(k.appliance(name))).
+		Commit()
+	if err != nil {
+		return cluster.Appliance{}, s.conn.Wrap(err, "read appliance %s", name)
+	}
+	if own := kv.First(got.Responses[0]); own != nil {
+		return s.appliances().decode(s.conn, own)
+	}
+	if shared := kv.First(got.Responses[1]); shared != nil {
+		a, err := s.appliances().decode(s.conn, shared)
+		if err != nil || a.Public || a.Project == "" || a.Project == project {
+			return a, err
+		}
+	}
+	return cluster.Appliance{}, s.appliances().missing(name)
+}
+
+// PutAppliance implements cluster.Catalogue.
+func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
+	project, _ := cluster.SplitAppliance(a.Name)
+	if err := cmp.Or(s.may(), cluster.CheckAppliance(a.Name)); err != nil {
+		return a, err
+	}
+	var own []clientv3.Op
+	if a.Project != "" {
+		if err := a.Project.Check(); err != nil {
+			return a, err
+		}
+		own = append(own, clientv3.OpPut(s.keys().ownAppliance(a), ""))
+	}
+	if project != "" && project != a.Project {
+		return a, croft.Errorf(croft.Invalid, "appliance %s cannot belong to project %s: its name has another project",
+			a.Name, a.Project)
+	}
+	for {
+		pay := chargeOfRecords(a)
+		if before, err := s.appliances().find(ctx, s.conn, a.Name); err == nil && before.Generation == a.Generation {
+			if before.Project != a.Project {
+				return a, croft.Errorf(croft.Invalid, "the project of appliance %s cannot change", a.Name)
+			}
+			pay = instead(chargeOfRecords(before), pay)
+		}
+		var ifs []clientv3.Cmp
+		var ops []clientv3.Op
+		if project != "" {
+			var err error
+			if ifs, ops, err = s.share(ctx, a); err != nil {
+				return a, err
+			}
+		}
+		written, err := s.appliances().put(ctx, s.projects, a.Name, &a, pay, ifs, append(ops, own...)...)
+		if err != nil || written {
+			return a, err
+		} // else the record of the same name without a project changed, so trying again ends
+	}
+}
+
+// share returns the operations that keep the record of a project's appliance under the name that other projects use:
+// it exists while the appliance is public. The conditions hold while the record is as it was read. Conflict: the name
+// is taken.
+func (s *Catalogue) share(ctx context.Context, a cluster.Appliance) (ifs []clientv3.Cmp, ops []clientv3.Op,
+	err error) {
+	_, name := cluster.SplitAppliance(a.Name)
+	key := s.keys().appliance(name)
+	shared, err := s.appliances().find(ctx, s.conn, name)
+	there := err == nil
+	if err != nil && croft.KindOf(err) != croft.NotFound {
+		return nil, nil, err
+	}
+	isNew, ours := a.Generation == 0, there && shared.Name == a.Name
+	switch {
+	case isNew && there && shared.Public && !ours:
+		return nil, nil, croft.Errorf(croft.Conflict, "there is an appliance %s already, which every project may use: "+
+			"choose another name", name)
+	case isNew && there && shared.Project == a.Project && !ours:
+		return nil, nil, croft.Errorf(croft.Conflict, "there is an appliance %s already", name)
+	case a.Public && there && !ours:
+		return nil, nil, croft.Errorf(croft.Conflict, "appliance %s of project %s cannot be made public: the operators or "+
+			"an earlier version of croft have an appliance of that name", name, a.Project)
+	}
+	if isNew || a.Public || ours {
+		ifs = append(ifs, kv.Unchanged(key, shared.Generation))
+	}
+	a.Generation = 0
+	switch {
+	case a.Public:
+		ops = append(ops, clientv3.OpPut(key, kv.Encode(a)))
+	case ours:
+		ops = append(ops, clientv3.OpDelete(key))
+	}
+	return ifs, ops, nil
+}
+
+// RemoveAppliance implements cluster.Catalogue.
+func (s *Catalogue) RemoveAppliance(ctx context.Context, unique string) error {
+	k := s.keys()
+	key := k.appliance(unique)
+	return s.remove(ctx, s.appliances().missing(unique), key, func(revision int64) (removal, error) {
+		a, err := s.appliances().find(ctx, s.conn, unique)
+		if err != nil {
+			return removal{}, err
+		}
+		all, err := s.Implementations(ctx, unique)
+		if n := len(all); err == nil && n > 0 {
+			err = croft.Errorf(croft.Conflict, "appliance %s has %d implementations: remove those first",
+				cluster.ApplianceName(unique), n)
+		}
+		if err != nil {
+			return removal{}, err
+		}
+		ops, err := s.revisionsOf(ctx, unique, revision)
+		if a.Project != "" {
+			ops = append(ops, clientv3.OpDelete(k.ownAppliance(a)))
+		}
+		if project, name := cluster.SplitAppliance(unique); project != "" && a.Public {
+			ops = append(ops, clientv3.OpDelete(k.appliance(name)))
+		}
+		return removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision),
+			kv.Unchanged(key, a.Generation)}, ops, chargeOfRecords(a)}, err
+	})
+}
