@@ -3,6 +3,7 @@
 package access
 
 import (
+	"context"
 	"slices"
 
 	"croft"
@@ -61,6 +62,26 @@ type Tree interface {
 	Below(p croft.Project) []croft.Project
 	// ID returns the identity of p; empty: it has no record.
 	ID(p croft.Project) croft.ProjectID
+}
+
+// Refresher is a Tree that may be behind what is stored.
+type Refresher interface {
+	// Refresh returns once the tree has the record of p that is stored now, or knows that there is none. Unavailable.
+	Refresh(ctx context.Context, p croft.Project) error
+}
+
+// Refresh has the tree of the caller catch up with what is stored about projects. A tree that needs none does nothing.
+func (c Caller) Refresh(ctx context.Context, projects ...croft.Project) error {
+	t, behind := c.tree.(Refresher)
+	if !behind {
+		return nil
+	}
+	for _, p := range projects {
+		if err := t.Refresh(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // In returns the caller in a tree of projects, which decides what a project-admin administers besides the own

@@ -49,11 +49,9 @@ func (c *call) admit() (err error) {
 	c.scope = c.caller.Scope()
 	c.project = c.caller.Project
 	if given := croft.Project(cmp.Or(c.r.PathValue("project"), c.query.Get("project"))); given != "" {
-		given = c.called(given)
-		if given.Check() != nil || !c.scope.Sees(given) {
-			return api.NewProblem(api.NotFound, "there is no such project, or it is not yours")
+		if c.project, err = c.sees(given); err != nil {
+			return err
 		}
-		c.project = given
 	}
 	c.identity = c.caller.Identity(c.project)
 	c.action.project = c.project
@@ -62,6 +60,31 @@ func (c *call) admit() (err error) {
 		c.action.project = c.home()
 	}
 	return c.authorize(c.project)
+}
+
+// sees returns the project that the caller means by a name, if the caller sees it. One that is not in the tree of
+// projects may have been created just now, at this server or another one.
+func (c *call) sees(given croft.Project) (croft.Project, error) {
+	named := c.called(given)
+	if named.Check() == nil && !c.scope.Sees(named) && c.caller.Has(access.ProjectAdmin) && c.caller.Project != "" {
+		ctx, cancel := c.brief()
+		defer cancel()
+		below := c.caller.Project.Below(given)
+		if err := c.caller.Refresh(ctx, given); err != nil {
+			return "", err
+		}
+		if below.Check() == nil && below != given {
+			if err := c.caller.Refresh(ctx, below); err != nil {
+				return "", err
+			}
+		}
+		c.scope = c.caller.Scope()
+		named = c.called(given)
+	}
+	if named.Check() != nil || !c.scope.Sees(named) {
+		return "", api.NewProblem(api.NotFound, "there is no such project, or it is not yours")
+	}
+	return named, nil
 }
 
 // called returns the project that the caller means by a name: one that the caller sees, else one below the caller's, as
@@ -186,10 +209,23 @@ func (c *call) still(credentials bool) error {
 			return err
 		}
 	}
-	if c.identity != "" && c.caller.Identity(c.project) != c.identity {
+	if c.identity != "" && c.caller.Identity(c.project) != c.identity && (credentials || !c.readmit()) {
 		return api.NewProblem(api.NotFound, "the project "+string(c.project)+" was removed while the request was sent")
 	}
 	return nil
+}
+
+// readmit admits the request to the project that has the name now, if the caller may do the operation there too: when
+// the request was admitted, the tree of projects may have been behind what was stored.
+func (c *call) readmit() bool {
+	now := c.caller.Identity(c.project)
+	c.scope = c.caller.Scope()
+	if now == "" || !c.scope.Sees(c.project) || c.project == c.caller.Project && now != c.caller.ProjectID ||
+		c.authorize(c.project) != nil {
+		return false
+	}
+	c.identity = now
+	return true
 }
 
 // identityOf returns the identity of a project that the caller sees; empty: it has no record. It is read where the tree

@@ -66,6 +66,11 @@ func createProject(c *call) error {
 			"only operators create projects that are below none: name the project above in parent")
 	}
 	if given.Parent != "" {
+		if !c.caller.Operator() {
+			if _, err := c.sees(given.Parent); err != nil {
+				return err
+			}
+		}
 		given.Parent = c.called(given.Parent)
 		if err := c.authorize(given.Parent); err != nil {
 			return err
@@ -89,7 +94,16 @@ func createProject(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.follow(ctx, p.Name)
 	return answerProject(c, http.StatusCreated, p)
+}
+
+// follow has this server learn of a write to a project before the answer, so that the next list that the caller asks it
+// for has the project. The write is done: an error is no reason to say otherwise.
+func (c *call) follow(ctx context.Context, p croft.Project) {
+	if err := c.caller.Refresh(ctx, p); err != nil {
+		c.Log.Warn("the tree of projects is behind what is stored", "project", p, "err", err)
+	}
 }
 
 // answerProject answers with a project, and its generation for If-Match.
@@ -105,6 +119,12 @@ func namedProject(c *call) (tenant.Tenant, error) {
 	all, err := c.Cloud.Projects.List(ctx, c.project)
 	if err != nil {
 		return tenant.Tenant{}, err
+	}
+	if len(all) == 1 && c.identity != "" && c.identity != all[0].ID { // the tree may be behind
+		if err := c.caller.Refresh(ctx, c.project); err != nil {
+			return tenant.Tenant{}, err
+		}
+		c.readmit()
 	}
 	for _, p := range all {
 		if p.Name == c.project && (c.caller.Operator() || c.identity == "" || c.identity == p.ID) {
@@ -189,6 +209,7 @@ func change(c *call, how func(*tenant.Tenant) error) error {
 	if err != nil {
 		return err
 	}
+	c.follow(ctx, p.Name)
 	return answerProject(c, http.StatusOK, p)
 }
 
@@ -208,6 +229,7 @@ func removeProject(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.follow(ctx, c.project)
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

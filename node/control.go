@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -111,7 +110,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}()
 	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
 	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
-	tree, peers := &liveTree{}, newPeering(s, store, scheme+"://"+l.Addr().String(), log)
+	tree, peers := store.Projects.NewLive(), newPeering(s, store, scheme+"://"+l.Addr().String(), log)
 	callers = append(callers, peers.callers())
 	more, end, err := otherCallers(s, store.Partition(), tree)
 	if err != nil {
@@ -162,9 +161,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	})
 	p.Start(ctx, "what projects use", store.Projects.Settle)
 	p.Start(ctx, "the history of usage", usage.Recorder{Name: uuid.NewString(), Store: store.Usage, Log: log}.Run)
-	p.Start(ctx, "the tree of projects", func(ctx context.Context) error {
-		return store.Projects.Follow(ctx, func(t tenant.Tree) { tree.now.Store(&t) })
-	})
+	p.Start(ctx, "the tree of projects", tree.Run)
 	p.Start(ctx, "the changes that the API tells", server.Run)
 	p.Start(ctx, "the copy of the hosts", hosts.Run)
 	if c.placement != nil {
@@ -259,41 +256,6 @@ func serveLocally(ctx context.Context, p *Parts, path string, chosen bool, h htt
 		return err
 	}
 	p.Start(ctx, "the local socket of the API", func(ctx context.Context) error { return Serve(ctx, limited(l), h) })
-	return nil
-}
-
-// liveTree is the tree of projects as it is now, for access.
-type liveTree struct{ now atomic.Pointer[tenant.Tree] }
-
-// Below implements access.Tree. Until the tree has been read, no project is below another.
-func (t *liveTree) Below(p croft.Project) []croft.Project {
-	if now := t.now.Load(); now != nil {
-		return now.Below(p)
-	}
-	return []croft.Project{p}
-}
-
-// ID implements access.Tree.
-func (t *liveTree) ID(p croft.Project) croft.ProjectID {
-	if now := t.now.Load(); now != nil {
-		return now.ID(p)
-	}
-	return ""
-}
-
-// ProjectsOf implements access.Members.
-func (t *liveTree) ProjectsOf(user string) ([]croft.Project, error) {
-	if now := t.now.Load(); now != nil {
-		return now.ProjectsOf(user), nil
-	}
-	return nil, croft.Errorf(croft.Unavailable, "the projects of this cloud are still being read: try again")
-}
-
-// RolesOf implements access.Members.
-func (t *liveTree) RolesOf(user string, p croft.Project) []access.Role {
-	if now := t.now.Load(); now != nil {
-		return now.RolesOf(user, p)
-	}
 	return nil
 }
 

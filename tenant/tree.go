@@ -48,6 +48,9 @@ func (t Tree) Below(p croft.Project) []croft.Project {
 // ID returns the identity of a project; empty: it has no record.
 func (t Tree) ID(p croft.Project) croft.ProjectID { return t.projects[p].ID }
 
+// Generation returns the generation of a project; 0: it has no record.
+func (t Tree) Generation(p croft.Project) int64 { return t.projects[p].Generation }
+
 // RolesOf lists what a user is to a project: as a member there, and whoever administers a project above it.
 func (t Tree) RolesOf(user string, p croft.Project) []access.Role {
 	var roles []access.Role

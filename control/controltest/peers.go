@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"croft"
 	"croft/access"
 	"croft/cloud"
 	"croft/control"
@@ -15,7 +14,6 @@ import (
 	"croft/federation"
 	"croft/federation/assertion"
 	"croft/internal/testing/patient"
-	"croft/tenant"
 	"croft/test/simcloud"
 )
 
@@ -41,13 +39,13 @@ func StartTrusting(t testing.TB, further []access.Authenticator, change ...func(
 	s := &Site{Keys: &assertion.Keys{Dir: filepath.Join(t.TempDir(), "peers")}}
 	s.URL, s.Cloud = StartConfigured(t, func(c *simcloud.Cloud, config *control.Config) {
 		s.Book = assertion.NewBook(c.Store.Partitions)
-		tree := &projectTree{}
+		tree := c.Store.Projects.NewLive()
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var run sync.WaitGroup
 		tokens := access.NewBearer(c.Store.AccessTokens, c.Store.Partition(), nil)
 		run.Go(func() { _ = tokens.Run(ctx) })
 		run.Go(func() { _ = s.Book.Run(ctx) })
-		run.Go(func() { _ = c.Store.Projects.Follow(ctx, tree.set) })
+		run.Go(func() { _ = tree.Run(ctx) })
 		t.Cleanup(func() { cancel(); run.Wait() })
 		callers := append([]access.Authenticator{tokens}, further...)
 		callers = append(callers, Known, &assertion.Authenticator{Partition: c.Store.Partition(), Book: s.Book,
@@ -98,30 +96,4 @@ func (s *Site) Card(t testing.TB) federation.Card {
 		t.Fatal(err)
 	}
 	return card
-}
-
-// projectTree is the tree of projects as it is now. It implements access.Tree.
-type projectTree struct {
-	mu  sync.Mutex
-	now tenant.Tree
-}
-
-func (t *projectTree) set(now tenant.Tree) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.now = now
-}
-
-// Below implements access.Tree.
-func (t *projectTree) Below(p croft.Project) []croft.Project {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.now.Below(p)
-}
-
-// ID implements access.Tree.
-func (t *projectTree) ID(p croft.Project) croft.ProjectID {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.now.ID(p)
 }
