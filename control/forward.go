@@ -133,11 +133,16 @@ func forward(c *call, p federation.Partition) error {
 
 // streams reports whether a request may go on for as long as the client likes.
 func streams(c *call) bool {
+	return flows(c) || c.r.URL.Query().Get("wait") != ""
+}
+
+// flows reports whether the answer to a request has no end but the one that the client chooses.
+func flows(c *call) bool {
 	switch c.operation.ID {
 	case "watchEvents", "watchInstance", "attachConsole", "forwardPort":
 		return true
 	}
-	return c.r.URL.Query().Get("wait") != "" || c.r.URL.Query().Get("follow") == "true"
+	return c.r.URL.Query().Get("follow") == "true"
 }
 
 // foreignObject is what a forwarded request is about, as the path names it there.

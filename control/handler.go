@@ -81,6 +81,14 @@ func do(c *call) error {
 	if err := c.admit(); err != nil {
 		return err
 	}
+	if flows(c) && !c.caller.Operator() {
+		end, ok := c.flows.Begin(c.caller.Project)
+		if !ok {
+			return api.NewProblem(api.Busy, "project "+string(c.caller.Project)+", or all projects together, have as many "+
+				"streams as they may: end some, or try again")
+		}
+		defer end()
+	}
 	if about := clusters.Operations[c.operation.ID]; about != nil {
 		return about(c.ofClusters())
 	}

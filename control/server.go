@@ -60,6 +60,7 @@ type Server struct {
 	limits *pace.Shared
 	feed   *feed.Feed
 
+	flows    *pace.Shares // streams of this cloud's own
 	forwards *forwarding.Forwarding
 	requests *prometheus.CounterVec
 }
@@ -76,8 +77,15 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{Config: c, bodies: compiled, limits: pace.NewShared(c.Rate, c.Burst), feed: feed.New(),
+		flows:    &pace.Shares{Each: flowsOfProject, All: flowsOfAll, Newcomers: flowsOfAll / 4},
 		forwards: forwarding.New(c.Peers, c.Log), requests: newRequests()}, nil
 }
+
+// Bounds of the streams of tenants that are open at the same time: events, consoles, logs and ports.
+const (
+	flowsOfProject = 128
+	flowsOfAll     = 2048
+)
 
 // Run follows the changes of the cloud until ctx ends.
 func (s *Server) Run(ctx context.Context) error {

@@ -25,6 +25,7 @@ import (
 	"croft"
 	"croft/actions"
 	"croft/control/api"
+	"croft/control/pace"
 	"croft/federation"
 	"croft/federation/assertion"
 )
@@ -53,8 +54,8 @@ type Forwarding struct {
 	log *slog.Logger
 
 	mu         sync.Mutex
-	requests   turns
-	streams    turns
+	requests   *pace.Shares
+	streams    *pace.Shares
 	transports map[string]*http.Transport // by endpoint and authorities
 }
 
@@ -63,7 +64,7 @@ func New(p *Peers, log *slog.Logger) *Forwarding {
 	if p == nil {
 		return nil
 	}
-	return &Forwarding{Peers: *p, log: log, requests: turns{}, streams: turns{},
+	return &Forwarding{Peers: *p, log: log, requests: shares(), streams: shares(),
 		transports: map[string]*http.Transport{}}
 }
 
@@ -151,39 +152,17 @@ func (t noTrailers) RoundTrip(r *http.Request) (*http.Response, error) {
 // errSilent ends the wait for a peer.
 var errSilent = errors.New("it does not answer in time")
 
-// turns counts what is being forwarded, by project of this cloud.
-type turns map[croft.Project]int
-
-// has reports whether a project may have one more: at most mostOfProject, and the last ones only if it has none.
-func (t turns) has(project croft.Project) bool {
-	all := 0
-	for _, n := range t {
-		all += n
-	}
-	own := t[project]
-	return own < mostOfProject && (all < mostForwarded-newcomers || own == 0 && all < mostForwarded)
-}
-
 // Turn begins to forward a request of a project; end ends it. Streams, which may last for hours, are bounded apart from
 // requests. False: too many are being forwarded, for this project or for all.
 func (f *Forwarding) Turn(project croft.Project, stream bool) (end func(), ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := f.requests
 	if stream {
-		t = f.streams
+		return f.streams.Begin(project)
 	}
-	if !t.has(project) {
-		return nil, false
-	}
-	t[project]++
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if t[project]--; t[project] == 0 {
-			delete(t, project)
-		}
-	}, true
+	return f.requests.Begin(project)
+}
+
+func shares() *pace.Shares {
+	return &pace.Shares{Each: mostOfProject, All: mostForwarded, Newcomers: newcomers}
 }
 
 // transport returns what reaches a peer, over HTTP/1, which can be upgraded.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestAProjectLeavesTurnsForOthers(t *testing.T) {
-	f := &Forwarding{requests: turns{}, streams: turns{}}
+	f := &Forwarding{requests: shares(), streams: shares()}
 	take := func(p croft.Project, stream bool, most int) (ends []func()) {
 		for range most {
 			if end, ok := f.Turn(p, stream); ok {

@@ -1,0 +1,41 @@
+package pace
+
+import (
+	"sync"
+
+	"croft"
+)
+
+// Shares bounds how many things of each project go on at the same time, such as streams. The zero Shares permit none.
+type Shares struct {
+	Each      int // of one project
+	All       int // of all projects together
+	Newcomers int // of All, for projects that have none yet
+
+	mu   sync.Mutex
+	open map[croft.Project]int
+}
+
+// Begin begins one of a project; end ends it. False: the project, or all together, have as many as they may.
+func (s *Shares) Begin(project croft.Project) (end func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, own := 0, s.open[project]
+	for _, n := range s.open {
+		all += n
+	}
+	if own >= s.Each || all >= s.All || own > 0 && all >= s.All-s.Newcomers {
+		return nil, false
+	}
+	if s.open == nil {
+		s.open = map[croft.Project]int{}
+	}
+	s.open[project]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.open[project]--; s.open[project] == 0 {
+			delete(s.open, project)
+		}
+	}), true
+}
