@@ -78,7 +78,8 @@ func (a inTree) Authenticate(ctx context.Context, r *http.Request) (Caller, bool
 	case caller.ProjectID == "":
 		caller.ProjectID = now
 	case now != "" && now != caller.ProjectID: // what is known of projects, or of credentials, is not up to date
-		if err := caller.Refresh(ctx, caller.Project); err == nil && caller.Identity(caller.Project) == caller.ProjectID {
+		if err := caller.Refresh(ctx, caller.Project); err == nil &&
+			caller.Identity(caller.Project) == caller.ProjectID {
 			break
 		}
 		return Caller{}, false, croft.Errorf(croft.Unavailable, "the credentials are of a former project %s, or the "+

@@ -84,8 +84,8 @@ func do(c *call) error {
 	if flows(c) && !c.caller.Operator() {
 		end, ok := c.flows.Begin(c.caller.Project)
 		if !ok {
-			return api.NewProblem(api.Busy, "project "+string(c.caller.Project)+", or all projects together, have as many "+
-				"streams as they may: end some, or try again")
+			return api.NewProblem(api.Busy, "project "+string(c.caller.Project)+", or all projects together, have as "+
+				"many streams as they may: end some, or try again")
 		}
 		defer end()
 	}
