@@ -218,6 +218,7 @@ srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N
 	// the home is that of all members, users of the master are known on all, and jobs are accounted for
 	b.on("slurm-master", "sudo useradd -m -u 1500 -s /bin/bash anna")
 	eventuallyOn(b, "slurm-slave-1", "getent passwd anna | cut -d: -f3", "1500")
+	eventuallyOn(b, "slurm-master", "sacctmgr -nP list user anna format=user,defaultaccount", "anna|users")
 	b.on("slurm-master", "sudo -u anna -i sh -c 'echo from-the-master >note && "+
 		"sbatch --wait -J anns -o out --wrap \"cat note\"'")
 	if got := b.on("slurm-slave-0", "sudo cat /home/anna/out"); got != "from-the-master" {

@@ -34,6 +34,11 @@ END
 		[ -z "$(sacctmgr -nP list cluster croft 2>/dev/null)" ] || break
 		sleep 1
 	done
+	# slurmctld ends where it is told of a database that does not answer.
+	[ -n "$(sacctmgr -nP list cluster croft 2>/dev/null)" ] || {
+		echo "there is no accounting: slurmdbd does not answer" >&2
+		exit 1
+	}
 	sacctmgr -i -Q add account users description=users organization=croft >/dev/null 2>&1 || true
 	grep -q '^AccountingStorageType=' /etc/slurm/slurm.conf || cat >>/etc/slurm/slurm.conf <<'END'
 AccountingStorageType=accounting_storage/slurmdbd

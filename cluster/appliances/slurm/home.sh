@@ -6,7 +6,8 @@ mkdir -p /etc/exports.d
 while read -r address _; do
 	echo "/home $address(rw,sync,no_subtree_check,no_root_squash)"
 done </etc/croft/peers >/etc/exports.d/croft-home.exports
-exportfs -r
+# Where the server does not run yet, it reads the list when it starts.
+exportfs -r || true
 END
 	chmod 755 /etc/croft/hosts.d/20-home
 	/etc/croft/hosts.d/20-home

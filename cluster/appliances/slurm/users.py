@@ -76,14 +76,9 @@ def spread():
     for peer in peers:
         if len(peer) < 3 or peer[2] != "slave":
             continue
-        mark = hashlib.sha256((told + program + " ".join(peer)).encode()).hexdigest()
-        note = os.path.join(STATE, peer[1])
-        try:
-            with open(note) as f:
-                if f.read() == mark:
-                    continue
-        except FileNotFoundError:
-            pass
+        note = Note(peer[1], told + program + " ".join(peer))
+        if note.known():
+            continue
         # The program goes along, so that a slave needs none of this.
         code = "import sys; told = sys.stdin.readline(); sys.argv = ['users', 'apply', told]; exec(sys.stdin.read())"
         sent = subprocess.run(LOGIN + ["root@" + peer[1], 'python3 -c "' + code + '"'], input=told + "\n" + program,
@@ -91,13 +86,41 @@ def spread():
         if sent.returncode != 0:
             failed = True
             continue
-        with open(note, "w") as f:
-            f.write(mark)
-    if os.path.exists(os.path.join(ETC, "slurm", "slurmdbd.conf")):
-        for line in collect()["passwd"]:
-            subprocess.run(["sacctmgr", "-i", "-Q", "add", "user", "name=" + line.split(":")[0], "account=users"],
-                           stdout=subprocess.DEVNULL)
+        note.keep()
+    account()
     sys.exit(1 if failed else 0)
+
+
+def account():
+    """Has Slurm account for the users of the cluster, once its database is there."""
+    names = ",".join(line.split(":")[0] for line in collect()["passwd"])
+    note = Note("(accounting)", names)
+    ready = ["sacctmgr", "-nP", "list", "account", "users"]
+    if not os.path.exists(os.path.join(ETC, "slurm", "slurmdbd.conf")) or not names or note.known():
+        return
+    if not subprocess.run(ready, capture_output=True, text=True).stdout.strip():
+        return
+    subprocess.run(["sacctmgr", "-i", "-Q", "add", "user", "name=" + names, "account=users"],
+                   stdout=subprocess.DEVNULL)
+    note.keep()
+
+
+class Note:
+    """What was told last, so that it is told once."""
+
+    def __init__(self, name, told):
+        self.path, self.mark = os.path.join(STATE, name), hashlib.sha256(told.encode()).hexdigest()
+
+    def known(self):
+        try:
+            with open(self.path) as f:
+                return f.read() == self.mark
+        except FileNotFoundError:
+            return False
+
+    def keep(self):
+        with open(self.path, "w") as f:
+            f.write(self.mark)
 
 
 if __name__ == "__main__":
