@@ -26,6 +26,9 @@ func (n *Net) Get(pool string, o Owner, at netip.Addr) (Lease, error) {
 		return Lease{}, err
 	}
 	own, freed := n.ofOwner(p, o)
+	if !own.Addr.IsValid() && !at.IsValid() {
+		own, _ = n.LeaseOf(pool, o)
+	}
 	if own.Addr.IsValid() {
 		if at.IsValid() && at != own.Addr {
 			return Lease{}, croft.Errorf(croft.Conflict, "%s has %s of pool %s already: free it first", o, own.Addr,

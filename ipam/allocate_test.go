@@ -268,3 +268,43 @@ func TestGivingAndFreeingAsInAModel(t *testing.T) {
 		})
 	}
 }
+
+// TestAPoolCarvedOutOfAUsedOneMovesNothing: what the outer pool gave before stays with its owners.
+func TestAPoolCarvedOutOfAUsedOneMovesNothing(t *testing.T) {
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
+	owners := []Owner{{"a", 0}, {"b", 0}}
+	var had []netip.Addr
+	for _, o := range owners {
+		l, err := get(d, "web", o, netip.Addr{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		had = append(had, l)
+	}
+	if err := d.Change(t.Context(), func(n *Net) error {
+		part := &Pool{Name: "part", Prefix: netip.MustParsePrefix("10.0.0.0/26"), Within: "web", Hold: DefaultHold}
+		if err := n.Put(part); err != nil {
+			return err
+		}
+		return n.Put(&Pool{Name: "deep", Prefix: netip.MustParsePrefix("10.0.0.0/28"),
+			Within: "part", Hold: DefaultHold})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range owners {
+		if l, err := get(d, "web", o, netip.Addr{}); err != nil || l != had[i] {
+			t.Errorf("%s had %s, and gets %v, %v", o, had[i], l, err)
+		}
+		n, err := d.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, ok := n.LeaseOf("web", o); !ok || l.Addr != had[i] {
+			t.Errorf("the lease of %s in web is %v, %t", o, l, ok)
+		}
+	}
+	if l, err := get(d, "web", Owner{"c", 0}, netip.Addr{}); err != nil ||
+		l != netip.MustParseAddr("10.0.0.64") {
+		t.Errorf("a new owner gets %v, %v of the inner pool's", l, err)
+	}
+}

@@ -100,7 +100,27 @@ func (n *Net) LeaseOf(pool string, o Owner) (l Lease, ok bool) {
 			return n.Leases[a], true
 		}
 	}
+	for _, a := range n.shared.owned[o] {
+		if n.isPart(n.PoolOf(a), pool) {
+			return n.Leases[a], true
+		}
+	}
 	return Lease{}, false
+}
+
+// isPart reports whether a pool is inside of another, at any depth. An address that the outer pool gave before the
+// inner one was carved out of it stays with its owner.
+func (n *Net) isPart(p *Pool, outer string) bool {
+	for range n.Pools {
+		if p == nil || p.Within == "" {
+			return false
+		}
+		if p.Within == outer {
+			return true
+		}
+		p, _ = n.Pool(p.Within) // nil where there is none, which reading the pools refuses
+	}
+	return false
 }
 
 // lease gives an address to an owner.

@@ -30,7 +30,8 @@ way is none. Hosts that do not answer are named on stderr as unchecked.
 With --fix it mends what no guest and no disk on record can suffer from. The agents do
 most of that by themselves, within minutes.
 
-Exit codes: 0 no difference, or all mended; 1 differences; others as for schedule.`,
+Exit codes: 0 no difference, or all mended; 1 differences; others as for schedule:
+2 wrong usage, 3 not found, 5 conflict, 6 something does not answer, 7 not permitted.`,
 		Args: args.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -26,7 +25,6 @@ import (
 	"croft/grid/state"
 	"croft/grid/unit"
 	"croft/grid/vcs"
-	"croft/ipam"
 	"croft/sshca"
 )
 
@@ -158,12 +156,12 @@ func (r remote) Close() error {
 
 // desired is what the directory says.
 func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, error) {
-	leases, err := openLeases(dir)
+	given, err := openAddresses(dir, s.Cluster.IP)
 	if err != nil {
 		return plan.Desired{}, err
 	}
 	if s.Addresses == nil {
-		s.Addresses = leases.address
+		s.Addresses = given.address
 	}
 	d := plan.Desired{Cluster: s.Cluster.ID, Jobs: map[string]plan.Job{}}
 	if d.Nodes, err = s.Nodes(ctx, keeperOf(dir)); err != nil {
@@ -182,52 +180,23 @@ func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, err
 		if d.Nodes[i].State == state.Left {
 			continue
 		}
-		if d.Nodes[i].Firewall, err = leases.firewall(ctx, d.Nodes[i].Name); err != nil {
+		if d.Nodes[i].Firewall, err = given.firewall(ctx, d.Nodes[i].Name); err != nil {
 			return plan.Desired{}, fmt.Errorf("the firewall of %s: %w", d.Nodes[i].Name, err)
 		}
 	}
 	return d, nil
 }
 
-// leases are the addresses of slots; nil: the directory has no net/.
-type leases struct{ net *ipam.Net }
-
-func openLeases(dir string) (*leases, error) {
-	if _, err := os.Stat(filepath.Join(dir, "net")); errors.Is(err, fs.ErrNotExist) {
-		return &leases{}, nil
-	}
-	d, err := ipam.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	n, err := d.Read()
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return &leases{n}, nil
-}
-
-// address is the lease of a slot in a pool. NotFound.
-func (l *leases) address(_ context.Context, job string, slot int, pool string) (string, error) {
-	if l.net != nil {
-		if one, has := l.net.LeaseOf(pool, ipam.Owner{Job: job, Slot: slot}); has {
-			return one.Addr.String(), nil
-		}
-	}
-	return "", croft.Errorf(croft.NotFound, "slot %d of %s has no address yet: croft ip get %s %s/%d", slot, job,
-		pool, job, slot)
-}
-
 // firewall is the table of a node; "": it needs none.
-func (l *leases) firewall(ctx context.Context, node string) (string, error) {
-	if l.net == nil {
+func (a *addresses) firewall(ctx context.Context, node string) (string, error) {
+	if a.net == nil {
 		return "", nil
 	}
-	n, err := l.net.FindNode(node)
+	n, err := a.net.FindNode(node)
 	if err != nil {
 		return "", err
 	}
-	t, err := l.net.Firewall(ctx, n)
+	t, err := a.net.Firewall(ctx, n)
 	if err != nil {
 		return "", err
 	}

@@ -78,11 +78,11 @@ to be in the cluster under the same names already (kubectl apply adds the labels
 
 // accessOf reads the rules of net/access, with jobs in the place of their addresses.
 func accessOf(dir string) (all []export.Access, err error) {
-	l, err := openLeases(dir)
-	if err != nil || l.net == nil {
+	net, err := readNet(dir)
+	if err != nil || net == nil {
 		return nil, err
 	}
-	rules, err := l.net.Rules()
+	rules, err := net.Rules()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func accessOf(dir string) (all []export.Access, err error) {
 		}
 		var rest netipx.IPSetBuilder
 		rest.AddSet(r.From)
-		for _, lease := range l.net.Sorted() {
+		for _, lease := range net.Sorted() {
 			if lease.Freed() {
 				continue
 			}

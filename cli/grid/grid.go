@@ -48,7 +48,8 @@ link to it an instance: ln -s front@.yaml jobs/front@7.yaml.
 
 Exit codes: 0 done, or nothing to do; 1 an error; 2 a plan has changes; 3 refused by a
 lock or a revision; 4 applied to some; 5 a job has not so many nodes as it needs; 6 a node
-took a change back that was not confirmed.`,
+took a change back that was not confirmed. Other commands end with 7 where something is
+not permitted; that is an error, 1, here.`,
 		Example: `  croft grid node add syd/r1/web1 --address web1.example.org --capacity cpu=8
   croft grid show jobs/web --origin
   croft grid place --without web1 --dry-run

@@ -32,7 +32,7 @@ func placeCommand(o *options) *cobra.Command {
 maintenance, and has the job's facts and enough of what the job uses, where no other job
 has its ports, and where the job's rule has a place for it beside the other slots. Missing slots get nodes by the rule, jobs
 of greater priority first. It writes links, touches no machine, and run again it changes
-nothing. If a job would have fewer nodes than it needs, it ends with 5, and nothing is
+nothing. Slots of jobs with address: POOL get an address, which they keep. If a job would have fewer nodes than it needs, it ends with 5, and nothing is
 changed.
 
 --rebalance drops what is kept, and says how many slots move before it moves them.
@@ -78,6 +78,9 @@ func (o *options) place(cmd *cobra.Command, s *state.State, how place.Options, w
 	}
 	if write {
 		if err := r.Write(o.dir); err != nil {
+			return err
+		}
+		if err := o.allocate(cmd, r.Changes); err != nil {
 			return err
 		}
 	}

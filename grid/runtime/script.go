@@ -59,15 +59,18 @@ if [ -n "$found" ]; then
 	exit 71
 fi
 write_files
+note_address
 printf '%s\n' "$definition" > "$dir/definition" || fail create 1
 verb_create; try create $?`
 	startScript = look + `
 [ -n "$found" ] || { echo "$name was not created there" >&2; exit 72; }
+address_up
 [ "$f_state" = running ] && return 0
 verb_start; try start $?`
 	stopScript = look + `
 [ -n "$found" ] || return 0
-verb_stop; code=$?; [ "$code" = 111 ] || try stop "$code"`
+verb_stop; code=$?; [ "$code" = 111 ] || try stop "$code"
+address_down`
 	removeScript = look + `
 if [ "$f_state" = running ]; then
 	echo "$name runs: stop it first" >&2
@@ -114,6 +117,38 @@ esac
 units=$home/units dir=$home/units/$name
 fail() { echo "$runtime $1: exit code $2" >&2; exit 70; }
 try() { case $2 in 0) ;; 78) exit 78 ;; *) fail "$1" "$2" ;; esac; }
+# note_address notes which address an interface gets while the unit runs: ADDRESS/BITS, and the interface if it is given.
+note_address() {
+	rm -f "$dir/address" "$dir/address.set"
+	[ -z "$own_address" ] || printf '%s %s\n' "$own_address" "$own_interface" > "$dir/address" || fail create 1
+}
+# has_address ADDRESS/BITS: an interface has it
+has_address() {
+	family=-4
+	case $1 in *:*) family=-6 ;; esac
+	[ -n "$(ip $family -o address show to "${1%/*}" 2> /dev/null)" ]
+}
+# An address that is there already is somebody else's: it is neither added nor removed.
+address_up() {
+	[ -e "$dir/address" ] || return 0
+	read -r own through < "$dir/address"
+	command -v ip > /dev/null || { echo "ip is not installed there: the unit's address takes iproute2" >&2; exit 75; }
+	! has_address "$own" || return 0
+	[ -n "$through" ] || through=$(ip -o route get "${own%/*}" 2> /dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+	case $through in
+	''|lo) echo "no interface leads to ${own%/*}: write interface: NAME into the job or the node's file" >&2; exit 78 ;;
+	esac
+	nodad=
+	[ "$family" = -4 ] || nodad=nodad
+	ip address add "$own" dev "$through" $nodad || fail start $?
+	printf '%s %s\n' "$own" "$through" > "$dir/address.set" || fail start 1
+}
+address_down() {
+	[ -e "$dir/address.set" ] || return 0
+	read -r own through < "$dir/address.set"
+	! has_address "$own" || ip address del "$own" dev "$through" || fail stop $?
+	rm -f "$dir/address.set"
+}
 `
 
 var verbForm = regexp.MustCompile(`verb_([a-z]+)`)
@@ -141,7 +176,8 @@ func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardp
 	var b strings.Builder
 	b.WriteString("croft_grid() {\n")
 	for _, set := range [][2]string{{"home", r.config.StateDir}, {"name", v["name"].(string)}, {"cluster", u.Cluster},
-		{"hash", v["hash"].(string)}, {"runtime", r.Name()}, {"definition", r.definition}} {
+		{"hash", v["hash"].(string)}, {"runtime", r.Name()}, {"definition", r.definition},
+		{"own_address", v["address.node"].(string)}, {"own_interface", u.Interface}} {
 		b.WriteString(set[0] + "=" + machine.Quote(set[1]) + "\n")
 	}
 	b.WriteString(prelude)

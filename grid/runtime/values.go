@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ func (r *Runtime) values(u unit.Unit) (hardpoint.Values, error) {
 		v["mark"] = strings.Join([]string{u.Name(), u.Hash(), u.Job, strconv.Itoa(u.Slot), u.Cluster}, "|")
 	}
 	r.image(v, u)
+	addressValues(v, u)
 	lists(v, u)
 	for name, value := range u.Options {
 		v["option."+name] = value
@@ -47,6 +49,22 @@ func (r *Runtime) values(u unit.Unit) (hardpoint.Values, error) {
 	}
 	v["oci"] = oci
 	return v, machineValues(v, u)
+}
+
+// addressValues says where the unit's own address goes: to a network of containers (address.ip4, address.ip6), or, as
+// ADDRESS/BITS, to an interface of the node while the unit runs (address.node).
+func addressValues(v hardpoint.Values, u unit.Unit) {
+	v["address.ip4"], v["address.ip6"], v["address.node"], v["interface"] = "", "", "", u.Interface
+	a, err := netip.ParseAddr(u.Address)
+	switch inside := u.Network == "bridge" || u.Options["network"] != ""; {
+	case err != nil:
+	case inside && a.Is4():
+		v["address.ip4"] = u.Address
+	case inside:
+		v["address.ip6"] = u.Address
+	case u.Network != "none" && (u.Interface != "" || u.Pooled):
+		v["address.node"] = netip.PrefixFrom(a, a.BitLen()).String()
+	}
 }
 
 func userAndGroup(both string) (user, group string) {
@@ -141,8 +159,12 @@ func systemdWords(words ...string) string {
 
 // plainUnit refuses texts that no program can get.
 func plainUnit(u unit.Unit) error {
-	texts := slices.Concat([]string{u.Cluster, u.Job, u.Network, u.Address, u.User, u.Image.Rootfs, u.Image.Archive,
-		u.Image.Registry, u.Image.Digest}, u.Command, environment(u))
+	texts := slices.Concat(
+		[]string{u.Cluster, u.Job, u.Network, u.Address, u.Interface, u.User, u.Image.Rootfs, u.Image.Archive,
+			u.Image.Registry, u.Image.Digest},
+		u.Command,
+		environment(u),
+	)
 	for key, value := range u.Options {
 		texts = append(texts, key, value)
 	}
@@ -194,8 +216,13 @@ func (r *Runtime) check(u unit.Unit) error {
 	}
 	for _, p := range u.Ports {
 		if orHost(u.Network) == "host" && p.Node != p.Unit {
-			return fail("port %d:%d: with the node's own network a unit listens at the port that it names: write %d, or "+
-				"network: bridge", p.Node, p.Unit, p.Unit)
+			return fail(
+				"port %d:%d: with the node's own network a unit listens at the port that it names: write %d, or "+
+					"network: bridge",
+				p.Node,
+				p.Unit,
+				p.Unit,
+			)
 		}
 	}
 	return checkPaths(u, fail)

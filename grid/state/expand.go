@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -20,6 +21,9 @@ type scope struct {
 	own    *Value            // the job's or node's own values
 	// later: names that only a slot has stand for anything, since there is no slot yet.
 	later bool
+
+	address string // the slot's own, if its job asks for one
+	pooled  bool   // it is from a pool
 }
 
 // slotNames are known for a slot of a job alone.
@@ -174,12 +178,26 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 		if e.size += len(found.Text); e.size > maxExpanded {
 			return nil, fmt.Errorf("the file's ${...} become more than %d bytes", maxExpanded)
 		}
-		b.WriteString(found.Text)
+		said := found.Text
+		if rest[2:end] == "ip" && ofURL(b.String(), rest[end+1:]) && isIPv6(said) {
+			said = "[" + said + "]"
+		}
+		b.WriteString(said)
 		rest = rest[end+1:]
 	}
 	out := *v
 	out.Text, out.Plain = b.String(), false
 	return &out, nil
+}
+
+// ofURL reports whether an address between two texts is the host of a URL, or has a port: ${ip}:80, //${ip}/.
+func ofURL(before, after string) bool {
+	return !strings.HasSuffix(before, "[") && (strings.HasPrefix(after, ":") || strings.HasSuffix(before, "//"))
+}
+
+func isIPv6(s string) bool {
+	a, err := netip.ParseAddr(s)
+	return err == nil && a.Is6()
 }
 
 // closing returns where the brace that the text begins with, after a $, is closed; -1: nowhere.

@@ -136,6 +136,7 @@ func (l *loading) template(b body, plain map[string]bool, templates map[string]*
 
 // jobKeys are what a file of a job is known to say.
 var jobKeys = []string{"runtime", "image", "command", "env", "user", "files", "mounts", "ports", "network", "address",
+	"interface",
 	"uses", "limits", "vm", "options", "replicas", "policy", "require", "avoid", "balance", "priority", "exclusive",
 	"max_unavailable", "ready", "gate", "canary", "confirm", "var"}
 

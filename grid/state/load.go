@@ -74,7 +74,7 @@ func (l *loading) loadCluster() {
 	if c.ID = f.text("id"); !validID.MatchString(c.ID) {
 		l.problems.add(f.at("id"), "id: want the 32 hexadecimal digits that grid init made, in quotes")
 	}
-	c.VCS, c.Runtime, c.StateDir = f.text("vcs"), f.text("runtime"), f.text("state_dir")
+	c.VCS, c.Runtime, c.StateDir, c.IP = f.text("vcs"), f.text("runtime"), f.text("state_dir"), f.text("ip")
 	c.Upstream = f.one("upstream", "optional", "required", "optional")
 	if c.StateDir != "" && !path.IsAbs(c.StateDir) {
 		l.problems.add(f.at("state_dir"), "state_dir: %q is no absolute path", c.StateDir)

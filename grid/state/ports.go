@@ -30,7 +30,7 @@ func (s *State) Ports(j *Job) (of func(slot int, n *Node) []unit.Port, vary bool
 		at := seat{slot, n}
 		ports, known := had[at]
 		if !known {
-			scope, _, err := m.scope(j, slot, n)
+			scope, err := m.scope(j, slot, n)
 			if err == nil {
 				ports, _ = portsIn(j, scope)
 			}

@@ -36,6 +36,7 @@ type Cluster struct {
 	ID       string        // 32 hexadecimal digits, for ever
 	VCS      string        // git, hg or fossil; the name of a hard point
 	Runtime  string        // the hard point that runs jobs that name none
+	IP       string        // the hard point that gives addresses; empty: itabot
 	StateDir string        // of nodes that name none; empty: the node's own default
 	Upstream string        // required or optional
 	Types    []string      // of buckets, lowest first; the first is that of nodes

@@ -112,6 +112,26 @@ func (s *State) Check(ctx context.Context) error {
 	return m.problems.err()
 }
 
+// Allocate asks Addresses for the address of each slot whose job wants one, and does nothing else. Errors: those of
+// Addresses, and Invalid.
+func (s *State) Allocate(ctx context.Context) error {
+	m := &making{ctx: ctx, s: s}
+	for _, j := range s.Jobs {
+		if j.Values.Get("address") == nil {
+			continue
+		}
+		for _, slot := range j.Slots {
+			if slot.Node == nil {
+				continue
+			}
+			if _, err := m.scope(j, slot.Number, slot.Node); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(m.problems.err(), ctx.Err())
+}
+
 // tryUnit finds what is wrong with a job that may have no slots yet.
 func (l *loading) tryUnit(j *Job, p *problems) {
 	m := &making{ctx: l.ctx, s: l.s, files: l.files, dry: true, digests: map[string]string{}}
@@ -124,11 +144,11 @@ func (l *loading) tryUnit(j *Job, p *problems) {
 // unit makes what a slot runs.
 func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 	u := unit.Unit{Cluster: m.s.Cluster.ID, Job: j.Name, Slot: slot, Exclusive: j.Exclusive, Confirm: j.Confirm}
-	scope, address, err := m.scope(j, slot, n)
+	scope, err := m.scope(j, slot, n)
 	if err != nil {
 		return u, err
 	}
-	u.Address = address
+	u.Address, u.Pooled = scope.address, scope.pooled
 	values := newMap(j.Values.At, len(j.Values.Keys))
 	for _, key := range j.Values.Keys {
 		if slices.Contains(placingKeys, key) || key == "var" {
@@ -146,6 +166,9 @@ func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 	}
 	f := fields{values, &m.problems, ""}
 	m.runtime(&u, f, n)
+	if u.Interface = f.text("interface"); u.Interface == "" && n != nil && u.Address != "" {
+		u.Interface = fields{n.Values, &m.problems, ""}.text("interface")
+	}
 	m.image(&u, f)
 	u.Command, u.Env, u.User = f.texts("command"), f.textMap("env"), f.text("user")
 	u.Options = f.textMap("options")
@@ -163,17 +186,17 @@ func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 }
 
 // scope is what ${...} names in a slot, and the slot's own address, if it has one; without a node, in any slot.
-func (m *making) scope(j *Job, slot int, n *Node) (*scope, string, error) {
+func (m *making) scope(j *Job, slot int, n *Node) (*scope, error) {
 	s := j.scope()
 	s.later = n == nil
 	if n == nil {
-		return s, "", nil
+		return s, nil
 	}
 	s.names["slot"] = &Value{Kind: Int, Text: strconv.Itoa(slot)}
 	s.names["node"] = n.asValue()
 	address, err := m.address(j, slot, s)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	switch host := cmp.Or(n.IP, hostOf(n.Address)); {
 	case address != "":
@@ -185,7 +208,8 @@ func (m *making) scope(j *Job, slot int, n *Node) (*scope, string, error) {
 	default:
 		s.names["ip"] = text(host)
 	}
-	return s, address, nil
+	s.address = address
+	return s, nil
 }
 
 // asValue is what ${node.x} names: the node's own values, and its name, id and address where it gives none.
@@ -228,6 +252,7 @@ func (m *making) address(j *Job, slot int, s *scope) (string, error) {
 	if ip, err := netip.ParseAddr(pool); err == nil {
 		return ip.String(), nil
 	}
+	s.pooled = true
 	if m.dry {
 		return "", nil
 	}

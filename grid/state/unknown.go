@@ -10,13 +10,14 @@ import (
 
 // The keys that are read. All others are kept, and ignored but for values that name them.
 var (
-	clusterKeys = []string{"id", "vcs", "runtime", "state_dir", "upstream", "types", "timeouts", "parallel",
+	clusterKeys = []string{"id", "vcs", "runtime", "ip", "state_dir", "upstream", "types", "timeouts", "parallel",
 		"ssh", "watch", "var"}
 	nodeKeys = []string{
 		"id",
 		"type",
 		"address",
 		"ip",
+		"interface",
 		"user",
 		"weight",
 		"capacity",

@@ -235,3 +235,24 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
+
+// TestAnIPv6AddressBeforeAPortIsInBrackets: ${ip}:80 is one text for both families.
+func TestAnIPv6AddressBeforeAPortIsInBrackets(t *testing.T) {
+	for _, c := range []struct{ ip, text, want string }{
+		{"10.0.0.2", "${ip}:80", "10.0.0.2:80"},
+		{"fd00::2", "${ip}:80", "[fd00::2]:80"},
+		{"fd00::2", "http://${ip}:80/x", "http://[fd00::2]:80/x"},
+		{"fd00::2", "http://${ip}/x", "http://[fd00::2]/x"},
+		{"fd00::2", "[${ip}]:80", "[fd00::2]:80"},
+		{"fd00::2", "listen on ${ip}", "listen on fd00::2"},
+		{"fd00::2", "${ip}", "fd00::2"},
+		{"host", "${ip}:80", "host:80"},
+		{"fd00::2", "${other}:80", "fd00::2:80"},
+	} {
+		s := scope{names: map[string]*Value{"ip": text(c.ip), "other": text(c.ip)}, own: newMap(Position{}, 0)}
+		got, problem := s.expand(text(c.text))
+		if problem != nil || got.Text != c.want {
+			t.Errorf("%s with %s is %v, %v; want %s", c.text, c.ip, got, problem, c.want)
+		}
+	}
+}

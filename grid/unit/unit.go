@@ -28,10 +28,16 @@ type Unit struct {
 	Ports   []Port            `json:"ports,omitempty"`
 	Network string            `json:"network,omitempty"` // host, bridge or none; none given: host
 	Address string            `json:"address,omitempty"` // of its own, if the job has one
-	CPU     float64           `json:"cpu,omitempty"`     // processors at most; 0: no limit
-	Memory  int64             `json:"memory,omitempty"`  // bytes at most; 0: no limit
-	VM      *VM               `json:"vm,omitempty"`      // for the runtime vm alone
-	Options map[string]string `json:"options,omitempty"` // for the runtime's own use
+	// Interface of the node gets the address while the unit runs, where it has the node's network.
+	Interface string            `json:"interface,omitempty"`
+	CPU       float64           `json:"cpu,omitempty"`     // processors at most; 0: no limit
+	Memory    int64             `json:"memory,omitempty"`  // bytes at most; 0: no limit
+	VM        *VM               `json:"vm,omitempty"`      // for the runtime vm alone
+	Options   map[string]string `json:"options,omitempty"` // for the runtime's own use
+
+	// Pooled: the address comes from a pool. Without Interface, the one that leads to it gets it. It is no part of the
+	// hash, so that units of former versions stay.
+	Pooled bool `json:"pooled,omitempty"`
 
 	// How applying treats it; no part of what runs, and of its hash.
 	Exclusive bool  `json:"-"` // never two at once: the old one has ended before the new one starts
@@ -145,7 +151,7 @@ func (u Unit) Name() string {
 // Hash is the SHA-256 of the unit's canonical JSON, in hexadecimal: two units with one hash run the same. The content
 // of files counts by their digests.
 func (u Unit) Hash() string {
-	u.Files = append([]File(nil), u.Files...)
+	u.Files, u.Pooled = append([]File(nil), u.Files...), false
 	for i := range u.Files {
 		u.Files[i].Content, u.Files[i].ModeUnset = "", false
 	}
