@@ -29,20 +29,21 @@ END
 	chmod 600 /etc/slurm/slurmdbd.conf.croft
 	mv /etc/slurm/slurmdbd.conf.croft /etc/slurm/slurmdbd.conf
 	start_now_and_at_boot slurmdbd.service
+	# sacctmgr reads of the database in slurm.conf, and slurmctld ends where the one that it is told of does not answer:
+	# so it is told once the cluster is in it.
+	new=/etc/slurm/slurm.conf.croft
+	grep -v '^AccountingStorage' /etc/slurm/slurm.conf >$new
+	printf '%s\n' AccountingStorageType=accounting_storage/slurmdbd AccountingStorageHost=localhost >>$new
 	for n in $(seq 60); do
-		! sacctmgr -i -Q add cluster croft >/dev/null 2>&1 || break
-		[ -z "$(sacctmgr -nP list cluster croft 2>/dev/null)" ] || break
+		! SLURM_CONF=$new sacctmgr -i -Q add cluster croft >/dev/null 2>&1 || break
+		[ -z "$(SLURM_CONF=$new sacctmgr -nP list cluster croft 2>/dev/null)" ] || break
 		sleep 1
 	done
-	# slurmctld ends where it is told of a database that does not answer.
-	[ -n "$(sacctmgr -nP list cluster croft 2>/dev/null)" ] || {
+	[ -n "$(SLURM_CONF=$new sacctmgr -nP list cluster croft 2>/dev/null)" ] || {
 		echo "there is no accounting: slurmdbd does not answer" >&2
 		exit 1
 	}
-	sacctmgr -i -Q add account users description=users organization=croft >/dev/null 2>&1 || true
-	grep -q '^AccountingStorageType=' /etc/slurm/slurm.conf || cat >>/etc/slurm/slurm.conf <<'END'
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=localhost
-END
+	SLURM_CONF=$new sacctmgr -i -Q add account users description=users organization=croft >/dev/null 2>&1 || true
+	mv $new /etc/slurm/slurm.conf
 	systemctl restart slurmctld.service
 }
