@@ -159,10 +159,11 @@ func (d *deciding) prepare() error {
 	return errors.Join(errs...)
 }
 
-// sharedHost returns a directory that its author may take for a host: the job's policy says host, no directory is one,
-// and this one has several nodes. nil: there is none.
+// sharedHost returns a directory that its author may take for a host: the job itself says host in its policy, no
+// directory is one, and this one has several nodes. nil: there is none.
 func (d *deciding) sharedHost(p *placing) *state.Bucket {
-	if p.job.Policy == "" || !withoutHosts(p.tree.m) || !slices.ContainsFunc(p.rule.Policy, selectsHost) {
+	if !strings.Contains(p.job.Policy, "host") || !withoutHosts(p.tree.m) ||
+		!slices.ContainsFunc(p.rule.Policy, selectsHost) {
 		return nil
 	}
 	for _, b := range d.s.Buckets {

@@ -328,6 +328,7 @@ func TestAPolicyThatSaysHostWhereNoDirectoryIsOneIsWarnedOf(t *testing.T) {
 		{"each node counts as a host, and a directory has two", "policy: spread(host)", "", true},
 		{"in a policy's own words", "policy: select 0 host; take 1", "", true},
 		{"another type", "policy: spread(rack)", "", false},
+		{"a preset whose own text says host", "policy: pair(rack)", "", false},
 		{"the policy of jobs that give none", "", "", false},
 		{"the directory is a host", "policy: spread(host)", "type: host\n", false},
 	} {
