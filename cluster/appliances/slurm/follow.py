@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 
 SETTINGS = os.environ.get("SLURM_FOLLOW", "/etc/slurm/follow.json")
-WAITING = ("Resources", "Priority", "PartitionNodeLimit", "ReqNodeNotAvail")
+WAITING = ("Resources", "Priority", "PartitionConfig", "PartitionNodeLimit", "ReqNodeNotAvail")
 REASON = "croft: it had no job"
 
 
@@ -57,11 +57,12 @@ def plan(conf, waiting, nodes, idle_since, now):
 
     idle_since is when each node was first seen without a job."""
     per = max(1, min([cpus for _, cpus in nodes.values()] or [1]))
-    need = sum(max(n, -(-cpus // per)) for n, cpus in waiting)
+    needs = [max(n, -(-cpus // per)) for n, cpus in waiting]
+    needs = [n for n in needs if n <= conf["max"]]  # the others never run here
     idle = [n for n in sorted(nodes) if nodes[n][0] == "idle"]
     size = len(nodes)
-    if waiting:
-        return max(size, min(conf["max"], size - len(idle) + need)), []
+    if needs:
+        return max(size, min(conf["max"], size - len(idle) + sum(needs))), []
     old = [n for n in idle if now - idle_since.get(n, now) >= conf["idle"]]
     go = old[len(old) - max(0, min(len(old), size - conf["min"])):] if size > conf["min"] else []
     return size, go
