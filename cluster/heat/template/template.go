@@ -53,7 +53,10 @@ func Check(text string) (cluster.Contract, error) {
 	}
 	_, asks := c.Declared[Removed]
 	c.RemoveNamed = asks && removesNamed(sections["resources"])
-	return c, checkOutputs(sections["outputs"])
+	if err := checkOutputs(sections["outputs"]); err != nil {
+		return c, err
+	}
+	return c, checkReferences(scopeOf(c.Declared, sections["resources"]), sections)
 }
 
 // known are the sections of a template.

@@ -68,7 +68,6 @@ func TestRemovalByName(t *testing.T) {
 		{"below a function", "{get_param: removed}", "{list_concat: [[], {get_param: removed}]}", true},
 		{"declared alone", "      removal_policies: [{resource_list: {get_param: removed}}]\n", "", false},
 		{"another parameter is used", "{get_param: removed}", "{get_param: key_name}", false},
-		{"used alone", "  removed: {type: json, default: []}\n", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := template.Check(strings.Replace(whole, c.old, c.new, 1))
@@ -146,6 +145,40 @@ func TestTemplates(t *testing.T) {
 		{"broken JSON", "{\"a\": 1,\n b: 2}", "line 2: the template begins with { and is not JSON"},
 		{"JSON that ends", "{\"a\": [1", "middle of its JSON"},
 		{"JSON nested too deep", `{"a": ` + nested + "}", "nested deeper"},
+	} {
+		t.Run(c.name, func(t *testing.T) { expect(t, c.text, c.wrong) })
+	}
+}
+
+// TestReferences: the parts of a template have to name each other rightly.
+func TestReferences(t *testing.T) {
+	at := func(old, new string) string { return strings.Replace(whole, old, new, 1) }
+	for _, c := range []struct{ name, text, wrong string }{
+		{"all are there", whole, ""},
+		{"a parameter", at("{get_param: key_name}", "{get_param: keyname}"),
+			"line 11: get_param names the parameter \"keyname\", which the template does not have; did you mean \"key_name\"?"},
+		{"a parameter in a path", at("{get_param: key_name}", "{get_param: [keyname, 0]}"), "line 11: get_param names"},
+		{"a parameter in a group", at("count: {get_param: cluster_size}", "count: {get_param: clustersize}"),
+			"line 15: get_param names the parameter \"clustersize\""},
+		{"the removed ones, which are not declared", at("  removed: {type: json, default: []}\n", ""),
+			"line 15: get_param names the parameter \"removed\""},
+		{"a parameter of Heat itself", at("{get_param: key_name}", `{get_param: "OS::stack_name"}`), ""},
+		{"a parameter in a condition", whole + "conditions:\n  a: {equals: [{get_param: nothing}, 1]}\n",
+			"line 22: get_param names the parameter \"nothing\""},
+		{"a resource", at("properties: {}}", "properties: {networks: [{port: {get_resource: port}}]}}"),
+			"line 17: get_resource names the resource \"port\""},
+		{"a resource of an output", at("[master, first_address]", "[mster, first_address]"),
+			"line 19: get_attr names the resource \"mster\", which the template does not have; did you mean \"master\"?"},
+		{"a resource that is waited for", at("    type: OS::Heat::ResourceGroup\n",
+			"    type: OS::Heat::ResourceGroup\n    depends_on: [master, zz]\n"),
+			"line 14: depends_on names the resource \"zz\""},
+		{"one resource that is waited for", at("    type: OS::Heat::ResourceGroup\n",
+			"    type: OS::Heat::ResourceGroup\n    depends_on: mastr\n"), "did you mean \"master\"?"},
+		{"a key of a resource", at("    properties:\n      count", "    propertys:\n      count"),
+			"line 14: \"propertys\" is no key of a resource; did you mean \"properties\"?"},
+		{"a name that is computed", at("{get_param: key_name}", "{get_param: [{get_param: key_name}, a]}"), ""},
+		{"a name that a group completes", at("{get_param: key_name}", `{get_param: "key_%index%"}`), ""},
+		{"a property that is no function", at("properties: {}}", "properties: {metadata: {get_param: a, b: c}}}"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) { expect(t, c.text, c.wrong) })
 	}
