@@ -80,7 +80,7 @@ func CheckSlaves(n, least int) error {
 		return croft.Errorf(croft.Invalid, "%d slaves: a cluster has 0 to %d", n, MaxSlaves)
 	}
 	if n < least {
-		return croft.Errorf(croft.Invalid, "%d slaves: this appliance needs at least %d", n, least)
+		return croft.Errorf(croft.Invalid, "%d slaves: this appliance needs at least %d (--slaves)", n, least)
 	}
 	return nil
 }

@@ -163,3 +163,13 @@ const (
 	ImageReady     ImageState = "READY"
 	ImageFailed    ImageState = "ERROR"
 )
+
+// CredentialKind returns the usual kind of credentials for a site. Invalid: it needs none.
+func (s Site) CredentialKind() (CredentialKind, error) {
+	kinds := map[SiteType]CredentialKind{OpenStack: Password, Croft: Token, Sim: Password}
+	kind, needs := kinds[s.Type]
+	if !needs {
+		return "", croft.Errorf(croft.Invalid, "site %s is of type %s, which needs no credential", s.Name, s.Type)
+	}
+	return kind, nil
+}

@@ -94,7 +94,7 @@ func createCommand() *cobra.Command {
 	var a asking
 	var w waiting
 	cmd := &cobra.Command{
-		Use:   "create NAME APPLIANCE",
+		Use:   "create NAME APPLIANCE [--slaves N]",
 		Short: "Ask for a cluster, and wait until it is ready",
 		Long: `create asks for a cluster of an appliance, waits until it is ready, and prints the address
 of its master. You get the cluster that you have of the same appliance and parameters, if
@@ -105,8 +105,8 @@ Where a build fails, another site is tried, three at most, unless --site names o
 cluster that is not waited for any more goes on being built; --no-wait prints its UUID at
 once.`,
 		Example: `  croft cluster create web slurm --slaves 3
-  croft cluster create web slurm --site local --keep-idle 2h --expires 24h
-  croft cluster create web slurm --prefer-site lab --parameters secrets.yaml`,
+  croft cluster create web slurm --slaves 1 --site local --keep-idle 2h --expires 24h
+  croft cluster create web slurm --slaves 3 --prefer-site lab --parameters secrets.yaml`,
 		Args:              args.Count(2, 2),
 		ValidArgsFunction: completeNameAppliance,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -172,7 +172,7 @@ func droppedRows(t *out.Table, dropped []cluster.Dropped) {
 func explainCommand() *cobra.Command {
 	var a asking
 	cmd := &cobra.Command{
-		Use:   "explain NAME APPLIANCE",
+		Use:   "explain NAME APPLIANCE [--slaves N]",
 		Short: "Say where a cluster would be built, and why not elsewhere",
 		Long: `explain asks for nothing: it prints the sites that could build a cluster, best first, with
 what put each before those behind it, and the sites that could not, with the reason. If the

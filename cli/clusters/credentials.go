@@ -177,6 +177,12 @@ func credentialCreate() *cobra.Command {
 			}
 			n.Name, n.Username, n.UserDomain, n.Unverified = given[0], i.username, i.userDomain, i.unverified
 			n.ProjectName, n.ProjectID, n.ProjectDomain = i.projectName, i.projectID, i.projectDomain
+			err = args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				return wantsCredential(ctx, c, n.Site)
+			})
+			if err != nil {
+				return err
+			}
 			if n.Plain, err = i.secret(cmd); err != nil {
 				return err
 			}
@@ -199,6 +205,16 @@ func credentialCreate() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag is there
 	i.add(cmd.Flags())
 	return cmd
+}
+
+// wantsCredential refuses a site that is not there or needs no credential, before anybody types a password.
+func wantsCredential(ctx context.Context, c *args.Client, site string) error {
+	at, err := c.Sites.Find(ctx, site)
+	if err != nil {
+		return nearSite(ctx, c, site, err)
+	}
+	_, err = at.CredentialKind()
+	return err
 }
 
 func credentialSet() *cobra.Command {

@@ -132,11 +132,9 @@ func checkReach(s cluster.Site) error {
 
 // checkCredential validates a credential for a site, and fills in what is usual. Invalid.
 func checkCredential(c *cluster.Credential, at cluster.Site) error {
-	kinds := map[cluster.SiteType]cluster.CredentialKind{cluster.OpenStack: cluster.Password,
-		cluster.Croft: cluster.Token, cluster.Sim: cluster.Password}
-	kind, needs := kinds[at.Type]
-	if !needs {
-		return croft.Errorf(croft.Invalid, "site %s is of type %s, which needs no credential", at.Name, at.Type)
+	kind, err := at.CredentialKind()
+	if err != nil {
+		return err
 	}
 	if c.Kind == "" {
 		c.Kind = kind
