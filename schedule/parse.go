@@ -186,7 +186,7 @@ func (g *RequestGroup) addResources(value string) error {
 }
 
 func parseClass(name string) (croft.ResourceClass, error) {
-	if customForm.MatchString(name) || slices.Contains(standard.Classes(), name) {
+	if standard.IsClass(name) {
 		return croft.ResourceClass(name), nil
 	}
 	return "", fmt.Errorf("unknown resource class %q%s", name, nearest.Hint(name, standard.Classes()))

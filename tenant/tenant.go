@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/internal/nearest"
+	"croft/internal/standard"
 )
 
 // Measure is something that is limited: a resource class as in Placement, or a count of records.
@@ -52,19 +53,33 @@ func Bounded() []Measure { return slices.Sorted(maps.Keys(bounds)) }
 
 // Check validates a measure. Invalid.
 func (m Measure) Check() error {
-	if slices.Contains(counts, m) {
+	if m.exists() {
 		return nil
 	}
-	if m == "" || len(m) > 255 || strings.Trim(string(m), "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
-		var words []string
-		for _, c := range counts {
-			words = append(words, string(c))
-		}
-		return croft.Errorf(croft.Invalid, "%.80q is nothing that can be limited: use %s, or a resource class such as %s%s",
-			string(m), strings.Join(words, ", "), croft.VCPU, nearest.Hint(strings.ToUpper(string(m)),
-				[]string{string(croft.VCPU), string(croft.MemoryMB), string(croft.DiskGB)}))
+	var words []string
+	for _, c := range counts {
+		words = append(words, string(c))
 	}
-	return nil
+	return croft.Errorf(croft.Invalid, "%.80q is nothing that can be limited: use %s, or a resource class such as %s%s",
+		string(m), strings.Join(words, ", "), croft.VCPU, m.hint(words))
+}
+
+// exists reports whether something is counted by this measure.
+func (m Measure) exists() bool { return slices.Contains(counts, m) || standard.IsClass(string(m)) }
+
+// hint proposes the measure that is probably meant, in whatever case m is written.
+func (m Measure) hint(words []string) string {
+	upper, lower := strings.ToUpper(string(m)), strings.ToLower(string(m))
+	if slices.Contains(words, lower) {
+		return nearest.Hint(lower, words)
+	}
+	host := []string{string(croft.VCPU), string(croft.MemoryMB), string(croft.DiskGB)}
+	for _, known := range [][]string{host, standard.Classes()} {
+		if hint := nearest.Hint(upper, known); hint != "" {
+			return hint
+		}
+	}
+	return nearest.Hint(lower, words)
 }
 
 // Amounts are what a project uses, or asks for, by measure.
@@ -130,6 +145,14 @@ func (l Limits) Check() error {
 		}
 	}
 	return nil
+}
+
+// Known returns the limits of measures that exist. Programs before 1.8 stored others, such as VCPUS, which limit
+// nothing.
+func (l Limits) Known() Limits {
+	l = maps.Clone(l)
+	maps.DeleteFunc(l, func(m Measure, _ int64) bool { return !m.exists() })
+	return l
 }
 
 // of returns the limit for a measure: the project's, else that of the partition, else the bound. False: there is none.

@@ -105,7 +105,7 @@ func (a Account) Effective(defaults Limits) Limits {
 	all := Limits{}
 	for _, limits := range []Limits{defaults, a.Limits} {
 		for m := range limits {
-			if n, limited := a.Limits.of(m, defaults); limited {
+			if n, limited := a.Limits.of(m, defaults); limited && m.exists() {
 				all[m] = n
 			}
 		}

@@ -127,6 +127,7 @@ func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error 
 
 func (s *Projects) decodeProject(r *mvccpb.KeyValue) (p storedProject, err error) {
 	err = s.conn.Decode(r.Key, r.Value, &p)
+	p.Limits = p.Limits.Known()
 	p.Generation, p.Born, p.ID = r.ModRevision, r.CreateRevision, s.identify(p.Tenant, r.CreateRevision)
 	return p, err
 }
@@ -367,6 +368,7 @@ func (s *Projects) defaultsAt(ctx context.Context, revision int64) (d tenant.Def
 	}
 	if len(got.Kvs) > 0 {
 		err = s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &d)
+		d.Limits = d.Limits.Known()
 		d.Generation = got.Kvs[0].ModRevision
 	}
 	return d, err

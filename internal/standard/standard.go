@@ -4,6 +4,8 @@ package standard
 
 import (
 	_ "embed" // for the two lists
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -20,3 +22,11 @@ var Classes = sync.OnceValue(func() []string { return strings.Fields(classesText
 
 // Traits returns the names of the traits in alphabetical order. The slice is shared: do not change it.
 var Traits = sync.OnceValue(func() []string { return strings.Fields(traitsText) })
+
+// customForm is the form of the names of custom classes, whose length Placement bounds.
+var customForm = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]{1,248}$`)
+
+// IsClass reports whether a name is that of a resource class: a standard one, or a custom one.
+func IsClass(name string) bool {
+	return customForm.MatchString(name) || slices.Contains(Classes(), name)
+}
