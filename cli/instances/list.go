@@ -263,6 +263,7 @@ func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) 
 	ctx, cancel := context.WithCancel(ctx)
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
+		defer cancel() // watching ends early only for an error that stays, such as a revoked token
 		ended <- c.Instances.Watch(ctx, func() {
 			select {
 			case wake <- struct{}{}:

@@ -51,13 +51,13 @@ func (w *watch) show(ctx context.Context, in io.Reader, stdout io.Writer) error 
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
 	defer signal.Stop(resized)
-	w.follow(ctx, &screen{color: out.IsColored(stdout)}, display, keys, resized)
-	return nil
+	return w.follow(ctx, &screen{color: out.IsColored(stdout)}, display, keys, resized)
 }
 
-// follow draws after every change, at most every topPause, and at once after a key or a resize.
+// follow draws after every change, at most every topPause, and at once after a key or a resize. It ends when the user
+// quits, or with the error of a cloud that refuses to be watched.
 func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, keys <-chan string,
-	resized <-chan os.Signal) {
+	resized <-chan os.Signal) error {
 	clock := time.NewTicker(time.Second)
 	defer clock.Stop()
 	view := w.look(time.Now())
@@ -71,17 +71,19 @@ func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, ke
 		fmt.Fprint(display, toCorner+strings.Join(lines, ClearLine+"\r\n")+ClearLine+clearRest)
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case key := <-keys:
 			if screen.key(key) {
-				return
+				return nil
 			}
 			continue // same cloud, another view
+		case err := <-w.refused:
+			return err
 		case <-resized:
 			continue
 		case <-w.changed:
 			if !w.rest(ctx, screen, keys) {
-				return
+				return nil
 			}
 		case <-clock.C:
 		}

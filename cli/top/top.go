@@ -89,6 +89,8 @@ func (w *watch) await(ctx context.Context) error {
 	for !w.mirror.Ready() {
 		select {
 		case <-w.changed:
+		case err := <-w.refused:
+			return err
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return croft.Errorf(croft.Unavailable,

@@ -63,6 +63,7 @@ type watch struct {
 	project croft.Project // whose instances are shown; empty: all
 	mirror  cloud.Mirror
 	changed chan struct{} // there may be something new to show
+	refused chan error    // holds the error that stays and that ended the mirror
 
 	mu       sync.Mutex
 	offers   map[croft.HostID]croft.Provider
@@ -82,7 +83,7 @@ type reading struct {
 func newWatch(c *args.Client) *watch {
 	return &watch{
 		monitor: c.Monitor, project: c.Project, mirror: c.Monitor.Mirror(), changed: make(chan struct{}, 1),
-		used: map[croft.InstanceID]reading{},
+		refused: make(chan error, 1), used: map[croft.InstanceID]reading{},
 	}
 }
 
@@ -105,7 +106,11 @@ const (
 // run collects until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	var work sync.WaitGroup
-	work.Go(func() { _ = w.mirror.Run(ctx, w.wake) }) // ends with ctx
+	work.Go(func() {
+		if err := w.mirror.Run(ctx, w.wake); ctx.Err() == nil {
+			w.refused <- err
+		}
+	})
 	work.Go(func() {
 		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.monitor.Usable(ctx)) })
 	})

@@ -1,10 +1,12 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -32,18 +34,44 @@ func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show fu
 		defer answer.Body.Close()
 		err = show(answer.Body)
 	}
-	if follow && errors.Is(ctx.Err(), context.Canceled) {
+	switch {
+	case follow && errors.Is(ctx.Err(), context.Canceled):
 		return nil
+	case follow && answer != nil && ctx.Err() == nil:
+		return cmp.Or(c.refusal(ctx, st), err)
 	}
 	return err
 }
+
+// refusal returns why the server ended a stream of an instance, if it did so because it no longer lets the caller have
+// it: it ends such a stream without a word. Denied.
+func (c consoles) refusal(ctx context.Context, st croft.Status) error {
+	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
+	defer cancel()
+	if _, err := (instances{c.Client}).FindByID(ctx, st.Instance.ID); errors.Is(err, croft.Denied) {
+		return err
+	}
+	return nil
+}
+
+// refusalTimeout bounds the question why a stream ended.
+const refusalTimeout = 10 * time.Second
 
 // Attach implements cloud.Consoles.
 func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
 	if st.Instance.ID == "" {
 		return errNoConsole
 	}
-	return c.socket(ctx, path("", []string{"v1", "instances", string(st.Instance.ID), "console"}), use)
+	opened := false
+	err := c.socket(ctx, path("", []string{"v1", "instances", string(st.Instance.ID), "console"}),
+		func(guest io.ReadWriteCloser) error {
+			opened = true
+			return use(guest)
+		})
+	if opened && ctx.Err() == nil {
+		return cmp.Or(c.refusal(ctx, st), err)
+	}
+	return err
 }
 
 // socket opens a WebSocket and lets use speak through it.
