@@ -112,11 +112,13 @@ func TestProjectsAreChecked(t *testing.T) {
 		project tenant.Tenant
 		says    string
 	}{
-		"no name":                   {tenant.Tenant{}, "not a project name"},
-		"a long note":               {tenant.Tenant{Name: "a", Note: strings.Repeat("x", 257)}, "257 bytes"},
-		"too many members":          {tenant.Tenant{Name: "a", Members: many}, "501 members"},
-		"a user of blanks":          {tenant.Tenant{Name: "a", Members: map[string]access.Role{"a b": access.Reader}}, "user"},
-		"a role that isn't":         {tenant.Tenant{Name: "a", Members: map[string]access.Role{"a": "king"}}, "not a role"},
+		"no name":          {tenant.Tenant{}, "not a project name"},
+		"a long note":      {tenant.Tenant{Name: "a", Note: strings.Repeat("x", 257)}, "257 bytes"},
+		"too many members": {tenant.Tenant{Name: "a", Members: many}, "501 members"},
+		"a user of blanks": {tenant.Tenant{Name: "a", Members: map[string]access.Role{"a b": access.Reader}},
+			"user"},
+		"a role that isn't": {tenant.Tenant{Name: "a", Members: map[string]access.Role{"a": "king"}},
+			"not a role"},
 		"a custom class is limited": {tenant.Tenant{Name: "a", Limits: tenant.Limits{"CUSTOM_FPGA": 1}}, ""},
 		"a limit of a class that does not exist": {tenant.Tenant{Name: "a", Limits: tenant.Limits{"VCPUS": 1}},
 			`did you mean "VCPU"?`},
