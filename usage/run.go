@@ -19,6 +19,7 @@ const (
 	patience  = 3 * every        // for a head that does not change
 	finishing = 2 * time.Second  // for the last step
 	tidying   = 6 * time.Hour    // between looks at the bounds
+	warnings  = 5 * time.Minute  // between two warnings that recording fails: the log may be on the disk that is full
 
 	ticks       = time.Second     // between two signs that the process runs
 	suspended   = 5 * time.Second // without such a sign
@@ -38,12 +39,15 @@ func (r Recorder) Run(ctx context.Context) error {
 	if r.Log == nil {
 		r.Log = slog.New(slog.DiscardHandler)
 	}
+	var warned time.Time
 	for ctx.Err() == nil {
 		head, err := r.turn(ctx)
 		if err == nil {
 			err = r.record(ctx, head)
 		}
-		if ctx.Err() == nil && !errors.Is(err, croft.Conflict) { // Conflict: another one acts
+		if ctx.Err() == nil && !errors.Is(err, croft.Conflict) && // Conflict: another one acts
+			(warned.IsZero() || time.Since(warned) >= warnings) {
+			warned = time.Now()
 			r.Log.Warn("what projects use is not recorded for the moment; beginning again", "err", err)
 		}
 		_ = delay.For(ctx, gather) // the loop ends with ctx
