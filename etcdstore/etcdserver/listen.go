@@ -25,7 +25,6 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock"
@@ -189,7 +188,7 @@ func (s *service) serveClients(options []grpc.ServerOption) {
 		grpc.ConnectionTimeout(s.bounds.greet),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: s.bounds.drain}))...)
-	inside := v3client.New(s.server)
+	inside := newClient(s.server)
 	v3electionpb.RegisterElectionServer(calls, v3election.NewElectionServer(inside))
 	v3lockpb.RegisterLockServer(calls, v3lock.NewLockServer(inside))
 	web := s.newServer(s.named(mux))

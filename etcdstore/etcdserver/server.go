@@ -17,7 +17,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
 	"croft"
 	"croft/internal/delay"
@@ -150,7 +149,7 @@ func (s *Server) keep(c Config) {
 }
 
 // Client returns a client that calls the server without a connection. It must be closed before the server.
-func (s *Server) Client() *clientv3.Client { return v3client.New(s.etcd.Server) }
+func (s *Server) Client() *clientv3.Client { return newClient(s.etcd.Server) }
 
 // Endpoint returns the URL at which clients reach the server.
 func (s *Server) Endpoint() string { return s.service.endpoint() }
