@@ -26,7 +26,7 @@ type View struct {
 
 // Look reads a node without its lock. table is the name of an nftables table of the family inet, or "".
 func Look(ctx context.Context, m machine.Machine, p Place, table string) (View, error) {
-	text, mark, err := p.ask(ctx, m, "look", settings{"table": table}, maxApplied)
+	text, mark, err := p.ask(ctx, m, "look", settings{"table": table}, maxApplied, question)
 	if err != nil {
 		return View{}, err
 	}
@@ -73,7 +73,7 @@ const (
 // Confirm keeps the change that was armed with an id. It is repeatable: the first verdict counts. Call it over a
 // connection that was opened after the change.
 func Confirm(ctx context.Context, m machine.Machine, p Place, id string) (Verdict, error) {
-	text, _, err := p.ask(ctx, m, "settle "+machine.Quote(id, string(Confirmed)), settings{}, 1<<20)
+	text, _, err := p.ask(ctx, m, "settle "+machine.Quote(id, string(Confirmed)), settings{}, 1<<20, question)
 	if err != nil {
 		return "", err
 	}
@@ -85,7 +85,7 @@ func Confirm(ctx context.Context, m machine.Machine, p Place, id string) (Verdic
 func Recall(ctx context.Context, m machine.Machine, p Place, id string, wait time.Duration) (v Verdict, failed bool,
 	err error) {
 	text, _, err := p.ask(ctx, m, fmt.Sprintf("recall %s %d", machine.Quote(id), int(wait.Seconds())), settings{},
-		1<<20)
+		1<<20, wait+question)
 	if err != nil {
 		return "", false, err
 	}
@@ -103,7 +103,7 @@ type GivenBack struct {
 // GiveBack has a node take back the changes that nobody confirmed and nobody watches. It may be repeated. Conflict:
 // somebody has the node's lock, and does that.
 func GiveBack(ctx context.Context, m machine.Machine, p Place) ([]GivenBack, error) {
-	text, _, err := p.ask(ctx, m, "give_back", settings{}, 1<<20)
+	text, _, err := p.ask(ctx, m, "give_back", settings{}, 1<<20, undoing)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func verdict(text string) (Verdict, error) {
 // Break raises the epoch of a node, so that whoever has its lock runs no further order, and ends the holder. held says
 // whether anybody had the lock: otherwise nothing is changed.
 func Break(ctx context.Context, m machine.Machine, p Place, who, reason string) (held bool, err error) {
-	text, _, err := p.ask(ctx, m, "break_lock", settings{"who": who, "reason": reason}, 1<<20)
+	text, _, err := p.ask(ctx, m, "break_lock", settings{"who": who, "reason": reason}, 1<<20, question)
 	if err != nil {
 		return false, fmt.Errorf("break its lock: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"croft"
 	"croft/grid/machine"
@@ -39,6 +40,12 @@ func (p Place) check() error {
 	return nil
 }
 
+// Patience with a node: a question reads or writes some small files; what takes a change back may be slow.
+const (
+	question = time.Minute
+	undoing  = 10 * time.Minute
+)
+
 // settings are variables of the node's side.
 type settings map[string]string
 
@@ -54,19 +61,20 @@ func (p Place) command(function string, set settings) []string {
 }
 
 // ask runs a function to its end and returns what it printed from the first line with the mark on, that line without
-// the mark included. What a login shell prints before does not matter. Unavailable with the node's own reason.
-func (p Place) ask(ctx context.Context, m machine.Machine, function string, set settings, limit int) (string, string,
-	error) {
+// the mark included. What a login shell prints before does not matter. Unavailable with the node's own reason, or
+// where the node has not answered within patience.
+func (p Place) ask(ctx context.Context, m machine.Machine, function string, set settings, limit int,
+	patience time.Duration) (string, string, error) {
 	if err := p.check(); err != nil {
 		return "", "", err
 	}
 	mark := newWord()
 	set["mark"] = mark
-	ctx, cancel := context.WithCancel(ctx)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	out := &bounded{max: limit, over: cancel}
 	complaint := &bounded{max: 4 << 10}
-	proc, err := m.Start(ctx, machine.Command{Argv: p.command(function, set), Stdin: strings.NewReader(functions),
+	proc, err := m.Start(limited, machine.Command{Argv: p.command(function, set), Stdin: strings.NewReader(functions),
 		Stdout: out, Stderr: complaint})
 	if err != nil {
 		return "", "", err
@@ -79,6 +87,10 @@ func (p Place) ask(ctx context.Context, m machine.Machine, function string, set 
 	_, text, found := strings.Cut("\n"+out.text.String(), "\n"+mark+" ")
 	if reason, failed := strings.CutPrefix(text, "fail "); failed {
 		return "", "", croft.Errorf(croft.Unavailable, "%s", strings.TrimSpace(oneLine(reason)))
+	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = croft.Errorf(croft.Unavailable, "it has not answered within %s: see there whether the disk of its state "+
+			"directory hangs: %w", patience, err)
 	}
 	if exit, ok := errors.AsType[*machine.Exit](err); ok && !found {
 		exit.Stderr = complaint.text.String()

@@ -26,6 +26,7 @@ var errClosed = errors.New("closed by this side")
 type connection struct {
 	name     string
 	client   *ssh.Client
+	shell    time.Duration // as Config.Shell
 	sessions chan struct{} // has a value for each session
 	freed    chan struct{} // gets a value when a session has ended
 	done     chan struct{} // closed when it has ended
@@ -55,9 +56,9 @@ func (w *watched) Read(p []byte) (int, error) {
 func (w *watched) silent() time.Duration { return time.Since(began) - time.Duration(w.last.Load()) }
 
 // newConnection takes over a new connection, which it watches.
-func newConnection(name string, client *ssh.Client, conn *watched, keepalive time.Duration) *connection {
+func newConnection(name string, client *ssh.Client, conn *watched, config Config) *connection {
 	c := &connection{
-		name: name, client: client, done: make(chan struct{}),
+		name: name, client: client, shell: config.Shell, done: make(chan struct{}),
 		sessions: make(chan struct{}, sessionsMax), freed: make(chan struct{}, 1),
 	}
 	c.work.Go(func() {
@@ -67,7 +68,7 @@ func newConnection(name string, client *ssh.Client, conn *watched, keepalive tim
 		}
 		c.end(err)
 	})
-	c.work.Go(func() { c.keepalive(keepalive, conn) })
+	c.work.Go(func() { c.keepalive(config.Keepalive, conn) })
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"croft"
 	"croft/grid/machine"
@@ -219,4 +220,16 @@ func benched(b *testing.B) (*sshtest.Grid, *ssh.Dialer) {
 	}
 	b.Cleanup(d.Close)
 	return g, d
+}
+
+func TestALoginShellThatHangsIsReported(t *testing.T) {
+	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"ForceCommand sleep 900"}})
+	d := dialer(t, g, func(c *ssh.Config) { c.Shell = time.Second })
+	r := d.Remote(g.Nodes[0].Unit)
+	for _, want := range []string{"did not start a program within 1s", "lost before"} { // nobody waits a second time
+		_, err := machine.Output(patient.Context(t), r, nil, "true")
+		if !errors.Is(err, croft.Unavailable) || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("got %v, want Unavailable: %s", err, want)
+		}
+	}
 }

@@ -21,6 +21,9 @@ type Config struct {
 	// Keepalive is the time between two questions whether a machine is still there; 0: 15 seconds. One that has sent
 	// nothing for three of them is lost.
 	Keepalive time.Duration
+	// Shell is how long the login shell of a machine may take to start a program; 0: 30 seconds. Then the connection
+	// is lost: a shell that waits for its home directory, say, would keep the next program waiting too.
+	Shell time.Duration
 }
 
 // A Credential gives what to log in with, besides the agent's keys and the user's own.

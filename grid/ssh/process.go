@@ -39,8 +39,8 @@ type process struct {
 
 func newProcess(conn *connection, channel ssh.Channel, c machine.Command) *process {
 	p := &process{conn: conn, channel: channel, in: c.Stdin, mark: newMark(), result: make(chan error, 1)}
-	p.out = &output{to: c.Stdout, mark: []byte(p.mark + "\n")}
-	p.err = &output{to: c.Stderr, mark: []byte(p.mark + "\n")}
+	p.out = newOutput(c.Stdout, p.mark)
+	p.err = newOutput(c.Stderr, p.mark)
 	return p
 }
 
@@ -92,8 +92,19 @@ func (p *process) run(ctx context.Context, requests <-chan *ssh.Request, accepte
 	})
 	p.conn.work.Go(func() {
 		refused := error(nil)
+		late := time.NewTimer(p.conn.shell)
+		defer late.Stop()
+		begun := p.out.begun
 		for {
 			select {
+			case <-begun:
+				begun = nil
+				late.Stop()
+				continue
+			case <-late.C:
+				p.conn.end(croft.Errorf(croft.Unavailable, "the login shell of %s did not start a program within %s: see "+
+					"there whether its home directory, or a file that the shell reads, makes it wait", p.conn.name, p.conn.shell))
+				continue
 			case err := <-accepted:
 				accepted = nil
 				if refused = err; errors.Is(err, errNoExec) {
@@ -203,7 +214,12 @@ type output struct {
 	started bool // the mark was seen
 	dropped int  // bytes before it
 	tail    []byte
-	failed  error // of the writer or reader
+	failed  error         // of the writer or reader
+	begun   chan struct{} // closed when the mark was seen
+}
+
+func newOutput(to io.Writer, mark string) *output {
+	return &output{to: to, mark: []byte(mark + "\n"), begun: make(chan struct{})}
 }
 
 // copy reads the stream to its end. It closes the channel if its writer fails.
@@ -240,6 +256,7 @@ func (o *output) pass(p []byte) bool {
 			return o.failed == nil
 		}
 		p, o.tail, o.started = o.tail[at+len(o.mark):], nil, true
+		close(o.begun)
 	}
 	if o.to == nil || len(p) == 0 {
 		return true

@@ -42,6 +42,7 @@ func New(c Config) (*Dialer, error) {
 	}
 	c.Agent = cmp.Or(c.Agent, os.Getenv("SSH_AUTH_SOCK"), none)
 	c.Keepalive = cmp.Or(c.Keepalive, 15*time.Second)
+	c.Shell = cmp.Or(c.Shell, 30*time.Second)
 	return &Dialer{
 		config: c,
 		dials:  make(chan struct{}, dialsMax),
@@ -73,7 +74,7 @@ func (d *Dialer) keep(name string, client *ssh.Client, conn *watched) (*connecti
 		_ = client.Close() // nobody uses it
 		return nil, croft.Errorf(croft.Unavailable, "%s: %w", name, errClosed)
 	}
-	c := newConnection(name, client, conn, d.config.Keepalive)
+	c := newConnection(name, client, conn, d.config)
 	d.open[c] = true
 	c.work.Go(func() {
 		<-c.done
