@@ -123,9 +123,21 @@ func printPlan(cmd *cobra.Command, w io.Writer, p plan.Plan) error {
 	case p.Empty():
 		say(cmd, "nothing has to change")
 	default:
-		say(cmd, "%d steps on %d nodes; %d more nodes are counted on", len(p.Steps), len(p.Writes()), len(p.Reads))
+		counted := ""
+		if n := len(p.Reads); n > 0 {
+			counted = fmt.Sprintf("; %s must stay as they are meanwhile", number(n, "more node"))
+		}
+		say(cmd, "%s on %s%s", number(len(p.Steps), "step"), number(len(p.Writes()), "node"), counted)
 	}
 	return nil
+}
+
+// number writes how many things there are.
+func number(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // unseen is an error if nodes were not looked at.

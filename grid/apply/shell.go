@@ -2,8 +2,11 @@ package apply
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
+	"croft"
 	"croft/grid/machine"
 	"croft/grid/revlock"
 	"croft/grid/unit"
@@ -35,6 +38,11 @@ func (s Shell) Open(ctx context.Context, m machine.Machine, n unit.Node, shared 
 	wait time.Duration) (Holder, error) {
 	h, err := revlock.Open(ctx, m, revlock.Options{Place: s.Place(n), Shared: shared, Who: s.Who, Plan: plan,
 		Wait: wait})
+	if busy, is := errors.AsType[*revlock.Busy](err); is && strings.HasPrefix(busy.Holder, s.Who+", plan "+plan) {
+		// An apply has one lock of each node, so this is the lock of another node.
+		return nil, croft.Errorf(croft.Conflict, "this apply has its lock already, as that of another node: two nodes share "+
+			"one state directory; write a state_dir of its own into the file of each")
+	}
 	if err != nil {
 		return nil, err
 	}

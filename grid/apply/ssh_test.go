@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"croft"
 	"croft/grid/apply"
 	"croft/grid/plan"
 )
@@ -80,5 +81,17 @@ func BenchmarkNothingToDo(t *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func TestNodesThatShareAStateDirectoryAreNamedAtOnce(t *testing.T) {
+	b := newBed(t, 2)
+	for i := range b.nodes {
+		b.nodes[i].StateDir = b.ssh.Nodes[0].State
+	}
+	want := b.want("a1", b.spread("1"))
+	_, err := b.apply(b.grid("first"), want)
+	if croft.KindOf(err) != croft.Conflict || !strings.Contains(fmt.Sprint(err), "share one state directory") {
+		t.Errorf("two nodes with one state directory: %v, want a Conflict that says so", err)
 	}
 }

@@ -97,16 +97,23 @@ const parallel = 8
 
 // Nodes examines nodes. The findings are in the order of nodes.
 func Nodes(ctx context.Context, nodes []Node) []doctor.Result {
-	found := make([][]doctor.Result, len(nodes))
+	found, places := make([][]doctor.Result, len(nodes)), make([]string, len(nodes))
 	var work errgroup.Group
 	work.SetLimit(parallel)
 	for i, n := range nodes {
 		work.Go(func() error {
-			found[i] = named("node "+n.Name, n.examine(ctx)...)
+			found[i], places[i] = n.examine(ctx)
 			return nil
 		})
 	}
 	_ = work.Wait() // no examination returns an error
+	for i, n := range nodes {
+		if first := slices.Index(places, places[i]); first < i && places[i] != "" {
+			found[i] = append(found[i], fail(fmt.Errorf("it shares its state directory with %s", nodes[first].Name),
+				"write a state_dir of its own into the file of each"))
+		}
+		found[i] = named("node "+n.Name, found[i]...)
+	}
 	return slices.Concat(found...)
 }
 
@@ -131,11 +138,12 @@ while [ ! -e "$at" ] && [ "$at" != / ]; do at=${at%/*}; at=${at:-/}; done
 echo "home=$home"
 [ -w "$at" ] || echo "readonly=$at"
 echo "free=$(df -Pk "$at" 2>/dev/null | awk 'NR == 2 { print $4 }')"
+echo "place=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null) $(stat -c %d:%i "$at" 2>/dev/null) $home"
 echo "kind=$(stat -f -c %T "$at" 2>/dev/null)"
 `
 
-// examine looks at one node.
-func (n Node) examine(ctx context.Context) []doctor.Result {
+// examine looks at one node. Nodes with the same place have the same state directory; "": it is not known.
+func (n Node) examine(ctx context.Context) (list []doctor.Result, place string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	begin := time.Now()
@@ -143,10 +151,12 @@ func (n Node) examine(ctx context.Context) []doctor.Result {
 	out, err := machine.Output(ctx, n.Machine,
 		strings.NewReader("croft_probe() {\n"+script+"}\ncroft_probe < /dev/null\n"), "sh", "-s")
 	if err != nil {
-		return []doctor.Result{fail(err, "")}
+		return []doctor.Result{fail(err, "")}, ""
 	}
+	_, after, _ := strings.Cut(out, "\nplace=")
+	place, _, _ = strings.Cut(after, "\n")
 	took := time.Since(begin)
-	list := judge(out, begin.Add(took/2), took)
+	list = judge(out, begin.Add(took/2), took)
 	for _, r := range n.Runtimes {
 		version, err := r.Probe(ctx, n.Machine)
 		if err != nil {
@@ -155,7 +165,7 @@ func (n Node) examine(ctx context.Context) []doctor.Result {
 		}
 		list = append(list, good(r.Name()+" "+version))
 	}
-	return list
+	return list, place
 }
 
 const (

@@ -3,6 +3,7 @@ package checkup
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +119,21 @@ func TestRepositories(t *testing.T) {
 	if got := Repository(t.Context(), dir, "git"); got[0].Level != doctor.Fail || !strings.Contains(got[0].Found,
 		"core.symlinks") {
 		t.Errorf("no links: %+v", got)
+	}
+}
+
+func TestNodesThatShareAStateDirectoryFail(t *testing.T) {
+	dir := t.TempDir()
+	nodes := []Node{{Name: "web1", Machine: machine.Local{}, StateDir: dir + "/one"},
+		{Name: "web2", Machine: machine.Local{}, StateDir: dir + "/two"},
+		{Name: "web3", Machine: machine.Local{}, StateDir: dir + "/one"}}
+	var shared []string
+	for _, r := range Nodes(t.Context(), nodes) {
+		if r.Level == doctor.Fail && strings.Contains(r.Found, "shares its state directory") {
+			shared = append(shared, r.Check+" "+r.Found)
+		}
+	}
+	if want := []string{"node web3 it shares its state directory with web1"}; !slices.Equal(shared, want) {
+		t.Errorf("shared: %q, want %q", shared, want)
 	}
 }
