@@ -107,6 +107,11 @@ func AllFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
 
 // FlagError describes what is wrong with a flag, and proposes a similar one.
 func FlagError(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 && cmd.Args != nil {
+		if err := cmd.Args(cmd, words); err != nil {
+			return err // the flag belongs to a command that does not exist
+		}
+	}
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, missing)
 	}

@@ -100,7 +100,8 @@ a name that leads to an IP address now, the file says that as ip, which ${ip} st
 				return croft.Errorf(croft.Invalid, "--local is this machine, which needs no --address")
 			}
 			return o.change(cmd, func(s *state.State) error {
-				n.IP = addressOf(cmd.Context(), s, n)
+				var known bool
+				n.IP, known = addressOf(cmd.Context(), s, n)
 				written, err := edit.Add(s, n, func() error {
 					if _, err := o.load(cmd); err != nil {
 						return fmt.Errorf("add the node %s: %w", n.Path, err)
@@ -112,6 +113,10 @@ a name that leads to an IP address now, the file says that as ip, which ${ip} st
 				}
 				for _, file := range written {
 					fmt.Fprintln(cmd.OutOrStdout(), file)
+				}
+				if !known {
+					say(cmd, "croft: warning: the address of %s leads to no IP address now, so ${ip} is that name there: give "+
+						"another --address, or write ip into its file", path.Base(n.Path))
 				}
 				return nil
 			})
@@ -131,38 +136,38 @@ a name that leads to an IP address now, the file says that as ip, which ${ip} st
 // lookupTime bounds how long node add waits for the address of a name.
 const lookupTime = 3 * time.Second
 
-// addressOf returns the IP address that the name of a new node leads to, after the ssh configuration; empty: the node's
-// address is one already, or it is not known.
-func addressOf(ctx context.Context, s *state.State, n edit.Node) string {
+// addressOf returns the IP address that the name of a new node leads to, after the ssh configuration; empty: the node
+// needs none, since it is local or its address is one, or no address is known.
+func addressOf(ctx context.Context, s *state.State, n edit.Node) (ip string, known bool) {
 	if n.Local {
-		return ""
+		return "", true
 	}
 	given := cmp.Or(n.Address, path.Base(n.Path))
 	dialer, err := ssh.New(dialing(s, ""))
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer dialer.Close()
 	host, _, err := dialer.Reach(unit.Node{Address: given})
 	if err != nil {
-		return ""
+		return "", false
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		if strings.Contains(given, host) {
-			return ""
+			return "", true
 		}
-		return a.Unmap().String()
+		return a.Unmap().String(), true
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	slices.SortFunc(all, func(a, b netip.Addr) int { // IPv4 first, and always the same of several
 		return cmp.Or(cmp.Compare(a.Unmap().BitLen(), b.Unmap().BitLen()), a.Compare(b))
 	})
-	return all[0].Unmap().String()
+	return all[0].Unmap().String(), true
 }
 
 // stateCommand sets the states of nodes.
