@@ -212,3 +212,76 @@ func TestInspectNoticesATruncatedImage(t *testing.T) {
 		t.Errorf("an image without its L2 table: %v", err)
 	}
 }
+
+// Whatever tables an image has, one whose last clusters are missing is refused, and a complete one is taken.
+func TestInspectNoticesMissingClusters(t *testing.T) {
+	content := bootDisk(8 << 20)
+	for i := 4 << 20; i < 6<<20; i += 8 {
+		binary.BigEndian.PutUint64(content[i:], uint64(i)*0x9e3779b97f4a7c15) // does not compress well
+	}
+	raw := writeFile(t, filepath.Join(t.TempDir(), "disk.raw"), content)
+	for name, options := range map[string][]string{
+		"plain":           nil,
+		"version 2":       {"-o", "compat=0.10"},
+		"small clusters":  {"-o", "cluster_size=512"},
+		"large clusters":  {"-o", "cluster_size=2M"},
+		"compressed":      {"-c"},
+		"zstd":            {"-c", "-o", "compression_type=zstd"},
+		"extended L2":     {"-o", "extended_l2=on,cluster_size=128k"},
+		"metadata":        {"-o", "preallocation=metadata"},
+		"zero clusters":   {"-S", "0"},
+		"small and tight": {"-c", "-o", "cluster_size=16k"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "disk.qcow2")
+			convert := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, options...)
+			qemu(t, "qemu-img", append(convert, raw, file)...)
+			b := read(t, file)
+			if _, err := inspectBytes(b); err != nil {
+				t.Errorf("the whole image: %v", err)
+			}
+			h, err := ReadQcow2(bytes.NewReader(b), int64(len(b)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, missing := range []int{int(h.cluster()) + 1<<10, len(b) / 3} {
+				_, err := inspectBytes(b[:len(b)-min(missing, len(b)-1)])
+				refused(t, err, "cut short")
+			}
+		})
+	}
+}
+
+// An image whose L1 entries all lead to the largest table costs as little as a real one.
+func TestInspectReadsFewTablesOfAHostileImage(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "disk.qcow2")
+	qemu(t, "qemu-img", "create", "-f", "qcow2", "-o", "cluster_size=2M", name, "32T")
+	b := read(t, name)
+	h, err := ReadQcow2(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = append(b, make([]byte, 2*h.cluster())...)
+	table := uint64(len(b))&^uint64(h.cluster()-1) - uint64(h.cluster())
+	for i := range h.l1Size {
+		binary.BigEndian.PutUint64(b[h.l1Offset+uint64(i)*8:], 1<<63|table)
+	}
+	counted := &countingReader{Reader: bytes.NewReader(b)}
+	if _, err := Inspect(counted, int64(len(b))); err != nil {
+		t.Fatal(err)
+	}
+	if limit := int64(maxL2Bytes + maxL1Bytes); counted.read > limit {
+		t.Errorf("read %d bytes, more than %d", counted.read, limit)
+	}
+}
+
+type countingReader struct {
+	*bytes.Reader
+	read int64
+}
+
+func (c *countingReader) ReadAt(b []byte, at int64) (int, error) {
+	n, err := c.Reader.ReadAt(b, at)
+	c.read += int64(n)
+	return n, err
+}

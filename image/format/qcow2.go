@@ -34,7 +34,13 @@ const (
 	extCrypto        = 0x0537be77
 	extBitmaps       = 0x23852875
 
-	offsetMask = 0x00fffffffffffe00 // L1 entry: offset of the L2 table
+	offsetMask   = 0x00fffffffffffe00 // L1 entry: offset of the L2 table; L2 entry: offset of the cluster
+	l2Compressed = 1 << 62
+	l2Zero       = 1 << 0
+
+	// maxL2Bytes bounds how much of the L2 tables is read, whatever the L1 table contains. With clusters of 64 KiB that
+	// is enough for 512 GiB of data.
+	maxL2Bytes = 64 << 20
 )
 
 // Qcow2 is a header as stored in the file; only its offsets are checked, against the file's size.
@@ -294,18 +300,61 @@ func (h *Qcow2) inside(offset, length uint64, size int64) bool {
 }
 
 func (h *Qcow2) checkL1(r io.ReaderAt, entries, size int64) error {
-	buf := make([]byte, min(entries*8, 64<<10))
+	buf, l2 := make([]byte, min(entries*8, 64<<10)), make([]byte, h.cluster())
+	left := int64(maxL2Bytes)
 	for at := int64(0); at < entries*8; at += int64(len(buf)) {
 		part := buf[:min(int64(len(buf)), entries*8-at)]
 		if n, err := r.ReadAt(part, int64(h.l1Offset)+at); n < len(part) {
 			return fmt.Errorf("read the qcow2 L1 table: %w", err)
 		}
 		for i := 0; i < len(part); i += 8 {
-			l2 := binary.BigEndian.Uint64(part[i:]) & offsetMask
-			if l2 != 0 && !h.inside(l2, uint64(h.cluster()), size) {
+			offset := binary.BigEndian.Uint64(part[i:]) & offsetMask
+			if offset == 0 {
+				continue
+			}
+			if !h.inside(offset, uint64(h.cluster()), size) {
 				return damaged("entry %d of the L1 table leads outside the file, which may be cut short",
 					(at+int64(i))/8)
 			}
+			if left -= h.cluster(); left < 0 {
+				continue
+			}
+			if n, err := r.ReadAt(l2, int64(offset)); n < len(l2) {
+				return fmt.Errorf("read a qcow2 L2 table: %w", err)
+			}
+			if err := h.checkL2(l2, size); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkL2 checks that the clusters in an L2 table begin in the file. As for QEMU, the last one may end after the file.
+func (h *Qcow2) checkL2(table []byte, size int64) error {
+	extended := h.incompat&incompatExtendedL2 != 0
+	step := 8
+	if extended {
+		step = 16
+	}
+	sectorsAt := 62 - (h.clusterBits - 8) // of a compressed cluster: its sectors, after its offset
+	for i := 0; i < len(table); i += step {
+		entry := binary.BigEndian.Uint64(table[i:])
+		last := entry & offsetMask // where the last part that must be there begins
+		switch {
+		case entry&l2Compressed != 0:
+			start := entry & (1<<sectorsAt - 1)
+			last = start&^(sector-1) + (entry&(l2Compressed-1))>>sectorsAt*sector
+			last = max(start, last)
+		case extended && binary.BigEndian.Uint32(table[i+12:]) == 0: // no part of it is allocated
+			continue
+		case !extended && h.version == 3 && entry&l2Zero != 0:
+			continue
+		}
+		if last >= uint64(size) {
+			return croft.Errorf(croft.Invalid,
+				"it is cut short: it has %d bytes, and its tables lead to data at %d: fetch or make it again",
+				size, last)
 		}
 	}
 	return nil
