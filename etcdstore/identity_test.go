@@ -2,8 +2,12 @@ package etcdstore_test
 
 import (
 	"context"
+	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"croft"
 	"croft/access"
@@ -85,4 +89,52 @@ func TestAProjectKeepsItsIdentityAndItsSuccessorHasAnother(t *testing.T) {
 	if again.ID == first.ID {
 		t.Errorf("the next project with its name is %s too", again.ID)
 	}
+}
+
+// sameMAC returns two UUIDs whose instances have the same MAC, which takes some 2^16 tries.
+func sameMAC() (one, other croft.InstanceID) {
+	seen := map[string]croft.InstanceID{}
+	for n := uint64(0); ; n++ {
+		id := croft.InstanceID(uuid.NewSHA1(uuid.Nil, binary.BigEndian.AppendUint64(nil, n)).String())
+		mac := id.MAC(0).String()
+		if seen[mac] != "" {
+			return seen[mac], id
+		}
+		seen[mac] = id
+	}
+}
+
+func TestNoTwoInstancesHaveOneMAC(t *testing.T) {
+	t.Parallel()
+	p := newPlacing(t)
+	one, other := sameMAC()
+	place := func(inst croft.Instance) (croft.Instance, error) { return p.place(t.Context(), p.placer, inst) }
+	record := func(inst croft.Instance) (croft.Instance, error) { return p.Instances.Create(t.Context(), inst) }
+	with := func(id croft.InstanceID, name string) croft.Instance {
+		inst := wanted(t, name)
+		inst.ID = id
+		return inst
+	}
+	refused := func(how func(croft.Instance) (croft.Instance, error)) {
+		t.Helper()
+		_, err := how(with(other, "thief"))
+		etcdtest.WantKind(t, err, croft.Conflict)
+		etcdtest.WantSays(t, err.Error(), "the MAC address "+one.MAC(0).String())
+		if strings.Contains(err.Error(), string(one)) {
+			t.Errorf("the refusal names another's instance: %v", err)
+		}
+	}
+	had := etcdtest.Must(record(with(one, "neighbour")))(t)
+	refused(place)
+	refused(record)
+	if err := p.Instances.Discard(t.Context(), had); err != nil {
+		t.Fatal(err)
+	}
+	thief := etcdtest.Must(record(with(other, "thief")))(t) // the MAC is free again
+	if err := p.Instances.Discard(t.Context(), thief); err != nil {
+		t.Fatal(err)
+	}
+	etcdtest.Must(place(with(one, "neighbour")))(t)
+	refused(place)
+	refused(record)
 }

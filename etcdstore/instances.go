@@ -120,10 +120,13 @@ func recordsOf(s *conn) tenants.Records {
 		Keys: func(inst croft.Instance) (record, name string) {
 			return k.instance(inst.ID), k.name(inst.Project, inst.Name)
 		},
+		MACs: func(inst croft.Instance) ([]clientv3.Cmp, []clientv3.Op) {
+			return k.macsFree(inst), k.readMACs(inst)
+		},
 		SessionKey: k.session,
 		Write: func(inst croft.Instance) []clientv3.Op {
-			return []clientv3.Op{clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(inst))),
-				userData{s}.putUserData(inst), clientv3.OpPut(k.name(inst.Project, inst.Name), string(inst.ID))}
+			return append(k.putMACs(inst), clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(inst))),
+				userData{s}.putUserData(inst), clientv3.OpPut(k.name(inst.Project, inst.Name), string(inst.ID)))
 		},
 	}
 }
@@ -234,7 +237,7 @@ func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 // removeRecord removes everything of an instance except order and observation, and what is noted about groups that
 // end with it, and gives back what it was charged with.
 func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
-	return append(append(k.groups().leave(inst), k.groups().end(inst)...),
+	return append(slices.Concat(k.groups().leave(inst), k.groups().end(inst), k.dropMACs(inst)),
 		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Instance, Project: inst.Project,
 			ID: string(inst.ID)})),
 		clientv3.OpDelete(k.instance(inst.ID)),
@@ -242,4 +245,45 @@ func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
 		clientv3.OpDelete(k.name(inst.Project, inst.Name)),
 		k.tenants().Repay(inst),
 	)
+}
+
+// A MAC is derived from a UUID, which clients may choose: two instances with one MAC could take each other's addresses.
+// So each instance has a key below each of its MACs, and nothing else may be there when it is made. Programs of schema
+// 1.7 leave the keys of instances that they remove; only an instance of another UUID with that MAC is refused for them.
+
+// macsFree compares that no other instance has a MAC of an instance.
+func (k keys) macsFree(inst croft.Instance) []clientv3.Cmp {
+	var compares []clientv3.Cmp
+	for _, mac := range tenants.MACs(inst) {
+		all := k.macs(mac)
+		own := all + string(inst.ID)
+		compares = append(compares, absent(all).WithRange(own),
+			absent(own+"\x00").WithRange(clientv3.GetPrefixRangeEnd(all)))
+	}
+	return compares
+}
+
+// readMACs reads which instances have each MAC of an instance.
+func (k keys) readMACs(inst croft.Instance) []clientv3.Op {
+	var ops []clientv3.Op
+	for _, mac := range tenants.MACs(inst) {
+		ops = append(ops, clientv3.OpGet(k.macs(mac), clientv3.WithPrefix(), clientv3.WithKeysOnly()))
+	}
+	return ops
+}
+
+func (k keys) putMACs(inst croft.Instance) []clientv3.Op {
+	var ops []clientv3.Op
+	for _, mac := range tenants.MACs(inst) {
+		ops = append(ops, clientv3.OpPut(k.macs(mac)+string(inst.ID), ""))
+	}
+	return ops
+}
+
+func (k keys) dropMACs(inst croft.Instance) []clientv3.Op {
+	var ops []clientv3.Op
+	for _, mac := range tenants.MACs(inst) {
+		ops = append(ops, clientv3.OpDelete(k.macs(mac)+string(inst.ID)))
+	}
+	return ops
 }

@@ -42,6 +42,7 @@ import (
 //	/croft/<partition>/instances/<instance>        the record
 //	/croft/<partition>/userdata/<instance>         its user-data, as given, while it has a record
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
+//	/croft/<partition>/macs/<mac>/<instance>       present while the instance has a network interface with that MAC
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
@@ -150,6 +151,7 @@ func (k keys) names() string                      { return k.prefix + "names/" }
 func (k keys) name(p croft.Project, name string) string {
 	return k.names() + string(p) + "/" + name
 }
+func (k keys) macs(mac string) string       { return k.prefix + "macs/" + mac + "/" }
 func (k keys) allOrders() string            { return k.prefix + "orders/" }
 func (k keys) orders(h croft.HostID) string { return k.allOrders() + string(h) + "/" }
 func (k keys) order(h croft.HostID, i croft.InstanceID) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -85,14 +86,14 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 	name := k.name(next.Project, next.Name)
 	p := placing.Piece{
 		Record: k.instance(next.ID),
-		If:     append(orderable(k, next), absent(name)),
-		Then: append(k.groups().join(next),
+		If:     append(append(orderable(k, next), absent(name)), k.macsFree(next)...),
+		Then: append(append(k.groups().join(next), k.putMACs(next)...),
 			clientv3.OpPut(k.instance(next.ID), stored),
 			clientv3.OpPut(name, string(next.ID)),
 			clientv3.OpPut(k.order(o.Host, next.ID), s.conn.encodeOrder(o))),
-		Otherwise: append([]clientv3.Op{clientv3.OpGet(name), clientv3.OpGet(k.order(o.Host, next.ID),
-			clientv3.WithCountOnly())}, readOrderable(k, next)...),
-		Alone: []string{name},
+		Otherwise: slices.Concat([]clientv3.Op{clientv3.OpGet(name), clientv3.OpGet(k.order(o.Host, next.ID),
+			clientv3.WithCountOnly())}, k.readMACs(next), readOrderable(k, next)),
+		Alone: append(tenants.MACs(next), name),
 		Mine: func(record []byte) bool {
 			var inst croft.Instance
 			return json.Unmarshal(record, &inst) == nil && inst.Spec.HostKey == next.Spec.HostKey &&
@@ -103,10 +104,11 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 		p.Alone = append(p.Alone, k.groups().group(next.Project, a.Group))
 	}
 	p.Refused = func(record *mvccpb.KeyValue, answers []*etcdserverpb.ResponseOp) error {
-		if err := tenants.TakenBy(next, record != nil, answers[0]); err != nil {
+		macs := answers[2 : 2+len(tenants.MACs(next))]
+		if err := tenants.TakenBy(next, record != nil, answers[0], macs); err != nil {
 			return err
 		}
-		seats, collided, err := unorderable(next, answers[2:])
+		seats, collided, err := unorderable(next, answers[2+len(macs):])
 		switch {
 		case err == nil && answers[1].GetResponseRange().Count > 0:
 			return croft.Errorf(croft.Unavailable, "%w: host %s still holds an older order for instance %s",

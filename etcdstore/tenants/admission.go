@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,8 +25,8 @@ import (
 
 const (
 	// maxAdmitted and maxAdmittedBytes bound what one transaction admits: etcd allows DefaultTxnOps operations and
-	// 1.5 MiB.
-	maxAdmitted      = 29
+	// comparisons, and 1.5 MiB. maxAdmitted counts comparisons: three for each instance and two for each of its MACs.
+	maxAdmitted      = 116
 	maxAdmittedBytes = 768 << 10
 	// maxLines bounds the projects whose counters are remembered.
 	maxLines = 256
@@ -40,6 +41,8 @@ type Records struct {
 	// Keys returns the keys of an instance's record and name; SessionKey that of a session.
 	Keys       func(inst croft.Instance) (record, name string)
 	SessionKey func(session string) string
+	// MACs compares that no other instance has the MACs of an instance; reads returns who has each.
+	MACs func(inst croft.Instance) (free []clientv3.Cmp, reads []clientv3.Op)
 	// Write returns the operations that write them.
 	Write func(inst croft.Instance) []clientv3.Op
 }
@@ -144,10 +147,11 @@ func (s *Admissions) withdraw(line *admissionLine, one *admission) bool {
 func (s *Admissions) next(line *admissionLine) []*admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, size := 0, 0
-	for n < len(line.waiting) && n < maxAdmitted {
+	n, compares, size := 0, 0, 0
+	for n < len(line.waiting) {
+		compares += 3 + 2*len(MACs(line.waiting[n].inst))
 		size += len(line.waiting[n].inst.Spec.UserData) + 4<<10 // a record without it is smaller
-		if n > 0 && size > maxAdmittedBytes {
+		if n > 0 && (compares > maxAdmitted || size > maxAdmittedBytes) {
 			break
 		}
 		n++
@@ -279,12 +283,13 @@ func amountsOf(batch []*admission) tenant.Amounts {
 }
 
 // admissible divides a batch by the quotas: what may be written now; what must wait because an earlier one has the
-// same ID or name; and what is over quota, with its error.
+// same ID, name or MAC; and what is over quota, with its error.
 func admissible(c *chain, batch []*admission) (now, later, over []*admission) {
 	accounts := c.accounts()
 	taken := map[string]bool{}
 	for _, a := range batch {
-		if taken[string(a.inst.ID)] || taken["/"+a.inst.Name] {
+		if taken[string(a.inst.ID)] || taken["/"+a.inst.Name] ||
+			slices.ContainsFunc(MACs(a.inst), func(mac string) bool { return taken[mac] }) {
 			later = append(later, a)
 			continue
 		}
@@ -297,6 +302,9 @@ func admissible(c *chain, batch []*admission) (now, later, over []*admission) {
 			accounts[i].Used = accounts[i].Used.Plus(more)
 		}
 		taken[string(a.inst.ID)], taken["/"+a.inst.Name] = true, true
+		for _, mac := range MACs(a.inst) {
+			taken[mac] = true
+		}
 		now = append(now, a)
 	}
 	return now, later, over
@@ -323,10 +331,12 @@ func (w admissionWrite) txn(k Keys, r Records) (compares []clientv3.Cmp, ops, ot
 		inst := a.inst
 		inst.State, inst.Session = croft.StateScheduling, w.session
 		record, name := r.Keys(inst)
-		compares = append(compares, kv.Absent(record), kv.Absent(name), kv.AbsentBelow(k.entriesAbout(inst)))
+		free, reads := r.MACs(inst)
+		compares = append(append(compares, kv.Absent(record), kv.Absent(name), kv.AbsentBelow(k.entriesAbout(inst))),
+			free...)
 		ops = append(ops, r.Write(inst)...)
-		otherwise = append(otherwise, clientv3.OpGet(record, clientv3.WithCountOnly()), clientv3.OpGet(name),
-			clientv3.OpGet(k.entriesAbout(inst), clientv3.WithPrefix(), clientv3.WithCountOnly()))
+		otherwise = append(append(otherwise, clientv3.OpGet(record, clientv3.WithCountOnly()), clientv3.OpGet(name),
+			clientv3.OpGet(k.entriesAbout(inst), clientv3.WithPrefix(), clientv3.WithCountOnly())), reads...)
 		charge := tenant.AmountsOf(inst)
 		if more = more.Plus(charge); w.byEntry {
 			ops = append(ops, clientv3.OpPut(k.charged(inst), kv.Encode(tenant.Amounts{}.Minus(charge))))
@@ -370,9 +380,12 @@ func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, w a
 		line.chain = nil
 	}
 	unsettled := false
-	for i, answers := range slices.Collect(slices.Chunk(done.Responses[len(s.keys().reads(names)):], 3)) {
-		a := w.batch[i]
-		if err := TakenBy(a.inst, answers[0].GetResponseRange().Count > 0, answers[1]); err != nil {
+	rest := done.Responses[len(s.keys().reads(names)):]
+	for _, a := range w.batch {
+		n := 3 + len(MACs(a.inst))
+		answers := rest[:n]
+		rest = rest[n:]
+		if err := TakenBy(a.inst, answers[0].GetResponseRange().Count > 0, answers[1], answers[3:]); err != nil {
 			a.end(err)
 			continue
 		}
@@ -386,8 +399,19 @@ func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, w a
 	return left, err
 }
 
-// TakenBy says who has the ID or the name of a request, by whether it is recorded and who has the name; nil: nobody.
-func TakenBy(inst croft.Instance, recorded bool, name *etcdserverpb.ResponseOp) error {
+// MACs returns the addresses of the network interfaces that the request for an instance names, in their order. A
+// request that names no network has one at least: its host decides how many.
+func MACs(inst croft.Instance) []string {
+	all := make([]string, max(1, len(inst.Spec.Networks)))
+	for n := range all {
+		all[n] = inst.ID.MAC(n).String()
+	}
+	return all
+}
+
+// TakenBy says who has the ID, the name or a MAC of a request, by whether it is recorded, who has the name and the keys
+// below each of its MACs; nil: nobody.
+func TakenBy(inst croft.Instance, recorded bool, name *etcdserverpb.ResponseOp, macs []*etcdserverpb.ResponseOp) error {
 	holder := kv.First(name)
 	if holder != nil && string(holder.Value) != string(inst.ID) {
 		return croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
@@ -395,6 +419,14 @@ func TakenBy(inst croft.Instance, recorded bool, name *etcdserverpb.ResponseOp) 
 	}
 	if recorded || holder != nil {
 		return croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none", inst.ID)
+	}
+	for n, holders := range macs {
+		for _, holder := range holders.GetResponseRange().Kvs {
+			if path.Base(string(holder.Key)) != string(inst.ID) { // it may be another project's: it is not named
+				return croft.Errorf(croft.Conflict, "the MAC address %s that follows from the UUID %s is in use by another "+
+					"instance; choose another UUID or none", MACs(inst)[n], inst.ID)
+			}
+		}
 	}
 	return nil
 }

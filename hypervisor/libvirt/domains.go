@@ -68,6 +68,15 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 					k.Partition)
 			}
 		}
+		if !known {
+			all, err := d.network.domains.all(c)
+			if err != nil {
+				return err
+			}
+			if err := checkMACs(m.ID, wanted.NICs, all); err != nil {
+				return err
+			}
+		}
 		if wanted.NICs, err = d.network.connect(c, wanted.NICs); err != nil {
 			return err
 		}

@@ -90,6 +90,20 @@ func (n *networking) connect(c *libvirt.Connect, nics []markNIC) ([]markNIC, err
 	return nics, nil
 }
 
+// checkMACs refuses a new domain that would have a MAC of another domain of this host, of any partition: addresses are
+// found by MAC. Conflict.
+func checkMACs(id croft.InstanceID, nics []markNIC, all []domain) error {
+	for _, other := range all {
+		for _, has := range other.nics {
+			if other.ID != id && slices.ContainsFunc(nics, func(n markNIC) bool { return n.MAC == has.MAC }) {
+				return croft.Errorf(croft.Conflict, "define the domain: another guest of this host has its MAC address %s, "+
+					"which follows from its UUID: choose another UUID or none", has.MAC)
+			}
+		}
+	}
+	return nil
+}
+
 // reserve makes the missing reservations of a domain.
 func (n *networking) reserve(c *libvirt.Connect, k mark) error {
 	for _, nic := range k.NICs {
@@ -166,8 +180,12 @@ func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
 const mostNICs = 4
 
 // forget releases the addresses of an instance whose domain was removed by someone else, so that its networks
-// are unknown.
+// are unknown. It leaves the addresses of other domains that have one of its MACs.
 func (n *networking) forget(c *libvirt.Connect, id croft.InstanceID) error {
+	all, err := n.domains.all(c)
+	if err != nil {
+		return err
+	}
 	networks, err := c.ListAllNetworks(0)
 	if err != nil {
 		return err
@@ -178,7 +196,10 @@ func (n *networking) forget(c *libvirt.Connect, id croft.InstanceID) error {
 		_ = networks[i].Free()
 		if err == nil {
 			for i := range mostNICs {
-				nics = append(nics, markNIC{MAC: id.MAC(i).String(), Network: name})
+				nic := markNIC{MAC: id.MAC(i).String(), Network: name}
+				if checkMACs(id, []markNIC{nic}, all) == nil {
+					nics = append(nics, nic)
+				}
 			}
 		}
 	}

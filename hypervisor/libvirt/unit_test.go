@@ -221,3 +221,19 @@ func TestPortsAreForgottenWhenADomainChanges(t *testing.T) {
 		}
 	})
 }
+
+func TestADomainGetsNoMACOfAnother(t *testing.T) {
+	neighbour := domain{nics: []markNIC{{MAC: "52:54:00:00:00:01"}, {MAC: "52:54:00:00:00:02", Bridge: "br0"}}}
+	neighbour.ID = "neighbour"
+	for mac, taken := range map[string]bool{"52:54:00:00:00:01": true, "52:54:00:00:00:02": true,
+		"52:54:00:00:00:03": false} {
+		nics := []markNIC{{MAC: "52:54:00:00:00:04"}, {MAC: mac, Network: "n"}}
+		err := checkMACs("thief", nics, []domain{neighbour})
+		if (err != nil) != taken || taken && croft.KindOf(err) != croft.Conflict {
+			t.Errorf("%s: %v", mac, err)
+		}
+		if err := checkMACs("neighbour", nics, []domain{neighbour}); err != nil {
+			t.Errorf("its own MAC %s: %v", mac, err)
+		}
+	}
+}
