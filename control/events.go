@@ -145,7 +145,7 @@ func (c *call) watchEvents() error {
 				return
 			}
 			position += len(changes)
-			sees := w.sees()
+			sees := w.sees(changes[len(changes)-1].Revision)
 			var failed error
 			mine := slices.DeleteFunc(changes, func(change croft.Change) bool {
 				sees, err := sees(ctx, change)
@@ -181,20 +181,86 @@ func (c *call) watch(ctx context.Context) (w watched, err error) {
 	return w, err
 }
 
+// owners knows which projects had the names at a revision. All streams share it, so a change costs one read of its
+// project however many streams there are.
+type owners struct {
+	read func(context.Context, croft.Project) (id croft.ProjectID, born int64, err error)
+
+	mu     sync.Mutex
+	latest map[croft.Project]*ownerRead
+}
+
+// ownerRead is a read of a project, which began after the store had reached a revision.
+type ownerRead struct {
+	revision int64
+	done     chan struct{} // closed when the fields below are set
+	id       croft.ProjectID
+	born     int64
+	err      error
+}
+
+// mostOwners bounds the projects that owners remembers.
+const mostOwners = 4096
+
+// of returns the identity of a project at a revision or later, and the revision at which it was created; empty: it has
+// no record. The store has reached the revision. Callers at the same time share one read.
+func (o *owners) of(ctx context.Context, p croft.Project, revision int64) (id croft.ProjectID, born int64, err error) {
+	o.mu.Lock()
+	read := o.latest[p]
+	if read != nil && read.revision >= revision {
+		o.mu.Unlock()
+		select {
+		case <-read.done:
+			return read.id, read.born, read.err
+		case <-ctx.Done():
+			return "", 0, ctx.Err()
+		}
+	}
+	read = &ownerRead{revision: revision, done: make(chan struct{})}
+	if o.latest == nil || len(o.latest) >= mostOwners {
+		o.latest = map[croft.Project]*ownerRead{}
+	}
+	o.latest[p] = read
+	o.mu.Unlock()
+	// The others wait for the read, so it does not end with the client that happened to begin it.
+	alone, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownerTime)
+	defer cancel()
+	read.id, read.born, read.err = o.read(alone, p)
+	if read.err != nil { // a later caller tries again
+		o.mu.Lock()
+		if o.latest[p] == read {
+			delete(o.latest, p)
+		}
+		o.mu.Unlock()
+	}
+	close(read.done)
+	return read.id, read.born, read.err
+}
+
+// ownerTime bounds a read of a project for the streams.
+const ownerTime = 10 * time.Second
+
+// forget makes owners read every project again, because the revisions may have begun again.
+func (o *owners) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.latest = nil
+}
+
 // stored reads the identity of a project, and the revision at which it was created; empty: it has no record.
-func (c *call) stored(ctx context.Context, p croft.Project) (id croft.ProjectID, born int64, err error) {
-	if p == "" || c.Cloud.Projects == nil {
+func (s *Server) stored(ctx context.Context, p croft.Project) (id croft.ProjectID, born int64, err error) {
+	if p == "" || s.Cloud.Projects == nil {
 		return "", 0, nil
 	}
-	all, err := c.Cloud.Projects.List(ctx, p)
+	all, err := s.Cloud.Projects.List(ctx, p)
 	if err != nil || len(all) == 0 {
 		return "", 0, err
 	}
 	return all[0].ID, all[0].Born, nil
 }
 
-// sees returns which changes the caller sees, of the changes that are known by now.
-func (w watched) sees() func(context.Context, croft.Change) (bool, error) {
+// sees returns which changes the caller sees, of the changes up to a revision, which the store has reached.
+func (w watched) sees(revision int64) func(context.Context, croft.Change) (bool, error) {
 	since := map[croft.Project]int64{} // the revision from which the caller sees changes of a project
 	return func(ctx context.Context, change croft.Change) (bool, error) {
 		p := change.Project
@@ -208,7 +274,7 @@ func (w watched) sees() func(context.Context, croft.Change) (bool, error) {
 		}
 		first, read := since[p]
 		if !read {
-			id, born, err := w.stored(ctx, p)
+			id, born, err := w.owners.of(ctx, p, revision)
 			if err != nil {
 				return false, err
 			}

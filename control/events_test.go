@@ -6,13 +6,17 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"croft"
+	"croft/cloud"
 	"croft/control/api"
 	"croft/control/controltest"
+	"croft/tenant"
 )
 
 // streamed opens a stream and returns its next line that begins with a word.
@@ -85,6 +89,42 @@ func TestEventsAreTheCallersAndCanBeResumed(t *testing.T) {
 		if got.StatusCode != want {
 			t.Errorf("from %s: %s, want %d", last, got.Status, want)
 		}
+	}
+}
+
+// countedProjects counts the reads of projects.
+type countedProjects struct {
+	cloud.Projects
+	reads atomic.Int64
+}
+
+func (p *countedProjects) List(ctx context.Context, names ...croft.Project) ([]tenant.Tenant, error) {
+	p.reads.Add(1)
+	return p.Projects.List(ctx, names...)
+}
+
+// 1500 idle streams and 25 changes kept the store so busy that an answer took 49 s.
+func TestTheReadsThatAChangeCostsDoNotDependOnTheNumberOfStreams(t *testing.T) {
+	counted := new(countedProjects)
+	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) {
+		counted.Projects = c.Projects
+		c.Projects = counted
+	})
+	a := newAsker(t, url)
+	const streams = 100
+	var all []func(string) string
+	for range streams {
+		next, _ := streamed(t, url+"/v1/events", "anna", "")
+		next("id: ")
+		all = append(all, next)
+	}
+	before := counted.reads.Load()
+	a.create(t, "anna", "web")
+	for _, next := range all {
+		next("data: ")
+	}
+	if reads := counted.reads.Load() - before; reads >= streams {
+		t.Errorf("the changes of one instance cost %d reads of projects with %d streams", reads, streams)
 	}
 }
 

@@ -59,6 +59,7 @@ type Server struct {
 	bodies map[string]*bodies.Body // by operation
 	limits *pace.Shared
 	feed   *feed.Feed
+	owners *owners // of the projects that the feed's changes name
 
 	flows    *pace.Shares // streams of this cloud's own
 	forwards *forwarding.Forwarding
@@ -76,9 +77,11 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{Config: c, bodies: compiled, limits: pace.NewShared(c.Rate, c.Burst), feed: feed.New(),
+	s := &Server{Config: c, bodies: compiled, limits: pace.NewShared(c.Rate, c.Burst), feed: feed.New(),
 		flows:    &pace.Shares{Each: flowsOfProject, All: flowsOfAll, Newcomers: flowsOfAll / 4},
-		forwards: forwarding.New(c.Peers, c.Log), requests: newRequests()}, nil
+		forwards: forwarding.New(c.Peers, c.Log), requests: newRequests()}
+	s.owners = &owners{read: s.stored}
+	return s, nil
 }
 
 // Bounds of the streams of tenants that are open at the same time: events, consoles, logs and ports.
@@ -89,7 +92,11 @@ const (
 
 // Run follows the changes of the cloud until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	return s.Cloud.Feed.Follow(ctx, s.feed.Begin, s.feed.Add)
+	begun := func(revision int64) {
+		s.owners.forget()
+		s.feed.Begin(revision)
+	}
+	return s.Cloud.Feed.Follow(ctx, begun, s.feed.Add)
 }
 
 // Close ends idle connections to peers. Nothing may be served afterwards.
