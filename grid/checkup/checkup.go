@@ -163,9 +163,28 @@ func (n Node) examine(ctx context.Context) (list []doctor.Result, place string) 
 			list = append(list, fail(err, "install it there, or give its jobs another runtime"))
 			continue
 		}
-		list = append(list, good(r.Name()+" "+version))
+		list = append(list, judgeRuntime(r.Name(), version, out, n.Name))
 	}
 	return list, place
+}
+
+// judgeRuntime says whether a runtime that answers can run units, as far as that is known without trying one. probed is
+// the output of the probe.
+func judgeRuntime(name, version, probed, node string) doctor.Result {
+	says := func(line string) bool { return strings.Contains("\n"+probed, "\n"+line+"\n") }
+	try := "croft grid doctor runtime " + name + " --node " + node
+	switch {
+	case (name == "quadlet" || strings.HasPrefix(name, "systemd-")) && !says("init=systemd"):
+		return fail(fmt.Errorf("%s %s cannot run units: systemd is not the init there", name, version),
+			"give its jobs another runtime, such as podman or process")
+	case name == "process" && !says("uid=0"):
+		return warn(
+			fmt.Sprintf("%s %s: the user is not root, and may not make the namespaces of units", name,
+				version),
+			"log in as root, or set unshare of the runtime to [unshare, --map-root-user]; "+try+" shows whether it works",
+		)
+	}
+	return good(fmt.Sprintf("%s %s answers; no unit was tried: %s does that", name, version, try))
 }
 
 const (

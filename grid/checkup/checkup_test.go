@@ -137,3 +137,23 @@ func TestNodesThatShareAStateDirectoryFail(t *testing.T) {
 		t.Errorf("shared: %q, want %q", shared, want)
 	}
 }
+
+func TestARuntimeThatCannotRunIsNotOK(t *testing.T) {
+	const root, user = "kernel=Linux 6\nuid=0\ninit=other\n", "kernel=Linux 6\nuid=1000\ninit=systemd\n"
+	for _, c := range []struct {
+		name, probed string
+		level        doctor.Level
+		says         string
+	}{
+		{"quadlet", root, doctor.Fail, "systemd is not the init"},
+		{"systemd-run", root, doctor.Fail, "systemd is not the init"},
+		{"quadlet", user, doctor.OK, "no unit was tried: croft grid doctor runtime quadlet --node web1"},
+		{"process", user, doctor.Warn, "the user is not root"},
+		{"process", root, doctor.OK, "no unit was tried"},
+	} {
+		r := judgeRuntime(c.name, "5.1", c.probed, "web1")
+		if r.Level != c.level || !strings.Contains(r.Found, c.says) {
+			t.Errorf("%s on %q: %+v, want %s: %s", c.name, c.probed, r, c.level, c.says)
+		}
+	}
+}
