@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +87,11 @@ func createProject(c *call) error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
+	if !c.caller.Operator() {
+		if err := checkReserved(ctx, c, given.Name); err != nil {
+			return err
+		}
+	}
 	p, err := c.Cloud.Projects.Create(ctx, tenant.Tenant{Name: given.Name, Parent: given.Parent, Note: given.Note,
 		Created: time.Now().UTC()})
 	if errors.Is(err, croft.Conflict) {
@@ -96,6 +102,28 @@ func createProject(c *call) error {
 	}
 	c.follow(ctx, p.Name)
 	return answerProject(c, http.StatusCreated, p)
+}
+
+// checkReserved refuses a name that an operator gave rights to: whoever creates the project would get the host networks
+// or the users of groups that the operator meant for another project of this name.
+func checkReserved(ctx context.Context, c *call, name croft.Project) error {
+	reserved := slices.Contains(c.Reserved, name)
+	if !reserved {
+		all, err := c.Cloud.Hosts.Records(ctx)
+		if err != nil {
+			return err
+		}
+		for _, h := range all {
+			for _, projects := range h.Networks {
+				reserved = reserved || slices.Contains(projects, name)
+			}
+		}
+	}
+	if !reserved {
+		return nil
+	}
+	return api.NewProblem(api.NameTaken, "create the project "+strconv.Quote(string(name))+
+		": settings of this cloud give rights to the name: choose another name, or ask an operator to create it")
 }
 
 // follow has this server learn of a write to a project before the answer, so that the next list that the caller asks it

@@ -7,9 +7,11 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/tenant"
+	"croft/test/simcloud"
 )
 
 // generation is the If-Match of what an answer is about.
@@ -85,6 +87,31 @@ func TestProjectsAndTheirQuotas(t *testing.T) {
 	if got := a.ask(t, "adam", http.MethodDelete, "/v1/projects/dev", nil); got.status != http.StatusNoContent {
 		t.Errorf("remove dev: %d %s", got.status, got.body)
 	}
+}
+
+func TestNamesThatSettingsGiveRightsToAreNotForTenants(t *testing.T) {
+	url, c := controltest.StartConfigured(t, func(_ *simcloud.Cloud, config *control.Config) {
+		config.Reserved = []croft.Project{"org.staff"}
+	})
+	if err := c.Store.Registry.PutHost(t.Context(), croft.Host{ID: croft.NewHostID(), Name: "host2", VirtType: "sim",
+		Networks: map[string][]croft.Project{"mgmt": {"org.prod"}, "lab": {croft.EveryProject}}}); err != nil {
+		t.Fatal(err)
+	}
+	a := newAsker(t, url)
+	create := func(token, name, parent string) answer {
+		return a.ask(t, token, http.MethodPost, "/v1/projects", api.NewProject{Name: croft.Project(name),
+			Parent: croft.Project(parent)})
+	}
+	create("operator", "org", "").into(t, &tenant.Tenant{})
+	for _, name := range []string{"staff", "org.staff", "prod"} {
+		refused := create("adam", name, "org")
+		refused.want(t, http.StatusConflict, api.NameTaken)
+		if !strings.Contains(string(refused.body), "settings of this cloud give rights to the name") {
+			t.Errorf("%s is refused with %s", name, refused.body)
+		}
+	}
+	create("adam", "tools", "org").into(t, &tenant.Tenant{})
+	create("operator", "org.prod", "org").into(t, &tenant.Tenant{})
 }
 
 // A quota of a project that the caller does not see is told without its numbers.

@@ -33,6 +33,8 @@ type Config struct {
 	Images  Images               // required
 	Actions *actions.Recorder    // required; it has to run longer than the handler serves
 
+	Reserved []croft.Project // projects that settings grant rights in: only operators create these
+
 	Peers   *forwarding.Peers // other clouds that requests are forwarded to; nil: none
 	Pools   *pools.Client     // of the manager of pools, with the rights of an admin; nil: there is none
 	Login   *api.Login        // where users may log in; nil: nowhere

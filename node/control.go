@@ -318,6 +318,9 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 	}
 	config.Cloud, config.Login, config.Objects, config.Version = under, login, objects.New(store.Objects), build.Version
 	config.Images = catalog
+	if config.Reserved, err = settings.GrantedProjects(s.CloudAPI.OIDC, s.CloudAPI.Keystone); err != nil {
+		return nil, err
+	}
 	return control.New(config)
 }
 

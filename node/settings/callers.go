@@ -66,6 +66,23 @@ func (s Tenants) Config(p croft.PartitionID) (access.KeystoneConfig, error) {
 	return c, nil
 }
 
+// GrantedProjects returns the projects that users of other identity providers get rights in. Invalid.
+func GrantedProjects(issuer OIDC, keystone Tenants) ([]croft.Project, error) {
+	var all []croft.Project
+	groups, err := issuer.Config("")
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups.Groups {
+		all = append(all, g.Project)
+	}
+	tenants, err := keystone.Config("")
+	for _, p := range tenants.Projects {
+		all = append(all, p)
+	}
+	return all, err
+}
+
 // cutLast is strings.Cut at the last separator: groups and roles of others may hold one.
 func cutLast(s, separator string) (before, after string, found bool) {
 	i := strings.LastIndex(s, separator)
