@@ -107,7 +107,9 @@ func AllFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
 
 // FlagError describes what is wrong with a flag, and proposes a similar one.
 func FlagError(cmd *cobra.Command, err error) error {
-	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 && cmd.Args != nil {
+	words := cmd.Flags().Args()
+	_, takes, _ := strings.Cut(cmd.Use, " ")
+	if takes == "" && cmd.HasSubCommands() && len(words) > 0 && cmd.Args != nil {
 		if err := cmd.Args(cmd, words); err != nil {
 			return err // the flag belongs to a command that does not exist
 		}
