@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -78,8 +79,16 @@ nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
-		return err
+		if _, err = fmt.Fprintln(cmd.OutOrStdout(), token); err != nil {
+			return err
+		}
+		path := *file
+		if absolute, err := filepath.Abs(path); err == nil {
+			path = absolute
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "token %s is added to %s; a manager reads that file if it was started with --tokens %s\n",
+			grant.Name, path, path)
+		return nil
 	}
 	return cmd
 }

@@ -57,7 +57,8 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 		case unknown:
 			refuse(w, http.StatusUnauthorized, "this server does not know the token")
 		case c.role == "":
-			refuse(w, http.StatusUnauthorized, "this server wants a token: croft pool token create makes one")
+			refuse(w, http.StatusUnauthorized, "this server wants a token: set CROFT_POOL_TOKEN, or pool.token_file "+
+				"in schedule.yaml; croft pool token create makes one")
 		case !c.may(role):
 			refuse(w, http.StatusForbidden, "the token "+c.name+" is a client's, and this is for admins")
 		default:
@@ -109,11 +110,12 @@ func chosenProjects(names, ids []string) ([]chosenProject, error) {
 	return all, nil
 }
 
+// refuse answers a request whose token does not allow it.
 func refuse(w http.ResponseWriter, status int, sentence string) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="pools"`)
 	}
-	httpapi.Answer(w, status, api.Failure{Error: sentence})
+	httpapi.Answer(w, status, api.Failure{Error: sentence, Kind: string(croft.Denied)})
 }
 
 // fail sends an error, by its kind.
