@@ -202,24 +202,28 @@ func (s *screen) summary(v View) []string {
 		}
 		second += fmt.Sprintf("%s %s  ", class, part)
 	}
+	instances := tally(fmt.Sprint(len(v.Instances)), words)
+	if v.Others > 0 {
+		instances = tally(fmt.Sprintf("%d of %d", len(v.Instances), len(v.Instances)+v.Others), words) +
+			"; -a shows all projects"
+	}
 	return []string{
 		fmt.Sprintf("croft %s   hosts: %s   instances: %s", v.At.Local().Format(time.TimeOnly),
-			tally(len(v.Hosts), states),
-			tally(len(v.Instances), words)),
+			tally(fmt.Sprint(len(v.Hosts)), states), instances),
 		strings.TrimSpace(second),
 	}
 }
 
 // tally is a text like "3 (2 ready, 1 silent)".
-func tally(n int, by map[string]int) string {
+func tally(n string, by map[string]int) string {
 	var parts []string
 	for _, word := range slices.Sorted(maps.Keys(by)) {
 		parts = append(parts, fmt.Sprintf("%d %s", by[word], word))
 	}
 	if len(parts) == 0 {
-		return fmt.Sprint(n)
+		return n
 	}
-	return fmt.Sprintf("%d (%s)", n, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s (%s)", n, strings.Join(parts, ", "))
 }
 
 // draw returns the screen, line by line, and the hosts whose guests it shows.

@@ -24,7 +24,8 @@ type View struct {
 	At        time.Time  `json:"at"`
 	Hosts     []host     `json:"hosts"`
 	Instances []instance `json:"instances"`
-	Trouble   string     `json:"trouble,omitempty"` // what could not be read, and is therefore old or missing
+	Others    int        `json:"other_projects_instances"` // in projects that are not shown
+	Trouble   string     `json:"trouble,omitempty"`        // what could not be read, and is therefore old or missing
 }
 
 // host is a host, with its guests' total use. Nil pointers: not known.
@@ -240,6 +241,8 @@ func (w *watch) look(now time.Time) View {
 		}
 		if w.project == "" || w.project == st.Instance.Project {
 			v.Instances = append(v.Instances, one)
+		} else {
+			v.Others++
 		}
 	}
 	return v
