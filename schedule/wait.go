@@ -182,7 +182,23 @@ func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (
 	if why := failed(&st); why != nil {
 		return fmt.Sprintf("it is %s: %v", Describe(&st), why), false
 	}
+	if waitsForReport(&st, goal) {
+		return "it is running, and its guest has not reported the end of its set-up; guests without cloud-init, and those " +
+			"of the simulated hypervisor, never do: wait with --wait=running", false
+	}
 	return "it is " + Describe(&st), false
+}
+
+// waitsForReport reports whether the guest's report of its set-up is all that is missing for the goal.
+func waitsForReport(st *croft.Status, goal Goal) bool {
+	if st.Observation == nil || st.Observation.CloudInit != nil {
+		return false
+	}
+	reporting, observation := *st, *st.Observation
+	observation.CloudInit = &croft.CloudInit{State: croft.CloudInitDone}
+	reporting.Observation = &observation
+	reached, err := goal(&reporting)
+	return reached && err == nil
 }
 
 // Unknown describes an instance on a silent host: it may run, and its last observation is outdated.

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,34 @@ func TestWaitLooksOnceMoreAtItsEnd(t *testing.T) {
 				watch: func() error { return ctx.Err() }})
 			err := cloud.Wait(ctx, inst, schedule.Running, nil)
 			if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestWaitForReadinessSaysThatTheGuestReportsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		goal  schedule.Goal
+		state croft.State
+		want  string
+	}{
+		"a running guest without a report": {schedule.Ready, croft.StateRunning,
+			"it is running, and its guest has not reported"},
+		"a guest that boots":      {schedule.Ready, croft.StateBooting, "it is booting"},
+		"a guest that is to stop": {schedule.Stopped, croft.StateRunning, "it is running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := newCloud(t, 1)
+			inst := scheduled(t, cloud, "web")
+			ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+			defer cancel()
+			cloud.fail(faulty{find: func() (croft.Status, error) {
+				return croft.Status{Instance: inst, Observation: &croft.Observation{State: c.state,
+					Generation: inst.Generation}}, nil
+			}, watch: func() error { return ctx.Err() }})
+			err := cloud.Wait(ctx, inst, c.goal, nil)
+			if err == nil || !strings.HasPrefix(err.Error(), "instance web: waited long enough; "+c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
