@@ -206,3 +206,12 @@ func (t *givenUp) Then(o ...clientv3.Op) clientv3.Txn { t.Txn.Then(o...); return
 func (t *givenUp) Else(o ...clientv3.Op) clientv3.Txn { t.Txn.Else(o...); return t }
 
 func (t *givenUp) Commit() (*clientv3.TxnResponse, error) { return nil, rpctypes.ErrTimeout }
+
+// StopWatches makes watches deliver nothing, and not end.
+func (s *conn) StopWatches() { s.etcd.Watcher = silentWatcher{s.etcd.Watcher} }
+
+type silentWatcher struct{ clientv3.Watcher }
+
+func (silentWatcher) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	return nil
+}

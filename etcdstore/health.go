@@ -20,15 +20,34 @@ const checkTime = 2 * time.Second
 // behind is the number of log entries that a member may lag before it is reported as slow.
 const behind = 5000
 
-// Usable returns why nothing can be ordered through etcd now; nil if orders are possible. It costs two small
-// requests.
+// Usable returns why nothing can be ordered through etcd now; nil if orders are possible, and watches deliver. It costs
+// two small requests and a watch.
 func (s *conn) Usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	if _, err := s.etcd.Get(ctx, homeKey, clientv3.WithKeysOnly()); err != nil {
 		return s.wrap(err, "read %s", homeKey)
 	}
-	return errors.Join(s.alarms(ctx)...)
+	return errors.Join(append(s.alarms(ctx), s.watchable(ctx))...)
+}
+
+// watchable returns why watches deliver nothing; nil if they do. It starts another watch, which uses the same stream:
+// the server announces it after everything else that the stream holds.
+func (s *conn) watchable(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	select {
+	case answer, ok := <-s.etcd.Watch(ctx, homeKey, clientv3.WithCreatedNotify()):
+		if ok && answer.Err() == nil {
+			return nil
+		}
+		if err := answer.Err(); err != nil {
+			return s.wrap(err, "watch %s", homeKey)
+		}
+	case <-ctx.Done():
+	}
+	return croft.Errorf(croft.Unavailable,
+		"etcd at %s: watch %s: nothing was delivered in time; restart this process if that lasts", s.endpoints, homeKey)
 }
 
 // alarms returns the alarms raised by the cluster, one sentence each.

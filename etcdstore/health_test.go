@@ -49,6 +49,19 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 }
 
+// The process said that it was ready while no watch delivered anything.
+func TestAStoreWhoseWatchesDeliverNothingIsNotUsable(t *testing.T) {
+	t.Parallel()
+	store := etcdtest.Open(t, etcdtest.Server(t))
+	if err := store.Usable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store.StopWatches()
+	err := store.Usable(t.Context())
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	etcdtest.WantSays(t, err.Error(), "watch", "nothing was delivered")
+}
+
 // A member that accepts connections and never answers is reported, while the other serves.
 func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 	t.Parallel()
