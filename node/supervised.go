@@ -10,6 +10,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"croft"
 	"croft/internal/delay"
 )
 
@@ -17,11 +18,15 @@ import (
 // may take any time (etcd is down, another agent has the host), but must not hang.
 const startPatience = time.Minute
 
-// Supervised runs run until ctx ends. If systemd started the process, Supervised notifies it when the process is
-// ready and when it begins to stop, and more often than its watchdog requires.
+// stopPatience bounds how long a process may take to stop. It is less than systemd's TimeoutStopSec.
+const stopPatience = 30 * time.Second
+
+// Supervised runs run until ctx ends, and does not wait longer than stopPatience for its end. If systemd started the
+// process, Supervised notifies it when the process is ready and when it begins to stop, and more often than its
+// watchdog requires.
 func Supervised(ctx context.Context, log *slog.Logger, run func(ready func()) error) error {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
-		return run(func() {})
+		return stopInTime(ctx, func() error { return run(func() {}) })
 	}
 	s := &supervisor{log: log, every: startPatience / 4}
 	if patience, err := daemon.SdWatchdogEnabled(false); err != nil {
@@ -33,12 +38,35 @@ func Supervised(ctx context.Context, log *slog.Logger, run func(ready func()) er
 	p.Start(ctx, "signs of life for systemd", s.beat)
 	stop := context.AfterFunc(ctx, func() { s.tell(daemon.SdNotifyStopping + "\nSTATUS=ending; guests go on running") })
 	defer stop()
-	err := run(func() {
-		s.ready.Store(true)
-		s.tell(daemon.SdNotifyReady + "\nSTATUS=takes requests")
+	err := stopInTime(ctx, func() error {
+		return run(func() {
+			s.ready.Store(true)
+			s.tell(daemon.SdNotifyReady + "\nSTATUS=takes requests")
+		})
 	})
 	_ = p.End() // beat returns no errors
 	return err
+}
+
+// stopInTime returns when run has returned, or stopPatience after ctx ended: something in the process hangs then, and
+// only the end of the process stops it. Guests, and everything that is stored, survive that as they survive a crash.
+func stopInTime(ctx context.Context, run func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- run() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(stopPatience)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-late.C:
+		return croft.Errorf(croft.Unavailable,
+			"stop in order: a part still runs after %s, and ends with the process; nothing needs to be done", stopPatience)
+	}
 }
 
 // supervisor notifies systemd.

@@ -11,7 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"croft"
 	"croft/internal/testing/patient"
 )
 
@@ -87,4 +90,32 @@ func TestWithoutSystemdNobodyIsTold(t *testing.T) {
 	if !errors.Is(err, want) {
 		t.Errorf("it ended with %v", err)
 	}
+}
+
+func TestAProcessThatHangsWhileItStopsEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		time.AfterFunc(time.Hour, stop)
+		start := time.Now()
+		err := stopInTime(ctx, func() error { <-release; return nil })
+		if croft.KindOf(err) != croft.Unavailable {
+			t.Errorf("got %v", err)
+		}
+		if late := time.Since(start) - time.Hour; late != stopPatience {
+			t.Errorf("it ended %s after the signal, want %s", late, stopPatience)
+		}
+		close(release)
+	})
+}
+
+func TestAProcessThatStopsInOrderReturnsItsOwnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		want := errors.New("own")
+		if err := stopInTime(ctx, func() error { time.Sleep(stopPatience / 2); return want }); !errors.Is(err, want) {
+			t.Errorf("got %v", err)
+		}
+	})
 }
