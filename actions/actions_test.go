@@ -1,6 +1,7 @@
 package actions_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +93,21 @@ func TestTheSharesOfProjects(t *testing.T) {
 		if got != c.want || got > c.each || sum > c.all || got < c.each && more <= c.all {
 			t.Errorf("%s: %d, so %d of %d stay; want %d", c.name, got, sum, c.all, c.want)
 		}
+	}
+}
+
+func TestManyProjectsOfOneTreePushOutTheirOwnEntriesAlone(t *testing.T) {
+	counts := map[croft.Project]int{"vic": 300, "vic.dev": 200, "-": 5_000}
+	for i := range 10_000 {
+		counts[croft.Project(fmt.Sprint("evil.s", i))] = 10
+	}
+	shares := actions.Shares(counts, actions.MostOfProject, actions.MostOfAll)
+	kept := 0
+	for p, n := range counts {
+		kept += min(n, shares[p])
+	}
+	if shares["vic"] < 300 || shares["vic.dev"] < 200 || shares["-"] < 2_000 || kept > actions.MostOfAll {
+		t.Errorf("vic may keep %d, vic.dev %d, the operators %d, and %d stay in all; want 300, 200, 2000 and no more than %d",
+			shares["vic"], shares["vic.dev"], shares["-"], kept, actions.MostOfAll)
 	}
 }

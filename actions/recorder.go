@@ -35,6 +35,7 @@ func NewBatch(entries ...Entry) Batch {
 const (
 	mostWaiting   = 20_000
 	mostOfProject = 1_000 // of these, so that a busy project loses entries before others do
+	mostOfTree    = 4_000 // of a tree of projects
 )
 
 // What is written at once: etcd bounds the operations and the size of a transaction.
@@ -63,8 +64,9 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	waiting map[croft.Project]*line
-	turns   []croft.Project // those with entries, in the order in which they are taken from
-	count   int             // of all entries
+	turns   []croft.Project       // those with entries, in the order in which they are taken from
+	count   int                   // of all entries
+	trees   map[croft.Project]int // the same for each tree of projects
 	lost    int
 	done    bool
 }
@@ -80,7 +82,8 @@ func NewRecorder(s Store, log *slog.Logger) *Recorder {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Recorder{store: s, log: log, wake: make(chan struct{}, 1), waiting: map[croft.Project]*line{}}
+	return &Recorder{store: s, log: log, wake: make(chan struct{}, 1), waiting: map[croft.Project]*line{},
+		trees: map[croft.Project]int{}}
 }
 
 // Emit has each entry sent somewhere else as well, as soon as it is added, before it is stored. It is called before the
@@ -107,10 +110,10 @@ func (r *Recorder) Add(e Entry) {
 			l.entries = slices.Delete(l.entries, i, i+1)
 			l.missed++
 			r.lost++
-			r.count--
+			r.add(e.Project, -1)
 		}
 	}
-	if r.done || r.count >= mostWaiting || len(l.entries) >= mostOfProject {
+	if r.done || r.count >= mostWaiting || len(l.entries) >= mostOfProject || r.trees[e.Project.Root()] >= mostOfTree {
 		l.missed++
 		r.lost++
 		return
@@ -119,10 +122,18 @@ func (r *Recorder) Add(e Entry) {
 		r.turns = append(r.turns, e.Project)
 	}
 	l.entries = append(l.entries, e)
-	r.count++
+	r.add(e.Project, 1)
 	select {
 	case r.wake <- struct{}{}:
 	default: // it is awake
+	}
+}
+
+// add counts more entries of a project.
+func (r *Recorder) add(p croft.Project, more int) {
+	r.count += more
+	if r.trees[p.Root()] += more; r.trees[p.Root()] == 0 {
+		delete(r.trees, p.Root())
 	}
 }
 
@@ -147,6 +158,7 @@ func (r *Recorder) take() (Batch, bool) {
 		}
 		l.entries[0].Missed += l.missed
 		entries = append(entries, l.entries[:n]...)
+		r.add(project, -n)
 		l.entries, l.missed = l.entries[n:], 0
 		r.turns = r.turns[1:]
 		if len(l.entries) > 0 {
@@ -155,7 +167,6 @@ func (r *Recorder) take() (Batch, bool) {
 			delete(r.waiting, project)
 		}
 	}
-	r.count -= len(entries)
 	return NewBatch(entries...), len(entries) > 0
 }
 

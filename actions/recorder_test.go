@@ -198,6 +198,32 @@ func TestABusyProjectLosesEntriesBeforeOthersDo(t *testing.T) {
 	})
 }
 
+func TestProjectsOfABusyTreeLoseEntriesBeforeOthersDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{away: true}
+		r, stop := running(t, m)
+		time.Sleep(time.Second)
+		for i := range 30_000 {
+			r.Add(entry(croft.Project(fmt.Sprint("busy.p", i%100)), i))
+		}
+		for i := range 10 {
+			r.Add(entry("quiet", i))
+		}
+		m.set(false)
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		kept := map[croft.Project]int{}
+		for _, e := range m.entries() {
+			kept[e.Project.Root()]++
+		}
+		if kept["quiet"] != 10 || kept["busy"] != 4_000 || r.Lost() != 26_000 {
+			t.Errorf("kept %v, %d lost", kept, r.Lost())
+		}
+	})
+}
+
 func TestWhatWaitsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{away: true}

@@ -111,7 +111,7 @@ func (c *call) recognize(ctx context.Context) error {
 		c.action.begin(c)
 		return nil
 	}
-	if ok, wait := c.limits.Allow(string(caller.Project), caller.Via+" "+caller.User, cost(c.r)); !ok {
+	if ok, wait := c.limits.Allow(caller.Project, caller.Via+" "+caller.User, cost(c.r)); !ok {
 		c.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		p := api.NewProblem(api.Busy,
 			"these credentials, or all of the project together, ask too often: wait, then ask more slowly")

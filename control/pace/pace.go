@@ -1,4 +1,5 @@
-// Package pace bounds how often each caller asks, and how often all callers of a project ask together.
+// Package pace bounds how often each caller asks, and how often all callers of a project and of a tree of projects ask
+// together.
 package pace
 
 import (
@@ -6,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"croft"
 )
 
 // mostCallers is how many callers are remembered; those that have not asked for the longest time are forgotten.
@@ -20,27 +23,36 @@ type Limits struct {
 	callers map[string]*limited
 }
 
-// Shared bounds the callers of a project together by a multiple of what each of them may ask.
+// Shared bounds the callers of a project together by a multiple of what each of them may ask, and all projects of a
+// tree by a multiple of what one of them may.
 type Shared struct {
-	each, together *Limits
+	each, together, tree *Limits
 }
 
-// projectShare is how many callers of a project may ask as often as they can at the same time.
-const projectShare = 4
+const (
+	// projectShare is how many callers of a project may ask as often as they can at the same time.
+	projectShare = 4
+	// treeShare is the same for the projects of a tree.
+	treeShare = 4
+)
 
-// NewShared makes the limits of callers and of their projects.
+// NewShared makes the limits of callers, of their projects, and of the trees of these.
 func NewShared(each rate.Limit, burst int) *Shared {
-	return &Shared{New(each, burst), New(projectShare*each, projectShare*burst)}
+	return &Shared{New(each, burst), New(projectShare*each, projectShare*burst),
+		New(treeShare*projectShare*each, treeShare*projectShare*burst)}
 }
 
 // Allow reports whether a caller of a project may send a request now that costs as much as so many others, and
 // otherwise how long to wait before the next one. An empty project bounds the caller alone. What a caller is refused
 // does not count for the project.
-func (s *Shared) Allow(project, caller string, cost int) (ok bool, wait time.Duration) {
+func (s *Shared) Allow(project croft.Project, caller string, cost int) (ok bool, wait time.Duration) {
 	if ok, wait := s.each.Allow(caller, cost); !ok || project == "" {
 		return ok, wait
 	}
-	return s.together.Allow(project, cost)
+	if ok, wait := s.together.Allow(string(project), cost); !ok {
+		return ok, wait
+	}
+	return s.tree.Allow(string(project.Root()), cost)
 }
 
 type limited struct {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"croft"
 )
 
 func TestALargeRequestCostsAsMuchAsManySmallOnes(t *testing.T) {
@@ -26,10 +28,10 @@ func TestALargeRequestCostsAsMuchAsManySmallOnes(t *testing.T) {
 func TestCallersOfAProjectShareABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewShared(10, 20)
-		asked := func(project string, callers int) (n int) {
+		asked := func(project croft.Project, callers int) (n int) {
 			for range 20 {
 				for i := range callers {
-					if ok, _ := l.Allow(project, fmt.Sprint(project, i), 1); ok {
+					if ok, _ := l.Allow(project, fmt.Sprint(project, " ", i), 1); ok {
 						n++
 					}
 				}
@@ -48,6 +50,27 @@ func TestCallersOfAProjectShareABound(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := asked("flood", 50); n != projectShare*10 {
 			t.Errorf("50 callers of a project asked %d times a second later, want %d", n, projectShare*10)
+		}
+	})
+}
+
+func TestProjectsOfATreeShareABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewShared(10, 20)
+		n := 0
+		for range 20 {
+			for i := range 100 {
+				name := croft.Project(fmt.Sprint("evil.s", i))
+				if ok, _ := l.Allow(name, string(name), 1); ok {
+					n++
+				}
+			}
+		}
+		if n != treeShare*projectShare*20 {
+			t.Errorf("100 projects below one asked %d times at once, want %d", n, treeShare*projectShare*20)
+		}
+		if ok, _ := l.Allow("evilx", "ann", 20); !ok {
+			t.Error("a project of another tree has to wait")
 		}
 	})
 }

@@ -6,18 +6,20 @@ import (
 	"croft"
 )
 
-// Shares bounds how many things of each project go on at the same time, such as streams. The zero Shares permit none.
+// Shares bounds how many things of each tree of projects go on at the same time, such as streams. The zero Shares permit
+// none.
 type Shares struct {
-	Each      int // of one project
-	All       int // of all projects together
-	Newcomers int // of All, for projects that have none yet
+	Each      int // of one tree
+	All       int // of all trees together
+	Newcomers int // of All, for trees that have none yet
 
 	mu   sync.Mutex
 	open map[croft.Project]int
 }
 
-// Begin begins one of a project; end ends it. False: the project, or all together, have as many as they may.
+// Begin begins one of a project; end ends it. False: its tree, or all together, have as many as they may.
 func (s *Shares) Begin(project croft.Project) (end func(), ok bool) {
+	project = project.Root()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, own := 0, s.open[project]

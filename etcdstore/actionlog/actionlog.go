@@ -136,7 +136,7 @@ func (s *Log) blocks(ctx context.Context, scope access.Scope, f actions.Filter) 
 	for prefix, end := range prefixes {
 		err = cmp.Or(err, s.conn.ReadRange(ctx, "list the action log", prefix, revision,
 			func(stored *mvccpb.KeyValue) error {
-				if b := k.blockAt(stored.Key); b.name >= oldest && stored.CreateRevision > end.revision {
+				if b := k.blockAt(stored); b.name >= oldest && b.created > end.revision {
 					all = append(all, dated{b, end.At})
 				}
 				return nil
@@ -208,7 +208,7 @@ func parsePlace(text string) (place, error) {
 	words := strings.Split(text, "/")
 	if len(words) == 3 {
 		if n, err := strconv.Atoi(words[2]); err == nil {
-			return place{block{words[1], words[0]}, n}, nil
+			return place{block{project: words[1], name: words[0]}, n}, nil
 		}
 	}
 	return place{}, croft.Errorf(croft.Invalid, "%.40q is no place in the action log: use what another page has as next",

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
@@ -26,6 +27,9 @@ func (k Keys) project(p croft.Project) string {
 }
 func (k Keys) allEnded() string             { return string(k) + "actions-ended/" }
 func (k Keys) ended(p croft.Project) string { return k.allEnded() + string(p) }
+func (k Keys) endedAt(key []byte) croft.Project {
+	return croft.Project(strings.TrimPrefix(string(key), k.allEnded()))
+}
 
 // End notes, in the transaction that removes a project, that the entries until then are not for whoever has a project
 // of this name later.
@@ -36,6 +40,7 @@ func (k Keys) End(p croft.Project) clientv3.Op {
 // ended is the value of the key of a name whose project was removed.
 type ended struct {
 	At       time.Time `json:"at"`
+	project  croft.Project
 	revision int64
 }
 
@@ -44,6 +49,7 @@ type ended struct {
 type block struct {
 	project string // as in the key
 	name    string // begins with the moment, so that names are in the order of time
+	created int64  // the revision at which it was written
 }
 
 func moment(t time.Time) string { return fmt.Sprintf("%016x", max(0, t.UnixNano())) }
@@ -72,10 +78,10 @@ func (b block) count() int {
 	return n
 }
 
-// blockAt reads a key.
-func (k Keys) blockAt(key []byte) block {
-	project, name, _ := strings.Cut(strings.TrimPrefix(string(key), k.all()), "/")
-	return block{project, name}
+// blockAt reads the key of a stored block.
+func (k Keys) blockAt(stored *mvccpb.KeyValue) block {
+	project, name, _ := strings.Cut(strings.TrimPrefix(string(stored.Key), k.all()), "/")
+	return block{project, name, stored.CreateRevision}
 }
 
 func (k Keys) block(b block) string { return k.all() + b.project + "/" + b.name }

@@ -1,6 +1,7 @@
 package actionlog
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -25,7 +26,7 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 	logs := map[string][]block{} // by project, the oldest first
 	for _, prefix := range prefixes {
 		err := s.conn.ReadRange(ctx, "list the action log", prefix, 0, func(stored *mvccpb.KeyValue) error {
-			b := s.keys().blockAt(stored.Key)
+			b := s.keys().blockAt(stored)
 			logs[b.project] = append(logs[b.project], b)
 			return nil
 		}, clientv3.WithKeysOnly())
@@ -33,16 +34,20 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 			return err
 		}
 	}
-	share := actions.MostOfProject
+	shares := map[croft.Project]int{}
+	for name := range logs {
+		shares[croft.Project(name)] = actions.MostOfProject
+	}
 	if len(projects) == 0 {
-		share = actions.Share(counts(logs), actions.MostOfProject, actions.MostOfAll)
+		shares = actions.Shares(counts(logs), actions.MostOfProject, actions.MostOfAll)
 	}
 	oldest := now.Add(-actions.Kept)
 	clocks := s.conn.CheckClock(ctx, now)
 	if clocks != nil {
 		oldest = time.Time{} // what is too much goes all the same
 	}
-	for _, blocks := range logs {
+	for name, blocks := range logs {
+		share := shares[croft.Project(name)]
 		done := slices.DeleteFunc(slices.Clone(blocks), block.refused)
 		refused := slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !b.refused() })
 		// What was refused has a bound of its own, and else takes a quarter of the share.
@@ -54,16 +59,15 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 	if len(projects) > 0 || clocks != nil {
 		return clocks
 	}
-	return s.forgetEnds(ctx, oldest)
+	return s.forgetEnds(ctx, oldest, logs)
 }
 
-func counts(logs map[string][]block) (all []int) {
-	for _, blocks := range logs {
-		n := 0
+func counts(logs map[string][]block) map[croft.Project]int {
+	all := map[croft.Project]int{}
+	for name, blocks := range logs {
 		for _, b := range blocks {
-			n += b.count()
+			all[croft.Project(name)] += b.count()
 		}
-		all = append(all, n)
 	}
 	return all
 }
@@ -98,18 +102,42 @@ func (s *Log) remove(ctx context.Context, blocks []block) error {
 // removedAtOnce bounds the operations of a transaction.
 const removedAtOnce = 100
 
-// forgetEnds removes what is known of the ends of projects of which no entries are left.
-func (s *Log) forgetEnds(ctx context.Context, oldest time.Time) error {
-	return s.conn.ReadRange(ctx, "list ends of projects", s.keys().allEnded(), 0, func(stored *mvccpb.KeyValue) error {
+// forgetEnds removes what is known of the ends of projects of which no entries are left, and the entries and the ends
+// of those that are more than a tree of projects may have.
+func (s *Log) forgetEnds(ctx context.Context, oldest time.Time, logs map[string][]block) error {
+	trees := map[croft.Project][]ended{}
+	err := s.conn.ReadRange(ctx, "list ends of projects", s.keys().allEnded(), 0, func(stored *mvccpb.KeyValue) error {
 		var end ended
-		if err := s.conn.Decode(stored.Key, stored.Value, &end); err != nil || !end.At.Before(oldest) {
+		if err := s.conn.Decode(stored.Key, stored.Value, &end); err != nil {
 			return err
 		}
-		key := string(stored.Key)
-		_, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, stored.ModRevision)).Then(clientv3.OpDelete(key)).Commit()
-		if err != nil {
-			return s.conn.Wrap(err, "forget the end of a project")
-		}
+		end.project, end.revision = s.keys().endedAt(stored.Key), stored.ModRevision
+		trees[end.project.Root()] = append(trees[end.project.Root()], end)
 		return nil
 	})
+	for _, ends := range trees {
+		slices.SortFunc(ends, func(a, b ended) int { return cmp.Compare(a.revision, b.revision) })
+		for i, end := range ends {
+			old := end.At.Before(oldest)
+			if !old && i >= len(ends)-actions.MostEnded {
+				continue
+			}
+			later := func(b block) bool { return b.created > end.revision }
+			if hidden := slices.DeleteFunc(slices.Clone(logs[string(end.project)]), later); !old {
+				err = cmp.Or(err, s.remove(ctx, hidden))
+			}
+			err = cmp.Or(err, s.forgetEnd(ctx, end))
+		}
+	}
+	return err
+}
+
+// forgetEnd removes what is known of the end of a project, unless a later project of the name has ended meanwhile.
+func (s *Log) forgetEnd(ctx context.Context, end ended) error {
+	key := s.keys().ended(end.project)
+	_, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, end.revision)).Then(clientv3.OpDelete(key)).Commit()
+	if err != nil {
+		return s.conn.Wrap(err, "forget the end of a project")
+	}
+	return nil
 }
