@@ -48,8 +48,9 @@ func (p Project) Below(name Project) Project {
 	return p + "." + name
 }
 
-// Root returns the name at the top of the tree of a project, as the name tells: whatever a tenant creates below a project
-// has its name and a dot in front. So everything that a tenant has is bounded together, projects that were removed too.
+// Root returns the name at the top of the tree of a project, as the name tells: whatever a tenant creates below a
+// project has its name and a dot in front. So everything that a tenant has is bounded together, projects that were
+// removed too.
 func (p Project) Root() Project {
 	root, _, _ := strings.Cut(string(p), ".")
 	return Project(root)

@@ -6,8 +6,8 @@ import (
 	"croft"
 )
 
-// Shares bounds how many things of each tree of projects go on at the same time, such as streams. The zero Shares permit
-// none.
+// Shares bounds how many things of each tree of projects go on at the same time, such as streams. The zero Shares
+// permit none.
 type Shares struct {
 	Each      int // of one tree
 	All       int // of all trees together
