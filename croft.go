@@ -90,7 +90,11 @@ type Agent struct {
 type Spec struct {
 	Resources Resources `json:"resources"`
 	// a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
-	Image    string   `json:"image"`
+	Image string `json:"image"`
+	// whether the image comes from the internet alone, because a tenant chose its address: every address that a host
+	// connects to for it is checked
+	ImagePublic bool `json:"image_public,omitempty"`
+
 	Keys     []string `json:"keys,omitempty"`      // lines of authorized_keys
 	UserData []byte   `json:"user_data,omitempty"` // at most MaxUserData bytes
 

@@ -89,8 +89,12 @@ func (p *pass) queue(ctx context.Context) error {
 // fetch makes the image available in the host's cache.
 func (p *pass) fetch(ctx context.Context) (img Image, err error) {
 	p.observePassing(ctx, croft.Observation{State: croft.StateFetching})
+	fetch := p.agent.Images.Fetch
+	if p.want.Spec.ImagePublic {
+		fetch = p.agent.Images.FetchPublic
+	}
 	err = p.phase(ctx, phaseFetch, func(ctx context.Context) (err error) {
-		img, err = p.agent.Images.Fetch(ctx, p.want.Spec.Image, func(done croft.Progress) {
+		img, err = fetch(ctx, p.want.Spec.Image, func(done croft.Progress) {
 			p.observePassing(ctx, croft.Observation{State: croft.StateFetching, Progress: &done})
 		})
 		return err

@@ -345,6 +345,10 @@ func (l logImages) Fetch(_ context.Context, _ string, progress func(croft.Progre
 	return Image{Path: "/image"}, l.step("fetch")
 }
 
+func (l logImages) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (Image, error) {
+	return l.Fetch(ctx, ref, progress)
+}
+
 func (l logImages) Disk(_ context.Context, img Image, dir string, sizeGB int64) ([]Layer, error) {
 	if err := l.step("disk", sizeGB); err != nil {
 		return nil, err

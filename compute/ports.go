@@ -107,6 +107,10 @@ type Images interface {
 	// the reference, the checksum or the file is bad. NotFound: there is nothing at the address. Unavailable:
 	// it may answer later.
 	Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (Image, error)
+	// FetchPublic is Fetch for a reference that a tenant chose: it connects to addresses of the internet alone, and
+	// checks where the reference leads before it returns an image from the cache. Invalid: the reference leads
+	// elsewhere.
+	FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (Image, error)
 	// Disk makes an overlay of sizeGB GiB over the image in dir, or keeps the existing one. Invalid: the
 	// image's virtual size is greater.
 	Disk(ctx context.Context, img Image, dir string, sizeGB int64) ([]Layer, error)

@@ -61,7 +61,7 @@ func useClaim(c *call) error {
 		Tags: given.Tags, Restart: given.Restart, Expires: time.Duration(given.Expires) * time.Second}
 	if given.Image != "" {
 		var err error
-		if use.Image, err = c.image(given.Image); err != nil {
+		if use.Image, use.Public, err = c.image(given.Image); err != nil {
 			return err
 		}
 	}

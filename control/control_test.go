@@ -238,6 +238,26 @@ func TestATenantsImageIsOfTheCatalogOrASource(t *testing.T) {
 		want(t, http.StatusForbidden, api.PropertyForbidden)
 }
 
+func TestAnImageThatATenantNamedIsOfTheInternetUnlessItsServerIsASource(t *testing.T) {
+	url, c := controltest.Start(t)
+	a := newAsker(t, url)
+	for _, v := range []struct {
+		asker, image string
+		want         bool
+	}{
+		{"anna", "https://images.example/a.qcow2", false},
+		{"anna", "https://images.example/public/a.qcow2", true},
+		{"operator", "https://images.example/public/a.qcow2", false},
+	} {
+		var made api.Instance
+		a.ask(t, v.asker, http.MethodPost, "/v1/instances", wanted("image", v.image)).into(t, &made)
+		stored, err := c.Store.Instances.Instance(t.Context(), made.Instance.ID)
+		if err != nil || stored.Spec.ImagePublic != v.want {
+			t.Errorf("%s of %s: public %v, %v", v.image, v.asker, stored.Spec.ImagePublic, err)
+		}
+	}
+}
+
 func TestTheCatalogIsListed(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)

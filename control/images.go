@@ -14,17 +14,18 @@ import (
 )
 
 // image returns the reference of an image. Hosts fetch what it names, and reach more than tenants do: their own files
-// and networks. So only operators may name what lies outside of the catalog and the cloud's sources.
-func (c *call) image(name string) (string, error) {
-	reference, err := c.Images.Reference(name)
+// and networks. So only operators may name what lies outside of the catalog and the cloud's sources. public reports
+// whether hosts may fetch it from the internet alone.
+func (c *call) image(name string) (reference string, public bool, err error) {
+	reference, err = c.Images.Reference(name)
 	if err != nil || c.caller.Operator() || !strings.ContainsAny(name, "/:#") {
-		return reference, err
+		return reference, false, err
 	}
 	err = c.Images.CheckSource(reference)
 	if errors.Is(err, croft.Denied) {
-		return "", api.NewProblem(api.PropertyForbidden, "the image "+api.Clip(name)+": "+err.Error())
+		return "", false, api.NewProblem(api.PropertyForbidden, "the image "+api.Clip(name)+": "+err.Error())
 	}
-	return reference, err
+	return reference, c.Images.Public(reference), err
 }
 
 func listImages(c *call) error {
@@ -64,7 +65,7 @@ func removeHostImages(c *call) error {
 	reference := c.query.Get("image")
 	if reference != "" && !digest.MatchString(reference) {
 		var err error
-		if reference, err = c.image(reference); err != nil {
+		if reference, _, err = c.image(reference); err != nil {
 			return err
 		}
 	}
@@ -94,7 +95,7 @@ func pullImage(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
-	reference, err := c.image(given.Image)
+	reference, _, err := c.image(given.Image) // only operators pull
 	if err != nil {
 		return err
 	}

@@ -197,7 +197,7 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 		return r, err
 	}
 	if given.Image != "" { // the document requires it where it has to be
-		r.Image, err = c.image(given.Image)
+		r.Image, r.Public, err = c.image(given.Image)
 	}
 	return r, err
 }

@@ -51,6 +51,8 @@ type Images interface {
 	Reference(name string) (string, error)
 	// CheckSource refuses a reference whose address tenants may not name. Denied.
 	CheckSource(reference string) error
+	// Public reports whether a reference that CheckSource permits may lead to the internet alone.
+	Public(reference string) bool
 	// List returns the catalog.
 	List() (cloud.Catalog, error)
 }

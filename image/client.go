@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/cluster/outbound"
 	"croft/internal/egress"
 	"croft/internal/redact"
 )
@@ -20,9 +21,13 @@ import (
 type route struct {
 	mu         sync.Mutex
 	from       zone // zone of the reference; empty: a proxy resolves names
+	public     bool // only addresses that client.public permits are connected to
 	redirected bool
 	proxied    bool
 }
+
+// publicKey marks the context of a fetch for a public reference.
+type publicKey struct{}
 
 type routeKey struct{}
 
@@ -67,6 +72,7 @@ type client struct {
 	transport http.RoundTripper
 	stall     time.Duration  // timeout without data from the server
 	redirects []netip.Prefix // networks of this host to which redirects may lead
+	public    outbound.Rule  // of addresses for public references
 	zone      func(netip.Addr) zone
 	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
@@ -112,7 +118,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 		if to, refused := r.beyond(c, ap.Addr()); refused {
 			return notFollowed(to, resolved)
 		}
-		return nil
+		return c.permits(r, host, ap.Addr())
 	}}
 	conn, err := d.DialContext(ctx, network, address)
 	if err == nil {
@@ -125,6 +131,43 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 		}
 	}
 	return conn, err
+}
+
+// permits refuses to connect to an address for a public reference. What a proxy connects to is looked up before.
+func (c *client) permits(r *route, host string, a netip.Addr) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.public || r.proxied {
+		return nil
+	}
+	return c.checkAddress(host, a)
+}
+
+func (c *client) checkAddress(host string, a netip.Addr) error {
+	if err := c.public.Check(a); err != nil {
+		return croft.Errorf(croft.Invalid, "the server %s: %w", host, err)
+	}
+	return nil
+}
+
+// checkPublic looks up the server of a URL in a public reference, and refuses it if one of its addresses is not
+// permitted. Unavailable: the name has no address that this host finds.
+func (c *client) checkPublic(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "the address cannot be requested: %w", err)
+	}
+	all, err := c.resolve(ctx, u.Hostname())
+	if err != nil {
+		return croft.Errorf(croft.Unavailable, "the server %s: look up its addresses, which an address from a tenant "+
+			"requires: %w; an operator can list the server in cloud_api.image_sources", u.Hostname(), err)
+	}
+	for _, a := range all {
+		if err := c.checkAddress(u.Hostname(), a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkResolved checks the address and port to which a name resolved.
@@ -150,7 +193,7 @@ func notFollowed(to zone, where string) error {
 // do makes a request and follows only safe redirects: never to another kind of address, never from elsewhere
 // to this host or its networks, and never from https to http unless an independent checksum pins the content.
 func (c *client) do(req *http.Request, pinned bool) (*http.Response, error) {
-	r := &route{}
+	r := &route{public: req.Context().Value(publicKey{}) != nil}
 	client := &http.Client{Transport: c.transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		r.set(func() { r.redirected = true })
 		return c.checkRedirect(req, via, pinned)
@@ -170,6 +213,11 @@ func (c *client) checkRedirect(req *http.Request, via []*http.Request, pinned bo
 		return croft.Errorf(croft.Invalid,
 			"the server redirects from https to http (%s), which is followed only with a checksum: add #sha256=HEX",
 			redact.URL(to))
+	}
+	if routeOf(req.Context()).public {
+		if err := c.checkPublic(req.Context(), to.String()); err != nil {
+			return err
+		}
 	}
 	return c.checkNames(req.Context(), from, to)
 }
@@ -205,15 +253,18 @@ func (c *client) farthest(addresses []netip.Addr) zone {
 
 // addresses returns the addresses of a URL's server; none if the name does not resolve.
 func (c *client) addresses(ctx context.Context, u *url.URL) []netip.Addr {
-	host := u.Hostname()
-	if a, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{a}
-	}
-	addresses, err := c.lookup(ctx, "ip", host)
+	addresses, err := c.resolve(ctx, u.Hostname())
 	if err != nil {
 		return nil
 	}
 	return addresses
+}
+
+func (c *client) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	return c.lookup(ctx, "ip", host)
 }
 
 func (c *client) request(ctx context.Context, address string) (*http.Request, error) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
@@ -64,10 +65,11 @@ func (f cached) held(info format.Info, known index) Held {
 	h.SHA256, _, _ = cutName(filepath.Base(f.path))
 	for ref, e := range known.References {
 		if e.SHA256 == h.SHA256 {
-			h.References = append(h.References, ref)
+			h.References = append(h.References, strings.TrimPrefix(ref, publicPrefix))
 		}
 	}
 	slices.Sort(h.References)
+	h.References = slices.Compact(h.References)
 	return h
 }
 
@@ -80,7 +82,9 @@ func (c Contents) Of(reference string) (Held, bool) {
 	for _, h := range c.Images {
 		want := ref.want()
 		if slices.Contains(h.References, ref.String()) || want == (digest{"sha256", h.SHA256}) ||
-			slices.ContainsFunc(h.References, func(r string) bool { return c.index.References[r].published(want) }) {
+			slices.ContainsFunc(h.References, func(r string) bool {
+				return c.index.References[r].published(want) || c.index.References[publicPrefix+r].published(want)
+			}) {
 			return h, true
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
+	"croft/cluster/outbound"
 	"croft/compute"
 	"croft/internal/egress"
 	"croft/internal/meter"
@@ -56,6 +57,8 @@ type Config struct {
 	Proxy egress.Proxy
 	// AllowRedirects lists networks of this host to which redirects from elsewhere may lead.
 	AllowRedirects []netip.Prefix
+	// Public decides which addresses are connected to for references that tenants chose.
+	Public outbound.Rule
 	// AllowFiles lists directories, by their paths on this host, whose files may be images. Nil: all; empty: none.
 	AllowFiles []string
 	// Log receives a line per image that is fetched, evicted, or used although its server does not respond.
@@ -103,6 +106,7 @@ func New(c Config) (*Cache, error) {
 		transport: c.Transport,
 		stall:     cmp.Or(c.Stall, 30*time.Second),
 		redirects: c.AllowRedirects,
+		public:    c.Public,
 		zone:      func(a netip.Addr) zone { return zoneOf(a, ownAddresses()) },
 		lookup:    net.DefaultResolver.LookupNetIP,
 	}
@@ -125,12 +129,25 @@ func New(c Config) (*Cache, error) {
 // Fetch returns the image of ref, from the cache if possible. Concurrent callers with the same reference
 // share one download, which continues while one of them waits. progress, if not nil, is called from this
 // goroutine about five times a second while data arrives, and once more at the end.
-func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (img compute.Image, err error) {
+func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+	return c.await(ctx, ref, false, progress)
+}
+
+// FetchPublic is Fetch for a reference that a tenant chose. It connects only to addresses that Config.Public permits,
+// also after redirects, and looks up the names in the reference before it returns an image from the cache or uses a
+// proxy. Invalid: the reference is a file, or leads to another address.
+func (c *Cache) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+	return c.await(ctx, ref, true, progress)
+}
+
+func (c *Cache) await(ctx context.Context, ref string, public bool, progress func(croft.Progress)) (img compute.Image,
+	err error) {
 	defer func() { c.store.metrics.requests.WithLabelValues(meter.Result(err)).Inc() }()
 	r, err := ParseReference(ref)
 	if err != nil {
 		return compute.Image{}, err
 	}
+	r.Public = public
 	f, err := c.inflight.join(ctx, r)
 	if err != nil {
 		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
@@ -145,6 +162,17 @@ func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 
 // fetch obtains the image of ref in the cheapest way.
 func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+	if ref.Public {
+		if ref.Path != "" {
+			return compute.Image{}, croft.Errorf(croft.Invalid, "files of hosts are for operators: give a URL")
+		}
+		for _, address := range ref.urls() {
+			if err := c.client.checkPublic(ctx, address); err != nil {
+				return compute.Image{}, err
+			}
+		}
+		ctx = context.WithValue(ctx, publicKey{}, true)
+	}
 	if img, ok := c.store.byDigest(ref.want()); ok {
 		t.finishAt(img.Path)
 		return img, nil

@@ -32,7 +32,7 @@ type inflightFetch struct {
 
 // join returns the fetch of ref, starting it if necessary. Every join without an error needs a leave.
 func (i *inflight) join(ctx context.Context, ref Reference) (*inflightFetch, error) {
-	key := ref.String()
+	key := ref.key()
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err

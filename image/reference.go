@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"croft"
@@ -20,6 +21,23 @@ type Reference struct {
 	Sums      string // URL of the publisher's list of checksums
 	SignedBy  string // absolute path, on the fetching host, of the keyring with the list's signing key
 	Signature string // URL of the list's signature; empty: inside the list
+	Public    bool   // whether its URLs may lead to the internet alone; String leaves it out
+}
+
+const publicPrefix = "public:"
+
+// key identifies the reference in the index and among downloads. A public reference has entries of its own, since those
+// of others may come from servers that it may not be fetched from.
+func (r Reference) key() string {
+	if r.Public {
+		return publicPrefix + r.String()
+	}
+	return r.String()
+}
+
+// urls returns the URLs that are requested for the reference.
+func (r Reference) urls() []string {
+	return slices.DeleteFunc([]string{r.URL, r.Sums, r.Signature}, func(u string) bool { return u == "" })
 }
 
 // ParseReference parses http(s)://..., file:///abs/path or /abs/path, each with an optional fragment:

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"croft"
@@ -51,6 +52,17 @@ func (s Sources) Check(reference string) error {
 		return croft.Errorf(croft.Denied, "the cloud takes no image from there: use a name of its catalog%s", s.words())
 	}
 	return nil
+}
+
+// Public reports whether a reference that Check permits may lead to the internet alone: a source that names no server
+// permits it, and none that names one.
+func (s Sources) Public(reference string) bool {
+	ref, err := ParseReference(reference)
+	if err != nil {
+		return true
+	}
+	named := Sources{slices.DeleteFunc(slices.Clone(s.prefixes), func(p *url.URL) bool { return p.Host == "" })}
+	return slices.ContainsFunc(ref.urls(), func(address string) bool { return !named.has(address) })
 }
 
 // words lists the prefixes for a message.

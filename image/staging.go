@@ -64,7 +64,7 @@ func (s staging) path(ref Reference) (string, error) {
 		if !isState {
 			continue
 		}
-		if state, err := readState(stem + ".json"); err == nil && state.Reference == ref.String() {
+		if state, err := readState(stem + ".json"); err == nil && state.Reference == ref.key() {
 			return stem + stagingSuffix, nil
 		}
 	}
@@ -96,7 +96,7 @@ func (s staging) open(ref Reference, with512 bool) (*stagingFile, error) {
 			p.size = max(0, min(fi.Size(), p.state.Synced))
 		}
 	}
-	p.state.Reference = ref.String()
+	p.state.Reference = ref.key()
 	if err := p.f.Truncate(p.size); err != nil {
 		p.f.Close()
 		return nil, fmt.Errorf("open download: %w", err)

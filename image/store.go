@@ -67,7 +67,7 @@ func (s *store) loadIndex() error {
 // held returns the cached image of a reference, if its file exists and has its recorded size.
 func (s *store) held(ref Reference) (entry, compute.Image, bool) {
 	s.mu.Lock()
-	e, ok := s.index.References[ref.String()]
+	e, ok := s.index.References[ref.key()]
 	s.mu.Unlock()
 	if !ok {
 		return entry{}, compute.Image{}, false
@@ -146,7 +146,7 @@ func (s *store) remember(ref Reference, e entry) {
 	e.Checked = time.Now().UTC()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.index.References[ref.String()] = e
+	s.index.References[ref.key()] = e
 	if err := replaceJSON(s.indexFile(), s.index); err != nil {
 		s.log.Warn("the index of the image cache cannot be written", "op", "remember", "err", err)
 	}

@@ -14,6 +14,7 @@ import (
 // Use says what an instance is to be for which a claim was held. What is empty is as the request for the hold has it.
 type Use struct {
 	Image    string
+	Public   bool // of Image; see croft.Spec.ImagePublic
 	Keys     []string
 	UserData []byte
 	Metadata croft.Metadata
@@ -28,7 +29,9 @@ type Use struct {
 // on returns a held record as the use makes it. Invalid.
 func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	spec := &inst.Spec
-	spec.Image = cmp.Or(u.Image, spec.Image)
+	if u.Image != "" {
+		spec.Image, spec.ImagePublic = u.Image, u.Public
+	}
 	spec.Metadata, spec.IMDS = cmp.Or(u.Metadata, spec.Metadata), cmp.Or(u.IMDS, spec.IMDS)
 	spec.Restart, spec.UserData = cmp.Or(u.Restart, spec.Restart), u.UserData
 	spec.ClusterKey = u.ClusterKey

@@ -57,7 +57,7 @@ func TestAHeldClaimIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, err := c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///used",
+	used, err := c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///used", Public: true,
 		Tags: map[string]string{"a": "use"}, Restart: croft.RestartNever, Expires: 2 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,8 @@ func TestAHeldClaimIsUsed(t *testing.T) {
 	}
 	spec := o.Spec
 	if used.ID != d.Instance.ID || used.State != croft.StateScheduled || o.Generation != 1 ||
-		o.Want != croft.WantRunning || spec.Image != "file:///used" || !slices.Equal(spec.Keys, r.Keys) ||
+		o.Want != croft.WantRunning || spec.Image != "file:///used" || !spec.ImagePublic ||
+		!slices.Equal(spec.Keys, r.Keys) ||
 		spec.Tags["a"] != "use" ||
 		spec.Restart != croft.RestartNever || spec.HostKey == "" ||
 		time.Until(used.Expires).Round(time.Hour) != 2*time.Hour {

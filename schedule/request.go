@@ -24,6 +24,7 @@ type Request struct {
 	Name     string           // empty: DefaultName
 	Query    Query
 	Image    string
+	Public   bool // see croft.Spec.ImagePublic
 	Keys     []string
 	UserData []byte
 
@@ -59,7 +60,8 @@ func (r Request) record() (croft.Instance, error) {
 	inst := croft.Instance{
 		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
 		Project: cmp.Or(r.Project, croft.DefaultProject),
-		Spec:    croft.Spec{Resources: r.Query.Total(), Image: r.Image, Keys: r.Keys, UserData: r.UserData},
+		Spec: croft.Spec{Resources: r.Query.Total(), Image: r.Image, ImagePublic: r.Public, Keys: r.Keys,
+			UserData: r.UserData},
 		State:   croft.StateScheduling,
 		Created: time.Now().UTC(),
 		Cluster: r.Cluster,
@@ -126,7 +128,8 @@ func (r Request) Wants(inst croft.Instance) bool {
 	want.Spec.HostKey, inst.Spec.HostKey, inst.Spec.ClusterKey, inst.Spec.Peers = "", "", "", nil
 	want.Spec.Near, inst.Spec.Near = named(slices.Concat(r.Query.Near, r.Near)), named(inst.Spec.Near)
 	inst.Spec.Policy = nil
-	a, err := json.Marshal(want.Spec) // lists and maps that are empty or missing are the same
+	inst.Spec.ImagePublic = want.Spec.ImagePublic // settings decide, and older versions do not record it
+	a, err := json.Marshal(want.Spec)             // lists and maps that are empty or missing are the same
 	b, other := json.Marshal(inst.Spec)
 	return err == nil && other == nil && bytes.Equal(a, b)
 }

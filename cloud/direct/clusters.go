@@ -83,6 +83,9 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) (
 	map[cluster.SiteType]cluster.Driver, error) {
 	here, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: c.localImage,
+		PublicImage: func(name, reference string) bool {
+			return strings.ContainsAny(name, "/:#") && c.Images.Public(reference)
+		},
 		Quotas: store.Projects,
 		Pull: func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error {
 			_, err := over.Images.Pull(ctx, host, name, reference, progress)

@@ -38,6 +38,9 @@ func (c Catalog) Reference(name string) (string, error) {
 // CheckSource refuses a reference whose address tenants may not name. Denied.
 func (c Catalog) CheckSource(reference string) error { return c.Sources.Check(reference) }
 
+// Public reports whether a reference that CheckSource permits may lead to the internet alone.
+func (c Catalog) Public(reference string) bool { return c.Sources.Public(reference) }
+
 // List returns the images of the catalog and the sources.
 func (c Catalog) List() (cloud.Catalog, error) {
 	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)

@@ -105,6 +105,7 @@ func (t *text) of(r cluster.Role) (machine, string) {
 type made struct {
 	query     schedule.Query
 	image     string
+	public    bool // see croft.Spec.ImagePublic
 	networks  []string
 	keys      []string
 	ephemeral bool

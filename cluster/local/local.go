@@ -22,6 +22,9 @@ type Config struct {
 
 	// Quotas says whether a project may have more instances. Nil: its quota is met at the launch.
 	Quotas tenant.Quotas
+	// PublicImage reports whether a name, which led to a reference, is an address that leads to the internet alone,
+	// because anybody may have written it. Nil: none is.
+	PublicImage func(name, reference string) bool
 	// Pull makes a host fetch an image before it is needed. Nil: hosts fetch images when they need them.
 	Pull func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error
 	// Console returns what a guest wrote to its console. Nil: failures are told without it.

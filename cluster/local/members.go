@@ -92,16 +92,19 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m.image, err = d.ResolveImage(m.image); err != nil {
+		named := m.image
+		if m.image, err = d.ResolveImage(named); err != nil {
 			if croft.KindOf(err) == croft.NotFound {
 				err = &cluster.ImageError{Err: croft.Errorf(croft.Invalid, "%v", err)}
 			}
 			return nil, fmt.Errorf("the image of the %s: %w", role, err)
 		}
-		named := strings.FieldsFunc(written(b.Parameters[paramKeyName]), func(c rune) bool {
+		// An operator chose the image that was brought to the site.
+		m.public = named != b.Image && d.PublicImage != nil && d.PublicImage(named, m.image)
+		keys := strings.FieldsFunc(written(b.Parameters[paramKeyName]), func(c rune) bool {
 			return c == ',' || c == ' '
 		})
-		if r.keys[role], err = d.keysOf(ctx, b.Project, slices.Concat(m.keys, named, asked)); err != nil {
+		if r.keys[role], err = d.keysOf(ctx, b.Project, slices.Concat(m.keys, keys, asked)); err != nil {
 			return nil, err
 		}
 		r.made[role] = m
@@ -150,8 +153,8 @@ func (d *Driver) keysOf(ctx context.Context, p croft.Project, texts []string) (l
 func (r *recipe) request(m member, joined string) schedule.Request {
 	b, made := r.build, r.made[m.role]
 	q := schedule.Request{ID: m.id, Project: b.Project, Name: m.name, Query: made.query, Image: made.image,
-		Keys: r.keys[m.role], Networks: made.networks, Ephemeral: made.ephemeral, Cluster: b.Cluster,
-		Hold: max(b.Timeout, cluster.BuildTimeout) + cluster.BuildTimeout,
+		Public: made.public, Keys: r.keys[m.role], Networks: made.networks, Ephemeral: made.ephemeral,
+		Cluster: b.Cluster, Hold: max(b.Timeout, cluster.BuildTimeout) + cluster.BuildTimeout,
 		Tags: map[string]string{tagCluster: b.Remote.Name, tagRole: string(m.role), tagIndex: strconv.Itoa(m.index),
 			tagJoined: joined}}
 	if r.rule != "" {

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -12,6 +13,8 @@ import (
 type Rule struct {
 	// networks that are called although they are not part of the internet; an operator lists them
 	Allow []netip.Prefix
+	// Setting is the setting that Allow comes from, for errors. Empty: clusters.call_networks.
+	Setting string
 }
 
 // apart are networks beside the internet that netip does not know.
@@ -39,7 +42,7 @@ func (r Rule) Check(a netip.Addr) error {
 	if a.IsLoopback() || a.IsPrivate() || !a.IsGlobalUnicast() ||
 		slices.ContainsFunc(apart, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return croft.Errorf(croft.Invalid, "%s is no address of the internet, so it is not called for a tenant: an "+
-			"operator can allow its network in clusters.call_networks", a)
+			"operator can allow its network in %s", a, cmp.Or(r.Setting, "clusters.call_networks"))
 	}
 	return nil
 }

@@ -244,6 +244,11 @@ func (Images) CheckSource(reference string) error {
 	return nil
 }
 
+// Public implements control.Images.
+func (Images) Public(reference string) bool {
+	return strings.HasPrefix(reference, "https://images.example/public/")
+}
+
 // List implements control.Images.
 func (Images) List() (cloud.Catalog, error) {
 	return cloud.Catalog{Images: []cloud.Image{{Name: "debian-12", VerifiedBy: "nothing",

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"croft"
+	"croft/cluster/outbound"
 	"croft/compute"
 	"croft/hypervisor/libvirt"
 	"croft/hypervisor/sim"
@@ -74,9 +75,14 @@ func (s *Settings) ForImages() (image.Config, error) {
 	if err != nil {
 		return image.Config{}, err
 	}
+	callable, err := image.ParseNetworks(s.Images.CallNetworks)
+	if err != nil {
+		return image.Config{}, err
+	}
 	proxy, err := egress.ParseProxy(s.Images.Proxy)
 	return image.Config{
-		Proxy: proxy, AllowRedirects: redirects, MaxBytes: s.Images.CacheGiB << 30,
+		Proxy: proxy, AllowRedirects: redirects,
+		Public: outbound.Rule{Allow: callable, Setting: "images.call_networks"}, MaxBytes: s.Images.CacheGiB << 30,
 		AllowFiles: append([]string{}, s.Images.AllowFiles...), // an empty list permits none, nil permits all
 	}, err
 }

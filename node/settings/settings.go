@@ -142,6 +142,7 @@ type Settings struct {
 		CacheGiB       int64    `yaml:"cache_gib"`
 		AllowFiles     []string `yaml:"allow_files"`
 		AllowRedirects []string `yaml:"allow_redirects"`
+		CallNetworks   []string `yaml:"call_networks"`
 		Proxy          string   `yaml:"proxy"`
 	} `yaml:"images"`
 
@@ -225,6 +226,7 @@ func Defaults() Settings {
 	s.Images.CacheGiB = 64
 	s.Images.AllowFiles = []string{"/"}
 	s.Images.AllowRedirects = []string{}
+	s.Images.CallNetworks = []string{}
 	s.Pool.Listen = "127.0.0.1:49100"
 	s.Pool.History = 10000
 	s.Pool.Quota.Open, s.Pool.Quota.Rate = poolserver.DefaultQuota.Open, poolserver.DefaultQuota.Rate
