@@ -31,6 +31,13 @@ func StartEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, c 
 		}
 	}
 	etcd, err := etcdserver.Start(ctx, c)
+	if err != nil {
+		return nil, open, err
+	}
+	if err := etcd.AwaitRoom(ctx); err != nil {
+		etcd.Close()
+		return nil, open, err
+	}
 	open.Embedded, open.Mint = etcd, true
-	return etcd, open, err
+	return etcd, open, nil
 }

@@ -30,6 +30,7 @@ type Server struct {
 	full    chan struct{} // closed when the disk is full and the other members go on
 	stop    context.CancelFunc
 	work    sync.WaitGroup // of the compactor and the space keeper
+	space   *spaceKeeper   // nil: nobody looks after the disk
 }
 
 // Start starts the server and returns when it is ready; a member of several waits for a majority. Conflict: a
@@ -139,9 +140,9 @@ func (s *Server) keep(c Config) {
 	compactor.base = s.etcd.Server.Backend().SizeInUse() // now, not when the busy machine comes to it: writes follow
 	s.work.Go(func() { compactor.run(ctx) })
 	if !c.Unsynced {
-		space := &spaceKeeper{etcd: s.etcd.Server, peers: s.service.peers, dir: c.Dir, log: c.log()}
+		s.space = &spaceKeeper{etcd: s.etcd.Server, peers: s.service.peers, dir: c.Dir, log: c.log()}
 		s.work.Go(func() {
-			if space.run(ctx) {
+			if s.space.run(ctx) {
 				close(s.full)
 			}
 		})

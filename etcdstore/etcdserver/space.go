@@ -140,6 +140,33 @@ func MayServe(dir string) bool {
 	return err != nil || free >= enoughSpace
 }
 
+// AwaitRoom returns once the disk lets the server take writes: at once, or when there is room again. Meanwhile it can be
+// read, and the log says what is missing. ErrFull and ErrRemoved as for Wait.
+func (s *Server) AwaitRoom(ctx context.Context) error {
+	k := s.space
+	for said := false; k != nil; said = true {
+		free, err := freeSpace(k.dir)
+		if err != nil || k.overQuota() || free >= lowSpace && !k.alarmed() {
+			return nil // what is written now says what else is wrong
+		}
+		if !said {
+			k.log.Error("the disk is nearly full: etcd can be read meanwhile, and the start goes on once there is room",
+				"dir", k.dir, "free_mib", free/mib, "needs_mib", enoughSpace/mib)
+		}
+		select {
+		case <-s.full:
+			return ErrFull
+		case <-s.etcd.Server.StopNotify():
+			return ErrRemoved
+		default:
+		}
+		if err := delay.For(ctx, spaceEvery); err != nil {
+			return fmt.Errorf("wait for room on the disk of %s: %w", k.dir, err)
+		}
+	}
+	return nil
+}
+
 // AwaitSpace returns when MayServe is true, or ctx ends.
 func AwaitSpace(ctx context.Context, dir string) error {
 	for !MayServe(dir) {

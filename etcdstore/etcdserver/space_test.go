@@ -1,12 +1,14 @@
 package etcdserver_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -120,11 +122,19 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	etcdtest.WantKind(t, err, croft.Unavailable)
 	etcdtest.WantSays(t, err.Error(), "0 MiB are left on the disk of "+dir, "it needs 16 MiB to start")
 	full()
-	empty()
 	if server, err = etcdserver.Start(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	end = server.Close
+	short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	if err := server.AwaitRoom(short); err == nil {
+		t.Error("there is room although the disk is full")
+	}
+	cancel()
+	empty()
+	if err := server.AwaitRoom(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	store = open()
 	defer store.Close()
 	patient.Until(t, "it takes writes again", func() bool {
