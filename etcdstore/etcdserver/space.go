@@ -140,8 +140,8 @@ func MayServe(dir string) bool {
 	return err != nil || free >= enoughSpace
 }
 
-// AwaitRoom returns once the disk lets the server take writes: at once, or when there is room again. Meanwhile it can be
-// read, and the log says what is missing. ErrFull and ErrRemoved as for Wait.
+// AwaitRoom returns once the disk lets the server take writes: at once, or when there is room again. Meanwhile it can
+// be read, and the log says what is missing. ErrFull and ErrRemoved as for Wait.
 func (s *Server) AwaitRoom(ctx context.Context) error {
 	k := s.space
 	for said := false; k != nil; said = true {
