@@ -136,7 +136,7 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.expire(ctx, e.Instances); err != nil {
+	if err := c.expire(ctx, e); err != nil {
 		return nil, err
 	}
 	var found []Difference
@@ -156,13 +156,16 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 
 // expire destroys instances whose time is over, gives back what is held no longer, and tells of those whose end is
 // near. A record that changed meanwhile, as when somebody prolonged it, is left to the next turn.
-func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]croft.Instance) error {
+func (c *Caretaker) expire(ctx context.Context, e Evidence) error {
 	var soon []croft.Instance
-	for _, inst := range instances {
+	kept := 0
+	for _, inst := range e.Instances {
 		left := time.Until(inst.Expires)
 		var err error
 		switch {
 		case inst.Expires.IsZero():
+		case e.Clocks != nil && left <= 0:
+			kept++
 		case inst.State == croft.StateHeld && left <= 0:
 			err = c.endHold(ctx, inst)
 		case inst.State == croft.StateScheduled && left <= 0:
@@ -173,6 +176,9 @@ func (c *Caretaker) expire(ctx context.Context, instances map[croft.InstanceID]c
 		if err != nil {
 			return err
 		}
+	}
+	if kept > 0 {
+		c.Log.Warn("instances and holds whose time may be over are kept", "count", kept, "err", e.Clocks)
 	}
 	c.announce(ctx, soon)
 	return nil

@@ -24,6 +24,9 @@ type Evidence struct {
 	// Elsewhere is what instances claim from providers other than hosts, such as shared storage; nil: not read.
 	Elsewhere map[croft.InstanceID]croft.Resources
 	Contents  map[croft.HostID]Contents // of the hosts that were asked
+	// Clocks is why nothing may end because of the time: the clock of this machine differs from a host's. Only a
+	// caretaker's evidence has it.
+	Clocks error
 }
 
 // Name is an entry in the directory of names.

@@ -111,3 +111,15 @@ func TestACaretakerWarnsOnceOfEachEnd(t *testing.T) {
 		}
 	})
 }
+
+func TestNothingExpiresByAClockThatDiffers(t *testing.T) {
+	for _, state := range []croft.State{croft.StateScheduled, croft.StateHeld} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &nobodys{books: expiring(state, time.Now().Add(-time.Hour))}
+			n.books.Clocks = croft.Errorf(croft.Unavailable, "the clocks differ by 1h")
+			if said := n.sweep(t, 90*time.Second); len(n.steps) > 0 || !strings.Contains(said, "the clocks differ by 1h") {
+				t.Errorf("%s: done %q, logged %q", state, n.steps, said)
+			}
+		})
+	}
+}

@@ -43,3 +43,20 @@ func TestNothingIsRemovedByAClockThatDiffersFromThatOfAHost(t *testing.T) {
 		}
 	}
 }
+
+// A caretaker lets nothing expire while its clock differs from a living host's.
+func TestACaretakerIsToldThatClocksDiffer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if e := etcdtest.Must(f.Turn.Evidence(t.Context()))(t); e.Clocks != nil {
+		t.Errorf("with clocks that agree: %v", e.Clocks)
+	}
+	past := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	if err := etcdtest.Put(t.Context(), f.server.Endpoint(), f.Partition(), "seen/"+string(f.host), past); err != nil {
+		t.Fatal(err)
+	}
+	e := etcdtest.Must(f.Turn.Evidence(t.Context()))(t)
+	if e.Clocks == nil || !strings.Contains(e.Clocks.Error(), string(f.host)) {
+		t.Errorf("with a host whose clock is an hour behind: %v", e.Clocks)
+	}
+}

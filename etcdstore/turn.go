@@ -18,7 +18,12 @@ var _ audit.Shared = (*Turn)(nil)
 
 // Evidence implements audit.Shared.
 func (s *Turn) Evidence(ctx context.Context) (audit.Evidence, error) {
-	return (&Records{s.conn}).Evidence(ctx)
+	e, err := (&Records{s.conn}).Evidence(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.Clocks = s.conn.shared().CheckClock(ctx, time.Now())
+	return e, nil
 }
 
 // Fence implements audit.Shared.
