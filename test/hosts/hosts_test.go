@@ -82,7 +82,7 @@ func (h *host) answers(name string) {
 	w.t.Helper()
 	address, want := w.must(name), "croft instance "+name+" "+w.show(name).Instance.ID
 	eventually(w.t, name+" answers", func(context.Context) error {
-		if got := h.inside("curl", "-s", "-m", "10", "--retry", "3", "--retry-connrefused",
+		if got := h.inside("curl", "-s", "-m", "10", "--retry", "60", "--retry-delay", "1", "--retry-connrefused",
 			"http://"+address+"/"); strings.TrimSpace(got) != want {
 			return fmt.Errorf("it says %q", got)
 		}
