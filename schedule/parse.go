@@ -109,6 +109,9 @@ func splitKey(key string) (word, suffix string, err error) {
 	if key == "limit" {
 		return "", "", fmt.Errorf("limit is the scheduler's own to say: leave it out")
 	}
+	if standard.IsClass(key) {
+		return "", "", fmt.Errorf("%s is a resource class, not a parameter: write %s:AMOUNT", key, key)
+	}
 	return "", "", fmt.Errorf("unknown parameter %q%s", key, nearest.Hint(key, parameters))
 }
 

@@ -78,6 +78,7 @@ func TestParseQueryRefuses(t *testing.T) {
 		{"a parameter with a letter too many", small + "&requireds=CUSTOM_A",
 			`unknown parameter "requireds"; did you mean "required"?`},
 		{"a far-fetched parameter", small + "&flavor=big", `unknown parameter "flavor"`},
+		{"a class with an equals sign", "VCPU=1,MEMORY_MB=256", "VCPU is a resource class, not a parameter: write VCPU:AMOUNT"},
 		{"a limit", small + "&limit=1", "limit is the scheduler's own to say"},
 		{"a mistyped class", "resources=VPCU:1", `unknown resource class "VPCU"; did you mean "VCPU"?`},
 		{"a class in small letters", "resources=memory_mb:1", `did you mean "MEMORY_MB"?`},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -141,7 +142,17 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// checkPlace finds a header of cloud-config behind the beginning of YAML, where cloud-init does not look for it.
+// configKeys are keys at the top of cloud-config, as cloud-init's schema names them, that no other kind of user-data
+// begins with.
+var configKeys = []string{"apt", "bootcmd", "ca_certs", "chpasswd", "disable_root", "disk_setup", "final_message",
+	"fqdn", "fs_setup", "groups", "growpart", "hostname", "keyboard", "locale", "manage_etc_hosts", "mounts", "ntp",
+	"package_reboot_if_required", "package_update", "package_upgrade", "packages", "password", "phone_home",
+	"power_state", "preserve_hostname", "resize_rootfs", "runcmd", "snap", "ssh_authorized_keys", "ssh_deletekeys",
+	"ssh_import_id", "ssh_keys", "ssh_pwauth", "swap", "system_info", "timezone", "user", "users", "write_files",
+	"yum_repos"}
+
+// checkPlace finds cloud-config without its header, and a header behind the beginning of YAML, where cloud-init does
+// not look for it.
 func checkPlace(data []byte) error {
 	n := 0
 	for line := range bytes.Lines(data) {
@@ -154,6 +165,14 @@ func checkPlace(data []byte) error {
 			return fmt.Errorf("has #cloud-config in line %d, and cloud-init ignores all that does not begin with it: "+
 				"make it the first line", n)
 		case text != "" && text != "---" && !strings.HasPrefix(text, "#") && !strings.HasPrefix(text, "%yaml"):
+			key, _, isKey := strings.Cut(strings.TrimRight(string(line), "\r\n"), ":")
+			if isKey && slices.Contains(configKeys, key) {
+				return fmt.Errorf(
+					"begins with %s of cloud-config and not with #cloud-config, and cloud-init ignores it: "+
+						"make #cloud-config the first line",
+					key,
+				)
+			}
 			return nil
 		}
 	}
