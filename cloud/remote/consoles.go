@@ -48,7 +48,7 @@ func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show fu
 func (c consoles) refusal(ctx context.Context, st croft.Status) error {
 	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
 	defer cancel()
-	if _, err := (instances{c.Client}).FindByID(ctx, st.Instance.ID); errors.Is(err, croft.Denied) {
+	if _, err := instances(c).FindByID(ctx, st.Instance.ID); errors.Is(err, croft.Denied) {
 		return err
 	}
 	return nil
