@@ -34,10 +34,7 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 			return err
 		}
 	}
-	shares := map[croft.Project]int{}
-	for name := range logs {
-		shares[croft.Project(name)] = actions.MostOfProject
-	}
+	var shares map[croft.Project]int
 	if len(projects) == 0 {
 		shares = actions.Shares(counts(logs), actions.MostOfProject, actions.MostOfAll)
 	}
@@ -47,7 +44,10 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 		oldest = time.Time{} // what is too much goes all the same
 	}
 	for name, blocks := range logs {
-		share := shares[croft.Project(name)]
+		share := actions.MostOfProject
+		if shares != nil {
+			share = shares[croft.Project(name)]
+		}
 		done := slices.DeleteFunc(slices.Clone(blocks), block.refused)
 		refused := slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !b.refused() })
 		// What was refused has a bound of its own, and else takes a quarter of the share.
@@ -115,6 +115,9 @@ func (s *Log) forgetEnds(ctx context.Context, oldest time.Time, logs map[string]
 		trees[end.project.Root()] = append(trees[end.project.Root()], end)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
 	for _, ends := range trees {
 		slices.SortFunc(ends, func(a, b ended) int { return cmp.Compare(a.revision, b.revision) })
 		for i, end := range ends {
@@ -122,14 +125,19 @@ func (s *Log) forgetEnds(ctx context.Context, oldest time.Time, logs map[string]
 			if !old && i >= len(ends)-actions.MostEnded {
 				continue
 			}
-			later := func(b block) bool { return b.created > end.revision }
-			if hidden := slices.DeleteFunc(slices.Clone(logs[string(end.project)]), later); !old {
-				err = cmp.Or(err, s.remove(ctx, hidden))
+			if !old { // the entries go first: without the end, a later project of the name would see them
+				later := func(b block) bool { return b.created > end.revision }
+				hidden := slices.DeleteFunc(slices.Clone(logs[string(end.project)]), later)
+				if err := s.remove(ctx, hidden); err != nil {
+					return err
+				}
 			}
-			err = cmp.Or(err, s.forgetEnd(ctx, end))
+			if err := s.forgetEnd(ctx, end); err != nil {
+				return err
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // forgetEnd removes what is known of the end of a project, unless a later project of the name has ended meanwhile.
