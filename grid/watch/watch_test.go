@@ -265,7 +265,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 	w.made("ctl1", "ctl2")
 	var mu sync.Mutex // of r
 	chance := func(n int) bool { mu.Lock(); defer mu.Unlock(); return r.IntN(n) == 0 }
-	silent := map[string]map[string]time.Duration{}
+	silent := map[string]map[string]time.Duration{} // since when, by the controller's own clock, which pauses
 	for _, c := range w.ctls {
 		silent[c.name] = map[string]time.Duration{}
 		c.trouble = func(string) int {
@@ -278,7 +278,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 	for _, c := range w.ctls {
 		c.dialed = func() {
 			f, _ := w.o.head()
-			lost, all := 0, 0
+			lost, all, now := 0, 0, c.now()
 			for i := range 9 {
 				name := fmt.Sprint("n", i)
 				if strings.Contains(f[fileOf(name)], "state: out") {
@@ -286,7 +286,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 				}
 				all++
 				mu.Lock()
-				gone := w.now()-silent[c.name][name] > 3*rules.Every+10*time.Second
+				gone := now-silent[c.name][name] > 3*rules.Every+10*time.Second
 				mu.Unlock()
 				for j := range 9 { // what another node reaches is not lost
 					via := fmt.Sprint("n", j)
@@ -347,10 +347,11 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 		}
 		w.live(60, func(int) {
 			for _, c := range w.ctls {
+				now := c.now()
 				for name := range w.nodes {
 					if w.reaches(c.name, name) == Yes {
 						mu.Lock()
-						silent[c.name][name] = w.now()
+						silent[c.name][name] = now
 						mu.Unlock()
 					}
 				}
