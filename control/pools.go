@@ -178,9 +178,10 @@ func heldIn(ctx context.Context, c *call, scope access.Scope) (map[int64]bool, e
 	return held, fromManager(err)
 }
 
-// seesResource reports whether a resource of a pool is there for the caller.
-func seesResource(c *call, own bool, r pools.Resource, held map[int64]bool) bool {
-	return c.caller.Operator() || held[r.ID] || own && r.Ticket == 0
+// seesResource reports whether a resource of a pool is there for the caller: not one that the pool had before it was
+// the present project's alone.
+func seesResource(c *call, own bool, p pools.Pool, r pools.Resource, held map[int64]bool) bool {
+	return c.caller.Operator() || held[r.ID] || own && r.Ticket == 0 && r.ID >= p.First
 }
 
 func listPoolResources(c *call) error {
@@ -200,7 +201,7 @@ func listPoolResources(c *call) error {
 	}
 	list := api.PoolResourceList{Resources: []pools.Resource{}}
 	for _, r := range all {
-		if seesResource(c, own, r, held) {
+		if seesResource(c, own, p, r, held) {
 			list.Resources = append(list.Resources, resourceIn(c, own, r))
 		}
 	}
@@ -233,7 +234,7 @@ func getResourceLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	if !seesResource(c, own, r, held) {
+	if !seesResource(c, own, p, r, held) {
 		return api.Hidden("resource", name)
 	}
 	text, err := c.Pools.Logs(ctx, strconv.FormatInt(r.ID, 10))

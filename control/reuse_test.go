@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +20,13 @@ import (
 	"croft/access/oidc/oidctest"
 	"croft/cloud"
 	"croft/cluster"
+	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/testing/patient"
 	pools "croft/pool/api"
 	"croft/tenant"
+	"croft/test/simcloud"
 )
 
 // role is a way to have rights in a project.
@@ -531,4 +535,122 @@ func TestARequestThatWaitsEndsWithItsCredentials(t *testing.T) {
 		}
 	}
 	<-stream.over
+}
+
+// TestTheNextProjectOfAPoolInheritsNothing gives the name of a pool to another project: at once, and after it was gone.
+// Neither project learns anything of the machines that the pool has for the other one.
+func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
+	var manager *pools.Client
+	server, c := controltest.StartWithPools(t, func(_ *simcloud.Cloud, c *control.Config) { manager = c.Pools })
+	a := newAsker(t, server)
+	for _, name := range []croft.Project{"berta", "anna"} {
+		a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: name}).
+			want(t, http.StatusCreated, "")
+	}
+	file := filepath.Join(c.Dir, "pools", "pools.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const theirs = "victims:\n  project: anna\n  cmd_new: echo heirs-$RESALLOC_ID\n  cmd_delete: \"true\"\n" +
+		"  max: 4\n  max_prealloc: 1\n  tags: [victim-tag]\n"
+	pool := func(token string) (p pools.Pool) {
+		t.Helper()
+		if got := a.ask(t, token, http.MethodGet, "/v1/pools/victims", nil); got.status == http.StatusOK {
+			got.into(t, &p)
+		}
+		return p
+	}
+	resources := func(token string) (numbers []int64) {
+		t.Helper()
+		var list api.PoolResourceList
+		got := a.ask(t, token, http.MethodGet, "/v1/pools/victims/resources?all=true", nil)
+		if got.status == http.StatusOK {
+			got.into(t, &list)
+		}
+		for _, r := range list.Resources {
+			numbers = append(numbers, r.ID)
+		}
+		return numbers
+	}
+	used := a.open(t, "berta", "?wait=ready", tags("victim-tag"), http.StatusOK)
+	a.ask(t, "berta", http.MethodDelete, fmt.Sprintf("/v1/tickets/%d", used.ID), nil).want(t, http.StatusOK, "")
+	held := a.open(t, "berta", "?wait=ready", tags("victim-tag"), http.StatusOK)
+	patient.Until(t, "the pool has an ended resource, one with a ticket and warm ones", func() bool {
+		return len(resources("berta")) >= 4 && pool("berta").Free > 0
+	})
+	before := resources("operator")
+
+	// inherits tries what the next owner and the former one can see of the resources of the other one.
+	inherits := func(next []string, former []string, resources []int64) {
+		t.Helper()
+		for _, token := range next {
+			list := a.ask(t, token, http.MethodGet, "/v1/pools/victims/resources?all=true", nil)
+			list.want(t, http.StatusOK, "")
+			for _, id := range resources {
+				if list.hides(t, fmt.Sprintf(`"id":%d,`, id)); token == "anna" {
+					continue // only admins see logs
+				}
+				log := a.ask(t, token, http.MethodGet, fmt.Sprintf("/v1/pools/victims/resources/%d/log", id), nil)
+				none := a.ask(t, token, http.MethodGet, "/v1/pools/victims/resources/4711/log", nil)
+				if got := strings.ReplaceAll(string(log.body), fmt.Sprint(id), "4711"); got != string(none.body) {
+					t.Errorf("%s gets of resource %d the log %s, and of none %s", token, id, got, none.body)
+				}
+			}
+		}
+		for _, token := range former {
+			for _, path := range []string{"", "/resources", "/resources?all=true"} {
+				got := a.ask(t, token, http.MethodGet, "/v1/pools/victims"+path, nil)
+				got.want(t, http.StatusNotFound, api.NotFound)
+			}
+			log := a.ask(t, token, http.MethodGet, fmt.Sprintf("/v1/pools/victims/resources/%d/log", resources[0]),
+				nil)
+			if log.status != http.StatusNotFound && log.status != http.StatusForbidden {
+				t.Errorf("the former %s gets the log of a resource: %d %s", token, log.status, log.body)
+			}
+		}
+	}
+	heirs := func() pools.Ticket {
+		t.Helper()
+		ticket := a.open(t, "anna", "?wait=ready", tags("victim-tag"), http.StatusOK)
+		if slices.Contains(before, ticket.Resource.ID) || !strings.HasPrefix(string(ticket.Resource.Data), "heirs-") {
+			t.Errorf("the next project is handed out %+v", ticket.Resource)
+		}
+		for _, token := range []string{"berta", "birgit", "bertil"} {
+			got := a.ask(t, token, http.MethodGet, fmt.Sprintf("/v1/tickets/%d", ticket.ID), nil)
+			got.want(t, http.StatusNotFound, api.NotFound)
+		}
+		return ticket
+	}
+	write(strings.Replace(theirs, "max: 4", "max: 8", 1))
+	patient.Until(t, "the pool passes to the next project", func() bool { return pool("operator").Project == "anna" })
+	theirTicket := heirs()
+	inherits([]string{"anna", "admin", "reader"}, []string{"berta", "birgit", "bertil"}, before)
+	var still pools.Ticket
+	a.ask(t, "berta", http.MethodGet, fmt.Sprintf("/v1/tickets/%d", held.ID), nil).into(t, &still)
+	if still.State != pools.TicketOpen || still.Resource == nil || still.Resource.ID != held.Resource.ID {
+		t.Errorf("the open ticket of the former project is %+v", still)
+	}
+	if stock := pool("admin").Stock; stock == nil || stock.Stats.Served != 1 {
+		t.Errorf("the next project sees the statistics of the former one: %+v", stock)
+	}
+	for _, one := range []struct {
+		token string
+		id    int64
+	}{{"berta", held.ID}, {"anna", theirTicket.ID}} {
+		a.ask(t, one.token, http.MethodDelete, fmt.Sprintf("/v1/tickets/%d", one.id), nil).want(t, http.StatusOK, "")
+	}
+
+	before = resources("operator")
+	if _, err := manager.Drain(t.Context(), "victims"); err != nil {
+		t.Fatal(err)
+	}
+	patient.Until(t, "the drained pool has nothing", func() bool { return pool("operator").Stock.Up == 0 })
+	write("other:\n  cmd_new: echo 1\n  cmd_delete: \"true\"\n  tags: [other]\n")
+	patient.Until(t, "the pool is gone", func() bool { return pool("operator").Name == "" })
+	write(strings.ReplaceAll(theirs, "anna", "berta"))
+	patient.Until(t, "the pool returns", func() bool { return pool("birgit").Name != "" })
+	inherits([]string{"berta", "birgit", "bertil"}, []string{"anna", "admin", "reader"}, before)
 }

@@ -181,6 +181,8 @@ func (r *round) whyGo(p *stock, res *Resource) string {
 		return fmt.Sprintf("%d livechecks in a row failed", res.Failures)
 	case res.Ticket != 0:
 		return ""
+	case p.former(res):
+		return p.whyFormer()
 	case p.Removed:
 		return fmt.Sprintf("pool %s is in the file no more", p.name())
 	case p.Mode == Drained:

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,14 @@ func (p *stock) settingsOf(r *Resource) *Settings {
 
 // name is the pool's name.
 func (p *stock) name() Name { return p.Settings.Name }
+
+// former reports whether the resource was made while the pool belonged to another project, or to tickets of all.
+func (p *stock) former(r *Resource) bool { return r.ID < p.First }
+
+// whyFormer is why such a resource must be deleted.
+func (p *stock) whyFormer() string {
+	return fmt.Sprintf("it was made before pool %s was its present project's alone", p.name())
+}
 
 // serves reports whether the pool hands out resources.
 func (p *stock) serves() bool { return p.Mode == Active && !p.Removed }

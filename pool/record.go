@@ -25,6 +25,11 @@ type Record struct {
 	Position int       `json:"position"`          // in the file
 	Stats    Stats     `json:"stats,omitzero"`
 
+	// First is the number of the first resource that the pool's project may know of: resources with smaller numbers
+	// were made when the pool of this name was another project's, or shared. Zero: an earlier version of croft made
+	// the pool.
+	First ResourceID `json:"first,omitempty"`
+
 	Created   time.Time `json:"created"`
 	LastStart time.Time `json:"last_start,omitzero"`
 	Failed    int       `json:"failed,omitempty"`     // starts in a row that failed

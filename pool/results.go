@@ -55,7 +55,7 @@ func (l *Ledger) configure(pools []Settings, now time.Time) {
 		l.order = append(l.order, set.Name)
 		p := l.pools[set.Name]
 		if p == nil {
-			p = &stock{Record: Record{Created: now}}
+			p = &stock{Record: Record{Created: now, First: l.head.Resource + 1}}
 			l.pools[set.Name] = p
 		} else if !p.Removed && p.Position == i && reflect.DeepEqual(p.Settings, set) {
 			continue
@@ -99,8 +99,22 @@ func (l *Ledger) checkRemoval(file string, pools []Settings) error {
 	return nil
 }
 
-// change gives a pool new settings.
+// change gives a pool new settings. A pool that passes to another project keeps neither its resources nor its
+// statistics, and a pool that is no longer shared keeps no resources: tickets of other projects may have used them.
 func (l *Ledger) change(p *stock, set Settings) {
+	passed := p.Settings.Name != "" && p.Settings.Project != set.Project
+	if passed {
+		p.Record = Record{Settings: p.Settings, Former: p.Former, Mode: p.Mode, Created: p.Created, Listed: p.Listed,
+			LastStart: p.LastStart}
+	}
+	if passed || p.Settings.Shared && !set.Shared {
+		p.First = l.head.Resource + 1
+		for _, r := range p.resources {
+			if r.State == Starting {
+				l.condemn(r, p.whyFormer())
+			}
+		}
+	}
 	if p.Settings.Commands != set.Commands || !reflect.DeepEqual(p.Settings.Instance, set.Instance) {
 		// the cause of failures may have been fixed
 		p.Failed, p.NotBefore, p.Unproven, p.Full = 0, time.Time{}, 0, false
@@ -188,7 +202,7 @@ func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 		r.Error = err.Error()
 	}
 	l.touchResource(r)
-	if first {
+	if first && !l.pools[r.Pool].former(r) {
 		l.proved(l.pools[r.Pool], r, err, now)
 	}
 	if errors.Is(err, ErrLost) && r.State == Up {

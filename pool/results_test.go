@@ -147,3 +147,58 @@ func TestTicketsThatEndedAreWrittenFirst(t *testing.T) {
 		t.Errorf("got %+v and %+v", ended, open)
 	}
 }
+
+func TestAPoolThatPassesToAnotherProjectKeepsNothing(t *testing.T) {
+	const mine = off + "  project: mine\n"
+	for _, c := range []struct{ name, before, after string }{
+		{"to another project", mine, off + "  project: theirs\n"},
+		{"from no project to one", off, mine},
+		{"it is shared no more", mine + "  shared: true\n", mine},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := ledger(t, c.before, []Resource{up(), up(of(1)), {State: Starting},
+				up(used(time.Second, 1, "x"))}, []Ticket{{Resource: 2, Tags: []string{"a"}}},
+				func(l *Ledger) { l.pools["p"].LastError = "secret" })
+			configured(t, l, c.after)
+			waits := l.open(Ticket{Project: l.pools["p"].Settings.Project, Tags: []string{"a"}})
+			Decide(l, at)
+			for id, want := range map[ResourceID]State{1: Deleting, 2: Up, 3: Deleting, 4: Deleting} {
+				if r := l.resources[id]; r.State != want {
+					t.Errorf("resource %d is %s, want %s", id, r.State, want)
+				}
+			}
+			if !waits.Waiting() {
+				t.Errorf("a ticket got a resource of before: %+v", waits)
+			}
+			if passed := c.before != mine+"  shared: true\n"; passed && l.pools["p"].LastError != "" {
+				t.Errorf("the pool tells the next project %q", l.pools["p"].LastError)
+			}
+			l.end(l.tickets[1], TicketClosed, "", at)
+			if Decide(l, at); l.resources[2].State != Deleting {
+				t.Errorf("what its ticket returned is %s", l.resources[2].State)
+			}
+			if next := l.start(l.pools["p"], at); l.pools["p"].former(next) {
+				t.Error("a resource made now counts as one of before")
+			}
+		})
+	}
+	l := ledger(t, mine, []Resource{up()}, nil)
+	configured(t, l, mine+"  max: 7\n")
+	if Decide(l, at); l.resources[1].State != Up || l.pools["p"].former(l.resources[1]) {
+		t.Errorf("after another change of the settings the resource is %+v", l.resources[1])
+	}
+}
+
+func TestAPoolThatReturnsKeepsNothingOfTheFormerOne(t *testing.T) {
+	l := ledger(t, off, []Resource{up()}, nil)
+	former := l.resources[1]
+	l.configure(nil, at)
+	Decide(l, at)
+	l.gone(former, at)
+	if Decide(l, at); l.pools["p"] != nil {
+		t.Fatal("the pool was not forgotten")
+	}
+	if configured(t, l, off); !l.pools["p"].former(former) {
+		t.Error("the next pool of the name has the resources of the former one")
+	}
+}

@@ -132,6 +132,9 @@ type Stock struct {
 	GivenUp       int `json:"given_up,omitempty"` // not started, and not deleted in many attempts; beyond Max
 	Waiting       int `json:"waiting"`            // tickets that it could serve
 
+	// First is the number of its first resource since it is its present project's alone; 0: not known.
+	First int64 `json:"first_resource,omitempty"`
+
 	Stats     Stats     `json:"stats"`
 	BackOff   time.Time `json:"no_start_before,omitzero"` // after failed starts
 	LastError string    `json:"last_error,omitempty"`     // of the newest start, if it failed

@@ -70,7 +70,8 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 		OnDemand: tags(set.OnDemand), Free: c.Free,
 	}
 	shown.Stock = &api.Stock{
-		Max: set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
+		First: int64(p.First),
+		Max:   set.Max, MaxStarting: set.MaxStarting, MaxPrealloc: set.Prealloc(),
 		Up: c.Up, Ready: c.Ready, Taken: c.Taken, Starting: c.Starting, Releasing: c.Releasing,
 		DeleteRequest: c.DeleteRequest, Deleting: c.Deleting, GivenUp: c.GivenUp, Waiting: p.Waiting,
 		Stats: api.Stats{
