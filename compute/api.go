@@ -99,9 +99,15 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 // tail copies a file to w and, with follow, what is appended later, across rotations, until ctx ends or the
-// file's directory is removed.
+// file's directory is removed. A directory that is made there later is another instance's, and is never read.
 func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
-	f, err := os.Open(path)
+	dir := filepath.Dir(path)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open the console log: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	f, err := root.Open(filepath.Base(path))
 	if err != nil {
 		return fmt.Errorf("open the console log: %w", err)
 	}
@@ -115,7 +121,6 @@ func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 		return fmt.Errorf("watch the console log: %w", err)
 	}
 	defer func() { _ = watcher.Close() }()
-	dir := filepath.Dir(path)
 	// Watch the directory for writes, and its parent for the directory's removal.
 	if err := errors.Join(watcher.Add(dir), watcher.Add(filepath.Dir(dir))); err != nil {
 		return fmt.Errorf("watch the console log: %w", err)
@@ -134,15 +139,28 @@ func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 				return nil
 			}
 		}
-		if f, err = reopened(f, path, w); err != nil {
+		if f, err = reopened(f, root, filepath.Base(path), w); err != nil {
 			return err
+		}
+		switch now, err := os.Lstat(dir); {
+		case err == nil && !now.IsDir():
+			return fmt.Errorf("follow the console log: %s is no directory any more", dir)
+		case err == nil && !isRoot(root, now):
+			return nil
 		}
 	}
 }
 
-// reopened returns the file that path names now: f, or after a rotation the new file, once the rest of f is copied.
-func reopened(f *os.File, path string, w io.Writer) (*os.File, error) {
-	now, err := os.Stat(path)
+// isRoot reports whether a directory is the opened one.
+func isRoot(root *os.Root, dir os.FileInfo) bool {
+	was, err := root.Stat(".")
+	return err != nil || os.SameFile(was, dir)
+}
+
+// reopened returns the file that has the name in a directory now: f, or after a rotation the new file, once the rest of
+// f is copied.
+func reopened(f *os.File, dir *os.Root, name string, w io.Writer) (*os.File, error) {
+	now, err := dir.Stat(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return f, nil // between two names, or its directory is being removed
 	}
@@ -156,7 +174,7 @@ func reopened(f *os.File, path string, w io.Writer) (*os.File, error) {
 	if _, err := io.Copy(w, f); err != nil {
 		return f, err
 	}
-	next, err := os.Open(path)
+	next, err := dir.Open(name)
 	if err != nil {
 		return f, err
 	}

@@ -465,8 +465,13 @@ func TestTailEndsWithWhoListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
 	write(t, path+".1", "more")
-	if got, err := reopened(f, path+".1", deaf{}); got != f || !errors.Is(err, errPlanned) {
+	if got, err := reopened(f, root, "console.log.1", deaf{}); got != f || !errors.Is(err, errPlanned) {
 		t.Errorf("before a rotation is followed, the rest is sent: %v", err)
 	}
 	socket, err := net.Listen("unix", filepath.Join(dir, "s")) // which cannot be opened
@@ -474,7 +479,7 @@ func TestTailEndsWithWhoListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	if got, err := reopened(f, filepath.Join(dir, "s"), io.Discard); got != f || err == nil {
+	if got, err := reopened(f, root, "s", io.Discard); got != f || err == nil {
 		t.Errorf("what cannot be opened is followed: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package compute
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -71,5 +72,40 @@ func TestTailEndsWithItsContextAndWithoutFollowing(t *testing.T) {
 	}
 	if err := tail(t.Context(), path+"x", io.Discard, false); err == nil {
 		t.Error("a file that is not there was sent")
+	}
+}
+
+// TestTailNeverReadsTheLogOfALaterInstance has the directory replaced while the client does not read: instances with
+// the same UUID have the same directory, one after the other.
+func TestTailNeverReadsTheLogOfALaterInstance(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "i")
+	path := filepath.Join(dir, "console.log")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "one ")
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- tail(t.Context(), path, w, true)
+		w.Close()
+	}()
+	if _, err := io.ReadFull(r, make([]byte, len("one "))); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "two ")
+	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil { // the rest is not read yet
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "the log of the later instance")
+	rest, err := io.ReadAll(r)
+	if err != nil || string(rest) != "wo " {
+		t.Errorf("the client reads %q, %v", rest, err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("tail ended with %v", err)
 	}
 }

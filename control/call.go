@@ -21,6 +21,7 @@ import (
 	"croft/federation"
 	"croft/internal/httpapi"
 	"croft/internal/nearest"
+	"croft/schedule"
 )
 
 // call is one request: what is asked, by whom, and what the caller sees.
@@ -158,6 +159,39 @@ func (c *call) lasting() (_ context.Context, end func()) {
 		}
 	})
 	return ctx, func() { cancel(); check.Wait() }
+}
+
+// lastingFor is lasting for a stream of an instance. It ends also when the instance is gone or has been replaced, and
+// once still, if it is not nil, is false of its status: what follows at its UUID or address belongs to another
+// instance.
+func (c *call) lastingFor(st croft.Status, still func(now croft.Status) bool) (_ context.Context, end func()) {
+	ctx, endLasting := c.lasting()
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		defer cancel()
+		lost := func(now *croft.Status) (bool, error) {
+			return now == nil || still != nil && !still(*now), ctx.Err()
+		}
+		_ = c.Cloud.Instances.Wait(ctx, st.Instance, lost, nil) // whatever it says, nothing watches the instance now
+	})
+	return ctx, func() { cancel(); watch.Wait(); endLasting() }
+}
+
+// checkSame refuses to go on with what a host opened for an instance if the UUID has passed to another instance since
+// st was read: hosts know UUIDs alone.
+func (c *call) checkSame(st croft.Status, still func(now croft.Status) bool) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	now, err := c.Cloud.Instances.FindByID(ctx, st.Instance.ID)
+	if errors.Is(err, croft.NotFound) || err == nil && schedule.Replaced(st.Instance, now.Instance) {
+		return api.Hidden("instance", c.r.PathValue("id"))
+	}
+	if err == nil && still != nil && !still(now) {
+		return api.NewProblem(api.BadState, "instance "+st.Instance.Name+" changed meanwhile: it is "+
+			schedule.Describe(&now))
+	}
+	return err
 }
 
 // errRevoked is the answer to a request whose credentials ended while it waited. What it ordered stays ordered.

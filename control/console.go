@@ -16,20 +16,23 @@ import (
 
 // getInstanceLog passes on what the guest wrote to its console.
 func (c *call) getInstanceLog() error {
-	ctx, cancel := c.brief()
+	ctx, end := c.brief()
 	st, err := c.find(ctx)
-	cancel()
+	end()
 	if err != nil {
 		return err
 	}
 	follow, begun := c.flag("follow"), false
-	ctx, end := c.lasting()
-	defer end()
-	if !follow {
-		ctx, cancel = context.WithTimeout(ctx, answerTime)
-		defer cancel()
+	if follow {
+		ctx, end = c.lastingFor(st, nil)
+	} else {
+		ctx, end = c.brief()
 	}
+	defer end()
 	err = c.Cloud.Consoles.Log(ctx, st, follow, func(from io.Reader) error {
+		if err := c.checkSame(st, nil); err != nil {
+			return err
+		}
 		begun = true
 		c.w.Header().Set("Content-Type", "application/octet-stream")
 		c.w.Header().Set("Cache-Control", "no-store")
@@ -81,10 +84,13 @@ func (c *call) attachConsole() error {
 	if err != nil {
 		return err
 	}
-	lasting, end := c.lasting()
+	lasting, end := c.lastingFor(st, nil)
 	defer end()
 	upgraded := false
 	err = c.Cloud.Consoles.Attach(lasting, st, func(guest io.ReadWriteCloser) error {
+		if err := c.checkSame(st, nil); err != nil {
+			return err
+		}
 		upgraded = true // or refused, with an answer
 		return c.tunnel(lasting, guest)
 	})

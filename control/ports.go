@@ -31,10 +31,15 @@ func (c *call) forwardPort() error {
 	if err := checkAddress(st); err != nil {
 		return err
 	}
-	lasting, end := c.lasting()
+	at := schedule.Address(&st)
+	still := func(now croft.Status) bool { return keepsAddress(now, at) }
+	lasting, end := c.lastingFor(st, still)
 	defer end()
 	upgraded := false
 	err = c.Cloud.Ports.Connect(lasting, st, port, func(guest io.ReadWriteCloser) error {
+		if err := c.checkSame(st, still); err != nil {
+			return err
+		}
 		upgraded = true // or refused, with an answer
 		return c.tunnel(lasting, guest)
 	})
@@ -46,6 +51,19 @@ func (c *call) forwardPort() error {
 			" does not answer at "+schedule.Address(&st)+" from where the API is served")
 	}
 	return err
+}
+
+// keepsAddress reports whether an instance still has an address, so that no other guest can have it: its guest is on,
+// and neither has another address nor is being removed. A host that does not know the address at the moment says
+// nothing about it.
+func keepsAddress(now croft.Status, address string) bool {
+	off := now.Observation != nil &&
+		(now.Observation.State == croft.StateStopped || now.Observation.State == croft.StateRemoving)
+	if off || now.Instance.State != croft.StateScheduled {
+		return false
+	}
+	at := schedule.Address(&now)
+	return at == "" || at == address
 }
 
 // checkAddress refuses to connect to anything but a guest: its host says which address a guest has, and may be wrong

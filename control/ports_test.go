@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -85,5 +86,80 @@ func TestAPortIsForwarded(t *testing.T) {
 	a.ask(t, "anna", http.MethodPost, "/v1/instances/web/stop?wait=stopped", nil).want(t, http.StatusOK, "")
 	if _, got, err := dial("anna", ""); err == nil || got.StatusCode != http.StatusConflict {
 		t.Errorf("a guest that is off: got %+v, %v", got, err)
+	}
+}
+
+// TestAForwardedPortEndsWithItsInstance keeps a client away from the guest that gets the address next.
+func TestAForwardedPortEndsWithItsInstance(t *testing.T) {
+	network := echo{make(chan croft.InstanceID, 10)}
+	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Ports = network })
+	a := newAsker(t, url)
+	for _, end := range []struct{ method, path string }{
+		{http.MethodPost, "/stop"}, {http.MethodDelete, ""},
+	} {
+		web := a.create(t, "anna", "web")
+		path := "/v1/instances/" + string(web)
+		socket, _, err := websocket.Dial(t.Context(), url+path+"/forward",
+			&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer anna"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream := websocket.NetConn(t.Context(), socket, websocket.MessageBinary)
+		a.ask(t, "anna", end.method, path+end.path, nil).want(t, http.StatusAccepted, "")
+		if said, err := io.ReadAll(stream); len(said) > 0 {
+			t.Errorf("after its end the guest says %q, %v", said, err)
+		}
+		_ = stream.Close()
+		a.ask(t, "anna", http.MethodDelete, path+"?wait=gone", nil)
+	}
+}
+
+// late opens ports and consoles of guests after something else happened, and says what the next guest says.
+type late struct {
+	before func()
+	cloud.Ports
+	cloud.Consoles
+}
+
+const nextGuest = "what the next guest says"
+
+func (l late) Connect(ctx context.Context, st croft.Status, _ int, use func(io.ReadWriteCloser) error) error {
+	return l.Attach(ctx, st, use)
+}
+
+func (l late) Attach(_ context.Context, _ croft.Status, use func(io.ReadWriteCloser) error) error {
+	l.before()
+	near, far := net.Pipe()
+	go func() { _, _ = io.WriteString(far, nextGuest); _ = far.Close() }()
+	defer near.Close()
+	return use(near)
+}
+
+func (l late) Log(_ context.Context, _ croft.Status, _ bool, show func(io.Reader) error) error {
+	l.before()
+	return show(strings.NewReader(nextGuest))
+}
+
+// TestNothingOfTheNextInstanceWithAUUIDIsPassedOn has another project take the UUID of an instance, and with it the
+// address and the files on the host, while a request of the former owner is on its way to the host.
+func TestNothingOfTheNextInstanceWithAUUIDIsPassedOn(t *testing.T) {
+	var hosts late
+	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) {
+		hosts = late{Ports: c.Ports, Consoles: c.Consoles}
+		c.Ports, c.Consoles = &hosts, &hosts
+	})
+	a := newAsker(t, url)
+	for _, path := range []string{"/forward", "/console", "/log", "/log?follow=true"} {
+		id := string(a.create(t, "berta", "victim"))
+		hosts.before = func() {
+			a.ask(t, "berta", http.MethodDelete, "/v1/instances/"+id+"?wait=gone", nil).want(t, http.StatusOK, "")
+			a.ask(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "heir", "id", id)).
+				want(t, http.StatusOK, "")
+		}
+		status, text := try{http.MethodGet, "/v1/instances/" + id + path, http.Header{}, nil}.send(t, url, "berta")
+		if status != http.StatusNotFound || strings.Contains(text, nextGuest) {
+			t.Errorf("%s of the former owner: %d %s", path, status, text)
+		}
+		a.ask(t, "anna", http.MethodDelete, "/v1/instances/"+id+"?wait=gone", nil).want(t, http.StatusOK, "")
 	}
 }

@@ -39,7 +39,7 @@ func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 			err)
 	}
 	w.Header().Set(ttlHeader, strconv.Itoa(seconds))
-	answer(w, []byte(s.tokens.make(g.ID, time.Now().Add(time.Duration(seconds)*time.Second))), mimeText)
+	answer(w, []byte(s.tokens.make(g, time.Now().Add(time.Duration(seconds)*time.Second))), mimeText)
 }
 
 // mayRead reports whether the request has the token it needs, and answers it if not. An invalid token is
@@ -52,7 +52,7 @@ func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, g Guest) bool {
 	case token == "" && g.IMDS == croft.IMDSRequired:
 		refuse(w, http.StatusUnauthorized, "PUT "+tokenPath+
 			" gives a token, and this instance's metadata is read with one alone")
-	case token != "" && !s.tokens.good(token, g.ID):
+	case token != "" && !s.tokens.good(token, g):
 		refuse(w, http.StatusUnauthorized, "the token has ended or is not this instance's")
 	default:
 		return true
@@ -61,7 +61,8 @@ func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, g Guest) bool {
 }
 
 // tokens creates and verifies session tokens. It is stateless: a token is its expiry time, signed for one
-// instance. A restart invalidates tokens, and clients request new ones.
+// instance: a later one that has its UUID has another project or another host key. A restart invalidates tokens, and
+// clients request new ones.
 type tokens struct{ key []byte }
 
 func newTokens() tokens {
@@ -70,25 +71,28 @@ func newTokens() tokens {
 	return tokens{key}
 }
 
-func (t tokens) make(id croft.InstanceID, end time.Time) string {
+func (t tokens) make(g Guest, end time.Time) string {
 	body := binary.BigEndian.AppendUint64(nil, uint64(end.UnixMilli()))
-	return base64.RawURLEncoding.EncodeToString(append(body, t.sign(id, body)...))
+	return base64.RawURLEncoding.EncodeToString(append(body, t.sign(g, body)...))
 }
 
 // good reports whether the token was issued for the instance and has not expired.
-func (t tokens) good(token string, id croft.InstanceID) bool {
+func (t tokens) good(token string, g Guest) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(raw) != 8+sha256.Size {
 		return false
 	}
 	body, signature := raw[:8], raw[8:]
 	end := time.UnixMilli(int64(binary.BigEndian.Uint64(body)))
-	return hmac.Equal(signature, t.sign(id, body)) && time.Now().Before(end)
+	return hmac.Equal(signature, t.sign(g, body)) && time.Now().Before(end)
 }
 
-func (t tokens) sign(id croft.InstanceID, body []byte) []byte {
+func (t tokens) sign(g Guest, body []byte) []byte {
 	mac := hmac.New(sha256.New, t.key)
-	mac.Write([]byte(id))
+	for _, part := range []string{string(g.ID), string(g.Project), g.HostKey} {
+		mac.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
+		mac.Write([]byte(part))
+	}
 	mac.Write(body)
 	return mac.Sum(nil)
 }

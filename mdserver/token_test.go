@@ -112,3 +112,24 @@ func TestWhatCloudInitGetsAsItsUserData(t *testing.T) {
 		}
 	}
 }
+
+// TestATokenOfAnEarlierInstanceIsWorthless has an instance of another project, or a later one of the same project, take
+// the UUID and the address of an instance.
+func TestATokenOfAnEarlierInstanceIsWorthless(t *testing.T) {
+	for name, change := range map[string]func(*mdserver.Guest){
+		"of another project": func(g *mdserver.Guest) { g.Project = "heirs" },
+		"of its own project": func(g *mdserver.Guest) { g.HostKey = "another key" },
+	} {
+		all := imdsGuests(croft.IMDSRequired)
+		at := serve(t, mdserver.Config{Guests: all})
+		former := tokenFrom(t, at, webAddr)
+		next := all[webAddr]
+		change(&next)
+		all[webAddr] = next
+		resp, body := do(t, clientFrom(t, webAddr), http.MethodGet, "http://"+at+"/latest/user-data",
+			http.Header{http.CanonicalHeaderKey(tokenHeader): {former}})
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a later instance %s: the token of the former one reads %s %q", name, resp.Status, body)
+		}
+	}
+}

@@ -115,7 +115,7 @@ func Await(ctx context.Context, in Watched, inst croft.Instance, goal Goal, prog
 	var reached bool
 	var verdict error
 	err := watch(ctx, in, inst.ID, func(st *croft.Status) bool {
-		if st != nil && replaced(inst, st.Instance) {
+		if st != nil && Replaced(inst, st.Instance) {
 			st = nil
 		}
 		if st != nil && progress != nil {
@@ -141,8 +141,8 @@ func Await(ctx context.Context, in Watched, inst croft.Instance, goal Goal, prog
 	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
 }
 
-// replaced reports whether now is a later instance with the ID of inst. What inst does not say is not compared.
-func replaced(inst, now croft.Instance) bool {
+// Replaced reports whether now is a later instance with the ID of inst. What inst does not say is not compared.
+func Replaced(inst, now croft.Instance) bool {
 	return inst.Project != "" && now.Project != inst.Project ||
 		!inst.Created.IsZero() && !now.Created.Equal(inst.Created) ||
 		inst.CreateRevision != 0 && now.CreateRevision != 0 && now.CreateRevision != inst.CreateRevision
@@ -170,7 +170,7 @@ func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer cancel()
 	st, err := in.Find(ctx, inst.Project, string(inst.ID))
-	if err == nil && replaced(inst, st.Instance) {
+	if err == nil && Replaced(inst, st.Instance) {
 		err = croft.Errorf(croft.NotFound, "there is no instance %s any more", inst.ID)
 	}
 	if err != nil {
