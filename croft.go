@@ -77,6 +77,24 @@ type Host struct {
 	Networks map[string][]Project `json:"networks,omitempty"`
 }
 
+// SeenEvery is how often an agent notes the time in Host.Seen.
+const SeenEvery = time.Minute
+
+// ClockDifference returns by how much a host's clock is at least ahead of now, the time of another machine; negative:
+// behind. It is 0 where they agree as far as Seen can tell, which may be two minutes old, and for a silent host.
+func (h Host) ClockDifference(now time.Time) time.Duration {
+	if !h.Alive || h.Seen.IsZero() {
+		return 0
+	}
+	switch ahead := h.Seen.Sub(now); {
+	case ahead > 0:
+		return ahead
+	case ahead < -2*SeenEvery:
+		return ahead + SeenEvery
+	}
+	return 0
+}
+
 // Agent is one process that serves a host. Agents with the same Place succeed one another. Two agents with the
 // same host UUID and different Places are a fault: a machine or a state directory was copied.
 type Agent struct {

@@ -45,6 +45,7 @@ type careCounts struct {
 	lapsed      prometheus.Counter
 	announced   *prometheus.CounterVec
 	differences *prometheus.GaugeVec
+	clocks      prometheus.Gauge
 }
 
 // metrics creates the metrics at the first call, since a Caretaker has no constructor.
@@ -62,6 +63,9 @@ func (c *Caretaker) metrics() *careCounts {
 			"Instances whose coming end expiry.hook was run for, by how that ended.", "result")
 		m.differences = m.Gauges("croft_caretaker_differences",
 			"Differences in the shared records, found twice in this caretaker's last turn.", "kind")
+		m.clocks = m.Gauge("croft_caretaker_clock_difference_seconds",
+			"Largest difference of a living host's clock to that of this caretaker's machine in its last turn; 0 for less than a minute, "+
+				"negative if the host's is behind.")
 		CountKinds(m.differences, nil)
 		for _, kind := range Kinds {
 			m.mended.WithLabelValues(string(kind)) // else the first would not be an increase
@@ -136,6 +140,7 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.metrics().clocks.Set(e.ClockDifference.Seconds())
 	if err := c.expire(ctx, e); err != nil {
 		return nil, err
 	}

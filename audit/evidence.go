@@ -1,6 +1,10 @@
 package audit
 
-import "croft"
+import (
+	"time"
+
+	"croft"
+)
 
 // Evidence is everything on record about instances, and what hosts and Placement have of them. Its parts may
 // be read at different moments. A change in progress differs a moment later, so compare twice and act only on
@@ -27,6 +31,9 @@ type Evidence struct {
 	// Clocks is why nothing may end because of the time: the clock of this machine differs from a host's. Only a
 	// caretaker's evidence has it.
 	Clocks error
+	// ClockDifference is the largest difference of a living host's clock to that of this machine, as
+	// croft.Host.ClockDifference tells it; with Clocks.
+	ClockDifference time.Duration
 }
 
 // Name is an entry in the directory of names.

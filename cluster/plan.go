@@ -41,6 +41,12 @@ type Learned struct {
 
 	Image   string        // that the implementation names, for people
 	Timeout time.Duration // of builds at the site; 0: BuildTimeout
+
+	// ClocksDiffer reports that the clock of this machine and that of a host differ: nothing is over by the time alone.
+	ClocksDiffer bool
+	// Held is when this manager began to hold the cluster: short patience counts from then at the earliest, because the
+	// clock of the manager before it may differ.
+	Held time.Time
 }
 
 // Next is what comes next for a cluster. The record is written first, then Do is done.
@@ -53,6 +59,7 @@ type Next struct {
 	Reason  string        // of Do, in English
 	Pace    time.Duration // of ActRest: look again about then; 0: no need
 	At      time.Time     // of ActRest: look again then; zero: no need
+	Over    bool          // a time on record is over by the clock, which decided something
 }
 
 // The times of a life.
@@ -109,6 +116,9 @@ type sizing struct{ *plan }
 type removal struct{ *plan }
 
 func (p *plan) finish() Next {
+	if p.l.ClocksDiffer && !p.next.At.IsZero() && !p.now.Before(p.next.At) {
+		p.next.At = p.now.Add(paceSettled)
+	}
 	if p.c.State != Building && p.c.State != Resizing {
 		p.c.FaultSince, p.c.PartialSince = time.Time{}, time.Time{}
 	}
@@ -173,7 +183,25 @@ func (p *plan) begin() {
 
 func (p *plan) began() time.Time { return p.c.Deadline.Add(-p.timeout) }
 
-func (p *plan) late() bool { return !p.c.Deadline.IsZero() && !p.now.Before(p.c.Deadline) }
+func (p *plan) late() bool { return !p.c.Deadline.IsZero() && p.over(p.c.Deadline) }
+
+// over reports whether a time has passed, after which something is removed or given up. No time has passed while the
+// clocks of machines differ.
+func (p *plan) over(t time.Time) bool {
+	if p.now.Before(t) {
+		return false
+	}
+	p.next.Over = true
+	return !p.l.ClocksDiffer
+}
+
+// since returns from when patience counts that began at a time on record.
+func (p *plan) since(began time.Time) time.Time {
+	if began.Before(p.l.Held) {
+		return p.l.Held
+	}
+	return began
+}
 
 // wait looks again at what is under way, and in any case at its deadline.
 func (p *plan) wait(step string) {
@@ -255,7 +283,7 @@ const faultPatience = 5 * time.Minute
 // faulty reports whether a site has responded with faults for too long.
 func (p *plan) faulty() bool {
 	_, fault := errors.AsType[*FaultError](p.l.Err)
-	return fault && !p.c.FaultSince.IsZero() && p.now.Sub(p.c.FaultSince) >= faultPatience
+	return fault && !p.c.FaultSince.IsZero() && p.over(p.since(p.c.FaultSince).Add(faultPatience))
 }
 
 // How long a site may say that it is done while members are not ready, or while it says that they are gone. Heat shows
@@ -290,9 +318,9 @@ func (p *plan) partial() (string, bool) {
 	if len(missing) > shown {
 		missing = append(missing[:shown], fmt.Sprintf("%d others are missing", len(missing)-shown))
 	}
-	end := p.c.PartialSince.Add(patience)
+	end := p.since(p.c.PartialSince).Add(patience)
 	p.at(end)
-	return "site " + p.c.Site + " is done, and " + strings.Join(missing, ", "), !p.now.Before(end)
+	return "site " + p.c.Site + " is done, and " + strings.Join(missing, ", "), p.over(end)
 }
 
 // blame sets what is wrong, unless that is on record already.
@@ -335,7 +363,7 @@ func (p *plan) lost() bool {
 
 // deleted forgets a tombstone in time.
 func (p *plan) deleted() {
-	if end := p.c.Ended.Add(Remembered); p.now.Before(end) {
+	if end := p.c.Ended.Add(Remembered); !p.over(end) {
 		p.at(end)
 		return
 	}

@@ -56,6 +56,16 @@ func looked(phase Phase, change ...func(s *Seen)) Learned {
 	return Learned{Did: ActLook, Seen: &s}
 }
 
+func whileClocksDiffer(l Learned) Learned {
+	l.ClocksDiffer = true
+	return l
+}
+
+func heldSince(at time.Time, l Learned) Learned {
+	l.Held = at
+	return l
+}
+
 func did(a Act, err error) Learned {
 	return Learned{Did: a, Err: err, Remote: Remote{ID: "stack"}}
 }
@@ -325,6 +335,21 @@ func TestPlan(t *testing.T) {
 			Learned{},
 			Deleted, ActForget, "", ""},
 
+		{"while clocks differ an old tombstone stays",
+			record(Deleted, func(c *Cluster) { c.Ended = noon.Add(-Remembered) }), Learned{ClocksDiffer: true}, Deleted,
+			ActRest, "", ""},
+		{"while clocks differ a cluster that was warned stays", record(Ready, idle, warned),
+			Learned{ClocksDiffer: true}, Ready, ActLook, "", ""},
+		{"while clocks differ what failed is kept",
+			record(Failed, func(c *Cluster) { c.KeptUntil = noon.Add(-time.Hour) }),
+			Learned{ClocksDiffer: true}, Failed, ActRest, "", ""},
+		{"while clocks differ a build meets no deadline", record(Building, lateNow),
+			whileClocksDiffer(looked(Working)), Building, ActRest, "", ""},
+		{"patience with members counts from when this manager holds the cluster", record(Building, partly),
+			heldSince(noon, looked(Standing, func(s *Seen) { s.Members = members(MemberBuilding, 0, 1) })), Building,
+			ActRest, "", ""},
+		{"patience with faults counts from when this manager holds the cluster", record(Building, faulty),
+			heldSince(noon, did(ActLook, fault)), Building, ActRest, "", ""},
 		{"an idle cluster is warned first", record(Ready, idle), Learned{}, Ready, ActLook, "", ""},
 		{"an idle cluster that was warned goes", record(Ready, idle, warned), Learned{}, Deleting, ActDestroy, "", ""},
 		{"a cluster with a use is not idle", record(Ready, idle, warned, func(c *Cluster) { c.Uses = []Use{{}} }),
@@ -366,6 +391,19 @@ func resizeError(c *Cluster) {
 }
 func idle(c *Cluster)   { c.KeepIdle, c.IdleSince = time.Hour, noon.Add(-time.Hour) }
 func warned(c *Cluster) { c.Warned = noon.Add(-5 * time.Minute) }
+
+// Nothing that is over while clocks differ may make a manager look again at once, over and over.
+func TestWhileClocksDifferAPlanRestsForAWhile(t *testing.T) {
+	for name, c := range map[string]Cluster{
+		"tombstone": record(Deleted, func(c *Cluster) { c.Ended = noon.Add(-2 * Remembered) }),
+		"failed":    record(Failed, func(c *Cluster) { c.KeptUntil = noon.Add(-time.Hour) }),
+	} {
+		next := Plan(c, Learned{ClocksDiffer: true}, noon)
+		if next.Do != ActRest || !next.Over || next.At.Sub(noon) < paceSettled {
+			t.Errorf("%s: %+v", name, next)
+		}
+	}
+}
 
 // TestALostSlaveIsMadeAgain: a site is asked again for a slave that two looks found gone, and not too often.
 func TestALostSlaveIsMadeAgain(t *testing.T) {

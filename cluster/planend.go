@@ -24,10 +24,10 @@ func (p *plan) end() {
 	case p.c.Warned.IsZero():
 		p.c.Warned = p.now
 		p.note(fmt.Sprintf("it will be destroyed at %s, since %s", p.destroyed(end).UTC().Format(time.RFC3339), why))
-	case !p.now.Before(p.destroyed(end)):
+	case p.over(p.destroyed(end)):
 		p.c.State, p.c.Step = Deleting, "it is about to be removed"
 		p.note("it is destroyed, since " + why)
-		p.l = Learned{Timeout: p.l.Timeout}
+		p.l = Learned{Timeout: p.l.Timeout, Held: p.l.Held}
 		return
 	}
 	p.at(p.destroyed(end))
@@ -60,7 +60,7 @@ func (p removal) failed() {
 	case p.c.Error != nil && p.c.Error.Code == FailedCredential && p.c.KeptUntil.IsZero():
 		p.hidden()
 	case p.c.KeptUntil.IsZero() || !p.c.Remote.Asked:
-	case p.now.Before(p.c.KeptUntil):
+	case !p.over(p.c.KeptUntil):
 		p.at(p.c.KeptUntil)
 	default:
 		p.remove(func() {

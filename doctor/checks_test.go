@@ -330,6 +330,17 @@ func TestAHealthyHostHasNothingToDo(t *testing.T) {
 	}
 }
 
+func TestClocksOfHostsAreCompared(t *testing.T) {
+	if r := CompareClocks(map[string]time.Duration{"one": 0, "two": 20 * time.Second}); r.Level != OK {
+		t.Errorf("clocks that agree: %+v", r)
+	}
+	r := CompareClocks(map[string]time.Duration{"one": 0, "two": time.Hour, "three": -2 * time.Minute})
+	if r.Level != Warn || !strings.Contains(r.Found, "that of three is at least 2m0s behind, that of two is at least "+
+		"1h0m0s ahead") || !strings.Contains(r.Do, "chrony") {
+		t.Errorf("clocks that differ: %+v", r)
+	}
+}
+
 func TestASimulatedHostIsNotAskedForLibvirt(t *testing.T) {
 	c := config()
 	c.Libvirt, c.Metadata = false, false

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -115,6 +117,29 @@ func measure(have, least, little uint64, what, do string) Result {
 }
 
 func size(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/gib) }
+
+// CompareClocks judges by how much the clocks of living hosts are ahead of the one of this machine, by their names.
+func CompareClocks(ahead map[string]time.Duration) Result {
+	var far []string
+	for host, d := range ahead {
+		switch d = d.Round(time.Second); {
+		case d >= time.Minute:
+			far = append(far, fmt.Sprintf("%s is at least %s ahead", host, d))
+		case d <= -time.Minute:
+			far = append(far, fmt.Sprintf("%s is at least %s behind", host, -d))
+		}
+	}
+	if len(far) == 0 {
+		return good("those of all living hosts agree with this one, to a minute or two")
+	}
+	slices.Sort(far)
+	const shown = 5
+	if len(far) > shown {
+		far = append(far[:shown], fmt.Sprintf("and %d others", len(far)-shown))
+	}
+	return warn("compared with this machine's clock, that of "+strings.Join(far, ", that of "),
+		"set the clocks, for example with chrony; while they differ by ten minutes nothing expires")
+}
 
 func lookClock(p Probes) look {
 	const do = "install chrony or systemd-timesyncd; one host alone can do without"

@@ -11,9 +11,6 @@ import (
 	"croft"
 )
 
-// seenEvery is how often an agent records that it is alive, to tell later since when it is not.
-const seenEvery = time.Minute
-
 // offerTime is how long an agent that may not have the lock leaves it to others before it tries again; shorter
 // than a lease.
 const offerTime = 5 * time.Second
@@ -157,7 +154,7 @@ func (s agentLocks) offer(ctx context.Context, lease clientv3.LeaseID, me croft.
 // time up to date, and returns when the lease is lost or ctx ends.
 func (s agentLocks) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
 	beats <-chan *clientv3.LeaseKeepAliveResponse) {
-	tick := time.NewTicker(seenEvery)
+	tick := time.NewTicker(croft.SeenEvery)
 	defer tick.Stop()
 	for {
 		select {

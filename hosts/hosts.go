@@ -24,6 +24,9 @@ type Host struct {
 	Traits    []croft.Trait   `json:"traits,omitempty"`
 	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
+	// ClockDifference is by how many seconds its clock is ahead of the clock of the machine that lists it; negative: it
+	// is behind. 0: they agree to a minute or two, or the host is silent.
+	ClockDifference int64 `json:"clock_difference,omitempty"`
 	// Notes has what an operator should know about it and is no fault, one sentence each.
 	Notes []string `json:"notes,omitempty"`
 	// Lost has the instances that were lost with the host; only in the answer of Forget.
@@ -82,6 +85,7 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	shareNames(all)
 	shareMachines(all)
+	compareClocks(all, time.Now())
 	return all, nil
 }
 
@@ -161,6 +165,31 @@ func shareNames(all []Host) {
 					all[other].ID, all[i].Name))
 		}
 	}
+}
+
+// largeDifference is from when on a difference of clocks is a problem.
+const largeDifference = time.Minute
+
+// compareClocks notes by how much the clock of each host differs from now.
+func compareClocks(all []Host, now time.Time) {
+	for i := range all {
+		d := all[i].Host.ClockDifference(now).Round(time.Second)
+		all[i].ClockDifference = int64(d / time.Second)
+		if d.Abs() < largeDifference {
+			continue
+		}
+		direction := "ahead of"
+		if d < 0 {
+			direction = "behind"
+		}
+		all[i].Problems = append(all[i].Problems, fmt.Sprintf("its clock is at least %s %s the clock of the machine "+
+			"that answers: set both, for example with chrony; from ten minutes on nothing expires", d.Abs(), direction))
+	}
+}
+
+// LargeClockDifference reports whether a host's clock differs so much that this is among its problems.
+func (h Host) LargeClockDifference() bool {
+	return (time.Duration(h.ClockDifference) * time.Second).Abs() >= largeDifference
 }
 
 // shareMachines adds a note to hosts whose agents run on one machine. Simulated hosts share nothing.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"croft"
 	"croft/hosts"
@@ -156,6 +158,30 @@ func TestHostsWhoseAgentsRunOnOneMachineSaySo(t *testing.T) {
 			t.Errorf("host %s: %q and %q", h.ID, h.Problems, h.Notes)
 		}
 	}
+}
+
+func TestHostsWhoseClockDiffersSaySo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := func(id croft.HostID, seen time.Duration, alive bool) croft.Host {
+			return croft.Host{ID: id, Name: "host-" + string(id), Alive: alive, Seen: time.Now().Add(seen)}
+		}
+		o := &office{known: []croft.Host{at("agrees", -90*time.Second, true), at("silent", -time.Hour, false),
+			at("ahead", time.Hour, true), at("behind", -time.Hour, true), at("a little", 10*time.Second, true),
+			{ID: "new", Name: "host-new", Alive: true}}}
+		all, err := o.fleet(t).List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[croft.HostID]int64{"ahead": 3600, "behind": -3540, "a little": 10}
+		said := map[croft.HostID]string{"ahead": "at least 1h0m0s ahead of", "behind": "at least 59m0s behind"}
+		for _, h := range all {
+			problems := strings.Join(h.Problems, "; ")
+			if h.ClockDifference != want[h.ID] || !strings.Contains(problems, said[h.ID]) ||
+				(said[h.ID] == "") != (problems == "") || h.LargeClockDifference() != (said[h.ID] != "") {
+				t.Errorf("host %s: %d, %q", h.ID, h.ClockDifference, problems)
+			}
+		}
+	})
 }
 
 func TestAnInstanceThatIsNotEphemeralStays(t *testing.T) {

@@ -58,16 +58,14 @@ func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 }
 
 // Use orders the instance for which a claim is held, on the host of the claim. Of several uses, releases and the end of
-// the hold, one takes effect. Conflict: it is not held any more. Unavailable: the host is silent or drained. Invalid.
+// the hold, one takes effect: the record decides, and no clock of this machine. Conflict: it is not held any more.
+// Unavailable: the host is silent or drained. Invalid.
 func (s *Scheduler) Use(ctx context.Context, project croft.Project, idOrName string, u Use) (inst croft.Instance,
 	err error) {
 	err = s.changeOwn(ctx, project, idOrName, "use", func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if err := held(inst); err != nil {
 			return false, err
-		}
-		if !time.Now().Before(inst.Expires) {
-			return false, croft.Errorf(croft.Conflict, "it was held until %s", inst.Expires.Format(time.RFC3339))
 		}
 		next, err := u.on(inst)
 		if err != nil {

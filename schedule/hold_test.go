@@ -133,8 +133,29 @@ func TestAHoldHasItsLimits(t *testing.T) {
 		_, err = c.Use(t.Context(), croft.DefaultProject, "nobody", schedule.Use{})
 		wantKind(t, err, croft.NotFound)
 		time.Sleep(2 * time.Hour)
+		web, err := c.View.Find(t.Context(), croft.DefaultProject, "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Holds.Abandon(t.Context(), web.Instance); err != nil { // as a caretaker does at the end
+			t.Fatal(err)
+		}
 		_, err = c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i"})
 		wantKind(t, err, croft.Conflict)
+	})
+}
+
+// TestAHoldIsUsedUntilItIsGivenBack: the clock of the machine that uses a hold ends nothing. The caretaker gives it
+// back, which compares clocks first.
+func TestAHoldIsUsedUntilItIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t, 1)
+		held(t, c, "web")
+		time.Sleep(24 * time.Hour) // this machine's clock jumps, or the process was frozen
+		used, err := c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i"})
+		if err != nil || used.State != croft.StateScheduled {
+			t.Errorf("got %s, %v", used.State, err)
+		}
 	})
 }
 

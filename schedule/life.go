@@ -115,6 +115,20 @@ func (s *Scheduler) DestroyThis(ctx context.Context, inst croft.Instance) (Destr
 	})
 }
 
+// GiveUp ends a request that is under way, with its claim, if its record is still exactly as given: its scheduler can
+// then write no order. Conflict: the record was changed, or is not scheduling. NotFound.
+func (s *Scheduler) GiveUp(ctx context.Context, inst croft.Instance) error {
+	err := s.owns(inst, "destroy")
+	if err == nil {
+		err = s.forgo(ctx, inst)
+	}
+	if err != nil {
+		return fmt.Errorf("give up the request for %s: %w", inst.Name, err)
+	}
+	s.Log.Info("a request that was left behind is given up", "instance", inst.ID)
+	return nil
+}
+
 func (s *Scheduler) destroy(ctx context.Context, project croft.Project, idOrName string, force bool,
 	wanted func(croft.Instance) bool) (d Destroyed, err error) {
 	change := s.changeOwn

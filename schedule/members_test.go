@@ -26,6 +26,29 @@ func clusterMember(t *testing.T, c *cloud, name string) croft.Instance {
 	return d.Instance
 }
 
+// A request is given up only as it was read: once its scheduler has written the order, the instance is not touched.
+func TestARequestIsGivenUpOnlyAsItWasRead(t *testing.T) {
+	c := newCloud(t, 1)
+	early, err := c.Records.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Name: "web",
+		Project: croft.DefaultProject, State: croft.StateScheduling, Cluster: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, c.Scheduler.Of("another").GiveUp(t.Context(), early), croft.Conflict)
+	ours := c.Scheduler.Of(owner)
+	changed := early
+	changed.Revision--
+	wantKind(t, ours.GiveUp(t.Context(), changed), croft.Conflict)
+	if _, err := c.View.Find(t.Context(), croft.DefaultProject, "web"); err != nil {
+		t.Fatalf("what was changed meanwhile: %v", err)
+	}
+	if err := ours.GiveUp(t.Context(), early); err != nil {
+		t.Fatal(err)
+	}
+	member := clusterMember(t, c, "db")
+	wantKind(t, ours.GiveUp(t.Context(), member), croft.Conflict)
+}
+
 func TestMembersOfClustersAreChangedByTheirClusterAlone(t *testing.T) {
 	type change func(*schedule.Scheduler, context.Context, croft.Project, string) error
 	for name, do := range map[string]change{

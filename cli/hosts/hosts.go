@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,6 +138,9 @@ func hostState(h hosts.Host) out.Cell {
 		if h.Drained {
 			words += ", drained"
 		}
+	}
+	if h.LargeClockDifference() {
+		words += fmt.Sprintf(", clock %+v", time.Duration(h.ClockDifference)*time.Second)
 	}
 	switch {
 	case !h.Alive || len(h.Problems) > 0:

@@ -61,7 +61,8 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 		return err
 	}
 	c.under = manager.Config{Partition: store.Partition(), Records: store.Clusters, Catalogue: store.Clusters,
-		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log}
+		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log,
+		Clocks: store.Turn.CheckClocks}
 	asked, err := service.New(service.Config{Partition: store.Partition(), Records: store.Clusters,
 		Catalogue: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
 		Quotas: store.Projects, AllowedIP: c.AllowedIP, Survey: looking, Outbound: c.Outbound, Log: c.Log})

@@ -18,7 +18,8 @@ import (
 // atOnce bounds how many members are asked for at a time.
 const atOnce = 16
 
-// leftBehind is how old a claim under way is when whoever began it has given it up. Tests shorten it.
+// leftBehind is for how long this process sees a claim under way until whoever began it has given it up, whatever the
+// clock of its maker said. Tests shorten it.
 var leftBehind = 15 * time.Second
 
 func remoteOf(b cluster.Build) cluster.Remote {
@@ -137,6 +138,13 @@ func worst(errs []error) (found error) {
 	return found
 }
 
+// claimed tells claims under way from each other.
+type claimed struct {
+	id      croft.InstanceID
+	session string
+	created int64 // the record's creation revision
+}
+
 // claim holds what a member needs. It is no error if that is held already. Unavailable: another launch of the cluster
 // is at it. Conflict: the name or the ID belongs to something else.
 func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
@@ -158,8 +166,9 @@ func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
 		return croft.Errorf(croft.Conflict, "the ID %s belongs to an instance of something else", q.ID)
 	case st.Instance.State == croft.StateHeld || st.Instance.State == croft.StateScheduled:
 		return nil
-	case st.Instance.State == croft.StateScheduling && time.Since(st.Instance.Created) > leftBehind:
-		_, err := d.Scheduler.Of(q.Cluster).Destroy(ctx, q.Project, string(q.ID), false)
+	case st.Instance.State == croft.StateScheduling && d.claims.Longer(claimed{q.ID, st.Instance.Session,
+		st.Instance.CreateRevision}, leftBehind):
+		err := d.Scheduler.Of(q.Cluster).GiveUp(ctx, st.Instance)
 		if err == nil || croft.KindOf(err) == croft.NotFound {
 			err = errors.New("a claim that was left behind is given back")
 		}

@@ -8,6 +8,7 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/internal/sighting"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -42,6 +43,7 @@ type Config struct {
 type Driver struct {
 	Config
 	greeted *greeted
+	claims  sighting.First[claimed] // under way, that this process has found
 }
 
 var _ cluster.Driver = (*Driver)(nil)
@@ -54,7 +56,7 @@ func New(c Config) (*Driver, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{c, newGreeted()}, nil
+	return &Driver{Config: c, greeted: newGreeted()}, nil
 }
 
 // Check implements cluster.Driver.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"croft"
 	"croft/cluster"
@@ -301,6 +302,39 @@ func TestAFailedSetUpIsAFailedBuild(t *testing.T) {
 	}
 	if seen := s.until(cluster.Broken); !strings.Contains(seen.Failure, "the check failed: false") {
 		t.Errorf("the failure is %q", seen.Failure)
+	}
+}
+
+// TestAClaimUnderWayCountsFromWhenItIsSeen: the clock of the server that makes a claim may differ from ours.
+func TestAClaimUnderWayCountsFromWhenItIsSeen(t *testing.T) {
+	for name, made := range map[string]time.Duration{"a clock that is behind": -time.Hour,
+		"a clock that is ahead": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, plain, 1)
+			id := croft.InstanceID(cluster.IDOf(s.build.Cluster, cluster.Master, 0))
+			other, err := theWorld.Store.Instances.Create(t.Context(), croft.Instance{ID: id, Project: s.build.Project,
+				Name: "web-master", State: croft.StateScheduling, Cluster: s.build.Cluster,
+				Created: time.Now().Add(made).UTC(), Spec: croft.Spec{Image: "file:///tiny", Resources: croft.Resources{
+					croft.VCPU: 1, croft.MemoryMB: 256, croft.DiskGB: 1}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Launch(t.Context(), here(), s.build)
+			if croft.KindOf(err) != croft.Unavailable {
+				t.Errorf("the first launch beside another one: %v", err)
+			}
+			if now := s.find("web-master").Instance; now.CreateRevision != other.CreateRevision {
+				t.Error("the claim of another launch was given back by the clock of one machine")
+			}
+			patient.Until(t, "the claim is given back, and the launch taken", func() bool {
+				_, err := s.Launch(t.Context(), here(), s.build)
+				return err == nil
+			})
+			s.until(cluster.Standing)
+			if now := s.find("web-master").Instance; now.CreateRevision == other.CreateRevision {
+				t.Error("the claim that was left behind is used")
+			}
+		})
 	}
 }
 

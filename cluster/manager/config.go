@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -21,6 +22,9 @@ type Config struct {
 	// shared with requests, so that both know silent sites; nil: its own
 	Survey *survey.Survey
 	Log    *slog.Logger
+	// Clocks compares the clock of this machine with those of hosts. Unavailable: they differ, or are not known, and no
+	// cluster ends because of the time. nil: they are not compared.
+	Clocks func(ctx context.Context) error
 
 	CallTimeout time.Duration // of each call to a site; 1 min
 	PerSite     int           // calls that change something at a site, at once; 8

@@ -27,6 +27,7 @@ type Manager struct {
 	workers keyed.Workers[croft.ClusterID]
 	looks   *looks
 	sites   *sites
+	clocks  clocks
 
 	mu      sync.Mutex
 	entries map[croft.ClusterID]*entry
@@ -39,7 +40,8 @@ func New(c Config) (*Manager, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	m := &Manager{c: c, survey: c.Survey, entries: map[croft.ClusterID]*entry{}}
+	m := &Manager{c: c, survey: c.Survey, entries: map[croft.ClusterID]*entry{},
+		clocks: clocks{check: c.Clocks, log: c.Log}}
 	m.sites = &sites{c: c, calls: map[string]chan struct{}{}, stopped: func() bool { return m.run.Err() != nil }}
 	m.metrics = newMetrics(m.states, m.lateRemovals, m.unrecorded, m.sites.answers.silent)
 	m.looks = &looks{sites: m.sites, metrics: m.metrics, run: func() context.Context { return m.run }, soon: m.soon,

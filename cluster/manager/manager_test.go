@@ -1,6 +1,7 @@
 package manager_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -496,6 +497,45 @@ func TestTwoHundredClustersAtOnce(t *testing.T) {
 		b.Logf("%d clusters were built within %s, and gone after %s", clusters, built, time.Since(begun))
 		if n := b.has("east") + b.has("west"); n != 0 || built > time.Minute {
 			b.Errorf("%d are left; the builds took %s", n, built)
+		}
+	})
+}
+
+// TestNoClusterEndsByOneClockAlone: a manager whose clock differs from a host's destroys and forgets nothing.
+func TestNoClusterEndsByOneClockAlone(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		differ := true
+		b.start(func(c *manager.Config) {
+			c.Clocks = func(context.Context) error {
+				if differ {
+					return croft.Errorf(croft.Unavailable, "the clock of host alpha differs by 1h")
+				}
+				return nil
+			}
+		})
+		r := ask("short")
+		r.Expires = 2 * time.Hour
+		short := b.create(r)
+		ended := b.create(ask("ended"))
+		b.ready(short, 2)
+		b.ready(ended, 2)
+		b.delete(ended)
+		b.untilState(ended, cluster.Deleted)
+		time.Sleep(cluster.Remembered + time.Hour)
+		if c := b.get(short); c.State != cluster.Ready {
+			b.Errorf("by one clock alone a cluster is %s", c.State)
+		}
+		if c := b.get(ended); c.State != cluster.Deleted {
+			b.Errorf("the tombstone is %s", c.State)
+		}
+		if !strings.Contains(b.logs.String(), "host alpha differs by 1h") {
+			b.Error("nothing is logged")
+		}
+		differ = false
+		b.untilState(short, cluster.Deleted)
+		time.Sleep(5 * time.Minute)
+		if _, err := b.store.Get(b.Context(), ended); croft.KindOf(err) != croft.NotFound {
+			b.Errorf("with clocks that agree, the tombstone: %v", err)
 		}
 	})
 }

@@ -16,6 +16,7 @@ const alarmAfter = time.Hour
 // entry is what a manager remembers of a cluster between two passes. Its worker alone uses it, but for what sleeps.
 type entry struct {
 	holder   *cluster.Holder
+	held     time.Time // since when
 	revised  int64     // of the record when the last pass ended
 	due      time.Time // when to look again although the record is as it was; zero: no need
 	standing bool      // another manager holds it

@@ -69,7 +69,7 @@ func (m *Manager) awake(e *entry) {
 func (m *Manager) held(e *entry, h *cluster.Holder) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e.holder, e.acted, e.fresh = h, time.Now(), nil
+	e.holder, e.held, e.acted, e.fresh = h, time.Now(), time.Now(), nil
 }
 
 // stand waits for another manager to let go of a cluster.
@@ -96,7 +96,12 @@ func (m *Manager) work(ctx context.Context, e *entry, c cluster.Cluster) {
 	var learned cluster.Learned
 	for range maxActs {
 		m.known(ctx, c, &learned)
+		learned.Held = e.held
 		next := cluster.Plan(c, learned, time.Now().UTC())
+		if next.Over && m.clocks.differ(ctx) {
+			learned.ClocksDiffer = true
+			next = cluster.Plan(c, learned, time.Now().UTC())
+		}
 		acting := next.Do == cluster.ActLaunch || next.Do == cluster.ActResize || next.Do == cluster.ActDestroy
 		if next.Changed || acting { // the write before an act shows that the cluster is still held
 			var err error

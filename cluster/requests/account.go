@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"sync"
 	"time"
 
 	"croft"
@@ -180,7 +178,7 @@ func (s *Service) awaitMark(ctx context.Context, c cluster.Cluster, user string)
 	if err != nil {
 		return err
 	}
-	if s.marks.since(m) > markKept {
+	if s.marks.Longer(sighted{m.Cluster, m.User, m.Username, m.Created}, markKept) {
 		if err := s.c.Accounts.DropAccount(ctx, m); err != nil && !errors.Is(err, croft.NotFound) {
 			return err
 		}
@@ -194,29 +192,6 @@ type sighted struct {
 	cluster    croft.ClusterID
 	user, name string
 	made       time.Time
-}
-
-// sightings are the marks that this server has found, and when it saw each of them first.
-type sightings struct {
-	mu    sync.Mutex
-	first map[sighted]time.Time
-}
-
-// since returns how long ago a mark was seen first, and forgets those that nobody has asked for in a long time.
-func (s *sightings) since(m cluster.Account) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.first, func(_ sighted, at time.Time) bool { return time.Since(at) > 100*markKept })
-	if s.first == nil {
-		s.first = map[sighted]time.Time{}
-	}
-	one := sighted{m.Cluster, m.User, m.Username, m.Created}
-	at, seen := s.first[one]
-	if !seen {
-		at = time.Now()
-		s.first[one] = at
-	}
-	return time.Since(at)
 }
 
 // removing refuses accounts on a cluster that is being removed, which the store has refused as well. Unavailable.

@@ -18,6 +18,7 @@ import (
 	"croft/cluster/outbound"
 	"croft/cluster/survey"
 	"croft/internal/nearest"
+	"croft/internal/sighting"
 	"croft/tenant"
 )
 
@@ -45,7 +46,7 @@ type Service struct {
 	c      Config
 	survey *survey.Survey
 	agents agents
-	marks  sightings
+	marks  sighting.First[sighted] // that this server has found
 }
 
 // New returns a service. It starts nothing.

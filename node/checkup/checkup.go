@@ -96,6 +96,9 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	cloud := lookCloud(s.StateDir, reach)
 	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates",
 		Look: func(context.Context) doctor.Result { return Certificates(s.StateDir) }})
+	if !reach.Joined.IsStrict() {
+		checks = append(checks, doctor.Check{Name: "clocks", Look: lookClocks(reach.Etcd)})
+	}
 	if s.Hypervisor != settings.NoHypervisor {
 		checks = append(checks,
 			doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Result { return lookOffer(ctx, &s) }})

@@ -112,6 +112,32 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Result {
 	}
 }
 
+// lookClocks compares the clock of this machine with those of the hosts of its cloud, if there is one.
+func lookClocks(s direct.EtcdSettings) func(context.Context) doctor.Result {
+	return func(ctx context.Context) doctor.Result {
+		if !anybodyAt(ctx, s.Endpoints) {
+			return doctor.Result{Level: doctor.OK, Found: "there are no other hosts yet"}
+		}
+		store, err := s.Open(ctx, false)
+		if croft.KindOf(err) == croft.NotFound {
+			return doctor.Result{Level: doctor.OK, Found: "there are no other hosts yet"}
+		}
+		if err != nil {
+			return doctor.Result{Level: doctor.Warn, Found: "cannot be compared: " + err.Error()}
+		}
+		defer store.Close() // it was only read
+		hosts, err := store.Registry.Hosts(ctx)
+		if err != nil {
+			return doctor.Result{Level: doctor.Warn, Found: "cannot be compared: " + err.Error()}
+		}
+		ahead, now := map[string]time.Duration{}, time.Now()
+		for _, h := range hosts {
+			ahead[h.Name] = h.ClockDifference(now)
+		}
+		return doctor.CompareClocks(ahead)
+	}
+}
+
 // namedMembers names in a clause the hosts that serve etcd, if there are several.
 func namedMembers(ctx context.Context, store *etcdstore.Store) string {
 	all, err := store.Cluster.EtcdMembers(ctx)

@@ -48,11 +48,18 @@ const clockTolerance = 10 * time.Minute
 // CheckClock compares a time, as this machine tells it, with what the agents of living hosts last told theirs to be,
 // within a minute or two. Unavailable: it differs from one, so nothing may be removed because of its age.
 func (c *Conn) CheckClock(ctx context.Context, now time.Time) error {
+	_, err := c.CompareClocks(ctx, now)
+	return err
+}
+
+// CompareClocks is CheckClock, and returns the largest difference to the clock of a living host, as
+// croft.Host.ClockDifference tells it.
+func (c *Conn) CompareClocks(ctx context.Context, now time.Time) (largest time.Duration, differ error) {
 	alive, seen := c.Prefix+"alive/", c.Prefix+"seen/"
 	got, err := c.Etcd.Txn(ctx).Then(clientv3.OpGet(alive, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 		clientv3.OpGet(seen, clientv3.WithPrefix())).Commit()
 	if err != nil {
-		return c.Wrap(err, "compare the clocks of hosts")
+		return 0, c.Wrap(err, "compare the clocks of hosts")
 	}
 	living := map[string]bool{}
 	for _, stored := range got.Responses[0].GetResponseRange().Kvs {
@@ -60,12 +67,19 @@ func (c *Conn) CheckClock(ctx context.Context, now time.Time) error {
 	}
 	for _, stored := range got.Responses[1].GetResponseRange().Kvs {
 		at, err := time.Parse(time.RFC3339, string(stored.Value))
-		if host := Last(stored.Key); err == nil && living[host] && now.Sub(at).Abs() > clockTolerance {
-			return croft.Errorf(croft.Unavailable, "nothing is removed because of its age: the clock of this machine and "+
+		host := Last(stored.Key)
+		if err != nil || !living[host] {
+			continue
+		}
+		if d := (croft.Host{Alive: true, Seen: at}).ClockDifference(now); d.Abs() > largest.Abs() {
+			largest = d
+		}
+		if now.Sub(at).Abs() > clockTolerance {
+			differ = croft.Errorf(croft.Unavailable, "nothing is removed because of its age: the clock of this machine and "+
 				"that of host %s differ by %s; set both, for example with chrony", host, now.Sub(at).Abs().Round(time.Second))
 		}
 	}
-	return nil
+	return largest, differ
 }
 
 // StandDown revokes a lease, so that the next round begins with a fresh one. If etcd does not answer, it expires.
