@@ -68,34 +68,44 @@ func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
 				return fmt.Errorf("start instance %s: its console: %w", id, err)
 			}
 			g.Booted = time.Now().Add(h.config.Boot)
+			h.boot(id, g)
 		}
 		g.Power, g.Crashed, g.Halted, g.Started = compute.PowerOn, false, false, g.Machine.Generation
-		h.boot(id, g)
 		return h.saved(id)
 	})
 }
 
-// boot schedules the announcement of the address. The caller holds h.mu.
+// boot announces the address at the end of the boot. The caller holds h.mu.
 func (h *Hypervisor) boot(id croft.InstanceID, g *guest) {
 	g.endTimers()
 	if h.closed {
 		return
 	}
+	left := time.Until(g.Booted)
+	if left <= 0 {
+		h.announce(id, g)
+		return
+	}
 	var timer *time.Timer
-	timer = time.AfterFunc(time.Until(g.Booted), func() {
+	timer = time.AfterFunc(left, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if g.timer != timer {
 			return // stopped or restarted meanwhile
 		}
 		g.timer = nil
-		if err := g.print("croft sim: eth0 has %s\ncroft sim: ready\n", g.Address); err != nil {
-			h.config.Log.Warn("the console of a simulated guest cannot be written", "instance", id, "op", "boot", "err",
-				err)
-		}
-		h.changed.Put(id)
+		h.announce(id, g)
 	})
 	g.timer = timer
+}
+
+// announce prints the address of a booted guest on its console. The caller holds h.mu.
+func (h *Hypervisor) announce(id croft.InstanceID, g *guest) {
+	if err := g.print("croft sim: eth0 has %s\ncroft sim: ready\n", g.Address); err != nil {
+		h.config.Log.Warn("the console of a simulated guest cannot be written", "instance", id, "op", "boot", "err",
+			err)
+	}
+	h.changed.Put(id)
 }
 
 // Stop asks the guest to power off, which takes Config.Shutdown, and cuts the power if ctx or the grace

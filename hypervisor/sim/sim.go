@@ -83,7 +83,7 @@ type guest struct {
 	Booted  time.Time       `json:"booted,omitzero"` // when it gets or got its address
 	Address netip.Addr      `json:"address"`
 
-	timer   *time.Timer // announces the address while the guest boots
+	timer   *time.Timer // announces the address; nil: it is announced, or the guest is off
 	button  *time.Timer // powers the guest off after a request
 	console *console    // the attached client, if any
 }
@@ -187,7 +187,7 @@ func (g *guest) domain() compute.Domain {
 	if len(g.Machine.NICs) > 0 {
 		d.Reserved = []netip.Addr{g.Address}
 	}
-	if g.Power != compute.PowerOff && len(g.Machine.NICs) > 0 && !time.Now().Before(g.Booted) {
+	if g.Power != compute.PowerOff && len(g.Machine.NICs) > 0 && g.timer == nil {
 		d.Addresses = []netip.Addr{g.Address}
 	}
 	return d

@@ -260,6 +260,26 @@ func TestDamagedFileIsNamed(t *testing.T) {
 	}
 }
 
+// Whoever waits for the address reads the console next.
+func TestAnAddressIsOnTheConsoleBeforeItIsKnown(t *testing.T) {
+	for range 20 { // what runs first at one moment differs
+		synctest.Test(t, func(t *testing.T) {
+			h := open(t, sim.Config{Boot: time.Second})
+			m := machine(t)
+			start(t, h, m)
+			time.Sleep(time.Second)
+			for len(addresses(t, h, m.ID)) == 0 {
+				synctest.Wait()
+			}
+			console, err := os.ReadFile(m.Console)
+			must(t, err)
+			if !strings.Contains(string(console), "croft sim: ready") {
+				t.Errorf("it has an address, and the console says %q", console)
+			}
+		})
+	}
+}
+
 func TestAddressesAreNeverShared(t *testing.T) {
 	h := open(t, sim.Config{Subnet: netip.MustParsePrefix("10.1.0.0/29")})
 	seen := map[netip.Addr]bool{}
