@@ -10,10 +10,9 @@ func TestTheRestOfTheQuotaIsKeptForRemovals(t *testing.T) {
 	}{
 		"an empty server":                                {1600, 10, 10, false},
 		"just below seven eighths":                       {1600, 1399, 1399, false},
-		"seven eighths in use":                           {1600, 1400, 1400, true},
-		"a file near the quota, with few free pages":     {1600, 1500, 1200, true},
-		"a file near the quota, a quarter of it free":    {1600, 1500, 1199, false},
-		"a large file that is not near the quota":        {1600, 1499, 1399, false},
+		"seven eighths":                                  {1600, 1400, 1400, true},
+		"a large file with few free pages":               {1600, 1400, 1200, true},
+		"a large file of which a quarter is free":        {1600, 1400, 1199, false},
 		"a server that does not tell its quota":          {0, 1500, 1500, false},
 		"a file beyond the quota after it was made less": {1600, 1700, 1399, true},
 	} {

@@ -25,11 +25,11 @@ const (
 
 // crowded reports whether the rest of etcd's quota is needed for removals. All figures are in bytes. etcd compares its
 // quota with the size of its file, in which the pages of removed records stay, and which only a defragmentation makes
-// smaller. So a file that comes close to the quota counts as full too, unless a quarter of it is free pages, which new
-// records fill first.
+// smaller. So a file that comes close to the quota counts as full, unless a quarter of it is free pages, which new
+// records fill first. The file may grow further, since a compaction writes pages again before it frees them.
 func crowded(quota, file, inUse int64) bool {
 	kept := quota / reservedParts
-	return quota > 0 && (inUse >= quota-kept || file >= quota-kept/2 && inUse >= quota-2*kept)
+	return quota > 0 && file >= quota-kept && inUse >= quota-2*kept
 }
 
 // mayGrow returns why nothing new may be stored now. NoCapacity. If the size is not known, everything may be stored:

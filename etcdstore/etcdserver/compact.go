@@ -16,11 +16,25 @@ const (
 	// compactKeep is how long history is kept for readers of several pages at one revision and for broken
 	// watches; they start over if it is gone.
 	compactKeep = 10 * time.Second
-	// compactGrowth is the growth of a server that triggers a compaction, unless an eighth of its quota is
-	// less.
+	// compactGrowth is the growth of a server that triggers a compaction, unless this part of its quota is less: one
+	// of so many.
 	compactGrowth = 64 << 20
+	compactParts  = 32
 	compactLook   = time.Second
 )
+
+const (
+	// compactBatch is how many revisions one transaction of a compaction removes at etcd's own quota; with a smaller
+	// one it removes fewer. The transaction writes the pages beside those revisions again before it frees the old ones,
+	// so the file needs room for both, and records may be large.
+	compactBatch  = 250
+	smallestBatch = 8
+	compactPause  = 2 * time.Millisecond
+)
+
+func batchFor(quota int64) int {
+	return int(min(max(compactBatch*quota/storage.DefaultQuotaBytes, smallestBatch), compactBatch))
+}
 
 // compactor compacts the history of an embedded server by size. etcd itself compacts once an hour and is
 // read-only once full, which a busy cloud or pool may reach sooner. Of several servers only the leader acts.
@@ -42,8 +56,7 @@ type revisionAt struct {
 }
 
 func newCompactor(server *etcdserver.EtcdServer, c Config) *compactor {
-	quota := cmp.Or(max(c.MaxBytes, 0), storage.DefaultQuotaBytes)
-	return &compactor{server: server, growth: min(compactGrowth, quota/8),
+	return &compactor{server: server, growth: min(compactGrowth, c.quota()/compactParts),
 		keep: cmp.Or(c.compactKeep, compactKeep), look: cmp.Or(c.compactLook, compactLook)}
 }
 

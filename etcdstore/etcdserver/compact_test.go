@@ -29,8 +29,8 @@ func startHasty(t *testing.T, keep time.Duration) (*Server, *clientv3.Client) {
 // TestEmbeddedServerIsNotFilledByItsHistory writes one key repeatedly, six times the server's quota in total.
 func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 	t.Parallel()
-	if c := newCompactor(nil, Config{MaxBytes: smallQuota}); c.growth != smallQuota/8 {
-		t.Errorf("it compacts after %d bytes, want an eighth of the quota", c.growth)
+	if c := newCompactor(nil, Config{MaxBytes: smallQuota}); c.growth != smallQuota/32 {
+		t.Errorf("it compacts after %d bytes, want a thirty-second of the quota", c.growth)
 	}
 	s, etcd := startHasty(t, 100*time.Millisecond)
 	value := strings.Repeat("x", 256<<10)

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
@@ -80,8 +81,12 @@ func (c Config) etcd() (*embed.Config, error) {
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 2000, 500
 	cfg.UnsafeNoFsync = c.Unsynced
 	cfg.QuotaBackendBytes = c.MaxBytes
+	cfg.CompactionBatchLimit, cfg.CompactionSleepInterval = batchFor(c.quota()), compactPause
 	return cfg, nil
 }
+
+// quota is the size in bytes at which the database is read-only.
+func (c Config) quota() int64 { return cmp.Or(max(c.MaxBytes, 0), storage.DefaultQuotaBytes) }
 
 // names returns the host names allowed in plain HTTP requests to a server that listens on loopback, against DNS
 // rebinding: a web page can make its own name resolve here. Nil: any name is allowed.

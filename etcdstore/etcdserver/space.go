@@ -1,6 +1,7 @@
 package etcdserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+	"go.etcd.io/etcd/server/v3/storage"
 	"golang.org/x/sys/unix"
 
 	"croft"
@@ -272,10 +274,7 @@ func (k *spaceKeeper) alarmed() bool {
 
 // overQuota tells whether etcd has its own reason for the alarm: its database is close to the quota.
 func (k *spaceKeeper) overQuota() bool {
-	quota := k.etcd.Cfg.QuotaBackendBytes
-	if quota == 0 {
-		quota = 2 << 30 // etcd's own default
-	}
+	quota := cmp.Or(k.etcd.Cfg.QuotaBackendBytes, storage.DefaultQuotaBytes)
 	return quota > 0 && k.etcd.Backend().Size() >= quota/10*9
 }
 
