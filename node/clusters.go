@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"croft/cloud/direct"
 	"croft/cluster/outbound"
@@ -15,9 +14,6 @@ import (
 	"croft/image"
 	"croft/node/settings"
 )
-
-// ClusterKey is the key that seals credentials where the settings name none.
-func ClusterKey(stateDir string) string { return filepath.Join(stateDir, "cluster.key") }
 
 // building is how this process asks for clusters, and builds them.
 type building struct {
@@ -28,7 +24,7 @@ type building struct {
 // newBuilding reads the keys. The first machine of a cloud makes one if it has none: no other server can have another.
 func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building, error) {
 	files := s.Clusters.CredentialKeyFile
-	if own := ClusterKey(s.StateDir); len(files) == 0 {
+	if own := direct.ClusterKey(s.StateDir); len(files) == 0 {
 		_, err := os.Stat(own)
 		if errors.Is(err, fs.ErrNotExist) && first && s.Clusters.Enabled {
 			id, made := seal.Generate(own)

@@ -7,6 +7,7 @@ import (
 
 	"croft/audit"
 	"croft/cloud"
+	"croft/cluster/seal"
 	"croft/etcdstore"
 	"croft/federation"
 	"croft/hosts"
@@ -28,7 +29,7 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 		return nil, err
 	}
 	c := connection{store, claims}
-	over, err := Over(store, claims, s, Scheduling{})
+	over, err := Over(store, claims, s, Scheduling{Clusters: &Clusters{Vault: seal.LoadLater(s.Etcd.SealKeys...)}})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -30,8 +30,7 @@ import (
 	"croft/schedule"
 )
 
-// Clusters says how this process asks for clusters. The zero value is that of a single command: it has no keys, so that
-// it can neither take a secret nor use one.
+// Clusters says how this process asks for clusters. The zero value has no keys, so it neither takes nor uses a secret.
 type Clusters struct {
 	Vault     cluster.Vault // nil: there is no key
 	AllowedIP string        // from which machines at other sites are reached; may be empty

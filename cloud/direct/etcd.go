@@ -27,6 +27,9 @@ type EtcdSettings struct {
 
 	CAPEM string      `yaml:"-"` // text of ca, for a joined cloud
 	TLS   *tls.Config `yaml:"-"` // replaces all files, for a cloud that issued us certificates
+	// SealKeys are files of keys that seal secrets of clusters in this etcd. They are known where the etcd was found
+	// through the note of its own machine, so no cloud's secrets are sealed with another cloud's key.
+	SealKeys []string `yaml:"-"`
 }
 
 // EndpointsFromEnv returns the endpoints in ETCDCTL_ENDPOINTS, as defaults. etcdctl permits endpoints without a

@@ -35,7 +35,14 @@ type Local struct {
 		Cert     string `yaml:"cert,omitempty"`
 		Key      string `yaml:"key,omitempty"`
 	} `yaml:"placement"`
+	Clusters struct {
+		// The key files that the settings of croft up name. None: the one in the state directory.
+		CredentialKeyFile []string `yaml:"credential_key_file,omitempty"`
+	} `yaml:"clusters,omitempty"`
 }
+
+// ClusterKey is the file with the key that seals secrets of clusters where the settings name none.
+func ClusterKey(stateDir string) string { return filepath.Join(stateDir, "cluster.key") }
 
 func LocalFile(stateDir string) string { return filepath.Join(stateDir, "local.yaml") }
 
@@ -55,7 +62,8 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 	}
 	a, err := ReadLocal(stateDir)
 	if errors.Is(err, croft.NotFound) && stateDir == DefaultStateDir() {
-		a, err = ReadLocal(MachineDir) // of root
+		stateDir = MachineDir // of root
+		a, err = ReadLocal(stateDir)
 	}
 	switch {
 	case errors.Is(err, croft.NotFound):
@@ -68,6 +76,10 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 		return err
 	}
 	etcd.Endpoints, etcd.CA, etcd.Cert, etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
+	etcd.SealKeys = a.Clusters.CredentialKeyFile
+	if own := ClusterKey(stateDir); len(etcd.SealKeys) == 0 && exists(own) {
+		etcd.SealKeys = []string{own}
+	}
 	if placement.Endpoint == "" && placement.Cloud == "" && placement.Token == DefaultToken {
 		p := a.Placement
 		placement.Endpoint, placement.Token, placement.CA, placement.Cert, placement.Key = p.Endpoint, p.Token, p.CA,
@@ -75,6 +87,11 @@ func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings)
 			p.Key
 	}
 	return nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // unset reports whether nothing says where etcd is.
@@ -104,8 +121,10 @@ func ReadLocal(stateDir string) (a Local, err error) {
 	return a, nil
 }
 
-// Inside returns the same with certificates that lie beside the file.
+// Inside returns the same for another machine: with certificates that lie beside the file, and without the keys of
+// clusters, which stay on this machine.
 func (a Local) Inside() Local {
+	a.Clusters.CredentialKeyFile = nil
 	for _, path := range []*string{&a.Etcd.CA, &a.Etcd.Cert, &a.Etcd.Key, &a.Placement.CA, &a.Placement.Cert,
 		&a.Placement.Key} {
 		if *path != "" {

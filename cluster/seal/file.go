@@ -12,9 +12,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"croft"
+	"croft/cluster"
 )
 
 // A key file has one line: an ID, a colon, and 32 bytes in base64.
@@ -36,6 +38,43 @@ func Load(paths ...string) (*Keys, error) {
 		k.all = append(k.all, one)
 	}
 	return k, nil
+}
+
+// Files are Keys whose files are read at the first use, for commands that mostly need none. They are a cluster.Vault.
+type Files struct{ keys func() (*Keys, error) }
+
+var _ cluster.Vault = Files{}
+
+// LoadLater returns the keys in files that Load accepts. The methods return the errors of Load as well.
+func LoadLater(paths ...string) Files {
+	return Files{sync.OnceValues(func() (*Keys, error) { return Load(paths...) })}
+}
+
+// Seal implements cluster.Vault.
+func (f Files) Seal(s cluster.Secret, about string) (cluster.Sealed, error) {
+	k, err := f.keys()
+	if err != nil {
+		return nil, err
+	}
+	return k.Seal(s, about)
+}
+
+// Open implements cluster.Vault.
+func (f Files) Open(v cluster.Sealed, about string) (cluster.Secret, error) {
+	k, err := f.keys()
+	if err != nil {
+		return cluster.Secret{}, err
+	}
+	return k.Open(v, about)
+}
+
+// Rewrap is Keys.Rewrap.
+func (f Files) Rewrap(v cluster.Sealed, about string) (cluster.Sealed, bool, error) {
+	k, err := f.keys()
+	if err != nil {
+		return v, false, err
+	}
+	return k.Rewrap(v, about)
 }
 
 func load(path string) (key, error) {

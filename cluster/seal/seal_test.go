@@ -187,6 +187,29 @@ func TestKeyFilesAreChecked(t *testing.T) {
 	}
 }
 
+func TestFilesAreReadAtTheFirstUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "later")
+	none, missing, later := seal.LoadLater(), seal.LoadLater(path), seal.LoadLater(path)
+	_, err := none.Seal(cluster.NewSecret("s"), "about")
+	if croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("without a file: %v", err)
+	}
+	if _, err = missing.Open(nil, "about"); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("without the named file: %v", err)
+	}
+	if _, err := seal.Generate(path); err != nil {
+		t.Fatal(err)
+	}
+	v, err := later.Seal(cluster.NewSecret("s"), "about")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opens(t, load(t, path), v, "about", "s")
+	if _, again, err := later.Rewrap(v, "about"); again || err != nil {
+		t.Errorf("Rewrap with the same key: %v, %v", again, err)
+	}
+}
+
 func TestKeysAreNotPrinted(t *testing.T) {
 	path, _ := newFile(t)
 	k := load(t, path)

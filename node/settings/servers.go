@@ -253,6 +253,7 @@ func (s *Settings) FindReach() (Reach, error) {
 	if err == nil && of == nil {
 		err = direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement)
 	}
+	r.Etcd.SealKeys = s.Clusters.CredentialKeyFile // which may have changed since the note was written
 	return r, err
 }
 
@@ -270,6 +271,7 @@ func (s *Settings) Reach(j *trust.Membership) Reach {
 // empty.
 func (s *Settings) ReachAsSet(j *trust.Membership) Reach {
 	r := Reach{Joined: j, Etcd: s.Etcd.EtcdSettings, Placement: s.Placement.PlacementSettings}
+	r.Etcd.SealKeys = s.Clusters.CredentialKeyFile
 	if j == nil {
 		return r
 	}
