@@ -5,11 +5,15 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"croft"
+	"croft/etcdstore/etcdserver"
 )
 
-// growth refuses new records while etcd is nearly full, so that there is room for the writes that remove records, and
-// for fences, observations and leases. etcd itself refuses all writes once it is full, removals by transaction too.
+// growth refuses new records while etcd or the disk of a member is nearly full, so that there is room for the writes
+// that remove records, and for fences, observations and leases. etcd itself refuses all writes once it is full, removals
+// by transaction too.
 type growth struct {
 	mu     sync.Mutex
 	looked time.Time
@@ -53,8 +57,12 @@ func (s *conn) mayGrow(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		// Once the alarm is raised, etcd refuses by itself, and says what helps.
-		if quota := status.DbSizeQuota; len(status.Errors) == 0 && crowded(quota, status.DbSize, status.DbSizeInUse) {
+		if len(status.Errors) > 0 {
+			break // once the alarm is raised, etcd refuses by itself, and says what helps
+		}
+		if s.lowDisk(look) {
+			g.full = croft.Errorf(croft.NoCapacity, "nothing new is stored: etcd at %s is %s", s.endpoints, diskFull)
+		} else if quota := status.DbSizeQuota; crowded(quota, status.DbSize, status.DbSizeInUse) {
 			g.full = croft.Errorf(croft.NoCapacity, "nothing new is stored: etcd at %s has filled %d of its %d MiB, and "+
 				"keeps the rest for removals; remove what is not needed, or raise etcd's quota", s.endpoints, status.DbSizeInUse>>20, quota>>20)
 		}
@@ -64,4 +72,15 @@ func (s *conn) mayGrow(ctx context.Context) error {
 		g.looked = time.Now()
 	}
 	return g.full
+}
+
+// diskFull says that a member of etcd has noted that its disk is nearly full.
+const diskFull = "out of space, and keeps the rest for removals, because the disk of its host is nearly full: " +
+	"remove what is not needed, or make room there, which croft up notices by itself"
+
+// lowDisk reports whether a member of etcd has noted that its disk is nearly full.
+func (s *conn) lowDisk(ctx context.Context) bool {
+	got, err := s.etcd.Get(ctx, etcdserver.LowPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly(),
+		clientv3.WithSerializable())
+	return err == nil && got.Count > 0
 }

@@ -50,7 +50,7 @@ func (s *conn) watchable(ctx context.Context) error {
 		"etcd at %s: watch %s: nothing was delivered in time; restart this process if that lasts", s.endpoints, homeKey)
 }
 
-// alarms returns the alarms raised by the cluster, one sentence each.
+// alarms returns the alarms raised by the cluster, one sentence each, or that a member's disk is nearly full.
 func (s *conn) alarms(ctx context.Context) []error {
 	list, err := s.etcd.AlarmList(ctx)
 	if err != nil {
@@ -64,6 +64,9 @@ func (s *conn) alarms(ctx context.Context) []error {
 		if slices.ContainsFunc(list.Alarms, func(a *pb.AlarmMember) bool { return a.Alarm == raised.alarm }) {
 			found = append(found, croft.Errorf(croft.Unavailable, "etcd at %s is %s", s.endpoints, raised.sentence))
 		}
+	}
+	if len(found) == 0 && s.lowDisk(ctx) {
+		found = append(found, croft.Errorf(croft.Unavailable, "etcd at %s is %s", s.endpoints, diskFull))
 	}
 	return found
 }

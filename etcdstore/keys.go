@@ -20,6 +20,7 @@ import (
 // which has a keys.go.
 //
 //	/croft/home                                    partition and schema version, minted once
+//	/croft/low/<member>                            present under a lease while the disk of a member of etcd is nearly full
 //	/croft/partitions/<partition>                  another partition that is known here: its alias
 //	/croft/<partition>/imported/head               which import is shown of that partition
 //	/croft/<partition>/imported/begun/<import>     an import that is not shown, or no more

@@ -140,8 +140,10 @@ func (s *Server) keep(c Config) {
 	compactor.base = s.etcd.Server.Backend().SizeInUse() // now, not when the busy machine comes to it: writes follow
 	s.work.Go(func() { compactor.run(ctx) })
 	if !c.Unsynced {
-		s.space = &spaceKeeper{etcd: s.etcd.Server, peers: s.service.peers, dir: c.Dir, log: c.log()}
+		s.space = &spaceKeeper{etcd: s.etcd.Server, client: s.Client(), peers: s.service.peers, dir: c.Dir,
+			log: c.log()}
 		s.work.Go(func() {
+			defer s.space.client.Close()
 			if s.space.run(ctx) {
 				close(s.full)
 			}

@@ -8,16 +8,20 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/storage"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"golang.org/x/sys/unix"
 
 	"croft"
@@ -32,12 +36,19 @@ const (
 	leastSpace = 256 * mib
 	// leastToGoOn is required to start again with data, even if only read-only.
 	leastToGoOn = 16 * mib
-	// lowSpace is the limit below which it is read-only: the next file of its log takes most of that. It
-	// accepts writes again at enoughSpace.
+	// lowSpace is the limit below which nothing new has room: the next file of the log takes most of that. New records
+	// are accepted again at enoughSpace.
 	lowSpace    = 96 * mib
 	enoughSpace = 128 * mib
-	// reserve is how much the database may grow although the disk is full.
-	reserve = 32 * mib
+	// reserve is how much the database may grow although the disk is full. It grows by 16 MiB at a time. Less than
+	// reserveLeast is left to it for removals once the file has grown twice.
+	reserve      = 48 * mib
+	reserveLeast = 24 * mib
+	// ballast is the size of the file that is made smaller by ballastPart whenever fewer than leastFree bytes are free:
+	// every few thousand writes etcd writes a small file, and ends the process if it cannot.
+	ballast     = 2 * mib
+	ballastPart = 256 << 10
+	leastFree   = 64 << 10
 	// spaceEvery is the interval of checks.
 	spaceEvery = time.Second
 	// askTime bounds a request to another member, or to this one.
@@ -85,16 +96,29 @@ func freeSpace(dir string) (int64, error) {
 
 // spaceKeeper watches the free disk space of a server.
 //
-// A server that cannot write ends its process. So blocks are reserved ahead of the end of the database, as etcd
-// does for its log, and while few are left etcd's own alarm refuses requests that would need more. If other
-// members can go on without this one, it ends instead.
+// A server that cannot write ends its process. So space is reserved: blocks behind the end of the database, a file of
+// etcd's log ahead of its use, which etcd makes itself, and a ballast. While little else is free, a key below LowPrefix
+// tells every store to write no new records, so the reserve is left for removals, fences, observations and leases. Once
+// the reserve itself is used up, etcd's own alarm refuses everything but deletions. If other members can go on without
+// this one, it ends instead.
 type spaceKeeper struct {
-	etcd  *etcdserver.EtcdServer
-	peers *connlimit.Listener // nil: no other members are possible
-	dir   string
-	log   *slog.Logger
-	low   bool // we have raised the alarm
+	etcd   *etcdserver.EtcdServer
+	client *clientv3.Client    // of etcd
+	peers  *connlimit.Listener // nil: no other members are possible
+	dir    string
+	log    *slog.Logger
+
+	said  bool             // the log has said that the disk is nearly full
+	lease clientv3.LeaseID // of our key below LowPrefix; 0: there is none
+	bare  int              // rounds in a row that found no reserve
 }
+
+// LowPrefix begins the keys that are present while the disk of a member is nearly full. Each ends in the ID of the
+// member, and has a lease, so that the key of a member that has ended goes away.
+const LowPrefix = "/croft/low/"
+
+// lowTTL is the time after which the key of a member that has ended goes away, in seconds.
+const lowTTL = 30
 
 // run checks until ctx ends, or until this member must end because its disk is full.
 func (k *spaceKeeper) run(ctx context.Context) (full bool) {
@@ -116,14 +140,12 @@ func (k *spaceKeeper) look(ctx context.Context) (full bool) {
 	if err == nil && free < lowSpace && k.dispensable(ctx) {
 		k.log.Error("the disk is nearly full: this member of etcd rests until there is room again, and the others go on",
 			"dir", k.dir, "free_mib", free/mib)
-		if k.low { // raised while the others could not go on without it
-			_ = k.alarm(ctx, pb.AlarmRequest_DEACTIVATE)
-		}
-		k.peers.End() // so that the next member with a full disk does not rely on this one
+		_ = k.permit(ctx) // what was refused while the others could not go on without it
+		k.peers.End()     // so that the next member with a full disk does not rely on this one
 		return true
 	}
 	if err == nil {
-		err = errors.Join(reserveAhead(database(k.dir)), k.setAlarm(ctx, free))
+		err = errors.Join(k.keepBallast(free), reserveAhead(database(k.dir)), k.refuse(ctx, free))
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EOPNOTSUPP) {
 		k.log.Warn("etcd cannot look after the space that is left to it", "dir", k.dir, "err", err)
@@ -146,14 +168,16 @@ func MayServe(dir string) bool {
 // be read, and the log says what is missing. ErrFull and ErrRemoved as for Wait.
 func (s *Server) AwaitRoom(ctx context.Context) error {
 	k := s.space
-	for said := false; k != nil; said = true {
+	for said := false; k != nil; {
 		free, err := freeSpace(k.dir)
-		if err != nil || k.overQuota() || free >= lowSpace && !k.alarmed() {
+		room := err != nil || k.overQuota() || free >= lowSpace && !k.alarmed()
+		if room && (free < enoughSpace || !k.noted(ctx)) {
 			return nil // what is written now says what else is wrong
 		}
-		if !said {
+		if !said && !room {
 			k.log.Error("the disk is nearly full: etcd can be read meanwhile, and the start goes on once there is room",
 				"dir", k.dir, "free_mib", free/mib, "needs_mib", enoughSpace/mib)
+			said = true
 		}
 		select {
 		case <-s.full:
@@ -235,22 +259,138 @@ func answers(ctx context.Context, rt http.RoundTripper, peer string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// setAlarm raises or clears the alarm, and logs each change once.
-func (k *spaceKeeper) setAlarm(ctx context.Context, free int64) error {
+// refuse has new records refused while little space is free, and all writes while no reserve is left either. It logs
+// each change once.
+func (k *spaceKeeper) refuse(ctx context.Context, free int64) error {
 	switch {
-	case free < lowSpace && !k.low:
-		k.log.Error("the disk is nearly full: nothing new is ordered until there is room again, and what runs goes on",
-			"dir", k.dir, "free_mib", free/mib)
-		if err := k.alarm(ctx, pb.AlarmRequest_ACTIVATE); err != nil {
+	case free < lowSpace:
+		if !k.said {
+			k.log.Error("the disk is nearly full: nothing new is ordered until there is room again, and what runs goes on",
+				"dir", k.dir, "free_mib", free/mib)
+			k.said = true
+		}
+		if k.bare++; k.reserved() {
+			k.bare = 0
+		}
+		if k.bare <= 1 { // once: etcd may just be making the next file of its log
+			return k.note(ctx)
+		}
+		if k.alarmed() {
+			return nil
+		}
+		k.log.Error("no space is left for removals either: etcd is read-only until there is room again", "dir", k.dir)
+		return k.alarm(ctx, pb.AlarmRequest_ACTIVATE)
+	case free >= enoughSpace && (k.said || k.noted(ctx) || k.alarmed() && !k.overQuota()):
+		if err := k.permit(ctx); err != nil {
 			return err
 		}
-		k.low = true
-	case free >= enoughSpace && (k.low || k.alarmed()) && !k.overQuota():
+		k.log.Info("there is room on the disk again, and orders are taken", "dir", k.dir, "free_mib", free/mib)
+	case k.lease != 0:
+		return k.note(ctx)
+	}
+	return nil
+}
+
+// permit takes back what refuse did. The alarm stays where etcd has another reason for it.
+func (k *spaceKeeper) permit(ctx context.Context) error {
+	if k.alarmed() && !k.overQuota() {
 		if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
 			return err
 		}
-		k.low = false
-		k.log.Info("there is room on the disk again, and orders are taken", "dir", k.dir, "free_mib", free/mib)
+	}
+	if k.noted(ctx) { // by this process, or by one that was killed
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		if _, err := k.client.Delete(ctx, k.key()); err != nil {
+			return fmt.Errorf("permit new records: %w", err)
+		}
+	}
+	k.lease, k.bare, k.said = 0, 0, false
+	return nil
+}
+
+// key is the key of this member below LowPrefix.
+func (k *spaceKeeper) key() string { return LowPrefix + k.etcd.MemberID().String() }
+
+// noted reports whether the key of this member is present, as far as this member knows.
+func (k *spaceKeeper) noted(ctx context.Context) bool {
+	got, err := k.client.Get(ctx, k.key(), clientv3.WithCountOnly(), clientv3.WithSerializable())
+	return err == nil && got.Count > 0
+}
+
+// note stores, or keeps, the key that tells stores to write no new records.
+func (k *spaceKeeper) note(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if k.lease != 0 {
+		if _, err := k.client.KeepAliveOnce(ctx, k.lease); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return wrapNote(err)
+		}
+		k.lease = 0
+	}
+	granted, err := k.client.Grant(ctx, lowTTL)
+	if err != nil {
+		return wrapNote(err)
+	}
+	if _, err := k.client.Put(ctx, k.key(), k.dir, clientv3.WithLease(granted.ID)); err != nil {
+		return wrapNote(err)
+	}
+	k.lease = granted.ID
+	return nil
+}
+
+func wrapNote(err error) error {
+	if err != nil {
+		return fmt.Errorf("note that the disk is nearly full: %w", err)
+	}
+	return nil
+}
+
+// reserved reports whether removals still have space: for the database and for the log.
+func (k *spaceKeeper) reserved() bool {
+	size, allocated := blocks(database(k.dir))
+	if allocated-size < reserveLeast {
+		return false
+	}
+	for _, next := range []string{"0.tmp", "1.tmp"} { // etcd's next file of the log
+		if _, allocated := blocks(filepath.Join(k.dir, "member", "wal", next)); allocated >= wal.SegmentSizeBytes {
+			return true
+		}
+	}
+	return false
+}
+
+// blocks returns the size of a file, and the space that the file system has allocated for it; zeros if it is absent.
+func blocks(file string) (size, allocated int64) {
+	var s unix.Stat_t
+	if unix.Stat(file, &s) != nil {
+		return 0, 0
+	}
+	return s.Size, s.Blocks * 512
+}
+
+// keepBallast makes the ballast while there is room, and gives a part of it back once nothing else is free.
+func (k *spaceKeeper) keepBallast(free int64) error {
+	file := filepath.Join(k.dir, "ballast")
+	size, _ := blocks(file)
+	switch {
+	case free >= enoughSpace && size < ballast:
+		size = ballast
+	case free < leastFree && size > 0:
+		size = max(0, size-ballastPart)
+	default:
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep a ballast: %w", err)
+	}
+	defer f.Close()
+	if err = f.Truncate(size); err == nil && size == ballast {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, size)
+	}
+	if err != nil {
+		return fmt.Errorf("keep a ballast: %w", err)
 	}
 	return nil
 }

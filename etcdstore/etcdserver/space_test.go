@@ -3,6 +3,7 @@ package etcdserver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
 	"croft"
@@ -144,6 +147,95 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	if err := store.Instances.Discard(t.Context(), web); err != nil {
 		t.Error(err)
 	}
+}
+
+// While the disk is full no new records are stored, but records are removed and changed. etcd refuses all other writes
+// only once its reserve is used up too, and then it still deletes. With room everything is accepted again.
+func TestRemovalsHaveRoomOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t, "400m")
+	server, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: filepath.Join(dir, "etcd"),
+		Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Embedded: server, Mint: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var all []croft.Instance
+	for range 40 {
+		all = append(all, etcdtest.Must(store.Instances.Create(t.Context(),
+			etcdtest.NewInstance("name-"+string(croft.NewInstanceID()))))(t))
+	}
+
+	empty := fill(t, dir)
+	create := func() error {
+		_, err := store.Instances.Create(t.Context(), etcdtest.NewInstance("name-"+string(croft.NewInstanceID())))
+		return err
+	}
+	patient.Until(t, "nothing new is stored", func() bool { return create() != nil })
+	etcdtest.WantSays(t, create().Error(), "out of space, and keeps the rest for removals")
+	remove := func(some []croft.Instance) {
+		t.Helper()
+		for _, inst := range some {
+			if err := store.Instances.Discard(t.Context(), inst); err != nil {
+				t.Fatalf("a removal is refused: %v", err)
+			}
+		}
+	}
+	remove(all[:30])
+	etcd := server.Client()
+	defer etcd.Close()
+	for range 2500 { // more writes than etcd makes without a small file
+		etcdtest.Must(etcd.Put(t.Context(), "/beat", "beat"))(t)
+	}
+	if err := create(); err == nil {
+		t.Error("new records are stored in the reserve")
+	}
+
+	patient.Until(t, "the reserve is used up", func() bool {
+		_, err = etcd.Put(t.Context(), "/new/"+string(croft.NewInstanceID()), strings.Repeat("x", 1<<18))
+		return err != nil
+	})
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("without a reserve etcd says %v", err)
+	}
+	etcdtest.Must(etcd.Delete(t.Context(), "/new/", clientv3.WithPrefix()))(t)
+
+	empty()
+	patient.Until(t, "it takes writes again", func() bool { return create() == nil })
+	remove(all[30:])
+}
+
+// A server that was killed while its disk was full takes new records at once after a start with room.
+func TestRoomIsNoticedAtTheStart(t *testing.T) {
+	t.Parallel()
+	config := etcdserver.Config{Dir: filepath.Join(smallDisk(t, "400m"), "etcd"), Listen: "127.0.0.1:0"}
+	server, err := etcdserver.Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	etcd := server.Client()
+	members := etcdtest.Must(etcd.MemberList(t.Context()))(t)
+	etcdtest.Must(etcd.Put(t.Context(), fmt.Sprintf("%s%x", etcdserver.LowPrefix, members.Members[0].ID), ""))(t)
+	_ = etcd.Close() // which tells of its own cancellation
+	server.Close()
+	if server, err = etcdserver.Start(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if err := server.AwaitRoom(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store, err := etcdstore.Open(t.Context(), etcdstore.Config{Embedded: server, Mint: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 }
 
 // Of three members the one with a full disk rests, and the others go on; with room again it serves what was
