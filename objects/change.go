@@ -60,6 +60,11 @@ func (c Change) check() error {
 			return err
 		}
 	}
+	for _, tag := range c.AddTags {
+		if err := checkComposed("tag", tag); err != nil {
+			return err
+		}
+	}
 	for _, tag := range slices.Concat(c.AddTags, c.RemoveTags) {
 		if err := CheckTag(tag); err != nil {
 			return err

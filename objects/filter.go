@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"croft"
 )
 
@@ -163,11 +165,14 @@ func (f Filter) Match(o Object) bool {
 }
 
 func (t Term) holds(o Object) bool {
+	begins := func(text string) bool {
+		return t.Prefix && strings.HasPrefix(norm.NFC.String(text), norm.NFC.String(t.Value))
+	}
 	if t.Key == "" {
 		return slices.ContainsFunc(o.Tags, func(tag string) bool {
-			return tag == t.Value || t.Prefix && strings.HasPrefix(tag, t.Value)
+			return norm.NFC.String(tag) == norm.NFC.String(t.Value) || begins(tag)
 		})
 	}
 	v, there := o.Properties[t.Key]
-	return there && (v.is(t.Value) || t.Prefix && strings.HasPrefix(v.String(), t.Value))
+	return there && (v.is(t.Value) || begins(v.String()))
 }

@@ -17,7 +17,7 @@ func TestFiltersChoose(t *testing.T) {
 	for name, properties := range map[string]string{
 		"web": `{"role": "web", "cores": 4, "owner": "jo ann"}`,
 		"db":  `{"role": "db", "cores": 4.5, "spare": true}`,
-		"old": `{"role": "web*", "release": "1.10", "empty": ""}`,
+		"old": `{"role": "web*", "release": "1.10", "empty": "", "place": "Caf\u00e9"}`,
 	} {
 		ref := w.add(objects.Instance, "lab")
 		ids[ref.ID] = name
@@ -40,6 +40,10 @@ func TestFiltersChoose(t *testing.T) {
 		{"release=1.1*", "old"},
 		{"empty=", "old"},
 		{"owner=", ""},
+		{"place=Caf\u00e9", "old"},
+		{"place=Cafe\u0301", "old"},
+		{"place=Cafe\u0301*", "old"},
+		{"place=Cafe", ""},
 		{`owner="jo ann"  role=web`, "web"},
 		{"role=db|role=web", "db web"},
 		{"role=db cores|tag:old", "db old"},

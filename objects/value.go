@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"croft"
 )
 
@@ -134,12 +136,22 @@ func (v Value) Check() error {
 		return croft.Errorf(croft.Invalid,
 			"the value %.80q has bytes that are no text: use UTF-8 without control characters", s)
 	}
-	return nil
+	return checkComposed("value", s)
+}
+
+// checkComposed refuses text that is not in Unicode's composed form, since it looks like its composed form and differs
+// from it. Invalid.
+func checkComposed(what, text string) error {
+	if norm.NFC.IsNormalString(text) {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid, "the %s %+.80q has letters apart from their accents, so it differs from the "+
+		"same text in Unicode's composed form (NFC): write it as %+.80q", what, text, norm.NFC.String(text))
 }
 
 // is reports whether text stands for the value in a filter: a number may be written in any way.
 func (v Value) is(text string) bool {
-	if v.String() == text {
+	if norm.NFC.String(v.String()) == norm.NFC.String(text) {
 		return true
 	}
 	switch v.scalar.(type) {
