@@ -11,9 +11,9 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// growth refuses new records while etcd or the disk of a member is nearly full, so that there is room for the writes
-// that remove records, and for fences, observations and leases. etcd itself refuses all writes once it is full, removals
-// by transaction too.
+// growth refuses new records while etcd or the disk of a member is nearly full, so that there is room for the
+// writes that remove records, and for fences, observations and leases. etcd itself refuses all writes once it is
+// full, removals by transaction too.
 type growth struct {
 	mu     sync.Mutex
 	looked time.Time
