@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // World is what a site is chosen from.
@@ -208,7 +209,8 @@ func (w World) silentUntil(site string) time.Time {
 
 // SiteFull says that a site has n clusters, which is as many as it may have. Conflict: a site with room may be chosen.
 func SiteFull(s Site, n int) error {
-	return croft.Errorf(croft.Conflict, "site %s has %s, and may have %d", s.Name, count(n, "cluster"), s.MaxClusters)
+	return croft.Errorf(croft.Conflict, "site %s has %s, and may have %d", s.Name,
+		wording.Count(n, "cluster"), s.MaxClusters)
 }
 
 // held counts the clusters that a site has, but for the one that is being chosen for.
@@ -232,12 +234,4 @@ func revisionReason(h Hints, i Implementation, newest map[string]Implementation)
 		return fmt.Sprintf("revision %d is newer", best.Revision)
 	}
 	return ""
-}
-
-// count writes a number with its noun: 1 cluster, 2 clusters.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

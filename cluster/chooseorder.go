@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"croft/internal/wording"
 )
 
 // A criterion compares candidates by one number, of which less is better.
@@ -78,7 +80,8 @@ func (w World) criteria(h Hints) []criterion {
 			}},
 		{func(c Candidate) float64 { return float64(failures[c.Site.Name]) },
 			func(a, b Candidate) string {
-				return fmt.Sprintf("%s in the last hour, at the next %d", count(failures[a.Site.Name], "failure"),
+				return fmt.Sprintf("%s in the last hour, at the next %d",
+					wording.Count(failures[a.Site.Name], "failure"),
 					failures[b.Site.Name])
 			}},
 	}

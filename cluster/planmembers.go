@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"croft/internal/wording"
 )
 
 // remote takes over what the site calls the cluster.
@@ -115,7 +117,7 @@ func (p *plan) ready(seen Seen) {
 	p.c.Sizing.Back = false
 	p.c.Good, p.c.Sizing.Good, p.c.MasterIP = len(p.c.Indexes), slices.Clone(p.c.Indexes), seen.MasterIP
 	p.outputs(seen)
-	p.note(fmt.Sprintf("it is ready, with %s", count(p.c.Good, "slave")))
+	p.note(fmt.Sprintf("it is ready, with %s", wording.Count(p.c.Good, "slave")))
 	p.rest(paceSettled, "it is ready")
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // standing looks after a cluster that is READY or DEGRADED.
@@ -19,9 +20,10 @@ func (p sizing) standing() {
 		p.begin()
 		p.members(Seen{})
 		if p.c.Good == p.c.Slaves {
-			p.note(fmt.Sprintf("site %s is told again to have %s", p.c.Site, count(p.c.Slaves, "slave")))
+			p.note(fmt.Sprintf("site %s is told again to have %s", p.c.Site, wording.Count(p.c.Slaves, "slave")))
 		} else {
-			p.note(fmt.Sprintf("it is resized from %s to %s", count(p.c.Good, "slave"), count(p.c.Slaves, "slave")))
+			p.note(fmt.Sprintf("it is resized from %s to %s", wording.Count(p.c.Good, "slave"),
+				wording.Count(p.c.Slaves, "slave")))
 		}
 		p.do(ActLook, "it is about to be resized")
 	case p.l.Did == "":
@@ -129,7 +131,7 @@ func (p sizing) unwanted(seen Seen) {
 	if s.Unwanted = extra; len(extra) > 0 {
 		s.Taken = false
 		p.note(fmt.Sprintf("site %s has %s that nobody wants: it is told the size again", p.c.Site,
-			count(len(extra), "slave")))
+			wording.Count(len(extra), "slave")))
 		p.at(p.now)
 	}
 }
@@ -189,7 +191,8 @@ func (p sizing) resized() bool {
 			return false
 		}
 		p.members(Seen{})
-		p.c.Step = fmt.Sprintf("site %s is asked to resize it to %s", p.c.Site, count(len(p.c.Indexes), "slave"))
+		p.c.Step = fmt.Sprintf("site %s is asked to resize it to %s", p.c.Site,
+			wording.Count(len(p.c.Indexes), "slave"))
 		p.resizeSent()
 		p.do(ActResize, p.c.Step)
 		return true
@@ -242,6 +245,6 @@ func (p sizing) unsized(message string) {
 	p.begin()
 	p.members(Seen{})
 	p.c.Step = "the resize failed, and is being taken back"
-	p.note(p.c.Error.Message + "; it goes back to " + count(len(kept), "slave"))
+	p.note(p.c.Error.Message + "; it goes back to " + wording.Count(len(kept), "slave"))
 	p.do(ActLook, p.c.Step)
 }

@@ -22,6 +22,7 @@ import (
 	"croft/internal/httpapi"
 	"croft/internal/nearest"
 	"croft/schedule"
+	"croft/tenant"
 )
 
 // call is one request: what is asked, by whom, and what the caller sees.
@@ -83,7 +84,8 @@ func (c *call) sees(given croft.Project) (croft.Project, error) {
 		named = c.called(given)
 	}
 	if named.Check() != nil || !c.scope.Sees(named) {
-		return "", api.NewProblem(api.NotFound, "there is no such project, or it is not yours")
+		return "", api.NewProblem(api.NotFound, "there is no such project, or it is not yours"+
+			tenant.Hint(croft.Project(api.Clip(string(given))), c.scope.Projects()))
 	}
 	return named, nil
 }

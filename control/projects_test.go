@@ -133,3 +133,19 @@ func TestAQuotaAboveTellsNothingOfOthers(t *testing.T) {
 	}
 	a.ask(t, "anna", http.MethodGet, "/v1/projects/anna", nil).hides(t, "secret-org")
 }
+
+func TestAMistypedProjectIsAnsweredWithOneThatTheCallerSees(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "org"}).into(t, &tenant.Tenant{})
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "dev", Parent: "org"}).into(t,
+		&tenant.Tenant{})
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).into(t, &tenant.Tenant{})
+	for name, want := range map[string]string{"dve": `; did you mean "dev"?`, "bertha": "", "x.dev": ""} {
+		got := a.ask(t, "adam", http.MethodGet, "/v1/projects/"+name, nil)
+		got.want(t, http.StatusNotFound, api.NotFound)
+		if detail := got.problem.Detail; detail != "there is no such project, or it is not yours"+want {
+			t.Errorf("the answer about %s is %q", name, detail)
+		}
+	}
+}

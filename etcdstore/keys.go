@@ -187,10 +187,13 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 
 // owned has the keys of a project that others store.
 func (k keys) owned(p croft.Project) tenants.Owned {
-	return tenants.Owned{Names: k.names() + string(p) + "/", Kept: []string{clusters.Keys(k.prefix).Owned(p)},
+	return tenants.Owned{
+		Kept: []tenants.Part{{Prefix: k.names() + string(p) + "/", Noun: "instance"},
+			{Prefix: clusters.Keys(k.prefix).Owned(p), Noun: "cluster record"}},
 		End: actionlog.Keys(k.prefix).End(p),
-		Rest: []string{k.sshKeys(p), k.tenants().TokensOf(p), properties.Keys(k.prefix).Project(objects.Image, p),
-			partitions.PeerKeys(k.prefix).MappingsOf(p)}}
+		Rest: []tenants.Part{{Prefix: k.sshKeys(p), Noun: "SSH key"}, {Prefix: k.tenants().TokensOf(p), Noun: "token"},
+			{Prefix: properties.Keys(k.prefix).Project(objects.Image, p), Noun: "described image"},
+			{Prefix: partitions.PeerKeys(k.prefix).MappingsOf(p), Noun: "project mapping"}}}
 }
 
 func (k keys) trust() trustKeys { return trustKeys(k) }

@@ -38,7 +38,7 @@ hosts are of croft token.`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	args.CompleteFlag(cmd, "output", out.Formats)
-	cmd.AddCommand(createCommand(), listCommand(), revokeCommand())
+	cmd.AddCommand(args.ForAnyProject(createCommand()), args.ForAnyProject(listCommand()), revokeCommand())
 	return cmd
 }
 
@@ -107,6 +107,10 @@ func haveProject(ctx context.Context, c *args.Client, name croft.Project, create
 		return err
 	}
 	if !create {
+		err := args.UnknownProject(ctx, c.Cloud, name)
+		if err == nil || tenant.Hinted(err) {
+			return err
+		}
 		return croft.Errorf(croft.NotFound, "there is no project %s: name another one, or create it (croft project create "+
 			"%[1]s, or --create)", name)
 	}
@@ -174,6 +178,9 @@ list for a week.`,
 					project = c.Project
 				}
 				all, err := c.Access.List(ctx, project)
+				if err == nil && len(all) == 0 {
+					err = args.SimilarProject(ctx, c, project)
+				}
 				if err != nil {
 					return err
 				}

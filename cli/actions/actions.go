@@ -63,6 +63,9 @@ Entries are kept for 90 days, at most 2000 of one project.`,
 				f.Project = c.Project
 			}
 			page, err := c.Actions.List(ctx, f)
+			if err == nil && len(page.Entries) == 0 {
+				err = args.SimilarProject(ctx, c, f.Project)
+			}
 			if err != nil {
 				return err
 			}
@@ -76,7 +79,7 @@ Entries are kept for 90 days, at most 2000 of one project.`,
 			return printTable(cmd, page.Entries)
 		})
 	}
-	return cmd
+	return args.ForAnyProject(cmd)
 }
 
 // moment reads a time, or how long ago it was; empty: the beginning. Invalid.

@@ -16,6 +16,7 @@ import (
 	"croft/internal/nearest"
 	"croft/internal/span"
 	"croft/internal/traces"
+	"croft/tenant"
 )
 
 // AnswerTimeout bounds requests that the cloud normally answers at once. It is long enough for etcd to elect
@@ -28,7 +29,8 @@ type Client struct {
 	Settings direct.Settings
 	Project  croft.Project // empty: all projects
 
-	user func(context.Context) (string, error)
+	user    func(context.Context) (string, error)
+	unknown error // what is wrong with Project, which does not exist; nil: it exists, or was not looked for
 }
 
 // User returns the name that the cloud has for who asks.
@@ -85,7 +87,11 @@ func With(cmd *cobra.Command, do func(context.Context, *Client) error) error {
 	if err != nil {
 		return err
 	}
-	return WithSettings(cmd.Context(), s, do)
+	check := tenant.Hinted
+	if cmd.Annotations[AnyProject] != "" {
+		check = nil
+	}
+	return connected(cmd.Context(), s, check, do)
 }
 
 // WithTimeout is With for a do that ends within AnswerTimeout.
@@ -97,13 +103,25 @@ func WithTimeout(cmd *cobra.Command, do func(context.Context, *Client) error) er
 	})
 }
 
-// WithSettings is With for settings already read.
+// WithSettings is With for settings already read, of a command that may use a project that does not exist. It refuses
+// short names of projects.
 func WithSettings(ctx context.Context, s direct.Settings, do func(context.Context, *Client) error) error {
+	return connected(ctx, s, tenant.Short, do)
+}
+
+// connected calls do with a connection, and closes it. It refuses an unknown project whose error is refused.
+func connected(ctx context.Context, s direct.Settings, refused func(error) bool,
+	do func(context.Context, *Client) error) error {
 	c, err := Dial(ctx, s)
 	if err != nil {
 		return err
 	}
-	err = do(ctx, c)
+	if refused != nil {
+		err = c.checkProject(ctx, refused)
+	}
+	if err == nil {
+		err = do(ctx, c)
+	}
 	if closed := c.Close(); err == nil {
 		err = closed
 	}

@@ -37,6 +37,7 @@ func listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				c.NoteUnknownProject(cmd, len(all))
 				shown := []api.Cluster{} // never null
 				for _, one := range all {
 					shown = append(shown, api.ClusterOf(one))

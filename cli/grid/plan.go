@@ -20,6 +20,7 @@ import (
 	"croft/grid/plan"
 	"croft/internal/durable"
 	"croft/internal/plain"
+	"croft/internal/wording"
 )
 
 // ExitBack is the exit code of a change that a node took back, since it was not confirmed.
@@ -125,19 +126,11 @@ func printPlan(cmd *cobra.Command, w io.Writer, p plan.Plan) error {
 	default:
 		counted := ""
 		if n := len(p.Reads); n > 0 {
-			counted = fmt.Sprintf("; %s must stay as they are meanwhile", number(n, "more node"))
+			counted = fmt.Sprintf("; %s must stay as they are meanwhile", wording.Count(n, "more node"))
 		}
-		say(cmd, "%s on %s%s", number(len(p.Steps), "step"), number(len(p.Writes()), "node"), counted)
+		say(cmd, "%s on %s%s", wording.Count(len(p.Steps), "step"), wording.Count(len(p.Writes()), "node"), counted)
 	}
 	return nil
-}
-
-// number writes how many things there are.
-func number(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // unseen is an error if nodes were not looked at.

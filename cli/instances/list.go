@@ -331,6 +331,9 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 		all = slices.DeleteFunc(all, func(st croft.Status) bool { return !chosen[string(st.Instance.ID)] })
 	}
 	all = l.choose(all)
+	if !l.watch {
+		c.NoteUnknownProject(cmd, len(all))
+	}
 	if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
 		return renderData(format, allData(all), l.watch)
 	}

@@ -102,6 +102,7 @@ func listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				c.NoteUnknownProject(cmd, len(keys))
 				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
 					return out.PrintData(cmd.OutOrStdout(), f, append([]schedule.Key{}, keys...)) // never null
 				}

@@ -69,7 +69,7 @@ identity provider knows him; tokens (croft access) carry their own role.`,
 func changeMembers(cmd *cobra.Command, name string, change func(*tenant.Tenant) error, format string,
 	words ...any) error {
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-		p, err := find(ctx, c, name)
+		p, err := args.FindProject(ctx, c.Cloud, croft.Project(name))
 		if err != nil {
 			return err
 		}

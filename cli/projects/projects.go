@@ -3,9 +3,11 @@
 package projects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +15,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
-	"croft/internal/nearest"
 	"croft/tenant"
 )
 
@@ -63,7 +64,11 @@ below it has the name of that project and a dot in front.`,
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				made, err := c.Projects.Create(ctx, p)
 				if err != nil {
-					return err
+					return aboutParent(ctx, c, p, err)
+				}
+				if above, _, dotted := cutLast(made.Name); dotted && made.Parent == "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "project %s is below no project, although its name has a dot: to have "+
+						"it below one, remove it and create it with --parent %s\n", made.Name, above)
 				}
 				return printed(cmd, c, made, "project %s is created", made.Name)
 			})
@@ -73,6 +78,36 @@ below it has the name of that project and a dot in front.`,
 	cmd.Flags().StringVar(&p.Note, "note", "", "`text` for people")
 	unlimited = cmd.Flags().Bool("unlimited", false, "let it have as many instances as there is room for")
 	return cmd
+}
+
+// cutLast cuts a name at its last dot.
+func cutLast(name croft.Project) (above, last string, dotted bool) {
+	if i := strings.LastIndexByte(string(name), '.'); i > 0 {
+		return string(name[:i]), string(name[i+1:]), true
+	}
+	return "", string(name), false
+}
+
+// aboutParent adds to an error about a new project what --parent should say.
+func aboutParent(ctx context.Context, c *args.Client, p tenant.Tenant, err error) error {
+	kind := croft.KindOf(err)
+	switch {
+	case p.Parent != "" && kind == croft.NotFound:
+		if strings.Contains(err.Error(), "did you mean") {
+			return err
+		}
+		if hint := args.ProjectHint(ctx, c.Cloud, p.Parent); hint != "" {
+			return croft.Errorf(kind, "%w%s", err, hint)
+		}
+		return croft.Errorf(kind, "%w: name one that croft project list shows with --parent", err)
+	case p.Parent == "" && kind == croft.Denied:
+		above, _, dotted := cutLast(p.Name)
+		if !dotted {
+			above = string(c.Project)
+		}
+		return croft.Errorf(kind, "%w: add --parent %s", err, above)
+	}
+	return err
 }
 
 // printed says what was done, or prints the project for machines.
@@ -118,7 +153,7 @@ func showCommand() *cobra.Command {
 		ValidArgsFunction: completeProjects,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				p, err := find(ctx, c, given[0])
+				p, err := args.FindProject(ctx, c.Cloud, croft.Project(given[0]))
 				if err != nil {
 					return err
 				}
@@ -126,22 +161,6 @@ func showCommand() *cobra.Command {
 			})
 		},
 	}
-}
-
-// find returns a project. NotFound: the error suggests the nearest name.
-func find(ctx context.Context, c *args.Client, name string) (tenant.Tenant, error) {
-	all, err := c.Projects.List(ctx)
-	if err != nil {
-		return tenant.Tenant{}, err
-	}
-	var names []string
-	for _, p := range all {
-		if string(p.Name) == name {
-			return p, nil
-		}
-		names = append(names, string(p.Name))
-	}
-	return tenant.Tenant{}, croft.Errorf(croft.NotFound, "there is no project %q%s", name, nearest.Hint(name, names))
 }
 
 func removeCommand() *cobra.Command {
@@ -155,6 +174,9 @@ func removeCommand() *cobra.Command {
 				var errs []error
 				for _, name := range given {
 					err := c.Projects.Remove(ctx, croft.Project(name))
+					if croft.KindOf(err) == croft.NotFound {
+						err = cmp.Or(args.UnknownProject(ctx, c.Cloud, croft.Project(name)), err)
+					}
 					if errs = append(errs, err); err == nil {
 						fmt.Fprintf(cmd.ErrOrStderr(), "project %s is removed\n", name)
 					}

@@ -83,6 +83,11 @@ func showQuotaCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(given) > 0 {
+					if err := checkUnused(ctx, c, accounts); err != nil {
+						return err
+					}
+				}
 				defaults, err := c.Projects.Defaults(ctx)
 				if err != nil {
 					return err
@@ -91,6 +96,19 @@ func showQuotaCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// checkUnused refuses names without a project and without use that are likely mistakes for projects.
+func checkUnused(ctx context.Context, c *args.Client, accounts []tenant.Account) error {
+	for _, a := range accounts {
+		if len(a.Used) > 0 {
+			continue
+		}
+		if err := args.SimilarProject(ctx, c, a.Project); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // namesOf checks the names given, or lists all projects.
@@ -157,7 +175,7 @@ projects have. Limits that are not named stay.`,
 				if defaults {
 					return setDefaults(ctx, cmd, c, change)
 				}
-				p, err := find(ctx, c, name)
+				p, err := args.FindProject(ctx, c.Cloud, croft.Project(name))
 				if err != nil {
 					return err
 				}

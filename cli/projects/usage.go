@@ -62,6 +62,10 @@ operators see with --former. With very many projects the oldest days go sooner.`
 				f.Projects = []croft.Project{c.Project}
 			}
 			r, err := c.Usage.List(ctx, f)
+			if err == nil && !slices.ContainsFunc(r.Projects, func(a usage.Account) bool { return len(a.Days) > 0 }) &&
+				len(f.Projects) > 0 {
+				err = args.SimilarProject(ctx, c, c.Project)
+			}
 			if err != nil {
 				return err
 			}
@@ -78,7 +82,7 @@ operators see with --former. With very many projects the oldest days go sooner.`
 			return printDays(cmd, r)
 		})
 	}
-	return cmd
+	return args.ForAnyProject(cmd)
 }
 
 // What usage has a line for.

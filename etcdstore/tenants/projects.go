@@ -16,6 +16,7 @@ import (
 	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/internal/delay"
+	"croft/internal/wording"
 	"croft/tenant"
 )
 
@@ -28,29 +29,38 @@ type Projects struct {
 	kept      []Source // of records that Commit charges
 }
 
-// Owned are the prefixes of keys of a project that other rooms store.
+// Owned are the keys of a project that other rooms store.
 type Owned struct {
-	Names string      // of its instances
-	Kept  []string    // while there is any of them, the project is not removed
-	Rest  []string    // what goes with the project: its SSH keys, its tokens, what is noted about its images
-	End   clientv3.Op // notes that the project was removed
+	Kept []Part      // while there is any of them, the project is not removed; the first are its instances' names
+	Rest []Part      // what goes with the project: its SSH keys, its tokens, what is noted about its images
+	End  clientv3.Op // notes that the project was removed
 }
 
-// kept lists the prefixes below which there is nothing of a project that is removed.
-func (o Owned) kept() []string { return append([]string{o.Names}, o.Kept...) }
+// Part is the prefix of the keys of one kind, and what each of them is called.
+type Part struct{ Prefix, Noun string }
 
-// none are the conditions that nothing of a project is kept.
-func (o Owned) none() (all []clientv3.Cmp) {
-	for _, prefix := range o.kept() {
-		all = append(all, kv.AbsentBelow(prefix))
+// none are the conditions that no key of the parts exists.
+func none(parts []Part) (all []clientv3.Cmp) {
+	for _, part := range parts {
+		all = append(all, kv.AbsentBelow(part.Prefix))
 	}
 	return all
 }
 
-// count counts what is kept of a project.
-func (o Owned) count() (all []clientv3.Op) {
-	for _, prefix := range o.kept() {
-		all = append(all, clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
+// counts are the reads that count the keys of the parts.
+func counts(parts []Part) (all []clientv3.Op) {
+	for _, part := range parts {
+		all = append(all, clientv3.OpGet(part.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
+	}
+	return all
+}
+
+// counted writes how many keys of the parts there are, by the answers to counts.
+func counted(parts []Part, answers []*etcdserverpb.ResponseOp) (all []string) {
+	for i, part := range parts {
+		if n := answers[i].GetResponseRange().Count; n > 0 {
+			all = append(all, wording.Count(n, part.Noun))
+		}
 	}
 	return all
 }
@@ -146,6 +156,7 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 	k, stored := s.keys(), storedProject{Tenant: p}
 	compares := []clientv3.Cmp{kv.Absent(k.project(p.Name))}
 	var ops []clientv3.Op
+	var parts []Part
 	if p.Parent != "" {
 		if _, err := s.find(ctx, p.Name); err == nil {
 			return p, isThere(p.Name)
@@ -170,10 +181,8 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		compares = append(compares, kv.Created(k.project(p.Parent), above.links[0].created), empty,
 			kv.AbsentBelow(k.entriesOf(p.Name)))
 		owned := s.owned(p.Name)
-		compares = append(compares, owned.none()...)
-		for _, prefix := range owned.Rest { // operators may have used the name without a record
-			compares = append(compares, kv.AbsentBelow(prefix))
-		}
+		parts = slices.Concat(owned.Kept, owned.Rest) // operators may have used the name without a record
+		compares = append(compares, none(parts)...)
 		ops = append(ops, owned.End, clientv3.OpPut(k.below(p.Parent, p.Name), ""),
 			clientv3.OpPut(k.used(p.Name), kv.Encode(count{Ready: true})))
 		stores, err := s.storesNothing(ctx, p.Name)
@@ -188,17 +197,21 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 	charge := chargeOfProject(stored)
 	revision, answers, err := s.Commit(ctx, Change{Project: charge.Project, Charge: charge.Amounts, If: compares,
 		Then: append(ops, clientv3.OpPut(k.project(p.Name), value)),
-		Else: []clientv3.Op{clientv3.OpGet(k.project(p.Name), clientv3.WithCountOnly())},
+		Else: append(counts(parts), clientv3.OpGet(k.project(p.Name), clientv3.WithCountOnly())),
 		What: "create project " + string(p.Name)})
 	if err != nil {
 		return p, err
 	}
 	if revision == 0 {
-		if answers[0].GetResponseRange().Count > 0 {
+		if answers[len(parts)].GetResponseRange().Count > 0 {
 			return p, isThere(p.Name)
 		}
-		return p, croft.Errorf(croft.Conflict, "create project %s below %s: it has instances, clusters, credentials, "+
-			"SSH keys or tokens already, or %s was removed: create it without a parent, or remove them first and try again", p.Name, p.Parent, p.Parent)
+		if found := counted(parts, answers); len(found) > 0 {
+			return p, croft.Errorf(croft.Conflict, "create project %s below %s: there is already %s of this name: create it "+
+				"without a parent, or remove these first", p.Name, p.Parent, wording.List(found))
+		}
+		return p, croft.Errorf(croft.Conflict, "create project %s below %s: one of them was changed by somebody else: try again",
+			p.Name, p.Parent)
 	}
 	p.Generation, p.Born, p.ID = revision, revision, s.identify(p, revision)
 	return p, nil
@@ -314,36 +327,36 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 			return err
 		}
 		tokens := tenant.Amounts{tenant.CountTokens: c.used(0)[tenant.CountTokens]}
-		if left := c.used(0).Minus(tokens); len(left) > 0 {
-			return inUse(name)
-		}
-		_, ops := k.charge(c, tenant.Amounts{}.Minus(tokens)) // its own counter is removed after that
-		remove := append(ops[1:], clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
-			clientv3.OpDelete(k.below(p.Parent, name)), owned.End)
-		for _, prefix := range owned.Rest {
-			remove = append(remove, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
-		}
 		kept, err := s.readShelf(ctx, name)
 		if err != nil {
 			return err
 		}
-		back := kept.links[0].count.Used.Plus(chargeOfProject(p).Amounts)
-		ifs, counts := k.chargeShelf(kept, tenant.Amounts{}.Minus(back))
-		remove = append(append(remove, counts[1:]...), clientv3.OpDelete(k.stored(name)))
+		stored := kept.links[0].count.Used
+		if left := c.used(0).Minus(tokens); len(left) > 0 {
+			return inUse(name, left, stored, nil)
+		}
+		_, ops := k.charge(c, tenant.Amounts{}.Minus(tokens)) // its own counter is removed after that
+		remove := append(ops[1:], clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
+			clientv3.OpDelete(k.below(p.Parent, name)), owned.End)
+		for _, part := range owned.Rest {
+			remove = append(remove, clientv3.OpDelete(part.Prefix, clientv3.WithPrefix()))
+		}
+		back := stored.Plus(chargeOfProject(p).Amounts)
+		ifs, recount := k.chargeShelf(kept, tenant.Amounts{}.Minus(back))
+		remove = append(append(remove, recount[1:]...), clientv3.OpDelete(k.stored(name)))
+		parts := append(slices.Clone(owned.Kept), Part{k.allBelow(name), "project"})
 		done, err := s.conn.Etcd.Txn(ctx).
-			If(append(append(append(k.compares(c), ifs...), owned.none()...), kv.AbsentBelow(k.allBelow(name)),
-				kv.AbsentBelow(k.entriesOf(name)), kv.Unchanged(k.project(name), p.Generation))...).
-			Then(remove...).Else(append(owned.count(),
-			clientv3.OpGet(k.allBelow(name), clientv3.WithPrefix(), clientv3.WithCountOnly()))...).Commit()
+			If(append(append(append(k.compares(c), ifs...), none(parts)...), kv.AbsentBelow(k.entriesOf(name)),
+				kv.Unchanged(k.project(name), p.Generation))...).
+			Then(remove...).Else(counts(parts)...).Commit()
 		switch {
 		case err != nil:
 			return s.conn.Wrap(err, "remove project %s", name)
 		case done.Succeeded:
 			return nil
-		case slices.ContainsFunc(done.Responses, func(r *etcdserverpb.ResponseOp) bool {
-			return r.GetResponseRange().Count > 0
-		}):
-			return inUse(name)
+		}
+		if found := counted(parts, done.Responses); len(found) > 0 {
+			return inUse(name, nil, stored, found)
 		}
 		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // somebody was faster
 			return s.conn.Wrap(err, "remove project %s", name)
@@ -351,9 +364,30 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 	}
 }
 
-func inUse(name croft.Project) error {
-	return croft.Errorf(croft.Conflict, "project %s has instances, clusters, credentials, appliances, pools or open "+
-		"tickets, or projects below it: destroy and remove those first", name)
+// inUse is the refusal to remove a project that has something: it counts what the project and those below it use and
+// store. What keeps it besides is named only if that is nothing: it was made or removed just now.
+func inUse(name croft.Project, used, stored tenant.Amounts, keeps []string) error {
+	var all []string
+	for _, kind := range []struct {
+		count int64
+		noun  string
+	}{
+		{used[tenant.CountInstances], "instance"}, {used[tenant.CountClusters], "cluster"},
+		{used[tenant.CountPools], "pool"}, {used[tenant.CountTickets], "open ticket"},
+		{stored[tenant.CountCredentials], "credential"}, {stored[tenant.CountAppliances], "appliance"},
+	} {
+		if kind.count > 0 {
+			all = append(all, wording.Count(kind.count, kind.noun))
+		}
+	}
+	if n := stored[tenant.CountProjects]; n > 0 {
+		all = append(all, wording.Count(n, "project")+" below it")
+	}
+	if len(all) == 0 {
+		all = keeps
+	}
+	return croft.Errorf(croft.Conflict, "project %s is not empty, it has %s: destroy and remove these first", name,
+		wording.List(all))
 }
 
 // Defaults implements tenant.Projects.

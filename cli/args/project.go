@@ -1,0 +1,101 @@
+package args
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cloud"
+	"croft/tenant"
+)
+
+// AnyProject is the annotation of commands that take projects that do not exist: removed ones, or new ones.
+const AnyProject = "croft-any-project"
+
+// ForAnyProject marks a command whose --project may name a project that does not exist.
+func ForAnyProject(cmd *cobra.Command) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[AnyProject] = "yes"
+	return cmd
+}
+
+// checkProject refuses the project of the settings if it does not exist, no instance has it, and its error is one of
+// the refused ones. Operators may use names without creating a project. NotFound, Unavailable.
+func (c *Client) checkProject(ctx context.Context, refused func(error) bool) error {
+	if c.Project == "" || c.Project == croft.DefaultProject || c.Project.Check() != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	err := UnknownProject(ctx, c.Cloud, c.Project)
+	if err == nil || croft.KindOf(err) == croft.Unavailable {
+		return err
+	}
+	if page, _, used := c.Instances.Page(ctx, c.Project, "", 1); used != nil || len(page) > 0 {
+		return nil
+	}
+	if c.unknown = err; refused(err) {
+		return err
+	}
+	return nil
+}
+
+// NoteUnknownProject tells the user, below a list without entries, that the project does not exist.
+func (c *Client) NoteUnknownProject(cmd *cobra.Command, entries int) {
+	if entries == 0 && c.unknown != nil && c.Project != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", c.unknown)
+	}
+}
+
+// SimilarProject returns a NotFound error if the named project, of which nothing was found, does not exist and its name
+// is a likely mistake for one that does.
+func SimilarProject(ctx context.Context, c *Client, name croft.Project) error {
+	if name == "" || name == croft.DefaultProject {
+		return nil
+	}
+	if err := UnknownProject(ctx, c.Cloud, name); tenant.Hinted(err) {
+		return err
+	}
+	return nil
+}
+
+// UnknownProject returns a NotFound error if no project that the caller sees has the name. It suggests similar names.
+// Unavailable.
+func UnknownProject(ctx context.Context, c *cloud.Cloud, name croft.Project) error {
+	if _, err := FindProject(ctx, c, name); croft.KindOf(err) == croft.NotFound ||
+		croft.KindOf(err) == croft.Unavailable {
+		return err
+	}
+	return nil // who may not see projects gets the answer of the request itself
+}
+
+// ProjectHint ends an error about a project that does not exist; empty: it exists, or no project has a similar name.
+func ProjectHint(ctx context.Context, c *cloud.Cloud, name croft.Project) string {
+	return tenant.HintOf(UnknownProject(ctx, c, name))
+}
+
+// FindProject returns a project. NotFound: the error suggests similar names.
+func FindProject(ctx context.Context, c *cloud.Cloud, name croft.Project) (tenant.Tenant, error) {
+	if name.Check() == nil {
+		found, err := c.Projects.List(ctx, name)
+		if err != nil {
+			return tenant.Tenant{}, err
+		}
+		if len(found) > 0 {
+			return found[0], nil
+		}
+	}
+	all, err := c.Projects.List(ctx)
+	if err != nil {
+		return tenant.Tenant{}, err
+	}
+	var names []croft.Project
+	for _, p := range all {
+		names = append(names, p.Name)
+	}
+	return tenant.Tenant{}, tenant.NotFound(name, names)
+}

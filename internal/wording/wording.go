@@ -1,0 +1,49 @@
+// Package wording writes numbers and durations into sentences for people.
+package wording
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Count writes a number with its noun: 1 cluster, 2 clusters.
+func Count[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// day is the largest unit: months and years have no fixed length.
+const day = 24 * time.Hour
+
+// Duration writes a duration without units that are zero: 90d, 1d12h, 2h, 1m30s. It writes days, and drops what is
+// less than a second of a duration of a second or more.
+func Duration(d time.Duration) string {
+	if d < 0 {
+		return "-" + Duration(-d)
+	}
+	if d < time.Second {
+		return d.String()
+	}
+	var b strings.Builder
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := d / unit.length; n > 0 {
+			fmt.Fprintf(&b, "%d%s", n, unit.name)
+			d -= n * unit.length
+		}
+	}
+	return b.String()
+}
+
+// List joins words as a sentence does: a, b and c.
+func List(all []string) string {
+	if len(all) < 2 {
+		return strings.Join(all, "")
+	}
+	return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+}
