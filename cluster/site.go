@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"maps"
+	"strings"
 	"time"
 
 	"croft"
@@ -151,6 +153,16 @@ type Placed struct {
 	Error string     `json:"error,omitempty"`
 	Done  int64      `json:"done,omitempty"`  // bytes brought
 	Total int64      `json:"total,omitempty"` // 0: not known
+}
+
+// LeaveSite forgets where the image is at a site, and reports whether it was there. A later site of the same name may
+// be another cloud, in which the reference names nothing, or something else.
+func (i *Image) LeaveSite(site string) bool {
+	before := len(i.On)
+	maps.DeleteFunc(i.On, func(place string, _ Placed) bool {
+		return place == site || strings.HasPrefix(place, site+"/")
+	})
+	return len(i.On) < before
 }
 
 // ImageState is how far an image is at a site.

@@ -81,6 +81,12 @@ func (s *Store) RemoveSite(ctx context.Context, name string) error {
 			return croft.Errorf(croft.Conflict, "site %s is used by %d implementations, %d credentials and %d clusters",
 				name, implementations, credentials, clusters)
 		}
+		for _, v := range s.images {
+			if i := image(v); i.LeaveSite(name) {
+				i.Generation = 0
+				put(&s.memory, s.images, i.Name, i)
+			}
+		}
 		delete(s.sites, name)
 		return nil
 	})

@@ -59,7 +59,19 @@ func testSites(t *testing.T, s Stores) {
 	}
 	_, err = s.PutSite(ctx, next)
 	want(t, err, croft.Conflict)
+	_, err = s.PutImage(ctx, cluster.Image{Name: "debian-13", On: map[string]cluster.Placed{"one": {Ref: "former"},
+		"one/credential": {Ref: "former"}, "one-more": {Ref: "other"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := s.RemoveSite(ctx, "one"); err != nil {
+		t.Error(err)
+	}
+	images, err := s.Images(ctx)
+	if err != nil || len(images) != 1 || len(images[0].On) != 1 || images[0].On["one-more"].Ref != "other" {
+		t.Errorf("after the site was removed the image is %+v, %v: a later site of the name has other images", images, err)
+	}
+	if err := s.RemoveImage(ctx, "debian-13"); err != nil {
 		t.Error(err)
 	}
 	want(t, s.RemoveSite(ctx, "one"), croft.NotFound)

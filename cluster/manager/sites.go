@@ -23,6 +23,7 @@ type sites struct {
 	implementations map[cluster.ImplementationID]cluster.Implementation
 	known           map[string]cluster.Site
 	read            time.Time                // when the sites were
+	credential      int64                    // the newest generation of a credential that the sites were read after
 	calls           map[string]chan struct{} // by site: calls that change something
 }
 
@@ -73,6 +74,16 @@ func (s *sites) all(ctx context.Context) (map[string]cluster.Site, error) {
 	return s.known, nil
 }
 
+// readAfter has the sites read again unless they were read after a credential was written: it may be for a site that
+// replaced another one of its name, whose server must not get it.
+func (s *sites) readAfter(credential int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if credential > s.credential {
+		s.credential, s.known = credential, nil
+	}
+}
+
 // forget has the sites read again.
 func (s *sites) forget() {
 	s.mu.Lock()
@@ -85,6 +96,12 @@ func (s *sites) forget() {
 func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID) (cluster.Driver, cluster.Access,
 	error) {
 	none := cluster.Access{}
+	var credential cluster.Credential
+	var missing error
+	if id != "" {
+		credential, missing = s.c.Catalogue.Credential(ctx, id)
+		s.readAfter(credential.Generation)
+	}
 	sites, err := s.all(ctx)
 	if err != nil {
 		return nil, none, err
@@ -101,14 +118,11 @@ func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID
 	if !found || driver == nil {
 		return nil, none, croft.Errorf(croft.Unavailable, "this server does not reach site %s", site)
 	}
-	var credential cluster.Credential
-	if id != "" {
-		credential, err = s.c.Catalogue.Credential(ctx, id)
-		if errors.Is(err, croft.NotFound) {
-			return nil, none, croft.Errorf(croft.Denied, "credential %s for site %s is gone", id, site)
-		} else if err != nil {
-			return nil, none, unlessKnown(fmt.Errorf("read credential %s: %w", id, err))
-		}
+	switch {
+	case errors.Is(missing, croft.NotFound):
+		return nil, none, croft.Errorf(croft.Denied, "credential %s for site %s is gone", id, site)
+	case missing != nil:
+		return nil, none, unlessKnown(fmt.Errorf("read credential %s: %w", id, missing))
 	}
 	at, err := s.c.Survey.Access(one, credential)
 	if err != nil {

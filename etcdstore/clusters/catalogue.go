@@ -124,7 +124,15 @@ func (s *Catalogue) RemoveSite(ctx context.Context, name string) error {
 				"remove those first, or disable the site", name, built, logins, clusters)
 		}
 		r.ops = append(r.ops, clientv3.OpDelete(k.revisions(name), clientv3.WithPrefix()))
-		return r, nil
+		images, err := s.images().list(ctx, s.conn, revision)
+		for _, i := range images {
+			before := i.Generation
+			if i.Generation = 0; i.LeaveSite(name) {
+				r.ifs = append(r.ifs, kv.Unchanged(k.image(i.Name), before))
+				r.ops = append(r.ops, clientv3.OpPut(k.image(i.Name), kv.Encode(i)))
+			}
+		}
+		return r, err
 	})
 }
 
