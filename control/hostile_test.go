@@ -85,15 +85,16 @@ func (c *tenantClient) repeat(ctx context.Context, workers int, do func(n int)) 
 	}
 }
 
-// do sends a request and reads the answer to its end, or until ctx ends. It returns the status; 0: there is no answer.
-func (c *tenantClient) do(ctx context.Context, method, path string, body any, headers ...string) int {
+// do sends a request and reads the answer to its end, or until ctx ends. It returns the status and the answer; 0: there
+// is no answer.
+func (c *tenantClient) do(ctx context.Context, method, path string, body any, headers ...string) (int, string) {
 	text, err := json.Marshal(body)
 	if body == nil || err != nil {
 		text = nil
 	}
 	r, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(string(text)))
 	if err != nil {
-		return 0
+		return 0, err.Error()
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	for pair := range slices.Chunk(headers, 2) {
@@ -101,11 +102,12 @@ func (c *tenantClient) do(ctx context.Context, method, path string, body any, he
 	}
 	got, err := c.http.Do(r)
 	if err != nil {
-		return 0
+		return 0, err.Error()
 	}
 	defer got.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(got.Body, 1<<10))
 	_, _ = io.Copy(io.Discard, got.Body)
-	return got.StatusCode
+	return got.StatusCode, string(answer)
 }
 
 // trickle sends a request whose body comes byte by byte.
@@ -155,15 +157,16 @@ func TestAnHonestTenantIsServedAmongHostileOnes(t *testing.T) {
 		t.Cleanup(transport.CloseIdleConnections)
 		return &tenantClient{p.east.URL, token, &http.Client{Transport: transport}, rate.NewLimiter(each, 1)}
 	}
-	honest := client("honest", 5)
+	honest, started := client("honest", 5), time.Now()
 	serve := func(rounds int, until time.Time) time.Duration {
 		t.Helper()
 		var took []time.Duration
 		ask := func(want int, method, path string, body any) {
 			t.Helper()
 			began := time.Now()
-			if got := honest.do(t.Context(), method, path, body); got != want {
-				t.Errorf("the honest tenant gets %d for %s %s, want %d", got, method, path, want)
+			if got, answer := honest.do(t.Context(), method, path, body); got != want {
+				t.Errorf("after %s the honest tenant gets %d for %s %s after %s, want %d: %s", time.Since(started), got,
+					method, path, time.Since(began), want, answer)
 			}
 			took = append(took, time.Since(began))
 		}
