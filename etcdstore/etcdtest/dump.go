@@ -14,11 +14,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/internal/testing/patient"
 )
 
 // issued are the secrets that tests of this process were given.
@@ -58,7 +58,7 @@ var (
 // than home and the registry, or that etcdstore/keys.go does not list, and for each secret in plain text in a value.
 func CheckDump(t testing.TB, endpoint string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(t.Context()), patient.Deadline(t))
 	defer cancel()
 	found, err := Breaches(ctx, endpoint)
 	if err != nil {
