@@ -27,6 +27,7 @@ func (s *Records) Hold(ctx context.Context, id croft.ClusterID) (*cluster.Holder
 	}
 	k := s.keys()
 	key := k.holder(id)
+	// Existence is enough: who holds a cluster reads its record after that.
 	done, err := s.conn.Etcd.Txn(ctx).If(kv.Absent(key), kv.Exists(k.record(id))).
 		Then(clientv3.OpPut(key, "", clientv3.WithLease(lease))).
 		Else(clientv3.OpGet(key), clientv3.OpGet(k.record(id), clientv3.WithCountOnly())).Commit()

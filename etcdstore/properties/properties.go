@@ -162,7 +162,7 @@ func (s *Objects) isSame(snapshot objects.Snapshot) []clientv3.Cmp {
 		return created(s.things.Instances + ref.ID)
 	case objects.Host:
 		return created(s.things.Hosts + ref.ID)
-	case objects.Group: // a range that is empty has no key with a creation
+	case objects.Group: // a group is its members: it has no record, and so no creation that could be compared
 		return []clientv3.Cmp{kv.Exists(s.things.group(ref)).WithPrefix()}
 	}
 	return nil
