@@ -654,3 +654,38 @@ func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
 	patient.Until(t, "the pool returns", func() bool { return pool("birgit").Name != "" })
 	inherits([]string{"berta", "birgit", "bertil"}, []string{"anna", "admin", "reader"}, before)
 }
+
+// TestAGenerationOfARemovedObjectMatchesNoLaterOne recreates what operators make under the same name. A change that
+// builds on the former one is refused.
+func TestAGenerationOfARemovedObjectMatchesNoLaterOne(t *testing.T) {
+	server, _ := controltest.Start(t)
+	a := newAsker(t, server)
+	type fields = map[string]any
+	for _, c := range []struct {
+		path         string
+		create       func() answer
+		method       string
+		change       any
+		status, gone int
+	}{
+		{"/v1/policies/p", func() answer {
+			return a.ask(t, "operator", http.MethodPut, "/v1/policies/p", fields{"text": "take 1"})
+		}, http.MethodPut, fields{"text": "take 2"}, http.StatusOK, http.StatusNoContent},
+		{"/v1/sites/s", func() answer {
+			return a.ask(t, "operator", http.MethodPost, "/v1/sites", fields{"name": "s", "type": "sim"})
+		}, http.MethodPatch, fields{"priority": 7}, http.StatusCreated, http.StatusNoContent},
+		{"/v1/aggregates/g", func() answer {
+			return a.ask(t, "operator", http.MethodPost, "/v1/aggregates", fields{"name": "g"})
+		}, http.MethodPatch, fields{"public": true}, http.StatusCreated, http.StatusNoContent},
+		{"/v1/projects/p", func() answer {
+			return a.ask(t, "operator", http.MethodPost, "/v1/projects", fields{"name": "p"})
+		}, http.MethodPatch, fields{"note": "x"}, http.StatusCreated, http.StatusNoContent},
+	} {
+		c.create().want(t, c.status, "")
+		former := a.ask(t, "operator", http.MethodGet, c.path, nil).generation()
+		a.ask(t, "operator", http.MethodDelete, c.path, nil).want(t, c.gone, "")
+		c.create().want(t, c.status, "")
+		a.askWith(t, "operator", c.method, c.path, c.change, "If-Match", former).
+			want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
+	}
+}
