@@ -5,6 +5,7 @@ package access
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"croft"
 )
@@ -25,12 +26,33 @@ const (
 // Roles are all roles, from the least to the greatest of those that people have.
 var Roles = []Role{Reader, Member, ProjectAdmin, PartitionAdmin, Agent}
 
+// The roles that can be given: to members of a project, and with tokens. Commands offer these, and accept no other.
+var (
+	MemberRoles = Roles[:3:3]
+	TokenRoles  = Roles[:4:4]
+)
+
 // Check validates the name of a role. Invalid.
-func (r Role) Check() error {
-	if !slices.Contains(Roles, r) {
-		return croft.Errorf(croft.Invalid, "%.40q is not a role: use one of %v", string(r), Roles)
+func (r Role) Check() error { return r.CheckAmong(Roles) }
+
+// CheckAmong validates a role that has to be one of those allowed. Invalid.
+func (r Role) CheckAmong(allowed []Role) error {
+	if r == Agent && !slices.Contains(allowed, r) {
+		return croft.Errorf(croft.Invalid, "the role %s is only for hosts, which have certificates", r)
+	}
+	if !slices.Contains(allowed, r) {
+		return croft.Errorf(croft.Invalid, "%.40q is not a role: use one of %s", string(r),
+			strings.Join(Words(allowed), ", "))
 	}
 	return nil
+}
+
+// Words lists roles as text.
+func Words(roles []Role) (all []string) {
+	for _, r := range roles {
+		all = append(all, string(r))
+	}
+	return all
 }
 
 // Caller is who makes a request, as its credentials say. Nothing in the request can widen it.

@@ -160,7 +160,8 @@ func (t Token) Check() error {
 	case len(t.Hash) != sha256.Size:
 		return croft.Errorf(croft.Invalid, "a token's hash has %d bytes, not %d", sha256.Size, len(t.Hash))
 	case len(t.Roles) == 0:
-		return croft.Errorf(croft.Invalid, "a token needs a role: one of %v", Roles)
+		return croft.Errorf(croft.Invalid, "a token needs a role: one of %s",
+			strings.Join(Words(TokenRoles), ", "))
 	case slices.Contains(t.Roles, Agent):
 		return croft.Errorf(croft.Invalid, "the role %s is only for hosts, which have certificates", Agent)
 	case t.Project == "" && !slices.Contains(t.Roles, PartitionAdmin):

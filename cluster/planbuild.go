@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // RemoteName is what a site calls a cluster, and knows it by.
@@ -160,7 +161,8 @@ func (p *plan) building() {
 	case p.faulty():
 		p.attempt(FailedBuild, p.l.Err.Error(), KeepFailed)
 	case p.late() && (p.l.Did != "" || p.c.Remote.ID == ""): // what was built meanwhile is seen first
-		p.attempt(FailedDeadline, fmt.Sprintf("site %s did not build it within %s", p.c.Site, p.timeout), KeepFailed)
+		p.attempt(FailedDeadline, fmt.Sprintf("site %s did not build it within %s", p.c.Site,
+			wording.Duration(p.timeout)), KeepFailed)
 	case p.l.Did != "":
 		p.wait(p.c.Step)
 	case p.c.Remote.ID == "":

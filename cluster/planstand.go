@@ -155,7 +155,7 @@ func (p sizing) resizing() {
 	case p.faulty():
 		p.unsized(p.l.Err.Error())
 	case p.late():
-		p.unsized(fmt.Sprintf("site %s did not resize it within %s", p.c.Site, p.timeout))
+		p.unsized(fmt.Sprintf("site %s did not resize it within %s", p.c.Site, wording.Duration(p.timeout)))
 	case p.l.Did != "":
 		p.wait(cmp.Or(p.c.Step, "site "+p.c.Site+" is resizing it"))
 	default:

@@ -63,7 +63,7 @@ const (
 )
 
 // PeerRoles are the roles that users may have through a peer: never those of operators and hosts.
-var PeerRoles = []access.Role{access.Reader, access.Member, access.ProjectAdmin}
+var PeerRoles = access.MemberRoles
 
 // CheckPeerRoles validates the roles that a peer's users may have, and sorts them. Invalid.
 func CheckPeerRoles(roles []access.Role) ([]access.Role, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // maxChecks is the limit of concurrent livechecks, over all pools.
@@ -87,7 +88,7 @@ func (r *round) expire() {
 	for _, id := range slices.Sorted(maps.Keys(r.leased)) {
 		if t := r.leased[id]; r.due(t.Expires()) {
 			r.do(Action{Op: OpExpire, Ticket: id,
-				Reason: fmt.Sprintf("nobody used the ticket for %s, the length of its lease", t.TTL)})
+				Reason: fmt.Sprintf("nobody used the ticket for %s, the length of its lease", wording.Duration(t.TTL))})
 		}
 	}
 }

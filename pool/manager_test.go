@@ -158,7 +158,7 @@ func TestALeaseEndsUnlessItIsUsed(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		got, err := w.Peek(st.ID)
 		if err != nil || got.State != pool.TicketClosed ||
-			got.Reason != "nobody used the ticket for 1m0s, the length of its lease" {
+			got.Reason != "nobody used the ticket for 1m, the length of its lease" {
 			w.Errorf("got %+v, %v", got, err)
 		}
 		_, err = w.Renew(w.Context(), st.ID)

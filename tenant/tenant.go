@@ -241,12 +241,8 @@ func (p Tenant) Check() error {
 		if err := access.CheckUser(user); err != nil {
 			return err
 		}
-		if err := role.Check(); err != nil {
+		if err := role.CheckAmong(access.MemberRoles); err != nil {
 			return err
-		}
-		if role == access.PartitionAdmin || role == access.Agent {
-			return croft.Errorf(croft.Invalid, "%s is no role in a project: use %s, %s or %s", role, access.Reader,
-				access.Member, access.ProjectAdmin)
 		}
 	}
 	return p.Limits.Check()

@@ -42,10 +42,6 @@ hosts are of croft token.`,
 	return cmd
 }
 
-// people are the roles of people and programs.
-var people = []string{string(access.Reader), string(access.Member), string(access.ProjectAdmin),
-	string(access.PartitionAdmin)}
-
 // month is the default life of a token.
 const month = 720 * time.Hour
 
@@ -70,7 +66,7 @@ It counts for 30 days, or as long as --expires says, up to a year.`,
 		Args: args.Count(0, 0),
 	}
 	role := cmd.Flags().String("role", string(access.Member), "what its holder is to the project (`role`)")
-	args.CompleteFlag(cmd, "role", people)
+	args.CompleteFlag(cmd, "role", access.Words(access.TokenRoles))
 	name := cmd.Flags().String("user", "", "`name` of the person or program that it stands for (default: yours)")
 	life := cmd.Flags().Duration("expires", month, "how long it counts, at most 8784h")
 	create := cmd.Flags().Bool("create", false, "create the project if there is none of this name")
@@ -120,7 +116,7 @@ func haveProject(ctx context.Context, c *args.Client, name croft.Project, create
 
 // check completes and validates what the flags say, before anything is asked of a cloud.
 func check(cmd *cobra.Command, wanted *cloud.NewAccess) error {
-	if err := wanted.Role.Check(); err != nil {
+	if err := wanted.Role.CheckAmong(access.TokenRoles); err != nil {
 		return croft.Errorf(croft.Invalid, "--role: %w", err)
 	}
 	if wanted.Life < access.ShortestTokenLife || wanted.Life > access.LongestTokenLife {
@@ -150,17 +146,9 @@ func printNew(cmd *cobra.Command, format string, t cloud.AccessToken) error {
 		where = "the whole cloud"
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "token %s: %s is %s of %s until %s; it is not shown again\n", t.ID, t.User,
-		roles(t.Roles), where, t.Expires.Local().Format(time.DateTime))
+		strings.Join(access.Words(t.Roles), ", "), where, t.Expires.Local().Format(time.DateTime))
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), t.Secret)
 	return err
-}
-
-func roles(all []access.Role) string {
-	var words []string
-	for _, r := range all {
-		words = append(words, string(r))
-	}
-	return strings.Join(words, ", ")
 }
 
 func listCommand() *cobra.Command {
@@ -202,7 +190,7 @@ func printTable(cmd *cobra.Command, all []cloud.AccessToken) error {
 			expires = out.Cell{Text: "expired", Color: out.Yellow}
 		}
 		t.Row(out.Cell{Text: string(a.ID)}, out.Cell{Text: out.OrDash(string(a.Project))}, out.Cell{Text: a.User},
-			out.Cell{Text: roles(a.Roles)}, out.Cell{Text: out.OrDash(a.Note)},
+			out.Cell{Text: strings.Join(access.Words(a.Roles), ", ")}, out.Cell{Text: out.OrDash(a.Note)},
 			out.Cell{Text: a.Created.Local().Format(time.DateTime)}, expires)
 	}
 	return t.Print(cmd.OutOrStdout())

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud/direct"
+	"croft/internal/wording"
 	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
@@ -130,8 +132,13 @@ ones for the same operator.`,
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n",
-			to,
-			operator, s.Join.CertificateLife)
+			to, operator, wording.Duration(s.Join.CertificateLife))
+		reached, err := direct.ReadLocal(s.StateDir)
+		if err == nil && reached.OnlyHere() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s works on this machine alone: etcd and Placement listen on %s; set etcd.listen "+
+				"and placement.listen to an address that the other machine reaches, start croft up again and issue again\n",
+				to, strings.Join(reached.Etcd.Endpoints, ", "))
+		}
 		return nil
 	})
 	cmd.Flags().StringVar(&operator, "operator", "", "the operator's `name`")

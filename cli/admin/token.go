@@ -11,6 +11,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/out"
 	"croft/cloud"
+	"croft/internal/wording"
 )
 
 // TokenCommand makes the command croft token.
@@ -96,7 +97,7 @@ func printToken(cmd *cobra.Command, format string, token cloud.Token, life time.
 		}{token.Secret, shortToken(token.Name), token.Expires})
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(),
-		"whoever has this can join for %s; on the other machine: croft up --join - (and paste it)\n", life)
+		"whoever has this can join for %s; on the other machine: croft up --join - (and paste it)\n", wording.Duration(life))
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), token.Secret)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/internal/wording"
 )
 
 // show prints everything about a cluster that people read.
@@ -74,7 +75,7 @@ func rows(t *out.Table, have cluster.Cluster) {
 		}
 	}
 	if have.KeepIdle > 0 {
-		t.Texts("kept idle for", have.KeepIdle.String())
+		t.Texts("kept idle for", wording.Duration(have.KeepIdle))
 	}
 	if have.Error != nil {
 		t.Row(out.Cell{Text: "error"}, out.Cell{Text: have.Error.Message, Color: out.Red})

@@ -19,6 +19,7 @@ import (
 	"croft/cluster"
 	"croft/control/api"
 	"croft/internal/nearest"
+	"croft/internal/wording"
 )
 
 // SiteCommand makes the command croft site.
@@ -104,7 +105,7 @@ func siteRows(t *out.Table, s cluster.Site) {
 		}
 	}
 	if s.BuildTimeout > 0 {
-		t.Texts("time for a build", s.BuildTimeout.String())
+		t.Texts("time for a build", wording.Duration(s.BuildTimeout))
 	}
 	if s.MaxClusters > 0 {
 		t.Texts("clusters at most", strconv.Itoa(s.MaxClusters))

@@ -80,6 +80,7 @@ what users may be through the peer, in both directions.`,
 	file := cmd.Flags().String("card", "", "`file` with the card of the other cloud")
 	alias := cmd.Flags().String("alias", "", "`name` of the peer here (default: what the card proposes)")
 	roles := cmd.Flags().StringSlice("roles", nil, "`roles` that users may have: reader, member, project-admin")
+	args.CompleteFlag(cmd, "roles", access.Words(federation.PeerRoles))
 	replace := cmd.Flags().Bool("replace", false, "take over a card that differs from what is known of the peer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		card, err := readCard(cmd, *file)
@@ -166,13 +167,7 @@ func peerListCommand() *cobra.Command {
 	}
 }
 
-func rolesOf(p *federation.Peer) string {
-	var words []string
-	for _, r := range p.Roles {
-		words = append(words, string(r))
-	}
-	return strings.Join(words, ",")
-}
+func rolesOf(p *federation.Peer) string { return strings.Join(access.Words(p.Roles), ",") }
 
 func peerShowCommand() *cobra.Command {
 	return &cobra.Command{

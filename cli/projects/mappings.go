@@ -71,7 +71,7 @@ The same again changes the role.`,
 			return nil
 		})
 	}
-	args.CompleteFlag(cmd, "role", []string{string(access.Reader), string(access.Member), string(access.ProjectAdmin)})
+	args.CompleteFlag(cmd, "role", access.Words(access.MemberRoles))
 	return cmd
 }
 

@@ -28,8 +28,17 @@ identity provider knows him; tokens (croft access) carry their own role.`,
 	}
 	set := &cobra.Command{
 		Use:   "set PROJECT USER ROLE",
-		Short: "Give a user a role in a project",
+		Short: "Give a user a role in a project: reader, member or project-admin",
 		Args:  args.Count(3, 3),
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			switch len(given) {
+			case 0:
+				return completeProjects(cmd, given, prefix)
+			case 2:
+				return access.Words(access.MemberRoles), cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return changeMembers(cmd, given[0], func(p *tenant.Tenant) error {
 				p.Members[given[1]] = access.Role(given[2])

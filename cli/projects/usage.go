@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
+	"croft/internal/wording"
 	"croft/tenant"
 	"croft/usage"
 )
@@ -185,7 +186,7 @@ func printTotals(cmd *cobra.Command, r usage.Report) error {
 func usedRows(a usage.Account, d usage.Day) (rows [][]string) {
 	note := "-"
 	if d.Estimated > 0 {
-		note = (time.Duration(d.Estimated) * time.Second).String() + " estimated"
+		note = wording.Duration(time.Duration(d.Estimated)*time.Second) + " estimated"
 	}
 	if a.Former {
 		note = strings.TrimSuffix("removed, "+note, ", -")

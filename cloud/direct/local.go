@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/internal/durable"
+	"croft/internal/endpoint"
 )
 
 // The etcd and the Placement of croft up ask for certificates. For root on its own machine, croft up therefore notes
@@ -43,6 +44,11 @@ type Local struct {
 
 // ClusterKey is the file with the key that seals secrets of clusters where the settings name none.
 func ClusterKey(stateDir string) string { return filepath.Join(stateDir, "cluster.key") }
+
+// OnlyHere reports whether other machines do not reach etcd or Placement at the addresses of the note.
+func (a Local) OnlyHere() bool {
+	return endpoint.AnyLoopback(append([]string{a.Placement.Endpoint}, a.Etcd.Endpoints...))
+}
 
 func LocalFile(stateDir string) string { return filepath.Join(stateDir, "local.yaml") }
 
