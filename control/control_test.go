@@ -121,6 +121,15 @@ func TestTenantsSeeNoHosts(t *testing.T) {
 	if why := got.problem.Explanation; why == nil || len(why.Rows) != 1 || why.Rows[0].Hosts[0] != "host 1" {
 		t.Errorf("the explanation is %+v", why)
 	}
+	// The image, a file of the host, is told by its name alone.
+	a.ask(t, "operator", http.MethodPost, "/v1/instances?project=anna",
+		wanted("name", "filed", "image", "/srv/private/tiny.qcow2")).into(t, &api.Instance{})
+	filed := a.ask(t, "anna", http.MethodGet, "/v1/instances/filed", nil)
+	filed.hides(t, "/srv/private")
+	var one api.Instance
+	if filed.into(t, &one); one.Instance.Spec.Image != "tiny.qcow2" {
+		t.Errorf("a tenant sees the image %q", one.Instance.Spec.Image)
+	}
 	// An operator sees them.
 	var seen api.Instance
 	a.ask(t, "operator", http.MethodGet, "/v1/instances/"+web, nil).into(t, &seen)

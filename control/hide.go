@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,6 +36,10 @@ func withoutHosts(st croft.Status) croft.Status {
 		hidden = append(hidden, string(host))
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
+	path := ""
+	if strings.HasPrefix(i.Spec.Image, "/") {
+		path, _, _ = strings.Cut(i.Spec.Image, "#")
+	}
 	i.Spec, i.Refused = withoutPlaces(i.Spec), nil
 	if i.Lost != nil {
 		i.Lost = &croft.Loss{At: i.Lost.At, Reason: i.Lost.Reason}
@@ -57,16 +62,22 @@ func withoutHosts(st croft.Status) croft.Status {
 				o.Error = strings.ReplaceAll(o.Error, word, "its host")
 			}
 		}
+		if path != "" {
+			o.Error = strings.ReplaceAll(o.Error, path, filepath.Base(path))
+		}
 		st.Observation = &o
 	}
 	return st
 }
 
-// withoutPlaces removes from a spec where hosts are, except for the instances that it is to be near to as the user
+// withoutPlaces removes from a spec where hosts and their files are, except for the instances that it is to be near to as the user
 // named them. What it is to be in, and aggregates to be near to, go as a whole: an operator may have asked for
 // the instance, with names that tenants do not know.
 func withoutPlaces(spec croft.Spec) croft.Spec {
 	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
+	if strings.HasPrefix(spec.Image, "/") { // a file of the host, which a name of the catalog stands for
+		spec.Image = filepath.Base(spec.Image)
+	}
 	spec.Near = slices.DeleteFunc(slices.Clone(spec.Near), func(n croft.Near) bool { return n.Aggregate })
 	for i := range spec.Near {
 		spec.Near[i].Location = ""

@@ -102,8 +102,12 @@ type Catalog struct {
 // CatalogFiles returns the paths where the operator and the user keep their own images; the later one wins.
 // The files are optional.
 func CatalogFiles() []string {
-	return []string{"/etc/croft/images.yaml", filepath.Join(xdg.ConfigHome, "croft", "images.yaml")}
+	return append(MachineFiles(), filepath.Join(xdg.ConfigHome, "croft", "images.yaml"))
 }
+
+// MachineFiles returns the path where the operator keeps the images of a machine. Servers read no other: a user's own
+// images are not for tenants.
+func MachineFiles() []string { return []string{"/etc/croft/images.yaml"} }
 
 // LoadCatalog merges, by name, the built-in images, those of the files that exist, and more; the later wins.
 // Invalid: an entry is unusable, or a file has an unknown field.
@@ -231,16 +235,15 @@ func ReferenceFor(name string) (string, error) {
 	return entry.Reference()
 }
 
-// Resolver returns ReferenceFor for a process that asks often: it reads the catalog again only when one of its files
-// has changed. It may be called concurrently.
-func Resolver() func(name string) (string, error) {
+// Resolver returns ReferenceFor by these files for a process that asks often: it reads the catalog again only when one
+// of its files has changed. It may be called concurrently.
+func Resolver(files []string) func(name string) (string, error) {
 	var mu sync.Mutex
 	var read Catalog
 	var seen []fileState
 	return func(name string) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		files := CatalogFiles()
 		if now := statesOf(files); seen == nil || !slices.Equal(now, seen) {
 			catalog, err := LoadCatalog(files, nil)
 			if err != nil {

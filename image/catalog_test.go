@@ -157,7 +157,7 @@ func TestResolverFollowsTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := filepath.Join(xdg.ConfigHome, "croft", "images.yaml")
-	resolve := Resolver()
+	resolve := Resolver(CatalogFiles())
 	if _, err := resolve("mine"); croft.KindOf(err) != croft.NotFound {
 		t.Fatalf("without the file: %v", err)
 	}

@@ -306,7 +306,8 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 	if err != nil {
 		return nil, err
 	}
-	catalog := direct.Catalog{Sources: sources, Resolve: image.Resolver()}
+	files := image.MachineFiles()
+	catalog := direct.Catalog{Files: files, Sources: sources, Resolve: image.Resolver(files)}
 	how.Clusters.Images = catalog
 	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
 	if err != nil {

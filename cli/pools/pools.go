@@ -5,6 +5,7 @@ package pools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,8 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/cli/args"
 	"croft/cli/out"
+	"croft/cloud"
+	"croft/internal/nearest"
 	"croft/pool/api"
 )
 
@@ -44,6 +48,25 @@ resources, resource and logs ask the cloud for the pools that the project may us
 	}
 	cmd.AddCommand(serve, tokenCommand())
 	return cmd
+}
+
+// nearPool adds the name of a similar pool to a NotFound error.
+func nearPool(ctx context.Context, c cloud.Pools, name string, err error) error {
+	if !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	all, listed := c.Pools(ctx)
+	if listed != nil {
+		return err // the hint is optional
+	}
+	var known []string
+	for _, p := range all {
+		known = append(known, p.Name)
+	}
+	if hint := nearest.Hint(name, known); hint != "" {
+		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
 }
 
 func listCommand() *cobra.Command {
@@ -122,7 +145,7 @@ func showCommand() *cobra.Command {
 			return ask(cmd, func(ctx context.Context, c client, output string) error {
 				p, err := c.Pool(ctx, args[0])
 				if err != nil {
-					return err
+					return nearPool(ctx, c, args[0], err)
 				}
 				return printPool(cmd.OutOrStdout(), output, p)
 			})
@@ -193,8 +216,11 @@ func changeCommand(verb, short string,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, c *api.Client, output string) error {
 				p, err := change(c, ctx, args[0])
-				if err != nil || output == out.FormatText {
-					return err
+				if err != nil {
+					return nearPool(ctx, c, args[0], err)
+				}
+				if output == out.FormatText {
+					return nil
 				}
 				return printPools(cmd.OutOrStdout(), output, []api.Pool{p})
 			})

@@ -174,7 +174,7 @@ func shipped() (all []registry.BuiltIn) {
 // siteImage returns an image of the cloud's catalogue. One whose checksum is only in a list has no source that a site
 // could be sure of. NotFound.
 func siteImage(name string) (cluster.Image, error) {
-	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	catalog, err := image.LoadCatalog(image.MachineFiles(), nil)
 	if err != nil {
 		return cluster.Image{}, err
 	}

@@ -23,6 +23,7 @@ type images struct{ agents agents }
 
 // Catalog is the catalog of this machine.
 type Catalog struct {
+	Files   []string                     // as image.CatalogFiles, which nil is
 	Sources image.Sources                // of other images that tenants may name
 	Resolve func(string) (string, error) // as image.ReferenceFor, which nil is
 }
@@ -43,7 +44,11 @@ func (c Catalog) Public(reference string) bool { return c.Sources.Public(referen
 
 // List returns the images of the catalog and the sources.
 func (c Catalog) List() (cloud.Catalog, error) {
-	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
+	files := c.Files
+	if files == nil {
+		files = image.CatalogFiles()
+	}
+	catalog, err := image.LoadCatalog(files, nil)
 	if err != nil {
 		return cloud.Catalog{}, err
 	}

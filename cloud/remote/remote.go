@@ -260,6 +260,10 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if plain, ok := errors.AsType[*url.Error](err); ok {
 		err = plain.Err
 	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return croft.Errorf(croft.Invalid, "the server at %s speaks HTTP without TLS: use http:// if it is on this machine, "+
+			"or ask the cloud's operator for its https:// address", c.base)
+	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return croft.Errorf(croft.Invalid,
 			"the certificate of %s cannot be trusted (%w): give the cloud's CA in ca (CROFT_CA)", c.base, err)
@@ -276,6 +280,10 @@ func problemIn(answer *http.Response) error {
 	p := &api.Problem{}
 	if err := json.Unmarshal(text, p); err == nil && p.Code != "" {
 		return p
+	}
+	if answer.StatusCode == http.StatusBadRequest && endpoint.IsWrongScheme(text) {
+		return croft.Errorf(croft.Invalid, "the server at http://%s speaks TLS: use https://%[1]s, with the cloud's CA in ca "+
+			"(CROFT_CA)", answer.Request.URL.Host)
 	}
 	kind := croft.Unavailable
 	if answer.StatusCode < http.StatusInternalServerError {

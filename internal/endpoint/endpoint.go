@@ -2,6 +2,7 @@
 package endpoint
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"net/url"
@@ -66,4 +67,10 @@ func Outward(endpoint string) string {
 	}
 	u.Host = Outside(u.Host)
 	return u.String()
+}
+
+// IsWrongScheme reports whether a body is what Go's servers answer, with status 400, to a request without TLS where TLS
+// is expected.
+func IsWrongScheme(body []byte) bool {
+	return bytes.Contains(body, []byte("HTTP request to an HTTPS server"))
 }

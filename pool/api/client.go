@@ -183,6 +183,10 @@ func (c *Client) once(ctx context.Context, endpoint string, what call, body []by
 		return croft.Errorf(croft.Unavailable,
 			"no manager of pools runs at %s (%w); start one with `croft pool serve --pools pools.yaml`, or name another with --server", endpoint, plain(err))
 	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return croft.Errorf(croft.Invalid, "the manager of pools at %s speaks HTTP without TLS: name its http:// address with "+
+			"--server", endpoint)
+	}
 	if err != nil {
 		return croft.Errorf(croft.Unavailable, "the manager of pools at %s does not answer: %w", endpoint, plain(err))
 	}
