@@ -36,10 +36,7 @@ func withoutHosts(st croft.Status) croft.Status {
 		hidden = append(hidden, string(host))
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
-	path := ""
-	if strings.HasPrefix(i.Spec.Image, "/") {
-		path, _, _ = strings.Cut(i.Spec.Image, "#")
-	}
+	path := hostFile(i.Spec.Image)
 	i.Spec, i.Refused = withoutPlaces(i.Spec), nil
 	if i.Lost != nil {
 		i.Lost = &croft.Loss{At: i.Lost.At, Reason: i.Lost.Reason}
@@ -75,14 +72,24 @@ func withoutHosts(st croft.Status) croft.Status {
 // the instance, with names that tenants do not know.
 func withoutPlaces(spec croft.Spec) croft.Spec {
 	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
-	if strings.HasPrefix(spec.Image, "/") { // a file of the host, which a name of the catalog stands for
-		spec.Image = filepath.Base(spec.Image)
+	if path := hostFile(spec.Image); path != "" {
+		spec.Image = filepath.Base(path)
 	}
 	spec.Near = slices.DeleteFunc(slices.Clone(spec.Near), func(n croft.Near) bool { return n.Aggregate })
 	for i := range spec.Near {
 		spec.Near[i].Location = ""
 	}
 	return spec
+}
+
+// hostFile returns the path of an image that is a file of hosts, for which a name of the catalog stands; empty: it has
+// another address.
+func hostFile(reference string) string {
+	path, _, _ := strings.Cut(strings.TrimPrefix(reference, "file://"), "#")
+	if strings.HasPrefix(path, "/") {
+		return path
+	}
+	return ""
 }
 
 // explanation returns an explanation as the caller may see it: for tenants, hosts are numbered in the order in which
