@@ -67,9 +67,9 @@ func withoutHosts(st croft.Status) croft.Status {
 	return st
 }
 
-// withoutPlaces removes from a spec where hosts and their files are, except for the instances that it is to be near to as the user
-// named them. What it is to be in, and aggregates to be near to, go as a whole: an operator may have asked for
-// the instance, with names that tenants do not know.
+// withoutPlaces removes from a spec where hosts and their files are, except for the instances that it is to be near to
+// as the user named them. What it is to be in, and aggregates to be near to, go as a whole: an operator may have asked
+// for the instance, with names that tenants do not know.
 func withoutPlaces(spec croft.Spec) croft.Spec {
 	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
 	if path := hostFile(spec.Image); path != "" {

@@ -30,7 +30,8 @@ identity provider knows him; tokens (croft access) carry their own role.`,
 		Use:   "set PROJECT USER ROLE",
 		Short: "Give a user a role in a project: reader, member or project-admin",
 		Args:  args.Count(3, 3),
-		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
+			cobra.ShellCompDirective) {
 			switch len(given) {
 			case 0:
 				return completeProjects(cmd, given, prefix)
