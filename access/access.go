@@ -92,6 +92,21 @@ type Refresher interface {
 	Refresh(ctx context.Context, p croft.Project) error
 }
 
+// Behind is a copy in memory, of tokens, members or peers, that may be behind what is stored.
+type Behind interface {
+	// CatchUp returns once the copy has everything that was stored when it was called. Many callers share few reads.
+	// Unavailable.
+	CatchUp(ctx context.Context) error
+}
+
+// CatchUp has a copy catch up with what is stored, if it may be behind.
+func CatchUp(ctx context.Context, copied any) error {
+	if b, behind := copied.(Behind); behind {
+		return b.CatchUp(ctx)
+	}
+	return nil
+}
+
 // Refresh has the tree of the caller catch up with what is stored about projects. A tree that needs none does nothing.
 func (c Caller) Refresh(ctx context.Context, projects ...croft.Project) error {
 	t, behind := c.tree.(Refresher)

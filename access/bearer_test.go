@@ -2,6 +2,8 @@ package access_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -207,6 +209,77 @@ func TestATokenEndsWithTheOneWithWhichItWasMade(t *testing.T) {
 		synctest.Wait()
 		if _, ok, err := ask(); ok || croft.KindOf(err) != croft.Denied {
 			t.Errorf("after the end of the other: %v, %v", ok, err)
+		}
+	})
+}
+
+// lagging is a feed that tells of tokens only when it is caught up with.
+type lagging struct {
+	all     []access.Token
+	news    chan access.Token
+	revoked chan access.TokenID
+	later   []access.Token
+	away    bool // the store does not answer
+}
+
+func (f *lagging) Watch(ctx context.Context, all func([]access.Token),
+	changed func(access.TokenID, *access.Token)) error {
+	all(f.all)
+	for {
+		select {
+		case t := <-f.news:
+			changed(t.ID, &t)
+		case id := <-f.revoked:
+			changed(id, nil)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (f *lagging) CatchUp(context.Context) error {
+	if f.away {
+		return croft.Errorf(croft.Unavailable, "etcd does not answer")
+	}
+	for _, t := range f.later {
+		f.news <- t
+	}
+	f.later = nil
+	synctest.Wait()
+	return nil
+}
+
+// TestATokenThatWasJustMadeIsKnown: what the feed has not told yet is waited for. A token that is known to be gone is
+// refused without a look, so also while the store is away.
+func TestATokenThatWasJustMadeIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token, secret := accesstest.NewToken(t, "lab", 0)
+		f := &lagging{news: make(chan access.Token), revoked: make(chan access.TokenID), later: []access.Token{token}}
+		b := access.NewBearer(f, "partition", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = b.Run(ctx) }()
+		t.Cleanup(func() { cancel(); synctest.Wait() })
+		synctest.Wait()
+		ask := func(secret access.Secret) error {
+			r := httptest.NewRequest(http.MethodGet, "/v1/whoami", nil)
+			r.Header.Set("Authorization", "Bearer "+secret.Text())
+			_, _, err := b.Authenticate(t.Context(), r)
+			return err
+		}
+		if err := ask(secret); err != nil {
+			t.Errorf("just made: %v", err)
+		}
+		if err := ask(access.NewSecret()); croft.KindOf(err) != croft.Denied {
+			t.Errorf("made up: %v", err)
+		}
+		f.revoked <- token.ID
+		synctest.Wait()
+		f.away = true
+		if err := ask(secret); croft.KindOf(err) != croft.Denied {
+			t.Errorf("revoked: %v", err)
+		}
+		if err := ask(access.NewSecret()); croft.KindOf(err) != croft.Unavailable {
+			t.Errorf("unknown while the store is away: %v", err)
 		}
 	})
 }

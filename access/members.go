@@ -27,8 +27,19 @@ type Granted struct {
 }
 
 // Choose adds to a caller the project that a request is about, and the roles there: those that are granted, and those
-// of a member. Members may be nil. Denied, Unavailable.
+// of a member. Members may be nil; a user whom they do not know may have become a member just now. Denied, Unavailable.
 func Choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
+	chosen, err := choose(c, g, m, r)
+	if croft.KindOf(err) != croft.Denied || m == nil {
+		return chosen, err
+	}
+	if err := CatchUp(r.Context(), m); err != nil {
+		return Caller{}, err
+	}
+	return choose(c, g, m, r)
+}
+
+func choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
 	wanted := r.Header.Values(ProjectHeader)
 	if len(wanted) > 1 {
 		return Caller{}, croft.Errorf(croft.Denied, "the request has %d headers %s: send one", len(wanted),

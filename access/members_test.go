@@ -1,7 +1,10 @@
 package access_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"croft"
@@ -89,5 +92,26 @@ func TestWhatMembersAre(t *testing.T) {
 		if len(text) < len(c.want) || text[:len(c.want)] != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, text, c.want)
 		}
+	}
+}
+
+// laggingMembers learn of a member when they are caught up with.
+type laggingMembers struct{ members }
+
+func (m laggingMembers) CatchUp(context.Context) error {
+	m.of["ann"], m.role["ann@lab"] = []croft.Project{"lab"}, access.Member
+	return nil
+}
+
+func TestAUserWhoJustBecameAMemberIsLetIn(t *testing.T) {
+	m := laggingMembers{members{of: map[string][]croft.Project{}, role: map[string]access.Role{}}}
+	none := access.Granted{None: croft.Errorf(croft.Denied, "nobody knows this one")}
+	r := httptest.NewRequest(http.MethodGet, "/v1/whoami", nil)
+	c, err := access.Choose(access.Caller{User: "ann"}, none, m, r)
+	if err != nil || c.Project != "lab" || !c.Has(access.Member) {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	if _, err := access.Choose(access.Caller{User: "joe"}, none, m, r); croft.KindOf(err) != croft.Denied {
+		t.Errorf("a stranger: %v", err)
 	}
 }

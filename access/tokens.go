@@ -36,9 +36,9 @@ type TokenFeed interface {
 }
 
 // Bearer recognizes the tokens of this cloud, sent as "Authorization: Bearer croft_...". It keeps all tokens in
-// memory, so that no request waits for the store, and a revoked token is refused as soon as the feed says so. While
-// the feed is cut off from the store, it goes by the tokens as they were; then nothing else works for their holders
-// either.
+// memory, so that no request with a known token waits for the store, and a revoked token is refused as soon as the feed
+// says so. While the feed is cut off from the store, it goes by the tokens as they were; then nothing else works for
+// their holders either. A feed that is Behind catches up before an unknown token is refused.
 type Bearer struct {
 	feed      TokenFeed
 	partition croft.PartitionID
@@ -46,6 +46,7 @@ type Bearer struct {
 
 	mu    sync.RWMutex
 	known map[TokenID]Token // nil: not read yet
+	gone  map[TokenID]bool  // were known: no look at the store is needed to refuse them
 }
 
 var _ Authenticator = (*Bearer)(nil)
@@ -68,7 +69,23 @@ func (b *Bearer) replace(all []Token) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for id := range b.known {
+		if _, still := known[id]; !still {
+			b.forget(id)
+		}
+	}
 	b.known = known
+}
+
+// mostGone bounds the tokens that are remembered as gone.
+const mostGone = 100_000
+
+// forget remembers that a token is gone. IDs are not used again.
+func (b *Bearer) forget(id TokenID) {
+	if b.gone == nil || len(b.gone) >= mostGone {
+		b.gone = map[TokenID]bool{}
+	}
+	b.gone[id] = true
 }
 
 func (b *Bearer) change(id TokenID, t *Token) {
@@ -76,6 +93,7 @@ func (b *Bearer) change(id TokenID, t *Token) {
 	defer b.mu.Unlock()
 	if t == nil {
 		delete(b.known, id)
+		b.forget(id)
 	} else {
 		b.known[id] = *t
 	}
@@ -83,7 +101,7 @@ func (b *Bearer) change(id TokenID, t *Token) {
 
 // Authenticate implements Authenticator. Other schemes than Bearer, and other bearer tokens than croft_..., are not of
 // its kind.
-func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool, error) {
+func (b *Bearer) Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error) {
 	text, ok, err := BearerToken(r)
 	if !ok || !strings.HasPrefix(text, secretPrefix) {
 		return Caller{}, false, err
@@ -92,12 +110,9 @@ func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool,
 	if err != nil {
 		return Caller{}, false, croft.Errorf(croft.Denied, "%s", err.Error())
 	}
-	b.mu.RLock()
-	t, read := b.known[s.ID], b.known != nil
-	b.mu.RUnlock()
-	if !read {
-		return Caller{}, false, croft.Errorf(croft.Unavailable,
-			"the tokens of this cloud are still being read: try again")
+	t, err := b.token(ctx, s.ID)
+	if err != nil {
+		return Caller{}, false, err
 	}
 	if err := t.admit(s, b.now()); err != nil {
 		return Caller{}, false, err
@@ -107,6 +122,29 @@ func (b *Bearer) Authenticate(_ context.Context, r *http.Request) (Caller, bool,
 	}
 	return Caller{Partition: b.partition, User: t.User, Project: t.Project, ProjectID: t.ProjectID,
 		Token: t.ID, Delegated: delegatedBy(t), Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID)}, true, nil
+}
+
+// token returns the token with an ID, which may have been made just now at another server; the zero Token: there is
+// none. Unavailable.
+func (b *Bearer) token(ctx context.Context, id TokenID) (Token, error) {
+	look := func() (t Token, decided, read bool) {
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		t, known := b.known[id]
+		return t, known || b.gone[id], b.known != nil
+	}
+	t, decided, read := look()
+	if !read {
+		return Token{}, croft.Errorf(croft.Unavailable, "the tokens of this cloud are still being read: try again")
+	}
+	if decided {
+		return t, nil
+	}
+	if err := CatchUp(ctx, b.feed); err != nil {
+		return Token{}, err
+	}
+	t, _, _ = look()
+	return t, nil
 }
 
 // parents refuses a token that was made with one that was revoked or has expired.

@@ -53,7 +53,9 @@ func foreign(c *call) (*federation.Partition, error) {
 	case c.forwards == nil:
 		return nil, errNoPeer(names[0])
 	}
-	p, err := c.forwards.Called(names[0])
+	ctx, cancel := c.brief()
+	defer cancel()
+	p, err := c.forwards.Find(ctx, names[0])
 	if croft.KindOf(err) == croft.NotFound || err == nil && len(p.Peer.Asserts(c.caller)) == 0 {
 		return nil, errNoPeer(names[0])
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/access/accesstest"
 	"croft/control/controltest"
 	"croft/tenant"
 )
@@ -47,4 +48,20 @@ func TestWhatWasAnsweredWith201IsFoundAtOnce(t *testing.T) {
 			a.ask(t, "birgit", http.MethodDelete, "/v1/projects/"+name, nil).want(t, http.StatusNoContent, "")
 		}
 	}
+}
+
+// TestATokenThatAnotherServerMadeIsKnownAtOnce: a server that has not heard of a token yet looks before it refuses it.
+func TestATokenThatAnotherServerMadeIsKnownAtOnce(t *testing.T) {
+	site := controltest.StartSite(t)
+	a := newAsker(t, site.URL)
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", fields{"name": "lab"}).want(t, http.StatusCreated, "")
+	for range 8 {
+		token, secret := accesstest.NewToken(t, "lab", 0)
+		if err := site.Cloud.Store.AccessTokens.Create(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		a.ask(t, secret.Text(), http.MethodGet, "/v1/whoami", nil).want(t, http.StatusOK, "")
+	}
+	_, unknown := accesstest.NewToken(t, "lab", 0)
+	a.ask(t, unknown.Text(), http.MethodGet, "/v1/whoami", nil).want(t, http.StatusUnauthorized, "unauthenticated")
 }

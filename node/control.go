@@ -108,7 +108,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 			claims.Close()
 		}
 	}()
-	tokens := access.NewBearer(store.AccessTokens, store.Partition(), nil)
+	tokens := access.NewBearer(store.AccessTokens.NewFeed(), store.Partition(), nil)
 	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
 	tree, peers := store.Projects.NewLive(), newPeering(s, store, scheme+"://"+l.Addr().String(), log)
 	callers = append(callers, peers.callers())

@@ -34,7 +34,7 @@ type peering struct {
 }
 
 func newPeering(s *settings.Settings, store *etcdstore.Store, at string, log *slog.Logger) *peering {
-	return &peering{store: store, book: assertion.NewBook(store.Partitions), endpoint: endpoint.Outward(at),
+	return &peering{store: store, book: assertion.NewBook(store.Partitions.NewFeed()), endpoint: endpoint.Outward(at),
 		keys: &assertion.Keys{Dir: PeerKeys(s.StateDir)}, own: s.CloudAPI.Cert == "", log: log,
 		told: map[federation.PublicKey]bool{}}
 }
@@ -50,7 +50,7 @@ func (p *peering) callers() *assertion.Authenticator {
 
 // forwards says how requests are forwarded.
 func (p *peering) forwards() *forwarding.Peers {
-	return &forwarding.Peers{Home: p.store.Partition(), Called: p.book.Called, Sign: p.keys.Sign}
+	return &forwarding.Peers{Home: p.store.Partition(), Find: p.book.Find, Sign: p.keys.Sign}
 }
 
 // start follows the peers, and tells the cloud the public halves of the keys of this machine. Without a key everything

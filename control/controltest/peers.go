@@ -38,11 +38,11 @@ func StartTrusting(t testing.TB, further []access.Authenticator, change ...func(
 	t.Helper()
 	s := &Site{Keys: &assertion.Keys{Dir: filepath.Join(t.TempDir(), "peers")}}
 	s.URL, s.Cloud = StartConfigured(t, func(c *simcloud.Cloud, config *control.Config) {
-		s.Book = assertion.NewBook(c.Store.Partitions)
+		s.Book = assertion.NewBook(c.Store.Partitions.NewFeed())
 		tree := c.Store.Projects.NewLive()
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var run sync.WaitGroup
-		tokens := access.NewBearer(c.Store.AccessTokens, c.Store.Partition(), nil)
+		tokens := access.NewBearer(c.Store.AccessTokens.NewFeed(), c.Store.Partition(), nil)
 		run.Go(func() { _ = tokens.Run(ctx) })
 		run.Go(func() { _ = s.Book.Run(ctx) })
 		run.Go(func() { _ = tree.Run(ctx) })
@@ -51,7 +51,7 @@ func StartTrusting(t testing.TB, further []access.Authenticator, change ...func(
 		callers = append(callers, Known, &assertion.Authenticator{Partition: c.Store.Partition(), Book: s.Book,
 			Nonces: c.Store.Partitions.NewNonces(), Pins: c.Store.Partitions, Most: bodies.Max})
 		config.Callers = access.InTree(tree, access.First(callers...))
-		config.Peers = &forwarding.Peers{Home: c.Store.Partition(), Called: s.Book.Called, Sign: s.Keys.Sign}
+		config.Peers = &forwarding.Peers{Home: c.Store.Partition(), Find: s.Book.Find, Sign: s.Keys.Sign}
 		s.Under = config.Cloud
 		for _, one := range change {
 			one(config)

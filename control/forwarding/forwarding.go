@@ -33,8 +33,8 @@ import (
 // Peers are other clouds, to which requests are forwarded that name one in the header assertion.Header.
 type Peers struct {
 	Home croft.PartitionID
-	// Called finds a peer by its UUID or its alias, in memory. NotFound, Unavailable.
-	Called func(idOrAlias string) (federation.Partition, error)
+	// Find finds a peer by its UUID or its alias, in memory if that has it. NotFound, Unavailable.
+	Find func(ctx context.Context, idOrAlias string) (federation.Partition, error)
 	// Sign completes an assertion by its times and its nonce, and signs it.
 	Sign func(assertion.Assertion) (assertion.Signed, error)
 }

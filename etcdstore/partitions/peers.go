@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/federation"
 	"croft/federation/assertion"
@@ -278,6 +279,38 @@ func (s *Partitions) RemoveMapping(ctx context.Context, m federation.Mapping) er
 
 // WatchPeers implements assertion.Feed. What cannot be read is no peer, and no mapping: it lets nobody in.
 func (s *Partitions) WatchPeers(ctx context.Context, changed func([]federation.Partition, []federation.Mapping)) error {
+	return s.watchPeers(ctx, s.newTail(), changed)
+}
+
+func (s *Partitions) newTail() *kv.Tail {
+	return s.conn.NewTail("the peers of this cloud", s.peerKeys().all())
+}
+
+// FollowedPeers is a feed of peers for one follower, which can catch up with what is stored.
+type FollowedPeers struct {
+	partitions *Partitions
+	tail       *kv.Tail
+}
+
+var (
+	_ assertion.Feed = (*FollowedPeers)(nil)
+	_ access.Behind  = (*FollowedPeers)(nil)
+)
+
+// NewFeed returns a feed for one follower.
+func (s *Partitions) NewFeed() *FollowedPeers { return &FollowedPeers{s, s.newTail()} }
+
+// WatchPeers implements assertion.Feed.
+func (f *FollowedPeers) WatchPeers(ctx context.Context,
+	changed func([]federation.Partition, []federation.Mapping)) error {
+	return f.partitions.watchPeers(ctx, f.tail, changed)
+}
+
+// CatchUp implements access.Behind.
+func (f *FollowedPeers) CatchUp(ctx context.Context) error { return f.tail.CatchUp(ctx) }
+
+func (s *Partitions) watchPeers(ctx context.Context, tail *kv.Tail,
+	changed func([]federation.Partition, []federation.Mapping)) error {
 	k, values := s.peerKeys(), map[string]*mvccpb.KeyValue{}
 	tell := func() {
 		var peers []federation.Partition
@@ -301,11 +334,13 @@ func (s *Partitions) WatchPeers(ctx context.Context, changed func([]federation.P
 			values[string(stored.Key)] = stored
 		}
 		tell()
+		tail.Listed(all)
 	}, func(stored *mvccpb.KeyValue, present bool) {
 		if delete(values, string(stored.Key)); present {
 			values[string(stored.Key)] = stored
 		}
 		tell()
+		tail.Seen(stored)
 	})
 }
 

@@ -233,6 +233,38 @@ func (s *AccessTokens) removeExpired(ctx context.Context) error {
 // Watch implements access.TokenFeed. A record that cannot be read is no token: it lets nobody in.
 func (s *AccessTokens) Watch(ctx context.Context, all func([]access.Token),
 	changed func(access.TokenID, *access.Token)) error {
+	return s.watch(ctx, s.newTail(), all, changed)
+}
+
+func (s *AccessTokens) newTail() *kv.Tail {
+	return s.conn.NewTail("the tokens of this cloud", s.keys().tokens())
+}
+
+// FollowedTokens is a feed of tokens for one follower, which can catch up with what is stored.
+type FollowedTokens struct {
+	tokens *AccessTokens
+	tail   *kv.Tail
+}
+
+var (
+	_ access.TokenFeed = (*FollowedTokens)(nil)
+	_ access.Behind    = (*FollowedTokens)(nil)
+)
+
+// NewFeed returns a feed for one follower.
+func (s *AccessTokens) NewFeed() *FollowedTokens { return &FollowedTokens{s, s.newTail()} }
+
+// Watch implements access.TokenFeed.
+func (f *FollowedTokens) Watch(ctx context.Context, all func([]access.Token),
+	changed func(access.TokenID, *access.Token)) error {
+	return f.tokens.watch(ctx, f.tail, all, changed)
+}
+
+// CatchUp implements access.Behind.
+func (f *FollowedTokens) CatchUp(ctx context.Context) error { return f.tail.CatchUp(ctx) }
+
+func (s *AccessTokens) watch(ctx context.Context, tail *kv.Tail, all func([]access.Token),
+	changed func(access.TokenID, *access.Token)) error {
 	return s.conn.FollowWhole(ctx, s.keys().tokens(), func(kvs []*mvccpb.KeyValue) {
 		var tokens []access.Token
 		for _, stored := range kvs {
@@ -242,7 +274,9 @@ func (s *AccessTokens) Watch(ctx context.Context, all func([]access.Token),
 			}
 		}
 		all(tokens)
+		tail.Listed(kvs)
 	}, func(stored *mvccpb.KeyValue, present bool) {
+		defer tail.Seen(stored)
 		id := access.TokenID(kv.Last(stored.Key))
 		var t access.Token
 		if !present || s.conn.Decode(stored.Key, stored.Value, &t) != nil {

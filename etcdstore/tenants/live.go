@@ -9,14 +9,16 @@ import (
 
 	"croft"
 	"croft/access"
+	"croft/etcdstore/internal/kv"
 	"croft/tenant"
 )
 
-// Live is the tree of projects in memory, which follows what is stored. It implements access.Tree, access.Refresher
-// and access.Members. What it is asked about projects may be older than the latest write, by the time that a watch of
-// etcd takes, unless Refresh was called for the project.
+// Live is the tree of projects in memory, which follows what is stored. It implements access.Tree, access.Refresher,
+// access.Behind and access.Members. What it is asked about projects may be older than the latest write, by
+// the time that a watch of etcd takes, unless Refresh was called for the project, or CatchUp.
 type Live struct {
 	projects *Projects
+	tail     *kv.Tail
 
 	mu      sync.RWMutex
 	read    bool
@@ -25,11 +27,13 @@ type Live struct {
 }
 
 // NewLive returns a tree that is empty until it runs.
-func (s *Projects) NewLive() *Live { return &Live{projects: s, changed: make(chan struct{})} }
+func (s *Projects) NewLive() *Live {
+	return &Live{projects: s, tail: s.newTail(), changed: make(chan struct{})}
+}
 
 // Run follows the projects until ctx ends.
 func (l *Live) Run(ctx context.Context) error {
-	return l.projects.Follow(ctx, func(now tenant.Tree) {
+	return l.projects.follow(ctx, l.tail, func(now tenant.Tree) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.read, l.tree = true, now
@@ -75,6 +79,9 @@ func (l *Live) Refresh(ctx context.Context, p croft.Project) error {
 		}
 	}
 }
+
+// CatchUp implements access.Behind.
+func (l *Live) CatchUp(ctx context.Context) error { return l.tail.CatchUp(ctx) }
 
 // Below implements access.Tree. Until the tree has been read, no project is below another.
 func (l *Live) Below(p croft.Project) []croft.Project {

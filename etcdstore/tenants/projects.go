@@ -114,6 +114,14 @@ func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tena
 // Follow calls changed with the tree of all projects, and again after each change, until ctx ends. The tree is always
 // whole: nobody loses a role because projects are being read again.
 func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error {
+	return s.follow(ctx, s.newTail(), changed)
+}
+
+func (s *Projects) newTail() *kv.Tail {
+	return s.conn.NewTail("the projects of this cloud", s.keys().projects())
+}
+
+func (s *Projects) follow(ctx context.Context, tail *kv.Tail, changed func(tenant.Tree)) error {
 	all := map[string]tenant.Tenant{}
 	tell := func() { changed(tenant.NewTree(slices.Collect(maps.Values(all)))) }
 	note := func(stored *mvccpb.KeyValue) {
@@ -127,11 +135,13 @@ func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error 
 			note(stored)
 		}
 		tell()
+		tail.Listed(listed)
 	}, func(stored *mvccpb.KeyValue, present bool) {
 		if delete(all, string(stored.Key)); present {
 			note(stored)
 		}
 		tell()
+		tail.Seen(stored)
 	})
 }
 

@@ -440,3 +440,36 @@ func FuzzAssertion(f *testing.F) {
 		}
 	})
 }
+
+// laggingPeers tell of a peer when they are caught up with.
+type laggingPeers struct {
+	book *Book
+	with func()
+}
+
+func (laggingPeers) WatchPeers(ctx context.Context, _ func([]federation.Partition, []federation.Mapping)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (f laggingPeers) CatchUp(context.Context) error {
+	f.with()
+	return nil
+}
+
+// TestAPeerThatWasJustAddedIsKnown: what this server has not heard of yet is waited for.
+func TestAPeerThatWasJustAddedIsKnown(t *testing.T) {
+	s := newSides(t)
+	s.asked.Book.replace(nil, nil)
+	s.asked.Book.feed = laggingPeers{s.asked.Book, func() { s.know(access.Member, access.Reader, access.Member) }}
+	if _, ok, err := s.ask(request(t), s.sign(t, s.good(t))); !ok || err != nil {
+		t.Errorf("a user of the peer: %t, %v", ok, err)
+	}
+	s.asked.Book.replace(nil, nil)
+	if p, err := s.asked.Book.Find(t.Context(), "east"); err != nil || p.ID != here {
+		t.Errorf("the peer: %+v, %v", p, err)
+	}
+	if _, err := s.asked.Book.Find(t.Context(), "west"); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("a stranger: %v", err)
+	}
+}

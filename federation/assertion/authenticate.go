@@ -77,11 +77,15 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (acce
 	return caller, err == nil, err
 }
 
-// accept verifies an assertion and uses it up. The signature is looked at before anything that costs more.
+// accept verifies an assertion and uses it up. The signature is looked at before anything that
+// costs more, except that many requests together may have the book catch up with what is stored.
 func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string) (access.Caller, error) {
 	s, err := parse(text)
 	if err != nil {
 		return access.Caller{}, croft.Errorf(croft.Denied, "%s", err.Error())
+	}
+	if err := a.Book.learn(ctx, s.Issuer, s.Project); err != nil {
+		return access.Caller{}, err
 	}
 	if err := a.verify(&s, r.Header, text); err != nil {
 		return access.Caller{}, err

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"croft"
+	"croft/access"
 	"croft/federation"
 )
 
@@ -66,6 +67,27 @@ func (b *Book) Called(idOrAlias string) (federation.Partition, error) {
 		}
 	}
 	return federation.Partition{}, croft.Errorf(croft.NotFound, "there is no peer %.80q", idOrAlias)
+}
+
+// Find is Called, and notices a peer that was added just now at another server.
+func (b *Book) Find(ctx context.Context, idOrAlias string) (federation.Partition, error) {
+	p, err := b.Called(idOrAlias)
+	if croft.KindOf(err) != croft.NotFound {
+		return p, err
+	}
+	if err := access.CatchUp(ctx, b.feed); err != nil {
+		return federation.Partition{}, err
+	}
+	return b.Called(idOrAlias)
+}
+
+// learn catches up with what is stored unless the book has a mapping of a peer's project. Unavailable.
+func (b *Book) learn(ctx context.Context, peer croft.PartitionID, theirs croft.Project) error {
+	_, m, err := b.mapping(peer, theirs)
+	if err == nil && m.Project != "" || croft.KindOf(err) == croft.Unavailable {
+		return nil // the request itself is told
+	}
+	return access.CatchUp(ctx, b.feed)
 }
 
 // mapping returns a peer, and what its project is mapped to; empty: nothing. NotFound: it is no peer. Unavailable.
