@@ -36,6 +36,10 @@ func (s State) Settled() bool {
 // Remembered is how long a cluster that was deleted can still be read.
 const Remembered = 24 * time.Hour
 
+// MaxRemembered is how many deleted clusters of a project can still be read. Those that ended first are forgotten
+// sooner.
+const MaxRemembered = 100
+
 // Cluster is the record of a cluster. The name belongs to the cluster until it is DELETED.
 type Cluster struct {
 	ID      croft.ClusterID `json:"id"`

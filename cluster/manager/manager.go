@@ -29,10 +29,11 @@ type Manager struct {
 	sites   *sites
 	clocks  clocks
 
-	mu      sync.Mutex
-	entries map[croft.ClusterID]*entry
-	strays  map[stray]bool  // what the last sweep found without a record
-	run     context.Context // of Run: wakes by timers use it
+	mu         sync.Mutex
+	entries    map[croft.ClusterID]*entry
+	tombstones map[croft.Project][]tombstone
+	strays     map[stray]bool  // what the last sweep found without a record
+	run        context.Context // of Run: wakes by timers use it
 }
 
 // New returns a manager. It starts nothing. Invalid: something is missing.
@@ -41,7 +42,8 @@ func New(c Config) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{c: c, survey: c.Survey, entries: map[croft.ClusterID]*entry{},
-		clocks: clocks{check: c.Clocks, log: c.Log}}
+		tombstones: map[croft.Project][]tombstone{},
+		clocks:     clocks{check: c.Clocks, log: c.Log}}
 	m.sites = &sites{c: c, calls: map[string]chan struct{}{}, stopped: func() bool { return m.run.Err() != nil }}
 	m.metrics = newMetrics(m.states, m.lateRemovals, m.unrecorded, m.sites.answers.silent)
 	m.looks = &looks{sites: m.sites, metrics: m.metrics, run: func() context.Context { return m.run }, soon: m.soon,
@@ -102,6 +104,7 @@ func (m *Manager) forget(id croft.ClusterID) {
 		e.timer.Stop()
 	}
 	delete(m.entries, id)
+	m.unremember(id)
 }
 
 // sleep wakes a cluster after some time, if nothing else does. The record was as revised says.
@@ -133,6 +136,7 @@ func (m *Manager) letGo() {
 			held = append(held, e.holder)
 		}
 		delete(m.entries, id)
+		m.unremember(id)
 	}
 	m.mu.Unlock()
 	for _, h := range held {

@@ -45,6 +45,27 @@ func TestAClusterIsBuiltAndDeleted(t *testing.T) {
 	})
 }
 
+// A user creates and deletes clusters in a loop. What is left of them does not grow without bound.
+func TestAProjectsOldestDeletedClustersAreForgotten(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		var all []croft.ClusterID
+		for i := range cluster.MaxRemembered + 3 {
+			id := b.create(ask(fmt.Sprint("c", i)))
+			b.delete(id)
+			b.untilState(id, cluster.Deleted)
+			all = append(all, id)
+		}
+		time.Sleep(time.Minute)
+		for i, id := range all {
+			_, err := b.store.Get(b.Context(), id)
+			if gone := croft.KindOf(err) == croft.NotFound; gone != (i < 3) {
+				b.Errorf("cluster %d of %d: %v", i, len(all), err)
+			}
+		}
+	})
+}
+
 func TestAnotherSiteIsTried(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.at("east", func(f *sim.Faults) { f.Fails = "no valid host" })

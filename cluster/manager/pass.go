@@ -33,6 +33,7 @@ func (m *Manager) pass(ctx context.Context, id croft.ClusterID) {
 	if c.State == cluster.Deleted && time.Since(c.Ended) < cluster.Remembered {
 		m.release(ctx, e)
 		m.sleep(id, time.Until(c.Ended.Add(cluster.Remembered)))
+		m.remember(ctx, c)
 		return
 	}
 	if e.holder == nil {
@@ -191,6 +192,9 @@ func (m *Manager) rest(ctx context.Context, e *entry, c cluster.Cluster, next cl
 		after = time.Hour // nothing is awaited; what is on record is what counts
 	}
 	m.sleep(c.ID, after)
+	if c.State == cluster.Deleted {
+		m.remember(ctx, c)
+	}
 }
 
 // bury forgets a tombstone.
