@@ -2,6 +2,7 @@ package etcdstore_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,9 @@ import (
 	"croft/cluster/clustertest"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/federation"
+	"croft/objects"
+	"croft/pool"
 	"croft/tenant"
 )
 
@@ -152,6 +156,37 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	must(f.Policies.Set(ctx, croft.CrushPolicy{Name: "even", Text: "use\n"}, nil))
 	must(f.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 3}, nil))
 	_, _ = clustertest.Furnish(t, f.Clusters)
+	peer := croft.PartitionID("7c4f1b52-0d0f-4f43-9c3d-3a3c2f0b8a11")
+	others := func(s *etcdstore.Store, n int) { // the records of pools, properties and peers, written again by each call
+		t.Helper()
+		must(nil, s.Pools.Lead(ctx, pool.Server{Name: "one"}, func(ctx context.Context, term pool.Term) error {
+			if _, err := term.Load(ctx); err != nil {
+				return err
+			}
+			return term.Commit(ctx, pool.Batch{Head: &pool.Head{Ticket: 1, Resource: 1},
+				Pools:     []pool.Record{{Settings: pool.Settings{Name: "ci"}, Position: n}},
+				Resources: []pool.Resource{{ID: 1, Pool: "ci", Failures: n}},
+				Tickets:   []pool.Ticket{{ID: 1, State: pool.TicketOpen, Sandbox: fmt.Sprint(n)}}})
+		}))
+		ref := objects.Ref{Kind: objects.Image, Project: "shop", ID: "tiny"}
+		was, err := s.Objects.Read(ctx, access.Everything(), ref)
+		must(was, err)
+		must(s.Objects.Write(ctx, was, objects.Object{Ref: ref, Tags: []string{fmt.Sprint("t", n)}}))
+		place := objects.Place{Level: objects.Global, Kind: objects.Instance}
+		definition, err := s.Objects.Definition(ctx, place)
+		if croft.KindOf(err) != croft.NotFound {
+			must(definition, err)
+		}
+		definition.Place, definition.Unknown = place, objects.Allow
+		must(s.Objects.PutDefinition(ctx, definition))
+		must(s.Partitions.PutPeer(ctx, peer, func([]federation.Partition) (federation.Partition, error) {
+			return federation.Partition{ID: peer, Alias: "west", Peer: &federation.Peer{Endpoint: fmt.Sprint("https://",
+				n)}}, nil
+		}))
+		must(nil, s.Partitions.PutMapping(ctx, federation.Mapping{Peer: peer, Project: "shop", Theirs: "shop",
+			Role: access.Reader}))
+	}
+	others(f.Store, 1)
 	prefix := "/croft/" + string(f.Partition()) + "/"
 	k := &newerKV{t: t, prefix: prefix, known: rewritten(t, f.server.Endpoint(), prefix), seen: map[string]bool{}}
 	putHome(t, f.server, f.Partition(), "1.99")
@@ -197,12 +232,14 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	must(s.Aggregates.Change(ctx, "ssd", croft.AggregateChange{Note: &note}))
 	must(s.Policies.Set(ctx, croft.CrushPolicy{Name: "even", Text: "use\n\n"}, nil))
 	must(s.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 4}, nil))
+	others(s, 2)
 	sites, err := s.Clusters.Sites(ctx)
 	must(sites, err)
 	for _, site := range sites {
 		must(s.Clusters.PutSite(ctx, site))
 	}
-	for _, kind := range []string{"instances", "projects", "quota", "aggregates", "policies", "clusters"} {
+	for _, kind := range []string{"instances", "projects", "quota", "aggregates", "policies", "clusters", "pools",
+		"objects", "definitions", "peers"} {
 		if !k.seen[kind] {
 			t.Errorf("nothing below %s/ was changed", kind)
 		}
