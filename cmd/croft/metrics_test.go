@@ -58,7 +58,9 @@ func (m metricDesc) kind() string {
 	switch {
 	case strings.HasSuffix(m.name, "_total"):
 		return "counter"
-	case strings.HasSuffix(m.name, "_seconds") && !strings.HasSuffix(m.name, "_timestamp_seconds"):
+	case strings.HasSuffix(m.name, "_timestamp_seconds") || strings.HasSuffix(m.name, "_difference_seconds"):
+		return "gauge"
+	case strings.HasSuffix(m.name, "_seconds"):
 		return "histogram"
 	}
 	return "gauge"
