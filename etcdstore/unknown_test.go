@@ -157,7 +157,8 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	must(f.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 3}, nil))
 	_, _ = clustertest.Furnish(t, f.Clusters)
 	peer := croft.PartitionID("7c4f1b52-0d0f-4f43-9c3d-3a3c2f0b8a11")
-	others := func(s *etcdstore.Store, n int) { // the records of pools, properties and peers, written again by each call
+	// others writes the records of pools, properties and peers, which each call changes.
+	others := func(s *etcdstore.Store, n int) {
 		t.Helper()
 		must(nil, s.Pools.Lead(ctx, pool.Server{Name: "one"}, func(ctx context.Context, term pool.Term) error {
 			if _, err := term.Load(ctx); err != nil {
