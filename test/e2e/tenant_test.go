@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,7 +85,13 @@ func TestATenantsFirstInstance(t *testing.T) {
 	}
 	operate("project", "create", "lab")
 	operate("quota", "set", "lab", "instances=1")
-	operate("image", "add", "small", guestImage)
+	small := fmt.Sprint("e2e-", os.Getpid()) // in the catalog of the machine, which tests share
+	operate("image", "add", "--machine", small, guestImage)
+	t.Cleanup(func() {
+		if r := c.run("croft", "image", "remove", "--machine", small); r.exit != 0 {
+			t.Errorf("remove the image from the catalog: %v", r)
+		}
+	})
 	token := strings.TrimSpace(operate("access", "create", "--project", "lab", "--user", "ann", "--role", "member"))
 
 	begun := time.Now()
@@ -92,7 +99,7 @@ func TestATenantsFirstInstance(t *testing.T) {
 	if r := ann.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(ann.home, "id")); r.exit != 0 {
 		t.Fatalf("ssh-keygen: %v", r)
 	}
-	made := strings.TrimSpace(ann.must("VCPU:1,MEMORY_MB:128,DISK_GB:1", "small", "--name", "web", "--key",
+	made := strings.TrimSpace(ann.must("VCPU:1,MEMORY_MB:128,DISK_GB:1", small, "--name", "web", "--key",
 		ann.home+"/id.pub", "--wait=ready", "--timeout", patience.String()))
 	id, ok := strings.CutPrefix(made, "NOTIFIED TARGET, -, OF INSTANCE ") // which host is the operator's matter
 	if !ok {
@@ -105,7 +112,7 @@ func TestATenantsFirstInstance(t *testing.T) {
 		t.Errorf("in the guest, hostname says %q", got)
 	}
 	ann.attach("web")
-	if r := ann.run(ann.binary, "VCPU:1,MEMORY_MB:128,DISK_GB:1", "small"); r.exit != 4 ||
+	if r := ann.run(ann.binary, "VCPU:1,MEMORY_MB:128,DISK_GB:1", small); r.exit != 4 ||
 		!strings.Contains(r.stderr, "instances") {
 		t.Errorf("a second instance is over the quota: %v", r)
 	}
