@@ -327,27 +327,29 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 		w.claimed(t, inst.Host)
 		w.claimed(t, other)
 	}
-	if err := w.claims.Release(t.Context(), inst.ID, croft.On()); err != nil {
-		t.Fatal(err)
-	}
-	var rivals []croft.InstanceID
-	for range 4 { // a host has capacity for four
-		rivals = append(rivals, croft.NewInstanceID())
-		if err := w.claims.Claim(t.Context(), rivals[len(rivals)-1], w.owner(inst), on(inst.Host)); err != nil {
+	release := func(id croft.InstanceID) {
+		t.Helper()
+		if err := w.claims.Release(t.Context(), id, croft.On()); err != nil && !errors.Is(err, croft.NotFound) {
 			t.Fatal(err)
 		}
 	}
-	lacks := audit.Difference{Kind: audit.MissingClaim, Host: inst.Host, Instance: inst.ID,
-		Revision: w.found(t, inst.ID).Instance.Revision, Mendable: true}
-	err := w.operate(0, func(o *operator) error { return o.Mend(t.Context(), lacks) })
-	if !errors.Is(err, croft.NoCapacity) || !strings.Contains(err.Error(), "has no room for it any more") {
-		t.Errorf("got %v, want that it does not fit", err)
-	}
-	for _, id := range rivals {
-		if err := w.claims.Release(t.Context(), id, croft.On()); err != nil {
-			t.Fatal(err)
+	// The caretakers of the hosts mend what this does, too: on a busy machine before the audit comes to it.
+	patient.Until(t, "a claim that does not fit is not brought back", func() bool {
+		release(inst.ID)
+		var errs []error
+		for range 4 { // a host has capacity for four
+			rival := croft.NewInstanceID()
+			defer release(rival)
+			errs = append(errs, w.claims.Claim(t.Context(), rival, w.owner(inst), on(inst.Host)))
 		}
-	}
+		if errors.Join(errs...) != nil {
+			return false
+		}
+		lacks := audit.Difference{Kind: audit.MissingClaim, Host: inst.Host, Instance: inst.ID,
+			Revision: w.found(t, inst.ID).Instance.Revision, Mendable: true}
+		err := w.operate(0, func(o *operator) error { return o.Mend(t.Context(), lacks) })
+		return errors.Is(err, croft.NoCapacity) && strings.Contains(err.Error(), "has no room for it any more")
+	})
 	mend()
 	w.claimed(t, inst.Host)
 	w.settle()
