@@ -130,10 +130,7 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 			return err
 		}
 		wanted.one.Keys = slices.Concat(wanted.one.Keys, found)
-		if len(wanted.one.Keys) == 0 && len(s.Keys) > 0 && len(wanted.one.UserData) == 0 {
-			fmt.Fprintln(cmd.ErrOrStderr(), "there is no SSH key in an agent or in ~/.ssh, so nobody can log in: make one with "+
-				"ssh-keygen and request again, or name one with --key")
-		}
+		wanted.keyless = len(wanted.one.Keys) == 0 && len(s.Keys) > 0 && len(wanted.one.UserData) == 0
 		return c.Traced(ctx, "request", func(ctx context.Context) error { return c.request(ctx, cmd, wanted) })
 	})
 }
@@ -162,6 +159,7 @@ type requests struct {
 	one       schedule.Request
 	count     int
 	allOrNone bool
+	keyless   bool // nobody will be able to log in, though a key was looked for
 }
 
 // nth is the request with this index, from 0.
