@@ -23,19 +23,27 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestTailFollowsAcrossARotationToTheEnd(t *testing.T) {
+// follow tails a log that begins with "one " in a directory of its own. ended gets the error with which tail ends.
+func follow(t *testing.T) (path string, r io.Reader, ended <-chan error) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "i")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "console.log")
+	path = filepath.Join(dir, "console.log")
 	write(t, path, "one ")
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
+	from, w := io.Pipe()
+	end := make(chan error, 1)
 	go func() {
-		ended <- tail(t.Context(), path, w, true)
+		end <- tail(t.Context(), path, w, true)
 		w.Close()
 	}()
+	return path, from, end
+}
+
+func TestTailFollowsAcrossARotationToTheEnd(t *testing.T) {
+	path, r, ended := follow(t)
+	dir := filepath.Dir(path)
 	expect := func(want string) {
 		t.Helper()
 		got := make([]byte, len(want))
@@ -78,18 +86,8 @@ func TestTailEndsWithItsContextAndWithoutFollowing(t *testing.T) {
 // TestTailNeverReadsTheLogOfALaterInstance has the directory replaced while the client does not read: instances with
 // the same UUID have the same directory, one after the other.
 func TestTailNeverReadsTheLogOfALaterInstance(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "i")
-	path := filepath.Join(dir, "console.log")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write(t, path, "one ")
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- tail(t.Context(), path, w, true)
-		w.Close()
-	}()
+	path, r, ended := follow(t)
+	dir := filepath.Dir(path)
 	if _, err := io.ReadFull(r, make([]byte, len("one "))); err != nil {
 		t.Fatal(err)
 	}
