@@ -26,7 +26,7 @@ func TestAccessTokensKeepTheContract(t *testing.T) {
 		store := etcdtest.Open(t, server)
 		b := &breakable{}
 		store.WatchThrough(b.watch)
-		return accesstest.Store{Tokens: store.AccessTokens, TokenFeed: store.AccessTokens,
+		return accesstest.Store{Tokens: store.AccessTokens, TokenFeed: store.AccessTokens.NewFeed(),
 			Break: func(do func()) { b.during(t, server, do) }}
 	})
 }
@@ -125,7 +125,7 @@ func TestARecordThatCannotBeReadLetsNobodyIn(t *testing.T) {
 		}
 	}
 	spoil(spoiled.ID)
-	b := access.NewBearer(store.AccessTokens, store.Partition(), nil)
+	b := access.NewBearer(store.AccessTokens.NewFeed(), store.Partition(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { _ = b.Run(ctx) })

@@ -19,7 +19,6 @@ import (
 
 var (
 	_ federation.PeerStore = (*Partitions)(nil)
-	_ assertion.Feed       = (*Partitions)(nil)
 	_ assertion.Pins       = (*Partitions)(nil)
 )
 
@@ -277,15 +276,6 @@ func (s *Partitions) RemoveMapping(ctx context.Context, m federation.Mapping) er
 	return nil
 }
 
-// WatchPeers implements assertion.Feed. What cannot be read is no peer, and no mapping: it lets nobody in.
-func (s *Partitions) WatchPeers(ctx context.Context, changed func([]federation.Partition, []federation.Mapping)) error {
-	return s.watchPeers(ctx, s.newTail(), changed)
-}
-
-func (s *Partitions) newTail() *kv.Tail {
-	return s.conn.NewTail("the peers of this cloud", s.peerKeys().all())
-}
-
 // FollowedPeers is a feed of peers for one follower, which can catch up with what is stored.
 type FollowedPeers struct {
 	partitions *Partitions
@@ -298,9 +288,11 @@ var (
 )
 
 // NewFeed returns a feed for one follower.
-func (s *Partitions) NewFeed() *FollowedPeers { return &FollowedPeers{s, s.newTail()} }
+func (s *Partitions) NewFeed() *FollowedPeers {
+	return &FollowedPeers{s, s.conn.NewTail("the peers of this cloud", s.peerKeys().all())}
+}
 
-// WatchPeers implements assertion.Feed.
+// WatchPeers implements assertion.Feed. What cannot be read is no peer, and no mapping: it lets nobody in.
 func (f *FollowedPeers) WatchPeers(ctx context.Context,
 	changed func([]federation.Partition, []federation.Mapping)) error {
 	return f.partitions.watchPeers(ctx, f.tail, changed)

@@ -46,7 +46,7 @@ func (i *installation) meet(other *installation, alias string, roles ...access.R
 // reads returns the book of an installation, which has a peer.
 func (i *installation) reads() *assertion.Book {
 	i.Helper()
-	book := assertion.NewBook(i.store.Partitions)
+	book := assertion.NewBook(i.store.Partitions.NewFeed())
 	ctx, cancel := context.WithCancel(i.Context())
 	var run sync.WaitGroup
 	run.Go(func() { _ = book.Run(ctx) })

@@ -27,10 +27,7 @@ func NewAccessTokens(p *Projects) *AccessTokens { return &AccessTokens{p.conn, p
 
 func (s *AccessTokens) keys() Keys { return Keys(s.conn.Prefix) }
 
-var (
-	_ access.Tokens    = (*AccessTokens)(nil)
-	_ access.TokenFeed = (*AccessTokens)(nil)
-)
+var _ access.Tokens = (*AccessTokens)(nil)
 
 // Create implements access.Tokens. A project that is removed meanwhile gets no token.
 func (s *AccessTokens) Create(ctx context.Context, t access.Token) error {
@@ -230,16 +227,6 @@ func (s *AccessTokens) removeExpired(ctx context.Context) error {
 	})
 }
 
-// Watch implements access.TokenFeed. A record that cannot be read is no token: it lets nobody in.
-func (s *AccessTokens) Watch(ctx context.Context, all func([]access.Token),
-	changed func(access.TokenID, *access.Token)) error {
-	return s.watch(ctx, s.newTail(), all, changed)
-}
-
-func (s *AccessTokens) newTail() *kv.Tail {
-	return s.conn.NewTail("the tokens of this cloud", s.keys().tokens())
-}
-
 // FollowedTokens is a feed of tokens for one follower, which can catch up with what is stored.
 type FollowedTokens struct {
 	tokens *AccessTokens
@@ -252,9 +239,11 @@ var (
 )
 
 // NewFeed returns a feed for one follower.
-func (s *AccessTokens) NewFeed() *FollowedTokens { return &FollowedTokens{s, s.newTail()} }
+func (s *AccessTokens) NewFeed() *FollowedTokens {
+	return &FollowedTokens{s, s.conn.NewTail("the tokens of this cloud", s.keys().tokens())}
+}
 
-// Watch implements access.TokenFeed.
+// Watch implements access.TokenFeed. A record that cannot be read is no token: it lets nobody in.
 func (f *FollowedTokens) Watch(ctx context.Context, all func([]access.Token),
 	changed func(access.TokenID, *access.Token)) error {
 	return f.tokens.watch(ctx, f.tail, all, changed)
