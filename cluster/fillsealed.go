@@ -14,6 +14,17 @@ import (
 // there under their names alone.
 const parameterPrefix = "parameter "
 
+// SecretOutputs returns the sorted names of the outputs that are kept sealed.
+func (c Cluster) SecretOutputs() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(c.Sealed)) {
+		if !strings.HasPrefix(name, parameterPrefix) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // SealParameters sets the given parameters of a cluster: those whose names are in hidden go to Sealed. Unavailable:
 // there is no key.
 func SealParameters(v Vault, p croft.PartitionID, c Cluster, given map[string]any, hidden []string) (Cluster, error) {

@@ -66,7 +66,8 @@ func showCommand() *cobra.Command {
 		Use:   "show UUID|NAME",
 		Short: "Show a cluster, its hosts and its uses",
 		Long: `show shows a cluster, for 24 hours after its end too, by its UUID. With -o json or yaml it
-shows everything that the API tells, without secrets.`,
+shows everything, and to the user of the cluster also its secret outputs: each of these reads
+is in the action log, as with croft cluster output.`,
 		Args:              args.Count(1, 1),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -74,6 +75,11 @@ shows everything that the API tells, without secrets.`,
 				have, err := find(ctx, c, given[0])
 				if err != nil {
 					return err
+				}
+				if isData(c) {
+					if err := readSecretOutputs(ctx, cmd, c, &have); err != nil {
+						return err
+					}
 				}
 				return show(cmd, c, have)
 			})

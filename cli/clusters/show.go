@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,7 +40,35 @@ func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
 				t.Texts("output "+name, inLine(have.Outputs[name]))
 			}
 		}
+		for _, name := range have.SecretOutputs() {
+			t.Texts("output "+name, "secret; its user reads it with croft cluster output "+have.Name+" "+name)
+		}
 	})
+}
+
+// readSecretOutputs adds the secret outputs of a cluster to the others where the caller is its user. The server logs
+// each read. One that cannot be read is left out with a warning.
+func readSecretOutputs(ctx context.Context, cmd *cobra.Command, c *args.Client, have *cluster.Cluster) error {
+	names := have.SecretOutputs()
+	if len(names) == 0 || have.State == cluster.Deleted {
+		return nil
+	}
+	user, err := c.User(ctx)
+	if err != nil || user != have.User {
+		return err
+	}
+	all := map[string]any{}
+	maps.Copy(all, have.Outputs)
+	for _, name := range names {
+		read, err := c.Clusters.Output(ctx, have.Project, string(have.ID), user, name)
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "secret output %s is left out: %v\n", name, err)
+			continue
+		}
+		all[name] = read.Value
+	}
+	have.Outputs = all
+	return nil
 }
 
 // inLine is a text as it is, and anything else as JSON.

@@ -10,22 +10,30 @@ import (
 // Cluster is a cluster without its secrets. Lengths of time are in seconds.
 type Cluster struct {
 	cluster.Cluster
-	KeepIdle int64 `json:"keep_idle,omitempty"`
-	Settled  bool  `json:"settled"` // nothing is under way
-	Reused   bool  `json:"reused,omitempty"`
+	KeepIdle      int64    `json:"keep_idle,omitempty"`
+	SecretOutputs []string `json:"secret_outputs,omitempty"` // names of outputs that are kept sealed, in order
+	Settled       bool     `json:"settled"`                  // nothing is under way
+	Reused        bool     `json:"reused,omitempty"`
 }
 
 // ClusterOf returns a cluster as the API shows it.
 func ClusterOf(c cluster.Cluster) Cluster {
 	c.Appliance = cluster.ApplianceName(c.Appliance)
+	secret := c.SecretOutputs()
 	c.Sealed, c.Digest = nil, "" // a digest of secrets can be searched for
 	c.Members, c.Uses = append([]cluster.Member{}, c.Members...), append([]cluster.Use{}, c.Uses...)
-	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle), Settled: c.Settled()}
+	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle), SecretOutputs: secret, Settled: c.Settled()}
 }
 
-// Plain returns the cluster that a client is told of.
+// Plain returns the cluster that a client receives. Of its secret outputs it has the names, without values.
 func (c Cluster) Plain() cluster.Cluster {
 	c.Cluster.KeepIdle = lasting(c.KeepIdle)
+	for _, name := range c.SecretOutputs {
+		if c.Cluster.Sealed == nil {
+			c.Cluster.Sealed = map[string]cluster.Sealed{}
+		}
+		c.Cluster.Sealed[name] = nil
+	}
 	return c.Cluster
 }
 
