@@ -123,10 +123,12 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 		if sub.Name() == called || otherNames[called] == sub.Name() {
 			sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
 			sub.AddCommand(completionCommand())
+			args.DocumentExits(sub)
 			return finished(sub)
 		}
 		root.AddCommand(sub)
 	}
+	args.DocumentExits(root)
 	return finished(root)
 }
 

@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"croft"
+	"croft/cli/args"
 )
 
 func TestReportAndExitCode(t *testing.T) {
@@ -39,5 +43,22 @@ func TestReportAndExitCode(t *testing.T) {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
 		})
+	}
+}
+
+func TestEveryHelpTextListsTheExitCodes(t *testing.T) {
+	var walk func(cmd *cobra.Command, own bool)
+	walk = func(cmd *cobra.Command, own bool) {
+		own = own || cmd.Annotations[args.OwnErrors] != ""
+		for _, sub := range cmd.Commands() {
+			walk(sub, own)
+		}
+		_, codes, found := strings.Cut(cmd.Long, "Exit codes:")
+		if !found || !own && !strings.Contains(codes, "7 not permitted") || strings.Contains(codes, "Exit codes:") {
+			t.Errorf("the help of %s does not list its exit codes once, with 7:\n%s", cmd.CommandPath(), cmd.Long)
+		}
+	}
+	for _, name := range []string{"croft", "schedule", "compute", "mdserver", "fission", "itabot", "lockpick"} {
+		walk(Program{}.named(name), false)
 	}
 }

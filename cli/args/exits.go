@@ -2,6 +2,7 @@ package args
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,4 +37,41 @@ func one(err error) error {
 		return err
 	}
 	return &Exited{Code: croft.ExitFailure, Err: err}
+}
+
+// exits begins the paragraph of a help text that lists exit codes.
+const exits = "Exit codes:"
+
+// commonExits lists the exit codes of commands that do not state others; see croft.ExitCode.
+const commonExits = exits + ` 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity or over quota,
+5 conflict, 6 something does not answer, or not in time, 7 not permitted.`
+
+// DocumentExits adds the exit codes to the help of a command and of all commands below it. A command whose help has no
+// such paragraph gets the one of its nearest ancestor that has one. It is called once, when all subcommands have been
+// added.
+func DocumentExits(cmd *cobra.Command) { documentExits(cmd, commonExits) }
+
+func documentExits(cmd *cobra.Command, inherited string) {
+	if own := exitsIn(cmd.Long); own != "" {
+		inherited = own
+	} else {
+		text := cmd.Long
+		if text == "" {
+			text = cmd.Short + "."
+		}
+		cmd.Long = text + "\n\n" + inherited
+	}
+	for _, sub := range cmd.Commands() {
+		documentExits(sub, inherited)
+	}
+}
+
+// exitsIn returns the paragraph about exit codes in a help text; empty: it has none.
+func exitsIn(text string) string {
+	_, after, found := strings.Cut(text, exits)
+	if !found {
+		return ""
+	}
+	paragraph, _, _ := strings.Cut(after, "\n\n")
+	return exits + paragraph
 }

@@ -40,9 +40,9 @@ that is no longer waited for goes on.
 
 With a UUID or a name it shows that instance: its address, or with -o everything.
 
-Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity, 5 conflict
-(a name is taken, a group goes by another rule), 6 something does not answer, or not in time,
-7 not permitted.`,
+Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity or
+over quota, 5 conflict (a name is taken, a group goes by another rule), 6 something does
+not answer, or not in time, 7 not permitted.`,
 		Example: `  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
   schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
   schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3

@@ -23,7 +23,10 @@ Sets of addresses are expressions:
   #tag @set pool:web job:web/* node:syd/**      names
   10.0.0.0/8 10.0.0.9 10.0.0.9-10.0.0.20        addresses, of IPv6 too
   all4 all6 none                                all of a family, and nothing
-  a | b    a - b    a & b    !a    ( )          & binds over -, and - over |`,
+  a | b    a - b    a & b    !a    ( )          & binds over -, and - over |
+
+Exit codes: 0 done, 1 an error, 3 another process holds the lock. Other commands end with 7
+where something is not permitted; that is an error, 1, here.`,
 		Example: `  croft ip add web 10.0.0.0/24 --gateway 10.0.0.1 --tag web
   croft ip get web shop/front/0
   croft ip show 10.0.0.2
