@@ -93,9 +93,10 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/cli/...", "croft/cmd/...", "croft/pool/resalloc"},
+		except: []string{"croft/cli/...", "croft/cmd/...", "croft/pool/resalloc", "croft/internal/command",
+			"croft/internal/out"},
 		mayNot: []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...",
-			"golang.org/x/term"},
+			"golang.org/x/term", "croft/internal/command", "croft/internal/out"},
 		reason: "only the command line talks to people, under croft's names or resalloc's",
 	},
 	{
@@ -105,7 +106,7 @@ var rules = []rule{
 		reason:   "rooms know nothing of the commands that use them",
 	},
 	{
-		packages: []string{"croft/cli/out"},
+		packages: []string{"croft/internal/out"},
 		mayNot:   []string{"croft/cloud/...", "croft/cli/args"},
 		reason:   "what prints is handed what it prints",
 	},

@@ -19,7 +19,6 @@ import (
 	"croft/cli/access"
 	"croft/cli/actions"
 	"croft/cli/admin"
-	"croft/cli/args"
 	"croft/cli/catalogue"
 	"croft/cli/clusters"
 	"croft/cli/crush"
@@ -39,6 +38,7 @@ import (
 	"croft/cli/sshca"
 	"croft/cli/top"
 	"croft/internal/build"
+	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/pool/server"
 )
@@ -114,7 +114,7 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 			if len(given) == 0 {
 				return nil
 			}
-			return args.UnknownCommand(cmd, given[0])
+			return command.UnknownCommand(cmd, given[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -123,12 +123,12 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 		if sub.Name() == called || otherNames[called] == sub.Name() {
 			sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
 			sub.AddCommand(completionCommand())
-			args.DocumentExits(sub)
+			command.DocumentExits(sub)
 			return finished(sub)
 		}
 		root.AddCommand(sub)
 	}
-	args.DocumentExits(root)
+	command.DocumentExits(root)
 	return finished(root)
 }
 
@@ -139,8 +139,8 @@ func finished(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true
 	root.CompletionOptions.DisableDefaultCmd = true
-	if root.Annotations[args.OwnErrors] == "" {
-		root.SetFlagErrorFunc(args.FlagError)
+	if root.Annotations[command.OwnErrors] == "" {
+		root.SetFlagErrorFunc(command.FlagError)
 	}
 	return root
 }
@@ -159,7 +159,7 @@ instances. To have it in every new shell:
   fish   schedule completion fish > ~/.config/fish/completions/schedule.fish
 
 croft, compute, mdserver and resalloc's programs have one each of their own.`,
-		Args:      args.Count(1, 1),
+		Args:      command.Count(1, 1),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out, root := cmd.OutOrStdout(), cmd.Root()
@@ -182,7 +182,7 @@ func (p Program) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages into a directory",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)

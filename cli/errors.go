@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/internal/plain"
 )
 
@@ -34,7 +34,7 @@ func report(stderr io.Writer, err error) {
 		return
 	}
 	for _, err := range apart(err) {
-		if e, ok := errors.AsType[*args.Exited](err); ok {
+		if e, ok := errors.AsType[*command.Exited](err); ok {
 			report(stderr, e.Err)
 			continue
 		}
@@ -51,7 +51,7 @@ func exitCode(err error) int {
 		return croft.ExitOK
 	}
 	first := apart(err)[0]
-	if e, ok := errors.AsType[*args.Exited](first); ok {
+	if e, ok := errors.AsType[*command.Exited](first); ok {
 		return e.Code
 	}
 	if croft.KindOf(first) == "" && errors.Is(first, context.DeadlineExceeded) {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 )
 
 func TestReportAndExitCode(t *testing.T) {
@@ -49,7 +49,7 @@ func TestReportAndExitCode(t *testing.T) {
 func TestEveryHelpTextListsTheExitCodes(t *testing.T) {
 	var walk func(cmd *cobra.Command, own bool)
 	walk = func(cmd *cobra.Command, own bool) {
-		own = own || cmd.Annotations[args.OwnErrors] != ""
+		own = own || cmd.Annotations[command.OwnErrors] != ""
 		for _, sub := range cmd.Commands() {
 			walk(sub, own)
 		}

@@ -15,8 +15,9 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/tenant"
 )
 
@@ -37,7 +38,7 @@ hosts are of croft token.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	cmd.AddCommand(args.ForAnyProject(createCommand()), args.ForAnyProject(listCommand()), revokeCommand())
 	return cmd
 }
@@ -63,10 +64,10 @@ The role (--role) says what it is good for:
 The project has to exist, unless --create creates it, with the limits of new projects.
 
 It counts for 30 days, or as long as --expires says, up to a year.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	role := cmd.Flags().String("role", string(access.Member), "what its holder is to the project (`role`)")
-	args.CompleteFlag(cmd, "role", access.Words(access.TokenRoles))
+	command.CompleteFlag(cmd, "role", access.Words(access.TokenRoles))
 	name := cmd.Flags().String("user", "", "`name` of the person or program that it stands for (default: yours)")
 	life := cmd.Flags().Duration("expires", month, "how long it counts, at most 8784h")
 	create := cmd.Flags().Bool("create", false, "create the project if there is none of this name")
@@ -158,7 +159,7 @@ func listCommand() *cobra.Command {
 		Short:   "List the tokens, without their secrets",
 		Long: `list shows the tokens of all projects, or of one (--project). Expired ones stay in the
 list for a week.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				var project croft.Project
@@ -201,7 +202,7 @@ func revokeCommand() *cobra.Command {
 		Use:     "revoke ID...",
 		Aliases: []string{"rm"},
 		Short:   "End tokens at once",
-		Args:    args.Count(1, -1),
+		Args:    command.Count(1, -1),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			return args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client,

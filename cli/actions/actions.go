@@ -12,7 +12,8 @@ import (
 	"croft"
 	"croft/actions"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // shown is how many entries are printed by default.
@@ -36,11 +37,11 @@ Entries are kept for 90 days, at most 2000 of one project.`,
 		Example: `  croft log --since 24h
   croft log instance/web
   croft log --project lab --user ann -o json`,
-		Args:              args.Count(0, 1),
+		Args:              command.Count(0, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
 	}
 	args.AddCloudFlags(cmd.Flags())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	since := cmd.Flags().String("since", "", "what was done since then: a `time` such as 24h (ago), 2026-01-31 or 2026-01-31T12:00:00Z")
 	user := cmd.Flags().String("user", "", "what this user did (`name`)")
 	limit := cmd.Flags().Int("limit", shown, "the most entries to show, the newest ones")

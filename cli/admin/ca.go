@@ -14,8 +14,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud/direct"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/node"
 	"croft/node/settings"
@@ -256,7 +257,7 @@ func withCloud(ctx context.Context, stateDir string,
 func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings,
 	log *slog.Logger) error) *cobra.Command {
 	args.AddHostFlags(cmd, hostCommandFlags...)
-	cmd.Args = args.Count(0, 0)
+	cmd.Args = command.Count(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := args.LoadHostSettings(cmd, hostCommandFlags...)
 		if err != nil {

@@ -10,8 +10,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/doctor"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/node/checkup"
 )
 
@@ -28,7 +29,7 @@ func DoctorCommand() *cobra.Command {
 		Long: `doctor looks at what the agent needs of this host, with the settings that the
 agent would have, and changes nothing. Each line says ok, warn (it works, slower
 or with less) or fail; the exit code is 1 where anything failed.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := cmd.Flags().GetString("output")
 			if err != nil {

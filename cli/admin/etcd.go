@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cloud"
+	"croft/internal/command"
 	"croft/internal/durable"
 	"croft/node"
 )
@@ -43,7 +44,7 @@ state directory out of the way. After it, start croft up here first; hosts that 
 etcd too notice that they no longer do, go on as hosts, and may join with --etcd-member
 again. Guests run on meanwhile. What happened since the snapshot is not known then:
 croft audit says what does not agree.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 	}
 	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
@@ -75,7 +76,7 @@ func snapshotCommand() *cobra.Command {
 		Long: `snapshot writes all that the cloud's etcd holds, croft's Placement included, to a new
 file that its owner alone may read: there are secrets in it. Guests, their disks and the
 cloud's authority (ca in the state directory of the first host) are not in it.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, snapshotTime)

@@ -9,8 +9,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/wording"
 )
 
@@ -30,7 +31,7 @@ tokens with which people and programs call its API are of croft access.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
 	return cmd
 }
@@ -59,7 +60,7 @@ Placement is OpenStack's (placement.cloud).
 
 etcd and Placement have to be reachable from there: the addresses are those that they
 listen on, or what --etcd and --placement say.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
@@ -110,7 +111,7 @@ func tokenListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the tokens that count, without their secrets",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				return listTokens(ctx, c, cmd)
@@ -153,7 +154,7 @@ func tokenRevokeCommand() *cobra.Command {
 		Short:   "End a token at once; hosts that joined with it stay",
 		Long: `revoke ends a token at once, so that nobody joins with it any more. Hosts that have
 joined with it stay; croft host forget removes one.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			if len(given) > 0 {

@@ -11,8 +11,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud/direct"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/node/settings"
 	"croft/placement/transfer"
 )
@@ -34,7 +35,7 @@ moment too: what changes while it is read is read again, until nothing did. Wher
 claims never pause for so long, the command says so and prints nothing.`,
 		Example: `  croft placement export > placement.jsonl
   croft placement export --from http://controller:8778 --token @FILE > placement.jsonl`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "read the etcd data in this directory; no server may be using it")
@@ -81,7 +82,7 @@ the import runs nobody else should claim from its target.`,
 		Example: `  croft placement import placement.jsonl
   croft placement import --from cloud:prod
   croft placement export | croft placement import --to http://controller:8778 --token @FILE -`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 	}
 	args.AddHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd data in this directory; no server may be using it")

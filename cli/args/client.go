@@ -1,3 +1,5 @@
+// Package args has what commands of the cloud share: the settings behind flags, the client of the chosen cloud, and
+// completions of names in it.
 package args
 
 import (

@@ -104,11 +104,3 @@ func CompleteImage(_ *cobra.Command, args []string, prefix string) ([]string, co
 	}
 	return imageNames(prefix), cobra.ShellCompDirectiveDefault
 }
-
-// CompleteFlag completes a flag of the command with a fixed list of values.
-func CompleteFlag(cmd *cobra.Command, flag string, values []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
-		panic(err) // the flag is not defined yet, or has a completion
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"croft/cloud/direct"
 	"croft/cloud/login"
 	"croft/cloud/remote"
+	"croft/internal/command"
 	"croft/internal/settings"
 	hosts "croft/node/settings"
 )
@@ -42,7 +43,7 @@ func AddContextFlag(flags *pflag.FlagSet) {
 // AddWaitFlags defines the flags of commands that can wait until their orders are done.
 func AddWaitFlags(flags *pflag.FlagSet, what string) {
 	flags.String("wait", "", "wait until "+what+" (wait)")
-	flags.Lookup("wait").NoOptDefVal = string(direct.WaitYes)
+	command.OptionalValue(flags.Lookup("wait"), string(direct.WaitYes), direct.Waits)
 	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
 }
 

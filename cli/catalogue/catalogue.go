@@ -12,18 +12,19 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
 // group makes a command that only has subcommands.
 func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: args.OnlySubcommands,
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	cmd.AddCommand(subs...)
 	return cmd
 }
@@ -71,7 +72,7 @@ func listCommand(short string, read func(context.Context, *args.Client) ([]strin
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   short,
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				names, err := read(ctx, c)
@@ -99,7 +100,7 @@ func listCommand(short string, read func(context.Context, *args.Client) ([]strin
 
 func changeCommand(use, short, long, done string,
 	change func(cloud.Catalogue, context.Context, croft.Trait) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long, Args: args.Count(1, 1),
+	return &cobra.Command{Use: use, Short: short, Long: long, Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				err := change(c.Catalogue, ctx, croft.Trait(given[0]))
@@ -117,7 +118,7 @@ func UserCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List yourself, and the members of the projects that you administer",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Users.List(ctx)

@@ -11,9 +11,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/cluster/appliances"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 )
 
@@ -37,7 +38,7 @@ func applianceList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the appliances that the project may use",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Appliances.List(ctx, c.Project)
@@ -59,7 +60,7 @@ func applianceShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show an appliance",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -111,7 +112,7 @@ func applianceCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an appliance of the project, or with --public one for all",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			wanted := cluster.Appliance{Name: given[0], Description: a.description, Public: a.public,
 				MinSlaves: a.least, Agent: a.accounts()}
@@ -140,7 +141,7 @@ func applianceSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "set NAME",
 		Short:             "Change an appliance; clusters that are there stay",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			change := cluster.ApplianceChange{Agent: a.accounts()}
@@ -175,7 +176,7 @@ func applianceRemove() *cobra.Command {
 		Use:               "remove NAME...",
 		Aliases:           []string{"rm"},
 		Short:             "Remove appliances without implementations",
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completing(-1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return removals(cmd, given, "appliance", func(ctx context.Context, c *args.Client, name string) error {
@@ -200,7 +201,7 @@ room is not asked.`,
 		Example: `  croft appliance implement slurm slurm.yaml --site lab --master VCPU:2,MEMORY_MB:4096
   croft appliance implement hosts --site lab
   croft appliance implement desktop --image debian-13 --site lab`,
-		Args: args.Count(1, 2),
+		Args: command.Count(1, 2),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			if len(given) > 0 {
@@ -296,7 +297,7 @@ func implementationList() *cobra.Command {
 	return &cobra.Command{
 		Use:               "implementations APPLIANCE",
 		Short:             "List how sites build an appliance",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -338,7 +339,7 @@ func implementationShow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "template APPLIANCE UUID",
 		Short: "Print the template of an implementation as it was stored",
-		Args:  args.Count(2, 2),
+		Args:  command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				i, err := findImplementation(ctx, c, given[0], given[1])
@@ -365,7 +366,7 @@ func enableCommand(enable bool) *cobra.Command {
 	return &cobra.Command{
 		Use:               word + " APPLIANCE UUID",
 		Short:             short,
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -385,7 +386,7 @@ func implementationRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:               "unimplement APPLIANCE UUID",
 		Short:             "Remove an implementation that no cluster was built by",
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

@@ -12,9 +12,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // changes makes a change of a cluster, and waits until it is done.
@@ -38,7 +39,7 @@ func setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "set UUID|NAME",
 		Short:             "Change a cluster's name, or how long it stays",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerClusters),
 	}
 	f := cmd.Flags()
@@ -80,7 +81,7 @@ func resizeCommand() *cobra.Command {
 		Short: "Make a cluster larger or smaller, and wait until it is",
 		Long: `resize changes how many slaves a cluster has. Those that are there stay, with their
 addresses, and the last ones go first. What cannot be made larger stays as it was.`,
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			slaves, err := strconv.Atoi(given[1])
@@ -103,7 +104,7 @@ func growCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "grow UUID|NAME",
 		Short:             "Make a cluster larger by one slave, and wait until it is",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (cluster.Cluster,
@@ -123,7 +124,7 @@ func shrinkCommand() *cobra.Command {
 		Short: "Make a cluster smaller by one slave, and wait until it is",
 		Long: `shrink removes a slave: the last one, or the one with this UUID or name, such as slave-0. The
 others stay as they are.`,
-		Args:              args.Count(1, 2),
+		Args:              command.Count(1, 2),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			host := "last"
@@ -176,7 +177,7 @@ func deleteCommand() *cobra.Command {
 		Long: `delete removes clusters in whatever state they are. It is written down at once, and done
 when the site permits: a cluster at a site that does not answer stays in the state
 DELETING until it does. --abandon forgets such a cluster and leaves there what is left.`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completing(-1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
@@ -232,13 +233,13 @@ func useCommand() *cobra.Command {
 		Short: "End uses of clusters",
 		Long: `A use is somebody's interest in a cluster: each request that it answers is one. A cluster
 without uses is idle, and is deleted after the time that --keep-idle has set.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "end UUID|NAME [USE]",
 		Short: "End a use of a cluster: yours, if you have one, or that with this UUID",
-		Args:  args.Count(1, 2),
+		Args:  command.Count(1, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				have, err := find(ctx, c, given[0])
@@ -293,7 +294,7 @@ func accountCommand() *cobra.Command {
 		Short: "Get your account on the machines of a cluster",
 		Long: `account prints the user name and the password of your account on the machines of a cluster,
 which the appliance's agent makes at the first time. Only you get it.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerClusters),
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget it; on the machines it stays")
@@ -332,7 +333,7 @@ func outputCommand() *cobra.Command {
 secret or token in their names are kept sealed, and only this command prints them: for the
 user of the cluster alone. Each read is in the action log and in the events of the cluster.`,
 		Example:           `  croft cluster output web jupyter_token`,
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

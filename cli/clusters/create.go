@@ -12,9 +12,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )
@@ -107,7 +108,7 @@ once.`,
 		Example: `  croft cluster create web slurm --slaves 3
   croft cluster create web slurm --slaves 1 --site local --keep-idle 2h --expires 24h
   croft cluster create web slurm --slaves 3 --prefer-site lab --parameters secrets.yaml`,
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeNameAppliance,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
@@ -178,7 +179,7 @@ func explainCommand() *cobra.Command {
 what put each before those behind it, and the sites that could not, with the reason. If the
 quota of the project refuses the cluster, that comes first. It exits with 4 if the cluster
 could not be built now.`,
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeNameAppliance,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

@@ -11,10 +11,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/cluster/seal"
 	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // CredentialCommand makes the command croft credential.
@@ -40,7 +41,7 @@ func credentialList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List your credentials, without their secrets",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 	}
 	cmd.Flags().BoolVar(&everybodys, "all", false, "those of all users, for admins of the project and operators")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -88,7 +89,7 @@ func credentialShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show UUID|NAME",
 		Short:             "Show a credential, without its secret",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerCredentials),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -147,7 +148,7 @@ func (i *identity) secret(cmd *cobra.Command) (cluster.Secret, error) {
 	case i.file != "":
 		text, err = readFile(cmd.InOrStdin(), i.file, longestSecret)
 	case isFile && out.IsTerminal(in):
-		text, err = args.ReadSecret(cmd.Context(), in, cmd.ErrOrStderr(), "password")
+		text, err = command.ReadSecret(cmd.Context(), in, cmd.ErrOrStderr(), "password")
 	default:
 		text, err = readFile(cmd.InOrStdin(), "-", longestSecret)
 	}
@@ -167,7 +168,7 @@ func credentialCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME --site SITE",
 		Short: "Store a credential, which the site has to accept",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) (err error) {
 			if err := cluster.CheckName("a credential", given[0]); err != nil {
 				return err
@@ -225,7 +226,7 @@ func credentialSet() *cobra.Command {
 		Short: "Change a credential, such as its password",
 		Long: `set changes what its flags say: --password asks for a new password, --password-file reads
 it. Clusters that the site refused for the old one go on by themselves.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerCredentials),
 	}
 	cmd.Flags().BoolVar(&ask, "password", false, "ask for a new password")
@@ -275,7 +276,7 @@ func credentialRemove() *cobra.Command {
 		Use:               "remove UUID|NAME...",
 		Aliases:           []string{"rm"},
 		Short:             "Remove credentials that no living cluster needs",
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completing(-1, offerCredentials),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return removals(cmd, given, "credential", func(ctx context.Context, c *args.Client, name string) error {
@@ -299,7 +300,7 @@ store can open the secrets in it; whoever loses it has everybody set their passw
 
 To change the key: name the new file first and the old one behind it on every server, then
 croft credential rewrap, then take the old one away.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			id, err := seal.Generate(given[0])
 			if err != nil {
@@ -315,7 +316,7 @@ func rewrapCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rewrap",
 		Short: "Have the servers' first key seal all secrets, for operators",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				n, err := c.Seals.Rewrap(ctx)

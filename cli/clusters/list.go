@@ -9,10 +9,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 )
 
 func listCommand() *cobra.Command {
@@ -21,7 +22,7 @@ func listCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the clusters of the project",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var states []string
 			for _, s := range cluster.States {
@@ -68,7 +69,7 @@ func showCommand() *cobra.Command {
 		Long: `show shows a cluster, for 24 hours after its end too, by its UUID. With -o json or yaml it
 shows everything, and to the user of the cluster also its secret outputs: each of these reads
 is in the action log, as with croft cluster output.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -94,7 +95,7 @@ func eventsCommand() *cobra.Command {
 		Short: "List what happened to a cluster",
 		Long: `events lists what happened to a cluster, oldest first. Of hosts that failed, the ends of
 their consoles are kept: --console prints them.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerClusters),
 	}
 	cmd.Flags().BoolVar(&consoles, "console", false, "print what hosts that failed said on their consoles, too")

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
-	"croft/cli/out"
+	"croft/internal/out"
 )
 
 // longestParameters bounds a file of parameters, in bytes.

@@ -10,8 +10,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 )
 
 // group makes a command that only has subcommands.
@@ -20,9 +21,9 @@ func group(use, short, long, example string) *cobra.Command {
 		Use: use, Short: short, Long: long, Example: example,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {
-				return args.OnlySubcommands(cmd, given)
+				return command.OnlySubcommands(cmd, given)
 			}
-			words := args.Subcommands(cmd)
+			words := command.Subcommands(cmd)
 			return croft.Errorf(croft.Invalid, "usage: %s %s or %s", cmd.CommandPath(),
 				strings.Join(words[:len(words)-1], ", "), words[len(words)-1])
 		},
@@ -35,7 +36,7 @@ func group(use, short, long, example string) *cobra.Command {
 func overClouds(cmd *cobra.Command, all ...*cobra.Command) {
 	for _, sub := range all {
 		args.AddCloudFlags(sub.PersistentFlags())
-		args.CompleteFlag(sub, "output", out.Formats)
+		command.CompleteFlag(sub, "output", out.Formats)
 		cmd.AddCommand(sub)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/internal/out"
 	"croft/internal/wording"
 )
 

@@ -15,10 +15,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 	"croft/internal/wording"
 )
 
@@ -40,7 +41,7 @@ func siteList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the sites",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Sites.List(ctx)
@@ -79,7 +80,7 @@ func siteShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show a site",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerSites),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -174,7 +175,7 @@ func siteCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME TYPE",
 		Short: "Create a site: openstack, croft, or sim, which only pretends",
-		Args:  args.Count(2, 2),
+		Args:  command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			kind, err := siteType(given[1])
 			if err != nil {
@@ -231,7 +232,7 @@ func siteSet() *cobra.Command {
 		Short: "Change a site; clusters that are there stay",
 		Long: `set changes what its flags say. --default replaces all defaults; --ca '' trusts the system's
 authorities alone.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerSites),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			change, err := s.change(cmd)
@@ -261,7 +262,7 @@ func siteRemove() *cobra.Command {
 		Use:               "remove NAME...",
 		Aliases:           []string{"rm"},
 		Short:             "Remove sites that no implementation, credential or cluster uses",
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completing(-1, offerSites),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return removals(cmd, given, "site", func(ctx context.Context, c *args.Client, name string) error {
@@ -277,7 +278,7 @@ func siteHealth() *cobra.Command {
 		Short: "Ask a site how it is, with a credential of yours if there is one",
 		Long: `health asks the site now, and ends with exit code 6 where it does not answer, and 7 where it
 refuses your credential.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerSites),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -326,7 +327,7 @@ func imageCommand() *cobra.Command {
 it has it brought to its site before the first build; bring does so before that, or says
 what the image is called where it is already. Images that instances boot from are those
 of croft image.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(imageList(), imageAdd(), imageRemove(), imageBring())
@@ -338,7 +339,7 @@ func imageList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the images for sites, and where they are",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.SiteImages.List(ctx)
@@ -378,7 +379,7 @@ func imageAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an image for sites",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			i.Name = given[0]
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -404,7 +405,7 @@ func imageRemove() *cobra.Command {
 		Use:               "remove NAME...",
 		Aliases:           []string{"rm"},
 		Short:             "Remove images for sites; at the sites they stay",
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completing(-1, offerImages),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return removals(cmd, given, "image", func(ctx context.Context, c *args.Client, name string) error {
@@ -419,7 +420,7 @@ func imageBring() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bring NAME SITE...",
 		Short: "Bring an image to sites, with a credential of yours",
-		Args:  args.Count(2, -1),
+		Args:  command.Count(2, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				user, err := c.User(ctx)

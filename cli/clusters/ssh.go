@@ -10,6 +10,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/instances"
 	"croft/cluster"
+	"croft/internal/command"
 )
 
 // reaching is how ssh reaches a host of a cluster.
@@ -33,7 +34,7 @@ sites, ssh itself asks whether you trust their keys, and the user is that of ssh
 --user.`,
 		Example: `  croft cluster ssh web
   croft cluster ssh web --host slave-0 -l debian uptime`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completing(1, offerClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			command, err := afterName(cmd, given[1:])

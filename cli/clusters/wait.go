@@ -12,9 +12,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // waiting is whether, and how long, a command waits for a cluster.
@@ -105,7 +106,7 @@ func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 	shown.close()
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return last, &args.Interrupted{Text: "cluster " + have.Name + ": stopped waiting for it; it " + doing +
+		return last, &command.Interrupted{Text: "cluster " + have.Name + ": stopped waiting for it; it " + doing +
 			" all the same"}
 	case ctx.Err() != nil && (err != nil || !last.Settled()):
 		return last, croft.Errorf(croft.Unavailable, "cluster %s is %s after %s; it %s all the same", have.Name,

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/out"
 	"croft/crush"
+	"croft/internal/out"
 )
 
 // movement is what differs between two maps.

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/crush"
 	"croft/crush/policy"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func readMap(path string) (*crush.Map, *crush.Program, error) {
@@ -184,6 +184,6 @@ func oneMap(n int) cobra.PositionalArgs {
 		if len(given) < n {
 			return croft.Errorf(croft.Invalid, "usage: %s: %w", cmd.UseLine(), errNoMap)
 		}
-		return args.Count(n, n)(cmd, given)
+		return command.Count(n, n)(cmd, given)
 	}
 }

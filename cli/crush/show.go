@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft/cli/out"
 	"croft/crush"
+	"croft/internal/out"
 )
 
 func showCommand() *cobra.Command {

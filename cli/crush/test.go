@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/out"
 	"croft/crush"
+	"croft/internal/out"
 )
 
 // placement is one mapping for programs.

@@ -15,11 +15,12 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/adopt"
 	"croft/grid/machine"
 	"croft/grid/state"
+	"croft/internal/command"
 	"croft/internal/durable"
+	"croft/internal/out"
 )
 
 // adopted is a line of what was found, and what became of it.
@@ -52,7 +53,7 @@ schedule.yaml, of a login, or of the flags, as for schedule list. Nothing change
 		Example: `  croft grid adopt web1
   croft grid adopt web1 --mark --runtime podman
   croft grid adopt --from-cloud --project shop --dry-run`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if _, err := o.data(); err != nil {
 				return err

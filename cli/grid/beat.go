@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
 	"croft/grid/watch"
+	"croft/internal/command"
 )
 
 func beatCommand(o *options) *cobra.Command {
@@ -41,7 +41,7 @@ receives it. The name there is what counts; nothing that a node sends can change
 with each, and ends the jobs when the lease runs out. Its first lines say how to set it up.`,
 		Example: `  croft grid beat --script > /usr/local/sbin/croft-beat
   croft grid beat | croft grid beat -C /srv/cluster --receive web1`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if receive != "" && (script || lease != 0) || script && lease != 0 {
 				return croft.Errorf(croft.Invalid, "--receive, --script and --lease do not go together")

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
 	"croft/grid/place"
 	"croft/grid/state"
+	"croft/internal/command"
 )
 
 const maxInputs = 10_000_000
@@ -21,7 +21,7 @@ func crushCommand(o *options) *cobra.Command {
 		Short: "Print the CRUSH map of the nodes, and what it computes",
 		Long: `The directories below nodes/ are buckets of the kind straw2, and nodes are devices. What
 these commands print can be checked with Ceph's crushtool; see also croft crush.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(exportCommand(o), testCommand(o))
@@ -38,7 +38,7 @@ nodes that a job's facts leave, and its policy alone. States of nodes are in no 
 crushtool --weight ID 0 for those that are out.`,
 		Example: `  croft grid crush export > map.txt && crushtool -c map.txt -o map.bin
   crushtool -i map.bin --test --show-mappings --rule 0 --num-rep 3`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.load(cmd)
 			if err != nil {
@@ -72,7 +72,7 @@ func testCommand(o *options) *cobra.Command {
 With --ceph and --all it is exactly what crushtool computes from the map of crush export.`,
 		Example: `  croft grid crush test 'spread(rack)' -n 3 --to 9
   croft grid crush test --job web --ceph --all`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if from < 0 || to < from || to > 1<<32-1 || to-from >= maxInputs {
 				return croft.Errorf(croft.Invalid, "--from %d --to %d: give inputs from 0 to %d, the last not before the first, "+

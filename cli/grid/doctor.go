@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/doctor"
 	"croft/grid/checkup"
 	"croft/grid/machine"
 	"croft/grid/runtime"
 	"croft/grid/state"
 	"croft/grid/unit"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func doctorCommand(o *options) *cobra.Command {
@@ -30,7 +30,7 @@ func doctorCommand(o *options) *cobra.Command {
 committed), at its secrets, and at nodes: whether they answer, have what is needed, and run the
 runtimes of their slots. It changes nothing. Each line says ok, warn or fail; the exit code is 1
 where anything failed.`,
-		Args: args.Count(0, -1),
+		Args: command.Count(0, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if _, err := o.data(); err != nil {
 				return err
@@ -174,7 +174,7 @@ missing lists the runtimes.`,
 		Example: `  croft grid doctor runtime process --node here
   croft grid doctor runtime podman --node web1 --image docker.io/library/busybox
   croft grid doctor runtime vm --node web1 --vm-image /var/lib/libvirt/images/debian.qcow2`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := o.load(cmd)
 			if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
 	"croft/grid/apply"
 	"croft/grid/edit"
 	"croft/grid/place"
 	"croft/grid/state"
 	"croft/grid/vcs"
+	"croft/internal/command"
 )
 
 func drainCommand(o *options) *cobra.Command {
@@ -30,7 +30,7 @@ fewer nodes than it needs, it ends with 5, and nothing is changed.
 --apply commits that, pushes it if there is an upstream, and applies it.`,
 		Example: `  croft grid drain web1 --comment 'new disk'
   croft grid drain web1 --apply`,
-		Args: args.Count(1, -1),
+		Args: command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			var changed []string
 			err := o.change(cmd, func(s *state.State) (err error) {

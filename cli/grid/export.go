@@ -12,8 +12,8 @@ import (
 	"go4.org/netipx"
 
 	"croft"
-	"croft/cli/args"
 	"croft/grid/export"
+	"croft/internal/command"
 	"croft/internal/durable"
 	"croft/ipam/nft"
 )
@@ -24,7 +24,7 @@ func othersCommand(o *options) *cobra.Command {
 		Short: "Write the cluster as Kubernetes and its installers read it",
 		Long: `export writes the cluster's jobs and nodes for others. What they have no words for is
 listed on stderr, and nothing is dropped silently. A secret's content is never written.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(kubernetesCommand(o), k0sctlCommand(o), k3sCommand(o))
@@ -44,7 +44,7 @@ the node the zone, each bucket grid.croft/TYPE, each fact grid.croft/fact-NAME. 
 to be in the cluster under the same names already (kubectl apply adds the labels).`,
 		Example: `  croft grid export k8s --to manifests --namespace web
   croft grid export k8s | kubectl apply --dry-run=client -f -`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.load(cmd)
 			if err != nil {
@@ -154,7 +154,7 @@ func k0sctlCommand(o *options) *cobra.Command {
 		Use:     "k0sctl",
 		Short:   "Write the cluster file of k0sctl",
 		Example: "  croft grid export k0sctl --controllers n1,n2,n3 > k0sctl.yaml",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.load(cmd)
 			if err != nil {
@@ -181,7 +181,7 @@ func k3sCommand(o *options) *cobra.Command {
 		Use:     "k3s",
 		Short:   "Write the inventory with which k3s-ansible makes a cluster",
 		Example: "  croft grid export k3s --controllers n1,n2,n3 > inventory.yml",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.load(cmd)
 			if err != nil {

@@ -5,7 +5,7 @@ package grid
 import (
 	"github.com/spf13/cobra"
 
-	"croft/cli/args"
+	"croft/internal/command"
 )
 
 // New makes the command croft grid.
@@ -54,7 +54,7 @@ not permitted; that is an error, 1, here.`,
   croft grid show jobs/web --origin
   croft grid place --without web1 --dry-run
   croft grid rule run 'select 2 rack; take 1' --replicas 2 --trace`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVarP(&o.dir, "directory", "C", ".", "the cluster's `directory`")
@@ -66,6 +66,6 @@ not permitted; that is an error, 1, here.`,
 		logsCommand(o), execCommand(o),
 		beatCommand(o), watchCommand(o),
 	)
-	args.OneForErrors(cmd)
+	command.OneForErrors(cmd)
 	return cmd
 }

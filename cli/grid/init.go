@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
 	"croft/grid/edit"
 	"croft/grid/vcs"
+	"croft/internal/command"
 )
 
 func initCommand(o *options) *cobra.Command {
@@ -20,7 +20,7 @@ func initCommand(o *options) *cobra.Command {
 		Short: "Make the directory of a new cluster",
 		Long: `init makes cluster.yaml with a new id, by which nodes know the cluster, and empty nodes/,
 jobs/, alloc/ and policies/. What is there already stays as it is.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name := cmp.Or(system, vcs.Detect(o.dir), "git")
 			for _, one := range []struct{ flag, value string }{{"vcs", name}, {"runtime", runtime}} {

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/place"
 	"croft/grid/state"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func jobCommand(o *options) *cobra.Command {
@@ -19,7 +19,7 @@ func jobCommand(o *options) *cobra.Command {
 		Short: "List the jobs",
 		Long: `A job is a file below jobs/, or a link to a template there. To add one, write the file; to
 remove one, remove it. croft grid show jobs/NAME prints one with all that it inherits.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(jobListCommand(o))
@@ -46,7 +46,7 @@ func jobListCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the jobs and the nodes that they have",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := o.data()
 			if err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/place"
 	"croft/grid/state"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -33,7 +33,7 @@ slot whose node is gone, which place mends, is printed as a warning.
 
 --unknown also lists keys that are not read. They are allowed, for use in ${...} and by
 other programs, but may be mistyped.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.lint(cmd, unknown) },
 	}
 	cmd.Flags().BoolVar(&unknown, "unknown", false, "list keys that are not read too")

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/plan"
 	"croft/grid/revlock"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -18,7 +18,7 @@ func lockCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock",
 		Short: "List the locks of nodes, and break one",
-		Args:  args.OnlySubcommands,
+		Args:  command.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(lockListCommand(o), lockBreakCommand(o))
@@ -36,7 +36,7 @@ func lockListCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List who has locks of nodes",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := o.data()
 			if err != nil {
@@ -82,7 +82,7 @@ func lockBreakCommand(o *options) *cobra.Command {
 there, and ends the holder. What the holder began may be half done: apply finishes it. A
 lock goes away by itself some 20 seconds after its client did, so there is seldom a need.`,
 		Example: `  croft grid lock break web1 --reason 'the laptop was stolen'`,
-		Args:    args.Count(1, 1),
+		Args:    command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if strings.TrimSpace(reason) == "" {
 				return croft.Errorf(croft.Invalid, "say why with --reason: the node's journal keeps it")

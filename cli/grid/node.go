@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/edit"
 	"croft/grid/ssh"
 	"croft/grid/state"
 	"croft/grid/unit"
+	"croft/internal/command"
 	"croft/internal/durable"
+	"croft/internal/out"
 )
 
 func nodeCommand(o *options) *cobra.Command {
@@ -38,7 +38,7 @@ Its state says what place does with it:
   drain        it is to be emptied: its slots go elsewhere, and are stopped there when they run elsewhere
   maintenance  it keeps its slots, gets no others, and is left alone
 These commands change files alone; grid place and grid apply do the rest.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(nodeAddCommand(o), nodeListCommand(o), renumberCommand(o),
@@ -57,7 +57,7 @@ func goneCommand(o *options) *cobra.Command {
 nodes in roster.yaml, and grid apply ends what runs there; an exclusive job starts nowhere else
 before that. gone takes nodes out of roster.yaml, once they are empty or off for certain.`,
 		Example: `  croft grid node gone web1`,
-		Args:    args.Count(1, -1),
+		Args:    command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.change(cmd, func(s *state.State) error {
 				for _, name := range given {
@@ -91,7 +91,7 @@ node's name is its address, which may be a Host of the ssh configuration. Where 
 a name that leads to an IP address now, the file says that as ip, which ${ip} stands for.`,
 		Example: `  croft grid node add here --local
   croft grid node add syd/r1/web1 --address web1.example.org:2222 --user ops --fact ssd --capacity cpu=8`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if n.Path = given[0]; cmd.Flags().Changed("weight") && !(n.Weight > 0 && n.Weight <= 10_000) {
 				return croft.Errorf(croft.Invalid, "--weight %v: give more than 0, and at most 10000", n.Weight)
@@ -176,7 +176,7 @@ func stateCommand(o *options, to, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   to + " NODE...",
 		Short: short,
-		Args:  args.Count(1, -1),
+		Args:  command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.change(cmd, func(s *state.State) error {
 				var nodes []*state.Node
@@ -213,7 +213,7 @@ func renumberCommand(o *options) *cobra.Command {
 		Long: `renumber mends ids after a merge of two branches that both added nodes: of those with the
 same id, the first by path keeps it. What gets another id may move when it is next placed
 afresh; slots that there are stay.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.locked(func() error {
 				s, _, err := state.LoadForIDs(cmd.Context(), o.dir)
@@ -249,7 +249,7 @@ func nodeListCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the nodes, with what their slots use",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := o.data()
 			if err != nil {

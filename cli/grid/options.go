@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/edit"
 	"croft/grid/place"
 	"croft/grid/state"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 )
 
 // The exit codes beside 0, done or nothing to do, and 1, an error.
@@ -26,7 +26,7 @@ const (
 )
 
 // exit gives an error an exit code of its own. A nil error prints nothing.
-func exit(code int, err error) error { return &args.Exited{Code: code, Err: err} }
+func exit(code int, err error) error { return &command.Exited{Code: code, Err: err} }
 
 // options are those of every command here.
 type options struct {

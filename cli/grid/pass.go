@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
 	"croft/grid/machine"
 	"croft/grid/runtime"
 	"croft/grid/state"
 	"croft/grid/unit"
+	"croft/internal/command"
 )
 
 // chosen is a slot of a job with what runs there.
@@ -90,7 +90,7 @@ func logsCommand(o *options) *cobra.Command {
 are several, a line with the slot and its node comes before each.`,
 		Example: `  croft grid logs web/front@7
   croft grid logs web/front@7/0 --lines 1000`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if lines < 1 {
 				return croft.Errorf(croft.Invalid, "--lines %d: give 1 or more", lines)
@@ -128,7 +128,7 @@ wants one slot: name it where the job has several. No shell reads the command, a
 terminal; --stdin gives it what this command reads.`,
 		Example: `  croft grid exec db -- psql -c 'select 1'
   croft grid exec web/0 --stdin -- sh < look.sh`,
-		Args: args.Count(2, -1),
+		Args: command.Count(2, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := o.load(cmd)
 			if err != nil {

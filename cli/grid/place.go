@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/place"
 	"croft/grid/state"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // placedResult is what place did, for programs.
@@ -39,7 +39,7 @@ changed.
 --without NODE tells what would be if that node were out, and changes nothing.`,
 		Example: `  croft grid place --dry-run
   croft grid place --without web1 --without web2 -o json`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := o.data(); err != nil {
 				return err

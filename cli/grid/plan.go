@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/apply"
 	"croft/grid/plan"
+	"croft/internal/command"
 	"croft/internal/durable"
+	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/internal/wording"
 )
@@ -41,7 +41,7 @@ files that change are shown; secrets are named, never shown.
 a node has changed since. Exit code 0: nothing to do; 2: there are changes.`,
 		Example: `  croft grid plan
   croft grid plan --out plan.json && croft grid apply plan.json`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if strings.ContainsAny(o.output, "./") && file == "" { // -o plan.json, as of other planners
 				o.output, file = out.FormatText, o.output
@@ -181,7 +181,7 @@ done, the lists say what; 6 a node took a change back.`,
 		Example: `  croft grid apply
   croft grid apply plan.json
   croft grid apply --limit web1,web2`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if how.firewall < time.Second || how.firewall > time.Hour {
 				return croft.Errorf(croft.Invalid, "--firewall-confirm %v: give 1s to 1h", how.firewall)

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/crush"
 	"croft/crush/policy"
 	"croft/grid/place"
 	"croft/grid/state"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func ruleCommand(o *options) *cobra.Command {
@@ -37,7 +37,7 @@ of a file in policies/ without .rule, or one of these:
   every                  each node that fits
 A file may begin with a line of parameters, such as params T n=2, which are put where it
 has ${T} and ${n}.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(asmCommand(o), disasmCommand(o), runCommand(o))
@@ -49,7 +49,7 @@ func asmCommand(o *options) *cobra.Command {
 		Use:     "asm POLICY",
 		Short:   "Print the code of a policy, in which directories and types are numbers",
 		Example: `  croft grid rule asm 'select 2 rack; take 1'`,
-		Args:    args.Count(1, 1),
+		Args:    command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := o.load(cmd)
 			if err != nil {
@@ -74,7 +74,7 @@ func disasmCommand(o *options) *cobra.Command {
 		Use:     "disasm CODE",
 		Short:   "Print the instructions of a code",
 		Example: `  croft grid rule disasm 0204040302`,
-		Args:    args.Count(1, 1),
+		Args:    command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			code, err := hex.DecodeString(strings.TrimSpace(given[0]))
 			if err != nil {
@@ -111,7 +111,7 @@ func runCommand(o *options) *cobra.Command {
 order. --trace tells each candidate, and why it was not taken: taken already, out, full.`,
 		Example: `  croft grid rule run --job web --trace
   croft grid rule run 'spread(rack)' -n 3 --x 42`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			data, err := o.data()
 			if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/secret"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func secretCommand(o *options) *cobra.Command {
@@ -25,7 +25,7 @@ and written on the node, where the unit sees it. A file of sops works in the sam
 		Example: `  age-keygen -o ~/.config/croft/age.txt
   age-keygen -y ~/.config/croft/age.txt >> secrets/recipients
   printf %s "$PASSWORD" | croft grid secret seal --line`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(sealCommand(o), rotateCommand(o), openCommand(o))
@@ -61,7 +61,7 @@ func sealCommand(o *options) *cobra.Command {
 as a block, to be indented below content: |, or with --line on one line.`,
 		Example: `  croft grid secret seal < key.pem > secrets/key.age
   printf %s "$PASSWORD" | croft grid secret seal --line --to age1...`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			recipients, err := o.recipients(to)
 			if err != nil {
@@ -96,7 +96,7 @@ func openCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "open",
 		Short: "Open a sealed value from standard input, and print it",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sealed, err := input(cmd)
 			if err != nil {
@@ -122,7 +122,7 @@ func rotateCommand(o *options) *cobra.Command {
 		Long: `rotate opens every sealed value in the files of the cluster and seals it for those whom
 secrets/recipients lists now. If one cannot be opened, nothing is changed. Who was taken off
 the list may know the old values still, and has them in the history: change them too.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asData, err := o.data()
 			if err != nil {

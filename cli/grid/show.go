@@ -10,10 +10,10 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/state"
 	"croft/grid/unit"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -41,7 +41,7 @@ Secrets are not shown.
   croft grid show web/front@7/0 -o json
   croft grid show nodes/syd
   croft grid show cluster.yaml`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			data, err := o.data()
 			if err != nil {

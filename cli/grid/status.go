@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/plan"
 	"croft/grid/revlock"
 	"croft/grid/unit"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -118,7 +118,7 @@ difference; 2: there are some.
 --metrics prints numbers in the text format of Prometheus instead, and ends with 0.`,
 		Example: `  croft grid audit
   croft grid audit --metrics > /var/lib/node_exporter/croft_grid.prom`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := o.data()
 			if err != nil {

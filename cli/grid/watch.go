@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/grid/ssh"
 	"croft/grid/watch"
 	"croft/grid/watch/fencer"
 	"croft/grid/watch/probe"
 	"croft/grid/watch/upstream"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func watchCommand(o *options) *cobra.Command {
@@ -52,7 +52,7 @@ needs a person; 3 if another watch runs with this directory of beats; 4 if a cha
 too few nodes, so nothing was changed. Runs must be less than the term apart.`,
 		Example: `  croft grid watch -C /srv/cluster
   croft grid watch -C /srv/cluster --once -o json`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := o.data()
 			if err != nil {
@@ -147,7 +147,7 @@ func (o *options) watched(cmd *cobra.Command, r watch.Report, err error, data bo
 	case errors.Is(err, croft.Conflict):
 		return exit(ExitRefused, err)
 	case errors.Is(err, context.Canceled):
-		return &args.Interrupted{Text: "the watch was interrupted"}
+		return &command.Interrupted{Text: "the watch was interrupted"}
 	case err != nil:
 		return err
 	case len(r.Held) > 0:

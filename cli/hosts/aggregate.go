@@ -11,8 +11,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -32,7 +33,7 @@ Groups are something else: instances that are kept apart or together.`,
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --in ssd`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {
-				return args.OnlySubcommands(cmd, given)
+				return command.OnlySubcommands(cmd, given)
 			}
 			return croft.Errorf(croft.Invalid, "usage: %s create, list, show, change or remove", cmd.CommandPath())
 		},
@@ -40,7 +41,7 @@ Groups are something else: instances that are kept apart or together.`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(aggregateCreate(), aggregateList(), aggregateShow(), aggregateChange(), aggregateRemove())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
@@ -88,7 +89,7 @@ func aggregateCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME [HOST...]",
 		Short: "Create an aggregate of these hosts",
-		Args:  args.Count(1, -1),
+		Args:  command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			a.Name = given[0]
 			if err := a.Check(); err != nil {
@@ -123,7 +124,7 @@ func aggregateList() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the aggregates",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Aggregates.List(ctx)
@@ -164,7 +165,7 @@ func aggregateShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show an aggregate and its hosts",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeAggregates,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -219,7 +220,7 @@ func aggregateChange() *cobra.Command {
 		Short: "Add hosts to an aggregate, remove hosts from it, or change its note",
 		Long: `change does all that its flags say, or nothing. Instances stay where they are, even if
 their request named the aggregate: it counts where a host is chosen.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeAggregates,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			var change croft.AggregateChange
@@ -260,7 +261,7 @@ func aggregateRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME...",
 		Short:             "Remove aggregates; their hosts stay",
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completeAggregates,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

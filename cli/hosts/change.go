@@ -11,9 +11,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
 	"croft/hosts"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -31,7 +32,7 @@ disks held is lost. The others stay, and are listed with the reason. Where the h
 serves etcd, that is taken out of it, unless the others would be too few then. With
 --wait it waits until nothing of what moves is left on the host. Whatever ends it, what
 is ordered goes on, and the same command again finishes the rest.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if cmd.Flags().Changed("wait") && !move {
@@ -130,7 +131,7 @@ from before is off: a guest that still runs there would run twice.`
 func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (hosts.Host, error),
 	means string) *cobra.Command {
 	return &cobra.Command{
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -160,7 +161,7 @@ to be started anew to offer its host again.
 Where the host serves etcd, that is taken out of it. A host whose etcd the others need to
 be more than half of all is not forgotten, whatever is said: bring another one back, or
 let one join with --etcd-member, first.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

@@ -10,7 +10,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // DistanceCommand makes the command croft distance.
@@ -31,7 +32,7 @@ and that more than a rack, a row and a site. Of equally explicit ones the smalle
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --near web:10 --distance network`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {
-				return args.OnlySubcommands(cmd, given)
+				return command.OnlySubcommands(cmd, given)
 			}
 			return croft.Errorf(croft.Invalid, "usage: %s list, get, set or remove", cmd.CommandPath())
 		},
@@ -40,7 +41,7 @@ and that more than a rack, a row and a site. Of equally explicit ones the smalle
 	args.AddCloudFlags(cmd.PersistentFlags())
 	kind := cmd.PersistentFlags().String("type", "", "`type` of distances (failure; for list all)")
 	cmd.AddCommand(distanceList(kind), distanceGet(kind), distanceSet(kind), distanceRemove(kind))
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
@@ -57,7 +58,7 @@ func distanceList(kind *string) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the stated distances",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *kind != "" {
 				if err := croft.CheckDistanceType(*kind); err != nil {
@@ -130,7 +131,7 @@ func distanceGet(kind *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get A B",
 		Short: "Show the distance between two aggregates, locations or hosts",
-		Args:  args.Count(2, 2),
+		Args:  command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			of, err := typeOf(*kind)
 			if err != nil {
@@ -160,7 +161,7 @@ func distanceSet(kind *string) *cobra.Command {
 		Short: "State the distance between two aggregates, locations or hosts",
 		Long: `set states a distance, a whole number from 0 to 1000000, in place of what was stated
 between these two. Instances stay where they are: it counts where a host is chosen.`,
-		Args: args.Count(3, 3),
+		Args: command.Count(3, 3),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			of, err := typeOf(*kind)
 			if err != nil {
@@ -187,7 +188,7 @@ func distanceRemove(kind *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove A B",
 		Short: "Remove a stated distance",
-		Args:  args.Count(2, 2),
+		Args:  command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			of, err := typeOf(*kind)
 			if err != nil {

@@ -16,8 +16,9 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/instances"
-	"croft/cli/out"
 	"croft/hosts"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/objects"
 )
@@ -39,7 +40,7 @@ func Command() *cobra.Command {
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(), showCommand(), inventoryCommand())
 	cmd.AddCommand(drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
@@ -52,7 +53,7 @@ func listCommand() *cobra.Command {
 		Long: `list shows the hosts by their names: how each is, its part in etcd, how many
 instances it has, what is claimed of what it offers. With -o wide their versions and
 UUIDs too.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := objects.ParseFilter(filters); err != nil {
 				return err
@@ -176,7 +177,7 @@ func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show UUID|NAME",
 		Short:             "Show everything about a host and its instances",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

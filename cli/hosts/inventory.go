@@ -7,8 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func inventoryCommand() *cobra.Command {
@@ -18,7 +19,7 @@ func inventoryCommand() *cobra.Command {
 		Long: `inventory shows what a host offers of each class of resources, what it keeps for itself,
 by how much it is oversold, and what is claimed. The host's agent writes that, from what
 the host has and from its settings (offer in compute.yaml).`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

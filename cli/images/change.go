@@ -9,8 +9,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/image"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func addCommand() *cobra.Command {
@@ -34,7 +35,7 @@ Lists and signatures are addresses relative to the image's.`,
     --signed-by /usr/share/keyrings/ubuntu-cloudimage-keyring.gpg --user ubuntu
   croft image add lab /srv/images/lab.raw
   croft image add latest debian-13`,
-		Args: args.Count(2, 2),
+		Args: command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Name = args[0]
 			if image.IsReference(args[1]) {
@@ -85,7 +86,7 @@ on hosts of the cloud.`,
 		Example: `  croft image remove web
   croft image remove --cached debian-12
   croft image remove --cached debian-12 --hosts all`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -153,7 +154,7 @@ func pruneCommand() *cobra.Command {
 on and that were not used in the last ten minutes. The agent may work meanwhile: an
 image that is asked for again is fetched again. It prints what it removed. With --hosts
 it does so on hosts of the cloud.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on, err := onHosts(cmd); err != nil {
 				return err
@@ -211,12 +212,12 @@ func printPruned(cmd *cobra.Command, format string, removed []image.Held) error 
 // addCacheFlags defines the flags of commands that read this host's cache.
 func addCacheFlags(cmd *cobra.Command) {
 	args.AddHostFlags(cmd, args.StateDirFlag)
-	args.AddFormat(cmd)
+	command.AddFormat(cmd)
 }
 
 // cacheOf returns the directory of this host's cache and the format of the output.
 func cacheOf(cmd *cobra.Command) (dir, format string, err error) {
-	if format, err = args.FormatOf(cmd); err != nil {
+	if format, err = command.FormatOf(cmd); err != nil {
 		return "", "", err
 	}
 	s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag)

@@ -10,9 +10,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/compute"
 	"croft/image"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -46,7 +47,7 @@ type heldOn struct {
 // nothing from the others. missing: an image that no host has is an error, and one that some have is none.
 func askHosts(cmd *cobra.Command, missing bool,
 	do func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error)) error {
-	format, err := args.FormatOf(cmd)
+	format, err := command.FormatOf(cmd)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud/direct"
 	"croft/image"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 )
 
 // Command makes the command croft image.
@@ -38,7 +39,7 @@ somebody asks for an instance.`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {
 				return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), given[0],
-					nearest.Hint(given[0], args.Subcommands(cmd)))
+					nearest.Hint(given[0], command.Subcommands(cmd)))
 			}
 			return nil
 		},
@@ -130,7 +131,7 @@ image in the cache; one without is what croft image prune removes.
 With CROFT_URL, or after croft login, it prints the catalog of that cloud instead, and
 what the addresses of images begin with that its tenants may name besides. --state-dir
 asks for this host all the same, and --hosts for the caches of hosts of the cloud.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on, err := onHosts(cmd); err != nil {
 				return err
@@ -168,7 +169,7 @@ asks for this host all the same, and --hosts for the caches of hosts of the clou
 
 // listOf prints the catalog of a cloud that is reached over its API.
 func listOf(cmd *cobra.Command, s direct.Settings) error {
-	format, err := args.FormatOf(cmd)
+	format, err := command.FormatOf(cmd)
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show NAME|URL|PATH",
 		Short:             "Show an image: where it comes from, what verifies it, what this host has of it",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			catalog, have, format, err := catalogAndCache(cmd)

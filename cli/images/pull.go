@@ -14,11 +14,12 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
 	"croft/compute"
 	"croft/image"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 	"croft/internal/plain"
 )
 
@@ -39,7 +40,7 @@ that cannot is told on stderr and does not keep the others from it; the exit cod
 then that of the first such host.`,
 		Example: `  croft image pull debian-12
   croft image pull debian-12 --hosts host1,host2`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := args.LoadSettings(cmd.Flags())

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/schedule"
 )
@@ -29,7 +30,7 @@ func waitCommand() *cobra.Command {
 		Long: `wait returns when all the instances have come as far as --for says: running with an
 address, ready (the guest says that its set-up is done), stopped, or gone. It orders
 nothing. For gone, one that is not there at all is gone already.`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal, ok := goals[what]
@@ -44,7 +45,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 	}
 	cmd.Flags().StringVar(&what, "for", what, "`state` to wait for: "+strings.Join(words, ", "))
 	cmd.Flags().Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
-	args.CompleteFlag(cmd, "for", words)
+	command.CompleteFlag(cmd, "for", words)
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cloud"
+	"croft/internal/command"
 	"croft/schedule"
 )
 
@@ -24,7 +25,7 @@ func destroyCommand() *cobra.Command {
 An instance whose host is silent is removed when the host returns. With --force its
 claim and its name are free at once. A lost instance is given up at once. A member of a cluster is removed by the cluster;
 with --force it is destroyed all the same, and the cluster has lost it.`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
@@ -72,7 +73,7 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 	return &cobra.Command{
 		Use:               verb + " UUID|NAME...",
 		Short:             short,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
@@ -175,7 +176,7 @@ func resizeCommand() *cobra.Command {
 		Use:    "resize UUID|NAME [QUERY]",
 		Short:  "Say why an instance keeps its size",
 		Hidden: true,
-		Args:   args.Count(1, 2),
+		Args:   command.Count(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return croft.Errorf(croft.Invalid,
 				"resize %s: an instance keeps the size that was claimed for it, since its host may have no room for more; "+

@@ -11,7 +11,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 )
 
@@ -37,7 +38,7 @@ keep NAME --expires 2h holds it for longer, from now on.`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(claimListCommand(), useCommand(), releaseCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
@@ -47,7 +48,7 @@ func claimListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the claims that are held, the first to end first",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
 				if l.all {
@@ -74,7 +75,7 @@ func useCommand() *cobra.Command {
 		Long: `use orders the instance that a claim is held for, on the host of the claim. What no
 flag says is as schedule --hold was told. The instance does not end with the hold; with
 --expires it ends then.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.use(cmd, given[0]) },
 	}
@@ -82,7 +83,7 @@ flag says is as schedule --hold was told. The instance does not end with the hol
 	cmd.Flags().String("image", "", "`image` to boot (that of schedule --hold)")
 	args.AddWaitFlags(cmd.Flags(),
 		"the instance runs and has an address; =ready: until it says that its set-up is done")
-	args.CompleteFlag(cmd, "restart", schedule.Restarts)
+	command.CompleteFlag(cmd, "restart", schedule.Restarts)
 	return cmd
 }
 
@@ -128,7 +129,7 @@ func releaseCommand() *cobra.Command {
 		Short: "Give claims back that are held",
 		Long: `release gives claims back that are held. It harms no instance: where a claim was used
 meanwhile it says so, and schedule destroy removes what runs.`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {

@@ -15,7 +15,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 func consoleCommand() *cobra.Command {
@@ -28,7 +29,7 @@ its host; Ctrl-] leaves. One at a time can be attached.
 
 Where stdin or stdout is no terminal, and with --log or --follow, it prints what the
 guest wrote, as schedule logs does.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			live := !follow && !log && out.IsTerminal(cmd.InOrStdin()) && out.IsTerminal(cmd.OutOrStdout())
@@ -51,7 +52,7 @@ func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "logs UUID|NAME",
 		Short:             "Print what the guest wrote to its serial console",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onConsole(cmd, args[0], func(ctx context.Context, c *session, st croft.Status) error {

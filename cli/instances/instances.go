@@ -10,7 +10,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 )
 
@@ -52,10 +53,10 @@ not answer, or not in time, 7 not permitted.`,
   schedule --explain VCPU:4,MEMORY_MB:8192,DISK_GB:20
   schedule ssh web`,
 		Args: func(cmd *cobra.Command, given []string) error {
-			if len(given) > 1 && !schedule.LooksLikeQuery(given[0]) && args.CommandHint(cmd, given[0]) != "" {
-				return args.UnknownCommand(cmd, given[0])
+			if len(given) > 1 && !schedule.LooksLikeQuery(given[0]) && command.CommandHint(cmd, given[0]) != "" {
+				return command.UnknownCommand(cmd, given[0])
 			}
-			return args.Count(1, 2)(cmd, given)
+			return command.Count(1, 2)(cmd, given)
 		},
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,15 +78,15 @@ not answer, or not in time, 7 not permitted.`,
 		sshCommand(), forwardCommand(), waitCommand(), rebootCommand(), rebuildCommand(), recreateCommand(),
 		keepCommand(),
 		resizeCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
-	args.CompleteFlag(cmd, "restart", schedule.Restarts)
-	args.CompleteFlag(cmd, "policy", schedule.Policies)
+	command.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "restart", schedule.Restarts)
+	command.CompleteFlag(cmd, "policy", schedule.Policies)
 	return cmd
 }
 
 // mistyped proposes a subcommand similar to word, unless an instance's name is.
 func mistyped(cmd *cobra.Command, word string, err error) error {
-	if hint := args.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) &&
+	if hint := command.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) &&
 		!strings.Contains(err.Error(), "did you mean") {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}

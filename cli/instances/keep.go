@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/command"
 )
 
 // keepCommand changes when instances expire.
@@ -23,7 +24,7 @@ func keepCommand() *cobra.Command {
 have not expired may get an end in this way too.`,
 		Example: `  schedule keep web --expires 8h
   schedule keep web`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("expires") && life <= 0 {

@@ -16,9 +16,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 	"croft/internal/redact"
 	"croft/objects"
 	"croft/schedule"
@@ -57,7 +58,7 @@ tag).`,
   schedule list --host host1 --tag role=web --sort -created
   schedule list --filter 'owner=jo tier=gold*' --filter tag:keep
   schedule list --columns name,address,id`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := l.check(); err != nil {
 				return err
@@ -87,9 +88,9 @@ tag).`,
 	flags.StringArrayVar(&l.tags, "tag", nil,
 		"only those with this tag, `key` or key=value; repeat for those with all of them")
 	flags.StringArrayVar(&l.filters, "filter", nil, args.FilterUsage)
-	args.CompleteFlag(cmd, "columns", wideColumns)
-	args.CompleteFlag(cmd, "sort", wideColumns)
-	args.CompleteFlag(cmd, "state", states)
+	command.CompleteFlag(cmd, "columns", wideColumns)
+	command.CompleteFlag(cmd, "sort", wideColumns)
+	command.CompleteFlag(cmd, "state", states)
 	return cmd
 }
 

@@ -11,7 +11,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 	"croft/tenant"
 )
@@ -144,7 +145,7 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances are scheduled\n", h.scheduled, wanted.count)
 	case errors.Is(h.why, context.Canceled):
 		errs = append(errs,
-			&args.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule "+
+			&command.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule "+
 				"list` shows them, "+
 				"`schedule destroy` ends them", h.scheduled, wanted.count)})
 	default:
@@ -196,7 +197,7 @@ func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances 
 		well = append(well, inst)
 		switch ends := fmt.Sprintf("`schedule %s` shows it, `schedule destroy %s` ends it", inst.Name, inst.Name); {
 		case errors.Is(err, context.Canceled):
-			errs[i] = &args.Interrupted{Text: fmt.Sprintf("instance %s goes on: %s", inst.Name, ends)}
+			errs[i] = &command.Interrupted{Text: fmt.Sprintf("instance %s goes on: %s", inst.Name, ends)}
 		case errors.Is(err, croft.Unavailable):
 			errs[i] = croft.Errorf(croft.Unavailable, "%w; it goes on: %s", err, ends)
 		}

@@ -15,9 +15,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud/direct"
 	"croft/image"
+	"croft/internal/out"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )

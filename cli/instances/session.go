@@ -13,7 +13,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/schedule"
 )
@@ -87,7 +88,7 @@ func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []crof
 		err := c.Instances.Wait(ctx, instances[i], goal, func(st croft.Status) { shown.update(i, st) })
 		shown.end(i, err)
 		if errors.Is(err, context.Canceled) {
-			err = &args.Interrupted{Text: fmt.Sprintf(
+			err = &command.Interrupted{Text: fmt.Sprintf(
 				"instance %s: stopped waiting for it; its order stays",
 				instances[i].Name)}
 		}

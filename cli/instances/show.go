@@ -15,8 +15,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 )
 
@@ -27,7 +28,7 @@ func showCommand() *cobra.Command {
 		Short: "Show the address of an instance, or with -o everything",
 		Long: `show prints the address of an instance, or with -o table, json or yaml all that is
 known of it: the record, the order, what its host last saw, the host.`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE:              show,
 	}

@@ -18,6 +18,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/image"
+	"croft/internal/command"
 	"croft/internal/hostkey"
 	"croft/internal/redact"
 	"croft/schedule/sshkeys"
@@ -53,7 +54,7 @@ ends with the exit code of the command.`,
 		Example: `  schedule ssh web
   schedule ssh web uptime
   schedule ssh --jump root@host1 web`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
@@ -118,7 +119,7 @@ func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) e
 	ssh.WaitDelay = 2 * time.Second
 	err := ssh.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
-		return &args.Exited{Code: exit.ExitCode()}
+		return &command.Exited{Code: exit.ExitCode()}
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		return croft.Errorf(croft.NotFound, "log in to %s: there is no ssh on this machine; install openssh-client",

@@ -3,7 +3,7 @@ package instances
 import (
 	"fmt"
 
-	"croft/cli/out"
+	"croft/internal/out"
 	"croft/schedule"
 )
 

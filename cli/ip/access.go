@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/ipam"
 	"croft/ipam/nft"
 	"croft/ipam/setexpr"
@@ -21,13 +21,13 @@ func accessCommand(o *options) *cobra.Command {
 		Long: `A rule is a file net/access/NAME.yaml: from and to are sets, proto is tcp, udp, icmp or any,
 ports are those of the receiver. What no rule allows is dropped, as soon as there is one
 rule: at the leased addresses, and nowhere else.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	remove := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a rule",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.change(cmd, func(n *ipam.Net) error { return n.RemoveAccess(given[0]) })
 		},
@@ -45,7 +45,7 @@ func accessAddCommand(o *options) *cobra.Command {
 		Short: "Add a rule",
 		Example: `  croft ip access add shop --from 'all4 | all6' --to 'job:shop/**' --proto tcp --ports 80,443
   croft ip access add ping --from '#office' --to pool:web --proto icmp --log`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if from == "" || to == "" {
 				return croft.Errorf(croft.Invalid, "an access rule has --from and --to: give an expression for each, "+
@@ -77,7 +77,7 @@ func accessListCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all rules",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.read(cmd, func(n *ipam.Net) error {
 				rules, err := n.Access()
@@ -114,7 +114,7 @@ func accessTestCommand(o *options) *cobra.Command {
 		Long: `test prints the rules that let a new connection pass from one address to another. It ends
 with 1 if none does, though the receiver or sender is leased and there are rules.`,
 		Example: `  croft ip access test 192.0.2.7 10.0.0.2 tcp 80`,
-		Args:    args.Count(3, 4),
+		Args:    command.Count(3, 4),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			from, err := setexpr.ParseAddr(given[0])
 			if err != nil {
@@ -188,7 +188,7 @@ func (o *options) tellAccess(cmd *cobra.Command, n *ipam.Net, rules []nft.Rule, 
 		return nil
 	})
 	if err == nil && !v.Passes {
-		return &args.Exited{Code: croft.ExitFailure}
+		return &command.Exited{Code: croft.ExitFailure}
 	}
 	return err
 }

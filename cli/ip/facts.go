@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 	"croft/ipam"
 	"croft/ipam/foreign"
 	"croft/ipam/setexpr"
@@ -29,7 +29,7 @@ called. Tags are added to those of shorter prefixes; other facts go before their
 Addresses of which reserved: true is said in a file are given by no pool.`,
 		Example: `  croft ip tag 10.0.0.0/8 office contact=ops
   croft ip tag 10.0.0.9 printer --remove contact`,
-		Args: args.Count(1, -1),
+		Args: command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p, err := prefixOf(given[0])
 			if err != nil {
@@ -100,7 +100,7 @@ reserved.`,
 		Example: `  croft ip import netbox.csv
   ip -j addr | croft ip import -
   croft ip import /var/lib/misc/dnsmasq.leases --as leases`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if !slices.Contains(ways, as) {
 				return croft.Errorf(croft.Invalid, "--as %s: give %s%s", as, strings.Join(ways, ", "),
@@ -143,8 +143,8 @@ reserved.`,
 	}
 	cmd.Flags().StringVar(&format, "format", "", "csv, json, dnsmasq or dhcpd (`format`; default: what it looks like)")
 	cmd.Flags().StringVar(&as, "as", ipam.AsReserved, "reserved, facts or leases (`way`)")
-	args.CompleteFlag(cmd, "format", foreign.Formats)
-	args.CompleteFlag(cmd, "as", ways)
+	command.CompleteFlag(cmd, "format", foreign.Formats)
+	command.CompleteFlag(cmd, "as", ways)
 	cmd.Flags().StringVarP(&o.output, "output", "o", out.FormatText, "print text, json or yaml (`form`)")
 	return cmd
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/ipam"
 	"croft/ipam/setexpr"
 )
@@ -55,7 +55,7 @@ place.
         {"leases":[{"address":"10.0.0.2","pool":"web","owner":{...}}]}
 
 What cannot be done is {"error":"...","kind":"no capacity"}, and exit code 1.`,
-		Args:      args.Count(1, 1),
+		Args:      command.Count(1, 1),
 		ValidArgs: []string{"get", "free", "show", "list"},
 		RunE: func(cmd *cobra.Command, given []string) error {
 			verb := verbs[given[0]]

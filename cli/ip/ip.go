@@ -4,7 +4,7 @@ package ip
 import (
 	"github.com/spf13/cobra"
 
-	"croft/cli/args"
+	"croft/internal/command"
 )
 
 // Command makes the command croft ip.
@@ -32,12 +32,12 @@ where something is not permitted; that is an error, 1, here.`,
   croft ip show 10.0.0.2
   croft ip access add shop --from '10.0.0.0/8' --to 'job:shop/**' --proto tcp --ports 80
   croft ip nft | nft -f -`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVarP(&o.dir, "directory", "C", ".", "the `directory` with net/")
 	cmd.AddCommand(addCommand(o), getCommand(o), freeCommand(o), tagCommand(o), showCommand(o), findCommand(o),
 		setCommand(o), accessCommand(o), nftCommand(o), importCommand(o), checkCommand(o), hardpointCommand(o))
-	args.OneForErrors(cmd)
+	command.OneForErrors(cmd)
 	return cmd
 }

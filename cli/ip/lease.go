@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/ipam"
 	"croft/ipam/setexpr"
 )
@@ -24,7 +24,7 @@ gateway, and what is excluded are never given. A pool may be within another one,
 then gives none of its addresses.`,
 		Example: `  croft ip add web 10.0.0.0/24 --gateway 10.0.0.1 --exclude 10.0.0.2-10.0.0.9 --tag web
   croft ip add db 10.0.0.128/26 --within web --strategy hash`,
-		Args: args.Count(2, 2),
+		Args: command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) (err error) {
 			p.Name = given[0]
 			if p.Prefix, err = setexpr.ParsePrefix(given[1]); err != nil {
@@ -92,7 +92,7 @@ An owner is JOB/SLOT, such as shop/front@7/0; without a number at the end it is 
 An address that the owner freed a short time ago is given again.`,
 		Example: `  croft ip get web shop/front/0
   croft ip get web printer --at 10.0.0.9`,
-		Args: args.Count(2, 2),
+		Args: command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			owner, err := ipam.ParseOwner(words[1])
 			if err != nil {
@@ -135,7 +135,7 @@ func freeCommand(o *options) *cobra.Command {
 		Long: `free ends the leases of addresses, or of owners: all of theirs, or those in one pool.
 An address is held for its former owner as long as its pool says (24h by default): a
 file says so in place of the lease. With --now others may have it at once.`,
-		Args: args.Count(1, -1),
+		Args: command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			var freed []ipam.Lease
 			err := o.change(cmd, func(n *ipam.Net) error {

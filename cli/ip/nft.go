@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/ipam"
 	"croft/ipam/nft"
 )
@@ -23,7 +23,7 @@ that stands before them. ssh to the machine itself passes always.
 --check has nft look at the rules here first, which takes root.`,
 		Example: `  croft ip nft web1
   croft ip nft --check | nft -f -`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.read(cmd, func(n *ipam.Net) error {
 				var node *ipam.Node

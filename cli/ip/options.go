@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/ipam"
 )
 
@@ -27,7 +27,7 @@ type options struct {
 // formats defines the flag -o of a command.
 func (o *options) formats(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.output, "output", "o", out.FormatText, "print text, json or yaml (`format`)")
-	args.CompleteFlag(cmd, "output", []string{out.FormatText, out.FormatJSON, out.FormatYAML})
+	command.CompleteFlag(cmd, "output", []string{out.FormatText, out.FormatJSON, out.FormatYAML})
 }
 
 // print prints a result: as data, or else as the text that the function writes.
@@ -67,7 +67,7 @@ func (o *options) change(cmd *cobra.Command, use func(n *ipam.Net) error) error 
 			return err
 		})
 		if errors.Is(err, ipam.ErrLocked) {
-			return &args.Exited{Code: ExitRefused, Err: err}
+			return &command.Exited{Code: ExitRefused, Err: err}
 		}
 		return err
 	})

@@ -8,8 +8,8 @@ import (
 	"go4.org/netipx"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/ipam"
 	"croft/ipam/setexpr"
 )
@@ -19,14 +19,14 @@ func setCommand(o *options) *cobra.Command {
 		Use:   "set",
 		Short: "Name sets of addresses, compute and explain them",
 		Long:  `A set is a file net/sets/NAME with an expression, which others mention as @NAME.`,
-		Args:  args.OnlySubcommands,
+		Args:  command.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	put := &cobra.Command{
 		Use:     "put NAME EXPRESSION",
 		Short:   "Write a set, new or not",
 		Example: `  croft ip set put servers 'pool:web | job:db/** - @blocked'`,
-		Args:    args.Count(2, 2),
+		Args:    command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.change(cmd, func(n *ipam.Net) error { return n.PutSet(given[0], given[1]) })
 		},
@@ -34,7 +34,7 @@ func setCommand(o *options) *cobra.Command {
 	remove := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a set that nothing mentions",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if err := ipam.CheckName(given[0]); err != nil {
 				return err
@@ -75,7 +75,7 @@ func setListCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all sets",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.read(cmd, func(n *ipam.Net) error {
 				names, err := n.Sets()
@@ -119,7 +119,7 @@ func setTestCommand(o *options) *cobra.Command {
 With addresses it prints for each whether it is in, and ends with 1 if one is not.`,
 		Example: `  croft ip set test '@servers - 10.0.0.0/28'
   croft ip set test @servers 10.0.0.5`,
-		Args: args.Count(1, -1),
+		Args: command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.read(cmd, func(n *ipam.Net) error {
 				x, err := setexpr.Parse(given[0], "", 1)
@@ -172,7 +172,7 @@ func (o *options) test(cmd *cobra.Command, s *netipx.IPSet, addresses []string) 
 		return nil
 	})
 	if err == nil && missing > 0 {
-		return &args.Exited{Code: croft.ExitFailure}
+		return &command.Exited{Code: croft.ExitFailure}
 	}
 	return err
 }
@@ -183,7 +183,7 @@ func setExplainCommand(o *options) *cobra.Command {
 		Short: "Tell why an address is in a set, or not",
 		Long: `explain says yes or no for an expression and for each part of it, with the prefix that
 has the address. Without an expression it does so for each set.`,
-		Args: args.Count(1, 2),
+		Args: command.Count(1, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			a, err := setexpr.ParseAddr(given[0])
 			if err != nil {

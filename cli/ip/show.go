@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/ipam"
 	"croft/ipam/setexpr"
 )
@@ -20,7 +20,7 @@ func showCommand(o *options) *cobra.Command {
 		Long: `show tells of an address its pool, its owner and node, and what is said of it: the facts
 of all prefixes that have it, where those of longer ones go before those of shorter ones.
 Of a prefix or a pool it lists the known addresses. Without an argument it lists pools.`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.read(cmd, func(n *ipam.Net) error {
 				if len(given) == 0 {
@@ -101,7 +101,7 @@ func findCommand(o *options) *cobra.Command {
 alone. croft ip set test prints the set itself.`,
 		Example: `  croft ip find '#web & 10.0.0.0/8'
   croft ip find 'job:shop/** - @blocked' -o json`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return o.read(cmd, func(n *ipam.Net) error { return o.find(cmd, n, given[0]) })
 		},
@@ -147,7 +147,7 @@ func checkCommand(o *options) *cobra.Command {
 		Long: `check reads all files below net/ and computes all sets and rules. It also finds what a
 merge of branches may leave: an owner with two addresses of a pool, a lease that its pool
 would never give. It ends with 1 if anything is wrong.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.read(cmd, func(n *ipam.Net) error {
 				found, err := n.Check()

@@ -13,7 +13,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )
@@ -42,7 +43,7 @@ func addCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME FILE|-|KEY",
 		Short: "Keep a public key under a name",
-		Args:  args.Count(2, 2),
+		Args:  command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if err := checkKeyName(given[0]); err != nil {
 				return err
@@ -95,7 +96,7 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the keys",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				keys, err := c.Keys.ListKeys(ctx, c.Project)
@@ -121,7 +122,7 @@ func removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME...",
 		Short:             "Remove keys; instances that have them keep them",
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completeKeys,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {

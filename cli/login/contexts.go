@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud/login"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // ContextCommand makes the command croft context.
@@ -26,7 +26,7 @@ CROFT_URL a cloud without a login.`,
   croft context list
   croft context use work
   croft schedule list --context home`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(), useCommand(), showCommand(), removeCommand())
@@ -85,9 +85,9 @@ func listCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the contexts; a star marks the current one",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			format, err := args.FormatOf(cmd)
+			format, err := command.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func listCommand() *cobra.Command {
 			return t.Print(cmd.OutOrStdout())
 		},
 	}
-	args.AddFormat(cmd)
+	command.AddFormat(cmd)
 	return cmd
 }
 
@@ -126,7 +126,7 @@ func useCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "use NAME",
 		Short:             "Make a context the current one",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			err := login.Own().Change(func(all *login.Contexts) error {
@@ -150,10 +150,10 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show [NAME]",
 		Short:             "Show a context, by default the current one, without its secrets",
-		Args:              args.Count(0, 1),
+		Args:              command.Count(0, 1),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			format, err := args.FormatOf(cmd)
+			format, err := command.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
@@ -186,7 +186,7 @@ func showCommand() *cobra.Command {
 			return t.Print(cmd.OutOrStdout())
 		},
 	}
-	args.AddFormat(cmd)
+	command.AddFormat(cmd)
 	return cmd
 }
 
@@ -195,7 +195,7 @@ func removeCommand() *cobra.Command {
 		Use:               "remove NAME",
 		Aliases:           []string{"rm"},
 		Short:             "Forget a context, as croft logout does",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeContexts,
 		RunE:              func(cmd *cobra.Command, given []string) error { return forget(cmd, given[0]) },
 	}

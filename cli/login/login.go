@@ -17,9 +17,10 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud/login"
 	"croft/cloud/remote"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // Command makes the command croft login.
@@ -42,7 +43,7 @@ Contexts are kept in croft/login.json below the directory of your settings, whic
 else may read.`,
 		Example: `  croft login https://cloud.example:8781
   croft login --name work https://cloud.example:8781 --ca cloud.pem --token < token`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 	}
 	ca := cmd.Flags().String("ca", "", "`file` with the authority of the cloud's certificate")
 	name := cmd.Flags().String("name", login.Default, "`name` of the context, which is replaced if there is one")
@@ -139,7 +140,7 @@ func readToken(cmd *cobra.Command) (string, error) {
 	var text []byte
 	var err error
 	if in, ok := cmd.InOrStdin().(*os.File); ok && out.IsTerminal(in) {
-		text, err = args.ReadSecret(cmd.Context(), in, cmd.ErrOrStderr(), "token")
+		text, err = command.ReadSecret(cmd.Context(), in, cmd.ErrOrStderr(), "token")
 	} else {
 		text, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), longestToken))
 	}
@@ -176,7 +177,7 @@ func EndCommand() *cobra.Command {
 		Long: `logout removes what croft login kept on this machine: the current context, or the one
 that is named. Others stay. A token of croft counts until it expires or is revoked
 (croft access revoke).`,
-		Args:              args.Count(0, 1),
+		Args:              command.Count(0, 1),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {

@@ -11,7 +11,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/objects"
 )
 
@@ -36,7 +37,7 @@ next; check lists the things that violate it now.`,
 // levelFlag defines --level.
 func levelFlag(cmd *cobra.Command, level *string, value objects.Level, usage string) {
 	cmd.Flags().StringVar(level, "level", string(value), usage)
-	args.CompleteFlag(cmd, "level", []string{string(objects.Partition), string(objects.Global)})
+	command.CompleteFlag(cmd, "level", []string{string(objects.Partition), string(objects.Global)})
 }
 
 // placeOf reads the arguments of commands about one place.
@@ -53,7 +54,7 @@ func definitionGet() *cobra.Command {
 		Long: `get shows the definition that applies to a kind, in YAML, as croft definition set
 reads it; with --level the one that is set there. With -o json it says as well where it
 is set and its generation.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeKind,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -96,7 +97,7 @@ func definitionSet() *cobra.Command {
 		Long: `set reads a definition in YAML or JSON from a file or the standard input, and sets it
 for a kind, or for any. What was set there before is replaced as a whole. Things that
 violate the new definition stay as they are; croft definition check lists them.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeKind,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			at, err := placeOf(given[0], level)
@@ -153,7 +154,7 @@ func definitionRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "rm KIND",
 		Short:             "Remove the definition of a kind, so that a less explicit one applies",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeKind,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			at, err := placeOf(given[0], level)
@@ -176,7 +177,7 @@ func definitionCheck() *cobra.Command {
 		Short: "List the things that violate the definition that applies",
 		Long: `check lists the things of a kind whose properties violate the definition that applies
 now, with what is wrong, and ends with code 1 if there are any.`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeKind,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -191,7 +192,7 @@ now, with what is wrong, and ends with code 1 if there are any.`,
 				if err := printBreaches(ctx, cmd, c, kind, breaches); err != nil || len(breaches) == 0 {
 					return err
 				}
-				return &args.Exited{Code: croft.ExitFailure}
+				return &command.Exited{Code: croft.ExitFailure}
 			})
 		},
 	}

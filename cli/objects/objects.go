@@ -14,7 +14,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/objects"
 )
@@ -23,14 +24,14 @@ import (
 func group(cmd *cobra.Command, words string, subs ...*cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if len(given) > 0 {
-			return args.OnlySubcommands(cmd, given)
+			return command.OnlySubcommands(cmd, given)
 		}
 		return croft.Errorf(croft.Invalid, "usage: %s %s", cmd.CommandPath(), words)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(subs...)
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
@@ -119,7 +120,7 @@ func propertyGet() *cobra.Command {
 	return &cobra.Command{
 		Use:               "get KIND NAME [KEY]",
 		Short:             "Show the properties of a thing, or the value of one",
-		Args:              args.Count(2, 3),
+		Args:              command.Count(2, 3),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, keys []string) error {
 			o, err := t.object(ctx)
@@ -159,7 +160,7 @@ func propertySet() *cobra.Command {
 		Long: `set sets properties; others stay. All are set, or none if one of them is refused.
 A value is a string, unless the definition says that the property is an integer, a
 number or a boolean.`,
-		Args:              args.Count(3, -1),
+		Args:              command.Count(3, -1),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, pairs []string) error {
 			under, err := t.Definitions.Effective(ctx, t.kind)
@@ -186,7 +187,7 @@ func propertyRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:               "rm KIND NAME KEY...",
 		Short:             "Remove properties of a thing, all or none",
-		Args:              args.Count(3, -1),
+		Args:              command.Count(3, -1),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, keys []string) error {
 			return t.change(ctx, objects.Change{Remove: keys})
@@ -198,7 +199,7 @@ func propertyRemove() *cobra.Command {
 func TagCommand() *cobra.Command {
 	change := func(use, short string, of func(tags []string) objects.Change) *cobra.Command {
 		return &cobra.Command{
-			Use: use, Short: short, Args: args.Count(3, -1), ValidArgsFunction: completeKind,
+			Use: use, Short: short, Args: command.Count(3, -1), ValidArgsFunction: completeKind,
 			RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, tags []string) error {
 				return t.change(ctx, of(tags))
 			}),
@@ -228,7 +229,7 @@ func tagList() *cobra.Command {
 	return &cobra.Command{
 		Use:               "list KIND NAME",
 		Short:             "Show the tags of a thing, one on each line",
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, _ []string) error {
 			o, err := t.object(ctx)

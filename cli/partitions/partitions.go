@@ -15,9 +15,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/federation"
+	"croft/internal/command"
 	"croft/internal/durable"
+	"croft/internal/out"
 )
 
 // Command makes the command croft partition.
@@ -33,7 +34,7 @@ cloud that shows it. Peers are other clouds with which this one exchanges reques
 		Example: `  croft partition export --name east east.jsonl
   croft partition import east.jsonl
   croft partition show east hosts`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
@@ -53,7 +54,7 @@ func exportCommand() *cobra.Command {
 		Long: `export writes hosts, resource providers, limits, projects, definitions, properties,
 tags and instances of this cloud as JSON Lines, all as of one revision of etcd. There
 is no token, user-data, key or address of a host in it.`,
-		Args: args.Count(0, 1),
+		Args: command.Count(0, 1),
 	}
 	name := cmd.Flags().String("name", "", "`alias` that importers use unless they choose another")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
@@ -102,7 +103,7 @@ func importCommand() *cobra.Command {
 		Long: `import reads an export (- is stdin) and shows it whole or not at all. The same export
 again changes nothing, an older one is refused. Names of partitions are aliases of this
 cloud: where the proposed one is taken, a number is added.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 	}
 	alias := cmd.Flags().String("as", "", "`alias` of the partition here, from now on")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
@@ -138,7 +139,7 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the partitions that are known here",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Partitions.List(ctx)
@@ -172,7 +173,7 @@ func removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove PARTITION",
 		Short:             "Forget a partition and everything that was imported of it",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

@@ -13,9 +13,10 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/federation"
 	"croft/federation/assertion"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/node"
 )
 
@@ -31,7 +32,7 @@ compare the fingerprint that both commands print on stderr.
 Each server of the API has a key of its own. Give a new card after one more serves, and
 after croft partition key rotate.`,
 		Example: `  croft partition card --name east --endpoint https://east.example:8781 > east.card`,
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 	}
 	name := cmd.Flags().String("name", "", "`alias` that others use unless they choose another")
 	at := cmd.Flags().String("endpoint", "", "`URL` where others reach the API (default: where a server of it listens)")
@@ -60,7 +61,7 @@ one here: croft project member add.`,
 		Example: `  croft partition peer add --card east.card --alias east --roles reader,member
   croft partition peer list
   croft partition peer remove east`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(peerAddCommand(), peerListCommand(), peerShowCommand(), peerRemoveCommand())
@@ -75,12 +76,12 @@ func peerAddCommand() *cobra.Command {
 or other authorities is refused, because whoever wrote it would act for the users of that
 peer; --replace takes it over, and keys that are not in it count no more. The roles bound
 what users may be through the peer, in both directions.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	file := cmd.Flags().String("card", "", "`file` with the card of the other cloud")
 	alias := cmd.Flags().String("alias", "", "`name` of the peer here (default: what the card proposes)")
 	roles := cmd.Flags().StringSlice("roles", nil, "`roles` that users may have: reader, member, project-admin")
-	args.CompleteFlag(cmd, "roles", access.Words(federation.PeerRoles))
+	command.CompleteFlag(cmd, "roles", access.Words(federation.PeerRoles))
 	replace := cmd.Flags().Bool("replace", false, "take over a card that differs from what is known of the peer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		card, err := readCard(cmd, *file)
@@ -139,7 +140,7 @@ func peerListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the peers",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Partitions.List(ctx)
@@ -173,7 +174,7 @@ func peerShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show PEER",
 		Short:             "Show a peer: where it is, its keys, and what its users may be",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -214,7 +215,7 @@ func peerRemoveCommand() *cobra.Command {
 		Long: `remove ends the exchange of requests with a peer, those that are under way included,
 and the memberships of its projects. Instances stay with the projects here, and what was
 imported stays too (croft partition remove forgets both).`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -239,7 +240,7 @@ are in this cloud's card. To change one:
   croft partition key rotate            on that machine: a new key, which signs from tomorrow
   croft partition card > east.card      for each peer, who adds it today
   croft partition key retire ID         later: the former key leaves the cards`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(keyListCommand(), keyRotateCommand(), keyRetireCommand())
@@ -250,7 +251,7 @@ func keyListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the keys that are in the cards of this cloud",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Peers.Signers(ctx)
@@ -285,7 +286,7 @@ func keyRotateCommand() *cobra.Command {
 		Long: `rotate makes a key in the state directory of this machine, where the server of the API
 finds it within seconds: it is in this cloud's card then. Peers refuse what is signed
 with a key that they were not given, so it signs only after a while (--use-after).`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
 	after := cmd.Flags().Duration("use-after", 24*time.Hour, "`duration` until it signs: give peers a new card before")
@@ -319,7 +320,7 @@ func keyRetireCommand() *cobra.Command {
 		Short: "Take a key out of the cards of this cloud",
 		Long: `retire takes a key out of the cards that this cloud prints from now on. A peer believes
 it until it has another card.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				err := c.Peers.RetireSigner(ctx, given[0])

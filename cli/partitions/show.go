@@ -13,8 +13,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/federation"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/objects"
 	"croft/tenant"
 )
@@ -26,7 +27,7 @@ func showCommand() *cobra.Command {
 		Long: `show prints of which moment an import is, and how much there is of each kind. With a
 kind it lists all of that: host, provider, quota, project, definition, object or
 instance, with or without an s at the end. -o json has every field.`,
-		Args:              args.Count(1, 2),
+		Args:              command.Count(1, 2),
 		ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

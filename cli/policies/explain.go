@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/schedule"
 )
 
@@ -22,7 +23,7 @@ it is now and the hosts as they are now, and says whether the instance stands on
 one that takes it, and if not, why not.`,
 		Example: `  croft policy explain web
   croft policy explain web -o json | jq .trace`,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -100,7 +101,7 @@ has to be told about hosts that take no instances now is on stderr.`,
 		Example: `  croft crush export > map.txt
   crushtool -c map.txt -o map.bin
   crushtool -i map.bin --test --show-mappings --rule 0 --num-rep 1 --x 42`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				m, err := c.Policies.Map(ctx)
@@ -119,6 +120,6 @@ has to be told about hosts that take no instances now is on stderr.`,
 		},
 	}
 	args.AddCloudFlags(cmd.Flags())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }

@@ -14,7 +14,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // Command makes the command croft policy.
@@ -37,7 +38,7 @@ weigh as many VCPUs as they offer. Operators write policies, and everybody reads
   croft policy explain web`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {
-				return args.OnlySubcommands(cmd, given)
+				return command.OnlySubcommands(cmd, given)
 			}
 			return croft.Errorf(croft.Invalid, "usage: %s list, show, set, check, remove or explain", cmd.CommandPath())
 		},
@@ -45,7 +46,7 @@ weigh as many VCPUs as they offer. Operators write policies, and everybody reads
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(), showCommand(), setCommand(), checkCommand(), removeCommand(), explainCommand())
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
@@ -70,7 +71,7 @@ func listCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the policies",
-		Args:    args.Count(0, 0),
+		Args:    command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Policies.List(ctx)
@@ -110,7 +111,7 @@ func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
 		Short: "Print a policy as it was written",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				p, err := c.Policies.Find(ctx, given[0])
@@ -164,7 +165,7 @@ func setCommand() *cobra.Command {
 		Short: "Store a policy, in place of the one of its name",
 		Long: `set stores a policy from a file; - reads stdin. It is refused where it can choose no
 host. Instances stay where they are; one that moves goes where the policy puts it then.`,
-		Args:              args.Count(2, 2),
+		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeNames,
 	}
 	generation := cmd.Flags().Int64("generation", 0, "refuse unless the stored policy has this `number`; 0 for none "+
@@ -201,7 +202,7 @@ func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check NAME [FILE]",
 		Short: "Check whether a stored policy, or one in a file, can choose hosts",
-		Args:  args.Count(1, 2),
+		Args:  command.Count(1, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			var p croft.CrushPolicy
 			if len(given) == 2 {
@@ -237,7 +238,7 @@ func removeCommand() *cobra.Command {
 		Use:     "remove NAME",
 		Aliases: []string{"rm"},
 		Short:   "Remove a policy; instances stay where they are",
-		Args:    args.Count(1, 1),
+		Args:    command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				if err := c.Policies.Remove(ctx, given[0], nil); err != nil {

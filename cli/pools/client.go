@@ -12,9 +12,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
 	"croft/cloud/direct"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/pool/api"
 )
 
@@ -26,7 +27,7 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("server", "",
 		"`URLs` of the managers of pools, with commas, instead of the cloud that CROFT_URL names (pool.endpoints)")
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
-	args.CompleteFlag(cmd, "output", out.Formats)
+	command.CompleteFlag(cmd, "output", out.Formats)
 }
 
 // client is whom commands ask about pools and tickets: a manager of pools, or a cloud over its API.

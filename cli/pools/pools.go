@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
 	"croft/cloud"
+	"croft/internal/command"
 	"croft/internal/nearest"
+	"croft/internal/out"
 	"croft/pool/api"
 )
 
@@ -33,7 +33,7 @@ whatever shell commands can make. croft pool serve runs the manager, which reads
 pools.yaml and hands resources out to tickets (croft ticket); the other commands here
 are for those who look after it. With CROFT_URL and a token of a project, list, show,
 resources, resource and logs ask the cloud for the pools that the project may use.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range []*cobra.Command{
@@ -73,7 +73,7 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the pools and how many resources they have",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd, func(ctx context.Context, c client, output string) error {
 				all, err := c.Pools(ctx)
@@ -139,7 +139,7 @@ func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show POOL",
 		Short:             "Show a pool",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd, func(ctx context.Context, c client, output string) error {
@@ -211,7 +211,7 @@ func changeCommand(verb, short string,
 	return &cobra.Command{
 		Use:               verb + " POOL",
 		Short:             short,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, c *api.Client, output string) error {

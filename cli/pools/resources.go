@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/pool/api"
 )
 
@@ -20,7 +20,7 @@ func resourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "resources [POOL]",
 		Short:             "List the resources",
-		Args:              args.Count(0, 1),
+		Args:              command.Count(0, 1),
 		ValidArgsFunction: completePoolNames,
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list recently ended ones too")
@@ -69,7 +69,7 @@ func resourceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resource ID|NAME",
 		Short:             "Show a resource, with what it hands out",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd, func(ctx context.Context, c client, output string) error {
@@ -97,7 +97,7 @@ func deleteCommand() *cobra.Command {
 		Long: `delete has resources deleted, whoever has them: an open ticket with one fails. One that
 is being started is stopped. It prints the numbers of the resources and does not wait
 for their end (croft pool resources shows it).`,
-		Args:              args.Count(0, -1),
+		Args:              command.Count(0, -1),
 		ValidArgsFunction: completeResources,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
@@ -138,7 +138,7 @@ func logsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "logs ID|NAME",
 		Short:             "Print what the commands of a resource printed",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd, func(ctx context.Context, c client, _ string) error {

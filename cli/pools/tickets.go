@@ -13,7 +13,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/pool/api"
 )
 
@@ -33,7 +34,7 @@ runs already: open one, wait until it has its resource, use that, close it.
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 there is no such ticket, 4 nothing can
 ever serve it as the pools are now, 5 it has ended, 6 it waits still, or the manager
 does not answer, 7 not permitted.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	addFlags(cmd)
@@ -55,7 +56,7 @@ can ever serve the ticket, it closes the ticket again.
 
 With --ttl the ticket is closed once nobody asked about it, waited for it or renewed
 it for so long, so that a client that dies keeps nothing.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `tag` that the resource must have; repeat for more")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "",
@@ -165,7 +166,7 @@ type ticketVerb func(ctx context.Context, cmd *cobra.Command, c client, id int64
 func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " TICKET", Short: short, Long: long,
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeTickets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := api.ParseTicketID(args[0])
@@ -216,7 +217,7 @@ func closeCommand() *cobra.Command {
 		Short: "Give the resources of tickets back",
 		Long: `close gives the resource of each ticket back, or cancels a ticket that waits. Closing
 one that is closed is no error.`,
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completeTickets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ids []int64
@@ -257,7 +258,7 @@ func listTicketsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tickets",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 	}
 	cmd.Flags().BoolVarP(&of.All, "all", "a", false, "list closed tickets too, as far as they are remembered")
 	cmd.Flags().IntVar(&of.Limit, "limit", 0, "list the newest so many alone (`number`)")

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
 	"croft/internal/durable"
+	"croft/internal/out"
 	"croft/pool/server"
 )
 
@@ -27,7 +27,7 @@ func tokenCommand() *cobra.Command {
 token on each line. A client opens, looks at and closes tickets; an admin looks after
 pools and resources too. croft pool serve --tokens FILE asks for tokens then, and notices
 a change of the file within a second.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(createTokenCommand(), listTokensCommand(), revokeTokenCommand())
@@ -48,7 +48,7 @@ func createTokenCommand() *cobra.Command {
 		Long: `create prints a new token, which nobody can find out from the file. Clients give it in
 the settings pool.token or pool.token_file, as CROFT_POOL_TOKEN, or, where they know
 nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 	}
 	file := tokensFlag(cmd)
 	cmd.Flags().StringVar(&role, "role", string(server.RoleClient), "`what` it is for: client or admin")
@@ -56,7 +56,7 @@ nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
 		"how many tickets it may have open at `once` (default: the setting pool.quota.open)")
 	cmd.Flags().Float64Var(&quota.Rate, "rate", 0,
 		"how many new tickets a `second` it may open (default: the setting pool.quota.rate)")
-	args.CompleteFlag(cmd, "role", server.Roles)
+	command.CompleteFlag(cmd, "role", server.Roles)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		token, grant, err := server.NewToken(args[0], server.Role(role))
 		if err = errors.Join(err, quota.Check()); err != nil {
@@ -97,7 +97,7 @@ func listTokensCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List whose tokens a file has",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 	}
 	file := tokensFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -130,7 +130,7 @@ func revokeTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Take a token out of the file",
-		Args:  args.Count(1, 1),
+		Args:  command.Count(1, 1),
 	}
 	file := tokensFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {

@@ -10,8 +10,9 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/federation"
+	"croft/internal/command"
+	"croft/internal/out"
 )
 
 // mappingFlags define which members of a project of a peer are meant.
@@ -39,7 +40,7 @@ project of the same name do not get in.
 The same again changes the role.`,
 		Example: `  croft project member add shop --peer east --their-project web --role member \
       --their-project-id 0b29f1a0-4a53-5d0a-a6e1-3d1b8f5a7c55`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 	}
 	mappingFlags(cmd, &m)
 	cmd.Flags().StringVar((*string)(&m.TheirsID), "their-project-id", "", "`UUID` of that project")
@@ -71,7 +72,7 @@ The same again changes the role.`,
 			return nil
 		})
 	}
-	args.CompleteFlag(cmd, "role", access.Words(access.MemberRoles))
+	command.CompleteFlag(cmd, "role", access.Words(access.MemberRoles))
 	return cmd
 }
 

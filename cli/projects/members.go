@@ -11,8 +11,9 @@ import (
 	"croft"
 	"croft/access"
 	"croft/cli/args"
-	"croft/cli/out"
 	"croft/federation"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/tenant"
 )
 
@@ -23,13 +24,13 @@ func memberCommand() *cobra.Command {
 		Long: `member says who belongs to a project: reader, member, or project-admin, who
 administers the projects below it too. The name of a user is the one by which the
 identity provider knows him; tokens (croft access) carry their own role.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	set := &cobra.Command{
 		Use:   "set PROJECT USER ROLE",
 		Short: "Give a user a role in a project: reader, member or project-admin",
-		Args:  args.Count(3, 3),
+		Args:  command.Count(3, 3),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			switch len(given) {
@@ -51,7 +52,7 @@ identity provider knows him; tokens (croft access) carry their own role.`,
 	remove := &cobra.Command{
 		Use:   "remove PROJECT [USER]",
 		Short: "Take a user out of a project, or the members of a project of another cloud",
-		Args:  args.Count(1, 2),
+		Args:  command.Count(1, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if foreign := m.Peer != "" && m.Theirs != ""; foreign == (len(given) == 2) ||
 				(m.Peer == "") != (m.Theirs == "") {

@@ -14,7 +14,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/tenant"
 )
 
@@ -30,7 +31,7 @@ above it allow (croft quota).`,
   croft project create lab-ci --parent lab
   croft project member set lab ann project-admin
   croft quota set lab VCPU=20 MEMORY_MB=65536 instances=10`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
@@ -52,7 +53,7 @@ A new project may have 100 instances with 200 VCPU, 400 GiB of memory and 10,000
 disks, or what croft quota set --default says; croft quota set changes that, and
 --unlimited lets it have what there is room for. What an admin of a project creates
 below it has the name of that project and a dot in front.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.Name, p.Created = croft.Project(given[0]), time.Now().UTC()
 			if err := p.Check(); err != nil {
@@ -123,7 +124,7 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the projects",
-		Args:  args.Count(0, 0),
+		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				all, err := c.Projects.List(ctx)
@@ -149,7 +150,7 @@ func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show a project, its members, and what it uses",
-		Args:              args.Count(1, 1),
+		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeProjects,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -167,7 +168,7 @@ func removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME...",
 		Short:             "Remove projects that have no instances",
-		Args:              args.Count(1, -1),
+		Args:              command.Count(1, -1),
 		ValidArgsFunction: completeProjects,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {

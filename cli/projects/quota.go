@@ -12,7 +12,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/tenant"
 )
 
@@ -26,7 +27,7 @@ resource class that instances claim, such as VCPU and MEMORY_MB, and the numbers
 instances, access tokens (tokens), pools, and open tickets of pools (tickets). A
 stopped instance counts; one that is gone does not. A limit below what is used
 removes nothing and refuses growth.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
@@ -71,7 +72,7 @@ func showQuotaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show [PROJECT...]",
 		Short:             "Show limits and use; without names, of all projects",
-		Args:              args.Count(0, -1),
+		Args:              command.Count(0, -1),
 		ValidArgsFunction: completeProjects,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -161,7 +162,7 @@ projects have. Limits that are not named stay.`,
 		Example: `  croft quota set lab VCPU=20 instances=10
   croft quota set lab VCPU=unlimited instances=default
   croft quota set --default instances=5`,
-		Args: args.Count(1, -1),
+		Args: command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			name := given[0]
 			if !defaults {
@@ -251,7 +252,7 @@ func checkQuotaCommand() *cobra.Command {
 		Long: `check proves that what is counted for each project is what its records say, as of
 one revision of etcd. A difference ends it with exit code 1; --repair counts again.
 One appears only if a program of an older version wrote records meanwhile.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				found, err := c.Projects.Check(ctx)

@@ -5,6 +5,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/command"
 	"croft/node"
 )
 
@@ -21,7 +22,7 @@ unless that is done already. Guests outlive it.
 
 On a host that joined a cloud with croft up --join it runs the agent of that one, as
 croft up does.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +56,7 @@ func Metadata() *cobra.Command {
 		Long: `Run the metadata server of this host alone, for the guests of the agent that has
 the same state directory and metadata.server: false in its settings. What it tells of
 itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

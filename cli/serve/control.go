@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
+	"croft/internal/command"
 	"croft/node"
 )
 
@@ -25,7 +26,7 @@ Beyond this machine it takes TLS: cloud_api.cert and cloud_api.key, or the certi
 of a host of the cloud.
 
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(args.InsecureFlag.Flag).NoOptDefVal = "true"

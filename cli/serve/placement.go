@@ -5,6 +5,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/command"
 	"croft/node"
 )
 
@@ -32,7 +33,7 @@ whichever of them it comes. Where etcd does not answer they answer 503 until it
 does again.
 
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	cmd.AddCommand(below...)
 	args.AddHostFlags(cmd, flags...)

@@ -8,6 +8,7 @@ import (
 
 	"croft/cli/args"
 	"croft/cloud/direct"
+	"croft/internal/command"
 	"croft/node/manager"
 	"croft/node/settings"
 	"croft/pool/server"
@@ -43,7 +44,7 @@ ends another takes its place.
 
 It serves a page for people, a JSON API (docs/pools-api.md), the XML-RPC of resalloc's
 clients, /metrics, /livez and /readyz. Without --tokens it serves this machine alone.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup("insecure").NoOptDefVal = "true"

@@ -12,7 +12,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/node"
 )
 
@@ -39,7 +40,7 @@ etcd.listen and etcd.peer_listen, with certificates that it gets with the token.
 
 With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. With
 --hypervisor none this machine is no host itself: other hosts join.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(args.InsecureFlag.Flag).NoOptDefVal = "true"

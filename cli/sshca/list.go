@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft/cli/args"
-	"croft/cli/out"
+	"croft/internal/command"
+	"croft/internal/out"
 	"croft/sshca"
 )
 
@@ -23,7 +23,7 @@ func revokeCommand() *cobra.Command {
 all of its certificates, by file. It adds to ca/revoked.jsonl, and makes from it
 ca/revoked.krl, which sshd reads as RevokedKeys, and ca/revoked_keys, which has the
 keys alone as text. Servers believe a certificate until they have the new file.`,
-		Args: args.Count(1, -1),
+		Args: command.Count(1, -1),
 		RunE: run(func(cmd *cobra.Command, given []string) error {
 			a, err := o.authority()
 			if err != nil {
@@ -68,9 +68,9 @@ func listCommand() *cobra.Command {
 		Short: "List the certificates that were issued",
 		Long: `list lists the certificates that are valid, from the log beside the private keys; with
 --all also those that have ended or were revoked.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
-			format, err := args.FormatOf(cmd)
+			format, err := command.FormatOf(cmd)
 			if err != nil {
 				return err
 			}
@@ -93,7 +93,7 @@ func listCommand() *cobra.Command {
 	}
 	o.flags(cmd)
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have ended or were revoked")
-	args.AddFormat(cmd)
+	command.AddFormat(cmd)
 	return cmd
 }
 

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 )
 
 // askPassphrase asks for a key's passphrase as ssh does: on the terminal, or by the program that SSH_ASKPASS names,
@@ -22,7 +22,7 @@ func ask(ctx context.Context, prompt string) ([]byte, error) {
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0) // standard input may be a public key
 		if err == nil {
 			defer tty.Close()
-			return args.ReadSecret(ctx, tty, tty, prompt)
+			return command.ReadSecret(ctx, tty, tty, prompt)
 		}
 	}
 	if program == "" || require == "never" {

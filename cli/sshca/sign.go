@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/internal/durable"
 	"croft/sshca"
 )
@@ -81,7 +81,7 @@ func signCommand() *cobra.Command {
 		Long: `sign signs the public key in the file PUB (- is standard input) for a role that
 ca/roles.yaml allows the user, and prints the certificate. It runs where the private
 keys are, or --agent reaches an agent that has them.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: run(func(cmd *cobra.Command, given []string) error {
 			a, err := o.authority()
 			if err == nil {
@@ -142,7 +142,7 @@ func hostCommand() *cobra.Command {
 in the repository, below nodes/, or not. The certificate stands for the node's name,
 its address there, and what --name adds. It is valid for 90 days, at most for 366.`,
 		Example: `  ssh-keyscan -t ed25519 web1 | cut -d' ' -f2- | croft sshca host web1 - --name web1.example.org`,
-		Args:    args.Count(2, 2),
+		Args:    command.Count(2, 2),
 		RunE: run(func(cmd *cobra.Command, given []string) error {
 			a, err := o.authority()
 			if err == nil {
@@ -198,7 +198,7 @@ With PAM or RADIUS, in sshd_config, and with env_keep+=SSH_ORIGINAL_COMMAND for 
 They ask with
 
   ssh ca@HOST sign [--role ROLE] [--ttl 1h] < key.pub > key-cert.pub`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
 			a, err := o.authority()
 			if err != nil {

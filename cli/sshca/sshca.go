@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/sshca"
 )
 
@@ -30,7 +30,7 @@ there for others. Certificates are valid for an hour, at most for 16.`,
   croft sshca sign ~/.ssh/id_ed25519.pub --role ops --write
   ssh ca@ca.example.org sign --role ops < ~/.ssh/id_ed25519.pub > ~/.ssh/id_ed25519-cert.pub
   croft sshca revoke eva@ops#1795461234567 --reason 'lost laptop'`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(initCommand(), signCommand(), hostCommand(), serveCommand(), revokeCommand(), listCommand())
@@ -75,7 +75,7 @@ func (o *options) authority() (*sshca.CA, error) {
 func run(f func(cmd *cobra.Command, given []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, given []string) error {
 		if err := f(cmd, given); err != nil {
-			return &args.Exited{Code: croft.ExitFailure, Err: err}
+			return &command.Exited{Code: croft.ExitFailure, Err: err}
 		}
 		return nil
 	}
@@ -90,7 +90,7 @@ func initCommand() *cobra.Command {
 		Long: `init makes the keys of two authorities, one for users and one for hosts, and the files
 of ca/: commit those. What is there already stays. Then it prints what servers have
 to be told, with root and without; once all is there, it prints that alone.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
 			a, err := o.authority()
 			if err != nil {

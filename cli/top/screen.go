@@ -11,7 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/instances"
-	"croft/cli/out"
+	"croft/internal/out"
 )
 
 // screen is the user's view of the cloud: the list in focus, and for each list its order and scroll position.

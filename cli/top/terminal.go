@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"croft/cli/out"
+	"croft/internal/out"
 )
 
 // Control sequences that all terminals support: alternate screen on and off, cursor off and on, to the corner,

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cli/args"
 	"croft/compute"
+	"croft/internal/command"
 	"croft/pool"
 )
 
@@ -32,10 +32,10 @@ type Store struct {
 
 // failed gives an error the exit code 1, whatever its kind.
 func failed(err error) error {
-	if _, done := errors.AsType[*args.Exited](err); err == nil || done {
+	if _, done := errors.AsType[*command.Exited](err); err == nil || done {
 		return err
 	}
-	return &args.Exited{Code: 1, Err: err}
+	return &command.Exited{Code: 1, Err: err}
 }
 
 // Settings are what server.yaml means for `croft pool serve`.

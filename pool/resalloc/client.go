@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/command"
 	"croft/pool/api"
 )
 
@@ -25,7 +26,7 @@ func clientCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resalloc",
 		Short: "The client of resalloc, for pools of croft",
-		Args:  args.OnlySubcommands,
+		Args:  command.OnlySubcommands,
 		RunE: func(*cobra.Command, []string) error {
 			return croft.Errorf(croft.Invalid, "say what to do: ticket, ticket-check, ticket-wait or ticket-close")
 		},
@@ -53,7 +54,7 @@ func clientCommand() *cobra.Command {
 		ask(ticketCommand()),
 		ask(&cobra.Command{
 			Use: "ticket-check TICKET", Short: "Print what a ticket's resource hands out; 0 where it has one",
-			Args: args.Count(1, 1),
+			Args: command.Count(1, 1),
 		}, ticketCheck),
 		ask(&cobra.Command{
 			Use: "ticket-wait TICKET", Short: "Wait until a ticket has its resource and print what that hands out",
@@ -65,7 +66,7 @@ func clientCommand() *cobra.Command {
 }
 
 func ticketArgs(cmd *cobra.Command, given []string) error {
-	if err := args.Count(1, 1)(cmd, given); err != nil {
+	if err := command.Count(1, 1)(cmd, given); err != nil {
 		return err
 	}
 	_, err := api.ParseTicketID(given[0])
@@ -79,7 +80,7 @@ func ticketCommand() (*cobra.Command, verb) {
 		if len(o.Tags) == 0 {
 			return croft.Errorf(croft.Invalid, "name with --tag what the resource must have")
 		}
-		return args.Count(0, 0)(cmd, given)
+		return command.Count(0, 0)(cmd, given)
 	}
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `tag` that the resource must have")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "", "take a resource that was used under this `name` before, or never")
@@ -111,13 +112,13 @@ func ticketCheck(ctx context.Context, cmd *cobra.Command, c *api.Client, given [
 	}
 	if err != nil || t.Served.IsZero() {
 		fmt.Fprintln(stderr, "ticket is still not processed")
-		return &args.Exited{Code: 1}
+		return &command.Exited{Code: 1}
 	}
 	if err := printRaw(cmd.OutOrStdout(), t); err != nil {
 		return err
 	}
 	if !t.Ready() {
-		return &args.Exited{Code: 1}
+		return &command.Exited{Code: 1}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/pool/api"
 )
 
@@ -40,7 +40,7 @@ func maintCommand(b Backend) *cobra.Command {
 Where that needs a token, CROFT_POOL_TOKEN has it. While no server runs it opens the
 server's state itself: lists tell what was, and what is deleted then is deleted when the
 server starts.`,
-		Args: args.OnlySubcommands,
+		Args: command.OnlySubcommands,
 		RunE: func(*cobra.Command, []string) error {
 			return croft.Errorf(croft.Invalid,
 				"say what to do: resource-list, resource-info, resource-delete, resource-logs, "+
@@ -49,13 +49,14 @@ server starts.`,
 	}
 	cmd.AddCommand(maintListCommand(b), maintDeleteCommand(b), maintForeachCommand(b),
 		maint(&cobra.Command{
-			Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: args.Count(1, 1),
+			Use: "resource-info ID|NAME", Short: "Print a resource as JSON", Args: command.Count(1, 1),
 		}, asks(maintInfo)),
 		maint(&cobra.Command{
-			Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources", Args: args.Count(1, -1),
+			Use: "resource-logs ID|NAME...", Short: "Print and follow the logs of resources",
+			Args: command.Count(1, -1),
 		}, maintLogs),
 		maint(&cobra.Command{
-			Use: "ticket-list", Short: "List the tickets that are not closed", Args: args.Count(0, 0),
+			Use: "ticket-list", Short: "List the tickets that are not closed", Args: command.Count(0, 0),
 		}, asks(maintTickets)),
 	)
 	return cmd
@@ -75,7 +76,7 @@ func maint(cmd *cobra.Command, b Backend, do maintVerb) *cobra.Command {
 
 func maintListCommand(b Backend) *cobra.Command {
 	var up bool
-	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: args.Count(0, 0)}, b,
+	cmd := maint(&cobra.Command{Use: "resource-list", Short: "List the resources", Args: command.Count(0, 0)}, b,
 		asks(func(ctx context.Context, cmd *cobra.Command, c *api.Client, _ []string) error {
 			all, err := c.Resources(ctx, "", false)
 			for _, r := range all {
@@ -235,19 +236,19 @@ func runHere(ctx context.Context, cmd *cobra.Command, program *exec.Cmd) error {
 	err := program.Run()
 	if ctx.Err() != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "\nInterrupted by user.")
-		return &args.Exited{Code: 1}
+		return &command.Exited{Code: 1}
 	}
 	return err
 }
 
 func maintForeachCommand(b Backend) *cobra.Command {
-	var command string
+	var line string
 	cmd := maint(&cobra.Command{
 		Use:   "foreach-resource",
 		Short: "Run a shell command for each resource",
 		Long: `foreach-resource runs a shell command for each resource, with {name}, {state} and
 {data_utf8} in it replaced as they are, without quotes around them.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 	}, b, func(ctx context.Context, cmd *cobra.Command, m maintainer, _ []string) error {
 		var all []api.Resource
 		err := m.ask(ctx, func(c *api.Client) (err error) { // and no longer: the commands may call the server too
@@ -259,24 +260,24 @@ func maintForeachCommand(b Backend) *cobra.Command {
 		}
 		slices.SortFunc(all, func(a, b api.Resource) int { return cmp.Compare(a.ID, b.ID) })
 		for _, r := range all {
-			if err := foreach(ctx, cmd, command, r); err != nil {
+			if err := foreach(ctx, cmd, line, r); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	cmd.Flags().StringVar(&command, "command", "echo {name}", "shell `command`")
+	cmd.Flags().StringVar(&line, "command", "echo {name}", "shell `command`")
 	return cmd
 }
 
-func foreach(ctx context.Context, cmd *cobra.Command, command string, r api.Resource) error {
-	if !utf8.Valid(r.Data) && strings.Contains(command, "{data_utf8}") {
+func foreach(ctx context.Context, cmd *cobra.Command, line string, r api.Resource) error {
+	if !utf8.Valid(r.Data) && strings.Contains(line, "{data_utf8}") {
 		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: the data of resource %d is no UTF-8; it is left out\n", r.ID)
 		return nil
 	}
 	fields := strings.NewReplacer("{name}", r.Name, "{state}", r.State, "{data_utf8}", string(r.Data), "{{", "{", "}}",
 		"}")
-	err := runHere(ctx, cmd, exec.CommandContext(ctx, "/bin/sh", "-c", fields.Replace(command)))
+	err := runHere(ctx, cmd, exec.CommandContext(ctx, "/bin/sh", "-c", fields.Replace(line)))
 	if _, ended := errors.AsType[*exec.ExitError](err); ended {
 		return nil // the command reports its own failure
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 )
 
 func serverCommand(b Backend) *cobra.Command {
@@ -20,7 +20,7 @@ func serverCommand(b Backend) *cobra.Command {
 		Long: `resalloc-server is croft pool serve with the settings of resalloc's server: server.yaml
 and pools.yaml in $CONFIG_DIR, /etc/resallocserver by default. The database that db_url
 names is only the name of a place: the state is beside it.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			c, pools, err := readServerYAML()
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/internal/delay"
 )
 
@@ -29,7 +29,7 @@ func checkCommand() *cobra.Command {
 		Long: `resalloc-check-vm-ip is for cmd_livecheck in pools.yaml. It logs in over SSH at the first
 IP address in the resource's data (RESALLOC_RESOURCE_DATA), as SSH_USER or root, within
 ten seconds. Exit code 0: that works; 1: it does not.`,
-		Args: args.Count(0, 0),
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := base64.StdEncoding.DecodeString(os.Getenv("RESALLOC_RESOURCE_DATA"))
 			if err != nil {
@@ -67,7 +67,7 @@ func waitCommand() *cobra.Command {
 		Short: "Wait until a machine takes logins over SSH",
 		Long: `resalloc-wait-for-ssh is for cmd_new in pools.yaml: it tries to log in over SSH, as root
 unless a user is named, until that works or the time is over. Exit code 0: it works; 1: not.`,
-		Args: args.Count(1, 1),
+		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := args[0]
 			if !strings.Contains(target, "@") {

@@ -1,4 +1,4 @@
-package args
+package command
 
 import (
 	"slices"
@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/out"
 	"croft/internal/nearest"
+	"croft/internal/out"
 )
 
 // AddFormat defines the flag -o of a command that reads no settings of a cloud.
@@ -24,4 +24,12 @@ func FormatOf(cmd *cobra.Command) (string, error) {
 			nearest.Hint(format, out.Formats))
 	}
 	return format, err
+}
+
+// CompleteFlag completes a flag of the command with a fixed list of values.
+func CompleteFlag(cmd *cobra.Command, flag string, values []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag is not defined yet, or has a completion
+	}
 }

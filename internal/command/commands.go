@@ -1,6 +1,6 @@
-// Package args has what commands share for reading their arguments: counts and flags, the settings behind flags,
-// hints for mistyped words, and errors with their own exit code.
-package args
+// Package command has the conventions of all command lines of this repository: counts of arguments, hints for mistyped
+// words and flags, prompts, output formats, and errors with their own exit code. It knows no cloud.
+package command
 
 import (
 	"cmp"
@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/internal/nearest"
 )
 
@@ -73,7 +72,7 @@ func Subcommands(cmd *cobra.Command) []string {
 // Count accepts least to most arguments; most is -1 for any number.
 func Count(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := strayWait(cmd, args, least); err != nil {
+		if err := strayValue(cmd, args, least); err != nil {
 			return err
 		}
 		if len(args) < least || most >= 0 && len(args) > most {
@@ -83,18 +82,37 @@ func Count(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// strayWait refuses --wait ready, which pflag reads as --wait and an argument: the value of that flag is optional.
-func strayWait(cmd *cobra.Command, args []string, least int) error {
-	wait := cmd.Flags().Lookup("wait")
-	if wait == nil || !wait.Changed || wait.Value.String() != wait.NoOptDefVal || len(args) <= least {
+// optionalValues is the annotation of flags whose value is optional. It lists the values.
+const optionalValues = "croft-optional-values"
+
+// OptionalValue makes the value of a flag optional: the flag alone stands for otherwise, which is one of values. Count
+// refuses a value that stands behind the flag without =, which pflag takes for an argument.
+func OptionalValue(flag *pflag.Flag, otherwise string, values []string) {
+	flag.NoOptDefVal = otherwise
+	if flag.Annotations == nil {
+		flag.Annotations = map[string][]string{}
+	}
+	flag.Annotations[optionalValues] = values
+}
+
+// strayValue refuses arguments that are meant as the values of flags whose value is optional.
+func strayValue(cmd *cobra.Command, args []string, least int) (err error) {
+	if len(args) <= least {
 		return nil
 	}
-	for _, arg := range args[least:] {
-		if slices.Contains(direct.Waits, arg) {
-			return croft.Errorf(croft.Invalid, "--wait %s: write --wait=%s", arg, arg)
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		values := flag.Annotations[optionalValues]
+		if flag.Value.String() != flag.NoOptDefVal || err != nil {
+			return
 		}
-	}
-	return nil
+		for _, arg := range args[least:] {
+			if slices.Contains(values, arg) {
+				err = croft.Errorf(croft.Invalid, "--%s %s: write --%s=%s", flag.Name, arg, flag.Name, arg)
+				return
+			}
+		}
+	})
+	return err
 }
 
 // AllFlags are the flags of a command, its own and inherited.

@@ -1,4 +1,4 @@
-package args_test
+package command_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"croft/cli/args"
+	"croft/internal/command"
 	"croft/internal/testing/pty"
 )
 
@@ -17,7 +17,7 @@ func TestASecretIsNotShown(t *testing.T) {
 	term := pty.New(t)
 	read := make(chan string, 1)
 	go func() {
-		text, err := args.ReadSecret(t.Context(), term.File, term, "password")
+		text, err := command.ReadSecret(t.Context(), term.File, term, "password")
 		if err != nil {
 			t.Error(err)
 		}
@@ -40,13 +40,13 @@ func TestAnInterruptEndsTheQuestion(t *testing.T) {
 	asked := make(chan error, 1)
 	var prompts bytes.Buffer
 	go func() {
-		_, err := args.ReadSecret(ctx, term.File, &prompts, "password")
+		_, err := command.ReadSecret(ctx, term.File, &prompts, "password")
 		asked <- err
 	}()
 	hidden(t, term)
 	interrupt()
 	err := <-asked
-	if _, is := errors.AsType[*args.Interrupted](err); !is || !errors.Is(err, context.Canceled) {
+	if _, is := errors.AsType[*command.Interrupted](err); !is || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if !echoes(t, term) {

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"croft/cli/out"
+	"croft/internal/out"
 	"croft/internal/testing/pty"
 )
 
