@@ -3,48 +3,50 @@ package doctor
 import (
 	"maps"
 	"slices"
+
+	"croft/internal/checks"
 )
 
 // Checks returns the checks for c, most basic first.
-func Checks(c Config, p Probes) []Check {
-	var checks []Check
+func Checks(c Config, p Probes) []checks.Check {
+	var all []checks.Check
 	if c.Libvirt {
-		checks = append(checks,
-			Check{"machine", c.lookMachine},
-			Check{"kvm", c.lookKVM(p)},
-			Check{"qemu", lookProgram(p, "qemu-system-x86_64", "qemu-system-x86")},
-			Check{"libvirt", lookLibvirt(p)},
-			Check{"tun", lookTun(p)},
-			Check{"guests", c.lookGuests(p)},
+		all = append(all,
+			checks.Check{Name: "machine", Look: c.lookMachine},
+			checks.Check{Name: "kvm", Look: c.lookKVM(p)},
+			checks.Check{Name: "qemu", Look: lookProgram(p, "qemu-system-x86_64", "qemu-system-x86")},
+			checks.Check{Name: "libvirt", Look: lookLibvirt(p)},
+			checks.Check{Name: "tun", Look: lookTun(p)},
+			checks.Check{Name: "guests", Look: c.lookGuests(p)},
 		)
 		if c.Network != "" {
-			checks = append(checks,
-				Check{"dnsmasq", lookProgram(p, "dnsmasq", "dnsmasq-base")},
-				Check{"network", lookNetwork(p, c.Network)},
+			all = append(all,
+				checks.Check{Name: "dnsmasq", Look: lookProgram(p, "dnsmasq", "dnsmasq-base")},
+				checks.Check{Name: "network", Look: lookNetwork(p, c.Network)},
 			)
 		}
 		if c.Bridge != "" {
-			checks = append(checks, Check{"bridge", lookBridge(p, c.Bridge)})
+			all = append(all, checks.Check{Name: "bridge", Look: lookBridge(p, c.Bridge)})
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.Named)) {
 			if n := c.Named[name]; n.Bridge != "" {
-				checks = append(checks, Check{"network " + name, lookBridge(p, n.Bridge)})
+				all = append(all, checks.Check{Name: "network " + name, Look: lookBridge(p, n.Bridge)})
 			} else {
-				checks = append(checks, Check{"network " + name, lookNetwork(p, n.Network)})
+				all = append(all, checks.Check{Name: "network " + name, Look: lookNetwork(p, n.Network)})
 			}
 		}
-		checks = append(checks, Check{"packet filter", c.lookFilter(p)})
+		all = append(all, checks.Check{Name: "packet filter", Look: c.lookFilter(p)})
 	}
 	if c.Metadata {
-		checks = append(checks, Check{"metadata", c.lookMetadata(p)})
+		all = append(all, checks.Check{Name: "metadata", Look: c.lookMetadata(p)})
 	}
-	checks = append(checks,
-		Check{"state", c.lookState(p)},
-		Check{"disk", lookDisk(p, c.StateDir)},
-		Check{"memory", lookMemory(p)},
+	all = append(all,
+		checks.Check{Name: "state", Look: c.lookState(p)},
+		checks.Check{Name: "disk", Look: lookDisk(p, c.StateDir)},
+		checks.Check{Name: "memory", Look: lookMemory(p)},
 	)
 	for _, port := range c.Ports {
-		checks = append(checks, Check{"port " + port.Use, lookPort(p, port)})
+		all = append(all, checks.Check{Name: "port " + port.Use, Look: lookPort(p, port)})
 	}
-	return append(checks, Check{"clock", lookClock(p)})
+	return append(all, checks.Check{Name: "clock", Look: lookClock(p)})
 }

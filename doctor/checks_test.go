@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"croft/internal/checks"
 )
 
 // healthy returns the probes of a healthy host; tests change one answer.
@@ -96,100 +98,101 @@ func TestChecks(t *testing.T) {
 		name  string
 		setup func(*Config, *Probes)
 		check string
-		level Level
+		level checks.Level
 		found string // substring
 		do    string // substring
 	}{
-		{"kvm that runs guests is fine", nil, "kvm", OK, "runs guests", ""},
+		{"kvm that runs guests is fine", nil, "kvm", checks.OK, "runs guests", ""},
 		{"no /dev/kvm is a warning", func(_ *Config, p *Probes) { p.File = with(healthy(), kvmDevice, nil) }, "kvm",
-			Warn, "/dev/kvm is not there; guests are emulated", "firmware"},
+			checks.Warn, "/dev/kvm is not there; guests are emulated", "firmware"},
 		{"no /dev/kvm fails where kvm was asked for", func(c *Config, p *Probes) {
 			c.VirtType = "kvm"
 			p.File = with(healthy(), kvmDevice, nil)
-		}, "kvm", Fail, "/dev/kvm is not there", "virt_type to auto"},
+		}, "kvm", checks.Fail, "/dev/kvm is not there", "virt_type to auto"},
 		{"no kvm at all is fine where it is not used", func(c *Config, p *Probes) {
 			c.VirtType = "qemu"
 			p.File = with(healthy(), kvmDevice, nil)
-		}, "kvm", OK, "not used", ""},
+		}, "kvm", checks.OK, "not used", ""},
 		{"a kvm that libvirt's QEMU cannot open fails", func(_ *Config, p *Probes) {
 			p.File = with(healthy(), kvmDevice, &File{Mode: 0o600, Owner: "root", Group: "root"})
-		}, "kvm", Fail, "root:root with mode 0600", "chown root:kvm /dev/kvm && chmod 660 /dev/kvm"},
+		}, "kvm", checks.Fail, "root:root with mode 0600", "chown root:kvm /dev/kvm && chmod 660 /dev/kvm"},
 		{"a kvm open to everybody is fine", func(_ *Config, p *Probes) {
 			p.File = with(healthy(), kvmDevice, &File{Mode: 0o666, Owner: "root", Group: "root"})
-		}, "kvm", OK, "runs guests", ""},
+		}, "kvm", checks.OK, "runs guests", ""},
 		{"a kvm that is only present is a warning", func(_ *Config, p *Probes) {
 			p.KVM = func(context.Context) (bool, string) { return false, "the guest did not halt" }
-		}, "kvm", Warn, "is there and runs no guest: the guest did not halt", "nested"},
+		}, "kvm", checks.Warn, "is there and runs no guest: the guest did not halt", "nested"},
 
-		{"an installed qemu is named", nil, "qemu", OK, "/usr/bin/qemu-system-x86_64", ""},
+		{"an installed qemu is named", nil, "qemu", checks.OK, "/usr/bin/qemu-system-x86_64", ""},
 		{"a missing program names its package", func(_ *Config, p *Probes) {
 			p.LookPath = func(string) (string, error) { return "", errNo }
-		}, "dnsmasq", Fail, "dnsmasq is not installed", "apt-get install dnsmasq-base"},
-		{"libvirt says its version", nil, "libvirt", OK, "libvirt 9.0.0", ""},
+		}, "dnsmasq", checks.Fail, "dnsmasq is not installed", "apt-get install dnsmasq-base"},
+		{"libvirt says its version", nil, "libvirt", checks.OK, "libvirt 9.0.0", ""},
 		{"a libvirt that does not answer fails", func(_ *Config, p *Probes) {
 			p.Libvirt = func(context.Context) (string, error) { return "", errNo }
-		}, "libvirt", Fail, "no such luck", "systemctl start libvirtd"},
+		}, "libvirt", checks.Fail, "no such luck", "systemctl start libvirtd"},
 		{"no tun device fails", func(_ *Config, p *Probes) { p.File = with(healthy(), "/dev/net/tun", nil) }, "tun",
-			Fail, "no network", "modprobe tun"},
+			checks.Fail, "no network", "modprobe tun"},
 
 		{"guests with their disks here are fine", func(_ *Config, p *Probes) {
 			f := dir(0o755)
 			p.File, p.Guests = with(healthy(), "/var/lib/croft/instances/a", &f), guests("a")
-		}, "guests", OK, "1 here", ""},
+		}, "guests", checks.OK, "1 here", ""},
 		{"guests with their disks elsewhere are a warning", func(_ *Config, p *Probes) {
 			p.Guests = guests("a", "b")
-		}, "guests", Warn, "2 of 2 guests have their disks elsewhere than in /var/lib/croft, such as a", "host-id"},
+		}, "guests", checks.Warn, "2 of 2 guests have their disks elsewhere than in /var/lib/croft, such as a", "host-id"},
 		{"guests that cannot be listed fail", func(_ *Config, p *Probes) {
 			p.Guests = func(context.Context) ([]string, error) { return nil, errNo }
-		}, "guests", Fail, "no such luck", "line about libvirt"},
+		}, "guests", checks.Fail, "no such luck", "line about libvirt"},
 
-		{"an active network says its bridge", nil, "network", OK, "default on bridge virbr0, 192.168.122.1/24", ""},
+		{"an active network says its bridge", nil,
+			"network", checks.OK, "default on bridge virbr0, 192.168.122.1/24", ""},
 		{"a stopped network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{Defined: true}, nil) },
-			"network", OK, "the agent starts it", ""},
+			"network", checks.OK, "the agent starts it", ""},
 		{"a missing default network is fine", func(_ *Config, p *Probes) { p.Network = network(Network{}, nil) },
-			"network", OK, "defines and starts", ""},
+			"network", checks.OK, "defines and starts", ""},
 		{"another network that is missing fails", func(c *Config, p *Probes) {
 			c.Network = "lab"
 			p.Network = network(Network{}, nil)
-		}, "network", Fail, "no network lab", "virsh net-define"},
+		}, "network", checks.Fail, "no network lab", "virsh net-define"},
 		{"a network that cannot be asked for fails", func(_ *Config, p *Probes) {
 			p.Network = network(Network{}, errNo)
-		}, "network", Fail, "no such luck", "line about libvirt"},
+		}, "network", checks.Fail, "no such luck", "line about libvirt"},
 		{"a bridge of the host is looked for instead", func(c *Config, _ *Probes) {
 			c.Network, c.Bridge = "", "virbr0"
-		}, "bridge", OK, "virbr0 192.168.122.1/24", ""},
+		}, "bridge", checks.OK, "virbr0 192.168.122.1/24", ""},
 		{"a bridge that is not there fails", func(c *Config, _ *Probes) { c.Network, c.Bridge = "", "br0" }, "bridge",
-			Fail, "no bridge br0", "make it"},
+			checks.Fail, "no bridge br0", "make it"},
 
 		{"a bridge beside the network that is not there fails", func(c *Config, _ *Probes) { c.Bridge = "br0" },
-			"bridge", Fail, "no bridge br0", "make it"},
+			"bridge", checks.Fail, "no bridge br0", "make it"},
 		{"a bridge that guests may name is looked for", func(c *Config, _ *Probes) {
 			c.Named = map[string]NamedNetwork{"lab": {Bridge: "br-lab"}}
-		}, "network lab", Fail, "no bridge br-lab", "make it"},
+		}, "network lab", checks.Fail, "no bridge br-lab", "make it"},
 		{"a network that guests may name is looked for", func(c *Config, p *Probes) {
 			c.Named, p.Network = map[string]NamedNetwork{"quiet": {Network: "isolated"}}, network(Network{}, nil)
-		}, "network quiet", Fail, "no network isolated", "virsh net-define"},
+		}, "network quiet", checks.Fail, "no network isolated", "virsh net-define"},
 
-		{"a packet filter is fine", nil, "packet filter", OK, "nftables", ""},
+		{"a packet filter is fine", nil, "packet filter", checks.OK, "nftables", ""},
 		{"none fails", func(_ *Config, p *Probes) { p.Filter = func(context.Context) error { return errNo } },
-			"packet filter", Fail, "no such luck", "apt-get install nftables"},
-		{"none by choice is a warning", func(c *Config, _ *Probes) { c.Spoofing = true }, "packet filter", Warn,
+			"packet filter", checks.Fail, "no such luck", "apt-get install nftables"},
+		{"none by choice is a warning", func(c *Config, _ *Probes) { c.Spoofing = true }, "packet filter", checks.Warn,
 			"addresses of others", "set it to false"},
 
 		{"a guest on no bridge fails", func(_ *Config, p *Probes) {
 			p.CutOff = func(context.Context) ([]string, error) { return []string{"8c1d"}, nil }
-		}, "guests", Fail, "1 of 0 guests are cut off: an interface of theirs is on no bridge, such as one of 8c1d",
+		}, "guests", checks.Fail, "1 of 0 guests are cut off: an interface of theirs is on no bridge, such as one of 8c1d",
 			"virsh net-start"},
-		{"a free metadata address is fine", nil, "metadata", OK, "169.254.169.254:80 is free", ""},
+		{"a free metadata address is fine", nil, "metadata", checks.OK, "169.254.169.254:80 is free", ""},
 		{"croft's own metadata server is fine", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
-		}, "metadata", OK, "process 7", ""},
+		}, "metadata", checks.OK, "process 7", ""},
 		{"another cloud's metadata server fails", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
 			p.MetadataServer = func(_ context.Context, bridge string, pid int32) (MetadataServer, error) {
 				return MetadataServer{Cloud: fmt.Sprint(bridge, pid)}, nil
 			}
-		}, "metadata", Fail,
+		}, "metadata", checks.Fail,
 			"the croft of another cloud (process 7, partition virbr07) serves 169.254.169.254 on virbr0",
 			"metadata.server to false"},
 		{"a metadata server on another bridge does not", func(_ *Config, p *Probes) {
@@ -197,98 +200,101 @@ func TestChecks(t *testing.T) {
 			p.MetadataServer = func(context.Context, string, int32) (MetadataServer, error) {
 				return MetadataServer{}, errNo
 			}
-		}, "metadata", OK, "on another bridge", ""},
+		}, "metadata", checks.OK, "on another bridge", ""},
 		{"the agent of another host on this machine is a warning", func(_ *Config, p *Probes) {
 			p.Listeners = listens("169.254.169.254:80", "croft", 7)
 			p.MetadataServer = serves(MetadataServer{Cloud: "5d2e", Ours: true, Sibling: "b7c0"})
-		}, "metadata", Warn, "on virbr0 as the agent of host b7c0, another one of this cloud on this machine",
+		}, "metadata", checks.Warn, "on virbr0 as the agent of host b7c0, another one of this cloud on this machine",
 			"network of its own"},
-		{"an x86_64 machine runs guests", nil, "machine", OK, "x86_64", ""},
-		{"another does not", func(c *Config, _ *Probes) { c.Arch = "arm64" }, "machine", Fail, "this machine is arm64",
+		{"an x86_64 machine runs guests", nil, "machine", checks.OK, "x86_64", ""},
+		{"another does not", func(c *Config, _ *Probes) { c.Arch = "arm64" },
+			"machine", checks.Fail, "this machine is arm64",
 			"hypervisor: none"},
 		{"a web server on every address takes the metadata's", func(_ *Config, p *Probes) {
 			p.Listeners = listens("[::]:80", "nginx", 7)
-		}, "metadata", Fail, "nginx (process 7) listens on [::]:80", "address of its own"},
+		}, "metadata", checks.Fail, "nginx (process 7) listens on [::]:80", "address of its own"},
 		{"a web server on another address does not", func(_ *Config, p *Probes) {
 			p.Listeners = listens("192.168.1.5:80", "nginx", 7)
-		}, "metadata", OK, "free", ""},
+		}, "metadata", checks.OK, "free", ""},
 		{"the address on another link is a warning", func(_ *Config, p *Probes) {
 			p.Links = func() ([]Link, error) { return []Link{link("eth0", "169.254.169.254/32")}, nil }
-		}, "metadata", Warn, "an address of eth0", "ip address del 169.254.169.254/32 dev eth0"},
+		}, "metadata", checks.Warn, "an address of eth0", "ip address del 169.254.169.254/32 dev eth0"},
 		{"sockets that cannot be listed fail", func(_ *Config, p *Probes) {
 			p.Listeners = func(context.Context) ([]Listener, error) { return nil, errNo }
-		}, "metadata", Fail, "no such luck", "root"},
+		}, "metadata", checks.Fail, "no such luck", "root"},
 
-		{"a state directory that is there is fine", nil, "state", OK, "/var/lib/croft", ""},
+		{"a state directory that is there is fine", nil, "state", checks.OK, "/var/lib/croft", ""},
 		{"one that is not there yet is made", func(c *Config, _ *Probes) { c.StateDir = "/var/lib/other/croft" },
-			"state", OK, "/var/lib/other/croft will be made", ""},
+			"state", checks.OK, "/var/lib/other/croft will be made", ""},
 		{"a file in its place fails", func(_ *Config, p *Probes) {
 			p.File = with(healthy(), "/var/lib/croft", &File{Mode: 0o644})
-		}, "state", Fail, "not a directory", "--state-dir"},
+		}, "state", checks.Fail, "not a directory", "--state-dir"},
 		{"one that cannot be written fails", func(_ *Config, p *Probes) {
 			p.Writable = func(string) error { return fs.ErrPermission }
-		}, "state", Fail, "permission denied", "run as root"},
+		}, "state", checks.Fail, "permission denied", "run as root"},
 		{"one below a directory closed to others fails", func(c *Config, p *Probes) {
 			f := dir(0o700)
 			p.File = with(healthy(), "/var/lib", &f)
-		}, "state", Fail, "/var/lib is closed to others", "chmod o+x /var/lib"},
+		}, "state", checks.Fail, "/var/lib is closed to others", "chmod o+x /var/lib"},
 		{"simulated guests need no open directory", func(c *Config, p *Probes) {
 			f := dir(0o700)
 			c.Libvirt, p.File = false, with(healthy(), "/var/lib", &f)
-		}, "state", OK, "/var/lib/croft", ""},
+		}, "state", checks.OK, "/var/lib/croft", ""},
 
-		{"much room is fine", nil, "disk", OK, "100.0 GiB free at /var/lib/croft", ""},
+		{"much room is fine", nil, "disk", checks.OK, "100.0 GiB free at /var/lib/croft", ""},
 		{"little room is a warning", func(_ *Config, p *Probes) {
 			p.DiskFree = func(string) (uint64, error) { return 5 * gib, nil }
-		}, "disk", Warn, "5.0 GiB", "make room"},
+		}, "disk", checks.Warn, "5.0 GiB", "make room"},
 		{"no room fails", func(_ *Config, p *Probes) { p.DiskFree = func(string) (uint64, error) { return gib, nil } },
-			"disk", Fail, "1.0 GiB", "make room"},
+			"disk", checks.Fail, "1.0 GiB", "make room"},
 		{"room that cannot be asked for fails", func(_ *Config, p *Probes) {
 			p.DiskFree = func(string) (uint64, error) { return 0, errNo }
-		}, "disk", Fail, "no such luck", ""},
-		{"much memory is fine", nil, "memory", OK, "16.0 GiB available of 24.0 GiB", ""},
-		{"little memory is a warning", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 2) }, "memory", Warn,
+		}, "disk", checks.Fail, "no such luck", ""},
+		{"much memory is fine", nil, "memory", checks.OK, "16.0 GiB available of 24.0 GiB", ""},
+		{"little memory is a warning", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 2) },
+			"memory", checks.Warn,
 			"0.5 GiB", "end what uses it"},
-		{"no memory fails", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 8) }, "memory", Fail, "0.1 GiB",
+		{"no memory fails", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 8) },
+			"memory", checks.Fail, "0.1 GiB",
 			"end what uses it"},
 
-		{"a free port is fine", nil, "port etcd", OK, "127.0.0.1:2379 is free", ""},
+		{"a free port is fine", nil, "port etcd", checks.OK, "127.0.0.1:2379 is free", ""},
 		{"croft's own port is fine", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "croft", 7) },
-			"port etcd", OK, "croft's own (process 7)", ""},
+			"port etcd", checks.OK, "croft's own (process 7)", ""},
 		{"another's port fails", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "etcd", 7) },
-			"port etcd", Fail, "taken by etcd (process 7)", "another address for etcd"},
+			"port etcd", checks.Fail, "taken by etcd (process 7)", "another address for etcd"},
 		{"a socket on every address takes the port too", func(_ *Config, p *Probes) {
 			p.Listeners = listens("0.0.0.0:8778", "", 0)
-		}, "port Placement", Fail, "a process of another user", ""},
+		}, "port Placement", checks.Fail, "a process of another user", ""},
 		{"the same port of another address is free", func(_ *Config, p *Probes) {
 			p.Listeners = listens("127.0.0.9:2379", "etcd", 7)
-		}, "port etcd", OK, "free", ""},
+		}, "port etcd", checks.OK, "free", ""},
 		{"wanting every address, one that is taken is enough", func(c *Config, p *Probes) {
 			c.Ports[0].Addr = netip.MustParseAddrPort("0.0.0.0:2379")
 			p.Listeners = listens("127.0.0.9:2379", "etcd", 7)
-		}, "port etcd", Fail, "taken by etcd", ""},
+		}, "port etcd", checks.Fail, "taken by etcd", ""},
 
-		{"a synchronised clock is fine", nil, "clock", OK, "at most 20ms", ""},
+		{"a synchronised clock is fine", nil, "clock", checks.OK, "at most 20ms", ""},
 		{"a clock that runs free is a warning", func(_ *Config, p *Probes) {
 			p.Clock = func() (Clock, error) { return Clock{}, nil }
-		}, "clock", Warn, "nothing keeps", "chrony"},
+		}, "clock", checks.Warn, "nothing keeps", "chrony"},
 		{"a clock that is far off is a warning", func(_ *Config, p *Probes) {
 			p.Clock = func() (Clock, error) { return Clock{Synchronised: true, MaxError: 16 * time.Second}, nil }
-		}, "clock", Warn, "wrong by 16s", "chrony"},
+		}, "clock", checks.Warn, "wrong by 16s", "chrony"},
 		{"a clock that cannot be asked is a warning", func(_ *Config, p *Probes) {
 			p.Clock = func() (Clock, error) { return Clock{}, errNo }
-		}, "clock", Warn, "no such luck", ""},
+		}, "clock", checks.Warn, "no such luck", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conf, probes := config(), healthy()
 			if c.setup != nil {
 				c.setup(&conf, &probes)
 			}
-			got := find(t, Run(t.Context(), Checks(conf, probes)), c.check)
+			got := find(t, checks.Run(t.Context(), Checks(conf, probes)), c.check)
 			if got.Level != c.level || !strings.Contains(got.Found, c.found) || !strings.Contains(got.Do, c.do) {
 				t.Errorf("got %+v, want %s, found %q, do %q", got, c.level, c.found, c.do)
 			}
-			if (got.Level == OK) != (got.Do == "") {
+			if (got.Level == checks.OK) != (got.Do == "") {
 				t.Errorf("%+v: what is not ok says what to do, and nothing else does", got)
 			}
 		})
@@ -307,7 +313,7 @@ func memoryIs(available uint64) func(context.Context) (uint64, uint64, error) {
 	return func(context.Context) (uint64, uint64, error) { return available, 24 * gib, nil }
 }
 
-func find(t *testing.T, findings []Result, check string) Result {
+func find(t *testing.T, findings []checks.Result, check string) checks.Result {
 	t.Helper()
 	for _, f := range findings {
 		if f.Check == check {
@@ -315,28 +321,29 @@ func find(t *testing.T, findings []Result, check string) Result {
 		}
 	}
 	t.Fatalf("no check %q in %+v", check, findings)
-	return Result{}
+	return checks.Result{}
 }
 
 func TestAHealthyHostHasNothingToDo(t *testing.T) {
-	findings := Run(t.Context(), Checks(config(), healthy()))
-	if !Healthy(findings) {
+	findings := checks.Run(t.Context(), Checks(config(), healthy()))
+	if !checks.Healthy(findings) {
 		t.Error("not healthy")
 	}
 	for _, f := range findings {
-		if f.Level != OK {
+		if f.Level != checks.OK {
 			t.Errorf("%+v", f)
 		}
 	}
 }
 
 func TestClocksOfHostsAreCompared(t *testing.T) {
-	if r := CompareClocks(map[string]time.Duration{"one": 0, "two": 20 * time.Second}); r.Level != OK {
+	if r := CompareClocks(map[string]time.Duration{"one": 0, "two": 20 * time.Second}); r.Level != checks.OK {
 		t.Errorf("clocks that agree: %+v", r)
 	}
 	r := CompareClocks(map[string]time.Duration{"one": 0, "two": time.Hour, "three": -2 * time.Minute})
-	if r.Level != Warn || !strings.Contains(r.Found, "that of three is at least 2m0s behind, that of two is at least "+
-		"1h0m0s ahead") || !strings.Contains(r.Do, "chrony") {
+	if r.Level != checks.Warn || !strings.Contains(r.Found, "that of three is at least 2m0s behind, that of two is at least "+
+		"1h0m0s ahead") ||
+		!strings.Contains(r.Do, "chrony") {
 		t.Errorf("clocks that differ: %+v", r)
 	}
 }
@@ -347,7 +354,7 @@ func TestASimulatedHostIsNotAskedForLibvirt(t *testing.T) {
 	p := healthy()
 	p.KVM, p.Libvirt, p.Network = nil, nil, nil
 	var names []string
-	for _, f := range Run(t.Context(), Checks(c, p)) {
+	for _, f := range checks.Run(t.Context(), Checks(c, p)) {
 		names = append(names, f.Check)
 	}
 	if got, want := strings.Join(names, ","), "state,disk,memory,port etcd,port Placement,clock"; got != want {
@@ -356,10 +363,10 @@ func TestASimulatedHostIsNotAskedForLibvirt(t *testing.T) {
 }
 
 func TestHealthy(t *testing.T) {
-	if !Healthy([]Result{{Level: OK}, {Level: Warn}}) {
+	if !checks.Healthy([]checks.Result{{Level: checks.OK}, {Level: checks.Warn}}) {
 		t.Error("a warning makes a host unhealthy")
 	}
-	if Healthy([]Result{{Level: Fail}, {Level: OK}}) {
+	if checks.Healthy([]checks.Result{{Level: checks.Fail}, {Level: checks.OK}}) {
 		t.Error("a failure leaves a host healthy")
 	}
 }

@@ -7,17 +7,19 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"croft/internal/checks"
 )
 
 // look is the function of a Check.
-type look = func(ctx context.Context) Result
+type look = func(ctx context.Context) checks.Result
 
 const kvmDevice = "/dev/kvm"
 
 // lookKVM distinguishes a KVM that runs guests from one that is only present, and detects a device that
 // libvirt's QEMU cannot open: libvirt then probes QEMU on every call, and defining a domain takes a minute.
 func (c Config) lookKVM(p Probes) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		if c.VirtType == "qemu" {
 			return good("not used: virt_type is qemu")
 		}
@@ -46,7 +48,7 @@ func (c Config) lookKVM(p Probes) look {
 }
 
 // noKVM is a failure only if KVM was requested.
-func (c Config) noKVM(found string) Result {
+func (c Config) noKVM(found string) checks.Result {
 	if c.VirtType == "kvm" {
 		return fail(found,
 			"turn virtualisation on in the firmware and load kvm_intel or kvm_amd, or set virt_type to auto")
@@ -63,7 +65,7 @@ func openToGroup(f File) bool {
 }
 
 func lookProgram(p Probes, program, debianPackage string) look {
-	return func(context.Context) Result {
+	return func(context.Context) checks.Result {
 		path, err := p.LookPath(program)
 		if err != nil {
 			return fail(program+" is not installed", "apt-get install "+debianPackage)
@@ -73,7 +75,7 @@ func lookProgram(p Probes, program, debianPackage string) look {
 }
 
 func lookLibvirt(p Probes) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		version, err := p.Libvirt(ctx)
 		if err != nil {
 			return fail(err.Error(),
@@ -86,7 +88,7 @@ func lookLibvirt(p Probes) look {
 // lookGuests finds guests whose disks are not in the state directory: they belong to another installation, or
 // to this host before it lost that directory. It also finds guests that lost their network.
 func (c Config) lookGuests(p Probes) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		guests, err := p.Guests(ctx)
 		if err != nil {
 			return fail("list the guests: "+err.Error(), "mend what the line about libvirt says first")
@@ -129,7 +131,7 @@ func (c Config) lookGuests(p Probes) look {
 
 func lookTun(p Probes) look {
 	const device = "/dev/net/tun"
-	return func(context.Context) Result {
+	return func(context.Context) checks.Result {
 		if _, err := p.File(device); err != nil {
 			return fail(device+" is not there, so that guests have no network", "modprobe tun")
 		}
@@ -139,7 +141,7 @@ func lookTun(p Probes) look {
 
 // lookNetwork accepts a missing or stopped network, because the agent creates and starts it.
 func lookNetwork(p Probes, name string) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		n, err := p.Network(ctx, name)
 		switch {
 		case err != nil:
@@ -158,7 +160,7 @@ func lookNetwork(p Probes, name string) look {
 
 // lookFilter reports whether guests can be restricted to their addresses.
 func (c Config) lookFilter(p Probes) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		if c.Spoofing {
 			return warn("libvirt.allow_spoofing: guests may send from the addresses of others",
 				"set it to false, unless guests route for others")
@@ -171,7 +173,7 @@ func (c Config) lookFilter(p Probes) look {
 }
 
 func lookBridge(p Probes, name string) look {
-	return func(context.Context) Result {
+	return func(context.Context) checks.Result {
 		links, err := p.Links()
 		if err != nil {
 			return fail("list the network interfaces: "+err.Error(), "run this as root")
@@ -186,7 +188,7 @@ func lookBridge(p Probes, name string) look {
 }
 
 // lookMachine rejects architectures on which guests are untested.
-func (c Config) lookMachine(context.Context) Result {
+func (c Config) lookMachine(context.Context) checks.Result {
 	if c.Arch != GuestArch {
 		return fail(fmt.Sprintf(
 			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported",

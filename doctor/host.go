@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"croft/internal/checks"
 )
 
 const gib = 1 << 30
@@ -26,7 +28,7 @@ const (
 // lookState checks that the state directory is writable and, if QEMU runs as another user, that this user can
 // reach the disks in it.
 func (c Config) lookState(p Probes) look {
-	return func(context.Context) Result {
+	return func(context.Context) checks.Result {
 		dir, err := nearestDir(p, c.StateDir)
 		if err != nil {
 			return fail(fmt.Sprintf("state directory %s: %v", c.StateDir, err), "name a directory with --state-dir")
@@ -80,7 +82,7 @@ func closedAbove(p Probes, dir string) string {
 }
 
 func lookDisk(p Probes, stateDir string) look {
-	return func(context.Context) Result {
+	return func(context.Context) checks.Result {
 		dir, err := nearestDir(p, stateDir)
 		if err != nil {
 			return fail(fmt.Sprintf("state directory %s: %v", stateDir, err), "name a directory with --state-dir")
@@ -95,7 +97,7 @@ func lookDisk(p Probes, stateDir string) look {
 }
 
 func lookMemory(p Probes) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		available, total, err := p.Memory(ctx)
 		if err != nil {
 			return fail("memory: "+err.Error(), "mount /proc")
@@ -105,7 +107,7 @@ func lookMemory(p Probes) look {
 	}
 }
 
-func measure(have, least, little uint64, what, do string) Result {
+func measure(have, least, little uint64, what, do string) checks.Result {
 	found := size(have) + " " + what
 	switch {
 	case have < least:
@@ -119,7 +121,7 @@ func measure(have, least, little uint64, what, do string) Result {
 func size(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/gib) }
 
 // CompareClocks judges by how much the clocks of living hosts are ahead of the one of this machine, by their names.
-func CompareClocks(ahead map[string]time.Duration) Result {
+func CompareClocks(ahead map[string]time.Duration) checks.Result {
 	var far []string
 	for host, d := range ahead {
 		switch d = d.Round(time.Second); {
@@ -143,7 +145,7 @@ func CompareClocks(ahead map[string]time.Duration) Result {
 
 func lookClock(p Probes) look {
 	const do = "install chrony or systemd-timesyncd; one host alone can do without"
-	return func(context.Context) Result {
+	return func(context.Context) checks.Result {
 		c, err := p.Clock()
 		switch {
 		case err != nil:

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"croft/internal/checks"
 )
 
 // metadataAddr is where guests look for their metadata.
 var metadataAddr = netip.MustParseAddrPort("169.254.169.254:80")
 
 // lookMetadataServer distinguishes croft's metadata server of this cloud from another cloud's.
-func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Result {
+func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) checks.Result {
 	found := fmt.Sprintf("croft serves %s (process %d)", metadataAddr.Addr(), pid)
 	bridge := c.Bridge
 	if c.Network != "" {
@@ -43,7 +45,7 @@ func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) Res
 // lookMetadata finds other listeners at the metadata address: a web server that listens on port 80 of every
 // address takes it away from croft.
 func (c Config) lookMetadata(p Probes) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		listeners, err := p.Listeners(ctx)
 		if err != nil {
 			return fail("list the listening sockets: "+err.Error(), "run this as root")
@@ -73,7 +75,7 @@ func (c Config) lookMetadata(p Probes) look {
 }
 
 func lookPort(p Probes, port Port) look {
-	return func(ctx context.Context) Result {
+	return func(ctx context.Context) checks.Result {
 		listeners, err := p.Listeners(ctx)
 		if err != nil {
 			return fail("list the listening sockets: "+err.Error(), "run this as root")

@@ -10,7 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/doctor"
+	"croft/internal/checks"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/node/checkup"
@@ -53,7 +53,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 			if err := printFindings(cmd.OutOrStdout(), format, findings); err != nil {
 				return err
 			}
-			if !doctor.Healthy(findings) {
+			if !checks.Healthy(findings) {
 				return errors.New("this host is not ready: see the lines that say fail")
 			}
 			return nil
@@ -65,7 +65,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 }
 
 // printFindings prints one line per result, with what to do after what is wrong.
-func printFindings(w io.Writer, format string, findings []doctor.Result) error {
+func printFindings(w io.Writer, format string, findings []checks.Result) error {
 	if format != out.FormatText {
 		return out.PrintData(w, format, findings)
 	}

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"croft/doctor"
+	"croft/internal/checks"
 )
 
-var someFindings = []doctor.Result{
-	{Level: doctor.OK, Check: "kvm", Found: "runs guests"},
-	{Level: doctor.Fail, Check: "tun", Found: "/dev/net/tun is not there", Do: "modprobe tun"},
+var someFindings = []checks.Result{
+	{Level: checks.OK, Check: "kvm", Found: "runs guests"},
+	{Level: checks.Fail, Check: "tun", Found: "/dev/net/tun is not there", Do: "modprobe tun"},
 }
 
 func TestPrintFindings(t *testing.T) {

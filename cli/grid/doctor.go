@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/doctor"
 	"croft/grid/checkup"
 	"croft/grid/machine"
 	"croft/grid/runtime"
 	"croft/grid/state"
 	"croft/grid/unit"
+	"croft/internal/checks"
 	"croft/internal/command"
 	"croft/internal/out"
 )
@@ -58,10 +58,10 @@ where anything failed.`,
 }
 
 // secrets examines whether the secrets of the cluster can be opened here.
-func (o *options) secrets(cmd *cobra.Command, s *state.State, files []string) doctor.Result {
-	r := doctor.Result{Level: doctor.OK, Check: "secrets", Found: "all that slots use can be opened"}
+func (o *options) secrets(cmd *cobra.Command, s *state.State, files []string) checks.Result {
+	r := checks.Result{Level: checks.OK, Check: "secrets", Found: "all that slots use can be opened"}
 	if _, err := s.Nodes(cmd.Context(), o.keeper(files)); err != nil {
-		r.Level, r.Found = doctor.Fail, err.Error()
+		r.Level, r.Found = checks.Fail, err.Error()
 	}
 	return r
 }
@@ -135,7 +135,7 @@ func usedRuntimes(s *state.State, all []unit.Node, n *state.Node) []string {
 }
 
 // findings prints them; that one failed is an error.
-func (o *options) findings(cmd *cobra.Command, findings []doctor.Result) error {
+func (o *options) findings(cmd *cobra.Command, findings []checks.Result) error {
 	if asData, err := o.data(); err != nil {
 		return err
 	} else if asData {
@@ -151,7 +151,7 @@ func (o *options) findings(cmd *cobra.Command, findings []doctor.Result) error {
 			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}
 	}
-	if !doctor.Healthy(findings) {
+	if !checks.Healthy(findings) {
 		return errors.New("not all is well: see the lines that say fail")
 	}
 	return nil
@@ -280,11 +280,11 @@ func (o *options) tryRuntime(cmd *cobra.Command, s *state.State, r *runtime.Runt
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
-	var findings []doctor.Result
+	var findings []checks.Result
 	for _, step := range r.Cycle(ctx, m, u) {
-		f := doctor.Result{Level: doctor.OK, Check: r.Name(), Found: step.Name}
+		f := checks.Result{Level: checks.OK, Check: r.Name(), Found: step.Name}
 		if step.Err != nil {
-			f.Level, f.Found = doctor.Fail, step.Name+": "+step.Err.Error()
+			f.Level, f.Found = checks.Fail, step.Name+": "+step.Err.Error()
 		}
 		findings = append(findings, f)
 	}

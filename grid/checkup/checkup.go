@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"croft"
-	"croft/doctor"
 	"croft/grid/machine"
 	"croft/grid/runtime"
 	"croft/grid/vcs"
+	"croft/internal/checks"
 )
 
-func good(found string) doctor.Result { return doctor.Result{Level: doctor.OK, Found: found} }
-func warn(found, do string) doctor.Result {
-	return doctor.Result{Level: doctor.Warn, Found: found, Do: do}
+func good(found string) checks.Result { return checks.Result{Level: checks.OK, Found: found} }
+func warn(found, do string) checks.Result {
+	return checks.Result{Level: checks.Warn, Found: found, Do: do}
 }
-func fail(err error, do string) doctor.Result {
-	return doctor.Result{Level: doctor.Fail, Found: err.Error(), Do: do}
+func fail(err error, do string) checks.Result {
+	return checks.Result{Level: checks.Fail, Found: err.Error(), Do: do}
 }
 
 // named sets what was examined.
-func named(check string, list ...doctor.Result) []doctor.Result {
+func named(check string, list ...checks.Result) []checks.Result {
 	for i := range list {
 		list[i].Check = check
 	}
@@ -38,7 +38,7 @@ func named(check string, list ...doctor.Result) []doctor.Result {
 
 // Repository examines the version control that a cluster's directory is under. system is what cluster.yaml says; "none"
 // means that it is under none.
-func Repository(ctx context.Context, dir, system string) []doctor.Result {
+func Repository(ctx context.Context, dir, system string) []checks.Result {
 	const check = "repository"
 	if system == "none" {
 		return named(check, warn("cluster.yaml says vcs: none", "nothing tells an old state from a new one: use git"))
@@ -51,9 +51,9 @@ func Repository(ctx context.Context, dir, system string) []doctor.Result {
 	if err != nil {
 		return named(check, fail(err, ""))
 	}
-	var list []doctor.Result
+	var list []checks.Result
 	for _, w := range wrong {
-		list = append(list, doctor.Result{Level: doctor.Fail, Found: w})
+		list = append(list, checks.Result{Level: checks.Fail, Found: w})
 	}
 	if len(list) > 0 {
 		return named(check, list...)
@@ -96,8 +96,8 @@ type Node struct {
 const parallel = 8
 
 // Nodes examines nodes. The findings are in the order of nodes.
-func Nodes(ctx context.Context, nodes []Node) []doctor.Result {
-	found, places := make([][]doctor.Result, len(nodes)), make([]string, len(nodes))
+func Nodes(ctx context.Context, nodes []Node) []checks.Result {
+	found, places := make([][]checks.Result, len(nodes)), make([]string, len(nodes))
 	var work errgroup.Group
 	work.SetLimit(parallel)
 	for i, n := range nodes {
@@ -143,7 +143,7 @@ echo "kind=$(stat -f -c %T "$at" 2>/dev/null)"
 `
 
 // examine looks at one node. Nodes with the same place have the same state directory; "": it is not known.
-func (n Node) examine(ctx context.Context) (list []doctor.Result, place string) {
+func (n Node) examine(ctx context.Context) (list []checks.Result, place string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	begin := time.Now()
@@ -151,7 +151,7 @@ func (n Node) examine(ctx context.Context) (list []doctor.Result, place string) 
 	out, err := machine.Output(ctx, n.Machine,
 		strings.NewReader("croft_probe() {\n"+script+"}\ncroft_probe < /dev/null\n"), "sh", "-s")
 	if err != nil {
-		return []doctor.Result{fail(err, "")}, ""
+		return []checks.Result{fail(err, "")}, ""
 	}
 	_, after, _ := strings.Cut(out, "\nplace=")
 	place, _, _ = strings.Cut(after, "\n")
@@ -170,7 +170,7 @@ func (n Node) examine(ctx context.Context) (list []doctor.Result, place string) 
 
 // judgeRuntime says whether a runtime that answers can run units, as far as that is known without trying one. probed is
 // the output of the probe.
-func judgeRuntime(name, version, probed, node string) doctor.Result {
+func judgeRuntime(name, version, probed, node string) checks.Result {
 	says := func(line string) bool { return strings.Contains("\n"+probed, "\n"+line+"\n") }
 	try := "croft grid doctor runtime " + name + " --node " + node
 	switch {
@@ -193,7 +193,7 @@ const (
 )
 
 // judge reads what the probe printed; now is the time here when it ran.
-func judge(out string, now time.Time, took time.Duration) []doctor.Result {
+func judge(out string, now time.Time, took time.Duration) []checks.Result {
 	has := map[string][]string{}
 	for line := range strings.Lines(out) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -204,7 +204,7 @@ func judge(out string, now time.Time, took time.Duration) []doctor.Result {
 	if one("uid") == "0" {
 		user = "root"
 	}
-	list := []doctor.Result{good(fmt.Sprintf("%s, %s, init %s, state in %s, answers in %d ms", one("kernel"), user,
+	list := []checks.Result{good(fmt.Sprintf("%s, %s, init %s, state in %s, answers in %d ms", one("kernel"), user,
 		one("init"),
 		one("home"), took.Milliseconds()))}
 	if lacks := one("lacks"); lacks != "" {

@@ -17,6 +17,7 @@ import (
 	"croft/compute"
 	"croft/doctor"
 	"croft/hypervisor/libvirt"
+	"croft/internal/checks"
 	"croft/node"
 	"croft/node/settings"
 	"croft/trust"
@@ -42,7 +43,7 @@ func portsOf(s *settings.Settings, of *trust.Membership) []port {
 }
 
 // Examine checks this machine with the settings that a host would run with, and the cloud that it would reach.
-func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]doctor.Result, error) {
+func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]checks.Result, error) {
 	c := doctor.Config{
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
 		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge,
@@ -94,20 +95,20 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		}
 	}
 	cloud := lookCloud(s.StateDir, reach)
-	checks := append(doctor.Checks(c, probes), cloud, doctor.Check{Name: "certificates",
-		Look: func(context.Context) doctor.Result { return Certificates(s.StateDir) }})
+	all := append(doctor.Checks(c, probes), cloud, checks.Check{Name: "certificates",
+		Look: func(context.Context) checks.Result { return Certificates(s.StateDir) }})
 	if !reach.Joined.IsStrict() {
-		checks = append(checks, doctor.Check{Name: "clocks", Look: lookClocks(reach.Etcd)})
+		all = append(all, checks.Check{Name: "clocks", Look: lookClocks(reach.Etcd)})
 	}
 	if s.Hypervisor != settings.NoHypervisor {
-		checks = append(checks,
-			doctor.Check{Name: "offer", Look: func(ctx context.Context) doctor.Result { return lookOffer(ctx, &s) }})
+		all = append(all,
+			checks.Check{Name: "offer", Look: func(ctx context.Context) checks.Result { return lookOffer(ctx, &s) }})
 	}
-	return doctor.Run(ctx, checks), nil
+	return checks.Run(ctx, all), nil
 }
 
 // lookOffer checks that the host has the resources that it reserves for itself.
-func lookOffer(ctx context.Context, s *settings.Settings) doctor.Result {
+func lookOffer(ctx context.Context, s *settings.Settings) checks.Result {
 	dir := s.StateDir
 	for _, err := os.Stat(dir); err != nil && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
 		dir = filepath.Dir(dir) // it will be created
@@ -117,9 +118,9 @@ func lookOffer(ctx context.Context, s *settings.Settings) doctor.Result {
 		err = node.CheckReserves(s, facts)
 	}
 	if err != nil {
-		return doctor.Result{Level: doctor.Fail, Found: err.Error(), Do: "change the settings below offer"}
+		return checks.Result{Level: checks.Fail, Found: err.Error(), Do: "change the settings below offer"}
 	}
-	return doctor.Result{Level: doctor.OK,
+	return checks.Result{Level: checks.OK,
 		Found: fmt.Sprintf("of %d CPUs, %d MiB of memory and %d GiB of disk, %d, %d and %d are kept back",
 			facts.CPUs, facts.MemoryMiB, facts.DiskGiB, s.Offer.ReservedVCPUs, s.Offer.ReservedMemoryMiB,
 			s.Offer.ReservedDiskGiB)}
@@ -138,27 +139,27 @@ func lookAtNetwork(ctx context.Context, driver *libvirt.Driver, name string) (do
 }
 
 // Certificates checks the certificates in a state directory.
-func Certificates(stateDir string) doctor.Result {
+func Certificates(stateDir string) checks.Result {
 	all, err := trust.AllHeld(stateDir)
 	if errors.Is(err, fs.ErrPermission) {
-		return doctor.Result{Level: doctor.OK, Found: "not looked at: they are root's"}
+		return checks.Result{Level: checks.OK, Found: "not looked at: they are root's"}
 	}
 	if err != nil {
-		return doctor.Result{Level: doctor.Fail, Found: err.Error(),
+		return checks.Result{Level: checks.Fail, Found: err.Error(),
 			Do: "do what that says; croft up makes certificates that are gone, and a token lets a host that joined do so again"}
 	}
 	if len(all) == 0 {
-		return doctor.Result{Level: doctor.OK, Found: "none, and none are needed on this machine alone"}
+		return checks.Result{Level: checks.OK, Found: "none, and none are needed on this machine alone"}
 	}
 	var first time.Time
 	for _, c := range all {
 		switch c.State {
 		case trust.Expired, trust.NotYetValid:
-			return doctor.Result{Level: doctor.Fail, Found: fmt.Sprintf("%s: the certificate of %s %s, %s", c.File,
+			return checks.Result{Level: checks.Fail, Found: fmt.Sprintf("%s: the certificate of %s %s, %s", c.File,
 				c.Of, c.State, trust.Expiry(c.Until)),
 				Do: "look at the clock, and start croft up; where it says that a host has to join again: croft token create --host NAME"}
 		case trust.Overdue:
-			return doctor.Result{Level: doctor.Warn, Found: fmt.Sprintf(
+			return checks.Result{Level: checks.Warn, Found: fmt.Sprintf(
 				"%s: the certificate of %s is not renewed, and %s", c.File, c.Of, trust.Expiry(c.Until)),
 				Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it (join.listen)"}
 		}
@@ -166,5 +167,5 @@ func Certificates(stateDir string) doctor.Result {
 			first = c.Until
 		}
 	}
-	return doctor.Result{Level: doctor.OK, Found: fmt.Sprintf("%d, the first %s", len(all), trust.Expiry(first))}
+	return checks.Result{Level: checks.OK, Found: fmt.Sprintf("%d, the first %s", len(all), trust.Expiry(first))}
 }

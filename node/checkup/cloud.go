@@ -15,6 +15,7 @@ import (
 	"croft/cloud/direct"
 	"croft/doctor"
 	"croft/etcdstore"
+	"croft/internal/checks"
 	"croft/internal/endpoint"
 	"croft/mdserver"
 	"croft/node"
@@ -23,19 +24,19 @@ import (
 )
 
 // lookCloud checks the cloud that gives the host its orders.
-func lookCloud(stateDir string, r settings.Reach) doctor.Check {
+func lookCloud(stateDir string, r settings.Reach) checks.Check {
 	if !r.Joined.IsStrict() {
-		return doctor.Check{Name: "etcd", Look: lookEtcd(r.Etcd)}
+		return checks.Check{Name: "etcd", Look: lookEtcd(r.Etcd)}
 	}
-	return doctor.Check{Name: "control", Look: func(ctx context.Context) doctor.Result {
+	return checks.Check{Name: "control", Look: func(ctx context.Context) checks.Result {
 		client, err := node.OpenGate(r.Joined, stateDir)
 		if err == nil {
 			err = errors.Join(client.Usable(ctx), client.Close())
 		}
 		if err != nil {
-			return doctor.Result{Level: doctor.Fail, Found: err.Error()}
+			return checks.Result{Level: checks.Fail, Found: err.Error()}
 		}
-		return doctor.Result{Level: doctor.OK, Found: "it answers at " + strings.Join(r.Joined.Servers, ", ") +
+		return checks.Result{Level: checks.OK, Found: "it answers at " + strings.Join(r.Joined.Servers, ", ") +
 			", and lets this host in"}
 	}}
 }
@@ -85,18 +86,18 @@ func servesCloud(ctx context.Context, stateDir string, r settings.Reach, served 
 }
 
 // lookEtcd checks the etcd of these settings, if there is one.
-func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Result {
-	return func(ctx context.Context) doctor.Result {
+func lookEtcd(s direct.EtcdSettings) func(context.Context) checks.Result {
+	return func(ctx context.Context) checks.Result {
 		if !anybodyAt(ctx, s.Endpoints) {
-			return doctor.Result{Level: doctor.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") +
+			return checks.Result{Level: checks.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") +
 				" yet; croft up starts one"}
 		}
 		store, err := s.Open(ctx, false)
 		switch {
 		case croft.KindOf(err) == croft.NotFound:
-			return doctor.Result{Level: doctor.OK, Found: "it answers, and holds no cloud yet"}
+			return checks.Result{Level: checks.OK, Found: "it answers, and holds no cloud yet"}
 		case err != nil:
-			return doctor.Result{Level: doctor.Fail, Found: err.Error()}
+			return checks.Result{Level: checks.Fail, Found: err.Error()}
 		}
 		problems := store.Cluster.Problems(ctx)
 		unusable := store.Usable(ctx)
@@ -104,31 +105,31 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) doctor.Result {
 		_ = store.Close() // it was only read
 		switch {
 		case unusable != nil:
-			return doctor.Result{Level: doctor.Fail, Found: unusable.Error()}
+			return checks.Result{Level: checks.Fail, Found: unusable.Error()}
 		case len(problems) > 0:
-			return doctor.Result{Level: doctor.Warn, Found: strings.Join(problems, "; ")}
+			return checks.Result{Level: checks.Warn, Found: strings.Join(problems, "; ")}
 		}
-		return doctor.Result{Level: doctor.OK, Found: "it answers at " + strings.Join(s.Endpoints, ", ") + members}
+		return checks.Result{Level: checks.OK, Found: "it answers at " + strings.Join(s.Endpoints, ", ") + members}
 	}
 }
 
 // lookClocks compares the clock of this machine with those of the hosts of its cloud, if there is one.
-func lookClocks(s direct.EtcdSettings) func(context.Context) doctor.Result {
-	return func(ctx context.Context) doctor.Result {
+func lookClocks(s direct.EtcdSettings) func(context.Context) checks.Result {
+	return func(ctx context.Context) checks.Result {
 		if !anybodyAt(ctx, s.Endpoints) {
-			return doctor.Result{Level: doctor.OK, Found: "there are no other hosts yet"}
+			return checks.Result{Level: checks.OK, Found: "there are no other hosts yet"}
 		}
 		store, err := s.Open(ctx, false)
 		if croft.KindOf(err) == croft.NotFound {
-			return doctor.Result{Level: doctor.OK, Found: "there are no other hosts yet"}
+			return checks.Result{Level: checks.OK, Found: "there are no other hosts yet"}
 		}
 		if err != nil {
-			return doctor.Result{Level: doctor.Warn, Found: "cannot be compared: " + err.Error()}
+			return checks.Result{Level: checks.Warn, Found: "cannot be compared: " + err.Error()}
 		}
 		defer store.Close() // it was only read
 		hosts, err := store.Registry.Hosts(ctx)
 		if err != nil {
-			return doctor.Result{Level: doctor.Warn, Found: "cannot be compared: " + err.Error()}
+			return checks.Result{Level: checks.Warn, Found: "cannot be compared: " + err.Error()}
 		}
 		ahead, now := map[string]time.Duration{}, time.Now()
 		for _, h := range hosts {
