@@ -142,6 +142,22 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 	if order.Want != croft.WantGone {
 		c.checkClaim(inst)
 		c.checkGuest(inst, order)
+		c.checkNetworks(inst)
+	}
+}
+
+// checkNetworks finds networks of an instance that its host no longer opens to its project. The guest stays attached
+// until it stops.
+func (c *comparison) checkNetworks(inst croft.Instance) {
+	host, known := c.Hosts[inst.Host]
+	for _, name := range inst.Spec.Networks {
+		if known && !host.AdmitsTo(name, inst.Project) {
+			c.report(inst, Difference{Kind: ClosedNetwork, Cause: fmt.Sprintf(
+				"it is attached to the network %q, which the settings of its host do not open to project %s (any more)",
+				name, inst.Project),
+				Advice: fmt.Sprintf("stop it, and it does not start there again; or add the project to networks.%s.projects",
+					name)})
+		}
 	}
 }
 

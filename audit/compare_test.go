@@ -129,6 +129,16 @@ func TestCompare(t *testing.T) {
 		{"a claim that is missing can be made again", func(b *audit.Evidence) { delete(b.Claims[h1], web) },
 			[]string{"missing claim+"}},
 		{"claims that were not read are not missed", func(b *audit.Evidence) { delete(b.Claims, h1) }, nil},
+		{"a guest on a network that its host closed to its project is one", both(
+			with(func(i *croft.Instance) { i.Spec.Networks = []string{"default", "lab"} }), func(b *audit.Evidence) {
+				b.Hosts[h1] = croft.Host{ID: h1, Name: "one", Alive: true,
+					Networks: map[string][]croft.Project{"lab": {"other"}}}
+			}), []string{"closed network"}},
+		{"a guest on a network that is open to its project is none", both(
+			with(func(i *croft.Instance) { i.Spec.Networks = []string{"default", "lab"} }), func(b *audit.Evidence) {
+				b.Hosts[h1] = croft.Host{ID: h1, Name: "one", Alive: true,
+					Networks: map[string][]croft.Project{"lab": {"other", "p"}}}
+			}), nil},
 		{"a claim of another size is left alone", func(b *audit.Evidence) {
 			b.Claims[h1][web] = croft.Resources{croft.VCPU: 2}
 		}, []string{"wrong claim"}},

@@ -30,6 +30,7 @@ const (
 	StrayGuest       Kind = "stray guest"           // a domain without an order here
 	MissingGuest     Kind = "missing guest"         // no domain, although one was observed
 	StrayFiles       Kind = "stray files"           // disks without an owner
+	ClosedNetwork    Kind = "closed network"        // the guest is on a network that its host closed to its project
 	HostProblem      Kind = "problem of the host's" // reported by the host's own agent
 )
 
@@ -38,7 +39,7 @@ var Kinds = []Kind{
 	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember,
 	LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
 	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
-	HostProblem,
+	ClosedNetwork, HostProblem,
 }
 
 // Difference is one contradiction in the evidence.

@@ -232,3 +232,35 @@ func TestAnAgentConnectsInstancesOnlyToNetworksThatAreOpenToTheirProject(t *test
 		t.Errorf("a network of another project: %+v", seen)
 	}
 }
+
+// The name of a network may pass to another project while a guest of the former one is stopped.
+func TestAGuestDoesNotStartOnANetworkThatPassedToAnotherProject(t *testing.T) {
+	c := newCloud(t)
+	c.host.Networks = map[string][]croft.Project{"lab": {"former"}}
+	c.start()
+	inst := c.requestAs("former", "web", croft.Spec{Networks: []string{"lab"}})
+	c.await(inst, croft.StateRunning)
+	inst = c.reorder(inst, croft.WantStopped)
+	c.await(inst, croft.StateStopped)
+	c.stop()
+
+	c.host.Networks = map[string][]croft.Project{"lab": {"next"}}
+	c.start()
+	inst = c.reorder(inst, croft.WantRunning)
+	seen := c.await(inst, croft.StateFailed)
+	if !errors.Is(seen.ErrorKind, croft.Conflict) ||
+		seen.Error != `it is not started: host h1 has no network "lab" in its settings (networks)` {
+		t.Errorf("the start: %+v", seen)
+	}
+	if d, err := c.hv.Get(t.Context(), inst.ID); err != nil || d.Power != compute.PowerOff {
+		t.Errorf("the guest is %+v, %v", d, err)
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, string(inst.ID))); err != nil {
+		t.Errorf("its files: %v", err)
+	}
+	c.stop()
+
+	c.host.Networks = map[string][]croft.Project{"lab": {"next", "former"}}
+	c.start()
+	c.await(inst, croft.StateRunning)
+}

@@ -182,8 +182,13 @@ func (p *pass) arrived(ctx context.Context) error {
 	return nil
 }
 
-// start boots the domain, whose address may be known already.
+// start boots the domain, whose address may be known already. Conflict: the domain is attached to a network that the
+// settings of the host have closed to the project since it was built. This is no final failure: the disk is kept, and
+// the guest starts when the network is open again.
 func (p *pass) start(ctx context.Context) error {
+	if _, err := p.nics(); err != nil {
+		return croft.Errorf(croft.Conflict, "it is not started: %v", err)
+	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err != nil {
 		return err
