@@ -364,6 +364,9 @@ type Order struct {
 	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
+	// revision at which the order was first stored: its identity, which an order of a later instance with the same UUID
+	// does not share
+	CreateRevision int64 `json:"-"`
 }
 
 // Progress counts the bytes of a transfer; Total is 0 if unknown.
@@ -374,15 +377,17 @@ type Progress struct {
 
 // Observation is what the agent last saw of one instance. Only that agent writes it.
 type Observation struct {
-	Host       HostID       `json:"host"`
-	Instance   InstanceID   `json:"instance"`
-	Generation int64        `json:"generation"` // of the order acted on
-	State      State        `json:"state"`
-	Addresses  []netip.Addr `json:"addresses,omitempty"`
-	MAC        string       `json:"mac,omitempty"`
-	Progress   *Progress    `json:"progress,omitempty"`
-	Error      string       `json:"error,omitempty"`      // one sentence, if State is failed
-	ErrorKind  Kind         `json:"error_kind,omitempty"` // of Error
+	Host       HostID     `json:"host"`
+	Instance   InstanceID `json:"instance"`
+	Generation int64      `json:"generation"` // of the order acted on
+	// the CreateRevision of the order; 0: from a program of schema 1.7 or older
+	OrderCreated int64        `json:"order_created,omitempty"`
+	State        State        `json:"state"`
+	Addresses    []netip.Addr `json:"addresses,omitempty"`
+	MAC          string       `json:"mac,omitempty"`
+	Progress     *Progress    `json:"progress,omitempty"`
+	Error        string       `json:"error,omitempty"`      // one sentence, if State is failed
+	ErrorKind    Kind         `json:"error_kind,omitempty"` // of Error
 	// how it went off, if State is stopped although it should run
 	Ended   End       `json:"ended,omitempty"`
 	Updated time.Time `json:"updated"`

@@ -150,6 +150,7 @@ func (p *pass) observePassing(ctx context.Context, seen croft.Observation) {
 // write requires that p.memory.mu is held.
 func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	seen.Host, seen.Instance, seen.Generation = p.agent.Host.ID, p.id, p.want.Generation
+	seen.OrderCreated = p.want.CreateRevision
 	seen.MAC = p.id.MAC(0).String()
 	reported := p.agent.Reports().read(p.id)
 	seen.CloudInit, seen.Password = reported.CloudInit, reported.Password
@@ -193,6 +194,9 @@ func (p *pass) recall(ctx context.Context) error {
 		return nil
 	}
 	before, err := p.agent.Orders.Observed(ctx, p.agent.Host.ID, p.id)
+	if err == nil && before.OrderCreated != 0 && before.OrderCreated != p.want.CreateRevision {
+		before, err = croft.Observation{}, croft.Errorf(croft.NotFound, "it is of an earlier instance with this UUID")
+	}
 	if err != nil && !errors.Is(err, croft.NotFound) {
 		return err
 	}

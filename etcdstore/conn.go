@@ -62,6 +62,7 @@ func (s *conn) Collector() prometheus.Collector { return s.metrics }
 var (
 	encode    = kv.Encode
 	exists    = kv.Exists
+	created   = kv.Created
 	absent    = kv.Absent
 	unchanged = kv.Unchanged
 	last      = kv.Last // the ID at the end of a key

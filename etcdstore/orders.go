@@ -61,7 +61,7 @@ func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.Instance
 func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 	var o croft.Order
 	err := s.decode(kv.Key, kv.Value, &o)
-	o.Revision = kv.ModRevision
+	o.Revision, o.CreateRevision = kv.ModRevision, kv.CreateRevision
 	return o, err
 }
 
@@ -91,10 +91,16 @@ func (s *Orders) Observed(ctx context.Context, host croft.HostID, id croft.Insta
 	return o, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &o)
 }
 
-// Observe implements compute.Orders.
+// Observe implements compute.Orders. A late observation must not count for a later instance with the same UUID, so the
+// identity of the order is compared.
 func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
+	order := s.conn.keys.order(o.Host, o.Instance)
+	same := created(order, o.OrderCreated)
+	if o.OrderCreated == 0 { // an agent of schema 1.7
+		same = exists(order)
+	}
 	done, err := s.conn.etcd.Txn(ctx).
-		If(exists(s.conn.keys.order(o.Host, o.Instance))).
+		If(same).
 		Then(clientv3.OpPut(s.conn.keys.observed(o.Host, o.Instance), encode(o))).
 		Commit()
 	if err != nil {

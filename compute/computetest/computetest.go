@@ -16,6 +16,7 @@ func Run(t *testing.T, open func(*testing.T) Cloud) {
 		{"orders that come and go while the connection is lost wake too", testWatchBroken},
 		{"an order is read as it was written", testOrder},
 		{"an observation needs an order, and is read as it was written", testObserve},
+		{"a late observation does not count for a later order with the same UUID", testLateObserve},
 		{"a tombstone that was carried out takes all with it", testForget},
 		{"the tombstone of an instance that lives elsewhere leaves that alone", testForgetMoved},
 		{"whether the host before has an order is told while the instance moves", testMoved},

@@ -111,6 +111,35 @@ func testObserve(s *stage) {
 	s.want(s.Agent.Observe(s.ctx(), seen), croft.Conflict)
 }
 
+// An observation that arrives late does not count for the order of a later instance with the same UUID.
+func testLateObserve(s *stage) {
+	s.live(s.Host)
+	inst := s.request()
+	first, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	late := croft.Observation{Host: s.Host, Instance: inst.ID, Generation: 1, OrderCreated: first.CreateRevision,
+		State: croft.StateRunning, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
+	s.check(s.Agent.Observe(s.ctx(), late))
+	s.condemn(inst)
+	s.check(s.Agent.Observe(s.ctx(), late)) // a changed order is the same one
+	tombstone, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	if tombstone.CreateRevision != first.CreateRevision || first.CreateRevision == 0 {
+		s.t.Errorf("the order was created at %d, and after a change at %d",
+			first.CreateRevision, tombstone.CreateRevision)
+	}
+	s.check(s.Agent.Forget(s.ctx(), tombstone))
+
+	s.requestWith(inst.ID)
+	s.want(s.Agent.Observe(s.ctx(), late), croft.Conflict)
+	_, err = s.Agent.Observed(s.ctx(), s.Host, inst.ID)
+	s.want(err, croft.NotFound)
+	second, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	late.OrderCreated = second.CreateRevision
+	s.check(s.Agent.Observe(s.ctx(), late))
+}
+
 func testForget(s *stage) {
 	s.live(s.Host)
 	inst := s.request()

@@ -128,7 +128,13 @@ func (s *stage) alive(host croft.HostID, want bool) {
 // request creates an instance with an order on the host, which must be alive.
 func (s *stage) request() croft.Instance {
 	s.t.Helper()
-	inst := s.record()
+	return s.requestWith(croft.NewInstanceID())
+}
+
+// requestWith is request for an instance with the given UUID.
+func (s *stage) requestWith(id croft.InstanceID) croft.Instance {
+	s.t.Helper()
+	inst := s.recordWith(id)
 	inst, err := s.Others.Assign(s.ctx(), inst, s.order(inst, croft.WantRunning))
 	s.check(err)
 	return inst
@@ -137,7 +143,11 @@ func (s *stage) request() croft.Instance {
 // record writes the record of an instance in scheduling.
 func (s *stage) record() croft.Instance {
 	s.t.Helper()
-	id := croft.NewInstanceID()
+	return s.recordWith(croft.NewInstanceID())
+}
+
+func (s *stage) recordWith(id croft.InstanceID) croft.Instance {
+	s.t.Helper()
 	inst, err := s.Others.Create(s.ctx(), croft.Instance{
 		ID: id, Project: croft.DefaultProject, Name: "vm-" + string(id),
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),

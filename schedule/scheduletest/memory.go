@@ -120,7 +120,7 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 		inst.State, inst.Host, inst.Generation, inst.Session = croft.StateScheduled, o.Host, o.Generation, ""
 		inst.Lost = nil
 		inst = m.put(inst)
-		m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
+		m.putOrder(o)
 		return nil
 	})
 	return inst, err
@@ -231,7 +231,7 @@ func (m *Memory) Lose(ctx context.Context, inst croft.Instance, why croft.Loss, 
 		inst.State, inst.Lost, inst.Generation = croft.StateLost, &why, tombstone.Generation
 		inst.Host, inst.Moving, inst.Session, inst.Seats, inst.Refused = "", "", "", nil, nil
 		inst = m.put(inst)
-		m.orders[croft.OrderID{Host: tombstone.Host, Instance: inst.ID}] = tombstone
+		m.putOrder(tombstone)
 		return nil
 	})
 	return inst, err
@@ -261,7 +261,7 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 			inst.State = croft.StateDestroying
 		}
 		inst = m.put(inst)
-		m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
+		m.putOrder(o)
 		return nil
 	})
 	return inst, err
@@ -288,7 +288,7 @@ func (m *Memory) Bury(ctx context.Context, inst croft.Instance, o croft.Order) e
 		}
 		delete(m.instances, inst.ID)
 		if o.Host != "" {
-			m.orders[croft.OrderID{Host: o.Host, Instance: inst.ID}] = o
+			m.putOrder(o)
 		}
 		return nil
 	})
@@ -318,11 +318,22 @@ func (m *Memory) SetAlive(host croft.HostID, by int) {
 	})
 }
 
-// Observe stores an agent's observation. Conflict: there is no order.
+// putOrder stores an order, which keeps the CreateRevision of the one that it replaces.
+func (m *Memory) putOrder(o croft.Order) {
+	at := croft.OrderID{Host: o.Host, Instance: o.Instance}
+	o.CreateRevision = m.revision
+	if before, ok := m.orders[at]; ok {
+		o.CreateRevision = before.CreateRevision
+	}
+	m.orders[at] = o
+}
+
+// Observe stores an agent's observation. Conflict: there is no order, or it is about an earlier one with the same UUID.
 func (m *Memory) Observe(ctx context.Context, o croft.Observation) error {
 	return m.write(ctx, func() error {
 		at := croft.OrderID{Host: o.Host, Instance: o.Instance}
-		if _, ok := m.orders[at]; !ok {
+		have, ok := m.orders[at]
+		if !ok || o.OrderCreated != 0 && o.OrderCreated != have.CreateRevision {
 			return croft.Errorf(croft.Conflict, "instance %s has no order", o.Instance)
 		}
 		m.observed[at] = o

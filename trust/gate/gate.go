@@ -58,6 +58,7 @@ type (
 	orderMessage struct {
 		croft.Order
 		Revision int64 `json:"revision,omitempty"`
+		Created  int64 `json:"create_revision,omitempty"` // 0: from a program of schema 1.7
 	}
 	instance struct {
 		croft.Instance
@@ -70,10 +71,10 @@ type (
 	}
 )
 
-func sendOrder(o croft.Order) orderMessage { return orderMessage{o, o.Revision} }
+func sendOrder(o croft.Order) orderMessage { return orderMessage{o, o.Revision, o.CreateRevision} }
 
 func (o orderMessage) noun() croft.Order {
-	o.Order.Revision = o.Revision
+	o.Order.Revision, o.Order.CreateRevision = o.Revision, o.Created
 	return o.Order
 }
 
