@@ -43,6 +43,10 @@ type Site struct {
 	Updated      time.Time      `json:"updated"`
 	Generation   int64          `json:"generation"` // version of the stored record
 	Health       Health         `json:"health"`     // derived, never stored
+
+	// CreateRevision is the revision at which the site was created: its identity, which the next site of its name does
+	// not share. Never stored.
+	CreateRevision int64 `json:"-"`
 }
 
 // BuildTimeout is how long a build may take where the site does not say.
@@ -74,6 +78,10 @@ type Credential struct {
 	Created       time.Time      `json:"created"`
 	Updated       time.Time      `json:"updated"`
 	Generation    int64          `json:"generation"`
+
+	// SiteCreated is the CreateRevision of the site that accepted a new credential; 0: any site of the name.
+	// It is never stored.
+	SiteCreated int64 `json:"-"`
 }
 
 // CredentialKind says what the secret is.

@@ -35,7 +35,7 @@ func same[K comparable](all map[K]value, key K, generation int64, what, name str
 
 func site(v value) cluster.Site {
 	s := decode[cluster.Site](v.text)
-	s.Generation = v.written
+	s.Generation, s.CreateRevision = v.written, v.made
 	return s
 }
 
@@ -56,6 +56,7 @@ func (s *Store) PutSite(ctx context.Context, one cluster.Site) (cluster.Site, er
 		}
 		one.Health, one.Generation = cluster.Health{}, 0
 		one.Generation = put(&s.memory, s.sites, one.Name, one)
+		one.CreateRevision = s.sites[one.Name].made
 		return nil
 	})
 	return one, err
@@ -141,8 +142,12 @@ func (s *Store) PutCredential(ctx context.Context, c cluster.Credential) (cluste
 		if err := same(s.credentials, c.ID, c.Generation, "credential", string(c.ID)); err != nil {
 			return err
 		}
-		if _, is := s.sites[c.Site]; !is {
+		at, is := s.sites[c.Site]
+		if !is {
 			return croft.Errorf(croft.NotFound, "there is no site %s", c.Site)
+		}
+		if c.SiteCreated != 0 && c.SiteCreated != at.made {
+			return croft.Errorf(croft.Conflict, "another site has the name %s now", c.Site)
 		}
 		if v, is := s.credentials[c.ID]; is {
 			if before := credential(v); before.Project != c.Project || before.User != c.User || before.Site != c.Site {

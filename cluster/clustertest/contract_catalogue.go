@@ -126,6 +126,25 @@ func testCredentials(t *testing.T, s Stores) {
 	twin.ID, twin.Site, twin.Name = cluster.NewCredentialID(), "none", "third"
 	_, err = s.PutCredential(ctx, twin)
 	want(t, err, croft.NotFound)
+	twin.Site, twin.Name = "next", "fourth"
+	old, err := s.PutSite(ctx, cluster.Site{Name: "next", Type: cluster.OpenStack})
+	if err != nil || old.CreateRevision == 0 {
+		t.Fatalf("the site %+v, %v", old, err)
+	}
+	if err := s.RemoveSite(ctx, "next"); err != nil {
+		t.Fatal(err)
+	}
+	next, err := s.PutSite(ctx, cluster.Site{Name: "next", Type: cluster.OpenStack})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin.SiteCreated = old.CreateRevision
+	_, err = s.PutCredential(ctx, twin) // accepted by a site whose name another one has now
+	want(t, err, croft.Conflict)
+	twin.SiteCreated = next.CreateRevision
+	if _, err := s.PutCredential(ctx, twin); err != nil {
+		t.Error(err)
+	}
 	c := NewCluster("one")
 	c.Site, c.Credential = "sim", first.ID
 	create(t, s, c)

@@ -81,6 +81,7 @@ func (r credentials) Create(ctx context.Context, n cluster.NewCredential) (clust
 		}
 		c.VerifiedAt = c.Created
 	}
+	c.SiteCreated = at.CreateRevision // the site that the user saw, and that accepted the secret
 	c, err = r.Catalogue.PutCredential(ctx, c)
 	return shown(c), err
 }

@@ -16,7 +16,7 @@ import (
 
 func (s *Catalogue) appliances() shelf[cluster.Appliance] {
 	return shelf[cluster.Appliance]{"appliance", s.keys().appliances(),
-		func(v *cluster.Appliance) *int64 { return &v.Generation }}
+		func(v *cluster.Appliance) *int64 { return &v.Generation }, nil}
 }
 
 // chargeOfAppliance returns the charge for one record of an appliance.

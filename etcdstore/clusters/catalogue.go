@@ -71,16 +71,17 @@ func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
 func (s *Catalogue) sites() shelf[cluster.Site] { return sitesOf(s.keys()) }
 
 func sitesOf(k Keys) shelf[cluster.Site] {
-	return shelf[cluster.Site]{"site", k.sites(), func(v *cluster.Site) *int64 { return &v.Generation }}
+	return shelf[cluster.Site]{"site", k.sites(), func(v *cluster.Site) *int64 { return &v.Generation },
+		func(v *cluster.Site) *int64 { return &v.CreateRevision }}
 }
 
 func (s *Catalogue) credentials() shelf[cluster.Credential] {
 	return shelf[cluster.Credential]{"credential", s.keys().credentials(),
-		func(v *cluster.Credential) *int64 { return &v.Generation }}
+		func(v *cluster.Credential) *int64 { return &v.Generation }, nil}
 }
 
 func (s *Catalogue) images() shelf[cluster.Image] {
-	return shelf[cluster.Image]{"image", s.keys().images(), func(v *cluster.Image) *int64 { return &v.Generation }}
+	return shelf[cluster.Image]{"image", s.keys().images(), func(v *cluster.Image) *int64 { return &v.Generation }, nil}
 }
 
 // Sites implements cluster.Catalogue.
@@ -244,7 +245,11 @@ func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cl
 	}
 	k := s.keys()
 	name := k.credentialName(c)
-	ifs, ops := []clientv3.Cmp{kv.Exists(k.site(c.Site))}, []clientv3.Op{clientv3.OpPut(name, string(c.ID))}
+	there := kv.Exists(k.site(c.Site)) // enough for a change: a site stays while it has credentials
+	if c.SiteCreated != 0 {
+		there = kv.Created(k.site(c.Site), c.SiteCreated)
+	}
+	ifs, ops := []clientv3.Cmp{there}, []clientv3.Op{clientv3.OpPut(name, string(c.ID))}
 	before, err := s.Credential(ctx, c.ID)
 	pay := chargeOfCredential(c)
 	if err == nil {
@@ -263,8 +268,13 @@ func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cl
 	}
 	written, err := s.credentials().put(ctx, s.projects, string(c.ID), &c, pay, ifs, ops...)
 	if err == nil && !written {
-		if _, err := s.sites().find(ctx, s.conn, c.Site); err != nil {
-			return c, err
+		at, missing := s.sites().find(ctx, s.conn, c.Site)
+		if missing != nil {
+			return c, missing
+		}
+		if c.SiteCreated != 0 && c.SiteCreated != at.CreateRevision {
+			return c, croft.Errorf(croft.Conflict, "site %s was removed while it checked the credential, and another one has "+
+				"its name now: look at it, then create the credential again", c.Site)
 		}
 		err = croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already: choose another name", c.User,
 			c.Name, c.Project)

@@ -256,7 +256,7 @@ func (s *Records) Living(ctx context.Context, project croft.Project) ([]cluster.
 
 func (s *Records) records() shelf[cluster.Cluster] {
 	return shelf[cluster.Cluster]{"cluster", s.keys().Records(),
-		func(v *cluster.Cluster) *int64 { return &v.Revised }}
+		func(v *cluster.Cluster) *int64 { return &v.Revised }, nil}
 }
 
 // Follow implements cluster.Records.

@@ -17,7 +17,7 @@ import (
 
 func (s *Catalogue) implementations() shelf[cluster.Implementation] {
 	return shelf[cluster.Implementation]{"implementation", s.keys().implementations(),
-		func(v *cluster.Implementation) *int64 { return &v.Generation }}
+		func(v *cluster.Implementation) *int64 { return &v.Generation }, nil}
 }
 
 // Implementations implements cluster.Catalogue.

@@ -17,11 +17,15 @@ type shelf[T any] struct {
 	what       string // for errors
 	prefix     string
 	generation func(*T) *int64
+	created    func(*T) *int64 // nil: their identity is in their keys
 }
 
 func (s shelf[T]) decode(c *kv.Conn, stored *mvccpb.KeyValue) (v T, err error) {
 	err = c.Decode(stored.Key, stored.Value, &v)
 	*s.generation(&v) = stored.ModRevision
+	if s.created != nil {
+		*s.created(&v) = stored.CreateRevision
+	}
 	return v, err
 }
 
@@ -95,6 +99,9 @@ func (s shelf[T]) put(ctx context.Context, p *tenants.Projects, name string, v *
 	}
 	if revision != 0 {
 		*at = revision
+		if before == 0 && s.created != nil {
+			*s.created(v) = revision
+		}
 		return true, nil
 	}
 	now := kv.First(answers[0])
