@@ -15,7 +15,7 @@ type Records interface {
 	// observation,
 	// unless it changed meanwhile.
 	Drop(ctx context.Context, d Difference) error
-	// PutName writes an instance's name. Conflict: another instance has it.
+	// PutName writes an instance's name. Conflict: another instance has it, or the record has changed.
 	PutName(ctx context.Context, inst croft.Instance) error
 	// PutMember writes an instance's memberships in its groups.
 	PutMember(ctx context.Context, inst croft.Instance) error

@@ -211,15 +211,22 @@ func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
 	return croft.Errorf(croft.Invalid, "%s is not mended by removing anything", d.Kind)
 }
 
-// PutName implements audit.Records. Conflict: another instance has the name.
+// PutName implements audit.Records. Conflict: another instance has the name, or the record has changed: the UUID may
+// belong to an instance of another project by now.
 func (s *Records) PutName(ctx context.Context, inst croft.Instance) error {
 	name := s.conn.keys.name(inst.Project, inst.Name)
-	done, err := s.conn.etcd.Txn(ctx).If(absent(name), exists(s.conn.keys.instance(inst.ID))).
-		Then(clientv3.OpPut(name, string(inst.ID))).Commit()
-	if err == nil && !done.Succeeded {
-		return croft.Errorf(croft.Conflict, "the name %s is taken by another instance", inst.Name)
+	done, err := s.conn.etcd.Txn(ctx).If(absent(name), unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).
+		Then(clientv3.OpPut(name, string(inst.ID))).
+		Else(clientv3.OpGet(name, clientv3.WithCountOnly())).Commit()
+	switch {
+	case err != nil:
+		return s.conn.wrap(err, "write a name")
+	case done.Succeeded:
+		return nil
+	case done.Responses[0].GetResponseRange().Count == 0:
+		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
 	}
-	return s.conn.wrapped(err, "write a name")
+	return croft.Errorf(croft.Conflict, "the name %s is taken by another instance", inst.Name)
 }
 
 // PutMember implements audit.Records.

@@ -202,6 +202,9 @@ func TestANameIsWrittenForARecordAloneAndOverNoOther(t *testing.T) {
 			raw.remove(t, key)
 			raw.remove(t, "instances/"+string(f.inst.ID))
 		}, croft.Conflict, ""},
+		{"the UUID was given to an instance of another project", func(t *testing.T) {
+			raw.put(t, "instances/"+string(f.inst.ID), `{"project": "next"}`)
+		}, croft.Conflict, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			late := etcdtest.Open(t, f.server)
