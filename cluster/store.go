@@ -36,8 +36,9 @@ type Records interface {
 	Release(ctx context.Context, h *Holder) error
 	// Follow calls changed with each cluster that there is, and with each that changes, until ctx ends.
 	Follow(ctx context.Context, changed func(croft.ClusterID)) error
-	// Note appends to the events of a cluster, of which the latest MaxEvents are kept.
-	Note(ctx context.Context, id croft.ClusterID, e Event) error
+	// Note appends to the events of a cluster, of which the latest MaxEvents are kept. NotFound: the cluster is gone,
+	// even if its UUID is that of a later one by now.
+	Note(ctx context.Context, c Cluster, e Event) error
 	// Events returns the events, oldest first.
 	Events(ctx context.Context, id croft.ClusterID) ([]Event, error)
 }

@@ -250,7 +250,7 @@ func testDeleted(t *testing.T, s Stores) {
 	if err := s.AddAccount(ctx, cluster.Account{Cluster: c.ID, User: "bob"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Note(ctx, c.ID, cluster.Event{Message: "it is ready"}); err != nil {
+	if err := s.Note(ctx, c, cluster.Event{Message: "it is ready"}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, s.Forget(ctx, c.ID), croft.Conflict)
@@ -293,6 +293,17 @@ func testDeleted(t *testing.T, s Stores) {
 	_, err = s.Events(ctx, c.ID)
 	want(t, err, croft.NotFound)
 	want(t, s.Forget(ctx, c.ID), croft.NotFound)
+
+	next := NewCluster("next")
+	next.ID, next.Project = c.ID, "lab" // UUIDs may be chosen, so another project may use this one
+	next = create(t, s, next)
+	want(t, s.Note(ctx, c, cluster.Event{Message: "a late event of the former cluster"}), croft.NotFound)
+	if all, err := s.Events(ctx, next.ID); err != nil || len(all) != 0 {
+		t.Errorf("the next cluster of the UUID has the events %+v, %v", all, err)
+	}
+	if err := s.Note(ctx, next, cluster.Event{Message: "its own"}); err != nil {
+		t.Error(err)
+	}
 }
 
 func testHold(t *testing.T, s Stores) {
@@ -334,7 +345,7 @@ func testEvents(t *testing.T, s Stores) {
 		t.Errorf("at first: %v, %v", all, err)
 	}
 	for i := range cluster.MaxEvents + 3 {
-		if err := s.Note(ctx, c.ID, cluster.Event{State: cluster.Building, Message: fmt.Sprint("event ", i),
+		if err := s.Note(ctx, c, cluster.Event{State: cluster.Building, Message: fmt.Sprint("event ", i),
 			At: c.Created.Add(time.Duration(i) * time.Second)}); err != nil {
 			t.Fatal(err)
 		}
@@ -347,10 +358,10 @@ func testEvents(t *testing.T, s Stores) {
 		last.Message != fmt.Sprint("event ", cluster.MaxEvents+2) || last.At.IsZero() {
 		t.Errorf("got %+v to %+v", first, last)
 	}
-	want(t, s.Note(ctx, croft.NewClusterID(), cluster.Event{}), croft.NotFound)
+	want(t, s.Note(ctx, NewCluster("never"), cluster.Event{}), croft.NotFound)
 	long := cluster.Event{Message: strings.Repeat("ü", cluster.MaxMessage),
 		Console: strings.Repeat("ö", 1<<20) + "end"}
-	if err := s.Note(ctx, c.ID, long); err != nil {
+	if err := s.Note(ctx, c, long); err != nil {
 		t.Fatal(err)
 	}
 	all, err = s.Events(ctx, c.ID)

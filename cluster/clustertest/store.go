@@ -345,13 +345,13 @@ func (s *Store) Release(ctx context.Context, h *cluster.Holder) error {
 }
 
 // Note implements cluster.Records.
-func (s *Store) Note(ctx context.Context, id croft.ClusterID, e cluster.Event) error {
+func (s *Store) Note(ctx context.Context, c cluster.Cluster, e cluster.Event) error {
 	return s.do(ctx, "Note", func() error {
-		if _, is := s.records[id]; !is {
-			return noCluster(id)
+		if v, is := s.records[c.ID]; !is || v.made > c.Revised {
+			return noCluster(c.ID)
 		}
-		all := append(s.events[id], encode(e.Bounded()))
-		s.events[id] = all[max(0, len(all)-cluster.MaxEvents):]
+		all := append(s.events[c.ID], encode(e.Bounded()))
+		s.events[c.ID] = all[max(0, len(all)-cluster.MaxEvents):]
 		return nil
 	})
 }

@@ -36,7 +36,7 @@ func TestAStoreInMemoryCanFail(t *testing.T) {
 		t.Errorf("there is no limit: %v", err)
 	}
 	s.Before = func(op string) error { return croft.Errorf(croft.Unavailable, "%s: down", op) }
-	if err := s.Note(ctx, c.ID, cluster.Event{}); croft.KindOf(err) != croft.Unavailable {
+	if err := s.Note(ctx, c, cluster.Event{}); croft.KindOf(err) != croft.Unavailable {
 		t.Errorf("it is not down: %v", err)
 	}
 	s.Before = nil

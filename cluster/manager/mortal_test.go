@@ -121,11 +121,11 @@ func (r mortalRecords) Forget(ctx context.Context, id croft.ClusterID) error {
 	return err
 }
 
-func (r mortalRecords) Note(ctx context.Context, id croft.ClusterID, e cluster.Event) error {
+func (r mortalRecords) Note(ctx context.Context, c cluster.Cluster, e cluster.Event) error {
 	if err := r.m.step(); err != nil {
 		return err
 	}
-	return r.Records.Note(ctx, id, e)
+	return r.Records.Note(ctx, c, e)
 }
 
 // mortalDriver is a site as a mortal reaches it.

@@ -141,7 +141,7 @@ func (m *Manager) write(ctx context.Context, e *entry, next cluster.Next) (clust
 	for _, event := range append(next.Events, lost...) {
 		m.c.Log.Info("cluster", "cluster", c.ID, "name", c.Name, "site", c.Site, "state", event.State, "reason",
 			event.Message)
-		if err := m.c.Records.Note(ctx, c.ID, event); err != nil {
+		if err := m.c.Records.Note(ctx, written, event); err != nil {
 			m.c.Log.Warn("an event of a cluster is lost", "cluster", c.ID, "event", event.Message, "err", err)
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Service) Events(ctx context.Context, project croft.Project, idOrName st
 // note tells of what was asked for. Events are for people to read, so one that is lost fails no request.
 func (s *Service) note(ctx context.Context, c cluster.Cluster, format string, args ...any) {
 	e := cluster.Event{At: time.Now().UTC(), State: c.State, Message: fmt.Sprintf(format, args...)}
-	if err := s.c.Records.Note(context.WithoutCancel(ctx), c.ID, e); err != nil {
+	if err := s.c.Records.Note(context.WithoutCancel(ctx), c, e); err != nil {
 		s.c.Log.Warn("event was lost", "cluster", c.ID, "event", e.Message, "err", err)
 	}
 }

@@ -205,7 +205,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	h, err := s.Clusters.Hold(ctx, c.ID)
 	err = errors.Join(err, s.Clusters.AddAccount(ctx, cluster.Account{Cluster: c.ID, User: "x/y"}),
-		s.Clusters.Note(ctx, c.ID, cluster.Event{Message: "here"}))
+		s.Clusters.Note(ctx, c, cluster.Event{Message: "here"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,9 @@ import (
 )
 
 // Note implements cluster.Records.
-func (s *Records) Note(ctx context.Context, id croft.ClusterID, e cluster.Event) error {
-	k := s.keys()
+func (s *Records) Note(ctx context.Context, c cluster.Cluster, e cluster.Event) error {
+	k, id := s.keys(), c.ID
+	same := kv.SameSince(k.record(id), c.Revised)
 	for {
 		got, err := s.conn.Etcd.Get(ctx, k.events(id), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1))
@@ -28,16 +29,17 @@ func (s *Records) Note(ctx context.Context, id croft.ClusterID, e cluster.Event)
 			}
 			n = before + 1
 		}
-		done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(k.record(id)), kv.Absent(k.event(id, n))).
+		done, err := s.conn.Etcd.Txn(ctx).If(append(same, kv.Absent(k.event(id, n)))...).
 			Then(clientv3.OpPut(k.event(id, n), kv.Encode(e.Bounded())), clientv3.OpDelete(k.events(id),
 				clientv3.WithRange(k.event(id, max(0, n-cluster.MaxEvents+1))))).
-			Else(clientv3.OpGet(k.record(id), clientv3.WithCountOnly())).Commit()
+			Else(clientv3.OpGet(k.record(id), clientv3.WithKeysOnly())).Commit()
 		switch {
 		case err != nil:
 			return s.conn.Wrap(err, "note an event of cluster %s", id)
 		case done.Succeeded:
 			return nil
-		case done.Responses[0].GetResponseRange().Count == 0:
+		}
+		if now := kv.First(done.Responses[0]); now == nil || now.CreateRevision > c.Revised {
 			return missing(id)
 		} // else somebody else noted one, so trying again ends
 	}

@@ -110,9 +110,16 @@ func Created(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", revision)
 }
 
-// Exists compares that a key exists. It says nothing about which one: where the key names something that was read
-// before, compare Created.
+// Exists compares that a key exists, which says nothing about its identity: where the key names something that was read
+// before, compare Created or SameSince. A comment at each use says why existence is enough; a test checks that.
 func Exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
+
+// SameSince compares that a key was not removed after a revision at which it was read or written, whatever its value is
+// by now.
+func SameSince(key string, revision int64) []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
+		clientv3.Compare(clientv3.CreateRevision(key), "<", revision+1)}
+}
 
 // Absent compares that a key does not exist.
 func Absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
