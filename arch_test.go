@@ -464,3 +464,38 @@ func TestNoRegistryIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// existing matches a comparison that a key exists, in etcdstore.
+var existing = regexp.MustCompile(`\b(kv\.Exists|exists)\(`)
+
+// TestEachComparisonOfExistenceSaysWhyItIsEnough: a key that exists may belong to a later thing of the same name, so
+// transactions compare the identity of what was read. Where existence is enough, a comment says why, on the line or
+// directly above its statement.
+func TestEachComparisonOfExistenceSaysWhyItIsEnough(t *testing.T) {
+	found := 0
+	err := filepath.WalkDir("etcdstore", func(name string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		lines := strings.Split(string(text), "\n")
+		for i, line := range lines {
+			code, comment, _ := strings.Cut(line, "//")
+			if !existing.MatchString(code) || strings.HasPrefix(code, "func ") {
+				continue
+			}
+			found++
+			for above := i - 1; above > 0 && strings.HasPrefix(strings.TrimSpace(lines[above]), "//"); above-- {
+				comment = lines[above] + comment
+			}
+			if !strings.Contains(comment, "enough") {
+				t.Errorf("%s:%d compares that a key exists: compare kv.Created, kv.SameSince or kv.Unchanged, or say "+
+					"in a comment why existence is enough", name, i+1)
+			}
+		}
+		return err
+	})
+	if err != nil || found < 10 {
+		t.Errorf("%d comparisons were found, %v", found, err)
+	}
+}

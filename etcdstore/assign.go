@@ -55,6 +55,7 @@ func (s *Instances) tryPlace(ctx context.Context, inst, next, stored croft.Insta
 	k := s.conn.keys
 	record := k.instance(inst.ID)
 	return s.conn.etcd.Txn(ctx).
+		// Existence is enough: the key of a session names its lease, which is never given again.
 		If(append(orderable(k, next), unchanged(record, inst.Revision), exists(k.session(inst.Session)))...).
 		Then(slices.Concat(more, k.groups().join(next), []clientv3.Op{clientv3.OpPut(record, encode(stored))})...).
 		Else(append([]clientv3.Op{
@@ -85,6 +86,7 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 // orderable returns the comparisons under which an instance may be ordered on its host for the first time.
 func orderable(k keys, next croft.Instance) []clientv3.Cmp {
 	return slices.Concat(k.groups().admitted(next), asChosen(k, next), []clientv3.Cmp{
+		// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 		exists(k.alive(next.Host)), absent(k.drained(next.Host)), absent(k.order(next.Host, next.ID))})
 }
 

@@ -29,6 +29,7 @@ func (s *Instances) Use(ctx context.Context, inst croft.Instance, o croft.Order)
 	}
 	record := k.instance(inst.ID)
 	done, err := s.conn.etcd.Txn(ctx).
+		// Existence is enough: a host that returned with its UUID still has the claim.
 		If(unchanged(record, inst.Revision), exists(k.alive(o.Host)), absent(k.drained(o.Host))).
 		Then(append(more, clientv3.OpPut(record, encode(stored)),
 			clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o)))...).

@@ -59,6 +59,7 @@ func (s agentLocks) leave(ctx context.Context, host croft.HostID, id clientv3.Le
 func (s agentLocks) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
 	k := s.conn.keys
 	alive := clientv3.Compare(clientv3.LeaseValue(k.alive(host)), "=", id)
+	// Existence is enough: the lease tells which agent is alive; the record only that the host was not forgotten.
 	_, err := s.conn.etcd.Txn(ctx).If(alive, exists(k.host(host))).Then(clientv3.OpPut(k.seen(host),
 		now())).Commit()
 	return err

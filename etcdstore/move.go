@@ -36,6 +36,7 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 	done, err := s.conn.etcd.Txn(ctx).
 		If(append(asChosen(k, next),
 			unchanged(k.instance(inst.ID), inst.Revision),
+			// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 			exists(k.alive(order.Host)),
 			absent(k.drained(order.Host)),
 			absent(k.order(order.Host, inst.ID)),

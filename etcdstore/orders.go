@@ -97,6 +97,7 @@ func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
 	order := s.conn.keys.order(o.Host, o.Instance)
 	same := created(order, o.OrderCreated)
 	if o.OrderCreated == 0 { // an agent of schema 1.7
+		// Existence is enough: agents of schema 1.7 send no identity of the order.
 		same = exists(order)
 	}
 	done, err := s.conn.etcd.Txn(ctx).

@@ -168,7 +168,8 @@ func (a answer) generation() int64 {
 func (s *Aggregates) write(ctx context.Context, a croft.Aggregate, added []croft.HostID) (answer, error) {
 	key := s.keys().Aggregate(a.Name)
 	compares, reads := []clientv3.Cmp{kv.Unchanged(key, a.Generation)}, []clientv3.Op{clientv3.OpGet(key)}
-	for _, host := range added { // existence is enough: a host that returns with its UUID is the same machine
+	for _, host := range added {
+		// Existence is enough: a host that returns with its UUID is the same machine.
 		compares = append(compares, kv.Exists(s.hosts+string(host)))
 		reads = append(reads, clientv3.OpGet(s.hosts+string(host), clientv3.WithKeysOnly()))
 	}
@@ -222,7 +223,7 @@ func (s *Aggregates) Remove(ctx context.Context, name string, generation *int64)
 		return err
 	}
 	key := s.keys().Aggregate(name)
-	compare := kv.Exists(key) // the caller names no generation, so the present aggregate is meant
+	compare := kv.Exists(key) // enough: the caller names no generation, so the present aggregate is meant
 	if generation != nil {
 		compare = kv.Unchanged(key, *generation)
 	}

@@ -93,6 +93,7 @@ func (s *Catalogue) index(ctx context.Context) error {
 			return err
 		}
 		_, err = s.conn.Etcd.Txn(ctx).
+			// Existence is enough: the server makes the UUIDs of implementations, and their entries never change.
 			If(kv.Exists(k.implementation(id))).
 			Then(clientv3.OpPut(k.implementedBy(i), "")).
 			Commit()

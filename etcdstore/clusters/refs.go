@@ -35,6 +35,8 @@ func (k Keys) named(r ref) string { return k.prefix() + r.kind + "/" + r.name }
 // present are the conditions that what is named exists.
 func (k Keys) present(refs []ref) (all []clientv3.Cmp) {
 	for _, r := range refs {
+		// Existence is enough: credentials and implementations have random UUIDs, and a site stays while it has
+		// implementations.
 		all = append(all, kv.Exists(k.named(r)))
 	}
 	return all

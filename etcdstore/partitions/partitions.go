@@ -128,6 +128,7 @@ func (s *Partitions) Remove(ctx context.Context, id croft.PartitionID) error {
 			return err
 		}
 		ops = append(ops, clientv3.OpDelete(key), clientv3.OpDelete(s.keys.imported(id), clientv3.WithPrefix()))
+		// Existence is enough: the caller removes what has this UUID now, and still compares that it is as just read.
 		done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key), still).Then(ops...).
 			Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
 		switch {
@@ -174,6 +175,7 @@ func (d *draft) Add(ctx context.Context, rows ...federation.Row) error {
 		d.rows[r.Kind]++
 		ops = append(ops, clientv3.OpPut(key, string(r.Row)))
 	}
+	// Existence is enough: the name of a draft is a random UUID.
 	done, err := d.store.conn.Etcd.Txn(ctx).If(kv.Exists(d.key())).Then(ops...).Commit()
 	if err != nil {
 		return d.store.conn.Wrap(err, "import partition %s", d.id)
@@ -271,6 +273,7 @@ func (d *draft) show(ctx context.Context, c *change) (bool, error) {
 	}
 	registry := unchangedBelow(k.registry(), c.revision)
 	done, err := d.store.conn.Etcd.Txn(ctx).
+		// Existence is enough: the name of a draft is a random UUID.
 		If(kv.Exists(d.key()), kv.Unchanged(k.head(d.id), c.former.shown), registry).Then(ops...).Commit()
 	if err != nil {
 		return false, d.store.conn.Wrap(err, "show what was imported of partition %s", d.id)
@@ -281,6 +284,7 @@ func (d *draft) show(ctx context.Context, c *change) (bool, error) {
 // Discard implements federation.Draft. It compares that the draft was not shown, which may be unknown.
 func (d *draft) Discard(ctx context.Context) error {
 	k := d.store.keys
+	// Existence is enough: the name of a draft is a random UUID.
 	_, err := d.store.conn.Etcd.Txn(ctx).If(kv.Exists(d.key())).
 		Then(clientv3.OpDelete(d.key()), clientv3.OpDelete(k.rows(d.id, d.name), clientv3.WithPrefix())).Commit()
 	if err != nil {

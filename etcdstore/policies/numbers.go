@@ -89,9 +89,9 @@ func (s *Policies) number(ctx context.Context, hosts []croft.HostID, locations [
 			*last++
 		}
 		for i, h := range hosts {
-			// Existence is enough: a host that returns with its UUID is the same machine.
 			if kv.First(got.Responses[1+2*i]) == nil && kv.First(got.Responses[2+2*i]) != nil {
 				put(k.Host(h), &so.Hosts)
+				// Existence is enough: a host that returns with its UUID is the same machine.
 				compares = append(compares, kv.Exists(s.hosts+string(h)))
 			}
 		}

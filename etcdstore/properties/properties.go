@@ -162,7 +162,8 @@ func (s *Objects) isSame(snapshot objects.Snapshot) []clientv3.Cmp {
 		return created(s.things.Instances + ref.ID)
 	case objects.Host:
 		return created(s.things.Hosts + ref.ID)
-	case objects.Group: // a group is its members: it has no record, and so no creation that could be compared
+	case objects.Group:
+		// Existence is enough: a group is its members and has no record, so there is no creation to compare.
 		return []clientv3.Cmp{kv.Exists(s.things.group(ref)).WithPrefix()}
 	}
 	return nil

@@ -95,6 +95,7 @@ func (b *Balance) Charge(ctx context.Context, id string, records map[string]Char
 // projects are above it, whatever their limits are now, and all of them are counted.
 func (k Keys) counted(c *chain) (all []clientv3.Cmp) {
 	for _, l := range c.links {
+		// Existence is enough: the identity of the project is compared.
 		all = append(all, kv.Created(k.project(l.name), l.created), kv.Exists(k.used(l.name)))
 	}
 	return all

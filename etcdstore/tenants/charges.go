@@ -297,6 +297,7 @@ func (p *chargedBuilder) finish() {
 			p.If = append(p.If, kv.Unchanged(k.used(name), was.counted))
 			p.Then = append(p.Then, clientv3.OpPut(k.used(name), kv.Encode(p.links[name].count)))
 		} else {
+			// Existence is enough: the identity of the project is compared above.
 			p.If = append(p.If, kv.Exists(k.used(name)))
 		}
 		p.Otherwise = append(p.Otherwise, clientv3.OpGet(k.project(name)), clientv3.OpGet(k.used(name)))

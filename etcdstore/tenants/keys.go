@@ -71,6 +71,7 @@ func (k Keys) Repay(inst croft.Instance) clientv3.Op {
 }
 
 func (k Keys) repay(name croft.Project, entry string, amounts tenant.Amounts) clientv3.Op {
+	// Existence is enough: the instance's record, removed in the same transaction, kept its project from being removed.
 	return clientv3.OpTxn([]clientv3.Cmp{kv.Exists(k.used(name))},
 		[]clientv3.Op{clientv3.OpPut(entry, kv.Encode(amounts))}, nil)
 }

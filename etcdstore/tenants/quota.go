@@ -208,6 +208,7 @@ func (c *chain) unlimited(more tenant.Amounts) bool {
 func (k Keys) uncounted(c *chain) []clientv3.Cmp {
 	all := []clientv3.Cmp{kv.Unchanged(k.defaults(), c.defaults.Generation)}
 	for _, l := range c.links {
+		// Existence is enough: the identity of the project is compared.
 		all = append(all, kv.Unchanged(k.project(l.name), l.recorded), kv.Exists(k.used(l.name)))
 	}
 	return all

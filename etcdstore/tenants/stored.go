@@ -329,6 +329,7 @@ func (s *Projects) discrepanciesStored(ctx context.Context, revision int64, tree
 // recountStored has what a project stores counted again by whoever uses the counter next.
 func (s *Projects) recountStored(ctx context.Context, name croft.Project) error {
 	key := s.keys().stored(name)
+	// Existence is enough: counting again is right for whichever project has the name.
 	_, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key)).Then(clientv3.OpPut(key, kv.Encode(storedCount{}))).Commit()
 	if err != nil {
 		return s.conn.Wrap(err, "count again what project %s stores", name)
