@@ -199,7 +199,7 @@ func (r *run) restore(ctx context.Context, n *locked, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(before.Files, func(f unit.File) bool { return f.Kept }) {
+	if before.Kept() {
 		return croft.Errorf(croft.Conflict, "its secrets have changed, and the former ones are not known")
 	}
 	rt, err := r.Runtimes(s.Runtime, n.Node)

@@ -86,6 +86,17 @@ func former(s plan.Step) (*unit.Unit, error) {
 		}
 		was.Files[i].Content = s.Unit.Files[at].Content
 	}
+	was.SecretEnv = slices.Clone(was.SecretEnv)
+	for i, v := range was.SecretEnv {
+		at := slices.IndexFunc(s.Unit.SecretEnv, func(now unit.SecretVar) bool {
+			return now.Name == v.Name && now.Digest == v.Digest
+		})
+		if at < 0 {
+			was.SecretEnv[i].Kept = true
+			continue
+		}
+		was.SecretEnv[i].Content = s.Unit.SecretEnv[at].Content
+	}
 	return &was, nil
 }
 

@@ -231,7 +231,7 @@ func TestJobsAsKubernetesReadsThem(t *testing.T) {
 func TestSlotsThatDifferAndSecretsAreTold(t *testing.T) {
 	f := files{"cluster.yaml": cluster()["cluster.yaml"], "nodes/_.yaml": "id: -1\n", "nodes/a.yaml": "id: 0\n",
 		"nodes/b.yaml": "id: 1\nstate: drain\n",
-		"jobs/x.yaml": "image: {registry: x}\nreplicas: 2\nenv: {N: \"${node.name}\"}\nfiles:\n- path: /key\n  secret: true\n" +
+		"jobs/x.yaml": "image: {registry: x}\nreplicas: 2\nenv: {N: \"${node.name}\", PW: \"u:${var.pw}\"}\nvar: {pw: \"age:YQ==\"}\nfiles:\n- path: /key\n  secret: true\n" +
 			"  content: hush-hush\n",
 		"alloc/x/0": "->../../nodes/a.yaml", "alloc/x/1": "->../../nodes/b.yaml"}
 	all, unsaid, err := Kubernetes(t.Context(), f.load(t), Options{})
@@ -243,7 +243,8 @@ func TestSlotsThatDifferAndSecretsAreTold(t *testing.T) {
 		t.Error("a node that is drained takes pods")
 	}
 	if told := fmt.Sprint(unsaid); !strings.Contains(told, "another env") ||
-		!strings.Contains(told, "key 0-key of the Secret x-secrets") {
+		!strings.Contains(told, "key 0-key of the Secret x-secrets") ||
+		!strings.Contains(told, "key PW of the Secret x-secrets") {
 		t.Errorf("told %s", told)
 	}
 	for _, one := range all {

@@ -123,6 +123,12 @@ func (k *kubernetes) pod(j *state.Job, u unit.Unit, name string) (Object, []Obje
 	for _, key := range slices.Sorted(maps.Keys(u.Env)) {
 		env = append(env, Object{"name": key, "value": strings.ReplaceAll(u.Env[key], "$(", "$$(")})
 	}
+	for _, v := range u.SecretEnv {
+		env = append(env, Object{"name": v.Name,
+			"valueFrom": Object{"secretKeyRef": Object{"name": name + "-secrets", "key": v.Name}}})
+		k.cannot(j.Name, "the variable %s, which has a secret: make the key %s of the Secret %s-secrets", v.Name, v.Name,
+			name)
+	}
 	put(container, "env", env)
 	var ports []any
 	for _, p := range u.Ports {

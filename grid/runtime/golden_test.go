@@ -23,9 +23,10 @@ func full(runtime string) unit.Unit {
 		Command: []string{"/bin/httpd", "-f", "it's", `"$x"`}, Env: map[string]string{"B": "two words", "A": "%h"},
 		User: "1000:1000", Files: []unit.File{{Path: "/etc/key", Mode: 0o400, Content: "s3cret", Digest: "1",
 			Secret: true}},
-		Mounts:  []unit.Mount{{From: "/srv/data", To: "/data"}, {From: "/srv/static", To: "/static", ReadOnly: true}},
-		Ports:   []unit.Port{{Node: 80, Unit: 80, Protocol: "tcp"}},
-		Network: "none", CPU: 1.5, Memory: 64 << 20, Options: map[string]string{"stop_seconds": "3"},
+		SecretEnv: []unit.SecretVar{{Name: "PW", Content: "u:s3cret@h", Digest: "2"}},
+		Mounts:    []unit.Mount{{From: "/srv/data", To: "/data"}, {From: "/srv/static", To: "/static", ReadOnly: true}},
+		Ports:     []unit.Port{{Node: 80, Unit: 80, Protocol: "tcp"}},
+		Network:   "none", CPU: 1.5, Memory: 64 << 20, Options: map[string]string{"stop_seconds": "3"},
 	}
 	if runtime == "docker" || runtime == "podman" || runtime == "quadlet" {
 		u.Network, u.Image = "bridge", unit.Image{Registry: "example.org/web:1"}
@@ -166,6 +167,9 @@ func TestUnitsThatAreRefused(t *testing.T) {
 		{"no seconds", "process", func(u *unit.Unit) { u.Options["stop_seconds"] = "$(id)" }, "no number"},
 		{"a container that is a machine", "podman", func(u *unit.Unit) { u.VM = &unit.VM{} }, "write runtime vm"},
 		{"a machine that is none", "vm", func(u *unit.Unit) { u.VM = nil }, "section vm"},
+		{"a secret of two lines in a file of variables", "podman", func(u *unit.Unit) {
+			u.SecretEnv[0].Content = "two\nlines"
+		}, "of several lines"},
 		{"a machine with mounts", "vm", func(u *unit.Unit) { u.Mounts = []unit.Mount{{From: "/a", To: "/b"}} },
 			"its own disk"},
 	} {

@@ -22,7 +22,7 @@ func ociConfig(u unit.Unit, root string) (string, error) {
 		Root:     &specs.Root{Path: root},
 		Process: &specs.Process{
 			User: user, Args: u.Command, Cwd: "/",
-			Env:             append([]string{"PATH=" + searchPath}, environment(u)...),
+			Env:             ociEnvironment(u),
 			NoNewPrivileges: true,
 			Capabilities: &specs.LinuxCapabilities{Bounding: capabilities, Effective: capabilities,
 				Permitted: capabilities},
@@ -55,6 +55,17 @@ func hostname(u unit.Unit) string {
 		return ""
 	}
 	return u.Name()
+}
+
+// secretsHere is what the verb create replaces in config.json by the variables with secrets, with the comma before it.
+const secretsHere = "croft: secrets"
+
+func ociEnvironment(u unit.Unit) []string {
+	list := append([]string{"PATH=" + searchPath}, environment(u)...)
+	if len(u.SecretEnv) > 0 {
+		list = append(list, secretsHere)
+	}
+	return list
 }
 
 // ociUser reads UID and UID:GID; a bundle has no names.

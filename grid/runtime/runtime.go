@@ -15,7 +15,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"croft"
@@ -201,7 +200,7 @@ func (r *Runtime) Ready(ctx context.Context, m machine.Machine, u unit.Unit) (st
 // are Kept there is a script, keep, to be run before the change: it copies them into the directory $kept, in which undo
 // finds them, and ends with 71 if they are not there as they were applied. Conflict: this runtime cannot.
 func (r *Runtime) Undo(before, now *unit.Unit) (keep, undo string, err error) {
-	if before != nil && slices.ContainsFunc(before.Files, func(f unit.File) bool { return f.Kept }) {
+	if before != nil && before.Kept() {
 		if before.VM != nil {
 			return "", "", croft.Errorf(croft.Conflict, "the former secrets of %s are on a disk of the machine, which cannot be "+
 				"made again without them: take confirm out of the job for one apply", before.Name())

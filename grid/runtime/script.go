@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -217,8 +218,49 @@ func writeFiles(u unit.Unit) string {
 		fmt.Fprintf(&b, "file=$dir/files/%d\n{ %s > \"$file.new\" && %s && mv -f \"$file.new\" \"$file\"; } || "+
 			"fail create 1\n", i, content, permit(u, f))
 	}
+	b.WriteString(writeEnvironment(u))
 	return b.String() + "}\n"
 }
+
+// environmentFiles are the files of $dir that have the variables with secrets, one for each reader.
+var environmentFiles = []string{"env.sh", "env.list", "env.systemd", "env.json"}
+
+// writeEnvironment is what writes the variables with secrets, as their readers want them: a POSIX shell, podman
+// and docker, systemd, and config.json of a bundle.
+func writeEnvironment(u unit.Unit) string {
+	var b strings.Builder
+	b.WriteString("(cd \"$dir\" && rm -f " + machine.Quote(environmentFiles...) + ") || fail create 1\n")
+	contents := environmentContents(u)
+	for _, name := range environmentFiles {
+		content := hardpoint.Print(contents[name])
+		switch {
+		case len(u.SecretEnv) == 0:
+			continue
+		case u.KeptEnv():
+			content = `cat "$kept/` + name + `"`
+		}
+		fmt.Fprintf(&b, "%s > \"$dir/%s\" || fail create 1\n", content, name)
+	}
+	return b.String()
+}
+
+func environmentContents(u unit.Unit) map[string]string {
+	contents := map[string]string{}
+	for _, v := range u.SecretEnv {
+		contents["env.sh"] += "export " + v.Name + "=" + machine.Quote(v.Content) + "\n"
+		contents["env.list"] += v.Name + "=" + v.Content + "\n"
+		contents["env.systemd"] += v.Name + `="` + systemdValue.Replace(v.Content) + "\"\n"
+		text, err := json.Marshal(v.Name + "=" + v.Content)
+		if err != nil {
+			panic(err) // a text has a form
+		}
+		contents["env.json"] += "," + string(text)
+	}
+	return contents
+}
+
+// systemdValue quotes a value in a file of variables of systemd, which leaves all other characters as they are.
+var systemdValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`")
 
 var numbers = regexp.MustCompile(`^[0-9]+(:[0-9]+)?$`)
 
@@ -239,8 +281,8 @@ func permit(u unit.Unit, f unit.File) string {
 	return mode
 }
 
-// keepFiles is a shell function that copies the files of a unit whose content only the node has. The copies are for
-// their owner alone.
+// keepFiles is a shell function that copies the files and variables of a unit that only the node has. The copies are
+// for their owner alone.
 func keepFiles(u unit.Unit) string {
 	var b strings.Builder
 	b.WriteString("keep_files() {\n")
@@ -249,6 +291,13 @@ func keepFiles(u unit.Unit) string {
 			fmt.Fprintf(&b, "[ -f \"$dir/files/%d\" ] || { echo %s >&2; exit 71; }\n"+
 				"cat \"$dir/files/%d\" > \"$kept/%d\" || fail keep 1\n", i,
 				machine.Quote("the secret "+f.Path+" of "+u.Name()+" is not there any more"), i, i)
+		}
+	}
+	if u.KeptEnv() {
+		for _, name := range environmentFiles {
+			fmt.Fprintf(&b, "[ -f \"$dir/%s\" ] || { echo %s >&2; exit 71; }\n"+
+				"cat \"$dir/%s\" > \"$kept/%s\" || fail keep 1\n", name,
+				machine.Quote("the variables with secrets of "+u.Name()+" are not there any more"), name, name)
 		}
 	}
 	return b.String() + "}\n"

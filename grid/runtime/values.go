@@ -122,6 +122,16 @@ func lists(v hardpoint.Values, u unit.Unit) {
 		ports = append(ports, hardpoint.Values{"address": p.Address, "node": p.Node, "unit": p.Unit,
 			"protocol": p.Protocol, "publish": publish(p)})
 	}
+	var secrets []hardpoint.Values
+	for _, variable := range u.SecretEnv {
+		secrets = append(secrets, hardpoint.Values{"key": variable.Name})
+	}
+	v["secrets"], v["secrets.sh"], v["secrets.list"], v["secrets.systemd"] = secrets, "", "", ""
+	if secrets != nil {
+		for _, form := range []string{"sh", "list", "systemd"} {
+			v["secrets."+form] = hardpoint.Deferred("dir") + "/env." + form
+		}
+	}
 	v["env"], v["files"], v["mounts"], v["ports"] = env, files, mounts, ports
 }
 
@@ -165,6 +175,16 @@ func plainUnit(u unit.Unit) error {
 		u.Command,
 		environment(u),
 	)
+	for _, v := range u.SecretEnv {
+		if hardpoint.Plain(v.Content) != nil { // whose error shows the text
+			return croft.Errorf(
+				croft.Invalid,
+				"the secret in the variable %s has a zero byte, or a character of Unicode's "+
+					"private use: put it into a file",
+				v.Name,
+			)
+		}
+	}
 	for key, value := range u.Options {
 		texts = append(texts, key, value)
 	}
@@ -189,7 +209,11 @@ func (r *Runtime) check(u unit.Unit) error {
 	uses := map[string]bool{
 		"rootfs": u.Image.Rootfs != "", "archive": u.Image.Archive != "", "registry": u.Image.Registry != "",
 		"plain": u.Image == unit.Image{} && u.VM == nil, "bridge": u.Network == "bridge", "none": u.Network == "none",
-		"user": u.User != "", "files": len(u.Files) > 0, "mounts": len(u.Mounts) > 0, "env": len(u.Env) > 0,
+		"user": u.User != "", "files": len(u.Files) > 0, "mounts": len(u.Mounts) > 0,
+		"env": len(u.Env)+len(u.SecretEnv) > 0,
+		"secretlines": slices.ContainsFunc(u.SecretEnv, func(v unit.SecretVar) bool {
+			return strings.ContainsAny(v.Content, "\r\n")
+		}),
 		"command": len(u.Command) > 0, "cpu": u.CPU > 0, "memory": u.Memory > 0, "address": u.Address != "",
 		"vm": u.VM != nil, "novm": u.VM == nil,
 	}

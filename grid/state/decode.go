@@ -73,7 +73,7 @@ func (f fields) textOf(v *Value, key string) (string, bool) {
 	case v.Kind == Anything:
 		return "", true
 	case v.Sealed():
-		f.p.add(v.At, "%s%s: a secret has no place here: only the content of a file can be one", f.named, key)
+		f.p.add(v.At, "%s%s: a secret has no place here: only the content of a file and a value of env can have one", f.named, key)
 		return "", false
 	case v.Kind == String && v.Plain && misread(v.Text):
 		f.p.add(v.At, "%s%s: %s is true or false to some readers of YAML: write it in quotes, %q", f.named, key, v.Text,

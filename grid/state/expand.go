@@ -119,9 +119,9 @@ func (e *expanding) value(v *Value) (*Value, error) {
 // sealed is how a secret begins.
 const sealed = "age:"
 
-// Sealed reports whether a value is a secret that is sealed.
+// Sealed reports whether a value is a secret that is sealed, or a text with such secrets inside.
 func (v *Value) Sealed() bool {
-	return v != nil && v.Kind == String && strings.HasPrefix(v.Text, sealed)
+	return v != nil && v.Kind == String && (len(v.Parts) > 0 || strings.HasPrefix(v.Text, sealed))
 }
 
 func (e *expanding) scalar(v *Value) (*Value, error) {
@@ -139,7 +139,8 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 			return &kept, nil
 		}
 	}
-	var b strings.Builder
+	var b strings.Builder // since the last secret
+	var parts []*Value    // before b, where there are secrets
 	for rest := v.Text; rest != ""; {
 		at := strings.IndexByte(rest, '$')
 		if at < 0 || at == len(rest)-1 {
@@ -169,7 +170,13 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 		}
 		switch {
 		case found.Sealed():
-			return nil, fmt.Errorf("${%s} is a secret, which has no place inside of a text", rest[2:end])
+			if e.size += len(found.Text); e.size > maxExpanded {
+				return nil, fmt.Errorf("the file's ${...} become more than %d bytes", maxExpanded)
+			}
+			parts = append(parts, found.pieces(b.String())...)
+			b.Reset()
+			rest = rest[end+1:]
+			continue
 		case found.Kind == Map || found.Kind == List:
 			return nil, fmt.Errorf("${%s} is %s, which has no place inside of a text", rest[2:end], found.Kind)
 		case found.Kind == Anything:
@@ -187,7 +194,22 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 	}
 	out := *v
 	out.Text, out.Plain = b.String(), false
+	if len(parts) > 0 {
+		out.Parts = append(parts, text(b.String()))
+		out.Text = ""
+		for _, part := range out.Parts {
+			out.Text += part.Text
+		}
+	}
 	return &out, nil
+}
+
+// pieces returns the parts of a secret, or of a text with secrets inside, after a text.
+func (v *Value) pieces(before string) []*Value {
+	if len(v.Parts) == 0 {
+		return []*Value{text(before), v}
+	}
+	return append([]*Value{text(before)}, v.Parts...)
 }
 
 // ofURL reports whether an address between two texts is the host of a URL, or has a port: ${ip}:80, //${ip}/.

@@ -108,6 +108,70 @@ func (m *making) unitFiles(u *unit.Unit, f fields) error {
 	return nil
 }
 
+// env reads the environment. Errors are those of opening secrets.
+func (m *making) env(u *unit.Unit, f fields) error {
+	v := f.get("env")
+	if v == nil || v.Kind != Map {
+		u.Env = f.textMap("env")
+		return nil
+	}
+	u.Env = make(map[string]string, len(v.Keys))
+	for _, name := range slices.Sorted(slices.Values(v.Keys)) {
+		value := v.Fields[name]
+		if !value.Sealed() {
+			u.Env[name], _ = f.textOf(value, "env."+name)
+			continue
+		}
+		if !unit.IsVariable(name) {
+			m.problems.add(value.At, "env.%s: the name of a variable with a secret has letters, digits and _ alone, and "+
+				"begins with no digit", name)
+			continue
+		}
+		variable := unit.SecretVar{Name: name, Digest: m.keyed(value.sealedText())}
+		if m.secrets != nil {
+			var err error
+			if variable.Content, err = m.open(value); err != nil {
+				return fmt.Errorf("%s: the variable %s of %s, slot %d: %w", value.At, name, u.Job, u.Slot, err)
+			}
+		}
+		u.SecretEnv = append(u.SecretEnv, variable)
+	}
+	return nil
+}
+
+// sealedText is what the digest of a secret is of. Texts whose parts differ have different ones.
+func (v *Value) sealedText() string {
+	if len(v.Parts) == 0 {
+		return v.Text
+	}
+	var b strings.Builder
+	for _, part := range v.Parts {
+		fmt.Fprintf(&b, "%t %d %s", part.Sealed(), len(part.Text), part.Text)
+	}
+	return b.String()
+}
+
+// open opens a secret, or all secrets inside of a text.
+func (m *making) open(v *Value) (string, error) {
+	parts := v.Parts
+	if len(parts) == 0 {
+		parts = []*Value{v}
+	}
+	var b strings.Builder
+	for _, part := range parts {
+		if !part.Sealed() {
+			b.WriteString(part.Text)
+			continue
+		}
+		opened, err := m.secrets.Open(m.ctx, part.Text)
+		if err != nil {
+			return "", err
+		}
+		b.Write(opened)
+	}
+	return b.String(), nil
+}
+
 // isSealed reports whether a text is a secret as programs for age write it, as values begin, or as sops writes files.
 func isSealed(text string) bool {
 	return strings.Contains(text, "ENC[AES256_GCM,") && strings.Contains(text, "sops") ||
@@ -125,7 +189,13 @@ func (m *making) content(file *unit.File, in fields, i int) error {
 	var text string
 	switch {
 	case content != nil && content.Sealed():
-		text = content.Text
+		file.Secret, file.Digest = true, m.keyed(content.sealedText())
+		if m.secrets == nil {
+			return nil
+		}
+		var err error
+		file.Content, err = m.open(content)
+		return err
 	case content != nil:
 		text = in.text("content")
 	default:

@@ -170,7 +170,10 @@ func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 		u.Interface = fields{n.Values, &m.problems, ""}.text("interface")
 	}
 	m.image(&u, f)
-	u.Command, u.Env, u.User = f.texts("command"), f.textMap("env"), f.text("user")
+	u.Command, u.User = f.texts("command"), f.text("user")
+	if err := m.env(&u, f); err != nil {
+		return u, err
+	}
 	u.Options = f.textMap("options")
 	u.Network = f.one("network", "", "host", "bridge", "none")
 	limits := f.below("limits")

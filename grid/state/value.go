@@ -58,9 +58,11 @@ func (k Kind) String() string { return kinds[k] }
 
 // Value is what a file says, with the place where it does. Values are shared and do not change.
 type Value struct {
-	Kind   Kind
-	Text   string // of a scalar, as written
-	Plain  bool   // a scalar without quotes
+	Kind  Kind
+	Text  string // of a scalar, as written
+	Plain bool   // a scalar without quotes
+	// Parts are the pieces of a text with secrets inside, in their order; Text is all of them, sealed.
+	Parts  []*Value
 	Items  []*Value
 	Keys   []string // of a map, in the order of the files
 	Fields map[string]*Value

@@ -2,7 +2,9 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -157,6 +159,48 @@ func TestSecrets(t *testing.T) {
 		"-- key.age --\n-----BEGIN AGE ENCRYPTED FILE-----\nYWdl\n-----END AGE ENCRYPTED FILE-----\n")
 	if f := of(armored, opens{}).Files[1]; !f.Secret || !strings.Contains(f.Content, "YWdl") {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestSecretsInTheEnvironment: whole ones, ones inside of a text, and texts that lead to such texts.
+func TestSecretsInTheEnvironment(t *testing.T) {
+	of := func(env string, secrets Secrets) unit.Unit {
+		t.Helper()
+		nodes, err := loaded(t, strings.Replace(small, "image: {rootfs: /srv/db}", "image: {rootfs: /srv/db}\n"+
+			`var: {pw: "age:cHc=", url: "postgres://u:${var.pw}@${ip}:1"}`+"\n"+env, 1)).Nodes(t.Context(), secrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nodes[2].Units[0]
+	}
+	const env = `env: {B: "u:${var.pw}:${var.pw}", A: "age:cHc=", C: "${var.url}", D: "<${var.url}>", E: plain}`
+	opened, closed := of(env, opens{}), of(env, nil)
+	want := []string{"A=cHc=", "B=u:cHc=:cHc=", "C=postgres://u:cHc=@127.0.0.1:1", "D=<postgres://u:cHc=@127.0.0.1:1>"}
+	var got []string
+	for _, v := range opened.SecretEnv {
+		got = append(got, v.Name+"="+v.Content)
+	}
+	if !slices.Equal(got, want) || opened.Env["E"] != "plain" {
+		t.Errorf("got %q and %q, want %q", got, opened.Env, want)
+	}
+	if opened.Hash() != closed.Hash() || closed.SecretEnv[1].Content != "" {
+		t.Errorf("closed, it is %+v", closed.SecretEnv)
+	}
+	if text, err := json.Marshal(opened); err != nil || strings.Contains(string(text), "cHc=") {
+		t.Errorf("the unit shows a secret: %s, %v", text, err)
+	}
+	for _, other := range []string{`env: {A: "x${var.pw}"}`, `env: {A: "${var.pw}x"}`, `env: {A: "${var.pw}"}`} {
+		if of(other, nil).Hash() == of(`env: {A: "y${var.pw}"}`, nil).Hash() {
+			t.Errorf("%s has the hash of another text", other)
+		}
+	}
+	nodes, err := loaded(t, strings.Replace(small, `content: "age:YWdl"`,
+		"content: 'postgres://u:${var.pw}@h'\nvar: {pw: \"age:cHc=\"}", 1)).Nodes(t.Context(), opens{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := nodes[2].Units[0].Files[1]; !f.Secret || f.Content != "postgres://u:cHc=@h" {
+		t.Errorf("a secret inside of a file is %+v", f)
 	}
 }
 

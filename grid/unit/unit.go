@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -22,12 +24,14 @@ type Unit struct {
 	Image   Image             `json:"image,omitzero"`
 	Command []string          `json:"command,omitempty"` // none: the image's own
 	Env     map[string]string `json:"env,omitempty"`
-	User    string            `json:"user,omitempty"` // inside of it; none: the image's own
-	Files   []File            `json:"files,omitempty"`
-	Mounts  []Mount           `json:"mounts,omitempty"`
-	Ports   []Port            `json:"ports,omitempty"`
-	Network string            `json:"network,omitempty"` // host, bridge or none; none given: host
-	Address string            `json:"address,omitempty"` // of its own, if the job has one
+	// SecretEnv are the variables whose values have secrets, sorted by name. No name is in Env too.
+	SecretEnv []SecretVar `json:"secret_env,omitempty"`
+	User      string      `json:"user,omitempty"` // inside of it; none: the image's own
+	Files     []File      `json:"files,omitempty"`
+	Mounts    []Mount     `json:"mounts,omitempty"`
+	Ports     []Port      `json:"ports,omitempty"`
+	Network   string      `json:"network,omitempty"` // host, bridge or none; none given: host
+	Address   string      `json:"address,omitempty"` // of its own, if the job has one
 	// Interface of the node gets the address while the unit runs, where it has the node's network.
 	Interface string            `json:"interface,omitempty"`
 	CPU       float64           `json:"cpu,omitempty"`     // processors at most; 0: no limit
@@ -64,6 +68,14 @@ type File struct {
 	// ModeUnset: the job gives a secret no mode, so it is for the unit's user alone where that is known. It is no part
 	// of the hash: Mode is what it always was, so that no unit is replaced for it.
 	ModeUnset bool `json:"mode_unset,omitempty"`
+}
+
+// A SecretVar is a variable of the environment whose value is a secret, or has one inside.
+type SecretVar struct {
+	Name    string `json:"name"`
+	Content string `json:"-"`      // the value; never shown, stored here or passed as an argument
+	Digest  string `json:"digest"` // keyed, of the sealed text
+	Kept    bool   `json:"-"`      // only the node has the content: of a secret that has changed since
 }
 
 // A Mount shows a directory of the node to the unit.
@@ -149,7 +161,7 @@ func (u Unit) Name() string {
 }
 
 // Hash is the SHA-256 of the unit's canonical JSON, in hexadecimal: two units with one hash run the same. The content
-// of files counts by their digests.
+// of files and of secret variables counts by their digests.
 func (u Unit) Hash() string {
 	u.Files, u.Pooled = append([]File(nil), u.Files...), false
 	for i := range u.Files {
@@ -162,6 +174,21 @@ func (u Unit) Hash() string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
+
+// Kept reports whether only the node has some secret of the unit.
+func (u Unit) Kept() bool {
+	return slices.ContainsFunc(u.Files, func(f File) bool { return f.Kept }) || u.KeptEnv()
+}
+
+// KeptEnv reports whether only the node has the value of some variable.
+func (u Unit) KeptEnv() bool {
+	return slices.ContainsFunc(u.SecretEnv, func(v SecretVar) bool { return v.Kept })
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// IsVariable reports whether every shell takes a name for that of a variable.
+func IsVariable(name string) bool { return variable.MatchString(name) }
 
 // A Node is one machine of the grid and everything that is to run there.
 type Node struct {

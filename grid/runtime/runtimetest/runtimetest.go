@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -171,7 +172,10 @@ func (s Suite) inside(t *testing.T) {
 	u.Mounts = []unit.Mount{{From: dir, To: "/data", ReadOnly: true}, {From: dir, To: "/tmp"}}
 	u.Files = []unit.File{{Path: "/etc/secret", Mode: 0o444, Content: secret, Digest: "1", Secret: true},
 		{Path: "/etc/zero", Mode: 0o400, Content: "a\x00\\b", Digest: "2"}}
+	const inText = ` postgres://u:it's-"secret"$HOME` + "`id`" + `\n%h #x@h `
+	u.SecretEnv = []unit.SecretVar{{Name: "URL", Content: inText, Digest: "3"}, {Name: "b", Content: "", Digest: "4"}}
 	r := s.begin(t, u)
+	s.noArgument(t, "postgres://")
 	t.Setenv("CROFT_TEST_OUTSIDE", "of the shell that runs the program")
 	run := func(argv ...string) string {
 		t.Helper()
@@ -191,6 +195,8 @@ func (s Suite) inside(t *testing.T) {
 	}{
 		{[]string{"cat", "/etc/secret"}, secret},
 		{[]string{"sh", "-c", `echo "$WHO"`}, u.Env["WHO"] + "\n"},
+		{[]string{"sh", "-c", `echo "$URL|$b|${b-unset}"`}, inText + "||\n"},
+		{[]string{"sh", "-c", `tr '\0' '\n' < /proc/1/environ | grep -c "^URL="`}, "1\n"},
 		{[]string{"sh", "-c", `echo "$CROFT_TEST_OUTSIDE"`}, "\n"},
 		{[]string{"cat", "/etc/zero"}, "a\x00\\b"},
 		{[]string{"cat", "/data/there"}, "mounted"},
@@ -226,6 +232,20 @@ func (s Suite) inside(t *testing.T) {
 		_ = r.Logs(t.Context(), s.Machine, u, 10, &out)
 		return strings.Contains(out.String(), "ended"), out.String()
 	})
+}
+
+// noArgument looks for a text among the arguments of all processes.
+func (s Suite) noArgument(t *testing.T, text string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if line, _ := os.ReadFile(file); bytes.Contains(line, []byte(text)) {
+			t.Errorf("%s: everybody can read the secret: %q", file, line)
+		}
+	}
 }
 
 func (s Suite) stranger(t *testing.T) {
@@ -351,9 +371,17 @@ func (s Suite) undoSecret(t *testing.T) {
 	now := before
 	now.Files = slices.Clone(before.Files)
 	now.Files[1].Content, now.Files[1].Digest = "the new one", "3"
+	if before.VM == nil {
+		before.SecretEnv = []unit.SecretVar{{Name: "PW", Content: "it's the former", Digest: "4"}}
+		now.SecretEnv = []unit.SecretVar{{Name: "PW", Content: "the new one", Digest: "5"}}
+	}
 	known := before
 	known.Files = slices.Clone(before.Files)
 	known.Files[1].Content, known.Files[1].Kept = "", true
+	known.SecretEnv = slices.Clone(before.SecretEnv)
+	for i := range known.SecretEnv {
+		known.SecretEnv[i].Content, known.SecretEnv[i].Kept = "", true
+	}
 	r := s.Open(t)
 	keep, undo, err := r.Undo(&known, &now)
 	if before.VM != nil {
@@ -388,6 +416,14 @@ func (s Suite) undoSecret(t *testing.T) {
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o400 {
 		t.Errorf("its mode is %v, %v", info.Mode(), err)
+	}
+	if s.NoInside {
+		return
+	}
+	var out bytes.Buffer
+	if err := r.Exec(t.Context(), s.Machine, before, []string{"sh", "-c", `echo "$PW"`}, nil, &out, &out); err != nil ||
+		out.String() != "it's the former\n" {
+		t.Errorf("the secret variable is %q, %v", out.String(), err)
 	}
 }
 
