@@ -61,7 +61,7 @@ type Config struct {
 // etcd returns the configuration of the embedded etcd.
 func (c Config) etcd() (*embed.Config, error) {
 	cfg := embed.NewConfig()
-	cfg.Name, cfg.Dir = cmp.Or(string(c.Host), "croft"), c.Dir
+	cfg.Name, cfg.Dir = c.name(), c.Dir
 	if err := c.addresses(cfg); err != nil {
 		return nil, err
 	}
@@ -166,6 +166,11 @@ func listenURL(setting, address string) (url.URL, error) {
 	}
 	return url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, nil
 }
+
+// nameless is the name of a server that belongs to no host.
+const nameless = "croft"
+
+func (c Config) name() string { return cmp.Or(string(c.Host), nameless) }
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
 

@@ -2,9 +2,9 @@ package etcdserver
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -63,11 +63,9 @@ func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
 }
 
 // examine reads the files of a server that is not running, and returns an error if etcd would not start from them, or
-// would wait for ever. It changes nothing. An unfinished first start is no damage. Invalid: this user may not use them.
-func examine(dir string) error {
-	if err := checkAccess(dir); err != nil {
-		return err
-	}
+// would wait for ever. It changes nothing. An unfinished first start is no damage. Invalid: another program's etcd
+// wrote them; name is the name that this server would have.
+func examine(dir, name string) error {
 	logs, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	size := int64(-1)
 	if info, err := os.Stat(database(dir)); err == nil {
@@ -93,7 +91,10 @@ func examine(dir string) error {
 	if err != nil {
 		return damaged(dir, fmt.Sprintf("the log in member/wal cannot be read (%v)", err))
 	}
-	return compare(dir, log, db)
+	if err := compare(dir, log, db); err != nil {
+		return err
+	}
+	return checkOwner(dir, name, log, db)
 }
 
 // compare returns an error if log and database do not belong together.
@@ -114,35 +115,12 @@ func compare(dir string, log *logged, db *contents) error {
 	return nil
 }
 
-// checkAccess returns an error if this user may not read and write the files. Invalid.
-func checkAccess(dir string) error {
-	err := filepath.WalkDir(filepath.Join(dir, "member"), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		if !entry.Type().IsRegular() {
-			return nil
-		}
-		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			return err
-		}
-		return file.Close()
-	})
-	switch {
-	case err == nil, errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, fs.ErrPermission):
-		return croft.Errorf(croft.Invalid, "use the files of the embedded etcd: %w; give everything below %s to the user "+
-			"of croft up (chown -R), or start croft up as the user who has it", err, dir)
-	}
-	return damaged(dir, err.Error())
-}
-
 // contents is what a database says about itself.
 type contents struct {
 	applied uint64          // the last entry of the log that it has
 	members map[string]bool // the members of its cluster, and those that were removed
+
+	names map[string]string // of the members that have started, by their IDs
 }
 
 // readDatabase reads a database that no process uses.
@@ -152,7 +130,7 @@ func readDatabase(path string) (_ *contents, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	found := &contents{members: map[string]bool{}}
+	found := &contents{members: map[string]bool{}, names: map[string]string{}}
 	err = db.View(func(tx *bolt.Tx) error {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -168,7 +146,14 @@ func readDatabase(path string) (_ *contents, err error) {
 		}
 		for _, name := range []string{"members", "members_removed"} {
 			if b := tx.Bucket([]byte(name)); b != nil {
-				err := b.ForEach(func(id, _ []byte) error { found.members[string(id)] = true; return nil })
+				err := b.ForEach(func(id, about []byte) error {
+					found.members[string(id)] = true
+					var m struct{ Name string }
+					if json.Unmarshal(about, &m) == nil && m.Name != "" { // a removed member has none
+						found.names[string(id)] = m.Name
+					}
+					return nil
+				})
 				if err != nil {
 					return err
 				}

@@ -23,10 +23,10 @@ func IsMember(dir string) bool {
 }
 
 // ClearUnfinished removes what the first start of a server left in a directory if it wrote no log: etcd has no
-// state there.
+// state there. Other errors are those of a start in this directory.
 func ClearUnfinished(dir string) error {
-	if IsMember(dir) {
-		return nil
+	if err := checkDir(dir); err != nil || IsMember(dir) {
+		return err
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "member")); err != nil {
 		return fmt.Errorf("remove what an unfinished start left: %w", err)

@@ -46,13 +46,16 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if _, err := c.etcd(); err != nil { // before anything is created
 		return nil, err
 	}
+	if err := checkDir(c.Dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the embedded etcd: %w", err)
 	}
 	if err := errors.Join(checkUnused(c.Dir), ctx.Err()); err != nil {
 		return nil, err
 	}
-	if err := examine(c.Dir); err != nil {
+	if err := examine(c.Dir, c.name()); err != nil {
 		return nil, err
 	}
 	if !c.Unsynced {
