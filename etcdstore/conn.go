@@ -75,6 +75,7 @@ func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision 
 
 // shared is what the rooms below etcdstore use of the connection.
 func (s *conn) shared() *kv.Conn {
-	return &kv.Conn{Etcd: s.etcd, Prefix: s.keys.prefix, Wrap: s.wrap, Decode: s.decode, Follow: s.follow,
+	return &kv.Conn{Etcd: s.etcd, Prefix: s.keys.prefix, Wrap: s.wrap, Decode: s.decode, Newer: s.isNewer,
+		KeepUnknown: s.keepUnknown, Follow: s.follow,
 		FollowWhole: s.followWhole, MayGrow: s.mayGrow}
 }

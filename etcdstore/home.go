@@ -120,7 +120,7 @@ func (s *conn) raise(ctx context.Context, h home, revision int64) error {
 // minor version of croft does.
 func (s *conn) decode(key, value []byte, v any) error {
 	err := decodeStrictly(value, v)
-	if err != nil && (s.minor.Load() > schemaMinor || s.wasRaised()) {
+	if err != nil && s.isNewer() {
 		if err = json.Unmarshal(value, v); err == nil {
 			s.unknown.note(string(key), v)
 		}
@@ -129,6 +129,16 @@ func (s *conn) decode(key, value []byte, v any) error {
 		return fmt.Errorf("decode %s: %w", key, err)
 	}
 	return nil
+}
+
+// isNewer reports whether programs of a newer minor version may have written records.
+func (s *conn) isNewer() bool { return s.minor.Load() > schemaMinor || s.wasRaised() }
+
+// keepUnknown is decode for a value that others decode: it notes whether the value has unknown fields.
+func (s *conn) keepUnknown(key, value []byte, as any) {
+	if decodeStrictly(value, as) != nil && json.Unmarshal(value, as) == nil {
+		s.unknown.note(string(key), as)
+	}
 }
 
 func decodeStrictly(value []byte, v any) error {

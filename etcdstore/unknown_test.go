@@ -19,6 +19,7 @@ import (
 	"croft/etcdstore/etcdtest"
 	"croft/federation"
 	"croft/objects"
+	"croft/placement/ledger"
 	"croft/pool"
 	"croft/tenant"
 )
@@ -32,7 +33,7 @@ const (
 // whole are the kinds of records that one program writes as a whole, without reading them: what a newer program wrote
 // there before is replaced by its own next write.
 var whole = []string{"observed/", "orders/", "hosts/", "agents/", "twins/", "members/", "joins/", "control/",
-	"placement/", "quota/unsettled/", "pools/leader", "pools/standby/"}
+	"quota/unsettled/", "pools/leader", "pools/standby/"}
 
 // newerKV reports records that lose the fields of a newer program.
 type newerKV struct {
@@ -85,12 +86,16 @@ func (k *newerKV) newer(compares []clientv3.Cmp, ops []clientv3.Op) []clientv3.O
 			slices.ContainsFunc(whole, func(kind string) bool { return strings.HasPrefix(key, kind) }) {
 			continue
 		}
-		k.seen[strings.SplitN(key, "/", 2)[0]] = true
+		parts := strings.Split(key, "/")
+		if k.seen[parts[0]] = true; parts[0] == "placement" {
+			k.seen[parts[0]+"/"+parts[1]] = true
+		}
 		if !strings.Contains(value, tomorrow) {
 			k.t.Errorf("%s loses an unknown field: %s", key, value)
 		}
-		if strings.HasPrefix(key, "instances/") && !strings.Contains(value, later) {
-			k.t.Errorf("the spec of %s loses an unknown field: %s", key, value)
+		if (strings.HasPrefix(key, "instances/") || strings.HasPrefix(key, "placement/provider/")) &&
+			!strings.Contains(value, later) {
+			k.t.Errorf("the spec or inventory of %s loses an unknown field: %s", key, value)
 		}
 	}
 	return ops
@@ -121,14 +126,17 @@ func rewritten(t *testing.T, endpoint, prefix string) map[string]bool {
 	known := map[string]bool{}
 	for _, kv := range all.Kvs {
 		value := string(kv.Value)
-		if !strings.HasPrefix(value, "{") || kv.Lease != 0 || strings.Contains(string(kv.Key), "/placement/") {
+		if !strings.HasPrefix(value, "{") || kv.Lease != 0 {
 			continue
 		}
 		rest := strings.TrimPrefix(value, "{")
 		if rest != "}" {
 			rest = "," + rest
 		}
-		value = strings.Replace("{"+tomorrow+rest, `"spec":{`, `"spec":{`+later+",", 1)
+		value = "{" + tomorrow + rest
+		for _, inside := range []string{`"spec":{`, `"VCPU":{`} {
+			value = strings.Replace(value, inside, inside+later+",", 1)
+		}
 		if _, err := etcd.Put(t.Context(), string(kv.Key), value); err != nil {
 			t.Fatal(err)
 		}
@@ -188,6 +196,23 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 			Role: access.Reader}))
 	}
 	others(f.Store, 1)
+	provider, consumer := croft.NewHostID(), string(croft.NewInstanceID())
+	// claims changes what a consumer has of a provider, and traits and inventories of the provider.
+	claims := func(l *ledger.Ledger, generation *int64, n int64) {
+		t.Helper()
+		must(nil, l.Change(ctx, func(tx *ledger.Tx) error {
+			return tx.Claim(ledger.ClaimRules{Generations: true}, ledger.ClaimRequest{Consumer: consumer, Project: "p",
+				User: "u", Generation: generation, Demands: []ledger.Demand{{Provider: string(provider),
+					NamedAmount: ledger.NamedAmount{Class: "VCPU", N: n}}}})
+		}))
+		must(nil, l.Change(ctx, func(tx *ledger.Tx) error {
+			_, err := tx.SetAggregates(string(provider), nil, []string{string(croft.NewHostID())})
+			return err
+		}))
+	}
+	l, _ := placer(t, f.Store)
+	offer(t, l, provider, 40)
+	claims(l, nil, 1)
 	prefix := "/croft/" + string(f.Partition()) + "/"
 	k := &newerKV{t: t, prefix: prefix, known: rewritten(t, f.server.Endpoint(), prefix), seen: map[string]bool{}}
 	putHome(t, f.server, f.Partition(), "1.99")
@@ -234,13 +259,16 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	must(s.Policies.Set(ctx, croft.CrushPolicy{Name: "even", Text: "use\n\n"}, nil))
 	must(s.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 4}, nil))
 	others(s, 2)
+	l, _ = placer(t, s)
+	first := int64(1)
+	claims(l, &first, 2)
 	sites, err := s.Clusters.Sites(ctx)
 	must(sites, err)
 	for _, site := range sites {
 		must(s.Clusters.PutSite(ctx, site))
 	}
 	for _, kind := range []string{"instances", "projects", "quota", "aggregates", "policies", "clusters", "pools",
-		"objects", "definitions", "peers"} {
+		"objects", "definitions", "peers", "placement/provider", "placement/consumer"} {
 		if !k.seen[kind] {
 			t.Errorf("nothing below %s/ was changed", kind)
 		}

@@ -77,6 +77,11 @@ func (p *Placement) loadAt(ctx context.Context, revision int64) (ledger.Snapshot
 			}
 		}
 		if !got.More {
+			if p.conn.Newer() { // else no entry has unknown fields, and decoding all of them would be in vain
+				for _, e := range out.Entries {
+					p.keepUnknown(e)
+				}
+			}
 			return out, nil
 		}
 		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
@@ -97,6 +102,13 @@ type placementAt struct {
 // Load implements ledger.Store.
 func (p placementAt) Load(ctx context.Context) (ledger.Snapshot, error) {
 	return p.loadAt(ctx, p.revision)
+}
+
+// keepUnknown has the writes of an entry keep the fields that a newer program added to it.
+func (p *Placement) keepUnknown(e ledger.Entry) {
+	if as := ledger.StoredForm(e.Kind); as != nil && !e.Deleted {
+		p.conn.KeepUnknown([]byte(p.keys().entry(e.Kind, e.ID)), e.Value, as)
+	}
 }
 
 // key splits a key below the prefix into kind and ID; false for the head.
@@ -123,9 +135,11 @@ func (p *Placement) Watch(ctx context.Context, after int64, changed func(int64, 
 			var entries []ledger.Entry
 			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
 				if key, ok := p.key(events[n].Kv.Key); ok {
-					entries = append(entries, ledger.Entry{Key: key, Value: events[n].Kv.Value,
+					e := ledger.Entry{Key: key, Value: events[n].Kv.Value,
 						Created: events[n].Kv.CreateRevision, Modified: revision,
-						Deleted: events[n].Type == clientv3.EventTypeDelete})
+						Deleted: events[n].Type == clientv3.EventTypeDelete}
+					p.keepUnknown(e)
+					entries = append(entries, e)
 				}
 			}
 			changed(revision, entries)

@@ -190,6 +190,20 @@ type (
 	}
 )
 
+// StoredForm returns a pointer to an empty record of a kind, as its entries are encoded. Stores use it to tell which
+// fields of an entry a newer program added, and keep these. nil: entries of the kind are no JSON objects.
+func StoredForm(kind Kind) any {
+	switch kind {
+	case KindProvider:
+		return &providerRecord{}
+	case KindConsumer:
+		return &consumerRecord{}
+	case KindClass, KindTrait:
+		return &nameRecord{}
+	}
+	return nil
+}
+
 // Vocabulary translates IDs to the names stored and shown.
 type Vocabulary interface {
 	ClassName(ID) string

@@ -28,6 +28,11 @@ type Conn struct {
 	MayGrow func(ctx context.Context) error
 	// Decode reads a stored value. Invalid: it is damaged, or of a newer version.
 	Decode func(key, value []byte, into any) error
+	// Newer reports whether programs of a newer version may have written records.
+	Newer func() bool
+	// KeepUnknown has the next writes of a key keep the fields of its value that the type of as lacks. as is a pointer,
+	// and is written to.
+	KeepUnknown func(key, value []byte, as any)
 	// Follow calls seen for every key below a prefix and then for every change, until ctx ends; it calls listed
 	// before each time that it lists all keys.
 	Follow func(ctx context.Context, prefix string, listed func(), seen func(kv *mvccpb.KeyValue, present bool)) error
