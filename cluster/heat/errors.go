@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,6 +119,15 @@ func unanswered(err, explanation error) error {
 		return cluster.Silent(explanation)
 	}
 	return cluster.Faulty(explanation)
+}
+
+// whole is what gophercloud extracted from an answer, which is never nil without an error. gophercloud itself returns
+// nil and no error for JSON that lacks the object, such as {}.
+func whole[T any](v *T, err error) (*T, error) {
+	if err == nil && v == nil {
+		err = &json.UnmarshalTypeError{Value: "null", Type: reflect.TypeFor[T]()}
+	}
+	return v, err
 }
 
 // kindOfError classifies an answer.

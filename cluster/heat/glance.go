@@ -123,9 +123,9 @@ func (g *glance) createImage(ctx context.Context, i cluster.Image) (string, erro
 	if format == "" {
 		format = "qcow2"
 	}
-	made, err := images.Create(ctx, g.c, images.CreateOpts{Name: i.Name, ContainerFormat: "bare", DiskFormat: format,
+	made, err := whole(images.Create(ctx, g.c, images.CreateOpts{Name: i.Name, ContainerFormat: "bare", DiskFormat: format,
 		MinDisk: i.MinDiskGB, MinRAM: i.MinRAMMB,
-		Properties: map[string]string{imageProperty: i.Name, hashProperty: i.SHA256, doneProperty: "0"}}).Extract()
+		Properties: map[string]string{imageProperty: i.Name, hashProperty: i.SHA256, doneProperty: "0"}}).Extract())
 	if err != nil {
 		return "", g.explain("create the image", err)
 	}
@@ -154,7 +154,7 @@ func (g *glance) tell(ctx context.Context, id string, u *upload) {
 func (g *glance) checkImage(ctx context.Context, id string, size int64) error {
 	ctx, cancel := g.brief(ctx)
 	defer cancel()
-	i, err := images.Get(ctx, g.c, id).Extract()
+	i, err := whole(images.Get(ctx, g.c, id).Extract())
 	switch {
 	case err != nil:
 		return g.explain("read the image", err)

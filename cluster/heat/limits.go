@@ -60,7 +60,7 @@ func (s *session) limits(ctx context.Context) (*limits, error) {
 	ctx, cancel := s.brief(ctx)
 	defer cancel()
 	if client := s.service("compute"); client != nil {
-		all, err := novalimits.Get(ctx, client, nil).Extract()
+		all, err := whole(novalimits.Get(ctx, client, nil).Extract())
 		if err != nil {
 			return nil, s.explain("read the limits of Nova", err)
 		}
@@ -71,7 +71,7 @@ func (s *session) limits(ctx context.Context) (*limits, error) {
 	}
 	if client := s.service("network"); client != nil {
 		client.ResourceBase = client.Endpoint + "v2.0/"
-		all, err := quotas.GetDetail(ctx, client, s.project).Extract()
+		all, err := whole(quotas.GetDetail(ctx, client, s.project).Extract())
 		if err != nil {
 			return nil, s.explain("read the quota of Neutron", err)
 		}

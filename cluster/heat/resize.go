@@ -85,7 +85,7 @@ func (a *api) sizing(ctx context.Context, b cluster.Build, c cluster.Contract, s
 func (a *api) skipped(ctx context.Context, st *stacks.RetrievedStack, name string) ([]int, error) {
 	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	r, err := stackresources.Get(ctx, a.c, st.Name, st.ID, name).Extract()
+	r, err := whole(stackresources.Get(ctx, a.c, st.Name, st.ID, name).Extract())
 	if err != nil {
 		return nil, err
 	}

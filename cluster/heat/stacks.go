@@ -118,7 +118,7 @@ func (a *api) page(ctx context.Context, tag, marker string) ([]stacks.ListedStac
 func (a *api) get(ctx context.Context, name, id string) (*stacks.RetrievedStack, error) {
 	ctx, cancel := a.brief(ctx)
 	defer cancel()
-	return stacks.Get(ctx, a.c, url.PathEscape(name), url.PathEscape(id)).Extract()
+	return whole(stacks.Get(ctx, a.c, url.PathEscape(name), url.PathEscape(id)).Extract())
 }
 
 // find returns the stack of a build, whichever way it is known; nil if there is none. Denied: it is in another project.
