@@ -267,7 +267,7 @@ func (p *plan) unheardOf() {
 }
 
 // untoldStep matches the step of a cluster that its site does not tell of.
-var untoldStep = regexp.MustCompile(`^site \S+ (?:unreachable|cannot be asked|fails) since ([0-9TZ:-]+)`)
+var untoldStep = regexp.MustCompile(`^site \S+ (?:unreachable|cannot be asked|fails) since ([0-9-]+T[0-9:]+Z)`)
 
 // untoldSince returns since when the site does not tell of a cluster; empty: it does.
 func (p *plan) untoldSince() string {

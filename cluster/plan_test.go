@@ -111,6 +111,18 @@ func credential(c *Cluster) {
 	c.Error = &Failure{Code: FailedCredential, Message: "x"}
 }
 
+func TestAFaultThatGoesOnIsToldInTheSameWords(t *testing.T) {
+	fault := Faulty(croft.Errorf(croft.Unavailable, "500 DBConnectionError"))
+	first := Plan(record(Building, unknown), did(ActLaunch, fault), noon)
+	c := first.Record
+	for minute := range 4 {
+		c = Plan(c, did(ActLaunch, fault), noon.Add(time.Duration(minute)*time.Minute)).Record
+	}
+	if c.Step != first.Record.Step {
+		t.Errorf("got %q, want %q", c.Step, first.Record.Step)
+	}
+}
+
 // TestPlan has a row for what each state does about what can be learned.
 func TestPlan(t *testing.T) {
 	for _, c := range []struct {
