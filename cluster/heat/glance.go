@@ -123,9 +123,11 @@ func (g *glance) createImage(ctx context.Context, i cluster.Image) (string, erro
 	if format == "" {
 		format = "qcow2"
 	}
-	made, err := whole(images.Create(ctx, g.c, images.CreateOpts{Name: i.Name, ContainerFormat: "bare", DiskFormat: format,
-		MinDisk: i.MinDiskGB, MinRAM: i.MinRAMMB,
-		Properties: map[string]string{imageProperty: i.Name, hashProperty: i.SHA256, doneProperty: "0"}}).Extract())
+	made, err := whole(
+		images.Create(ctx, g.c, images.CreateOpts{Name: i.Name, ContainerFormat: "bare", DiskFormat: format,
+			MinDisk: i.MinDiskGB, MinRAM: i.MinRAMMB,
+			Properties: map[string]string{imageProperty: i.Name, hashProperty: i.SHA256, doneProperty: "0"}}).Extract(),
+	)
 	if err != nil {
 		return "", g.explain("create the image", err)
 	}
