@@ -28,8 +28,9 @@ func doctorCommand(o *options) *cobra.Command {
 		Short: "Examine the directory and its nodes, and say in one line each what to do",
 		Long: `doctor looks at the repository of the cluster's directory (links, merges, what is not
 committed), at its secrets, and at nodes: whether they answer, have what is needed, and run the
-runtimes of their slots. It changes nothing. Each line says ok, warn or fail; the exit code is 1
-where anything failed.`,
+runtimes of their slots. It starts a trivial unit of each such runtime that needs no image of
+another kind than a directory, and removes it. Nothing else is changed. Each line says ok, warn or
+fail; the exit code is 1 where anything failed.`,
 		Args: command.Count(0, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if _, err := o.data(); err != nil {
@@ -102,7 +103,7 @@ func (o *options) examined(cmd *cobra.Command, s *state.State, names []string, h
 		u := reached(s, n)
 		m, end := reach.of(u)
 		done = append(done, end)
-		one := checkup.Node{Name: n.Name, Machine: m, StateDir: u.StateDir}
+		one := checkup.Node{Name: n.Name, Machine: m, StateDir: u.StateDir, Cluster: s.Cluster.ID}
 		for _, name := range usedRuntimes(s, all, n) {
 			r, err := o.runtimes(s).Open(name)
 			if err != nil {

@@ -1,5 +1,5 @@
 // Package checkup examines whether a cluster's directory and its nodes are fit for croft grid, in one line for each
-// thing, with what to do. It changes nothing, but for the runtimes that it is told to try.
+// thing, with what to do. Nothing is left of the units with which it tries runtimes.
 package checkup
 
 import (
@@ -90,6 +90,7 @@ type Node struct {
 	Machine  machine.Machine
 	Runtimes []*runtime.Runtime
 	StateDir string // as runtime.Config has it
+	Cluster  string // its id
 }
 
 // parallel is how many nodes are examined at once.
@@ -144,11 +145,11 @@ echo "kind=$(stat -f -c %T "$at" 2>/dev/null)"
 
 // examine looks at one node. Nodes with the same place have the same state directory; "": it is not known.
 func (n Node) examine(ctx context.Context) (list []checks.Result, place string) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	begin := time.Now()
 	script := "home=" + machine.Quote(n.StateDir) + "\n" + probe
-	out, err := machine.Output(ctx, n.Machine,
+	out, err := machine.Output(limited, n.Machine,
 		strings.NewReader("croft_probe() {\n"+script+"}\ncroft_probe < /dev/null\n"), "sh", "-s")
 	if err != nil {
 		return []checks.Result{fail(err, "")}, ""
@@ -158,33 +159,14 @@ func (n Node) examine(ctx context.Context) (list []checks.Result, place string) 
 	took := time.Since(begin)
 	list = judge(out, begin.Add(took/2), took)
 	for _, r := range n.Runtimes {
-		version, err := r.Probe(ctx, n.Machine)
+		version, err := r.Probe(limited, n.Machine)
 		if err != nil {
 			list = append(list, fail(err, "install it there, or give its jobs another runtime"))
 			continue
 		}
-		list = append(list, judgeRuntime(r.Name(), version, out, n.Name))
+		list = append(list, n.tryRuntime(ctx, r, version, out))
 	}
 	return list, place
-}
-
-// judgeRuntime says whether a runtime that answers can run units, as far as that is known without trying one. probed is
-// the output of the probe.
-func judgeRuntime(name, version, probed, node string) checks.Result {
-	says := func(line string) bool { return strings.Contains("\n"+probed, "\n"+line+"\n") }
-	try := "croft grid doctor runtime " + name + " --node " + node
-	switch {
-	case (name == "quadlet" || strings.HasPrefix(name, "systemd-")) && !says("init=systemd"):
-		return fail(fmt.Errorf("%s %s cannot run units: systemd is not the init there", name, version),
-			"give its jobs another runtime, such as podman or process")
-	case name == "process" && !says("uid=0"):
-		return warn(
-			fmt.Sprintf("%s %s: the user is not root, and may not make the namespaces of units", name,
-				version),
-			"log in as root, or set unshare of the runtime to [unshare, --map-root-user]; "+try+" shows whether it works",
-		)
-	}
-	return good(fmt.Sprintf("%s %s answers; no unit was tried: %s does that", name, version, try))
 }
 
 const (

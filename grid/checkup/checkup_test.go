@@ -3,9 +3,11 @@ package checkup
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -139,21 +141,90 @@ func TestNodesThatShareAStateDirectoryFail(t *testing.T) {
 }
 
 func TestARuntimeThatCannotRunIsNotOK(t *testing.T) {
-	const root, user = "kernel=Linux 6\nuid=0\ninit=other\n", "kernel=Linux 6\nuid=1000\ninit=systemd\n"
-	for _, c := range []struct {
-		name, probed string
-		level        checks.Level
-		says         string
+	for name, c := range map[string]struct {
+		point string
+		level checks.Level
+		says  string
 	}{
-		{"quadlet", root, checks.Fail, "systemd is not the init"},
-		{"systemd-run", root, checks.Fail, "systemd is not the init"},
-		{"quadlet", user, checks.OK, "no unit was tried: croft grid doctor runtime quadlet --node web1"},
-		{"process", user, checks.Warn, "the user is not root"},
-		{"process", root, checks.OK, "no unit was tried"},
+		"it fails to start a unit": {"extends: process\nstart: {shell: true, argv: 'echo nope >&2; exit 1'}\n", checks.Fail,
+			"answers, and cannot run units: mine start f-01234567-doctor-"},
+		"its units end at once": {"extends: process\nvariables: {chroot: [chroot], run: [echo, well]}\n", checks.Fail,
+			"cannot run units"},
+		"it needs an image": {"extends: process\ncannot: {plain: no, rootfs: no}\n", checks.OK, "no unit was tried"},
+		"it runs machines":  {"extends: process\ncannot: {novm: no}\n", checks.OK, "no machine was tried"},
 	} {
-		r := judgeRuntime(c.name, "5.1", c.probed, "web1")
-		if r.Level != c.level || !strings.Contains(r.Found, c.says) {
-			t.Errorf("%s on %q: %+v, want %s: %s", c.name, c.probed, r, c.level, c.says)
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir() + "/new"
+			r, err := runtime.Config{StateDir: home, Repository: fstest.MapFS{"hardpoints/runtime/mine.yaml": {
+				Data: []byte(c.point)}}}.Open("mine")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := tried(t, r, home)
+			if got.Level != c.level || !strings.Contains(got.Found, c.says) || c.level == checks.Fail && got.Do == "" {
+				t.Errorf("%+v, want %s: %s", got, c.level, c.says)
+			}
+		})
+	}
+}
+
+// tried is the finding about a runtime on this machine, with its units in home.
+func tried(t *testing.T, r *runtime.Runtime, home string) checks.Result {
+	t.Helper()
+	list := Nodes(t.Context(), []Node{{Name: "here", Machine: machine.Local{}, Runtimes: []*runtime.Runtime{r},
+		StateDir: home, Cluster: "0123456789abcdef0123456789abcdef"}})
+	if left, _ := filepath.Glob(home + "/units/*"); len(left) > 0 {
+		t.Errorf("units are left there: %q", left)
+	}
+	if left, _ := filepath.Glob(home + "/doctor-*"); len(left) > 0 {
+		t.Errorf("root directories are left there: %q", left)
+	}
+	return list[len(list)-1]
+}
+
+// TestRuntimesAreTried: with the runtimes that this machine has.
+func TestRuntimesAreTried(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("units are tried as root")
+	}
+	for _, name := range []string{"process", "runc"} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			r, err := runtime.Config{StateDir: home}.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Probe(t.Context(), machine.Local{}); err != nil {
+				t.Skip(err)
+			}
+			if got := tried(t, r, home); got.Level != checks.OK || !strings.Contains(got.Found, "ran a unit") {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	t.Run("quadlet without systemd", func(t *testing.T) {
+		if _, err := os.Stat("/run/systemd/system"); err == nil {
+			t.Skip("systemd is the init here")
+		}
+		home := t.TempDir()
+		r, err := runtime.Config{StateDir: home}.Open("quadlet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tried(t, r, home); got.Level != checks.Fail {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestRemediesOfRuntimes(t *testing.T) {
+	const root, user = "kernel=Linux 6\nuid=0\ninit=other\n", "kernel=Linux 6\nuid=1000\ninit=systemd\n"
+	for _, c := range []struct{ name, probed, want string }{
+		{"quadlet", root, "systemd is not the init"}, {"systemd-run", root, "systemd is not the init"},
+		{"process", user, "unshare, --map-root-user"}, {"runc", user, "log in as root"}, {"process", root, "mend that"},
+	} {
+		if got := remedy(c.name, c.probed); !strings.Contains(got, c.want) {
+			t.Errorf("%s on %q: %s, want %s", c.name, c.probed, got, c.want)
 		}
 	}
 }

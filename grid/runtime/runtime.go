@@ -96,6 +96,15 @@ func (r *Runtime) Name() string { return r.point.Name }
 // About is one line about the runtime.
 func (r *Runtime) About() string { return r.point.About }
 
+// Lacks reports whether the runtime cannot do what a feature names, as its file does in cannot.
+func (r *Runtime) Lacks(feature string) bool {
+	_, lacks := r.point.Cannot[feature]
+	return lacks
+}
+
+// Executes reports whether programs can be run in its units.
+func (r *Runtime) Executes() bool { return r.point.Has("exec") }
+
 // Probe asks whether the runtime works on a machine, and for its version. Unavailable: it does not.
 func (r *Runtime) Probe(ctx context.Context, m machine.Machine) (string, error) {
 	out, err := r.run(ctx, m, "probe", unit.Unit{}, needsProgram+`verb_probe`)
