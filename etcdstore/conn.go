@@ -29,7 +29,8 @@ type conn struct {
 	metrics    *metrics
 	conns      *connections
 	growth     growth
-	watches    atomic.Int64       // number of long-lived watches
+	watches    atomic.Int64 // number of long-lived watches
+	waiters    waiters
 	endLook    context.CancelFunc // ends the search for hung members
 
 	mu         sync.Mutex

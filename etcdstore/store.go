@@ -69,6 +69,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &conn{etcd: etcd, endpoints: strings.Join(c.Endpoints, ", "), user: c.User,
 		sessionTTL: cmp.Or(c.SessionTTL, sessionTTL), metrics: newMetrics(), conns: conns, endLook: func() {}}
+	s.waiters.conn = s
 	if c.under != nil {
 		etcd.KV = c.under(etcd.KV)
 	}

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -179,8 +180,29 @@ func (s *Instances) Page(ctx context.Context, project croft.Project, after strin
 // WatchInstance implements schedule.View. Until the instance has a host only its record can change; then also
 // its order and its observation.
 func (s *Instances) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
+	if s.conn.waiters.takeAlone() {
+		defer s.conn.waiters.leaveAlone()
+		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		defer cancel()
+		return s.watchWith(ctx, id, changed, s.await)
+	}
+	for {
+		w, err := s.conn.waiters.join(ctx, id)
+		if err != nil {
+			return err
+		}
+		err = s.watchWith(ctx, id, changed, func(ctx context.Context, _ *croft.Status, from int64) error {
+			return w.await(ctx, from)
+		})
+		if w.leave(); !errors.Is(err, errWatchBroke) {
+			return err
+		}
+	}
+}
+
+// watchWith reads an instance and waits for its next change, until changed returns false.
+func (s *Instances) watchWith(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool,
+	await func(ctx context.Context, st *croft.Status, from int64) error) error {
 	for {
 		st, revision, err := s.status(ctx, id)
 		if err != nil {
@@ -189,7 +211,7 @@ func (s *Instances) WatchInstance(ctx context.Context, id croft.InstanceID, chan
 		if !changed(st) || st == nil {
 			return nil
 		}
-		if err := s.await(ctx, st, revision+1); err != nil {
+		if err := await(ctx, st, revision+1); err != nil {
 			return err
 		}
 	}
