@@ -14,11 +14,12 @@ import (
 	"croft/grid/unit"
 )
 
-// fences ends units that may run once alone where they leave, before they start elsewhere, and looks whether they have.
+// fences stops units that may run once, or have an address of a pool, on the old node, and verifies that they stopped,
+// before they start elsewhere.
 func (r *run) fences(ctx context.Context) {
 	starts := map[string]bool{}
 	for _, i := range r.steps(plan.Create) {
-		if s := r.plan.Steps[i]; s.Unit.Exclusive {
+		if s := r.plan.Steps[i]; s.Unit.MovesAfterItsEnd() {
 			starts[s.Name] = true
 		}
 	}

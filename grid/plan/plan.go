@@ -173,7 +173,25 @@ func Compute(want Desired, found []Observed, options Options) (Plan, error) {
 	for i := range nodes {
 		s.node(&nodes[i])
 	}
+	s.addresses(nodes)
 	return s.plan, s.dependencies(nodes)
+}
+
+// addresses warns of addresses of pools that a unit gets while a node that was not looked at may have them.
+func (s *state) addresses(nodes []unit.Node) {
+	for _, step := range s.plan.Steps {
+		if step.Unit == nil || !step.Unit.Pooled || step.Op != Create && step.Op != Start {
+			continue
+		}
+		for _, n := range nodes {
+			o := s.observed[n.Name]
+			if n.Name == step.Node || o.Node != "" && o.Error == "" || slices.Contains(s.options.Fenced, n.Name) {
+				continue
+			}
+			s.warn("%s may still have the address %s of %s, if it is not off: write exclusive: true into the job %s to wait "+
+				"for that", n.Name, step.Unit.Address, step.Name, step.Job)
+		}
+	}
 }
 
 func (s *state) limited(node string) bool {

@@ -182,6 +182,40 @@ func TestCompute(t *testing.T) {
 	}
 }
 
+// TestAnAddressThatMayBeElsewhereIsWarnedOf: its node may be cut off, and not dead.
+func TestAnAddressThatMayBeElsewhereIsWarnedOf(t *testing.T) {
+	u := web(0, "a")
+	u.Address, u.Pooled = "10.0.0.7", true
+	lost := Observed{Node: "n1", Error: "no route"}
+	out := node(1)
+	out.State = "out"
+	for name, c := range map[string]struct {
+		found   []Observed
+		options Options
+		warned  bool
+	}{
+		"the node that it leaves does not answer": {[]Observed{lost, has(2)}, Options{}, true},
+		"that node is off for certain":            {[]Observed{lost, has(2)}, Options{Fenced: []string{"n1"}}, false},
+		"that node answers":                       {[]Observed{has(1, u), has(2)}, Options{}, false},
+		"it runs already":                         {[]Observed{lost, has(2, u)}, Options{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Compute(
+				Desired{Cluster: cluster, Revision: "git:2", Nodes: []unit.Node{out, node(2, u)}},
+				c.found,
+				c.options,
+			)
+			if err != nil {
+				t.Fatal(err)
+			}
+			warned := strings.Contains(strings.Join(p.Warnings, "\n"), "n1 may still have the address 10.0.0.7")
+			if warned != c.warned {
+				t.Errorf("warnings %q", p.Warnings)
+			}
+		})
+	}
+}
+
 func TestDifferencesOfFiles(t *testing.T) {
 	was, now := web(0, "a"), web(0, "a")
 	was.Files = []unit.File{{Path: "/gone", Digest: "1", Content: "x\n"},
@@ -190,8 +224,18 @@ func TestDifferencesOfFiles(t *testing.T) {
 	now.Files = []unit.File{{Path: "/etc/c", Mode: 0o600, Digest: "4", Content: "one\n2\nthree\nfour\n"},
 		{Path: "/key", Digest: "5", Content: "hunter3", Secret: true}, {Path: "/new", Digest: "6", Content: "y\n"}}
 	now.Env = map[string]string{"A": "1"}
-	want := []string{`+ env: {"A":"1"}`, "~ file /etc/c: mode 0600, was 0644", "~ file /etc/c", "- two", "+ 2", "+ four",
-		"- file /gone", "~ file /key (secret)", "+ file /new", "+ y"}
+	want := []string{
+		`+ env: {"A":"1"}`,
+		"~ file /etc/c: mode 0600, was 0644",
+		"~ file /etc/c",
+		"- two",
+		"+ 2",
+		"+ four",
+		"- file /gone",
+		"~ file /key (secret)",
+		"+ file /new",
+		"+ y",
+	}
 	if got := diffUnit(&was, &now); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -186,7 +187,11 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 			return nil, fmt.Errorf("the file's ${...} become more than %d bytes", maxExpanded)
 		}
 		said := found.Text
-		if rest[2:end] == "ip" && ofURL(b.String(), rest[end+1:]) && isIPv6(said) {
+		before := b.String()
+		for _, part := range slices.Backward(parts) {
+			before = part.Text + before
+		}
+		if rest[2:end] == "ip" && ofURL(before, rest[end+1:]) && isIPv6(said) {
 			said = "[" + said + "]"
 		}
 		b.WriteString(said)
@@ -212,9 +217,11 @@ func (v *Value) pieces(before string) []*Value {
 	return append([]*Value{text(before)}, v.Parts...)
 }
 
-// ofURL reports whether an address between two texts is the host of a URL, or has a port: ${ip}:80, //${ip}/.
+// ofURL reports whether an address between two texts is the host of a URL, or has a port: ${ip}:80, //${ip}/,
+// //user@${ip}/.
 func ofURL(before, after string) bool {
-	return !strings.HasSuffix(before, "[") && (strings.HasPrefix(after, ":") || strings.HasSuffix(before, "//"))
+	return !strings.HasSuffix(before, "[") && (strings.HasPrefix(after, ":") || strings.HasSuffix(before, "//") ||
+		strings.HasSuffix(before, "@") && strings.Contains(before, "//"))
 }
 
 func isIPv6(s string) bool {

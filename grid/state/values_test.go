@@ -287,6 +287,8 @@ func TestAnIPv6AddressBeforeAPortIsInBrackets(t *testing.T) {
 		{"fd00::2", "${ip}:80", "[fd00::2]:80"},
 		{"fd00::2", "http://${ip}:80/x", "http://[fd00::2]:80/x"},
 		{"fd00::2", "http://${ip}/x", "http://[fd00::2]/x"},
+		{"fd00::2", "redis://u@${ip}/x", "redis://u@[fd00::2]/x"},
+		{"fd00::2", "u@${ip}", "u@fd00::2"},
 		{"fd00::2", "[${ip}]:80", "[fd00::2]:80"},
 		{"fd00::2", "listen on ${ip}", "listen on fd00::2"},
 		{"fd00::2", "${ip}", "fd00::2"},

@@ -175,6 +175,10 @@ func (u Unit) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// MovesAfterItsEnd reports whether a move of the unit stops it before it starts elsewhere: where it may run once, or
+// has an address that no two nodes may have.
+func (u Unit) MovesAfterItsEnd() bool { return u.Exclusive || u.Pooled }
+
 // Kept reports whether only the node has some secret of the unit.
 func (u Unit) Kept() bool {
 	return slices.ContainsFunc(u.Files, func(f File) bool { return f.Kept }) || u.KeptEnv()
