@@ -457,6 +457,15 @@ func (f laggingPeers) CatchUp(context.Context) error {
 	return nil
 }
 
+func newKey(t *testing.T) ed25519.PublicKey {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public
+}
+
 // TestAPeerThatWasJustAddedIsKnown: what this server has not heard of yet is waited for.
 func TestAPeerThatWasJustAddedIsKnown(t *testing.T) {
 	s := newSides(t)
@@ -466,10 +475,39 @@ func TestAPeerThatWasJustAddedIsKnown(t *testing.T) {
 		t.Errorf("a user of the peer: %t, %v", ok, err)
 	}
 	s.asked.Book.replace(nil, nil)
+	s.asked.Book.replace(nil, nil)
 	if p, err := s.asked.Book.Find(t.Context(), "east"); err != nil || p.ID != here {
 		t.Errorf("the peer: %+v, %v", p, err)
 	}
 	if _, err := s.asked.Book.Find(t.Context(), "west"); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("a stranger: %v", err)
+	}
+}
+
+// TestWhatJustChangedOfAPeerCounts: a new key of a peer, and a mapping that gives more, count at servers that have not
+// heard of them yet.
+func TestWhatJustChangedOfAPeerCounts(t *testing.T) {
+	s := newSides(t)
+	s.asked.Book.feed = laggingPeers{s.asked.Book, func() { s.know(access.Member, access.Reader, access.Member) }}
+	former := s.public
+	s.public = federation.PublicKeyOf(newKey(t))
+	s.know(access.Member, access.Reader, access.Member)
+	s.public = former
+	if _, ok, err := s.ask(request(t), s.sign(t, s.good(t))); !ok || err != nil {
+		t.Errorf("a user of the peer, which has a new key: %t, %v", ok, err)
+	}
+	for _, less := range []func(){
+		func() { s.know(access.Reader) },
+		func() { s.know(access.Member) },
+		func() {
+			s.asked.Book.replace([]federation.Partition{{ID: here, Alias: "east", Peer: &federation.Peer{}}}, nil)
+		},
+	} {
+		if less(); s.asked.Book.peers[here].Peer == nil {
+			t.Fatal("the peer is unknown")
+		}
+		if c, ok, err := s.ask(request(t), s.sign(t, s.good(t))); !ok || err != nil || !c.Has(access.Member) {
+			t.Errorf("a user of the peer, whose roles count for more now: %+v, %t, %v", c, ok, err)
+		}
 	}
 }

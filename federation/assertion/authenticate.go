@@ -84,7 +84,7 @@ func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string
 	if err != nil {
 		return access.Caller{}, croft.Errorf(croft.Denied, "%s", err.Error())
 	}
-	if err := a.Book.learn(ctx, s.Issuer, s.Project); err != nil {
+	if err := a.Book.learn(ctx, s.Issuer, s.key, s.Project); err != nil {
 		return access.Caller{}, err
 	}
 	if err := a.verify(&s, r.Header, text); err != nil {
@@ -103,6 +103,12 @@ func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string
 		return access.Caller{}, err
 	}
 	caller, err := a.caller(s.Assertion, s.key)
+	if croft.KindOf(err) == croft.Denied { // what the mapping allows may have changed just now at another server
+		if err := access.CatchUp(ctx, a.Book.feed); err != nil {
+			return access.Caller{}, err
+		}
+		caller, err = a.caller(s.Assertion, s.key)
+	}
 	if err != nil {
 		return access.Caller{}, err
 	}

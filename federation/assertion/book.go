@@ -81,11 +81,16 @@ func (b *Book) Find(ctx context.Context, idOrAlias string) (federation.Partition
 	return b.Called(idOrAlias)
 }
 
-// learn catches up with what is stored unless the book has a mapping of a peer's project. Unavailable.
-func (b *Book) learn(ctx context.Context, peer croft.PartitionID, theirs croft.Project) error {
-	_, m, err := b.mapping(peer, theirs)
-	if err == nil && m.Project != "" || croft.KindOf(err) == croft.Unavailable {
+// learn catches up with what is stored unless the book has a peer's key and a mapping of its project. Unavailable.
+func (b *Book) learn(ctx context.Context, peer croft.PartitionID, key string, theirs croft.Project) error {
+	p, m, err := b.mapping(peer, theirs)
+	if croft.KindOf(err) == croft.Unavailable {
 		return nil // the request itself is told
+	}
+	if err == nil && m.Project != "" {
+		if _, known := p.Peer.Key(key); known {
+			return nil
+		}
 	}
 	return access.CatchUp(ctx, b.feed)
 }
