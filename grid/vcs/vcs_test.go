@@ -2,11 +2,14 @@ package vcs
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -221,6 +224,88 @@ func TestWhatIsNotCommitted(t *testing.T) {
 		if _, err := r.Clean(t.Context()); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(),
 			"nodes/a.yaml") {
 			t.Errorf("clean: %v", err)
+		}
+	})
+}
+
+// TestFilesThatAreNotComparedAreRefused: a job that a sparse checkout leaves out is not one that was taken out of the
+// files, and an edit that git was told to overlook is not part of the revision.
+func TestFilesThatAreNotComparedAreRefused(t *testing.T) {
+	ways := map[string][][2][]string{ // each way with its remedy
+		"git": {
+			{{"git", "sparse-checkout", "set", "--no-cone", "/*", "!/jobs/"}, {"git", "sparse-checkout", "disable"}},
+			{{"git", "update-index", "--assume-unchanged", "jobs/web.yaml"},
+				{"git", "update-index", "--no-assume-unchanged", "jobs/web.yaml"}},
+			{{"git", "update-index", "--skip-worktree", "jobs/web.yaml"},
+				{"git", "update-index", "--no-skip-worktree", "jobs/web.yaml"}},
+		},
+		"hg": {{{"hg", "--config", "extensions.sparse=", "debugsparse", "--exclude", "jobs"},
+			{"hg", "--config", "extensions.sparse=", "debugsparse", "--reset"}}},
+	}
+	each(t, func(t *testing.T, s system, dir string, r *Repository) {
+		if s.name == "fossil" {
+			t.Skip("fossil has neither")
+		}
+		if s.name == "hg" {
+			run(t, dir, "sh", "-c", `printf '[extensions]\nsparse =\n' >> .hg/hgrc`)
+		}
+		s.commit(t, dir)
+		for _, way := range ways[s.name] {
+			run(t, dir, way[0]...)
+			if _, err := r.Clean(t.Context()); croft.KindOf(err) != croft.Conflict ||
+				!strings.Contains(err.Error(), strings.Join(way[1][:2], " ")) {
+				t.Errorf("%q: %v", way[0], err)
+			}
+			run(t, dir, way[1]...)
+			if _, err := r.Clean(t.Context()); err != nil {
+				t.Errorf("%q: %v", way[1], err)
+			}
+		}
+	})
+}
+
+// TestNoSettingOfACloneHidesAChange: of what git would believe, a monitor that reports nothing and times that were set
+// back.
+func TestNoSettingOfACloneHidesAChange(t *testing.T) {
+	each(t, func(t *testing.T, s system, dir string, r *Repository) {
+		if s.name != "git" {
+			t.Skip("git alone has these settings")
+		}
+		monitor := filepath.Join(t.TempDir(), "monitor")
+		if err := os.WriteFile(monitor, []byte("#!/bin/sh\nprintf 'token\\0'\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		path, long := filepath.Join(dir, "jobs/web.yaml"), time.Now().Add(-time.Hour)
+		for _, settings := range [][]string{{"core.fsmonitor", monitor},
+			{"core.checkStat", "minimal", "core.trustctime", "false"}} {
+			write(t, dir, "jobs/web.yaml", settings[0])
+			s.commit(t, dir)
+			for pair := range slices.Chunk(settings, 2) {
+				run(t, dir, "git", "config", pair[0], pair[1])
+			}
+			text, err := os.ReadFile(path)
+			if err == nil {
+				err = os.Chtimes(path, long, long)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, dir, "git", "status")
+			run(t, dir, "git", "status") // the first one only begins to believe the monitor
+			text[0]++
+			if err = os.WriteFile(monitor+".new", text, 0o644); err == nil { // another inode
+				err = errors.Join(os.Chtimes(monitor+".new", long, long), os.Rename(monitor+".new", path))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := r.Uncommitted(t.Context()); err != nil || strings.Join(got, " ") != "jobs/web.yaml" {
+				t.Errorf("%q: %q, %v", settings, got, err)
+			}
+			for pair := range slices.Chunk(settings, 2) {
+				run(t, dir, "git", "config", "--unset", pair[0])
+			}
+			run(t, dir, "git", "update-index", "--no-fsmonitor")
 		}
 	})
 }
