@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"croft"
+	"croft/internal/plain"
 )
 
 // Rights say which revisions a client may build on beyond those that are older than its own.
@@ -65,7 +66,7 @@ func Clean(ctx context.Context, vcs VCS) (revision, head string, err error) {
 			more = fmt.Sprintf(" and %d more", len(dirty)-1)
 		}
 		return "", "", croft.Errorf(croft.Conflict, "%s%s is not committed: commit, so that what is applied has a revision",
-			dirty[0], more)
+			plain.Line(dirty[0]), more)
 	}
 	if head, err = vcs.Upstream(ctx); err != nil {
 		return "", "", fmt.Errorf("ask the upstream: %w", err)

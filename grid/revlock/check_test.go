@@ -99,6 +99,8 @@ func TestWhatMayBeApplied(t *testing.T) {
 		{"what is committed", repository{order: "ab", head: "b"}, "", ""},
 		{"what is committed and pushed", repository{order: "ab", head: "b", remote: "b"}, "", ""},
 		{"nothing was committed", repository{}, "nothing was committed", croft.NotFound},
+		{"a name with a line break", repository{order: "ab", head: "b", dirty: []string{"jobs/x\nall is committed"}},
+			"jobs/x all is committed is not committed", croft.Conflict},
 		{"what is not committed", repository{order: "ab", head: "b", dirty: []string{"jobs/x.yaml", "jobs/y.yaml"}},
 			"jobs/x.yaml and 1 more is not committed", croft.Conflict},
 		{"what is not pushed", repository{order: "ab", head: "b", remote: "a"}, "is not pushed", croft.Conflict},

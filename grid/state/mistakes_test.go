@@ -124,7 +124,7 @@ func TestMistakes(t *testing.T) {
 		{"a capital in a job's name", map[string]string{"jobs/Web.yaml": "user: a\n"}, `"Web" is no name of a job`},
 		{"a letter with an accent", map[string]string{"nodes/é/_.yaml": "id: -9\n"},
 			`"é" is no name of a directory`},
-		{"a line break", map[string]string{"jobs/a\nb.yaml": "user: a\n"}, `"a\nb" is no name of a job`},
+		{"a line break", map[string]string{"jobs/a\nb.yaml": "user: a\n"}, `jobs/a b.yaml: "a\nb" is no name of a job`},
 		{"a name of 64", map[string]string{"jobs/" + strings.Repeat("a", 64) + ".yaml": "user: a\n"},
 			"is no name of a job"},
 		{"one node twice", map[string]string{"nodes/web1.yaml": "id: 9\naddress: b\n"},

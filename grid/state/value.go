@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"croft"
+	"croft/internal/plain"
 )
 
 // A Position is where in the files something was said. The zero Position is nowhere: a default.
@@ -30,7 +31,8 @@ type Problem struct {
 	Text string
 }
 
-func (p Problem) String() string { return p.At.String() + ": " + p.Text }
+// String is one line, whatever names and values of the files are in it.
+func (p Problem) String() string { return plain.Line(p.At.String() + ": " + p.Text) }
 
 // Error implements error: a problem is a part of the errors of Load.
 func (p Problem) Error() string { return p.String() }
