@@ -48,6 +48,34 @@ func (c *call) admit() (err error) {
 	if c.query, err = parameters(c.operation, c.r.URL.RawQuery); err != nil || c.operation.Open {
 		return err
 	}
+	if err = c.permit(); err != nil && c.learnRoles() {
+		err = c.permit()
+	}
+	return err
+}
+
+// learnRoles reports whether a member of a project has other roles than was known when the request began, as when
+// another server changed them just now. Tokens keep the roles that they were made with.
+func (c *call) learnRoles() bool {
+	was := c.caller
+	if was.Operator() || was.Project == "" || was.Token != "" || was.Host != "" || was.Peer != "" {
+		return false
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	if was.Refresh(ctx, was.Project) != nil {
+		return false
+	}
+	now, ok, err := c.Callers.Authenticate(ctx, c.r)
+	if err != nil || !ok || now.User != was.User || now.Project != was.Project || slices.Equal(now.Roles, was.Roles) {
+		return false
+	}
+	c.caller = now
+	return true
+}
+
+// permit finds the project that the request is about, and refuses what the caller may not do there.
+func (c *call) permit() (err error) {
 	c.scope = c.caller.Scope()
 	c.project = c.caller.Project
 	if given := croft.Project(cmp.Or(c.r.PathValue("project"), c.query.Get("project"))); given != "" {

@@ -1,16 +1,22 @@
 package control_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"croft"
+	"croft/access"
 	"croft/access/accesstest"
+	"croft/control"
+	"croft/control/api"
 	"croft/control/controltest"
 	"croft/tenant"
+	"croft/test/simcloud"
 )
 
 // TestWhatWasAnsweredWith201IsFoundAtOnce: a write that has been answered is seen by the very next request, at the
@@ -64,4 +70,57 @@ func TestATokenThatAnotherServerMadeIsKnownAtOnce(t *testing.T) {
 	}
 	_, unknown := accesstest.NewToken(t, "lab", 0)
 	a.ask(t, unknown.Text(), http.MethodGet, "/v1/whoami", nil).want(t, http.StatusUnauthorized, "unauthenticated")
+}
+
+// laggingRoles recognizes one user, whose role in a project it learns when it is refreshed.
+type laggingRoles struct {
+	mu            sync.Mutex
+	known, stored access.Role
+}
+
+func (l *laggingRoles) Authenticate(_ context.Context, r *http.Request) (access.Caller, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return access.Caller{User: "ann", Project: "anna", Roles: []access.Role{l.known}, Via: "an issuer"},
+		r.Header.Get("Authorization") == "Bearer ann", nil
+}
+
+func (l *laggingRoles) Below(p croft.Project) []croft.Project { return []croft.Project{p} }
+
+func (l *laggingRoles) ID(croft.Project) croft.ProjectID { return "" }
+
+func (l *laggingRoles) Refresh(context.Context, croft.Project) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = l.stored
+	return nil
+}
+
+func (l *laggingRoles) store(r access.Role) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stored = r
+}
+
+// TestARoleThatAnotherServerGaveCountsAtOnce: a server that knows a member's former role looks before it refuses.
+func TestARoleThatAnotherServerGaveCountsAtOnce(t *testing.T) {
+	roles := &laggingRoles{known: access.Reader, stored: access.Reader}
+	url, _ := controltest.StartConfigured(t, func(_ *simcloud.Cloud, c *control.Config) {
+		c.Callers = access.InTree(roles, access.First(roles, controltest.Known))
+	})
+	a := newAsker(t, url)
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", fields{"name": "anna"}).want(t, http.StatusCreated, "")
+	token := fields{"user": "bob", "role": "reader", "life": "1h"}
+	for _, c := range []struct {
+		stored access.Role
+		status int
+		code   api.Code
+	}{
+		{access.Reader, http.StatusForbidden, api.ForbiddenVerb},
+		{access.Member, http.StatusForbidden, api.ForbiddenVerb},
+		{access.ProjectAdmin, http.StatusCreated, ""},
+	} {
+		roles.store(c.stored)
+		a.ask(t, "ann", http.MethodPost, "/v1/tokens", token).want(t, c.status, c.code)
+	}
 }

@@ -475,7 +475,6 @@ func TestAPeerThatWasJustAddedIsKnown(t *testing.T) {
 		t.Errorf("a user of the peer: %t, %v", ok, err)
 	}
 	s.asked.Book.replace(nil, nil)
-	s.asked.Book.replace(nil, nil)
 	if p, err := s.asked.Book.Find(t.Context(), "east"); err != nil || p.ID != here {
 		t.Errorf("the peer: %+v, %v", p, err)
 	}
