@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,24 @@ func taken(c *Cluster) {
 }
 func credential(c *Cluster) {
 	c.Error = &Failure{Code: FailedCredential, Message: "x"}
+}
+
+func TestWhatASiteTellsOfAMemberIsTidied(t *testing.T) {
+	for _, address := range []string{"-oProxyCommand=id", "ssh://else.example", "10.0.0.1\n10.0.0.2", "fe80::1%$(id)"} {
+		at := looked(Standing, func(s *Seen) {
+			m := &s.Members[1]
+			m.Address, m.State, m.Name = address, "OWNED", "a\x1b[2J\nb"
+			endless := strings.Repeat("e", 1<<20)
+			m.Error, m.Step, m.RemoteID = endless, endless, endless
+		})
+		for _, m := range Plan(record(Building), at, noon).Record.Members {
+			long := max(len(m.Error), len(m.Step), len(m.RemoteID)) > MaxMessage
+			if m.Address != "" && m.Address != "10.0.0.1" && m.Address != "10.0.0.2" ||
+				strings.ContainsAny(m.Name, "\x1b\n") || long || m.State == "OWNED" {
+				t.Errorf("%q: got %.200q", address, fmt.Sprint(m))
+			}
+		}
+	}
 }
 
 func TestAFaultThatGoesOnIsToldInTheSameWords(t *testing.T) {

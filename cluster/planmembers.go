@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"croft/internal/plain"
 	"croft/internal/wording"
 )
 
@@ -46,7 +47,7 @@ func (p *plan) member(old []Member, seen Seen, r Role, index int) Member {
 	if i < 0 {
 		return untold(m, seen)
 	}
-	now := seen.Members[i]
+	now := tidy(seen.Members[i])
 	if now.Address == "" {
 		now.Address = m.Address
 	}
@@ -58,6 +59,29 @@ func (p *plan) member(old []Member, seen Seen, r Role, index int) Member {
 	}
 	now.Role, now.Index = r, index
 	return now
+}
+
+// tidy returns what a site tells of a member, with an address that is one and texts that are short lines: another cloud
+// may tell anything.
+func tidy(m Member) Member {
+	if !isAddress(m.Address) {
+		m.Address = ""
+	}
+	for _, text := range []*string{&m.RemoteID, &m.Name, &m.Step, &m.Error} {
+		*text = plain.Cut(*text, MaxMessage)
+	}
+	switch m.State {
+	case MemberBuilding, MemberReady, MemberGone:
+	default:
+		m.State = MemberBuilding
+	}
+	return m
+}
+
+// isAddress reports whether a text is an IP address. One with a zone is of a network of somebody else's machine.
+func isAddress(text string) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && ip.Zone() == ""
 }
 
 // untold is a member that the site does not speak of. Where it speaks of others, the member is not there.
@@ -100,7 +124,7 @@ func unusable(seen Seen) string {
 	if seen.Failure != "" {
 		return "its outputs cannot be used: " + seen.Failure
 	}
-	if _, err := netip.ParseAddr(seen.MasterIP); err != nil {
+	if !isAddress(seen.MasterIP) {
 		return fmt.Sprintf("its output master_ip is %.80q, which is no IP address", seen.MasterIP)
 	}
 	return ""
