@@ -72,6 +72,42 @@ func placed(t testing.TB, dir string, o Options) *Result {
 	return r
 }
 
+// TestLinksSurviveACrashOfTheMachine: the directories of links are flushed once the links are there, and those above,
+// which may be new, after them.
+func TestLinksSurviveACrashOfTheMachine(t *testing.T) {
+	dir, f := t.TempDir(), cluster(1)
+	f["jobs/shop/front.yaml"] = "replicas: 1\n"
+	f.write(t, dir)
+	r, err := Decide(loadAt(t, dir), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flushed []string
+	before := syncDir
+	t.Cleanup(func() { syncDir = before })
+	syncDir = func(d *os.File) error {
+		if _, err := os.Lstat(filepath.Join(dir, "alloc/shop/front/0")); err != nil {
+			t.Errorf("%s is flushed before the link is there: %v", d.Name(), err)
+		}
+		name, err := filepath.Rel(dir, d.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		flushed = append(flushed, name)
+		return nil
+	}
+	if err := r.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"alloc/shop/front", "alloc/shop", "alloc", "."}; !slices.Equal(flushed, want) {
+		t.Errorf("flushed: %q, want %q", flushed, want)
+	}
+	syncDir = func(*os.File) error { return errors.New("no space") }
+	if err := r.Write(dir); err == nil || !strings.Contains(err.Error(), "flush the links in") {
+		t.Errorf("a directory that cannot be flushed: %v", err)
+	}
+}
+
 // where returns the nodes of all slots, by job and slot.
 func where(t testing.TB, dir string) map[string]string {
 	t.Helper()

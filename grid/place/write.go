@@ -59,6 +59,9 @@ func (r *Result) Write(dir string) error {
 	return flush(root, dirs)
 }
 
+// syncDir makes the names in a directory survive a crash of the machine. A variable, so that tests can observe it.
+var syncDir = (*os.File).Sync
+
 // flush makes names in directories outlast the power, and those of the directories above, which may be new.
 func flush(root *os.Root, dirs map[string]bool) error {
 	for _, dir := range slices.Collect(maps.Keys(dirs)) {
@@ -74,7 +77,7 @@ func flush(root *os.Root, dirs map[string]bool) error {
 		} else if err != nil {
 			return fmt.Errorf("flush the links in %s: %w", dir, err)
 		}
-		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		if err := errors.Join(syncDir(d), d.Close()); err != nil {
 			return fmt.Errorf("flush the links in %s: %w", dir, err)
 		}
 	}
