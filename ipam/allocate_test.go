@@ -147,6 +147,35 @@ func TestAnOwnerKeepsItsAddress(t *testing.T) {
 	}
 }
 
+// TestAnOwnerOfTwoAddressesIsToldTheLowest: a merge of two branches may leave two.
+func TestAnOwnerOfTwoAddressesIsToldTheLowest(t *testing.T) {
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24",
+		"net/lease/v4/10.0.0.7": "-> ../../../alloc/a/0", "net/lease/v4/10.0.0.30": "-> ../../../alloc/a/0",
+		"net/lease/v4/10.0.0.9": "-> ../../../alloc/a/0"})
+	for range 10 { // leases are in a map
+		if got, err := get(d, "web", Owner{"a", 0}, netip.Addr{}); err != nil || got != addr("10.0.0.7") {
+			t.Fatalf("it gets %s, %v", got, err)
+		}
+	}
+}
+
+// TestAFullPoolSaysWhenTheNextAddressIsFree: the earliest of all that are held.
+func TestAFullPoolSaysWhenTheNextAddressIsFree(t *testing.T) {
+	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/29",
+		"net/lease/v4/10.0.0.1": "{freed: a/0, until: 2998-01-01T00:00:00Z}",
+		"net/lease/v4/10.0.0.2": "{freed: a/1, until: 2996-01-01T00:00:00Z}",
+		"net/lease/v4/10.0.0.3": "{freed: a/2, until: 2999-01-01T00:00:00Z}",
+		"net/lease/v4/10.0.0.4": "{freed: a/3, until: 2997-01-01T00:00:00Z}",
+		"net/lease/v4/10.0.0.5": "-> ../../../alloc/b/0", "net/lease/v4/10.0.0.6": "-> ../../../alloc/b/1"})
+	for range 10 { // leases are in a map
+		_, err := get(d, "web", Owner{"c", 0}, netip.Addr{})
+		if croft.KindOf(err) != croft.NoCapacity ||
+			!strings.Contains(err.Error(), "the next held one becomes free at 2996-01-01") {
+			t.Fatalf("it says %v", err)
+		}
+	}
+}
+
 func TestAFreedAddressIsHeld(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "{prefix: 10.0.0.0/24, hold: 24h}"})
 	synctest.Test(t, func(t *testing.T) {

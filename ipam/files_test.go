@@ -461,6 +461,15 @@ func TestACheckoutReplacesDirectories(t *testing.T) {
 }
 
 // Whoever waits for the lock of a directory that is replaced gets the lock of the new one.
+// TestAFileOfTheGreatestSizeIsRead: one byte more is refused.
+func TestAFileOfTheGreatestSizeIsRead(t *testing.T) {
+	text := "prefix: 10.0.0.0/24\n#"
+	d := tree(t, map[string]string{"net/pools/web.yaml": text + strings.Repeat("#", 1<<20-len(text))})
+	if got, err := get(d, "web", Owner{"a", 0}, netip.Addr{}); err != nil || got != addr("10.0.0.1") {
+		t.Errorf("it gets %s, %v", got, err)
+	}
+}
+
 func TestTheLockIsThatOfTheDirectoryCalledNet(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
 	old, err := d.lock(t.Context())

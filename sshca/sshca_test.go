@@ -200,6 +200,17 @@ func TestKeysThatAreNotSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	least, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leastKey, err := ssh.NewPublicKey(&least.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sshca.ParseKey(ssh.MarshalAuthorizedKey(leastKey)); err != nil {
+		t.Errorf("an RSA key of the least size: %v", err)
+	}
 	good := string(ssh.MarshalAuthorizedKey(newKey(t)))
 	for name, c := range map[string]struct{ text, want string }{
 		"a certificate":     {sshca.Text(cert), `this is the certificate "tom@ops#`},
@@ -417,6 +428,22 @@ func TestALongLogIsReadOnce(t *testing.T) {
 		!strings.Contains(err.Error(), "issued.log:2002: ") {
 		t.Errorf("a damaged line after the index: %v", err)
 	}
+	// An index that was moved forward twice counts the lines before both.
+	write(t, log, string(text))
+	sign()
+	write(t, log, string(text)+string(bytes.Repeat(first, 300)))
+	sign()
+	write(t, log, string(text)+string(bytes.Repeat(first, 300))+"garbage\n")
+	if _, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"}); !errors.Is(err, croft.Invalid) ||
+		!strings.Contains(err.Error(), "issued.log:2302: ") {
+		t.Errorf("a damaged line after an index that was moved twice: %v", err)
+	}
+	write(t, log, string(text))
+	if err := os.Remove(index); err != nil {
+		t.Fatal(err)
+	}
+	sign()
+	write(t, log, string(damaged))
 	// An index of another log of the same length does not count.
 	other := bytes.ReplaceAll(damaged, []byte("tom"), []byte("eva"))
 	write(t, log, string(other))

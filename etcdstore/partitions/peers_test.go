@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
@@ -291,3 +292,59 @@ func TestARemovedPeerIsCutAtOnce(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestTheMappingsOfOtherPeersStay when one peer is removed.
+func TestTheMappingsOfOtherPeersStay(t *testing.T) {
+	east, west, south := install(t), install(t), install(t)
+	west.signs("https://west.example:8781")
+	south.signs("https://south.example:8781")
+	east.meet(west, "west", access.Member)
+	east.meet(south, "south", access.Member)
+	_, err := east.store.Projects.Create(t.Context(), tenant.Tenant{Name: "shop"})
+	east.check(err)
+	for _, peer := range []croft.PartitionID{"west", "south"} {
+		_, err := east.Map(t.Context(), federation.Mapping{Project: "shop", Peer: peer, Theirs: "web",
+			Role: access.Member})
+		east.check(err)
+	}
+	_, err = east.RemovePeer(t.Context(), "west")
+	east.check(err)
+	if all, err := east.Mappings(t.Context(), ""); err != nil || len(all) != 1 || all[0].Alias != "south" {
+		t.Errorf("mappings: %+v, %v, want the one of south", all, err)
+	}
+}
+
+// TestAMappingIsPinnedOnce, however many servers do it at once, each to a project that it saw.
+func TestAMappingIsPinnedOnce(t *testing.T) {
+	east, west := install(t), install(t)
+	west.signs("https://west.example:8781")
+	east.meet(west, "west", access.Member)
+	_, err := east.store.Projects.Create(t.Context(), tenant.Tenant{Name: "shop"})
+	east.check(err)
+	for range 10 {
+		_, err := east.Map(t.Context(), federation.Mapping{Project: "shop", Peer: "west", Theirs: "web",
+			Role: access.Member})
+		east.check(err)
+		all, err := east.store.Partitions.Mappings(t.Context())
+		east.check(err)
+		var pinned atomic.Int32
+		var work sync.WaitGroup
+		for range 8 {
+			id := croft.ProjectID(uuid.NewString())
+			work.Go(func() {
+				switch err := east.store.Partitions.PinMapping(t.Context(), all[0], id); croft.KindOf(err) {
+				case "":
+					pinned.Add(1)
+				case croft.Conflict:
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+		if n := pinned.Load(); n != 1 {
+			t.Errorf("%d of 8 were pinned", n)
+		}
+		east.check(east.Unmap(t.Context(), federation.Mapping{Project: "shop", Peer: "west", Theirs: "web"}))
+	}
+}

@@ -25,7 +25,7 @@ func armed(t *testing.T, m machine.Machine, after time.Duration) (o revlock.Opti
 	if err := h.Begin(t.Context(), revision, nil); err != nil {
 		t.Fatal(err)
 	}
-	c := revlock.Change{ID: "s1", Title: "touch it", After: after, Keep: `echo "it's kept" >"$kept/note"`,
+	c := revlock.Change{ID: "s1", Title: "touch\nit", After: after, Keep: `echo "it's kept" >"$kept/note"`,
 		Undo: "cp \"$kept/note\" " + machine.Quote(file) + ".note && rm " + machine.Quote(file) + "\n"}
 	if err := h.Arm(t.Context(), c); err != nil {
 		t.Fatal(err)

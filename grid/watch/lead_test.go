@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/grid/place"
 	"croft/grid/state"
 )
 
@@ -163,6 +164,29 @@ func (w *world) leading(t *testing.T) (*lead, *controller) {
 	return l, c
 }
 
+// TestARecordIsTakenOverAfterTwoTerms: its leader may still act in the first, by a slower clock.
+func TestARecordIsTakenOverAfterTwoTerms(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world) {
+		first, _ := w.leading(t)
+		w.made("ctl2")
+		c := w.ctls[len(w.ctls)-1]
+		second := c.watch(t, nil).lead
+		var err error
+		if second.m, err = c.store.memory(); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			wait  time.Duration
+			leads bool
+		}{{0, false}, {first.term, false}, {first.term - time.Second, false}, {time.Second, true}} {
+			time.Sleep(step.wait)
+			if leads, _, err := second.ensure(t.Context()); err != nil || leads != step.leads {
+				t.Errorf("after %s more, the second leads %t, %v; want %t", step.wait, leads, err, step.leads)
+			}
+		}
+	})
+}
+
 func TestALeaderSettlesAnUnknownOutcomeWithAWrite(t *testing.T) {
 	for name, how := range map[string]int{"it was lost": 1, "its answer was lost": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -252,6 +276,72 @@ func TestANodeThatSomebodyElsePutOutGetsNoLease(t *testing.T) {
 			t.Errorf("the operator put %s out, and it has leases after 60 s: %v", node, on)
 		}
 	})
+}
+
+// TestOnlyNodesThatAWatchPutOutAreTakenForGone: of one that a person put out, nobody knows whether its lease has ended.
+func TestOnlyNodesThatAWatchPutOutAreTakenForGone(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world) {
+		w.made("ctl1")
+		defer w.runs()()
+		w.live(80, nil)
+		byWatch, byPerson := w.exclusive(), "n5"
+		if byWatch == byPerson {
+			byPerson = "n4"
+		}
+		w.o.edit(func(f tree) { f[fileOf(byPerson)] += "state: out\n" })
+		w.set(byPerson, true)
+		w.live(90, nil)
+		w.set(byWatch, true)
+		w.live(200, nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if gone := w.ctls[0].gone; !slices.Contains(gone, byWatch) || slices.Contains(gone, byPerson) {
+			t.Errorf("taken for gone are %q; the watch put out %s, and a person %s", gone, byWatch, byPerson)
+		}
+	})
+}
+
+func TestNodesThatAreLostAreNotAppliedTo(t *testing.T) {
+	got := concerned(
+		[]Action{{Node: "n1", State: state.Out}},
+		[]place.Change{{From: "n1", To: "n3"}, {From: "n2", To: "n3"},
+			{To: "n4"}},
+	)
+	if want := []string{"n2", "n3", "n4"}; !slices.Equal(got, want) {
+		t.Errorf("applied to are %q, want %q", got, want)
+	}
+}
+
+// TestOnlyExclusiveSlotsStayOnANodeThatKeepsThem: all others of it go elsewhere.
+func TestOnlyExclusiveSlotsStayOnANodeThatKeepsThem(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("cluster.yaml", "id: '0123456789abcdef0123456789abcdef'\nruntime: process\n")
+	write("nodes/_.yaml", "id: -1\n")
+	write("nodes/n1.yaml", "id: 0\n")
+	write("jobs/web.yaml", "command: [a]\n")
+	write("jobs/db.yaml", "command: [a]\nexclusive: true\n")
+	if _, err := placed(t.Context(), dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	write("nodes/n2.yaml", "id: 1\n")
+	write("nodes/n1.yaml", "id: 0\nstate: maintenance\n")
+	changes, err := placed(t.Context(), dir, []string{"n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(changes) != 1 || changes[0].Job != "web" || changes[0].From != "n1" || changes[0].To != "n2" {
+		t.Errorf("changes: %+v", changes)
+	}
 }
 
 // What a round saw may no longer be so when it took longer than a grace.

@@ -138,6 +138,7 @@ type controller struct {
 	stopped time.Duration         // not 0: its clock stands still since then
 	lost    time.Duration         // for which its clock stood still
 	dialed  func()                // is called at each dial
+	gone    []string              // nodes that its applies took for gone
 	trouble func(what string) int // of a write: 0 none, 1 it is lost, 2 its answer is lost, 3 it arrives later
 }
 
@@ -332,6 +333,9 @@ func (c *controller) Apply(_ context.Context, _, _ string, nodes, gone []string)
 		if n := c.w.stateOf(name); n != state.Out && n != state.Up {
 			return croft.Errorf(croft.Invalid, "%s is %s, and taken for gone", name, n)
 		}
+		c.w.mu.Lock()
+		c.gone = append(c.gone, name)
+		c.w.mu.Unlock()
 	}
 	return c.w.apply(c.name, f, at, nodes)
 }
