@@ -764,6 +764,20 @@ func TestAPoolKeepsABoundedNumberOfWhatItGaveUp(t *testing.T) {
 	}
 }
 
+func TestAResourceThatIsBeingDeletedAgainIsNotForgotten(t *testing.T) {
+	all := slices.Repeat([]Resource{{State: DeleteRequest, Aborted: true, Deletes: abandonAfter}}, maxGivenUp+5)
+	for i := range 3 {
+		all[i].State = Deleting
+	}
+	l := ledger(t, off, all, nil)
+	failDeletion(l, 9)
+	for id := ResourceID(1); id <= 3; id++ {
+		if r := l.resources[id]; r.State != Deleting {
+			t.Errorf("resource %d, whose deletion runs, is %s", id, r.State)
+		}
+	}
+}
+
 func TestOnlyOrphansAreDeleted(t *testing.T) {
 	l := ledger(t, off, []Resource{up(), {State: Ended}}, nil)
 	got := l.listed("p", []byte("name1 name2\nstranger was-there\n"), map[string]bool{"was-there": true}, at)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -231,6 +233,34 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	for _, key := range keysOf(t, client, "") {
 		t.Errorf("in the end there is %s", key)
+	}
+}
+
+// TestOfRemovalsAtOnceOneRemoves: the others find nothing, so that nothing is given back twice.
+func TestOfRemovalsAtOnceOneRemoves(t *testing.T) {
+	t.Parallel()
+	s, _ := start(t)
+	for range 5 {
+		if _, err := s.Clusters.PutImage(t.Context(), cluster.Image{Name: "debian"}); err != nil {
+			t.Fatal(err)
+		}
+		var removed atomic.Int32
+		var work sync.WaitGroup
+		for range 8 {
+			work.Go(func() {
+				switch err := s.Clusters.RemoveImage(t.Context(), "debian"); croft.KindOf(err) {
+				case "":
+					removed.Add(1)
+				case croft.NotFound:
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+		if n := removed.Load(); n != 1 {
+			t.Errorf("%d of 8 removed the image", n)
+		}
 	}
 }
 

@@ -120,6 +120,10 @@ func TestAStepIsOfOneRecorder(t *testing.T) {
 	}
 	_, err = s.Usage.Write(t.Context(), usage.Step{Was: one.Head, Next: one.Head, Accounts: accounts})
 	etcdtest.WantKind(t, err, croft.Conflict)
+	two = etcdtest.Must(s.Usage.Take(t.Context(), two.Head, "two"))(t)
+	if len(two.Accounts) != 0 {
+		t.Errorf("a step that was refused left %d accounts", len(two.Accounts))
+	}
 	next := usage.Head{Recorder: "two", At: midnight, Revision: two.Revision}
 	written := etcdtest.Must(s.Usage.Write(t.Context(), usage.Step{Was: two.Head, Next: next, Accounts: accounts}))(t)
 	three := etcdtest.Must(s.Usage.Take(t.Context(), written, "three"))(t)
