@@ -1,0 +1,36 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestAGuestWhoseKernelPanickedDoesNotCountAsRunning: its domain still runs, but its list entry says that it crashed,
+// and a reboot mends it.
+func TestAGuestWhoseKernelPanickedDoesNotCountAsRunning(t *testing.T) {
+	c := sharedCloud(t)
+	key := c.newKey()
+	c.must("--name", "crash", "--key", key+".pub", "--wait=ready", "--timeout", patience.String(), small, guestImage)
+	_ = c.schedule("ssh", "--user", "root", "--identity", key, "crash",
+		"echo 1 > /proc/sys/kernel/sysrq; (sleep 1; echo c > /proc/sysrq-trigger) > /dev/null 2>&1 &")
+	eventually(t, "the crash is noticed", func(context.Context) error {
+		if got := c.must("list", "-o", "wide"); !strings.Contains(got, "failed") || strings.Contains(got, "running") {
+			return fmt.Errorf("list says\n%s", got)
+		}
+		return nil
+	})
+	if got := c.must("show", "-o", "table", "crash"); !strings.Contains(got, "its kernel panicked") {
+		t.Errorf("show says\n%s", got)
+	}
+	c.must("reboot", "--wait", "--timeout", patience.String(), "crash")
+	eventually(t, "the guest answers after a reboot", func(context.Context) error {
+		r := c.schedule("ssh", "--user", "root", "--identity", key, "crash", "echo it is me")
+		if r.exit != 0 {
+			return fmt.Errorf("ssh: %v", r)
+		}
+		return nil
+	})
+	c.must("destroy", "--wait", "crash")
+}
