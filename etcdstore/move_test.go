@@ -115,6 +115,21 @@ func TestAnInstanceIsNotRelocatedToADrainedHostNorOverATombstone(t *testing.T) {
 	}
 }
 
+func TestAHoldIsNotUsedOnADrainedHost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	held := etcdtest.Must(f.Instances.Hold(t.Context(), f.inst, f.host))(t)
+	if err := f.Registry.Drain(t.Context(), f.host); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Instances.Use(t.Context(), held, f.order(1, croft.WantRunning))
+	etcdtest.WantKind(t, err, croft.Unavailable)
+	if err := f.Registry.Enable(t.Context(), f.host); err != nil {
+		t.Fatal(err)
+	}
+	etcdtest.Must(f.Instances.Use(t.Context(), held, f.order(1, croft.WantRunning)))(t)
+}
+
 // elsewhere returns a host other than the fixture's, alive with an agent of a schema version.
 func (f *fixture) elsewhere(t *testing.T, version string) croft.HostID {
 	t.Helper()

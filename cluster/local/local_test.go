@@ -416,3 +416,35 @@ func TestWhoAskedMayLogIn(t *testing.T) {
 		t.Errorf("what is no key: got %v, want invalid", err)
 	}
 }
+
+// put stores an instance that has the ID of a member of the site's cluster, and removes its record after the test.
+func (s *site) put(role cluster.Role, index int, change func(*croft.Instance)) {
+	s.Helper()
+	inst := croft.Instance{ID: croft.InstanceID(cluster.IDOf(s.build.Cluster, role, index)), Project: s.build.Project,
+		Name: "other", State: croft.StateScheduling, Cluster: s.build.Cluster, Created: time.Now().UTC(),
+		Spec: croft.Spec{Image: "file:///tiny", Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256,
+			croft.DiskGB: 1}}}
+	change(&inst)
+	made, err := theWorld.Store.Instances.Create(s.Context(), inst)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := theWorld.Store.Instances.Discard(context.WithoutCancel(s.Context()), made); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+func TestAMemberWhoseIDIsTakenIsAConflictAndTheOthersAreGivenBack(t *testing.T) {
+	s := newSite(t, plain, 1)
+	s.put(cluster.Slave, 0, func(i *croft.Instance) { i.Cluster = croft.NewClusterID() })
+	_, err := s.Launch(t.Context(), here(), s.build)
+	if croft.KindOf(err) != croft.Conflict ||
+		!strings.Contains(err.Error(), "belongs to an instance of something else") {
+		t.Errorf("the launch: %v", err)
+	}
+	if all, err := theWorld.Store.Instances.List(t.Context(), s.build.Project); err != nil || len(all) != 1 {
+		t.Errorf("there are %d instances, %v; want the other one alone", len(all), err)
+	}
+}
