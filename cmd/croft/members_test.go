@@ -214,7 +214,12 @@ func startServing(t *testing.T, s settings.Settings, more ...string) *servingPro
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.kill)
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("croft up said:\n%s", p.said())
+		}
+	})
 	return p
 }
 

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/snap"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
@@ -104,7 +105,7 @@ func compare(dir string, log *logged, db *contents) error {
 		return damaged(dir, "the database member/snap/db is missing")
 	case db == nil:
 		return nil // the log has everything
-	case len(db.members) > 0 && !db.members[log.member]:
+	case len(db.members) > 0 && !db.members[log.member] && !log.tellsOf(db.members):
 		return damaged(dir,
 			"log and database are of two different servers: member/wal or member/snap was copied from elsewhere")
 	case db.applied > log.last:
@@ -166,8 +167,23 @@ func readDatabase(path string) (_ *contents, err error) {
 
 // logged is what the log says.
 type logged struct {
-	member     string // the ID of the server, as the database writes it
-	from, last uint64 // the entry of the snapshot that the log continues, and the last one
+	member     string          // the ID of the server, as the database writes it
+	from, last uint64          // the entry of the snapshot that the log continues, and the last one
+	added      map[string]bool // the IDs of members that its entries add
+}
+
+// tellsOf reports whether the log begins with the cluster and has all of these members. A host that joins receives the
+// history of the cluster in parts: until it has the entry that adds itself, its database knows the former members alone.
+func (l *logged) tellsOf(members map[string]bool) bool {
+	if l.from > 0 { // a snapshot for a host has the host itself
+		return false
+	}
+	for id := range members {
+		if !l.added[id] {
+			return false
+		}
+	}
+	return true
 }
 
 // readLog reads the log from its newest snapshot on. A torn end is no damage: etcd cuts it off.
@@ -200,7 +216,17 @@ func readLog(dir string, files []string) (*logged, error) {
 	if err := proto.Unmarshal(metadata, &about); err != nil {
 		return nil, err
 	}
-	found := &logged{member: fmt.Sprintf("%x", about.GetNodeID()), from: from.GetIndex(), last: from.GetIndex()}
+	found := &logged{member: fmt.Sprintf("%x", about.GetNodeID()), from: from.GetIndex(), last: from.GetIndex(),
+		added: map[string]bool{}}
+	for _, e := range entries {
+		var change raftpb.ConfChange
+		if e.GetType() != raftpb.EntryConfChange || proto.Unmarshal(e.GetData(), &change) != nil {
+			continue
+		}
+		if kind := change.GetType(); kind == raftpb.ConfChangeAddNode || kind == raftpb.ConfChangeAddLearnerNode {
+			found.added[fmt.Sprintf("%x", change.GetNodeId())] = true
+		}
+	}
 	if n := len(entries); n > 0 {
 		found.last = entries[n-1].GetIndex()
 	}

@@ -148,3 +148,27 @@ func TestAStartWithoutAMajorityEndsWithItsContext(t *testing.T) {
 		t.Fatal("it goes on waiting after its context ended")
 	}
 }
+
+// A host that joins receives the history of the cluster in parts, and may be killed between two of them.
+func TestAJoinThatWasKilledIsNoDamage(t *testing.T) {
+	for _, c := range []struct {
+		sentence       string
+		from           uint64
+		added, members []string
+		damaged        bool
+	}{
+		{"a database has the server itself", 0, []string{"a", "b"}, []string{"a", "b"}, false},
+		{"a database is empty", 0, []string{"a"}, nil, false},
+		{"the entry of the server itself is not applied yet", 0, []string{"a", "b"}, []string{"a"}, false},
+		{"the entry of the server itself has not arrived yet", 0, []string{"a"}, []string{"a"}, false},
+		{"the database is of another cluster", 0, []string{"a", "b"}, []string{"x"}, true},
+		{"a database from a snapshot lacks the server itself", 7, []string{"a"}, []string{"a"}, true},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			err := etcdserver.BelongTogether("b", c.from, c.added, c.members)
+			if (err != nil) != c.damaged {
+				t.Errorf("they belong together: %v", err)
+			}
+		})
+	}
+}

@@ -19,3 +19,17 @@ func (c Config) Bounded(clients, peers int, greet, drain time.Duration, ended fu
 
 // PeerAddress returns the address at which other members reach the server.
 func (s *Server) PeerAddress() string { return s.service.peers.Addr().String() }
+
+// BelongTogether is compare for a log and a database of which the arguments tell: the member whose log it is, the entry
+// that the log continues, the members that its entries add, and the members in the database.
+func BelongTogether(member string, from uint64, added, members []string) error {
+	log := &logged{member: member, from: from, last: from + 10, added: map[string]bool{}}
+	for _, id := range added {
+		log.added[id] = true
+	}
+	db := &contents{applied: from + 5, members: map[string]bool{}}
+	for _, id := range members {
+		db.members[id] = true
+	}
+	return compare("etcd", log, db)
+}
