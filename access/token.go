@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // TokenID names a token. It is no secret: 12 hexadecimal digits.
@@ -167,8 +168,8 @@ func (t Token) Check() error {
 	case t.Project == "" && !slices.Contains(t.Roles, PartitionAdmin):
 		return croft.Errorf(croft.Invalid, "a token of the role %s is for a project: name it", t.Roles[0])
 	case life < ShortestTokenLife || life > LongestTokenLife:
-		return croft.Errorf(croft.Invalid, "a token counts between %s and %s, not %s", ShortestTokenLife,
-			LongestTokenLife, life)
+		return croft.Errorf(croft.Invalid, "a token counts between %s and %s, not %s",
+			wording.Duration(ShortestTokenLife), wording.Duration(LongestTokenLife), wording.Duration(life))
 	case len(t.Note) > longestNote || !printable(t.Note):
 		return croft.Errorf(croft.Invalid, "a note has at most %d bytes of printable text", longestNote)
 	}

@@ -13,6 +13,7 @@ import (
 	"croft/compute"
 	"croft/control/api"
 	"croft/hosts"
+	"croft/internal/wording"
 	"croft/tenant"
 )
 
@@ -158,10 +159,10 @@ func createInvitation(c *call) error {
 	if err := c.body(&given); err != nil {
 		return err
 	}
-	life, err := time.ParseDuration(given.Life)
+	life, err := wording.ParseDuration(given.Life)
 	if err != nil || life < time.Second || life > cloud.LongestInvitation {
 		return croft.Errorf(croft.Invalid, "life is %.40q: use a duration from 1s to %s", given.Life,
-			cloud.LongestInvitation)
+			wording.Duration(cloud.LongestInvitation))
 	}
 	ctx, cancel := c.brief()
 	defer cancel()

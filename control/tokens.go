@@ -4,13 +4,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"croft"
 	"croft/access"
 	"croft/actions"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/internal/wording"
 )
 
 // listTokens lists access tokens, those without a project for operators alone.
@@ -39,9 +39,9 @@ func createToken(c *call) error {
 	if err := access.AuthorizeRoles(c.caller, []access.Role{given.Role}); err != nil {
 		return err
 	}
-	life, err := time.ParseDuration(given.Life)
+	life, err := wording.ParseDuration(given.Life)
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "life is %.40q: use a duration such as 720h", given.Life)
+		return croft.Errorf(croft.Invalid, "life is %.40q: use a duration such as 30d", given.Life)
 	}
 	ctx, cancel := c.brief()
 	defer cancel()

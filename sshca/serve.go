@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // usage is what somebody gets who asks for something else.
@@ -38,7 +38,7 @@ func (a *CA) Serve(ctx context.Context, user, command string, in io.Reader) (*ss
 			}
 			r.Role = value
 		case "--ttl":
-			ttl, err := time.ParseDuration(value)
+			ttl, err := wording.ParseDuration(value)
 			if err != nil || ttl <= 0 {
 				return nil, croft.Errorf(croft.Invalid, "--ttl %s: give a time such as 30m; %s", value, usage)
 			}

@@ -18,6 +18,7 @@ import (
 	"croft/cloud"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 	"croft/tenant"
 )
 
@@ -69,7 +70,7 @@ It counts for 30 days, or as long as --expires says, up to a year.`,
 	role := cmd.Flags().String("role", string(access.Member), "what its holder is to the project (`role`)")
 	command.CompleteFlag(cmd, "role", access.Words(access.TokenRoles))
 	name := cmd.Flags().String("user", "", "`name` of the person or program that it stands for (default: yours)")
-	life := cmd.Flags().Duration("expires", month, "how long it counts, at most 8784h")
+	life := command.Duration(cmd.Flags(), "expires", month, "how long it counts, at most 366d")
 	create := cmd.Flags().Bool("create", false, "create the project if there is none of this name")
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft access list shows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -121,8 +122,9 @@ func check(cmd *cobra.Command, wanted *cloud.NewAccess) error {
 		return croft.Errorf(croft.Invalid, "--role: %w", err)
 	}
 	if wanted.Life < access.ShortestTokenLife || wanted.Life > access.LongestTokenLife {
-		return croft.Errorf(croft.Invalid, "--expires %s: use something between %s and %s", wanted.Life,
-			access.ShortestTokenLife, access.LongestTokenLife)
+		return croft.Errorf(croft.Invalid, "--expires %s: use something between %s and %s",
+			wording.Duration(wanted.Life), wording.Duration(access.ShortestTokenLife),
+			wording.Duration(access.LongestTokenLife))
 	}
 	if !cmd.Flags().Changed("user") {
 		u, err := user.Current()

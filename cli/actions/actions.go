@@ -14,6 +14,7 @@ import (
 	"croft/cli/args"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 )
 
 // shown is how many entries are printed by default.
@@ -88,7 +89,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+	if ago, err := wording.ParseDuration(text); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
 	}
 	if t, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {

@@ -62,7 +62,7 @@ etcd and Placement have to be reachable from there: the addresses are those that
 listen on, or what --etcd and --placement say.`,
 		Args: command.Count(0, 0),
 	}
-	life := cmd.Flags().Duration("for", time.Hour, "how long the token counts, at most a week")
+	life := command.Duration(cmd.Flags(), "for", time.Hour, "how long the token counts, at most a week")
 	note := cmd.Flags().String("note", "", "what it is for, in `words` that croft token list shows")
 	host := cmd.Flags().String("host", "",
 		"let this host, by `name` or UUID, join once more; without it only hosts that are new join")
@@ -71,8 +71,8 @@ listen on, or what --etcd and --placement say.`,
 		"where trust is strict: let hosts join with --etcd-member, and so reach etcd")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *life < time.Second || *life > cloud.LongestInvitation {
-			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", *life,
-				cloud.LongestInvitation)
+			return croft.Errorf(croft.Invalid, "--for %s: use something between 1s and %s", wording.Duration(*life),
+				wording.Duration(cloud.LongestInvitation))
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			token, err := c.Tokens.Invite(ctx, cloud.Invitation{

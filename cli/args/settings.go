@@ -44,7 +44,7 @@ func AddContextFlag(flags *pflag.FlagSet) {
 func AddWaitFlags(flags *pflag.FlagSet, what string) {
 	flags.String("wait", "", "wait until "+what+" (wait)")
 	command.OptionalValue(flags.Lookup("wait"), string(direct.WaitYes), direct.Waits)
-	flags.Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
+	command.Duration(flags, "timeout", 0, "wait no longer than this `duration` (timeout)")
 }
 
 // RemoteSettings reads the settings of schedule.yaml for a command that is about this machine unless they, or a login,

@@ -44,8 +44,8 @@ func setCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "its new `name`")
-	f.DurationVar(&idle, "keep-idle", 0, "delete it once it had no use for this `time`; 0: keep it")
-	f.DurationVar(&expires, "expires", 0, "delete it after this `time` from now on, whoever uses it; 0: never")
+	command.DurationVar(f, &idle, "keep-idle", 0, "delete it once it had no use for this `time`; 0: keep it")
+	command.DurationVar(f, &expires, "expires", 0, "delete it after this `time` from now on, whoever uses it; 0: never")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		var change cluster.Change
 		if f.Changed("name") {

@@ -44,8 +44,8 @@ func (a *asking) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in to its hosts: a file, a pattern of files, the "+
 		"name of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
 	f.BoolVar(&a.noReuse, "no-reuse", false, "always a new one, even if you have one that would do")
-	f.DurationVar(&a.KeepIdle, "keep-idle", 0, "delete it once it had no use for this `time` (keep it)")
-	f.DurationVar(&a.Expires, "expires", 0, "delete it after this `time`, whoever uses it (never)")
+	command.DurationVar(f, &a.KeepIdle, "keep-idle", 0, "delete it once it had no use for this `time` (keep it)")
+	command.DurationVar(f, &a.Expires, "expires", 0, "delete it after this `time`, whoever uses it (never)")
 	f.StringVar((*string)(&a.ID), "id", "", "its `UUID`, so that the same request can be sent again (a random one)")
 	for _, flag := range []string{"site", "exclude-site", "prefer-site"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, completing(-1, offerSites)) // the flag is there

@@ -135,7 +135,7 @@ func (s *siteFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&s.most, "max-clusters", 0, "the most clusters there (`number`; 0: no limit)")
 	f.StringArrayVar(&s.defaults, "default", nil,
 		"`name=value` for templates that declare it, such as network_name=private; repeat for more")
-	f.DurationVar(&s.build, "build-timeout", 0, "how long a build may take (`time`; 1h)")
+	command.DurationVar(f, &s.build, "build-timeout", 0, "how long a build may take (`time`; 1h)")
 }
 
 // change is what the flags that were given change. Invalid.

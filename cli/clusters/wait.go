@@ -27,7 +27,7 @@ type waiting struct {
 
 func (w *waiting) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.not, "no-wait", false, "do not wait until it is done")
-	cmd.Flags().DurationVar(&w.timeout, "for", 0, "wait no longer than this `duration` (as long as it takes)")
+	command.DurationVar(cmd.Flags(), &w.timeout, "for", 0, "wait no longer than this `duration` (as long as it takes)")
 }
 
 // finish waits until a cluster is settled, and prints the result; before is printed where nothing is waited for. doing

@@ -67,7 +67,7 @@ with each, and ends the jobs when the lease runs out. Its first lines say how to
 	f := cmd.Flags()
 	f.StringVar(&receive, "receive", "", "take beats of this `node` from the standard input, and answer each")
 	f.BoolVar(&script, "script", false, "print the program for nodes with exclusive jobs")
-	f.DurationVar(&lease, "lease", 0, "ask for a lease that long, such as 20s: only for programs that end with it")
+	command.DurationVar(f, &lease, "lease", 0, "ask for a lease that long, such as 20s: only for programs that end with it")
 	storeFlag(cmd, &store)
 	return cmd
 }

@@ -216,7 +216,7 @@ missing lists the runtimes.`,
 	f.StringArrayVar(&settings, "option", nil, "one of the unit's options, `name=value` (repeatable)")
 	f.StringArrayVar(&program, "command", []string{"sh", "-c", `trap "exit 0" TERM; while :; do sleep 1; done`},
 		"what runs until it is told to end (an `argument`, repeatable)")
-	f.DurationVar(&timeout, "timeout", 10*time.Minute, "for all of it (`duration`)")
+	command.DurationVar(f, &timeout, "timeout", 10*time.Minute, "for all of it (`duration`)")
 	vm.VCPUs = 1
 	o.formats(cmd)
 	return cmd

@@ -198,7 +198,7 @@ done, the lists say what; 6 a node took a change back.`,
 	how.flags(cmd)
 	boundFlags(cmd, &choice.Options)
 	f := cmd.Flags()
-	f.DurationVar(&how.firewall, "firewall-confirm", time.Minute,
+	command.DurationVar(f, &how.firewall, "firewall-confirm", time.Minute,
 		"after this `time` a node takes its old firewall back, "+
 			"unless the new one is confirmed")
 	f.BoolVar(&choice.Adopt, "adopt", false, "take nodes that store no revision, or an older state than was seen")

@@ -44,7 +44,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 		},
 	}
 	cmd.Flags().StringVar(&what, "for", what, "`state` to wait for: "+strings.Join(words, ", "))
-	cmd.Flags().Duration("timeout", 0, "wait no longer than this `duration` (timeout)")
+	command.Duration(cmd.Flags(), "timeout", 0, "wait no longer than this `duration` (timeout)")
 	command.CompleteFlag(cmd, "for", words)
 	return cmd
 }

@@ -39,7 +39,7 @@ have not expired may get an end in this way too.`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&life, "expires", 0, "the `time` from now on after which they are destroyed (never)")
+	command.DurationVar(cmd.Flags(), &life, "expires", 0, "the `time` from now on after which they are destroyed (never)")
 	return cmd
 }
 

@@ -17,6 +17,7 @@ import (
 	"croft/cli/args"
 	"croft/cloud/direct"
 	"croft/image"
+	"croft/internal/command"
 	"croft/internal/out"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
@@ -55,7 +56,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.open, "open", nil,
 		"`port` that guests of other projects on the same host reach, such as tcp/80; repeat for more (none)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
-	flags.DurationVar(&a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
+	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
 	flags.String("policy", "", "which host with room to take: spread, the one with the most room, pack, the one "+
 		"with the least, or crush:name, the first that this croft `policy` gives (policy)")
@@ -90,7 +91,7 @@ func (a *asking) addGuestFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.restart, "restart", "", "when to restart a guest that is off without an order: always, "+
 		"on-failure (not if it powered itself off) or never (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
-	flags.DurationVar(&a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+
+	command.DurationVar(flags, &a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+
 		"prolongs it (never)")
 }
 

@@ -55,7 +55,7 @@ then gives none of its addresses.`,
 		"an address, range or prefix that is never given (`addresses`; repeatable)")
 	f.StringArrayVar(&p.Tags, "tag", nil, "a `tag` of all its addresses (repeatable)")
 	f.StringVar(&p.Strategy, "strategy", ipam.First, "give the first free address, or one by the hash of its owner")
-	f.DurationVar(&p.Hold, "hold", ipam.DefaultHold,
+	command.DurationVar(f, &p.Hold, "hold", ipam.DefaultHold,
 		"how long a freed address is held for its former owner (`duration`)")
 	f.StringVar(&p.Within, "within", "", "the `pool` that this one is a part of")
 	return cmd

@@ -17,6 +17,7 @@ import (
 	"croft/federation/assertion"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 	"croft/node"
 )
 
@@ -289,10 +290,12 @@ with a key that they were not given, so it signs only after a while (--use-after
 		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
-	after := cmd.Flags().Duration("use-after", 24*time.Hour, "`duration` until it signs: give peers a new card before")
+	after := command.Duration(cmd.Flags(), "use-after", 24*time.Hour,
+		"`duration` until it signs: give peers a new card before")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *after < 0 || *after > longestDelay {
-			return croft.Errorf(croft.Invalid, "--use-after %s: use something between 0s and %s", *after, longestDelay)
+			return croft.Errorf(croft.Invalid, "--use-after %s: use something between 0s and %s",
+				wording.Duration(*after), wording.Duration(longestDelay))
 		}
 		s, _, err := args.LoadHostSettings(cmd, args.StateDirFlag, args.LogLevelFlag)
 		if err != nil {

@@ -63,9 +63,9 @@ it for so long, so that a client that dies keeps nothing.`,
 		"take a resource that was used under this `name` before, or never; none was used under another")
 	cmd.Flags().StringVar(&o.Project, "project", "",
 		"open it for this `project`, within its quota, from its pools and shared ones; admins may")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "close the ticket when it is not used for this `duration`")
+	command.DurationVar(cmd.Flags(), &ttl, "ttl", 0, "close the ticket when it is not used for this `duration`")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the resource")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this `duration`")
+	command.DurationVar(cmd.Flags(), &timeout, "timeout", 0, "wait no longer than this `duration`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(o.Tags) == 0 {
 			return croft.Errorf(croft.Invalid, "name with --tag what the resource must have")
@@ -207,7 +207,7 @@ that and ends with 6; the ticket stays open.`,
 			}
 			return printTicket(cmd.OutOrStdout(), output, t, data(t))
 		})
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this `duration`")
+	command.DurationVar(cmd.Flags(), &timeout, "timeout", 0, "wait no longer than this `duration`")
 	return cmd
 }
 

@@ -112,7 +112,7 @@ keys are, or --agent reaches an agent that has them.`,
 	f := cmd.Flags()
 	f.StringVar(&r.Role, "role", "", "`role` of ca/roles.yaml (by default the user's only one)")
 	f.StringVar(&r.User, "user", "", "sign for this `user` (by default whoever runs this)")
-	f.DurationVar(&r.TTL, "ttl", 0, "how long it is valid (`time`; by default the role's, usually 1h)")
+	command.DurationVar(f, &r.TTL, "ttl", 0, "how long it is valid (`time`; by default the role's, usually 1h)")
 	f.BoolVarP(&beside, "write", "w", false, "write it beside PUB, where ssh looks for it, and print the file's name")
 	return cmd
 }
@@ -175,7 +175,7 @@ its address there, and what --name adds. It is valid for 90 days, at most for 36
 	o.flags(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&names, "name", nil, "another `name` or address by which it is reached (repeatable)")
-	f.DurationVar(&ttl, "ttl", 0, "how long it is valid (`time`; by default 2160h)")
+	command.DurationVar(f, &ttl, "ttl", 0, "how long it is valid (`time`; by default 90d)")
 	f.BoolVarP(&beside, "write", "w", false, "write it beside PUB, where sshd looks for it, and print the file's name")
 	return cmd
 }

@@ -131,7 +131,7 @@ type NewToken struct {
 	User string      `json:"user"`
 	Role access.Role `json:"role"`
 	Note string      `json:"note,omitempty"`
-	Life string      `json:"life"` // a duration, such as 720h
+	Life string      `json:"life"` // a duration, such as 30d or 12h
 }
 
 // TokenList has access tokens without their secrets.

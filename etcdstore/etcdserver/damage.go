@@ -173,7 +173,7 @@ type logged struct {
 }
 
 // tellsOf reports whether the log begins with the cluster and has all of these members. A host that joins receives the
-// history of the cluster in parts: until it has the entry that adds itself, its database knows the former members alone.
+// history of the cluster in parts: until it has the entry that adds itself, its database knows the former members only.
 func (l *logged) tellsOf(members map[string]bool) bool {
 	if l.from > 0 { // a snapshot for a host has the host itself
 		return false

@@ -137,7 +137,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	}
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		want := map[string]string{
-			"duration": "a duration such as 30s or 5m", "int": "a whole number", "int64": "a whole number",
+			"duration": "a duration such as 30s, 5m or 7d", "int": "a whole number", "int64": "a whole number",
 			"uint16":  "a port",
 			"float64": "a number", "bool": "true or false",
 		}[wrong.GetFlag().Value.Type()]

@@ -151,14 +151,19 @@ var configKeys = []string{"apt", "bootcmd", "ca_certs", "chpasswd", "disable_roo
 	"ssh_import_id", "ssh_keys", "ssh_pwauth", "swap", "system_info", "timezone", "user", "users", "write_files",
 	"yum_repos"}
 
-// checkPlace finds cloud-config without its header, and a header behind the beginning of YAML, where cloud-init does
-// not look for it.
+// checkPlace finds cloud-config without its header, a header behind the beginning of YAML, where cloud-init does
+// not look for it, and a script behind blanks.
 func checkPlace(data []byte) error {
-	n := 0
+	n, begun := 0, false
 	for line := range bytes.Lines(data) {
 		n++
 		text := strings.ToLower(string(bytes.TrimSpace(line)))
+		first := !begun && text != ""
+		begun = begun || first
 		switch {
+		case first && strings.HasPrefix(text, "#!"):
+			return fmt.Errorf("has #! in line %d behind blanks, and no kernel runs a script that does not begin with it: "+
+				"remove what is before it", n)
 		case strings.HasPrefix(text, "## template:"):
 			return nil
 		case strings.HasPrefix(text, "#cloud-config"):

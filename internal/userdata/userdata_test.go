@@ -65,6 +65,8 @@ func TestCheck(t *testing.T) {
 		{"bytes that are no text", []byte{0xff, 0xfe, 'a', 0}, "neither UTF-8 text nor gzip"},
 		{"a zero byte", []byte("#!/bin/sh\x00\n"), "neither UTF-8 text nor gzip"},
 		{"a byte order mark", []byte("\xef\xbb\xbf#cloud-config\n"), "byte order mark"},
+		{"a script behind an empty line", []byte("\n#!/bin/sh\necho hello\n"), "has #! in line 2 behind blanks"},
+		{"a script behind blanks", []byte("  #!/bin/sh\necho hello\n"), "has #! in line 1 behind blanks"},
 		{"a script from Windows", []byte("#!/bin/sh\r\necho hello\r\n"), "line ends of Windows"},
 		{"gzip cut short", packed(t, script)[:20], "does not unpack"},
 		{"gzip of gzip", packed(t, packed(t, script)), "compressed twice"},

@@ -3,6 +3,8 @@ package wording
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,7 +24,7 @@ const day = 24 * time.Hour
 // less than a second of a duration of a second or more.
 func Duration(d time.Duration) string {
 	if d < 0 {
-		return "-" + Duration(-d)
+		return "-" + Duration(-max(d, -math.MaxInt64)) // the least duration has no positive counterpart
 	}
 	if d < time.Second {
 		return d.String()
@@ -38,6 +40,32 @@ func Duration(d time.Duration) string {
 		}
 	}
 	return b.String()
+}
+
+// ParseDuration reads a duration as Duration writes it, and as time.ParseDuration reads it: 90d, 1d12h, 1h30m, 1.5h. A
+// day has 24 hours, stands first, and is a whole number.
+func ParseDuration(text string) (time.Duration, error) {
+	rest, sign := text, time.Duration(1)
+	if after, negative := strings.CutPrefix(text, "-"); negative {
+		rest, sign = after, -1
+	}
+	days, rest, found := strings.Cut(rest, "d")
+	if !found {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration", text)
+	}
+	d := time.Duration(n) * day
+	if rest != "" {
+		more, err := time.ParseDuration(rest)
+		if err != nil || more < 0 {
+			return 0, fmt.Errorf("%q is no duration", text)
+		}
+		d += more
+	}
+	return sign * d, nil
 }
 
 // List joins words as a sentence does: a, b and c.
