@@ -124,6 +124,7 @@ func TestRequest(t *testing.T) {
 	want := croft.Order{
 		Partition: c.Partition, Host: c.hosts[0], Instance: d.Instance.ID, Generation: 1, Want: croft.WantRunning,
 		Project: croft.DefaultProject, Name: "web", Issued: o.Issued,
+		CreateRevision: o.CreateRevision,
 	}
 	spec := o.Spec
 	o.Spec = croft.Spec{}

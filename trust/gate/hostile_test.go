@@ -310,6 +310,9 @@ func (h *hostile) own(key string, is bool) bool {
 	case "names":
 		id := croft.InstanceID(strings.TrimPrefix(rest, "p/name-of-"))
 		return h.condemned[id] && !is
+	case "macs": // of a record that goes
+		_, id, _ := strings.Cut(rest, "/")
+		return h.condemned[croft.InstanceID(id)] && !is
 	case "quota": // what its instance was charged with is given back
 		id, isEntry := strings.CutPrefix(strings.TrimSuffix(rest, "/repaid"), "unsettled/p/")
 		return isEntry && h.condemned[croft.InstanceID(id)] && is
