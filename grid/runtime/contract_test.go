@@ -76,6 +76,9 @@ func kill(state string) func(t *testing.T, u unit.Unit) {
 		if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+		for _, one := range all { // a container's first process may have a session of its own
+			_ = syscall.Kill(one, syscall.SIGKILL) // it may have ended
+		}
 		// A reboot leaves nobody who holds the lock of an image, say.
 		patient.Until(t, "all of its processes have ended", func() bool {
 			return !slices.ContainsFunc(all, func(one int) bool { return !ended(one) })
