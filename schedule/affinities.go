@@ -34,8 +34,8 @@ func CheckAffinities(affinities []croft.Affinity) error {
 // limits those.
 const maxGroups = 16
 
-// admit returns nil if all groups of an instance admit one more member on a host, and if that is as near and as far as
-// it is to be. NoCapacity: otherwise. Conflict: a group has another rule.
+// admit returns nil if all groups of an instance admit one more member on a host, and the host satisfies the instance's
+// distance limits. NoCapacity: one of them bars the host. Conflict: a group has another rule.
 func admit(spec croft.Spec, host croft.Host, measure topology.Measure, members []croft.Member,
 	taken []croft.Seat) error {
 	if _, err := measure.Admit(host); err != nil {
@@ -44,7 +44,7 @@ func admit(spec croft.Spec, host croft.Host, measure topology.Measure, members [
 	return admitMember(spec.Affinities, host, members, taken)
 }
 
-// admitMember is admit for groups alone.
+// admitMember checks only the rules of the groups; see admit.
 func admitMember(affinities []croft.Affinity, host croft.Host, members []croft.Member, taken []croft.Seat) error {
 	seats, err := seatsOf(affinities, host)
 	for _, affinity := range affinities {
@@ -58,8 +58,8 @@ func admitMember(affinities []croft.Affinity, host croft.Host, members []croft.M
 	return err
 }
 
-// seatsOf returns the seats, without numbers, that an instance needs on a host. NoCapacity: the host's location
-// cannot be read, so that no rule about locations can be kept there.
+// seatsOf returns the seats, without numbers, that an instance needs on a host. NoCapacity: the host's location is
+// unreadable, so no rule about locations can be checked there.
 func seatsOf(affinities []croft.Affinity, host croft.Host) ([]croft.Seat, error) {
 	var seats []croft.Seat
 	for _, a := range affinities {
@@ -82,8 +82,8 @@ func seatsOf(affinities []croft.Affinity, host croft.Host) ([]croft.Seat, error)
 	return seats, nil
 }
 
-// byLocation tells whether locations count for an instance, so that the hosts of all candidates and members must be
-// known.
+// byLocation reports whether an instance's rules depend on locations. If so, the scheduler must know the hosts of all
+// candidates and members.
 func byLocation(spec croft.Spec) bool {
 	return len(spec.Near) > 0 ||
 		slices.ContainsFunc(spec.Affinities, func(a croft.Affinity) bool { return a.Rule.ByLocation() })
@@ -97,8 +97,8 @@ type neighbour struct {
 	location topology.Path
 }
 
-// count counts the members of an instance's groups in all locations of their hosts. Members on unknown hosts are in
-// none. Without rules about locations only the hosts' IDs count, so hosts may be nil.
+// count counts the members of an instance's groups in all locations of their hosts. It skips members on unknown hosts.
+// Without rules about locations, only the hosts' IDs matter, so hosts may be nil.
 func count(affinities []croft.Affinity, hosts map[croft.HostID]croft.Host, members []croft.Member) neighbours {
 	n := neighbours{}
 	for _, a := range affinities {
@@ -121,15 +121,15 @@ func count(affinities []croft.Affinity, hosts map[croft.HostID]croft.Host, membe
 func whereabouts(id croft.HostID, hosts map[croft.HostID]croft.Host, level croft.Level) (topology.Path, bool) {
 	host, known := hosts[id]
 	if level == croft.LevelHost {
-		host, known = croft.Host{}, true // wherever it is
+		host, known = croft.Host{}, true // location unknown
 	}
 	host.ID = id
 	path, err := topology.Of(host)
 	return path.At(level), known && err == nil
 }
 
-// strain says how much the rules speak against a host: it grows with the members in its locations that should not be
-// there, and falls with those that should.
+// strain rates how much the rules speak against a host. It grows with each member in the host's locations that should
+// be apart, and falls with each member that should be together.
 func strain(affinities []croft.Affinity, host croft.HostID, hosts map[croft.HostID]croft.Host, n neighbours) int {
 	sum := 0
 	for _, a := range affinities {
@@ -148,14 +148,14 @@ func strain(affinities []croft.Affinity, host croft.HostID, hosts map[croft.Host
 	return sum
 }
 
-// wish is what the rules of groups and the locations to be near to say about a host.
+// wish rates a host by the rules of groups and by the distance to the locations that the request wants to be near to.
 type wish struct{ strain, distance int }
 
 func wishOf(spec croft.Spec, host croft.HostID, hosts map[croft.HostID]croft.Host, measure topology.Measure,
 	n neighbours) wish {
 	distance, err := measure.Admit(hosts[host])
 	if err != nil {
-		distance = math.MaxInt // it is not admitted
+		distance = math.MaxInt // the host is not admitted
 	}
 	return wish{strain(spec.Affinities, host, hosts, n), distance}
 }

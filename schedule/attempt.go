@@ -25,17 +25,17 @@ const (
 // attempt claims resources and writes the order for a request. The record exists, unless a Placer writes it.
 type attempt struct {
 	search
-	placer  Placer       // nil: there is none
+	placer  Placer       // nil: no placer
 	hold    bool         // order nothing
-	claimed croft.HostID // where there is, or may be, a claim
+	claimed croft.HostID // the host that has, or may have, the claim
 	unsure  bool         // whether the order was written is unknown
 	busy    int          // candidates of this round lost to concurrent updates
-	barred  bool         // the rule of a group just barred the chosen host, or what it is based on changed
-	stale   bool         // it is the latter: the host may still do
+	barred  bool         // a group's rule, or a change of the data behind the choice, just barred the chosen host
+	stale   bool         // barred because of such a change: the host may still be usable
 	last    *snapshot    // of the last round
 }
 
-// run tries candidates until one has the order. The first round uses the snapshot returned by first.
+// run tries candidates until one has the order. The first round uses the snapshot that first returns.
 func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Decision, error) {
 	limit, wait := a.policy.Sample, a.Backoff
 	look := first
@@ -63,7 +63,7 @@ func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Dec
 	}
 }
 
-// inOneStep is run with a Placer. There is nothing to undo.
+// inOneStep does the work of run with a Placer. A failure leaves nothing to undo.
 func (a *attempt) inOneStep(ctx context.Context) (Decision, error) {
 	d, err := a.run(ctx, func() (*snapshot, error) { return a.look(ctx, a.policy.Sample) })
 	if err != nil {
@@ -73,7 +73,8 @@ func (a *attempt) inOneStep(ctx context.Context) (Decision, error) {
 	return d, nil
 }
 
-// round tries each candidate once, in the order of the policy. It returns no host and no error when none is left.
+// round tries each candidate once, in the order of the policy. It returns no host and no error when all candidates were
+// tried.
 func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (seen int, _ Decision, _ error) {
 	o, err := look()
 	if err != nil {
@@ -95,7 +96,7 @@ func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (se
 	return o.seen, Decision{}, nil
 }
 
-// try takes the best candidate of some that can be taken. It returns no host and no error if none can.
+// try takes the best of the given candidates that is usable. It returns no host and no error if none is.
 func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) (d Decision, err error) {
 	left, err := a.usable(o, some)
 	if err != nil {
@@ -121,7 +122,8 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 	return Decision{}, nil
 }
 
-// take claims a candidate and writes the order. It returns no host and no error when the next candidate is to be tried.
+// take claims a candidate and writes the order. It returns no host and no error if the caller should try the next
+// candidate.
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snapshot) (Decision, error) {
 	seated := a.inst
 	seated.BasedOn = o.measure.BasedOn(topology.BasedOn(seated.Spec.In, o.aggregates))
@@ -166,7 +168,7 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snap
 	return a.unassigned(ctx, host, err)
 }
 
-// place is take with a Placer.
+// place does the work of take with a Placer.
 func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, host croft.Host) (Decision, error) {
 	write := func(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 		return a.placer.Place(ctx, inst, o, ch.candidate)
@@ -233,8 +235,8 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	return Decision{}, nil
 }
 
-// undo removes what the attempt created. It releases the claim first: while there may be a claim, the record must lead
-// to it.
+// undo removes the record and the claim that the attempt created. It releases the claim first: as long as a claim may
+// exist, the record must lead to it.
 func (a *attempt) undo(ctx context.Context) error {
 	if a.unsure {
 		return nil
@@ -260,7 +262,7 @@ func (a *attempt) release(ctx context.Context) error {
 	err := a.Claims.Release(after, a.inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
 		now, err := a.Records.Fence(ctx, a.inst)
 		switch {
-		case errors.Is(err, croft.NotFound): // whatever is claimed without a record is nobody's
+		case errors.Is(err, croft.NotFound): // a claim without a record has no owner
 			return []croft.HostID{a.claimed}, nil
 		case err != nil:
 			return nil, err
@@ -280,11 +282,11 @@ func (a *attempt) release(ctx context.Context) error {
 	return nil
 }
 
-// errOthers reports that somebody else has the record, and with it the claim.
+// errOthers reports that another owner has taken over the record, and with it the claim.
 var errOthers = errors.New("the record is somebody else's now")
 
-// regroup reads groups, aggregates and distances again after another member joined one, or one changed, and drops the
-// candidates that are barred now.
+// regroup reads groups, aggregates and distances again after another member joined a group, or one of these changed,
+// and drops the candidates that are now barred.
 func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {
 	a.barred, a.stale = false, false
 	if err := errors.Join(a.readMembers(ctx, o), a.readBounds(ctx, o)); err != nil {

@@ -10,8 +10,8 @@ import (
 	"croft/topology"
 )
 
-// checkBounds refuses filters that are none, and bounds that name what is neither an aggregate nor a location that a
-// host is in. Invalid, NotFound.
+// checkBounds rejects malformed filters, and bounds that name neither an aggregate nor a location of a host. Invalid,
+// NotFound.
 func (s *Scheduler) checkBounds(ctx context.Context, spec croft.Spec, hidden []string) error {
 	if spec.ByNotes() {
 		if _, err := s.Properties.Noted(ctx, spec.Where, spec.WhereNot, hidden); err != nil {
@@ -42,7 +42,7 @@ func (s *Scheduler) checkBounds(ctx context.Context, spec croft.Spec, hidden []s
 	return nil
 }
 
-// nowhere is the error about a name of no aggregate and no location.
+// nowhere returns the error for a name that is neither an aggregate nor a location.
 func (s *Scheduler) nowhere(ctx context.Context, name string, hosts map[croft.HostID]croft.Host) error {
 	all, _ := s.Aggregates.List(ctx) // only a hint
 	known := topology.Names(slices.Collect(maps.Values(hosts)))

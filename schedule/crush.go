@@ -12,8 +12,8 @@ import (
 	"croft/schedule/crushmap"
 )
 
-// choosePolicy puts into the record of a request the CRUSH policy that it names, as it is now. NotFound: there is none
-// of this name, or no host is in a location that it uses. Invalid: it can choose no host.
+// choosePolicy copies the current version of the CRUSH policy that a request names into its record. NotFound: no policy
+// has this name, or no host is in a location that the policy uses. Invalid: the policy can choose no host.
 func (s *Scheduler) choosePolicy(ctx context.Context, policy *Policy, inst *croft.Instance) error {
 	if policy.Crush == "" {
 		return nil
@@ -30,7 +30,7 @@ func (s *Scheduler) choosePolicy(ctx context.Context, policy *Policy, inst *crof
 		if m, fresh := s.CrushMap(ctx, time.Now()); fresh == nil { // the location may be new
 			_, err = m.Compile(stored)
 		}
-		if errors.Is(err, croft.NotFound) { // which does not tell tenants of other locations
+		if errors.Is(err, croft.NotFound) { // the error does not tell tenants of other locations
 			return croft.Errorf(croft.NotFound, "policy %s uses a location that no host is in any more; `croft policy check "+
 				"%[1]s` says which", stored.Name)
 		}
@@ -42,8 +42,8 @@ func (s *Scheduler) choosePolicy(ctx context.Context, policy *Policy, inst *crof
 	return nil
 }
 
-// readInOrder reads candidates on the first hosts in the order of the request's policy that may be taken. limit is how
-// many of those to ask Placement for; beyond mostNarrow all are.
+// readInOrder reads candidates on the first admissible hosts in the order of the request's policy. limit is the number
+// of these hosts to ask Placement about; beyond mostNarrow it asks about all.
 func (s *search) readInOrder(ctx context.Context, o *snapshot, limit int) error {
 	after := time.Time{}
 	if limit > s.policy.Sample { // the first hosts of a map that may be older than the request have no room
@@ -79,7 +79,7 @@ func (s *search) readInOrder(ctx context.Context, o *snapshot, limit int) error 
 	}
 	if narrow {
 		if len(hosts) >= limit {
-			o.seen = limit // there may be more
+			o.seen = limit // there may be more candidates
 		}
 		o.candidates, err = s.oneByOne(ctx, hosts)
 		return err
@@ -92,8 +92,8 @@ func (s *search) readInOrder(ctx context.Context, o *snapshot, limit int) error 
 	return err
 }
 
-// line returns the hosts of a policy in its order, up to so many that may be taken. What groups prefer, and distances,
-// come before the policy.
+// line returns the hosts of a policy in its order, up to limit admissible ones. Preferences of groups, and distances,
+// take precedence over the policy.
 func (s *search) line(o *snapshot, m *crushmap.Map, p *crushmap.Policy, limit int) (line []considered) {
 	spec := s.inst.Spec
 	wishes := len(spec.Affinities)+len(spec.Near) > 0
@@ -125,7 +125,7 @@ func (s *search) line(o *snapshot, m *crushmap.Map, p *crushmap.Policy, limit in
 	return line
 }
 
-// refusal returns why a host may not be taken, whether or not it has room; empty: it may.
+// refusal returns the reason why a host is barred, regardless of its free capacity; empty: it is not.
 func (s *search) refusal(o *snapshot, host croft.Host) string {
 	if why := unusable(host, host.ID != ""); why != nil {
 		return why.text
@@ -140,10 +140,10 @@ func (s *search) refusal(o *snapshot, host croft.Host) string {
 	return ""
 }
 
-// noRoom is why a host was refused that Placement gave no candidate on.
+// noRoom is the reason for refusing a host on which Placement returned no candidate.
 const noRoom = "it has no room"
 
-// refusals returns the first hosts that the policy chose before a host, and why each was not taken.
+// refusals returns the hosts that the policy put before the chosen host, each with the reason why it was not taken.
 func (s *search) refusals(o *snapshot, taken croft.HostID) (all []croft.Refusal) {
 	for _, c := range o.line {
 		if c.Host == taken || len(all) == croft.MaxRefusals {
@@ -154,7 +154,7 @@ func (s *search) refusals(o *snapshot, taken croft.HostID) (all []croft.Refusal)
 	return all
 }
 
-// why returns why a host of the line was not taken.
+// why returns the reason why a host of the line was not taken.
 func (s *search) why(o *snapshot, c considered) string {
 	switch dropped := s.dropped[c.Host]; {
 	case c.why != "":
@@ -167,7 +167,7 @@ func (s *search) why(o *snapshot, c considered) string {
 	return noRoom
 }
 
-// byPosition orders candidates by the policy, those that others are just filling last.
+// byPosition orders candidates by the policy. Hosts that concurrent requests are filling come last.
 func (o *snapshot) byPosition(x, y croft.Candidate) int {
 	if full, other := freeAfter(x) < 0, freeAfter(y) < 0; full != other {
 		if full {
@@ -178,7 +178,8 @@ func (o *snapshot) byPosition(x, y croft.Candidate) int {
 	return o.position[hostOf(x)] - o.position[hostOf(y)]
 }
 
-// PolicyOf returns the policy of an instance as it is now, or as it was when its host was chosen, if it was removed.
+// PolicyOf returns the current policy of an instance, or, if the policy was removed, its version at the time the host
+// was chosen.
 func (s *Scheduler) PolicyOf(ctx context.Context, inst croft.Instance) (croft.CrushPolicy, error) {
 	if inst.Spec.Policy == nil {
 		return croft.CrushPolicy{}, croft.Errorf(croft.Invalid, "no policy chose the host of instance %s", inst.Name)
@@ -190,8 +191,8 @@ func (s *Scheduler) PolicyOf(ctx context.Context, inst croft.Instance) (croft.Cr
 	return now, err
 }
 
-// Order returns the hosts in the order in which the policy of an instance gives them, to move it. NoCapacity: it gives
-// none now.
+// Order returns the target hosts for moving an instance, in the order of its policy. NoCapacity: the policy currently
+// gives no host.
 func (s *Scheduler) Order(ctx context.Context, inst croft.Instance) (hosts []croft.HostID, err error) {
 	policy, err := s.PolicyOf(ctx, inst)
 	if err != nil {
@@ -236,8 +237,8 @@ func (s *search) chosen(ctx context.Context) (map[croft.HostID]bool, error) {
 	return all, nil
 }
 
-// addTrace puts into an explanation the policy of the request, if it has one, with the hosts of a snapshot in its
-// order, and why each but those of the usable candidates is refused.
+// addTrace adds the CRUSH policy of the request, if it has one, to an explanation, with the hosts of a snapshot in the
+// policy's order. Each host without a usable candidate gets a reason for its refusal.
 func (s *search) addTrace(e *Explanation, o *snapshot, usable []croft.Candidate) {
 	if s.inst.Spec.Policy == nil {
 		return

@@ -10,7 +10,7 @@ import (
 // longestLife bounds the life of an instance that expires.
 const longestLife = 10 * 365 * 24 * time.Hour
 
-// expiry returns the end of a life that is as long from now on; zero: it has no end. Invalid.
+// expiry returns the time at which a life that starts now ends; zero: it does not end. Invalid.
 func expiry(now time.Time, life time.Duration) (time.Time, error) {
 	switch {
 	case life == 0:
@@ -22,9 +22,9 @@ func expiry(now time.Time, life time.Duration) (time.Time, error) {
 	return now.Add(life).UTC().Truncate(time.Second), nil
 }
 
-// Keep makes an instance expire after life, counted from now, instead of when it would have; with a life of 0 it no
-// longer expires, unless it is held. A lost instance may be kept, to be recreated. Conflict: it is being scheduled or
-// destroyed, or is part of a cluster. Invalid: the life is too short or too long.
+// Keep sets the expiry of an instance to life from now. A life of 0 removes the expiry, except for a held instance. A
+// lost instance may be kept in order to recreate it. Conflict: it is being scheduled or destroyed, or is part of a
+// cluster. Invalid: the life is too short or too long.
 func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName string,
 	life time.Duration) (inst croft.Instance, err error) {
 	err = s.changeOwn(ctx, project, idOrName, "keep", func(st croft.Status) (again bool, err error) {

@@ -23,12 +23,12 @@ type Question struct {
 	Measure    topology.Measure
 	Fits       []Fit                   // hosts that are candidates
 	Dropped    map[croft.HostID]string // reasons found by the attempt
-	Chosen     map[croft.HostID]bool   // hosts that the CRUSH policy may choose; nil: all
+	Chosen     map[croft.HostID]bool   // hosts that the CRUSH policy can choose; nil: all
 }
 
 // Explain checks every host that is not a candidate against each requirement separately, and a tree of providers
-// against each group of the query separately. Placement combines them; a host that satisfies each of them but not all
-// at once is reported as such.
+// against each group of the query separately. Placement combines the requirements: a host that satisfies each of them
+// but not all at once is reported as such.
 func Explain(q Question) *Explanation {
 	e := &Explanation{Wanted: q.Query.Total(), Fits: []Fit{}, Requirements: []Requirement{}, Rows: []Row{}}
 	e.Fits = append(e.Fits, q.Fits...)
@@ -55,7 +55,7 @@ func (q Question) judge(t tree) verdict {
 	v := verdict{host: cmp.Or(t.own[0].Name, host.Name, string(t.id()))}
 	why := unusable(host, known)
 	if why != nil {
-		t = t.whole() // usage is ignored here, and so is what the agent withdrew
+		t = t.whole() // ignores usage, and the agent's withdrawal of inventory
 	}
 	v.judge(q.Query, t)
 	for _, b := range q.Spec.In {
@@ -77,7 +77,7 @@ func (q Question) judge(t tree) verdict {
 		if err := admitMember([]croft.Affinity{a}, host, q.Members, q.Seats); err != nil {
 			m := miss{requirement: a.String(), kind: a.String(), gap: 3, text: err.Error()}
 			if a.Rule.ByLocation() {
-				m.kind = m.text // which location it is matters
+				m.kind = m.text // the location's name matters
 			}
 			v.add(m)
 		}
@@ -97,7 +97,7 @@ func (q Question) judge(t tree) verdict {
 	return v
 }
 
-// notes says what a request demands of the properties of hosts.
+// notes describes the host properties that a request demands.
 func notes(spec croft.Spec) string {
 	var parts []string
 	if len(spec.Where) > 0 {
@@ -109,7 +109,7 @@ func notes(spec croft.Spec) string {
 	return strings.Join(parts, ", ")
 }
 
-// unusable returns why a host would not act on an order; nil: it would.
+// unusable returns the reason why a host would not act on an order; nil: it would.
 func unusable(host croft.Host, known bool) *miss {
 	m := miss{gap: 4}
 	switch {
@@ -135,7 +135,7 @@ type Explanation struct {
 	Fits         []Fit         `json:"fits"`
 	Requirements []Requirement `json:"requirements"` // that drop hosts, by number of hosts, descending
 	Rows         []Row         `json:"dropped"`      // nearest miss first
-	// the CRUSH policy of the request, as it is now, and the hosts in its order
+	// the current CRUSH policy of the request, and the hosts in its order
 	Policy *croft.CrushPolicy `json:"policy,omitempty"`
 	Trace  []Step             `json:"trace,omitempty"`
 }
@@ -144,15 +144,15 @@ type Explanation struct {
 type Step struct {
 	Host string       `json:"host"` // name
 	ID   croft.HostID `json:"id"`
-	Pass int          `json:"pass"`          // of the policy, from 0; -1: the passes are over
-	Why  string       `json:"why,omitempty"` // it is refused; empty: it would be taken, if none before it were
+	Pass int          `json:"pass"`          // of the policy, from 0; -1: after all passes
+	Why  string       `json:"why,omitempty"` // reason for the refusal; empty: taken if no host before it is
 }
 
 // Fit is a host that the request fits on.
 type Fit struct {
 	Host string       `json:"host"` // name
 	ID   croft.HostID `json:"id"`
-	Rank int          `json:"rank"` // from 1; equal ranks are ordered by chance
+	Rank int          `json:"rank"` // from 1; equal ranks are ordered randomly
 	Free float64      `json:"free"` // fraction of its scarcest resource that stays free
 }
 

@@ -11,7 +11,8 @@ import (
 	"croft/internal/hostkey"
 )
 
-// Use says what an instance is to be for which a claim was held. What is empty is as the request for the hold has it.
+// Use is the specification of the instance that takes over a held claim. Empty fields keep the values of the hold's
+// request, except UserData, ClusterKey and Expires, which always replace them.
 type Use struct {
 	Image    string
 	Public   bool // of Image; see croft.Spec.ImagePublic
@@ -21,12 +22,12 @@ type Use struct {
 	IMDS     croft.IMDS
 	Tags     map[string]string
 	Restart  croft.Restart
-	Expires  time.Duration // how long it may live, from now on; 0: until somebody destroys it
+	Expires  time.Duration // life from now on; 0: unlimited
 
-	ClusterKey string // that the members of its cluster share
+	ClusterKey string // shared by the members of its cluster
 }
 
-// on returns a held record as the use makes it. Invalid.
+// on returns the held record with the fields of the use applied. Invalid.
 func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	spec := &inst.Spec
 	if u.Image != "" {
@@ -50,16 +51,16 @@ func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	if inst.Expires, err = expiry(time.Now(), u.Expires); err != nil {
 		return inst, err
 	}
-	// A key of each try's own also tells whose order was written.
+	// Each try creates a new key, so the key also identifies the order that was written.
 	if spec.HostKey, err = hostkey.New(); err != nil {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
 	}
 	return inst, nil
 }
 
-// Use orders the instance for which a claim is held, on the host of the claim. Of several uses, releases and the end of
-// the hold, one takes effect: the record decides, and no clock of this machine. Conflict: it is not held any more.
-// Unavailable: the host is silent or drained. Invalid.
+// Use orders the instance for which a claim is held, on the host of the claim. Of several concurrent uses, releases and
+// the end of the hold, exactly one takes effect: the record decides, not this machine's clock. Conflict: it is not held
+// any more. Unavailable: the host is silent or drained. Invalid.
 func (s *Scheduler) Use(ctx context.Context, project croft.Project, idOrName string, u Use) (inst croft.Instance,
 	err error) {
 	err = s.changeOwn(ctx, project, idOrName, "use", func(st croft.Status) (again bool, err error) {
@@ -106,7 +107,7 @@ func held(inst croft.Instance) error {
 	return croft.Errorf(croft.Conflict, "it is %s, not held", inst.State)
 }
 
-// ReleaseHold gives back what is held for an instance. Conflict: it is not held any more.
+// ReleaseHold releases the claim that is held for an instance. Conflict: it is not held any more.
 func (s *Scheduler) ReleaseHold(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
 	err error) {
 	err = s.changeOwn(ctx, project, idOrName, "release", func(st croft.Status) (again bool, err error) {
@@ -119,8 +120,8 @@ func (s *Scheduler) ReleaseHold(ctx context.Context, project croft.Project, idOr
 	return inst, err
 }
 
-// giveBack ends a hold. The record leads to the claim until that is released; after a crash in between, the caretaker
-// goes on.
+// giveBack ends a hold. The record leads to the claim until the claim is released; after a crash in between, the
+// caretaker finishes the work.
 func (s *Scheduler) giveBack(ctx context.Context, inst croft.Instance) error {
 	inst, err := s.Holds.Abandon(ctx, inst)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"croft"
 )
 
-// inFlight tracks the choices of a scheduler's requests that are missing from the usages another of its requests has
-// read. Without it, concurrent requests would all read the same usages and choose the same host.
+// inFlight tracks the choices of a scheduler's requests that the usages read by its other requests do not include.
+// Without it, concurrent requests would all read the same usages and choose the same host.
 //
 // Claims made before a request reads its candidates are part of the usages. In-flight claims of other processes are
 // unknown; random order among equals, and Placement's refusal, handle those.
@@ -30,14 +30,14 @@ type choice struct {
 	candidate       croft.Candidate
 	project         croft.Project
 	member          []croft.Member
-	claimed, joined int64 // when it became part of the usages, and of the groups; 0: not yet
+	claimed, joined int64 // when the usages, and the groups, started to include it; 0: not yet
 }
 
 func newInFlight() *inFlight {
 	return &inFlight{readers: map[*reading]bool{}, choices: map[*choice]bool{}}
 }
 
-// read begins a request's reading. The caller calls done once it no longer ranks with it.
+// read registers a request that starts to read candidates. The caller calls done after its last ranking with them.
 func (u *inFlight) read() *reading {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -32,8 +32,8 @@ func (v *verdict) add(all ...miss) {
 	}
 }
 
-// judge compares a tree of providers with a query. A single provider has to satisfy all groups by itself; in a tree
-// each group is checked separately.
+// judge compares a tree of providers with a query. A single provider must satisfy all groups alone; in a tree, each
+// group is checked separately.
 func (v *verdict) judge(q Query, t tree) {
 	v.add(rootMisses(q, t.own[0])...)
 	if all := t.all(); len(all) == 1 {
@@ -122,8 +122,9 @@ func sum(misses []miss) (gap float64) {
 	return gap
 }
 
-// amountMiss returns the miss of a provider for an amount: one, or none. An amount that can never fit weighs more than
-// one that others have taken.
+// amountMiss returns the miss of a provider for an amount, or none. An amount that the provider can never give
+// (its class is not offered, or its limits or step size exclude it) weighs more than one that only exceeds the free
+// capacity.
 func amountMiss(class croft.ResourceClass, want int64, suffix string, p croft.Provider) []miss {
 	inv, offered := p.Inventories[class]
 	free := inv.Capacity() - p.Used[class]

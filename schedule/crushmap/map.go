@@ -1,10 +1,10 @@
-// Package crushmap makes a CRUSH map of a cloud's hosts, and has policies choose hosts in it. It is pure. The same
-// hosts, capacities, numbers and policy choose the same hosts for an instance on every machine, and crushtool, given
-// the map as text, does so too.
+// Package crushmap builds a CRUSH map of a cloud's hosts, and chooses hosts in it by policies. It is pure. The same
+// hosts, capacities, numbers and policy choose the same hosts for an instance on every machine. crushtool makes the
+// same choice when given the map as text.
 //
-// Hosts are the devices, and racks, rows, sites and the root the buckets. Every host is below one of each: as in
-// groups, a host whose location does not name a rack is a rack of its own. So naming the rack of one host moves what is
-// on that host alone.
+// Hosts are the devices; racks, rows, sites and the root are the buckets. Every host is below one bucket of each type:
+// as in groups, a host whose location does not name a rack is a rack of its own. Therefore naming the rack of one host
+// moves only the instances of that host.
 package crushmap
 
 import (
@@ -24,7 +24,7 @@ import (
 // Root is the name of the bucket that holds all hosts.
 const Root = "default"
 
-// PerWeight is how many VCPUs the weight 1.0 is. The weights of all hosts have to stay below 65536.
+// PerWeight is the number of VCPUs per weight of 1.0. The sum of the weights of all hosts must stay below 65536.
 const PerWeight = 1024
 
 // The types of buckets. Devices are hosts.
@@ -38,18 +38,18 @@ const (
 
 var levels = map[crush.Type]croft.Level{typeRack: croft.LevelRack, typeRow: croft.LevelRow, typeSite: croft.LevelSite}
 
-// Source is what a map is made of.
+// Source is the input for building a map.
 type Source struct {
 	Hosts map[croft.HostID]croft.Host
-	// VCPUs by host: the total times the allocation ratio. What is reserved counts, since an agent that stops reserves
-	// all: its host is out then, and keeps its weight.
+	// VCPUs by host: the total times the allocation ratio, including reserved VCPUs. An agent that stops reserves all
+	// of them: its host then is out, and must keep its weight.
 	VCPUs   map[croft.HostID]float64
 	Numbers croft.CrushNumbers
 }
 
 // Map is a CRUSH map of hosts. It does not change, and may be used concurrently.
 type Map struct {
-	Hosts map[croft.HostID]croft.Host // not to be changed
+	Hosts map[croft.HostID]croft.Host // read only
 
 	text      crush.Map
 	program   *crush.Program
@@ -62,7 +62,7 @@ type Map struct {
 	compiled  sync.Map // policies by text
 }
 
-// VCPUs returns what hosts offer by what their providers do.
+// VCPUs returns the VCPUs of each host, read from the providers.
 func VCPUs(providers []croft.Provider) map[croft.HostID]float64 {
 	all := map[croft.HostID]float64{}
 	for _, p := range providers {
@@ -72,7 +72,7 @@ func VCPUs(providers []croft.Provider) map[croft.HostID]float64 {
 	return all
 }
 
-// Unnumbered returns the hosts and the buckets of locations that need numbers and have none, sorted.
+// Unnumbered returns the hosts and the bucket names of locations that need a number and have none, sorted.
 func Unnumbered(hosts map[croft.HostID]croft.Host, n croft.CrushNumbers) (ids []croft.HostID, locations []string) {
 	seen := map[string]bool{}
 	for id, h := range hosts {
@@ -105,15 +105,15 @@ func bucketOf(location topology.Path) string {
 	return name
 }
 
-// Input returns what CRUSH draws by for an instance: the first 31 bits of the SHA-256 of its UUID as text in lower
-// case.
+// Input returns the input value of CRUSH for an instance: the first 31 bits of the SHA-256 of its UUID as lower-case
+// text.
 func Input(id croft.InstanceID) uint32 {
 	sum := sha256.Sum256([]byte(strings.ToLower(string(id))))
 	return binary.BigEndian.Uint32(sum[:4]) >> 1
 }
 
-// New makes the map of hosts that have numbers; others are left out. The error tells that the hosts offer more than a
-// map can hold.
+// New builds the map of the hosts that have numbers and leaves out the others. It returns an error if the VCPUs of the
+// hosts exceed the capacity of a map.
 func New(s Source) (*Map, error) {
 	m := &Map{Hosts: s.Hosts, devices: map[crush.ID]croft.HostID{}, weights: map[crush.ID]crush.Weight{},
 		buckets: map[string]crush.ID{}, below: map[crush.ID][]crush.ID{}}
@@ -126,8 +126,8 @@ func New(s Source) (*Map, error) {
 	return m, nil
 }
 
-// The IDs of buckets. Each location has room for itself and for what it stands for where a row or site is not named,
-// and each host for its own rack, row and site.
+// The IDs of buckets. Each location has IDs for itself and for the rows or sites that it stands for where these are not
+// named. Each host has IDs for its own rack, row and site.
 const (
 	rootID    crush.ID = -1
 	perNumber crush.ID = 8
@@ -145,7 +145,7 @@ func (m *Map) build(s Source) {
 	for _, id := range sortedHosts(s) {
 		t.host(s.Hosts[id])
 	}
-	// Parents weigh what their items do; lower types come first.
+	// The weight of a parent is the sum of its items' weights, so lower types come first.
 	order := make([]int, len(m.text.Buckets))
 	for i := range order {
 		order[i] = i
@@ -192,10 +192,10 @@ type tree struct {
 	m     *Map
 	s     Source
 	at    map[crush.ID]int // indexes of buckets
-	names map[string]bool  // that are taken
+	names map[string]bool  // names in use
 }
 
-// bucket adds a bucket, unless it is there, and reports whether it was not.
+// bucket adds a bucket unless it exists, and reports whether it added one.
 func (t *tree) bucket(id crush.ID, name string, kind crush.Type) bool {
 	if _, there := t.at[id]; there {
 		return false
@@ -211,19 +211,19 @@ func (t *tree) add(to crush.ID, item crush.Item) {
 	b.Items = append(b.Items, item)
 }
 
-// host adds a host with the locations that it is in.
+// host adds a host and the buckets of its locations.
 func (t *tree) host(h croft.Host) {
 	number := t.s.Numbers.Hosts[h.ID]
 	device := crush.ID(number)
 	if _, taken := t.m.devices[device]; taken {
-		return // two hosts never get one number
+		return // two hosts never have the same number
 	}
 	path, _ := topology.Of(h) // without a valid location, the host alone
 	parent := rootID
 	for _, kind := range []crush.Type{typeSite, typeRow, typeRack} {
 		id, name, numbered := t.locate(path.At(levels[kind]), kind, number)
 		if !numbered {
-			return // its location was just changed, and gets a number when the map is made next
+			return // the location just changed; the next map gives it a number
 		}
 		if t.bucket(id, name, kind) {
 			t.add(parent, crush.Item{ID: id})
@@ -242,7 +242,7 @@ func (t *tree) host(h croft.Host) {
 	}
 }
 
-// locate returns the bucket for a location of a host, which stands for one of a type.
+// locate returns the bucket of the given type for a location of a host.
 func (t *tree) locate(at topology.Path, kind crush.Type, host int32) (id crush.ID, name string, numbered bool) {
 	name = bucketOf(at)
 	switch level := at.Level(); {
@@ -256,7 +256,7 @@ func (t *tree) locate(at topology.Path, kind crush.Type, host int32) (id crush.I
 	return bucketID(n, 0), name, numbered
 }
 
-// name returns the name of a host's device: the host's own, if crushtool takes it and nothing else has it.
+// name returns the name of a host's device: the host's name if crushtool accepts it and it is unique in the map.
 func (t *tree) name(h croft.Host) string {
 	name := h.Name
 	bad := func(r rune) bool {
@@ -269,14 +269,14 @@ func (t *tree) name(h croft.Host) string {
 	return name
 }
 
-// isLocation reports whether a location has the name, also one that comes later.
+// isLocation reports whether a location has the name, including locations that the build adds later.
 func (t *tree) isLocation(name string) bool {
 	_, is := t.s.Numbers.Locations[name]
 	return is || name == Root
 }
 
-// WriteText writes the map in the text form of crushtool, with these policies as rules, in their order. Policies that
-// do not fit the map are left out.
+// WriteText writes the map in the text form of crushtool, with the policies as rules, in the given order. It leaves out
+// policies that do not fit the map.
 func (m *Map) WriteText(w io.Writer, policies ...croft.CrushPolicy) error {
 	text := m.text
 	for i, stored := range policies {
@@ -290,7 +290,7 @@ func (m *Map) WriteText(w io.Writer, policies ...croft.CrushPolicy) error {
 	return text.WriteText(w)
 }
 
-// Out returns the numbers of the hosts that take no instances, in order: crushtool takes them as --weight N 0.
+// Out returns the sorted numbers of the hosts that accept no instances. crushtool accepts each as --weight N 0.
 func (m *Map) Out() (all []int32) {
 	for _, d := range m.text.Devices {
 		if m.reweights[d.ID] == 0 {

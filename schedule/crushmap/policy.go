@@ -14,26 +14,25 @@ import (
 	"croft/topology"
 )
 
-// Policy is a policy for the hosts of a map. It may be used concurrently.
+// Policy is a policy compiled for the hosts of a map. It is safe for concurrent use.
 type Policy struct {
 	m        *Map
 	compiled *policy.Compiled
-	reach    []crush.ID // devices that it may give
+	reach    []crush.ID // devices that it can choose
 }
 
 // Choice is a host in the order in which a policy gives hosts for an instance.
 type Choice struct {
 	Host croft.HostID
-	Pass int  // of the policy, from 0; Leftover: the passes are over
-	Out  bool // it is drained or silent
+	Pass int  // of the policy, from 0; Leftover: after all passes
+	Out  bool // drained or silent
 }
 
-// Leftover is the pass of those hosts that no pass gave.
+// Leftover is the pass number of the hosts that no pass chose.
 const Leftover = -1
 
-// Compile makes a stored policy ready to choose hosts of the map, and keeps it for the next call. Invalid: it has an
-// error, or chooses a type that there is not, or can never give a host. NotFound: no host is in a location that it
-// uses.
+// Compile compiles a stored policy for the map, and caches the result. Invalid: the policy has an error, selects a type
+// that does not exist, or can never choose a host. NotFound: no host is in a location that it uses.
 func (m *Map) Compile(stored croft.CrushPolicy) (*Policy, error) {
 	if p, known := m.compiled.Load(stored.Text); known {
 		return p.(*Policy), nil
@@ -50,7 +49,7 @@ func (m *Map) compile(stored croft.CrushPolicy) (*Policy, error) {
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "policy %s: %w", stored.Name, err)
 	}
-	at := typeRoot // of the buckets where the policy is
+	at := typeRoot // type of the current buckets
 	for n, i := range p {
 		switch i.Op {
 		case policy.Use:
@@ -92,14 +91,14 @@ func (m *Map) bucket(name string, i policy.Instruction) (string, error) {
 	case err == nil && there:
 		return bucket, nil
 	}
-	if _, there := m.buckets[i.Name]; there { // as croft crush export writes it
+	if _, there := m.buckets[i.Name]; there { // the form that croft crush export writes
 		return i.Name, nil
 	}
 	return "", croft.Errorf(croft.NotFound, "policy %s, line %d: no host is in the location %q%s", name, i.Line, i.Name,
 		nearest.Hint(i.Name, topology.Names(slices.Collect(maps.Values(m.Hosts)))))
 }
 
-// below returns the type that an instruction selects below buckets of another.
+// below returns the type of the buckets that an instruction selects below buckets of another type.
 func below(at crush.Type, name string, i policy.Instruction) (crush.Type, error) {
 	if i.Name == string(croft.LevelHost) {
 		return at, croft.Errorf(croft.Invalid, "policy %s, line %d: hosts are taken, not selected: write take %d in place of "+
@@ -120,9 +119,9 @@ func below(at crush.Type, name string, i policy.Instruction) (crush.Type, error)
 		i.Name, nearest.Hint(i.Name, types), strings.Join(types, ", "))
 }
 
-// Hints says what of a policy may not be what its author wants, a sentence each.
+// Hints returns warnings about parts of a policy that its author may not intend, one sentence each.
 func (p *Policy) Hints(stored croft.CrushPolicy) (hints []string) {
-	instructions, _ := policy.Parse(stored.Text) // which was compiled
+	instructions, _ := policy.Parse(stored.Text) // Compile accepted it
 	for _, i := range instructions {
 		if i.Op == policy.Select && !p.m.names(croft.Level(i.Name)) {
 			hints = append(hints, "line "+strconv.Itoa(i.Line)+": no host's location names a "+i.Name+
@@ -135,7 +134,7 @@ func (p *Policy) Hints(stored croft.CrushPolicy) (hints []string) {
 	return hints
 }
 
-// names reports whether the location of a host has a part of a level.
+// names reports whether the location of any host has a part of the level.
 func (m *Map) names(level croft.Level) bool {
 	for _, h := range m.Hosts {
 		if path, err := topology.Of(h); err == nil && path.At(level).Level() == level {
@@ -145,7 +144,7 @@ func (m *Map) names(level croft.Level) bool {
 	return false
 }
 
-// reach returns the devices that a policy may give, in the order of its takes.
+// reach returns the devices that a policy can choose, in the order of its take instructions.
 func (m *Map) reach(compiled *policy.Compiled) (all []crush.ID) {
 	seen := map[crush.ID]bool{}
 	for _, at := range compiled.Begins() {
@@ -159,12 +158,12 @@ func (m *Map) reach(compiled *policy.Compiled) (all []crush.ID) {
 	return all
 }
 
-// Order calls offer with the hosts that the policy gives for an instance, best first: the first, then the one that it
-// gives if that is out, and so on, each once, until offer takes one by returning true. A host that is out comes in its
-// place, and is to be refused. Hosts that offer no VCPUs are not among them.
+// Order calls offer with the hosts that the policy chooses for an instance, best first, until offer returns true to
+// take one. Each next host is the choice of the policy if all hosts before it were out. Every host is offered once. A
+// host that is out keeps its place in this order, and offer must refuse it. Hosts without VCPUs are never offered.
 //
-// Where all passes of the policy are over, each of which tries at most 51 times, those of its hosts follow that no pass
-// gave, by a hash: so an almost full cloud is filled to the end.
+// Each pass of the policy tries at most 51 times. After all passes, the hosts in reach of the policy that no pass chose
+// follow in the order of a hash, so that an almost full cloud can be filled completely.
 func (p *Policy) Order(id croft.InstanceID, offer func(Choice) bool) {
 	m := p.m.mappers.Get().(*crush.Mapper)
 	defer p.m.mappers.Put(m)
@@ -172,7 +171,7 @@ func (p *Policy) Order(id croft.InstanceID, offer func(Choice) bool) {
 	given := map[crush.ID]bool{}
 	p.compiled.Order(m, x, nil, func(device crush.ID, pass int) bool {
 		given[device] = true
-		// A device without weight is drawn where nothing beside it has any.
+		// CRUSH chooses a device without weight only if no item of its bucket has weight.
 		if p.m.weights[device] > 0 {
 			taken = offer(p.m.choice(device, pass))
 		}
