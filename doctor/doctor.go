@@ -5,17 +5,7 @@ package doctor
 
 import (
 	"net/netip"
-
-	"croft/internal/checks"
 )
-
-func good(found string) checks.Result { return checks.Result{Level: checks.OK, Found: found} }
-func warn(found, do string) checks.Result {
-	return checks.Result{Level: checks.Warn, Found: found, Do: do}
-}
-func fail(found, do string) checks.Result {
-	return checks.Result{Level: checks.Fail, Found: found, Do: do}
-}
 
 // Config says for which purposes the host is checked.
 type Config struct {

@@ -21,7 +21,7 @@ const kvmDevice = "/dev/kvm"
 func (c Config) lookKVM(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		if c.VirtType == "qemu" {
-			return good("not used: virt_type is qemu")
+			return checks.Good("not used: virt_type is qemu")
 		}
 		file, err := p.File(kvmDevice)
 		switch {
@@ -30,7 +30,7 @@ func (c Config) lookKVM(p Probes) look {
 		case err != nil:
 			return c.noKVM(err.Error())
 		case !openToGroup(file):
-			return fail(
+			return checks.Failure(
 				fmt.Sprintf(
 					"%s belongs to %s:%s with mode %04o, so that libvirt's QEMU cannot open it and every libvirt call takes seconds",
 					kvmDevice,
@@ -43,17 +43,17 @@ func (c Config) lookKVM(p Probes) look {
 		if usable, reason := p.KVM(ctx); !usable {
 			return c.noKVM(kvmDevice + " is there and runs no guest: " + reason)
 		}
-		return good("runs guests")
+		return checks.Good("runs guests")
 	}
 }
 
 // noKVM is a failure only if KVM was requested.
 func (c Config) noKVM(found string) checks.Result {
 	if c.VirtType == "kvm" {
-		return fail(found,
+		return checks.Failure(found,
 			"turn virtualisation on in the firmware and load kvm_intel or kvm_amd, or set virt_type to auto")
 	}
-	return warn(
+	return checks.Warning(
 		found+"; guests are emulated, about ten times slower",
 		"turn virtualisation on in the firmware (nested virtualisation where this is a guest itself) and load kvm_intel or kvm_amd",
 	)
@@ -68,9 +68,9 @@ func lookProgram(p Probes, program, debianPackage string) look {
 	return func(context.Context) checks.Result {
 		path, err := p.LookPath(program)
 		if err != nil {
-			return fail(program+" is not installed", "apt-get install "+debianPackage)
+			return checks.Failure(program+" is not installed", "apt-get install "+debianPackage)
 		}
-		return good(path)
+		return checks.Good(path)
 	}
 }
 
@@ -78,10 +78,10 @@ func lookLibvirt(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		version, err := p.Libvirt(ctx)
 		if err != nil {
-			return fail(err.Error(),
+			return checks.Failure(err.Error(),
 				"apt-get install libvirt-daemon-system, then systemctl start libvirtd (or virtlogd -d; libvirtd -d)")
 		}
-		return good(version)
+		return checks.Good(version)
 	}
 }
 
@@ -91,7 +91,7 @@ func (c Config) lookGuests(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		guests, err := p.Guests(ctx)
 		if err != nil {
-			return fail("list the guests: "+err.Error(), "mend what the line about libvirt says first")
+			return checks.Failure("list the guests: "+err.Error(), "mend what the line about libvirt says first")
 		}
 		var strange []string
 		for _, id := range guests {
@@ -100,7 +100,7 @@ func (c Config) lookGuests(p Probes) look {
 			}
 		}
 		if len(strange) > 0 {
-			return warn(
+			return checks.Warning(
 				fmt.Sprintf(
 					"%d of %d guests have their disks elsewhere than in %s, such as %s: another croft runs here, or this host had another state directory",
 					len(strange),
@@ -113,19 +113,19 @@ func (c Config) lookGuests(p Probes) look {
 		}
 		cut, err := p.CutOff(ctx)
 		if err != nil {
-			return fail(
+			return checks.Failure(
 				"look for guests without a network: "+err.Error(),
 				"mend what the line about libvirt says first",
 			)
 		}
 		if len(cut) > 0 {
-			return fail(
+			return checks.Failure(
 				fmt.Sprintf("%d of %d guests are cut off: an interface of theirs is on no bridge, such as one of %s",
 					len(cut), len(guests), cut[0]),
 				"start their network again (virsh net-start); a running agent attaches them to it within 15 seconds",
 			)
 		}
-		return good(fmt.Sprintf("%d here", len(guests)))
+		return checks.Good(fmt.Sprintf("%d here", len(guests)))
 	}
 }
 
@@ -133,9 +133,9 @@ func lookTun(p Probes) look {
 	const device = "/dev/net/tun"
 	return func(context.Context) checks.Result {
 		if _, err := p.File(device); err != nil {
-			return fail(device+" is not there, so that guests have no network", "modprobe tun")
+			return checks.Failure(device+" is not there, so that guests have no network", "modprobe tun")
 		}
-		return good(device)
+		return checks.Good(device)
 	}
 }
 
@@ -145,16 +145,17 @@ func lookNetwork(p Probes, name string) look {
 		n, err := p.Network(ctx, name)
 		switch {
 		case err != nil:
-			return fail(fmt.Sprintf("libvirt's network %s: %v", name, err),
+			return checks.Failure(fmt.Sprintf("libvirt's network %s: %v", name, err),
 				"mend what the line about libvirt says first")
 		case n.Active:
-			return good(fmt.Sprintf("%s on bridge %s, %s", name, n.Bridge, n.Subnet))
+			return checks.Good(fmt.Sprintf("%s on bridge %s, %s", name, n.Bridge, n.Subnet))
 		case n.Defined:
-			return good(name + " is not active; the agent starts it")
+			return checks.Good(name + " is not active; the agent starts it")
 		case name == "default":
-			return good(name + " is not defined; the agent defines and starts it")
+			return checks.Good(name + " is not defined; the agent defines and starts it")
 		}
-		return fail("libvirt has no network "+name, "define it with virsh net-define, or set network to default")
+		return checks.Failure("libvirt has no network "+name,
+			"define it with virsh net-define, or set network to default")
 	}
 }
 
@@ -162,13 +163,13 @@ func lookNetwork(p Probes, name string) look {
 func (c Config) lookFilter(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		if c.Spoofing {
-			return warn("libvirt.allow_spoofing: guests may send from the addresses of others",
+			return checks.Warning("libvirt.allow_spoofing: guests may send from the addresses of others",
 				"set it to false, unless guests route for others")
 		}
 		if err := p.Filter(ctx); err != nil {
-			return fail(err.Error(), "apt-get install nftables; its kernel module is nf_tables, with the family bridge")
+			return checks.Failure(err.Error(), "apt-get install nftables; its kernel module is nf_tables, with the family bridge")
 		}
-		return good("nftables holds guests to their addresses")
+		return checks.Good("nftables holds guests to their addresses")
 	}
 }
 
@@ -176,27 +177,27 @@ func lookBridge(p Probes, name string) look {
 	return func(context.Context) checks.Result {
 		links, err := p.Links()
 		if err != nil {
-			return fail("list the network interfaces: "+err.Error(), "run this as root")
+			return checks.Failure("list the network interfaces: "+err.Error(), "run this as root")
 		}
 		for _, l := range links {
 			if l.Name == name {
-				return good(strings.TrimSpace(name + " " + joinPrefixes(l.Addresses)))
+				return checks.Good(strings.TrimSpace(name + " " + joinPrefixes(l.Addresses)))
 			}
 		}
-		return fail("there is no bridge "+name, "make it, or set network instead of bridge")
+		return checks.Failure("there is no bridge "+name, "make it, or set network instead of bridge")
 	}
 }
 
 // lookMachine rejects architectures on which guests are untested.
 func (c Config) lookMachine(context.Context) checks.Result {
 	if c.Arch != GuestArch {
-		return fail(fmt.Sprintf(
+		return checks.Failure(fmt.Sprintf(
 			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported",
 			c.Arch,
 		),
 			"use an x86_64 machine for guests; with hypervisor: none this one can run what all hosts share")
 	}
-	return good("x86_64")
+	return checks.Good("x86_64")
 }
 
 // GuestArch is the architecture of hosts that run guests, in Go's notation.

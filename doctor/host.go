@@ -31,22 +31,23 @@ func (c Config) lookState(p Probes) look {
 	return func(context.Context) checks.Result {
 		dir, err := nearestDir(p, c.StateDir)
 		if err != nil {
-			return fail(fmt.Sprintf("state directory %s: %v", c.StateDir, err), "name a directory with --state-dir")
+			return checks.Failure(fmt.Sprintf("state directory %s: %v", c.StateDir, err),
+				"name a directory with --state-dir")
 		}
 		if err := p.Writable(dir); err != nil {
-			return fail(fmt.Sprintf("%s cannot be written: %v", dir, err),
+			return checks.Failure(fmt.Sprintf("%s cannot be written: %v", dir, err),
 				"run as root, or name another directory with --state-dir")
 		}
 		if c.Libvirt {
 			if closed := closedAbove(p, dir); closed != "" {
-				return fail(closed+" is closed to others, so that libvirt's QEMU cannot reach the disks below it",
+				return checks.Failure(closed+" is closed to others, so that libvirt's QEMU cannot reach the disks below it",
 					"chmod o+x "+closed+", or name another directory with --state-dir")
 			}
 		}
 		if dir != c.StateDir {
-			return good(c.StateDir + " will be made")
+			return checks.Good(c.StateDir + " will be made")
 		}
-		return good(dir)
+		return checks.Good(dir)
 	}
 }
 
@@ -85,11 +86,12 @@ func lookDisk(p Probes, stateDir string) look {
 	return func(context.Context) checks.Result {
 		dir, err := nearestDir(p, stateDir)
 		if err != nil {
-			return fail(fmt.Sprintf("state directory %s: %v", stateDir, err), "name a directory with --state-dir")
+			return checks.Failure(fmt.Sprintf("state directory %s: %v", stateDir, err),
+				"name a directory with --state-dir")
 		}
 		free, err := p.DiskFree(dir)
 		if err != nil {
-			return fail(fmt.Sprintf("room at %s: %v", dir, err), "name a directory with --state-dir")
+			return checks.Failure(fmt.Sprintf("room at %s: %v", dir, err), "name a directory with --state-dir")
 		}
 		return measure(free, leastDisk, littleDisk, "free at "+dir,
 			"make room, or name a directory on another disk with --state-dir")
@@ -100,7 +102,7 @@ func lookMemory(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		available, total, err := p.Memory(ctx)
 		if err != nil {
-			return fail("memory: "+err.Error(), "mount /proc")
+			return checks.Failure("memory: "+err.Error(), "mount /proc")
 		}
 		return measure(available, leastMemory, littleMemory,
 			fmt.Sprintf("available of %s", size(total)), "end what uses it, or offer less with memory.reserved")
@@ -111,11 +113,11 @@ func measure(have, least, little uint64, what, do string) checks.Result {
 	found := size(have) + " " + what
 	switch {
 	case have < least:
-		return fail(found, do)
+		return checks.Failure(found, do)
 	case have < little:
-		return warn(found, do)
+		return checks.Warning(found, do)
 	}
-	return good(found)
+	return checks.Good(found)
 }
 
 func size(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/gib) }
@@ -132,14 +134,14 @@ func CompareClocks(ahead map[string]time.Duration) checks.Result {
 		}
 	}
 	if len(far) == 0 {
-		return good("those of all living hosts agree with this one, to a minute or two")
+		return checks.Good("those of all living hosts agree with this one, to a minute or two")
 	}
 	slices.Sort(far)
 	const shown = 5
 	if len(far) > shown {
 		far = append(far[:shown], fmt.Sprintf("and %d others", len(far)-shown))
 	}
-	return warn("compared with this machine's clock, that of "+strings.Join(far, ", that of "),
+	return checks.Warning("compared with this machine's clock, that of "+strings.Join(far, ", that of "),
 		"set the clocks, for example with chrony; while they differ by ten minutes nothing expires")
 }
 
@@ -149,12 +151,12 @@ func lookClock(p Probes) look {
 		c, err := p.Clock()
 		switch {
 		case err != nil:
-			return warn("ask the kernel about the clock: "+err.Error(), do)
+			return checks.Warning("ask the kernel about the clock: "+err.Error(), do)
 		case !c.Synchronised:
-			return warn("nothing keeps the clock right", do)
+			return checks.Warning("nothing keeps the clock right", do)
 		case c.MaxError > littleClockError:
-			return warn(fmt.Sprintf("the clock may be wrong by %v", c.MaxError.Round(time.Millisecond)), do)
+			return checks.Warning(fmt.Sprintf("the clock may be wrong by %v", c.MaxError.Round(time.Millisecond)), do)
 		}
-		return good(fmt.Sprintf("synchronised, wrong by at most %v", c.MaxError.Round(time.Millisecond)))
+		return checks.Good(fmt.Sprintf("synchronised, wrong by at most %v", c.MaxError.Round(time.Millisecond)))
 	}
 }

@@ -19,27 +19,27 @@ func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) che
 	if c.Network != "" {
 		n, err := p.Network(ctx, c.Network)
 		if err != nil || n.Bridge == "" {
-			return good(found) // the line about the network reports the problem
+			return checks.Good(found) // the line about the network reports the problem
 		}
 		bridge = n.Bridge
 	}
 	server, err := p.MetadataServer(ctx, bridge, pid)
 	if err != nil {
-		return good(found + ", on another bridge")
+		return checks.Good(found + ", on another bridge")
 	}
 	if !server.Ours {
-		return fail(fmt.Sprintf(
+		return checks.Failure(fmt.Sprintf(
 			"the croft of another cloud (process %d, partition %s) serves %s on %s, so that guests of this one get no metadata",
 			pid, server.Cloud, metadataAddr.Addr(), bridge),
 			"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
 	}
 	if server.Sibling != "" {
-		return warn(fmt.Sprintf("%s on %s as the agent of host %s, another one of this cloud on this machine, so that "+
+		return checks.Warning(fmt.Sprintf("%s on %s as the agent of host %s, another one of this cloud on this machine, so that "+
 			"guests of this host get their metadata on a disk and cannot report that they are ready", found, bridge,
 			server.Sibling),
 			"give one of the two agents a network of its own (network.name, network.bridge) if that matters")
 	}
-	return good(found)
+	return checks.Good(found)
 }
 
 // lookMetadata finds other listeners at the metadata address: a web server that listens on port 80 of every
@@ -48,29 +48,29 @@ func (c Config) lookMetadata(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		listeners, err := p.Listeners(ctx)
 		if err != nil {
-			return fail("list the listening sockets: "+err.Error(), "run this as root")
+			return checks.Failure("list the listening sockets: "+err.Error(), "run this as root")
 		}
 		if l, taken := listenerOn(listeners, metadataAddr); taken {
 			if l.Program == "croft" {
 				return c.lookMetadataServer(ctx, p, l.PID)
 			}
-			return fail(fmt.Sprintf("%s listens on %s, so that guests get no metadata", l.who(), l.Addr),
+			return checks.Failure(fmt.Sprintf("%s listens on %s, so that guests get no metadata", l.who(), l.Addr),
 				"let it listen on an address of its own, not on port 80 of every address")
 		}
 		links, err := p.Links()
 		if err != nil {
-			return fail("list the network interfaces: "+err.Error(), "run this as root")
+			return checks.Failure("list the network interfaces: "+err.Error(), "run this as root")
 		}
 		for _, l := range links {
 			for _, a := range l.Addresses {
 				if a.Addr() == metadataAddr.Addr() && l.Name != c.Bridge {
-					return warn(fmt.Sprintf("%s is an address of %s already", a.Addr(), l.Name),
+					return checks.Warning(fmt.Sprintf("%s is an address of %s already", a.Addr(), l.Name),
 						fmt.Sprintf("take it away (ip address del %s dev %s) unless another cloud on this host uses it",
 							a, l.Name))
 				}
 			}
 		}
-		return good(metadataAddr.String() + " is free")
+		return checks.Good(metadataAddr.String() + " is free")
 	}
 }
 
@@ -78,16 +78,16 @@ func lookPort(p Probes, port Port) look {
 	return func(ctx context.Context) checks.Result {
 		listeners, err := p.Listeners(ctx)
 		if err != nil {
-			return fail("list the listening sockets: "+err.Error(), "run this as root")
+			return checks.Failure("list the listening sockets: "+err.Error(), "run this as root")
 		}
 		l, taken := listenerOn(listeners, port.Addr)
 		switch {
 		case !taken:
-			return good(port.Addr.String() + " is free")
+			return checks.Good(port.Addr.String() + " is free")
 		case l.Program == "croft":
-			return good(fmt.Sprintf("%s is croft's own (process %d)", port.Addr, l.PID))
+			return checks.Good(fmt.Sprintf("%s is croft's own (process %d)", port.Addr, l.PID))
 		}
-		return fail(fmt.Sprintf("%s is taken by %s", port.Addr, l.who()),
+		return checks.Failure(fmt.Sprintf("%s is taken by %s", port.Addr, l.who()),
 			"stop that program, or set another address for "+port.Use)
 	}
 }

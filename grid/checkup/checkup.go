@@ -4,7 +4,6 @@ package checkup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,14 +19,6 @@ import (
 	"croft/internal/checks"
 )
 
-func good(found string) checks.Result { return checks.Result{Level: checks.OK, Found: found} }
-func warn(found, do string) checks.Result {
-	return checks.Result{Level: checks.Warn, Found: found, Do: do}
-}
-func fail(err error, do string) checks.Result {
-	return checks.Result{Level: checks.Fail, Found: err.Error(), Do: do}
-}
-
 // named sets what was examined.
 func named(check string, list ...checks.Result) []checks.Result {
 	for i := range list {
@@ -41,15 +32,16 @@ func named(check string, list ...checks.Result) []checks.Result {
 func Repository(ctx context.Context, dir, system string) []checks.Result {
 	const check = "repository"
 	if system == "none" {
-		return named(check, warn("cluster.yaml says vcs: none", "nothing tells an old state from a new one: use git"))
+		return named(check, checks.Warning("cluster.yaml says vcs: none",
+			"nothing tells an old state from a new one: use git"))
 	}
 	r, err := vcs.Open(dir, system)
 	if err != nil {
-		return named(check, fail(err, ""))
+		return named(check, checks.Failure(err.Error(), ""))
 	}
 	wrong, err := r.Examine(ctx)
 	if err != nil {
-		return named(check, fail(err, ""))
+		return named(check, checks.Failure(err.Error(), ""))
 	}
 	var list []checks.Result
 	for _, w := range wrong {
@@ -60,26 +52,26 @@ func Repository(ctx context.Context, dir, system string) []checks.Result {
 	}
 	unknown, err := r.Identity(ctx)
 	if err != nil {
-		return named(check, fail(err, ""))
+		return named(check, checks.Failure(err.Error(), ""))
 	}
 	for _, w := range unknown {
-		list = append(list, warn(w, ""))
+		list = append(list, checks.Warning(w, ""))
 	}
 	revision, err := r.Clean(ctx)
 	switch croft.KindOf(err) {
 	case "":
-		list = append(list, good("revision "+revision))
+		list = append(list, checks.Good("revision "+revision))
 	case croft.Conflict, croft.NotFound:
-		list = append(list, warn(err.Error(), ""))
+		list = append(list, checks.Warning(err.Error(), ""))
 	default:
-		list = append(list, fail(err, ""))
+		list = append(list, checks.Failure(err.Error(), ""))
 	}
 	switch contains, err := r.ContainsUpstream(ctx, revision); {
 	case revision == "":
 	case err != nil:
-		list = append(list, warn("upstream: "+err.Error(), ""))
+		list = append(list, checks.Warning("upstream: "+err.Error(), ""))
 	case contains.String() != "yes":
-		list = append(list, warn("others pushed what is not here", "pull and merge"))
+		list = append(list, checks.Warning("others pushed what is not here", "pull and merge"))
 	}
 	return named(check, list...)
 }
@@ -110,7 +102,7 @@ func Nodes(ctx context.Context, nodes []Node) []checks.Result {
 	_ = work.Wait() // no examination returns an error
 	for i, n := range nodes {
 		if first := slices.Index(places, places[i]); first < i && places[i] != "" {
-			found[i] = append(found[i], fail(fmt.Errorf("it shares its state directory with %s", nodes[first].Name),
+			found[i] = append(found[i], checks.Failure("it shares its state directory with "+nodes[first].Name,
 				"write a state_dir of its own into the file of each"))
 		}
 		found[i] = named("node "+n.Name, found[i]...)
@@ -152,7 +144,7 @@ func (n Node) examine(ctx context.Context) (list []checks.Result, place string) 
 	out, err := machine.Output(limited, n.Machine,
 		strings.NewReader("croft_probe() {\n"+script+"}\ncroft_probe < /dev/null\n"), "sh", "-s")
 	if err != nil {
-		return []checks.Result{fail(err, "")}, ""
+		return []checks.Result{checks.Failure(err.Error(), "")}, ""
 	}
 	_, after, _ := strings.Cut(out, "\nplace=")
 	place, _, _ = strings.Cut(after, "\n")
@@ -161,7 +153,7 @@ func (n Node) examine(ctx context.Context) (list []checks.Result, place string) 
 	for _, r := range n.Runtimes {
 		version, err := r.Probe(limited, n.Machine)
 		if err != nil {
-			list = append(list, fail(err, "install it there, or give its jobs another runtime"))
+			list = append(list, checks.Failure(err.Error(), "install it there, or give its jobs another runtime"))
 			continue
 		}
 		list = append(list, n.tryRuntime(ctx, r, version, out))
@@ -186,27 +178,30 @@ func judge(out string, now time.Time, took time.Duration) []checks.Result {
 	if one("uid") == "0" {
 		user = "root"
 	}
-	list := []checks.Result{good(fmt.Sprintf("%s, %s, init %s, state in %s, answers in %d ms", one("kernel"), user,
+	list := []checks.Result{checks.Good(fmt.Sprintf("%s, %s, init %s, state in %s, answers in %d ms",
+		one("kernel"), user,
 		one("init"),
 		one("home"), took.Milliseconds()))}
 	if lacks := one("lacks"); lacks != "" {
-		list = append(list, fail(errors.New("it lacks "+lacks),
+		list = append(list, checks.Failure("it lacks "+lacks,
 			"install them there: util-linux has flock, coreutils the others"))
 	}
 	if at := one("readonly"); at != "" {
-		list = append(list, fail(errors.New(at+" cannot be written"),
+		list = append(list, checks.Failure(at+" cannot be written",
 			"set state_dir of the node to a directory that can"))
 	}
 	if kind := one("kind"); kind == "tmpfs" || kind == "ramfs" {
-		list = append(list, warn(one("home")+" is in memory: what was applied is forgotten at a reboot",
+		list = append(list, checks.Warning(one("home")+" is in memory: what was applied is forgotten at a reboot",
 			"the next apply rebuilds it"))
 	}
 	if free, err := strconv.ParseInt(one("free"), 10, 64); err == nil && free < minFree {
-		list = append(list, warn(fmt.Sprintf("only %d MiB are free in %s", free>>10, one("home")), "make room there"))
+		list = append(list, checks.Warning(fmt.Sprintf("only %d MiB are free in %s", free>>10, one("home")),
+			"make room there"))
 	}
 	if there, err := strconv.ParseInt(one("time"), 10, 64); err == nil {
 		if skew := time.Unix(there, 0).Sub(now).Abs(); skew > maxSkew {
-			list = append(list, warn(fmt.Sprintf("its clock differs from this one by %s", skew.Round(time.Second)),
+			list = append(list, checks.Warning(
+				fmt.Sprintf("its clock differs from this one by %s", skew.Round(time.Second)),
 				"set it by NTP"))
 		}
 	}

@@ -25,18 +25,18 @@ func (n Node) tryRuntime(ctx context.Context, r *runtime.Runtime, version, probe
 	named := r.Name() + " " + version
 	rooted := r.Lacks("plain")
 	if rooted && r.Lacks("rootfs") {
-		return good(fmt.Sprintf("%s answers; no unit was tried, since it needs an image: "+
+		return checks.Good(fmt.Sprintf("%s answers; no unit was tried, since it needs an image: "+
 			"croft grid doctor runtime %s --node %s --image REFERENCE does that", named, r.Name(), n.Name))
 	}
 	if r.Lacks("novm") {
-		return good(fmt.Sprintf("%s answers; no machine was tried, since it needs an image: "+
+		return checks.Good(fmt.Sprintf("%s answers; no machine was tried, since it needs an image: "+
 			"croft grid doctor runtime %s --node %s --vm-image FILE does that", named, r.Name(), n.Name))
 	}
 	if err := n.runTrial(ctx, r, rooted); err != nil {
 		err = fmt.Errorf("%s answers, and cannot run units: %s", named, strings.Join(strings.Fields(err.Error()), " "))
-		return fail(err, remedy(r.Name(), probed))
+		return checks.Failure(err.Error(), remedy(r.Name(), probed))
 	}
-	return good(named + " ran a unit, and removed it")
+	return checks.Good(named + " ran a unit, and removed it")
 }
 
 // remedy is what to do about a runtime that cannot run units.

@@ -27,6 +27,15 @@ type Result struct {
 	Do    string `json:"do,omitempty"` // what to do; empty: nothing
 }
 
+// Good returns the finding that nothing is wrong.
+func Good(found string) Result { return Result{Level: OK, Found: found} }
+
+// Warning returns the finding of a restriction, and what to do about it.
+func Warning(found, do string) Result { return Result{Level: Warn, Found: found, Do: do} }
+
+// Failure returns the finding that something does not work, and what to do about it; empty: nothing.
+func Failure(found, do string) Result { return Result{Level: Fail, Found: found, Do: do} }
+
 // Check examines one aspect of a system. Its name is one or two words and the same in every release, since
 // scripts refer to it.
 type Check struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestGuestsOfTwoProjectsAreApart: guests of one project reach each other on the default network, and guests of two
-// projects reach nothing of each other but open ports. This holds from the first packet on, and again after the agent
+// projects do not reach each other by ARP, ping and SSH. This holds from the first packet on, and again after the agent
 // was restarted, the rules were deleted by another program, and libvirt's network was stopped and started.
 func TestGuestsOfTwoProjectsAreApart(t *testing.T) {
 	c := newCloud(t, "")

@@ -31,8 +31,8 @@ const (
 )
 
 // Sixty requests at once, to three servers of the API that are killed all the while, of a project that may have
-// twenty instances: exactly twenty get one, again and again, and at every revision of etcd the project's counter is the
-// sum over its records.
+// twenty instances: exactly twenty get one, again and again, and at every revision of etcd, or at an even
+// selection of many, the project's counter is the sum over its records.
 func TestKilledServersKeepTheQuota(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, seed(t), length(t))
