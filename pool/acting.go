@@ -19,9 +19,9 @@ type acting struct {
 	inbox  inbox
 	jobs   *jobs
 
-	refused error     // why the pools in the file are not in force, such as quotas; nil: they are
+	refused error     // why pools.yaml is not in force, for example a quota; nil: it is in force
 	asked   time.Time // when that was decided
-	kept    []Name    // pools that the file lacks, and that are not removed yet
+	kept    []Name    // pools that are missing from the file, but not removed yet
 }
 
 func newActing(m *Manager, term Term, l *Ledger, from Snapshot) *acting {
@@ -70,7 +70,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	}
 }
 
-// endAfter cancels everything when the grace after stop is over, even a round that waits for the store.
+// endAfter calls end when the grace period after stop is over, even while a round waits for the store.
 func (a *acting) endAfter(ctx context.Context, stop <-chan struct{}, end func()) {
 	select {
 	case <-stop:
@@ -178,8 +178,8 @@ func (a *acting) readFile(ctx context.Context, now time.Time) {
 // commitRetry is the pause after a store did not answer.
 const commitRetry = 100 * time.Millisecond
 
-// commit writes a batch, and retries while the lead is ours: a transaction without an answer may have been
-// committed, and committing it twice changes nothing.
+// commit writes a batch, and retries while this server leads: a transaction without an answer may have been committed,
+// and committing it twice changes nothing.
 func (a *acting) commit(ctx context.Context, b Batch) error {
 	for !b.Empty() {
 		err := a.term.Commit(ctx, b)
@@ -198,7 +198,7 @@ func (a *acting) commit(ctx context.Context, b Batch) error {
 	return nil
 }
 
-// log logs at Info what users would ask about, the rest at Debug.
+// log logs events that users ask about at Info, and all others at Debug.
 func (a *acting) log(d Action) {
 	level := a.Log.Debug
 	if d.Op == OpExpire || d.Op == OpFail || d.Op == OpForget {

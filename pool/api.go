@@ -19,11 +19,11 @@ import (
 // Opening is a request for a ticket.
 type Opening struct {
 	Tags    []string      // the resource must have all of them; none: any resource fits
-	Sandbox string        // resources used in another sandbox are excluded; empty: one is created
-	TTL     time.Duration // closes the ticket after this time without a use; 0: never
+	Sandbox string        // resources already used in another sandbox are excluded; empty: a new sandbox is created
+	TTL     time.Duration // closes the ticket when it has not been used for this long; 0: never
 	Owner   string        // who requests it, if known
-	Project croft.Project // whose the ticket is to be, within its quota; empty: nobody's
-	// ProjectID is the identity that Project is to have; empty: the present one
+	Project croft.Project // the owner of the ticket, whose quota applies; empty: no project
+	// ProjectID is the expected identity of Project; empty: the project's present identity
 	ProjectID croft.ProjectID
 	MostOpen  int // limit of the owner's open tickets; 0: none
 	// the same key of the same owner returns the same ticket, while it is remembered; empty: a new ticket
@@ -72,7 +72,7 @@ func (o Opening) ticket() (Ticket, error) {
 	return t, nil
 }
 
-// change changes the ledger by do, and returns once that is written.
+// change applies do to the ledger, and returns once the change is written.
 func (m *Manager) change(ctx context.Context, do func(*Ledger, time.Time) error) error {
 	a, err := m.current()
 	if err != nil {
@@ -98,8 +98,8 @@ func (m *Manager) nameLeader(err error) error {
 	return err
 }
 
-// Open opens a ticket. It returns once the ticket is written, with its resource if a suitable one is ready.
-// Invalid; NoCapacity: the owner has as many as it may; OverQuota: its project does; Unavailable.
+// Open opens a ticket. It returns once the ticket is written, with its resource if a suitable one is ready. Invalid;
+// NoCapacity: the owner has reached MostOpen; OverQuota: the project has reached its quota; Unavailable.
 func (m *Manager) Open(ctx context.Context, o Opening) (TicketStatus, error) {
 	t, err := o.ticket()
 	if err != nil {
@@ -148,7 +148,7 @@ func (m *Manager) look(id TicketID) (st TicketStatus, changed <-chan struct{}, e
 	return a.view.status(*t), changed, nil
 }
 
-// unknown explains why there is no such ticket.
+// unknown returns the error for a ticket that does not exist.
 func (v *view) unknown(id TicketID) error {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -276,7 +276,7 @@ func (m *Manager) Renew(ctx context.Context, id TicketID) (TicketStatus, error) 
 	return m.Peek(id)
 }
 
-// Tickets returns all known tickets by number; closed ones only with past. Unavailable.
+// Tickets returns all known tickets by number; it includes closed ones only if past is set. Unavailable.
 func (m *Manager) Tickets(past bool) ([]TicketStatus, error) {
 	a, err := m.current()
 	if err != nil {
@@ -294,7 +294,7 @@ func (m *Manager) Tickets(past bool) ([]TicketStatus, error) {
 	return all, nil
 }
 
-// Resources returns all known resources by number; ended ones only with past. Unavailable.
+// Resources returns all known resources by number; it includes ended ones only if past is set. Unavailable.
 func (m *Manager) Resources(past bool) ([]Resource, error) {
 	a, err := m.current()
 	if err != nil {
@@ -339,9 +339,9 @@ func (m *Manager) Resource(idOrName string) (Resource, error) {
 	return found, nil
 }
 
-// DeleteResources requests the deletion of resources, even of assigned ones: open tickets fail. A start is
-// aborted first. Resources that are being cleaned or deleted, or have ended, are left alone. NotFound: one of
-// them is unknown; then nothing is changed. Unavailable.
+// DeleteResources requests the deletion of resources, even of assigned ones, whose open tickets fail. A start is
+// aborted first. Resources that are being cleaned or deleted, or have ended, are left alone. NotFound: one of them is
+// unknown; then nothing is changed. Unavailable.
 func (m *Manager) DeleteResources(ctx context.Context, ids ...ResourceID) error {
 	return m.change(ctx, func(l *Ledger, _ time.Time) error {
 		for _, id := range ids {
@@ -358,10 +358,10 @@ func (m *Manager) DeleteResources(ctx context.Context, ids ...ResourceID) error 
 	})
 }
 
-// Logs names the existing files on this machine with the output of a resource's hooks.
+// Logs returns the names of the existing files on this machine that hold the output of a resource's hooks.
 func (m *Manager) Logs(id ResourceID) []string { return m.Hooks.Logs(id) }
 
-// Pools returns all pools in the order of the file; last come pools removed from it that still have resources.
+// Pools returns all pools in the order of the file; pools that were removed from it and still have resources come last.
 // Unavailable.
 func (m *Manager) Pools() ([]PoolStatus, error) {
 	a, err := m.current()

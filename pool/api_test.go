@@ -58,7 +58,7 @@ func TestResourcesAreFoundByNumberAndName(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		for text, want := range map[string]pool.ResourceID{"machine": replaced + 1, "1": 1, "7": 7} {
-			for range 20 { // the order of a map is random
+			for range 20 { // repeated, because the order of a map is random
 				if r, err := w.Resource(text); err != nil || r.ID != want {
 					w.Errorf("%s: got %+v, %v", text, r, err)
 				}
@@ -256,7 +256,7 @@ func TestOnlyWhatWasIsForgotten(t *testing.T) {
 	})
 }
 
-// A use is written once a tenth of the lease has passed since the last one that was.
+// A use is written once a tenth of the lease has passed since the last written one.
 func TestUsesAreWrittenSeldom(t *testing.T) {
 	with(t, one, func(w *world) {
 		begun := time.Now()

@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// usedBonus is added to the score of resources that the ticket's sandbox has used before: they precede fresh
+// usedBonus is added to the score of resources that the ticket's sandbox has used before, so that they rank above fresh
 // ones, whatever the priorities.
 const usedBonus = 500
 
-// kind is the ready resources with the same tags, for the same projects.
+// kind is a group of ready resources that have the same tags and serve the same projects.
 type kind struct {
-	*Settings // of one of their pools
+	*Settings // of one of the pools
 	tags      []Tag
-	ready     map[box][]*Resource // by sandbox, unused ones under the zero box; by number, handed out from the front
-	left      int
+	// by sandbox, unused resources under the zero box; ordered by number, handed out from the front
+	ready map[box][]*Resource
+	left  int
 }
 
 // assign gives ready resources to waiting tickets: first those with an on-demand tag, then in the order of
@@ -81,7 +82,7 @@ func (r *round) stockUp() (stock []*kind) {
 		if !p.serves() {
 			continue
 		}
-		var of *kind // the kind of the previous resource, mostly that of the next one too
+		var of *kind // kind of the previous resource; mostly also that of the next one
 		for _, res := range p.resources {
 			if !res.usable() {
 				continue
@@ -104,7 +105,7 @@ func (r *round) stockUp() (stock []*kind) {
 	return stock
 }
 
-// equals reports whether resources of a pool with these tags are of the kind.
+// equals reports whether resources of a pool with these settings and tags belong to the kind.
 func (k *kind) equals(s *Settings, tags []Tag) bool {
 	return k.Project == s.Project && k.Shared == s.Shared && slices.Equal(k.tags, tags)
 }

@@ -14,7 +14,8 @@ import (
 // maxChecks is the limit of concurrent livechecks, over all pools.
 const maxChecks = 64
 
-// leastPeriod keeps a pool with period 0 from using all the time.
+// leastPeriod is the minimum interval between two livechecks of a resource: a pool with period 0 must not check without
+// pause.
 const leastPeriod = time.Second
 
 // round is one pass over a ledger.
@@ -26,9 +27,9 @@ type round struct {
 	next    time.Time
 }
 
-// Decide returns what to do now, and when to decide again if nothing happens before; zero: not at all. It depends
-// on its arguments alone. Each decision is recorded in the ledger before the next one is made, so later decisions
-// build on it.
+// Decide returns what to do now, and when to decide again if nothing happens before; zero: no further round is needed.
+// It depends only on its arguments. Each decision is recorded in the ledger before the next one is made, so later
+// decisions build on it.
 func Decide(l *Ledger, now time.Time) (actions []Action, next time.Time) {
 	r := round{Ledger: l, now: now, pools: l.inOrder()}
 	r.expire()
@@ -114,7 +115,7 @@ func (r *round) takeBack() {
 	}
 }
 
-// condemnFrom requests the deletion of the pool's resources that must go.
+// condemnFrom requests the deletion of the pool's resources that must be deleted.
 func (r *round) condemnFrom(p *stock) {
 	spare := r.surplus(p)
 	excess := r.excess(p)
@@ -136,8 +137,9 @@ func (r *round) condemnFrom(p *stock) {
 	}
 }
 
-// excess returns the unassigned resources that a pool with the setting renew does not want any more, and why: those
-// beyond max, those beyond max_prealloc, and outdated ones as soon as the warm stock is complete without them.
+// excess returns the unassigned resources that a pool with the setting renew no longer needs, with the reasons:
+// resources beyond max, resources beyond max_prealloc, and outdated ones as soon as the warm stock is complete without
+// them.
 func (r *round) excess(p *stock) map[ResourceID]string {
 	if !p.Settings.Renew || !p.serves() {
 		return nil
@@ -159,7 +161,7 @@ func (r *round) excess(p *stock) map[ResourceID]string {
 				why[res.ID] = fmt.Sprintf("the pool has more than its max, %d", p.Settings.Max)
 			case stale && complete:
 				why[res.ID] = "the pool makes other resources now"
-				complete = c.Free >= p.Settings.Prealloc() // a full pool replaces one at a time
+				complete = c.Free >= p.Settings.Prealloc() // a full pool replaces its resources one at a time
 			case warm > 0 && len(p.Settings.OnDemand) == 0 && p.Settings.warm(res):
 				why[res.ID] = fmt.Sprintf("more are warm than max_prealloc, %d", p.Settings.MaxPrealloc)
 			default:
@@ -227,7 +229,7 @@ func (r *round) failOwner(res *Resource) {
 	}
 }
 
-// failCondemned is the part of Decide that needs no command: a ticket fails as soon as its resource is condemned.
+// failCondemned does the part of Decide that needs no command: a ticket fails as soon as its resource is condemned.
 func failCondemned(l *Ledger, now time.Time) []Action {
 	r := round{Ledger: l, now: now}
 	for _, p := range l.inOrder() {
@@ -240,7 +242,7 @@ func failCondemned(l *Ledger, now time.Time) []Action {
 	return r.actions
 }
 
-// startFor starts the resources that the pool lacks: its warm stock, or the starts planned for waiting tickets.
+// startFor starts the resources that the pool lacks, for its warm stock or for waiting tickets.
 func (r *round) startFor(p *stock, planned int) {
 	if !p.serves() || p.Settings.Prealloc() == 0 && planned == 0 {
 		return
@@ -287,7 +289,7 @@ func (r *round) forgetPool(p *stock) {
 	}
 }
 
-// livecheck checks resources whose check is due by their pool's period, the longest overdue first.
+// livecheck checks the resources whose check is due by their pool's period, the longest overdue first.
 func (r *round) livecheck() {
 	var want []*Resource
 	for _, p := range r.pools {
@@ -314,7 +316,7 @@ func (r *round) nextCheck(p *stock, res *Resource) time.Time {
 	return last.Add(max(p.Settings.LivecheckPeriod, r.pace, leastPeriod))
 }
 
-// fits reports whether a pool's resources are for tickets of a project with these tags.
+// fits reports whether a pool's resources may serve tickets of a project with these tags.
 func fits(s *Settings, p croft.Project, tags []string) bool {
 	return s.IsFor(p) && hasAll(s.AllTags(), tags)
 }

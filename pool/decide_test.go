@@ -15,7 +15,7 @@ import (
 // at is the time of all decisions here.
 var at = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// pools is a file, and state what else there is; both in the words of the cases.
+// ledger makes a ledger from a file of pools, resources and tickets.
 func ledger(t *testing.T, file string, resources []Resource, tickets []Ticket, change ...func(*Ledger)) *Ledger {
 	t.Helper()
 	set, err := Parse("pools.yaml", []byte(file), func(Instance) error { return nil }, nil)
@@ -57,7 +57,7 @@ func ledger(t *testing.T, file string, resources []Resource, tickets []Ticket, c
 	return l
 }
 
-// told is a short form of an action.
+// told returns a short form of an action.
 func told(a Action) string {
 	text := string(a.Op)
 	if a.Op == OpStart || a.Op == OpList || a.Op == OpForget {
@@ -117,7 +117,7 @@ func madeBy(recipe string) func(*Resource) { return func(r *Resource) { r.Recipe
 
 func unchecked(r *Resource) { r.Checked = time.Time{} }
 
-// paced sets a pace for livechecks, for a server that has just begun.
+// paced sets a pace for livechecks, for a server that has just started.
 func paced(l *Ledger) { l.pace, l.began = 10*time.Second, at }
 
 // backingOff makes a pool back off for a minute from now.
@@ -503,7 +503,7 @@ var endCases = []decision{
 		change: func(l *Ledger) { l.configure(nil, at) }},
 }
 
-// Everything that waits for a time returns it, so that no caller needs to poll.
+// Every rule that waits for a time requests a round at that time, so that no caller needs to poll.
 func TestDecideSaysWhenToLookAgain(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -714,7 +714,7 @@ func failDeletion(l *Ledger, id ResourceID) {
 	l.deleted(id, errors.New("no"), at)
 }
 
-// A machine of a failed start exists if the cloud created it and then did not answer, for however long.
+// The machine of a failed start exists if the cloud created it and then did not answer, however long that lasts.
 func TestAFailedStartIsDeletedHoweverLongTheCloudDoesNotAnswer(t *testing.T) {
 	l := ledger(t, off,
 		[]Resource{{State: Deleting, Aborted: true}, {State: Deleting}}, nil)
@@ -845,8 +845,8 @@ func BenchmarkAssign(b *testing.B) {
 	}
 }
 
-// Beside 10,000 tickets that no resource fits, and 1,000 resources that no ticket requests, one ticket arrives
-// and is served.
+// One ticket arrives and is served while 10,000 tickets wait that no resource fits, and 1,000 resources are ready that
+// no ticket requests.
 func BenchmarkDecideBesideMany(b *testing.B) {
 	l := newLedger("p", Snapshot{})
 	stock, few := defaults("stock"), defaults("few")

@@ -98,7 +98,7 @@ func readiness(i *Instance, n *yaml.Node) error {
 	return nil
 }
 
-// found describes a node of the file to people.
+// found describes a node of the file in words for an error message.
 func found(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -109,7 +109,7 @@ func found(n *yaml.Node) string {
 	return strconv.Quote(n.Value)
 }
 
-// text reads any scalar as written.
+// text returns a field that reads any scalar as written.
 func text[T any](at func(*T) *string) field[T] {
 	return func(v *T, n *yaml.Node) error {
 		if n.Kind != yaml.ScalarNode {
@@ -131,7 +131,7 @@ func number[T any](least int, at func(*T) *int) field[T] {
 	}
 }
 
-// seconds reads a number of seconds, or a duration such as 90s or 15m.
+// seconds returns a field that reads a number of seconds, or a duration such as 90s or 15m.
 func seconds[T any](least time.Duration, at func(*T) *time.Duration) field[T] {
 	return func(v *T, n *yaml.Node) error {
 		var d time.Duration
@@ -190,7 +190,7 @@ func names[T any](at func(*T) *[]string, check func(string) error) field[T] {
 	}
 }
 
-// checkCounter checks that name can end the name of a variable.
+// checkCounter checks that name is a valid end of a variable's name.
 func checkCounter(name string) error {
 	for _, c := range name {
 		if !(c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
@@ -200,7 +200,7 @@ func checkCounter(name string) error {
 	return nil
 }
 
-// tagFields are the settings of a tag that is more than a name.
+// tagFields are the settings of a tag that is written as a mapping.
 var tagFields = map[string]field[Tag]{
 	"name": text(func(t *Tag) *string { return &t.Name }),
 	"priority": func(t *Tag, n *yaml.Node) error {
@@ -238,7 +238,7 @@ func tags(at func(*Settings) *[]Tag) field[Settings] {
 	}
 }
 
-// placeholders of a name's pattern.
+// placeholders are allowed in name patterns.
 var placeholders = []string{"pool_name", "id", "datetime"}
 
 // expand replaces {placeholders}; {{ and }} are braces. With nil values it only checks.

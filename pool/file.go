@@ -10,12 +10,12 @@ import (
 // version stays in force: a half-written file may lack pools, whose resources would all be deleted.
 type File struct {
 	Path    string
-	Check   func(Instance) error // see Parse
-	Unknown func(error)          // see Parse
-	Warn    func(error)          // called with settings that have no effect; nil: nobody is told
+	Check   func(Instance) error // validates instances; see Parse
+	Unknown func(error)          // gets unknown settings; see Parse
+	Warn    func(error)          // gets settings that have no effect; may be nil
 
 	seen   stamp
-	since  time.Time // when seen was seen first
+	since  time.Time // when seen was first read
 	moving bool      // it is being written
 	good   bool
 	read   []Settings
@@ -60,7 +60,7 @@ func (f *File) Load() (pools []Settings, fresh bool, err error) {
 	return pools, true, nil
 }
 
-// unchanged returns for how long the file has been as it was last read.
+// unchanged returns how long the file has been unchanged since it was last read.
 func (f *File) unchanged() time.Duration {
 	return max(time.Since(f.seen.changed), time.Since(f.since))
 }

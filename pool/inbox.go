@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A request changes the ledger within a round. done, if not nil, gets the request's error once the round is
-// written, or the round's own error.
+// request changes the ledger within a round. done, if not nil, gets the request's error once the round is written, or
+// the round's own error.
 type request struct {
 	do   func(*Ledger, time.Time) error
 	done chan error
@@ -31,7 +31,7 @@ type inbox struct {
 	signal  chan struct{} // holds one token while there may be requests
 }
 
-// put adds a request; once the inbox is closed, its done gets the reason.
+// put adds a request. If the inbox is closed, the request's done channel gets the reason.
 func (b *inbox) put(r *request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

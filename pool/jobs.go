@@ -15,7 +15,7 @@ type jobs struct {
 	count  int
 	starts map[ResourceID]context.CancelFunc
 
-	together []opening // starts begun in this round; only for the ledger's owner
+	together []opening // starts of this round; only the ledger's owner uses it
 }
 
 func newJobs() *jobs {
@@ -44,11 +44,12 @@ type opening struct {
 	recorded chan struct{} // closed once the ledger may record the result
 }
 
-// precedence is how long a finished start waits for those that earlier pools began in the same round: they would
-// have ended first if all took the same time. Numbers and counters therefore follow the order of the file.
+// precedence is how long a finished start waits for starts that earlier pools made in the same round and that would
+// have finished first if all took the same time. Numbers and counters therefore follow the order of the file.
 const precedence = 50 * time.Millisecond
 
-// alongside adds a start to those of this round, and returns the starts of the pools before its own in the file.
+// alongside adds a start to the starts of this round, and returns the starts of the pools that precede its own pool in
+// the file.
 func (j *jobs) alongside(pool Name) (own opening, before []opening) {
 	own = opening{pool, make(chan struct{})}
 	for _, o := range j.together {
@@ -60,7 +61,7 @@ func (j *jobs) alongside(pool Name) (own opening, before []opening) {
 	return own, before
 }
 
-// precede waits until the starts in before are recorded, but not for long.
+// precede waits until the starts in before are recorded, but at most for precedence.
 func precede(ctx context.Context, before []opening) {
 	if len(before) == 0 {
 		return
@@ -76,5 +77,5 @@ func precede(ctx context.Context, before []opening) {
 	}
 }
 
-// maxDeletes is the limit of concurrent deletions and cleanings; starts are bounded by the pools, livechecks by Decide.
+// maxDeletes is the limit of concurrent deletions and cleanings. Pools limit starts, and Decide limits livechecks.
 const maxDeletes = 64

@@ -12,13 +12,13 @@ import (
 	"croft"
 )
 
-// Ledger is the state of the server that leads. Requests, results of hooks and the actions of Decide change it;
-// changes returns what must be written of it.
+// Ledger is the state of the leading server. Requests, results of hooks and the actions of Decide change it; changes
+// returns the parts that must be written.
 type Ledger struct {
 	partition  croft.PartitionID
 	head       Head
 	pools      map[Name]*stock
-	order      []Name // of the file
+	order      []Name // of pools in the file
 	configured bool   // this server has read the file
 	pace       time.Duration
 	began      time.Time // start of the process
@@ -28,17 +28,18 @@ type Ledger struct {
 
 	openOf  map[string]int // number of open tickets by owner
 	openIn  map[croft.Project]int
-	above   map[croft.Project][]croft.Project // each project with those above it, as last seen
+	above   map[croft.Project][]croft.Project // each project's ancestors, as last read
 	waiting queue
 	leased  map[TicketID]*Ticket     // open, with a TTL
 	past    []TicketID               // in the order in which they ended
-	ended   []ResourceID             // likewise
-	jobs    map[ResourceID]bool      // being started by this server; true: stopping
-	busy    map[ResourceID]bool      // a livecheck runs
-	listing map[Name]bool            // a search for orphans runs
-	orphans map[Name]map[string]bool // being deleted
+	ended   []ResourceID             // resources, in the order in which they ended
+	jobs    map[ResourceID]bool      // started by this server; true: the start is being stopped
+	busy    map[ResourceID]bool      // resources with a running livecheck
+	listing map[Name]bool            // pools with a running search for orphans
+	orphans map[Name]map[string]bool // orphans that are being deleted
 
-	refusals map[ResourceID]refusal // of resources whose start failed by itself, since this server leads
+	// of resources whose start failed without being aborted, since this server took the lead
+	refusals map[ResourceID]refusal
 
 	changed struct {
 		head          bool
@@ -51,11 +52,11 @@ type Ledger struct {
 	}
 }
 
-// stock is a pool with its resources that have not ended, by number.
+// stock is a pool and its resources that have not ended, by number.
 type stock struct {
 	Record
 	resources []*Resource
-	answers   int // commands that succeeded since this server leads
+	answers   int // commands that succeeded since this server took the lead
 }
 
 func (p *stock) count() (c Counts) {
@@ -76,10 +77,11 @@ func (p *stock) settingsOf(r *Resource) *Settings {
 // name is the pool's name.
 func (p *stock) name() Name { return p.Settings.Name }
 
-// former reports whether the resource was made while the pool belonged to another project, or to tickets of all.
+// former reports whether the resource was made while the pool belonged to another project, or was shared by all
+// projects.
 func (p *stock) former(r *Resource) bool { return r.ID < p.First }
 
-// whyFormer is why such a resource must be deleted.
+// whyFormer returns the reason to delete such a resource.
 func (p *stock) whyFormer() string {
 	return fmt.Sprintf("it was made before pool %s was its present project's alone", p.name())
 }
@@ -119,7 +121,7 @@ func newLedger(partition croft.PartitionID, from Snapshot) *Ledger {
 	return l
 }
 
-// inFile names the pools of the last file, in its order.
+// inFile returns the names of the pools of the last file, in its order.
 func (l *Ledger) inFile() []Name {
 	var names []Name
 	for name, p := range l.pools {
@@ -146,8 +148,8 @@ func (l *Ledger) addResource(r *Resource) {
 	p.resources = append(p.resources, r)
 }
 
-// withKey returns the ticket that was opened with the key of t before; 0: none. An open one may have been opened by a
-// program that does not know the identity of its project.
+// withKey returns the ticket that was opened with the key of t before; 0: there is none. An open ticket may have been
+// opened by an older program that does not store the project's identity; such a ticket is found too.
 func (l *Ledger) withKey(t *Ticket) TicketID {
 	if id := l.keys[t.key()]; id != 0 || t.ProjectID == "" {
 		return id
@@ -181,7 +183,8 @@ func (l *Ledger) addTicket(t *Ticket) {
 	}
 }
 
-// mend completes a batch that was written in part: a resource names its ticket, but the ticket not yet its resource.
+// mend completes a batch that was written only in part: a resource names its ticket, but the ticket does not name its
+// resource yet.
 func (l *Ledger) mend(now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
@@ -192,8 +195,8 @@ func (l *Ledger) mend(now time.Time) {
 	}
 }
 
-// takeOver converts what another server had begun into a state from which this one can continue. printed is the
-// output of unfinished starts. Leases restart: without a leader they could not be renewed.
+// takeOver converts the unfinished work of another server into a state from which this server can continue. printed is
+// the output of unfinished starts. Leases restart, because they could not be renewed while there was no leader.
 func (l *Ledger) takeOver(printed map[ResourceID][]byte, now time.Time) {
 	l.mend(now)
 	for _, t := range l.leased {
@@ -209,7 +212,7 @@ func (l *Ledger) takeOver(printed map[ResourceID][]byte, now time.Time) {
 			case r.State == Starting:
 				r.Data = printed[r.ID]
 				l.condemn(r, "the server that was starting it ended")
-			case r.State == DeleteRequest && r.Data == nil: // condemned before its start ended
+			case r.State == DeleteRequest && r.Data == nil: // condemned before its start finished
 				r.Data = printed[r.ID]
 				l.touchResource(r)
 			case r.State == Releasing:
@@ -241,7 +244,7 @@ func (l *Ledger) open(t Ticket) *Ticket {
 	return &t
 }
 
-// end closes or fails an open ticket; closing a failed one records that its owner knows.
+// end closes or fails an open ticket. Closing a failed ticket records that its owner knows of the failure.
 func (l *Ledger) end(t *Ticket, state TicketState, reason string, now time.Time) {
 	if t.State == TicketClosed {
 		return
@@ -297,7 +300,7 @@ func (l *Ledger) condemn(r *Resource, reason string) {
 	l.set(r, DeleteRequest)
 }
 
-// start adds a resource to be started.
+// start adds a resource whose start is due.
 func (l *Ledger) start(p *stock, now time.Time) *Resource {
 	l.head.Resource++
 	l.changed.head = true
@@ -330,8 +333,8 @@ func DerivedInstance(p croft.PartitionID, id ResourceID) croft.InstanceID {
 	return croft.InstanceID(uuid.NewSHA1(space, []byte("pool resource "+id.String())).String())
 }
 
-// newName makes a resource's name. Resources of the same name would be deleted together: if the pattern omits the
-// number, it is appended to a name that is taken.
+// newName makes a resource's name. Resources of the same name would be deleted together; so, if the pattern omits the
+// number and the name is taken, the number is appended.
 func (l *Ledger) newName(p *stock, id ResourceID, now time.Time) string {
 	name := p.Settings.resourceName(id, now)
 	if !strings.Contains(p.Settings.NamePattern, "{id}") && l.liveNames()[name] {
@@ -340,7 +343,7 @@ func (l *Ledger) newName(p *stock, id ResourceID, now time.Time) string {
 	return name
 }
 
-// freeNumber is the smallest number that no resource of the pool has.
+// freeNumber returns the smallest number that no resource of the pool has.
 func (p *stock) freeNumber() int {
 	taken := map[int]bool{}
 	for _, r := range p.resources {
@@ -349,7 +352,7 @@ func (p *stock) freeNumber() int {
 	return smallestNotIn(taken)
 }
 
-// freeCounter is the smallest value of a counter that no resource of any pool has.
+// freeCounter returns the smallest value of a counter that no resource of any pool has.
 func (l *Ledger) freeCounter(name string) int {
 	taken := map[int]bool{}
 	for _, p := range l.pools {
@@ -370,7 +373,7 @@ func smallestNotIn(taken map[int]bool) int {
 	}
 }
 
-// gone records that nothing is left of a resource.
+// gone records that a resource is completely deleted.
 func (l *Ledger) gone(r *Resource, now time.Time) {
 	p := l.pools[r.Pool]
 	p.resources = slices.DeleteFunc(p.resources, func(other *Resource) bool { return other == r })

@@ -18,7 +18,7 @@ import (
 	"croft"
 )
 
-// stored is the state as a store has it after every batch.
+// stored is the state that a store has after every batch.
 type stored struct {
 	head      Head
 	pools     map[Name]Record
@@ -75,7 +75,7 @@ func (s *stored) snapshot() Snapshot {
 	return from
 }
 
-// content is all of a ledger that outlives its server, in comparable form.
+// content is the part of a ledger that outlives its server, in comparable form.
 type content struct {
 	Head    Head
 	Order   []Name
@@ -90,7 +90,7 @@ type content struct {
 	Past    []TicketID
 }
 
-// contentOf returns it as JSON.
+// contentOf returns the content of a ledger as JSON.
 func contentOf(t *testing.T, l *Ledger) []byte {
 	t.Helper()
 	c := content{Head: l.head, Order: l.order, Pools: map[Name]Record{}, Stock: map[Name][]Resource{},
@@ -129,7 +129,7 @@ func contentOf(t *testing.T, l *Ledger) []byte {
 	return text
 }
 
-// differences compares two ledgers; what is nil here may be empty there.
+// differences compares two ledgers; a nil field equals an empty one.
 func differences(t *testing.T, a, b *Ledger) string {
 	t.Helper()
 	one, other := contentOf(t, a), contentOf(t, b)
@@ -143,7 +143,7 @@ func differences(t *testing.T, a, b *Ledger) string {
 	return gocmp.Diff(x, y, cmpopts.EquateEmpty())
 }
 
-// files are what pools.yaml may say.
+// files are versions of pools.yaml.
 var files = []string{
 	"p:\n" + both + "  tags: [a]\n  max: 3\n  cmd_livecheck: c\n  ttl: 60\n",
 	"p:\n" + both + "  tags: [a, b]\n  max: 4\n  max_starting: 3\n  cmd_release: r\n  reuse_opportunity_time: 30\n" +
@@ -152,7 +152,8 @@ var files = []string{
 	"q:\n" + both + "  tags: [a]\n",
 }
 
-// Whatever happens, the next leader reads what this one had: every change is written, and every index follows.
+// After any sequence of events the next leader reads the same ledger: every change is written, and every index is
+// rebuilt.
 func TestTheNextLeaderHasTheSameLedger(t *testing.T) {
 	const seeds, rounds = 8, 200
 	for seed := range uint64(seeds) {
@@ -222,7 +223,7 @@ func TestTheNextLeaderHasTheSameLedger(t *testing.T) {
 	}
 }
 
-// somebody opens, renews or closes a ticket.
+// somebody makes a random client open, renew or close a ticket.
 func (l *Ledger) somebody(random *rand.Rand, now time.Time) {
 	open := slices.Sorted(maps.Keys(l.tickets))
 	if random.IntN(2) == 0 || len(open) == 0 {
@@ -238,7 +239,7 @@ func (l *Ledger) somebody(random *rand.Rand, now time.Time) {
 	l.end(l.tickets[open[random.IntN(len(open))]], TicketClosed, "", now)
 }
 
-// operation returns what ends an action's work; nil: it has none.
+// operation returns the function that ends the work of an action; nil: the action has no work.
 func (l *Ledger) operation(a Action, now *time.Time) func(error) {
 	switch a.Op {
 	case OpStart:
@@ -262,7 +263,7 @@ func (l *Ledger) operation(a Action, now *time.Time) func(error) {
 	return nil
 }
 
-// History is cut in bulk, the first to end first, and the store follows.
+// History is cut in bulk, the records that ended first are removed first, and the store is updated.
 func TestHistoryIsForgottenInBulk(t *testing.T) {
 	const keep = 5
 	l := newLedger("p", Snapshot{})

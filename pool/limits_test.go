@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// The limits of what a file or a request may say: the last valid value is accepted, and the next one is not.
+// The limits of words in a file or a request: the longest valid value is accepted, and the next one is not.
 func TestLimitsOfWords(t *testing.T) {
 	ok := func(Instance) error { return nil }
 	pool := func(name string) error {
@@ -109,7 +109,7 @@ func TestLimitsOfFiles(t *testing.T) {
 			t.Errorf("%q: got %v, %v", text, all, err)
 		}
 	}
-	// Of several merged mappings the first has precedence, and the pool's own settings before them.
+	// Of several merged mappings the first has precedence, and the pool's own settings precede them all.
 	const merges = "p:\n  <<: [{max: 7, max_starting: 3}, {max: 8, max_prealloc: 5}]\n  max_starting: 2\n"
 	all, err := Parse("f", []byte(merges+both), nil, nil)
 	if err != nil || all[0].Max != 7 || all[0].MaxStarting != 2 || all[0].MaxPrealloc != 5 {
@@ -117,7 +117,7 @@ func TestLimitsOfFiles(t *testing.T) {
 	}
 }
 
-// doubled is a mapping of lists each of which has the list before ten times.
+// doubled returns a mapping of lists, each of which contains the list before it ten times.
 func doubled(names string) string {
 	var b strings.Builder
 	for i := 1; i < len(names); i++ {

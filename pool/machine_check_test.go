@@ -11,7 +11,7 @@ import (
 	"croft/pool"
 )
 
-// books are the stored state, as the checks need it.
+// books is the stored state in the form that the checks need.
 type books struct {
 	pool.Snapshot
 	tickets   map[pool.TicketID]*pool.Ticket
@@ -66,7 +66,8 @@ func (r *run) checkResources(b books) {
 	numbers, counters := map[string]bool{}, map[int]bool{}
 	for _, res := range b.Resources {
 		if !res.Live() {
-			if res.Aborted && res.Deletes > 1 && res.Error != "" { // whether it exists may never be known
+			// it may never be known whether the machine exists
+			if res.Aborted && res.Deletes > 1 && res.Error != "" {
 				r.world.Abandon(res.Name)
 			}
 			continue
@@ -208,8 +209,8 @@ func (r *run) checkPauses(b books) {
 	}
 }
 
-// finish ends all faults: then every ticket is served, and once everything is given back and every pool removed,
-// nothing is left, whatever failed meanwhile.
+// finish ends all faults, and checks that every ticket is then served, and that nothing is left once all tickets are
+// closed and every pool is removed, whatever failed before.
 func (r *run) finish() {
 	r.stir()
 	r.store.Fail(nil, 0)
@@ -236,7 +237,7 @@ func (r *run) finish() {
 	r.servesElsewhere(l)
 	r.closeAll(l)
 	r.checkStats()
-	for name := range maxOf { // a file without pools removes drained pools only
+	for name := range maxOf { // a file without pools removes only drained pools
 		if err := l.Drain(r.Context(), name); err != nil {
 			r.Fatal(err)
 		}
@@ -254,7 +255,7 @@ func (r *run) finish() {
 	}
 }
 
-// servesAll checks that every ticket is served once earlier ones have given back.
+// servesAll checks that every ticket is served once earlier tickets are closed.
 func (r *run) servesAll(l *server) {
 	for range 5 {
 		r.take(r.Context(), l)
@@ -313,8 +314,8 @@ func (r *run) closeAll(l *server) {
 	clear(r.open)
 }
 
-// checkStats compares the statistics with a recount; the pool was always in the file. What was lost with half of
-// a batch may be counted twice.
+// checkStats compares the statistics of a pool that was always in the file with a recount. Events of a batch that was
+// written in part may be counted twice.
 func (r *run) checkStats() {
 	b := r.books()
 	for _, p := range b.Pools {

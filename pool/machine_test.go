@@ -69,11 +69,11 @@ type run struct {
 	servers []*server
 	open    map[pool.TicketID]*holder
 	mutes   int                     // commits fail until this step; 0: they succeed
-	cuts    bool                    // some of them are written in part
-	lost    bool                    // the rest of one written in part is lost
+	cuts    bool                    // some failing commits are written in part
+	lost    bool                    // the rest of a commit that was written in part is lost
 	calm    time.Time               // since when one server leads and its store answers
-	paused  map[pool.Name]time.Time // pools that hand out nothing, since when
-	drained map[pool.Name]time.Time // those of them that keep nothing
+	paused  map[pool.Name]time.Time // paused pools, and since when
+	drained map[pool.Name]time.Time // drained pools, and since when
 }
 
 // server is one manager.
@@ -90,8 +90,8 @@ type holder struct {
 	used time.Time // last use by its owner
 }
 
-// The whole manager with hooks that fail and hang, servers that stop and crash, a store that answers late or not
-// at all, changing files, and clients that come and go.
+// The whole manager is tested with hooks that fail and hang, servers that stop and crash, a store that answers late or
+// not at all, changing files, and clients that come and go.
 func TestManagerUnderAnything(t *testing.T) {
 	first, n := *seed, 1
 	if first == 0 {
@@ -178,7 +178,7 @@ func (r *run) fail(step int) {
 	}
 }
 
-// burst makes several clients ask at once, so that one batch has the changes of all.
+// burst makes several clients send requests at once, so that one batch contains all their changes.
 func (r *run) burst(l *server) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
@@ -196,7 +196,7 @@ func (r *run) burst(l *server) {
 	ask.Wait()
 }
 
-// leader is the server that leads; nil: none does.
+// leader returns the server that leads; nil: none leads.
 func (r *run) leader() *server {
 	for _, s := range r.servers {
 		if _, here := s.Leader(); here {
@@ -214,7 +214,7 @@ func (r *run) play() {
 	for i := range *steps {
 		if r.mutes == i {
 			r.stir()
-			if r.random.IntN(2) == 0 { // what was written in part remains
+			if r.random.IntN(2) == 0 { // the written part remains
 				r.store.Depose()
 			}
 			r.store.Fail(nil, 0)

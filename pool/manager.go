@@ -17,47 +17,47 @@ import (
 
 // Config configures a Manager.
 type Config struct {
-	Partition croft.PartitionID // required: the IDs of instances derive from it
+	Partition croft.PartitionID // required: derives the IDs of instances
 	Store     Store             // required
 	Hooks     Hooks             // required
 	Instances Instances         // nil: pools of instances are refused
-	Quotas    Quotas            // nil: no project has any
-	File      string            // required: pools.yaml
+	Quotas    Quotas            // nil: projects have no quotas
+	File      string            // required: path of pools.yaml
 	Me        Server            // Name and Machine are required
 
 	Log *slog.Logger // discards by default
-	// History is how many ended tickets, and how many ended resources, are remembered; 10,000 by default. Older
-	// ones are removed, 256 at a time.
+	// History is how many ended tickets, and how many ended resources, are remembered; 10,000 by default. Older ones
+	// are removed, 256 at a time.
 	History int
 	// Grace is how long commands may continue after the manager is stopped, before they are killed; 5 s by default.
 	Grace time.Duration
 	// Lenient: unknown settings in the file are ignored, with a warning.
 	Lenient bool
-	// Pace is the least time between two livechecks of a resource, whatever its pool's period. If set, the first
-	// ones are made no sooner than Pace, and the pool's period, after Began. None by default.
+	// Pace is the minimum time between two livechecks of a resource, whatever its pool's period. If set, the first
+	// livechecks are made Pace, or the pool's period if longer, after Began. 0 by default.
 	Pace  time.Duration
 	Began time.Time // start of the process; by default the time of New
-	// Still: answer requests, but run nothing and decide nothing, not even about what another server had begun.
-	// For maintaining the pools while they stand still.
+	// Still answers requests, but runs nothing and decides nothing, not even about unfinished work of another server.
+	// It is for maintenance while the pools stand still.
 	Still bool
 }
 
-// Manager is one server of pools and tickets. Of several on one store one leads; the methods of the others return
-// a *StandbyError, which names the leader.
+// Manager is one server of pools and tickets. Of several servers on one store one leads; the methods of the others
+// return a *StandbyError, which names the leader.
 type Manager struct {
 	Config
 	file    File
 	metrics *metrics
 
 	mu     sync.Mutex
-	acting *acting       // nil: another server leads, or none
+	acting *acting       // nil: this server does not lead
 	leader *Server       // the leader, if known
 	turned chan struct{} // closed when one of these changes
-	fault  error         // of pools.yaml, as it is now
+	fault  error         // the present error in pools.yaml
 }
 
-// StandbyError is the error of a server that does not lead; Unavailable.
-type StandbyError struct{ Leader *Server } // nil: none leads now
+// StandbyError is the error of a server that does not lead. It is Unavailable.
+type StandbyError struct{ Leader *Server } // nil: no server leads now
 
 func (e *StandbyError) Error() string {
 	if e.Leader == nil {
@@ -67,10 +67,10 @@ func (e *StandbyError) Error() string {
 		cmp.Or(e.Leader.Address, "its address"))
 }
 
-// Is makes it croft.Unavailable.
+// Is reports that the error is croft.Unavailable.
 func (e *StandbyError) Is(target error) bool { return target == error(croft.Unavailable) }
 
-// New checks the config. It does nothing yet.
+// New checks the config, and starts nothing.
 func New(c Config) (*Manager, error) {
 	if c.Partition == "" || c.Store == nil || c.Hooks == nil || c.File == "" || c.Me.Name == "" || c.Me.Machine == "" {
 		return nil,
@@ -92,8 +92,8 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Run leads whenever no other server does, until ctx ends. Then it starts nothing more, lets commands end within
-// the configured grace, and gives up the lead.
+// Run leads whenever no other server does, until ctx ends. Then it starts nothing more, lets commands end within the
+// configured grace, and gives up the lead.
 func (m *Manager) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -125,7 +125,7 @@ func (m *Manager) watchLeader(ctx context.Context) {
 	}
 }
 
-// turn changes who leads.
+// turn applies a change of the leader, and signals it.
 func (m *Manager) turn(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +134,7 @@ func (m *Manager) turn(change func()) {
 	m.turned = make(chan struct{})
 }
 
-// Leader returns the server that leads, nil for none, and whether it is this one.
+// Leader returns the leading server, or nil if none leads, and whether it is this one.
 func (m *Manager) Leader() (leader *Server, here bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +158,7 @@ func (m *Manager) WatchLeader(ctx context.Context, changed func(leader *Server, 
 	}
 }
 
-// Fault returns what is wrong with pools.yaml now; nil: it is in force.
+// Fault returns the present error in pools.yaml; nil: the file is in force.
 func (m *Manager) Fault() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +175,7 @@ func (m *Manager) current() (*acting, error) {
 	return m.acting, nil
 }
 
-// act is one term: from gaining the lead to its loss, or the end of Run.
+// act runs one term: from gaining the lead to its loss, or the end of Run.
 func (m *Manager) act(ctx context.Context, stop <-chan struct{}, term Term) error {
 	a, err := m.takeOver(ctx, term)
 	if err != nil {
@@ -186,7 +186,7 @@ func (m *Manager) act(ctx context.Context, stop <-chan struct{}, term Term) erro
 	return a.run(ctx, stop)
 }
 
-// takeOver reads the stored state and ends what another server had begun here.
+// takeOver reads the stored state, and ends the unfinished work that another server left on this machine.
 func (m *Manager) takeOver(ctx context.Context, term Term) (*acting, error) {
 	from, err := term.Load(ctx)
 	if err != nil {

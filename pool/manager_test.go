@@ -197,7 +197,7 @@ func TestAForgottenTicketMayBeClosedAgain(t *testing.T) {
 	})
 }
 
-// A caller whose request was answered finds it done, even after a crash at that moment.
+// A caller that got an answer finds its change made, even after a crash at that moment.
 func TestNothingIsAnsweredBeforeItIsWritten(t *testing.T) {
 	with(t, one, func(w *world) {
 		held := w.open(pool.Opening{Tags: []string{"a"}})
@@ -239,8 +239,8 @@ func TestNothingIsAnsweredBeforeItIsWritten(t *testing.T) {
 	})
 }
 
-// A server that has lost the lead answers no request with success that it could not write, and shows nothing of
-// it.
+// A server that has lost the lead reports an error for every request that it could not write, and shows none of its
+// changes.
 func TestWhatCannotBeWrittenIsAnError(t *testing.T) {
 	with(t, one, func(w *world) {
 		held := w.open(pool.Opening{Tags: []string{"a"}})
@@ -284,7 +284,7 @@ func TestAFaultyFileChangesNothing(t *testing.T) {
 	})
 }
 
-// An editor or a copy on a full disk leaves an empty file.
+// An editor, or a copy to a full disk, leaves an empty file.
 func TestAFileWithoutPoolsRemovesDrainedPoolsAlone(t *testing.T) {
 	with(t, one, func(w *world) {
 		before := w.Machines()
@@ -318,7 +318,7 @@ func TestAPoolIsRemovedOnceTheFileWithoutItIsComplete(t *testing.T) {
 		if st := w.open(pool.Opening{Tags: []string{"a"}}); !st.Ready() {
 			w.Errorf("meanwhile the pool serves: got %+v", st)
 		}
-		w.write(other + one) // and goes on
+		w.write(other + one) // and continues
 		time.Sleep(10 * time.Minute)
 		pools, err := w.Pools()
 		if err != nil || len(pools) != 2 || pools[1].Removed || pools[1].Counts.Taken != 1 {

@@ -23,12 +23,12 @@ func isOnDemand(tags []string, names map[string]bool) bool {
 	return len(names) > 0 && slices.ContainsFunc(tags, func(tag string) bool { return names[tag] })
 }
 
-// demand is an on-demand pool while starts are planned.
+// demand is the state of an on-demand pool while starts are planned.
 type demand struct {
 	*stock
 	counts  Counts
-	fresh   int         // starting, or ready and never used: fit any sandbox
-	used    map[box]int // ready or being cleaned: fit the sandbox
+	fresh   int         // starting, or ready and never used: such resources fit any sandbox
+	used    map[box]int // ready or being cleaned, by sandbox: they fit only this sandbox
 	planned int
 }
 
@@ -83,7 +83,7 @@ func (r *round) demandFor(p *stock) *demand {
 	return d
 }
 
-// absorbed reports whether a ticket will be served by an existing resource of a pool. It takes first what other
+// absorbed reports whether an existing resource of a pool will serve a ticket. It first takes resources that other
 // tickets cannot have.
 func absorbed(pools []*demand, t *Ticket) bool {
 	able := slices.DeleteFunc(slices.Clone(pools), func(p *demand) bool {
@@ -118,7 +118,8 @@ func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
 	return best
 }
 
-// surplus is how many of an on-demand pool's free resources no ticket waits for, beside those that go anyway.
+// surplus returns how many of an on-demand pool's free resources no ticket waits for, not counting resources that are
+// deleted for other reasons.
 func (r *round) surplus(p *stock) int {
 	if len(p.Settings.OnDemand) == 0 {
 		return 0

@@ -16,7 +16,7 @@ import (
 	"croft/internal/settings"
 )
 
-// defaults are the settings of a pool without any.
+// defaults returns the settings of a pool whose file entry is empty.
 func defaults(name Name) Settings {
 	return Settings{
 		Name: name, Max: 4, MaxStarting: 1, MaxPrealloc: 2,
@@ -28,13 +28,13 @@ func defaults(name Name) Settings {
 }
 
 // Parse reads pools.yaml: a mapping of names to settings, in whose order pools start their resources. check validates
-// the blocks of instances; nil refuses them. Every fault is Invalid, and its sentence begins with file and line.
-// unknown gets the faults that are unknown settings of a pool, which are then ignored; nil refuses them too.
+// instance blocks; nil refuses them. Every fault is Invalid, and its message starts with file and line. unknown gets
+// unknown settings of a pool as errors, and they are then ignored; nil refuses them too.
 func Parse(file string, text []byte, check func(Instance) error, unknown func(error)) ([]Settings, error) {
 	return parse(file, text, check, unknown, nil)
 }
 
-// parse is Parse, and calls warn, unless it is nil, with settings that have no effect.
+// parse does the work of Parse, and calls warn, unless it is nil, with settings that have no effect.
 func parse(file string, text []byte, check func(Instance) error, unknown, warn func(error)) ([]Settings, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
@@ -63,13 +63,13 @@ func parse(file string, text []byte, check func(Instance) error, unknown, warn f
 	return pools, nil
 }
 
-// Limits of a file's size with aliases expanded, and of its depth.
+// Limits of a file: its nodes with aliases expanded, and its depth.
 const (
 	maxNodes = 100000
 	maxDepth = 50
 )
 
-// bounded refuses aliases that lead to themselves, or to each other so often that the file could not be read.
+// bounded refuses aliases that lead to themselves, or to each other so often that the expanded file would be too large.
 func bounded(n *yaml.Node, depth int, left *int) error {
 	if *left--; *left < 0 || depth > maxDepth {
 		return placed(n, "aliases make more of this than can be read: write it out")
@@ -92,7 +92,7 @@ type parser struct {
 	lines   map[Name]*yaml.Node
 }
 
-// placedError is an error at a line, to follow the file's name.
+// placedError is an error at a line, which is printed after the file's name.
 type placedError struct {
 	line int
 	err  error
@@ -141,7 +141,7 @@ func (p *parser) pools(root *yaml.Node) ([]Settings, error) {
 	return all, p.tagsAgree(all)
 }
 
-// warnOf warns of a max_prealloc that is written and has no effect.
+// warnOf warns of a max_prealloc setting that has no effect.
 func (p *parser) warnOf(s *Settings, e entry) {
 	if p.warn == nil || len(s.OnDemand) == 0 || s.MaxPrealloc == 0 {
 		return
@@ -171,7 +171,7 @@ func checkPoolName(n *yaml.Node) error {
 	return nil
 }
 
-// judge checks what concerns more than one setting.
+// judge checks rules that concern more than one setting.
 func (p *parser) judge(s *Settings, at *yaml.Node) error {
 	wrong := func(format string, args ...any) error {
 		return placed(at, "pool %s: %w", s.Name, fmt.Errorf(format, args...))
@@ -224,7 +224,7 @@ func (s *Settings) checkTags(wrong func(string, ...any) error) error {
 	return nil
 }
 
-// tagsAgree refuses a tag that is on demand in one pool and not in another: it would be undefined whether a
+// tagsAgree refuses a tag that is on demand in one pool and not in another, because it would be undefined whether a
 // ticket for it starts a resource.
 func (p *parser) tagsAgree(all []Settings) error {
 	onDemand := map[string]Name{}
@@ -302,10 +302,11 @@ func mergedOf(n *yaml.Node, what string) ([]entry, error) {
 	return all, nil
 }
 
-// A field reads one setting into a T.
+// field reads one setting into a T.
 type field[T any] func(*T, *yaml.Node) error
 
-// decodeFields reads a mapping with these fields. Other keys are faults, returned unless unknown takes them.
+// decodeFields reads a mapping with these fields. Other keys are faults: they are passed to unknown, or returned if
+// unknown is nil.
 func decodeFields[T any](n *yaml.Node, what string, into *T, fields map[string]field[T], unknown func(error)) error {
 	entries, err := entriesOf(n, what)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"croft/internal/delay"
 )
 
-// begin runs do, then has the ledger record its result, if any. If ctx ended meanwhile nothing is recorded: the
-// next leader finds the state as it was.
+// begin runs do, then has the ledger record its result, if any. If ctx ended meanwhile, nothing is recorded, and the
+// next leader finds the unchanged state.
 func (a *acting) begin(ctx context.Context, do func() func(*Ledger, time.Time)) {
 	a.jobs.mu.Lock()
 	a.jobs.count++
@@ -44,7 +44,7 @@ func (a *acting) inSlot(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// perform begins the work of a decision. Only the ledger's owner calls it; it copies what it needs.
+// perform starts the work of a decision. Only the ledger's owner calls it; it copies the data that it needs.
 func (a *acting) perform(ctx context.Context, d Action) {
 	r, p := a.ledger.resources[d.Resource], a.ledger.pools[d.Pool]
 	switch d.Op {
@@ -65,7 +65,7 @@ func (a *acting) perform(ctx context.Context, d Action) {
 	}
 }
 
-// adopt continues starts that another server had begun.
+// adopt continues starts that another server left unfinished.
 func (a *acting) adopt(ctx context.Context) {
 	for _, p := range a.ledger.pools {
 		for _, r := range p.resources {
@@ -124,8 +124,8 @@ func (a *acting) startOne(ctx context.Context, r Resource, s Settings) (end star
 // errStill cancels a start that makes no progress.
 var errStill = errors.New("no step farther")
 
-// untilStill returns a context that ends when farther was not called for the limit: the total time of all steps
-// on a busy host does not show whether the start will ever succeed.
+// untilStill returns a context that ends when farther has not been called for the limit. It does not limit the total
+// time, which on a busy host does not show whether the start will ever succeed.
 func untilStill(ctx context.Context, limit time.Duration) (_ context.Context, farther, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { cancel(errStill) })
@@ -158,7 +158,7 @@ func (a *acting) destroy(ctx context.Context, r Resource, s Settings) error {
 	return a.Instances.Destroy(ctx, r, s.instance())
 }
 
-// instance returns the settings of the pool's instances; zero: it has none.
+// instance returns the settings of the pool's instances; zero: the pool has none.
 func (s *Settings) instance() Instance {
 	if s.Instance == nil {
 		return Instance{}
@@ -203,14 +203,14 @@ func (a *acting) warn(ctx context.Context, r Resource, kind HookKind, err error)
 	}
 }
 
-// list looks for orphans and deletes them.
+// list searches for orphans and deletes them.
 func (a *acting) list(ctx context.Context, s Settings) {
 	before := a.ledger.liveNames()
 	a.begin(ctx, func() func(*Ledger, time.Time) {
 		output, err := a.Hooks.Run(ctx, Hook{Kind: HookList, Command: s.Commands.List, Env: s.env(Resource{}),
 			Limit: s.Limits.List, Output: OutputList})
 		if err != nil {
-			output = nil // half a list is useless
+			output = nil // a partial list is useless
 			a.warn(ctx, Resource{Pool: s.Name}, HookList, err)
 		}
 		return func(l *Ledger, now time.Time) {
@@ -227,7 +227,7 @@ func (a *acting) deleteOrphan(ctx context.Context, s Settings, name string) {
 	a.hookFor(ctx, r, s, HookDelete, func(l *Ledger, _ time.Time, _ error) { l.orphanGone(s.Name, name) })
 }
 
-// hook is a pool's command for a resource.
+// hook returns a pool's command for a resource.
 func (s *Settings) hook(r Resource, kind HookKind) Hook {
 	h := Hook{Kind: kind, Resource: r.ID, Env: s.env(r)}
 	switch kind {
@@ -243,7 +243,7 @@ func (s *Settings) hook(r Resource, kind HookKind) Hook {
 	return h
 }
 
-// env is what a hook's environment has beside the server's: the resource and its pool.
+// env returns the variables that a hook gets in addition to the server's environment: the resource and its pool.
 func (s *Settings) env(r Resource) []string {
 	name, inPool := r.Name, strconv.Itoa(r.InPool)
 	if r.ID == 0 {

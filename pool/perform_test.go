@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A start has its time limit for each step, not for all of them together.
+// The time limit of a start applies to each step, not to all of them together.
 func TestAStartEndsWhenItGetsNoFarther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, farther, stop := untilStill(t.Context(), time.Minute)
@@ -29,7 +29,7 @@ func TestAStartEndsWhenItGetsNoFarther(t *testing.T) {
 	})
 }
 
-// The environment and the limit of each command.
+// Each command gets its environment and its limit.
 func TestWhatCommandsGet(t *testing.T) {
 	s := Settings{Name: "p", Commands: Commands{"new", "delete", "livecheck", "release", "list"},
 		Limits: Limits{1, 2, 3, 4, 5}}

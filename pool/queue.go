@@ -9,11 +9,11 @@ import (
 	"croft"
 )
 
-// queue is the waiting tickets: a line for each project and set of tags, by its key. Decisions by tags are made once
-// per line, however long it is.
+// queue holds the waiting tickets: one line for each project and set of tags, under the line's key. Decisions by tags
+// are made once per line, however long it is.
 type queue map[string]*line
 
-// line is the tickets of a project that wait for the same tags, by number.
+// line holds the tickets of a project that wait for the same tags, by number.
 type line struct {
 	project croft.Project
 	tags    []string
@@ -44,7 +44,7 @@ func (q queue) remove(t *Ticket) {
 		return
 	case len(in.tickets) == 1:
 		delete(q, key)
-	case i == 0: // mostly the first is served, and the line may be long
+	case i == 0: // usually the first ticket is served, and the line may be long
 		in.tickets[0] = nil
 		in.tickets = in.tickets[1:]
 	default:
@@ -62,15 +62,15 @@ func (q queue) lines(pick func(tags []string) bool) (picked []*line) {
 	return picked
 }
 
-// inTurn yields the tickets of some lines by number, each with its line. It passes over the rest of a line once
-// goesOn returns false for it. The lines must not change meanwhile.
+// inTurn yields the tickets of some lines by number, each with its line. It skips the rest of a line once goesOn
+// returns false for it. The lines must not change meanwhile.
 func inTurn(lines []*line, goesOn func(*line) bool) iter.Seq2[*line, *Ticket] {
 	type turn struct {
 		*line
 		left []*Ticket
 	}
 	return func(yield func(*line, *Ticket) bool) {
-		var turns []turn // by the number of their first remaining ticket
+		var turns []turn // ordered by the number of their first remaining ticket
 		for _, l := range lines {
 			turns = append(turns, turn{l, l.tickets})
 		}
@@ -97,5 +97,5 @@ func inTurn(lines []*line, goesOn func(*line) bool) iter.Seq2[*line, *Ticket] {
 	}
 }
 
-// lineKey is equal for tickets of one line.
+// lineKey returns the key of a ticket's line.
 func lineKey(t *Ticket) string { return string(t.Project) + "\x00" + strings.Join(t.Tags, "\x00") }

@@ -9,20 +9,20 @@ import (
 	"croft/tenant"
 )
 
-// Quotas says what projects may have.
+// Quotas reads the quotas of projects.
 type Quotas interface {
-	// Limits returns a project and those above it, the project first, and the limits of projects that have none of
-	// their own. What they use is not filled in: tickets and pools are counted here.
+	// Limits returns the accounts of a project and its ancestors, the project first, and the default limits for
+	// projects without own limits. The accounts' usage is not filled in: this package counts tickets and pools itself.
 	Limits(ctx context.Context, p croft.Project) (chain []tenant.Account, defaults tenant.Limits, err error)
 }
 
-// allowance is what a project may have. Its limits are those at the time of a request.
+// allowance holds the limits that apply to a project, as of the time of a request.
 type allowance struct {
-	chain    []tenant.Account // the project first; empty: nobody is charged
+	chain    []tenant.Account // the project first; empty: no project is charged
 	defaults tenant.Limits
 }
 
-// mayHave reads what a project may have.
+// mayHave reads the limits that apply to a project.
 func (m *Manager) mayHave(ctx context.Context, p croft.Project) (allowance, error) {
 	if p == "" {
 		return allowance{}, nil
@@ -36,7 +36,7 @@ func (m *Manager) mayHave(ctx context.Context, p croft.Project) (allowance, erro
 
 // identity returns the identity of the project of an opening. NotFound: the project that it names was replaced.
 func (m *Manager) identity(o Opening, may allowance) (croft.ProjectID, error) {
-	if len(may.chain) == 0 || m.Quotas == nil { // nothing is known of projects
+	if len(may.chain) == 0 || m.Quotas == nil { // projects have no records here
 		return o.ProjectID, nil
 	}
 	if id := may.chain[0].ID; o.ProjectID == "" || o.ProjectID == id {
@@ -46,7 +46,7 @@ func (m *Manager) identity(o Opening, may allowance) (croft.ProjectID, error) {
 		o.Project)
 }
 
-// admit decides whether a project may have one more of what is counted by project. OverQuota: the error holds a
+// admit decides whether a project may have one more of the objects in counted. OverQuota: the error holds a
 // *tenant.Refusal.
 func (l *Ledger) admit(may allowance, m tenant.Measure, counted map[croft.Project]int) error {
 	if len(may.chain) == 0 {
@@ -66,7 +66,7 @@ func (l *Ledger) admit(may allowance, m tenant.Measure, counted map[croft.Projec
 	return tenant.Admit(accounts, may.defaults, tenant.Amounts{m: 1})
 }
 
-// place records which projects are above one.
+// place records the ancestors of a project.
 func (l *Ledger) place(may allowance) {
 	var above []croft.Project
 	for _, a := range may.chain[1:] {
@@ -75,7 +75,7 @@ func (l *Ledger) place(may allowance) {
 	l.above[may.chain[0].Project] = above
 }
 
-// projects lists those that tickets and pools are charged to.
+// projects lists the projects that are charged for tickets and pools.
 func (l *Ledger) projects() (all []croft.Project) {
 	for p := range l.openIn {
 		all = append(all, p)
@@ -87,7 +87,7 @@ func (l *Ledger) projects() (all []croft.Project) {
 	return slices.DeleteFunc(slices.Compact(all), func(p croft.Project) bool { return p == "" })
 }
 
-// poolsIn counts the pools of each project, until nothing is left of them.
+// poolsIn counts the pools of each project. A removed pool counts until its last resource is deleted.
 func (l *Ledger) poolsIn() map[croft.Project]int {
 	all := map[croft.Project]int{}
 	for _, p := range l.pools {
@@ -96,7 +96,7 @@ func (l *Ledger) poolsIn() map[croft.Project]int {
 	return all
 }
 
-// learnProjects reads which projects are above those that have something already.
+// learnProjects reads the ancestors of the projects that have tickets or pools already.
 func (m *Manager) learnProjects(ctx context.Context, l *Ledger) error {
 	for _, p := range l.projects() {
 		may, err := m.mayHave(ctx, p)
@@ -108,13 +108,14 @@ func (m *Manager) learnProjects(ctx context.Context, l *Ledger) error {
 	return nil
 }
 
-// quotaPatience bounds how long a round waits for limits, quotaPause how often it asks for them again.
+// quotaPatience is how long a round waits for limits; quotaPause is the interval at which refused limits are read
+// again.
 const (
 	quotaPatience = 5 * time.Second
 	quotaPause    = 5 * time.Second
 )
 
-// admitPools decides whether the projects may have the pools of a file that they do not have yet. OverQuota.
+// admitPools decides whether the quotas of projects allow the new pools of a file. OverQuota.
 func (a *acting) admitPools(ctx context.Context, pools []Settings) error {
 	ctx, cancel := context.WithTimeout(ctx, quotaPatience)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"croft/tenant"
 )
 
-// limits are the quotas of a test: each project is below org.
+// limits are the quotas of a test, in which each project is below org.
 type limits struct {
 	mu sync.Mutex
 	of map[croft.Project]tenant.Limits
@@ -37,7 +37,8 @@ func (l *limits) set(p croft.Project, m tenant.Measure, n int64) {
 	l.of[p] = tenant.Limits{m: n}
 }
 
-// withQuotas is with, for a manager that knows quotas. again replaces it by the next one on the same store.
+// withQuotas is like with, for a manager that knows quotas. again replaces the manager by the next one on the same
+// store.
 func withQuotas(t *testing.T, pools string, q *limits, test func(w *world, again func())) {
 	t.Helper()
 	with(t, "", func(w *world) {
@@ -157,8 +158,8 @@ func TestAQuotaOfTickets(t *testing.T) {
 			}
 		}
 		refused()
-		w.open(pool.Opening{Tags: []string{"a"}}) // no project's
-		again()                                   // and so does the next server
+		w.open(pool.Opening{Tags: []string{"a"}}) // for no project
+		again()                                   // the next server gives the same result
 		refused()
 		if err := w.Close(w.Context(), ids[1]); err != nil {
 			w.Fatal(err)
@@ -193,7 +194,7 @@ func TestAQuotaOfPools(t *testing.T) {
 			w.Errorf("in spite of the quota (-want +got):\n%s", diff)
 		}
 		q.set("org", tenant.CountPools, 2)
-		time.Sleep(10 * time.Second) // nobody touches the file
+		time.Sleep(10 * time.Second) // the file is unchanged meanwhile
 		if diff := cmp.Diff([]string{"mine", "theirs", "all", "nobodys"}, names()); diff != "" || w.Fault() != nil {
 			w.Errorf("%v (-want +got):\n%s", w.Fault(), diff)
 		}

@@ -8,38 +8,39 @@ type Mode string
 // The modes. A drained pool deletes unassigned resources; the others keep them.
 const (
 	Active  Mode = ""
-	Paused  Mode = "paused"  // starts nothing and hands out nothing
-	Drained Mode = "drained" // the same, and deletes idle resources
+	Paused  Mode = "paused"  // neither starts resources nor hands them out
+	Drained Mode = "drained" // like Paused, and deletes idle resources
 )
 
-// Record is what is stored of a pool beside its resources.
+// Record is the stored record of a pool; its resources have their own records.
 type Record struct {
-	// Settings are those of the last file with the pool, so that its resources can be deleted after it was
+	// Settings are from the last file that has the pool, so that its resources can be deleted after the pool was
 	// removed from the file.
 	Settings Settings `json:"settings"`
-	// Former are the newest settings of the other kind, commands or an instance: resources made by them are
-	// deleted by them.
-	Former   *Settings `json:"former,omitempty"`
-	Mode     Mode      `json:"mode,omitempty"`
-	Removed  bool      `json:"removed,omitempty"` // from the file: what is left of it drains
-	Position int       `json:"position"`          // in the file
-	Stats    Stats     `json:"stats,omitzero"`
+	// Former holds the newest settings of the other kind, commands or an instance: resources that were made with them
+	// are deleted with them.
+	Former *Settings `json:"former,omitempty"`
+	Mode   Mode      `json:"mode,omitempty"`
+	// missing from the file: the pool's remaining resources are deleted as they become idle
+	Removed  bool  `json:"removed,omitempty"`
+	Position int   `json:"position"` // in the file
+	Stats    Stats `json:"stats,omitzero"`
 
-	// First is the number of the first resource that the pool's project may know of: resources with smaller numbers
-	// were made when the pool of this name was another project's, or shared. Zero: an earlier version of croft made
+	// First is the number of the first resource that the pool's project may see: resources with smaller numbers were
+	// made when the pool of this name belonged to another project, or was shared. 0: an earlier version of croft made
 	// the pool.
 	First ResourceID `json:"first,omitempty"`
 
 	Created   time.Time `json:"created"`
 	LastStart time.Time `json:"last_start,omitzero"`
-	Failed    int       `json:"failed,omitempty"`     // starts in a row that failed
-	NotBefore time.Time `json:"not_before,omitzero"`  // of the next start, after failures
+	Failed    int       `json:"failed,omitempty"`     // consecutive failed starts
+	NotBefore time.Time `json:"not_before,omitzero"`  // earliest time of the next start, after failures
 	LastError string    `json:"last_error,omitempty"` // of the newest failed start
 	// Full: the newest start failed only because the cloud has no room, or the project's quota is used up.
 	Full bool `json:"full,omitempty"`
 	// Unproven counts resources in a row that came up and failed their first livecheck.
 	Unproven int       `json:"unproven,omitempty"`
-	Listed   time.Time `json:"listed,omitzero"` // when the last search for orphans was
+	Listed   time.Time `json:"listed,omitzero"` // time of the last search for orphans
 
 	LastFailure *Failure `json:"last_failure,omitempty"` // kept when later starts succeed
 }
@@ -90,7 +91,8 @@ func (s *Stats) started(ok bool, took time.Duration, now time.Time) {
 	s.Succeeded = now
 }
 
-// revoke turns the newest successful start into a failed one in the average: what it started does not work.
+// revoke turns the newest successful start into a failed one in the average, because the started resource does not
+// work.
 func (s *Stats) revoke() {
 	s.SuccessRate = max(0, s.SuccessRate-weight)
 	if s.Starts <= 1 {
@@ -98,7 +100,7 @@ func (s *Stats) revoke() {
 	}
 }
 
-// PoolStatus is a pool as shown to people.
+// PoolStatus is a pool with its counts.
 type PoolStatus struct {
 	Record
 	Counts  Counts
@@ -113,7 +115,7 @@ type Counts struct {
 	Up            int `json:"up"`    // ready and assigned
 	Ready         int `json:"ready"` // unassigned: free, kept, failing and outdated
 	Free          int `json:"free"`  // warm: every ticket for the pool may get one
-	Kept          int `json:"kept"`  // used, waiting for another ticket of their sandbox
+	Kept          int `json:"kept"`  // used; can only serve another ticket of their sandbox
 	Failing       int `json:"failing"`
 	Outdated      int `json:"outdated"`
 	Taken         int `json:"taken"`
@@ -121,7 +123,7 @@ type Counts struct {
 	DeleteRequest int `json:"delete_request"`
 	Deleting      int `json:"deleting"`
 	Releasing     int `json:"releasing"`
-	GivenUp       int `json:"given_up"` // see Resource.GivenUp; not included in the two before it
+	GivenUp       int `json:"given_up"` // see Resource.GivenUp; not included in the two fields before it
 }
 
 // Live is the number of resources that the maximum limits.
@@ -129,7 +131,7 @@ func (c Counts) Live() int {
 	return c.Up + c.Starting + c.DeleteRequest + c.Deleting + c.Releasing
 }
 
-// add adds a resource of a pool n times: once, or minus once.
+// add adds a resource of a pool n times: 1 adds it, -1 removes it.
 func (c *Counts) add(s *Settings, r *Resource, n int) {
 	if r.GivenUp() {
 		c.GivenUp += n

@@ -27,7 +27,7 @@ const (
 	Ended         State = "ENDED"
 )
 
-// Resource is one piece of a pool's stock.
+// Resource is one resource of a pool.
 type Resource struct {
 	ID       ResourceID     `json:"id"`
 	Name     string         `json:"name"`
@@ -37,9 +37,10 @@ type Resource struct {
 	Tags     []Tag          `json:"tags,omitempty"`     // the pool's, at the time it came up
 	Counters map[string]int `json:"counters,omitempty"` // smallest free numbers over all pools, from 0
 
-	// handed to its owner: the output of its start, or its address
-	Data  []byte          `json:"data,omitzero"`
-	Facts json.RawMessage `json:"facts,omitempty"` // for an instance: the same and more as a document
+	// given to its owner: the output of its start, or its address
+	Data []byte `json:"data,omitzero"`
+	// for an instance: a JSON document with the content of Data and more
+	Facts json.RawMessage `json:"facts,omitempty"`
 	// Instance is the ID of its instance of croft, if it is one: random, and stored before the instance is requested.
 	Instance croft.InstanceID `json:"instance,omitempty"`
 	// InstanceRevision identifies the record of that instance once it is up; see croft.Instance.CreateRevision. 0: it
@@ -47,9 +48,9 @@ type Resource struct {
 	InstanceRevision int64 `json:"instance_revision,omitempty"`
 
 	Ticket    TicketID  `json:"ticket,omitempty"`  // its current ticket
-	Sandbox   string    `json:"sandbox,omitempty"` // of its first ticket; never changes
-	Owner     string    `json:"owner,omitempty"`   // of that ticket; the sandbox belongs to this owner
-	Private   bool      `json:"private,omitempty"` // only that ticket knows the sandbox
+	Sandbox   string    `json:"sandbox,omitempty"` // of its first ticket; never changes afterwards
+	Owner     string    `json:"owner,omitempty"`   // of its first ticket; the sandbox belongs to this owner
+	Private   bool      `json:"private,omitempty"` // only its first ticket knows the sandbox
 	Sandboxed time.Time `json:"sandboxed,omitzero"`
 	Released  time.Time `json:"released,omitzero"` // when its last ticket ended
 	Releases  int       `json:"releases,omitempty"`
@@ -59,24 +60,24 @@ type Resource struct {
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	Checked   time.Time `json:"checked,omitzero"` // when the newest livecheck ended
 	Failures  int       `json:"failures,omitempty"`
-	Deletes   int       `json:"deletes,omitempty"`   // failed attempts
-	NotBefore time.Time `json:"not_before,omitzero"` // of the next attempt
-	Aborted   bool      `json:"aborted,omitempty"`   // its start failed by itself, not at its limit
-	Recipe    string    `json:"recipe,omitempty"`    // see Settings.recipe; empty: an earlier version made it
-	Reason    string    `json:"reason,omitempty"`    // why it must go, or went
+	Deletes   int       `json:"deletes,omitempty"`   // failed attempts to delete it
+	NotBefore time.Time `json:"not_before,omitzero"` // earliest time of the next attempt to delete it
+	Aborted   bool      `json:"aborted,omitempty"`   // its start failed without being stopped at its limit
+	Recipe    string    `json:"recipe,omitempty"`    // see Settings.recipe; empty: an earlier version of croft made it
+	Reason    string    `json:"reason,omitempty"`    // why it is or was deleted
 	Error     string    `json:"error,omitempty"`     // of the newest operation on it
 }
 
-// Live reports whether anything may be left of the resource. The pool's maximum includes it unless it was given up.
+// Live reports whether parts of the resource may still exist. The pool's maximum includes it unless it was given up.
 func (r *Resource) Live() bool { return r.State != Ended }
 
-// GivenUp reports whether deleting the resource, whose start failed by itself, failed abandonAfter times. Its deletion
-// is retried, and it does not count for the pool's maximum.
+// GivenUp reports whether the start of the resource failed before its limit, and its deletion failed abandonAfter
+// times. The deletion is still retried, but the resource does not count for the pool's maximum.
 func (r *Resource) GivenUp() bool {
 	return r.Aborted && r.Deletes >= abandonAfter && (r.State == DeleteRequest || r.State == Deleting)
 }
 
-// box is the sandbox that used it; zero: unused.
+// box returns the sandbox that used the resource; zero: it is unused.
 func (r *Resource) box() box { return box{r.Owner, r.Sandbox} }
 
 // Idle reports whether the resource is up and unassigned.
@@ -85,8 +86,8 @@ func (r *Resource) Idle() bool { return r.State == Up && r.Ticket == 0 }
 // Free reports whether the resource is idle and was never assigned.
 func (r *Resource) Free() bool { return r.Idle() && r.Released.IsZero() }
 
-// Tag is a property of a pool's resources. Of several that fit a ticket, the one with the highest sum of
-// priorities over the ticket's tags is taken.
+// Tag is a property of a pool's resources. If several resources fit a ticket, the one with the highest sum of
+// priorities over the ticket's tags is assigned.
 type Tag struct {
 	Name     string `json:"name"`
 	Priority int    `json:"priority,omitempty"`

@@ -13,18 +13,18 @@ import (
 	"croft"
 )
 
-// Delays after a failure, doubled with each further one.
+// Delays after a failure, doubled with each further failure.
 const (
 	firstDelay = time.Second
 	startDelay = 5 * time.Minute  // upper limit, before a pool's next start
 	purgeDelay = 10 * time.Minute // upper limit, before the next deletion
 )
 
-// After abandonAfter attempts, about a quarter of an hour, a resource whose start failed by itself is given up: it no
-// longer counts for the pool's maximum, because often there is nothing to delete, and a hook may report that as an
-// error. Its deletion is still retried, because the cloud may not have answered in all that time, and the start may
-// have made something. The resource ends when its deletion failed refusedAfter times although other commands of the
-// pool succeeded in between. A pool keeps at most maxGivenUp such resources.
+// After abandonAfter attempts, about a quarter of an hour, a resource whose start failed before its limit is given up:
+// it no longer counts for the pool's maximum. Often there is nothing to delete, and a hook may report that as an error.
+// Its deletion is still retried, because the cloud may have been unreachable in all that time, and the start may have
+// created something. The resource ends when its deletion failed refusedAfter times although other commands of the pool
+// succeeded in between. A pool keeps at most maxGivenUp such resources.
 const (
 	abandonAfter = 11
 	refusedAfter = 3
@@ -32,9 +32,9 @@ const (
 	givenUpDelay = time.Hour // upper limit, before the next deletion of a resource that was given up
 )
 
-// refusal counts the failed deletions of a resource between which other commands of its pool succeeded.
+// refusal counts the failed deletions of a resource, but only those between which other commands of its pool succeeded.
 type refusal struct {
-	answers int // of the pool, when the newest deletion failed
+	answers int // stock.answers of the pool when the newest deletion failed
 	times   int
 }
 
@@ -72,14 +72,15 @@ func (l *Ledger) configure(pools []Settings, now time.Time) {
 	}
 }
 
-// inUse reports whether removing the pool would delete resources that an operator has not given up by draining it.
+// inUse reports whether removing the pool from the file would delete resources although no operator has drained the
+// pool.
 func (p *stock) inUse() bool { return len(p.resources) > 0 && p.Mode != Drained && !p.Removed }
 
 func (l *Ledger) anyInUse(names []Name) bool {
 	return slices.ContainsFunc(names, func(name Name) bool { return l.pools[name] != nil && l.pools[name].inUse() })
 }
 
-// missing returns the settings of the pools in use whose names a file lacks, in their order.
+// missing returns the settings of the pools that are in use and missing from a file, in their order.
 func (l *Ledger) missing(pools []Settings) (all []Settings) {
 	for _, p := range l.inOrder() {
 		if p.inUse() && !slices.ContainsFunc(pools, func(s Settings) bool { return s.Name == p.name() }) {
@@ -89,7 +90,7 @@ func (l *Ledger) missing(pools []Settings) (all []Settings) {
 	return all
 }
 
-// checkRemoval refuses a file without any pool while pools are in use. Invalid.
+// checkRemoval refuses a file that has no pools while pools are in use. Invalid.
 func (l *Ledger) checkRemoval(file string, pools []Settings) error {
 	if missing := l.missing(pools); len(pools) == 0 && len(missing) > 0 {
 		name := missing[0].Name
@@ -125,7 +126,7 @@ func (l *Ledger) change(p *stock, set Settings) {
 	p.Settings = set
 	for _, r := range p.resources {
 		if r.Failures > 0 && !p.settingsOf(r).checks() {
-			r.Failures = 0 // no livecheck would find it healthy again
+			r.Failures = 0 // no livecheck would reset this count again
 			l.touchResource(r)
 		}
 	}
@@ -149,14 +150,14 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	r.Data, r.Facts, r.InstanceRevision = end.data, end.facts, end.revision
 	l.touchResource(r)
 	if r.State != Starting {
-		return // it was condemned meanwhile, and shows nothing about the pool
+		return // it was condemned meanwhile, so its end says nothing about the pool
 	}
 	l.touchPool(p)
 	if end.err != nil {
 		r.Error, r.Aborted = end.err.Error(), r.Instance == "" && !errors.Is(end.err, croft.Unavailable)
 		kind := croft.KindOf(end.err)
 		p.Full = kind == croft.NoCapacity || kind == croft.OverQuota
-		if !p.Full { // a full cloud shows nothing about the pool
+		if !p.Full { // a full cloud says nothing about the pool
 			p.Stats.started(false, end.took, now)
 		}
 		l.startFailed(p, r.ID, end.err.Error(), now)
@@ -173,7 +174,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 	l.set(r, Up)
 }
 
-// startFailed records a failed start, and has the pool wait before the next one.
+// startFailed records a failed start, and delays the pool's next start.
 func (l *Ledger) startFailed(p *stock, id ResourceID, why string, now time.Time) {
 	p.Failed++
 	p.LastError = why
@@ -182,7 +183,7 @@ func (l *Ledger) startFailed(p *stock, id ResourceID, why string, now time.Time)
 	l.touchPool(p)
 }
 
-// leastLife is how long an instance runs at least that counts as having worked when it is lost.
+// leastLife is how long an instance must run before its loss no longer counts as a failed start.
 const leastLife = time.Minute
 
 // checked records the result of a livecheck. A resource that fails its first one counts as a failed start: otherwise a
@@ -210,7 +211,7 @@ func (l *Ledger) checked(id ResourceID, err error, now time.Time) {
 	}
 }
 
-// proved records the result of a resource's first livecheck in its pool.
+// proved records the result of a resource's first livecheck in the pool's record.
 func (l *Ledger) proved(p *stock, r *Resource, err error, now time.Time) {
 	switch {
 	case err != nil:
@@ -224,7 +225,8 @@ func (l *Ledger) proved(p *stock, r *Resource, err error, now time.Time) {
 	}
 }
 
-// lose records which instances were lost as of a time; instances that came up later are not known then.
+// lose records the instances that were lost as of a time. It ignores instances that came up later, because the caller
+// did not see them.
 func (l *Ledger) lose(asOf time.Time, lost func(Resource, Instance) error, now time.Time) {
 	for _, p := range l.pools {
 		for _, r := range p.resources {
@@ -307,7 +309,7 @@ func (l *Ledger) answered(p *stock, now time.Time) {
 	}
 }
 
-// forgetGivenUp ends the resources of a pool that were given up first, beyond the number that it keeps.
+// forgetGivenUp ends the given-up resources of a pool beyond the maxGivenUp that it keeps, the earliest first.
 func (l *Ledger) forgetGivenUp(p *stock, now time.Time) {
 	var all []*Resource
 	for _, r := range p.resources {
@@ -320,7 +322,7 @@ func (l *Ledger) forgetGivenUp(p *stock, now time.Time) {
 	}
 }
 
-// liveNames are the names of all resources that have not ended.
+// liveNames returns the names of all resources that have not ended.
 func (l *Ledger) liveNames() map[string]bool {
 	names := map[string]bool{}
 	for _, p := range l.pools {
@@ -331,8 +333,8 @@ func (l *Ledger) liveNames() map[string]bool {
 	return names
 }
 
-// listed returns the orphans in the output of a search: names that no resource had when it began, nor has now. The
-// output is nil if the search failed.
+// listed returns the orphans in the output of a search: names that no resource had when the search started, nor has
+// now. The output is nil if the search failed.
 func (l *Ledger) listed(pool Name, output []byte, before map[string]bool, now time.Time) []string {
 	delete(l.listing, pool)
 	p := l.pools[pool]
@@ -367,7 +369,7 @@ func (l *Ledger) orphanGone(pool Name, name string) {
 	}
 }
 
-// changes returns what must be written since the last call.
+// changes returns the changes since the last call, which must be written.
 func (l *Ledger) changes() Batch {
 	var b Batch
 	c := &l.changed

@@ -100,7 +100,7 @@ func TestInstancesAreNeverGivenUp(t *testing.T) {
 	}
 }
 
-// While no server led, owners could not renew their leases.
+// Leases could not be renewed while no server led.
 func TestLeasesBeginAnewWithAServer(t *testing.T) {
 	l := ledger(t, off, []Resource{up(of(1))}, []Ticket{{Resource: 1, TTL: time.Minute, Renewed: at.Add(-time.Hour)}})
 	l.takeOver(nil, at)

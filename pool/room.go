@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// space is what a pool can do for the tickets that still wait after all usable resources were handed out.
+// space is a pool's capacity for the tickets that still wait after all usable resources were assigned.
 type space struct {
 	*stock
 	coming    int         // resources that will come up without any further decision
 	releasing map[box]int // being cleaned for their sandbox
-	spare     []*Resource // idle resources that no waiting ticket may have, the longest idle first
+	spare     []*Resource // idle resources that no waiting ticket can get, the longest idle first
 }
 
-// makeRoom deletes idle resources of full pools, one for each waiting ticket that would otherwise wait for the end of
-// them: resources that are kept for another sandbox, and resources with tags of former settings. Resources whose
-// livecheck failed are left to their next livechecks.
+// makeRoom deletes idle resources of full pools, one for each waiting ticket that would otherwise wait until they are
+// deleted for other reasons: resources that are kept for another sandbox, and resources with tags of former settings.
+// It leaves resources whose livecheck failed to their next livechecks.
 func (r *round) makeRoom() {
 	var pools []*space
 	for _, p := range r.pools {
@@ -70,7 +70,7 @@ func (r *round) spaceOf(p *stock) *space {
 	return s
 }
 
-// idleSince is when the newest ticket of a resource ended, or when it came up.
+// idleSince returns when the newest ticket of a resource ended, or when the resource came up.
 func idleSince(r *Resource) time.Time {
 	if r.Released.IsZero() {
 		return r.CameUp
@@ -86,7 +86,7 @@ func (p *Record) startsFor(tags []string) bool {
 	})
 }
 
-// absorbs reports whether the pool will serve a ticket without more room, and reserves what will.
+// absorbs reports whether the pool will serve a ticket without more room, and reserves the resource that will serve it.
 func (s *space) absorbs(l *line, t *Ticket) bool {
 	switch {
 	case !fits(&s.Settings, l.project, l.tags):

@@ -11,7 +11,7 @@ import (
 type Settings struct {
 	Name        Name   `json:"name"`
 	Description string `json:"description,omitempty"`
-	// Project has the pool: its tickets may have the pool's resources. Shared: those of all projects may.
+	// Project owns the pool: only its tickets may get the pool's resources. Shared: tickets of all projects may.
 	Project croft.Project `json:"project,omitempty"`
 	Shared  bool          `json:"shared,omitempty"`
 
@@ -21,7 +21,7 @@ type Settings struct {
 	Instance *Instance `json:"instance,omitempty"`
 
 	Max         int           `json:"max"`          // live resources
-	MaxStarting int           `json:"max_starting"` // of them starting
+	MaxStarting int           `json:"max_starting"` // starting resources
 	MaxPrealloc int           `json:"max_prealloc"` // starting, or up and never used
 	StartDelay  time.Duration `json:"start_delay,omitempty"`
 
@@ -33,14 +33,15 @@ type Settings struct {
 	OnDemand []Tag    `json:"tags_on_demand,omitempty"`
 	Counters []string `json:"named_counters,omitempty"`
 
-	ReuseTime    time.Duration `json:"reuse_opportunity_time,omitempty"` // 0: no reuse
-	ReuseCount   int           `json:"reuse_max_count,omitempty"`        // 0: unlimited
-	ReuseMaxTime time.Duration `json:"reuse_max_time,omitempty"`         // since the first ticket; 0: unlimited
-	// Renew: resources that nobody has follow the settings: those made in another way are replaced, and those beyond
-	// Max or MaxPrealloc deleted.
+	ReuseTime  time.Duration `json:"reuse_opportunity_time,omitempty"` // 0: no reuse
+	ReuseCount int           `json:"reuse_max_count,omitempty"`        // 0: unlimited
+	// since the first ticket opened on it; 0: unlimited
+	ReuseMaxTime time.Duration `json:"reuse_max_time,omitempty"`
+	// Renew keeps unassigned resources in accordance with the settings: resources that were made in another way are
+	// replaced, and those beyond Max or MaxPrealloc are deleted.
 	Renew bool `json:"renew,omitempty"`
 
-	TTL         time.Duration `json:"ttl,omitempty"` // for tickets without one
+	TTL         time.Duration `json:"ttl,omitempty"` // for tickets that set none
 	NamePattern string        `json:"name_pattern"`
 }
 
@@ -64,7 +65,7 @@ type Limits struct {
 
 // Instance configures resources that are instances of croft.
 type Instance struct {
-	Resources string    `json:"resources"` // a query of schedule
+	Resources string    `json:"resources"` // a query in the syntax of schedule
 	Image     string    `json:"image,omitempty"`
 	UserData  string    `json:"user_data,omitempty"`
 	Keys      []string  `json:"keys,omitempty"`
@@ -86,14 +87,14 @@ const (
 	ReadyCloudInit Readiness = "cloud-init"
 )
 
-// IsFor reports whether tickets of a project may have the pool's resources. Those of no project, which clients of the
-// manager open, may have any.
+// IsFor reports whether tickets of a project may get the pool's resources. Tickets without a project, which clients of
+// the manager open, may get resources of any pool.
 func (s *Settings) IsFor(p croft.Project) bool { return p == "" || s.Shared || p == s.Project }
 
-// AllTags are both kinds of tags: those of the pool's resources.
+// AllTags returns the tags of the pool's resources, which include the on-demand tags.
 func (s *Settings) AllTags() []Tag { return slices.Concat(s.Tags, s.OnDemand) }
 
-// Prealloc is the size of the warm stock: none if the pool starts on demand.
+// Prealloc returns the size of the warm stock: 0 if the pool starts resources on demand.
 func (s *Settings) Prealloc() int {
 	if len(s.OnDemand) > 0 {
 		return 0
@@ -101,5 +102,5 @@ func (s *Settings) Prealloc() int {
 	return s.MaxPrealloc
 }
 
-// checks reports whether there is a livecheck: an instance's state always is one.
+// checks reports whether resources of the pool have a livecheck. For an instance, its state always counts as one.
 func (s *Settings) checks() bool { return s.Commands.Livecheck != "" || s.Instance != nil }

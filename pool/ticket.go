@@ -15,14 +15,15 @@ type TicketID int64
 // TicketState is a ticket's progress.
 type TicketState string
 
-// The states of a ticket. An open one waits for a resource or has it.
+// The states of a ticket. An open ticket waits for a resource or has one.
 const (
 	TicketOpen   TicketState = "OPEN"
 	TicketClosed TicketState = "CLOSED" // by its owner, or when its lease ran out
 	TicketFailed TicketState = "FAILED" // its resource broke, or was taken away
 )
 
-// Ticket is the right to one resource. It keeps Resource when it ends, so that its owner can look up what it had.
+// Ticket is the right to one resource. It keeps Resource when it ends, so that its owner can still look up the
+// resource.
 type Ticket struct {
 	ID    TicketID    `json:"id"`
 	State TicketState `json:"state"`
@@ -30,19 +31,20 @@ type Ticket struct {
 	// of its owner; resources used in another sandbox are excluded
 	Sandbox  string        `json:"sandbox"`
 	Private  bool          `json:"private,omitempty"`  // only this ticket knows the sandbox
-	Resource ResourceID    `json:"resource,omitempty"` // 0: it waits, or never had one
-	Owner    string        `json:"owner,omitempty"`    // who opened it, if known
-	Project  croft.Project `json:"project,omitempty"`  // whose it is, and is charged with it; empty: nobody's
-	// ProjectID is the identity of Project: a later project of the same name has none of its tickets. Empty: the
-	// project had no record, or a program opened the ticket that does not know identities.
+	Resource ResourceID    `json:"resource,omitempty"` // 0: the ticket waits, or never had a resource
+	Owner    string        `json:"owner,omitempty"`    // the client that opened it, if known
+	Project  croft.Project `json:"project,omitempty"`  // the owner, which is charged for it; empty: no project
+	// ProjectID is the identity of Project: a later project of the same name does not get its tickets. Empty: the
+	// project had no record, or the program that opened the ticket does not know identities.
 	ProjectID croft.ProjectID `json:"project_id,omitempty"`
 	Key       string          `json:"key,omitempty"` // chosen by its owner
-	TTL       time.Duration   `json:"ttl,omitempty"` // closes it after this time without a use; 0: never
-	Opened    time.Time       `json:"opened"`
-	Served    time.Time       `json:"served,omitzero"` // when it got its resource
-	Renewed   time.Time       `json:"renewed,omitzero"`
-	Ended     time.Time       `json:"ended,omitzero"`   // when it was closed or failed
-	Reason    string          `json:"reason,omitempty"` // why, unless its owner closed it
+	// closes the ticket when it has not been used for this long; 0: never
+	TTL     time.Duration `json:"ttl,omitempty"`
+	Opened  time.Time     `json:"opened"`
+	Served  time.Time     `json:"served,omitzero"` // when it got its resource
+	Renewed time.Time     `json:"renewed,omitzero"`
+	Ended   time.Time     `json:"ended,omitzero"`   // when it was closed or failed
+	Reason  string        `json:"reason,omitempty"` // why, unless its owner closed it
 }
 
 // Waiting reports whether the ticket is open and has no resource yet.
@@ -56,13 +58,15 @@ type box struct{ owner, name string }
 
 func (t *Ticket) box() box { return box{t.holder(), t.Sandbox} }
 
-// Of reports whether the ticket is the project's that has a name and an identity. A ticket without an identity is open
-// while its project lives, and so of the project that has the name; once it has ended, nobody can tell.
+// Of reports whether the ticket belongs to the project with this name and identity. A ticket without an identity
+// belongs to the present project of that name while it is open, because it ends with its project; once it has ended,
+// its project is unknown.
 func (t *Ticket) Of(name croft.Project, id croft.ProjectID) bool {
 	return t.Project == name && (t.ProjectID == id || t.ProjectID == "" && t.State == TicketOpen)
 }
 
-// holder is whose the ticket's sandbox and key are: its project's, if it has one. Names of owners have no slash.
+// holder returns the owner of the ticket's sandbox and key: its project, if it has one. Names of other owners contain
+// no slash.
 func (t *Ticket) holder() string {
 	if t.ProjectID != "" {
 		return "project/" + string(t.Project) + "/" + string(t.ProjectID)
@@ -78,7 +82,7 @@ type ticketKey struct{ owner, key string }
 
 func (t *Ticket) key() ticketKey { return ticketKey{t.holder(), t.Key} }
 
-// Expires is when the ticket is closed unless it is used before; zero: never.
+// Expires returns when the ticket is closed unless it is used before; zero: never.
 func (t *Ticket) Expires() time.Time {
 	if t.TTL == 0 || t.State != TicketOpen {
 		return time.Time{}
@@ -89,10 +93,10 @@ func (t *Ticket) Expires() time.Time {
 // TicketStatus is a ticket as its owner sees it.
 type TicketStatus struct {
 	Ticket
-	// Has is the ticket's current or former resource; nil: there never was one, or it is forgotten.
+	// Has is the ticket's current or former resource; nil: it never had one, or the resource is forgotten.
 	Has *Resource
 	// Waits describes in a sentence what an open ticket without a resource waits for.
 	Waits string
-	// Never: no pool can serve the ticket as configured.
+	// Never says that no pool can serve the ticket as configured.
 	Never bool
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// These are the only definitions of what a resource can be used for. Decide counts by them, assign hands out by them,
-// and why explains by them.
+// These are the only definitions of what a resource can be used for. Decide uses them to count, assign to hand out, and
+// why to explain.
 
 // usable reports whether a ticket may get the resource now, if the ticket's tags, project and sandbox fit: it is up,
 // unassigned, and its newest livecheck did not fail.
@@ -33,7 +33,7 @@ func (s *Settings) outdated(r *Resource) bool {
 func (s *Settings) recipe() string {
 	text, err := json.Marshal([]any{s.Commands.New, s.Instance})
 	if err != nil {
-		panic(fmt.Sprintf("pool: encode settings: %v", err)) // they were decoded from the file
+		panic(fmt.Sprintf("pool: encode settings: %v", err)) // impossible: they were decoded from the file
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

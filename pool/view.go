@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// view is the written state, for readers. It lags behind the ledger by the round being written, so that nobody
-// sees what a crash could undo.
+// view is the written state, for readers. It lags behind the ledger by the round being written, so that readers never
+// see state that a crash could undo.
 type view struct {
 	mu        sync.RWMutex
 	head      Head
@@ -15,7 +15,7 @@ type view struct {
 	resources map[ResourceID]Resource
 	tickets   map[TicketID]Ticket
 	waiters   map[TicketID]chan struct{} // closed when the ticket changed
-	changed   chan struct{}              // closed when anything did
+	changed   chan struct{}              // closed when anything changed
 	closed    bool                       // this server lost the lead
 }
 

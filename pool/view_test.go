@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What readers see follows every batch, and wakes who waits for it.
+// The view contains every batch after it is written, and wakes waiting readers.
 func TestTheViewFollowsEveryBatch(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	v := newView(Snapshot{Head: Head{Ticket: 7}})

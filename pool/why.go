@@ -14,8 +14,8 @@ import (
 	"croft/internal/plain"
 )
 
-// maxTags and maxWord bound a ticket's words, and maxNamed their total, in bytes: each ticket is kept for a while
-// after its end.
+// maxTags is the maximum number of a ticket's tags, maxWord the maximum length of a tag, and maxNamed the maximum total
+// length, in bytes. They are limited because each ticket is kept for some time after its end.
 const (
 	maxTags  = 64
 	maxWord  = 256
@@ -31,8 +31,8 @@ func CheckTag(word string) error {
 	return nil
 }
 
-// why describes what a waiting ticket waits for, and whether in vain: no existing resource, and none that the
-// pools would start, has its tags.
+// why describes what a waiting ticket waits for, and whether it waits in vain: no existing resource, and no resource
+// that the pools would start, has its tags.
 func (v *view) why(t *Ticket) (sentence string, never bool) {
 	var able []Record
 	for _, p := range v.byPosition() {
@@ -69,7 +69,7 @@ func (v *view) canServe(p Record, t *Ticket) bool {
 	return c != nil && c.Starting+c.Up+c.Releasing > 0
 }
 
-// whyPool explains why a pool that can serve a ticket has not yet.
+// whyPool explains why a pool that can serve a ticket has not served it yet.
 func (v *view) whyPool(p Record, t *Ticket) string {
 	var c Counts
 	if has := v.counts[p.Settings.Name]; has != nil {
@@ -97,7 +97,7 @@ func (v *view) whyPool(p Record, t *Ticket) string {
 	return fmt.Sprintf("pool %s is about to start one", name)
 }
 
-// unusable names the unassigned resources that the ticket cannot get; empty: there are none.
+// unusable describes the unassigned resources that the ticket cannot get; empty: there are none.
 func (c Counts) unusable() string {
 	var all []string
 	for _, part := range []struct {
@@ -112,7 +112,7 @@ func (c Counts) unusable() string {
 	return strings.Join(all, "")
 }
 
-// whyNever names what no pool has. Pools that are not for the ticket's project are not there.
+// whyNever names the tags that no pool has. It treats pools that do not serve the ticket's project as missing.
 func (v *view) whyNever(t *Ticket) string {
 	known := map[string]bool{}
 	var full []string

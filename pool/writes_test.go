@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// inWords is a short form of a batch.
+// inWords returns a short form of a batch.
 func inWords(b Batch) string {
 	var all []string
 	if b.Head != nil {
@@ -38,7 +38,7 @@ func act(op Op) func(*Ledger) {
 	return func(l *Ledger) { l.apply(Action{Op: op, Pool: "p", Resource: 1, Ticket: 1, Reason: "why"}, at) }
 }
 
-// Every step writes what it changes, and nothing else.
+// Every step writes all that it changes, and nothing else.
 func TestEachStepWritesWhatItChanges(t *testing.T) {
 	errNo := errors.New("no")
 	lost := func(Resource, Instance) error { return errNo }
@@ -179,7 +179,7 @@ func TestAnEmptyBatchHasNothing(t *testing.T) {
 	}
 }
 
-// A ticket takes what it needs of its resource, and gives it what later tickets need.
+// An assignment sets the ticket's fields from its resource, and the resource's fields that later tickets need.
 func TestAnAssignmentLinksBoth(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -231,7 +231,7 @@ func TestAnAssignmentLinksBoth(t *testing.T) {
 	}
 }
 
-// The result of a start decides what becomes of the resource and its pool.
+// The result of a start determines the next state of the resource and its pool.
 func TestWhatAStartLeaves(t *testing.T) {
 	no, late := errors.New("no"), croft.Errorf(croft.Unavailable, "too late")
 	for _, c := range []struct {
@@ -292,7 +292,7 @@ func TestFailuresOfLivechecksAreInARow(t *testing.T) {
 	}
 }
 
-// Other settings do not mend a pool that fails, and leave nothing of the former kind.
+// Only other commands end the back-off of a failing pool, and only a change of kind keeps former settings.
 func TestOtherSettingsMendNothing(t *testing.T) {
 	l := ledger(t, off, nil, nil, backingOff("p"))
 	configured(t, l, off+"  max: 3\n")
@@ -341,7 +341,7 @@ func TestOrphansAreFoundAgain(t *testing.T) {
 	find("p", "x")
 }
 
-// History is remembered in the order in which it ended, whatever its numbers.
+// History is kept in the order in which records ended, whatever their numbers.
 func TestHistoryIsInOrderOfItsEnd(t *testing.T) {
 	ended := []time.Duration{3, 1, 2, 1}
 	var from Snapshot

@@ -32,14 +32,14 @@ func (c *Client) Ticket(ctx context.Context, id int64) (Ticket, error) {
 		patience: c.patience})
 }
 
-// ProjectRef is a project by its name and its identity, which is empty where the project has no record.
+// ProjectRef is a project's name and its identity, which is empty if the project has no record.
 type ProjectRef struct {
 	Name croft.Project
 	ID   croft.ProjectID
 }
 
-// Within returns a client for which there are no tickets but those of these projects; without any, none. Its token has
-// to be an admin's. The two clients share their connections. Pools and resources are the same for both.
+// Within returns a client that sees only the tickets of the given projects; without projects, it sees no tickets. Its
+// token must be an admin's. Both clients share their connections, and see the same pools and resources.
 func (c *Client) Within(projects ...ProjectRef) *Client {
 	within := *c
 	within.projects = append([]ProjectRef{}, ProjectRef{})
@@ -65,14 +65,14 @@ func (c *Client) limited(query url.Values) url.Values {
 
 // Waiting configures a wait.
 type Waiting struct {
-	Changed func(Ticket) // gets the ticket now and then while it waits; may be nil
+	Changed func(Ticket) // gets the waiting ticket from time to time; may be nil
 	Never   bool         // continue waiting even if no pool can serve the ticket as configured
 }
 
 // Wait returns the ticket once it has a resource, has ended, or can never be served. It retries servers that do
 // not answer until ctx ends, then returns Unavailable or the error of ctx. NotFound.
 func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) {
-	turn := time.Duration(0) // the first answer is immediate
+	turn := time.Duration(0) // the first request is answered immediately
 	for {
 		t, err := c.await(ctx, id, turn, w.Never, 0)
 		if err != nil || !t.Waiting() || t.Never && !w.Never {
@@ -84,8 +84,8 @@ func (c *Client) Wait(ctx context.Context, id int64, w Waiting) (Ticket, error) 
 	}
 }
 
-// Poll is one turn of Wait, of at most two minutes: it returns the ticket once it waits no more or can never be served,
-// or else after the turn. NotFound; Unavailable: no server answered for as long as the turn and Config.Patience.
+// Poll waits for one turn, of at most two minutes: it returns the ticket once it no longer waits or can never be
+// served, or else after the turn. NotFound; Unavailable: no server answered within the turn plus Config.Patience.
 func (c *Client) Poll(ctx context.Context, id int64, turn time.Duration) (Ticket, error) {
 	return c.await(ctx, id, turn, false, turn+c.patience)
 }
@@ -109,7 +109,7 @@ func (c *Client) Renew(ctx context.Context, id int64) (Ticket, error) {
 		patience: c.patience})
 }
 
-// Tickets lists tickets, the oldest first. Those of one project are for admins.
+// Tickets lists tickets, the oldest first. Only admins may select a project.
 func (c *Client) Tickets(ctx context.Context, of Selection) (Tickets, error) {
 	query := c.limited(url.Values{"all": {strconv.FormatBool(of.All)}, "limit": {strconv.Itoa(of.Limit)}})
 	if of.Project != "" {
@@ -149,7 +149,8 @@ func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
 	return ask[Pool](ctx, c, call{method: http.MethodPost, path: path, patience: c.patience})
 }
 
-// Resources lists resources by number, of one pool if it is named; without all, only resources that have not ended.
+// Resources lists resources by number; if pool is not empty, only those of this pool, and unless all is set, only
+// resources that have not ended.
 func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {
 	query := url.Values{"pool": {pool}, "all": {strconv.FormatBool(all)}}
 	return ask[[]Resource](ctx, c, call{method: http.MethodGet, path: "/v1/resources", query: query,
@@ -162,8 +163,8 @@ func (c *Client) Resource(ctx context.Context, idOrName string) (Resource, error
 		patience: c.patience})
 }
 
-// Delete requests the deletion of resources by their numbers or names; an open ticket that has one of them fails.
-// which adds others: none, unused or all. NotFound.
+// Delete requests the deletion of resources by their numbers or names; an open ticket that has one of them fails. which
+// selects further resources: none, unused or all. NotFound.
 func (c *Client) Delete(ctx context.Context, which string, idsOrNames ...string) (Deletion, error) {
 	query := url.Values{"which": {which}, "id": idsOrNames}
 	return ask[Deletion](ctx, c, call{method: http.MethodDelete, path: "/v1/resources", query: query,

@@ -2,11 +2,12 @@
 //
 //	c, err := api.New(api.Config{})
 //	t, err := c.Open(ctx, api.Opening{Tags: []string{"x86_64"}})
-//	t, err = c.Wait(ctx, t.ID)   // t.Resource.Data is what the pool hands out
+//	t, err = c.Wait(ctx, t.ID)   // t.Resource.Data is the output of the pool's command
 //	t, err = c.Close(ctx, t.ID)
 //
-// Waiting is a long poll: the server answers when the ticket changes. Calls are retried across restarts of a server and
-// the change to another one. The context bounds the retries and, for calls that are answered at once, Config.Patience.
+// Waiting is a long poll: the server answers when the ticket changes. Calls are retried while a server restarts, and
+// while another one takes the lead. The context bounds the retries and, for calls that are answered at once,
+// Config.Patience.
 //
 // Errors have the kinds of package croft.
 package api
@@ -38,14 +39,14 @@ const DefaultEndpoint = "http://127.0.0.1:49100"
 
 // Config has the addresses of managers and the credentials for them.
 type Config struct {
-	Endpoints []string      // of any of the servers; default DefaultEndpoint
-	Token     string        // if they require one
-	CA        string        // file of the authority of their certificates; empty: the system's authorities
+	Endpoints []string      // addresses of any of the servers; default DefaultEndpoint
+	Token     string        // if the servers require one
+	CA        string        // file with the certificate authority of the servers; empty: the system's authorities
 	Patience  time.Duration // how long to retry a server that does not answer; default 10 s
 	// Transport replaces the network; nil: HTTP over TCP.
 	Transport http.RoundTripper
-	// Locate returns the address of a server for each attempt, in place of Endpoints. Its error counts as Unavailable.
-	// nil: there are Endpoints.
+	// Locate returns the address of a server for each attempt, and replaces Endpoints. Its error counts as Unavailable.
+	// nil: Endpoints are used.
 	Locate func() (string, error)
 }
 
@@ -56,7 +57,7 @@ type Client struct {
 	token     string
 	patience  time.Duration
 	http      *http.Client
-	projects  []ProjectRef // see Within; nil: tickets of all
+	projects  []ProjectRef // see Within; nil: the tickets of all projects
 }
 
 // New returns a client and sends nothing. Invalid.
@@ -97,7 +98,7 @@ func New(c Config) (*Client, error) {
 // CloseIdle closes idle connections.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
-// A call is one idempotent request.
+// call is one idempotent request.
 type call struct {
 	method, path string
 	query        url.Values
@@ -121,7 +122,7 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 		asking, cancel = context.WithTimeout(ctx, what.patience)
 		defer cancel()
 	}
-	var failed error // of the newest attempt that did not end by its deadline
+	var failed error // of the newest attempt that failed for a reason other than its deadline
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		endpoint, next := c.endpoints.Current()
 		var err error
@@ -156,7 +157,7 @@ func timeUp(ctx context.Context, failed, newest error) error {
 		return ctx.Err()
 	case failed != nil:
 		return failed
-	case ctx.Err() != nil: // a server had yet to answer
+	case ctx.Err() != nil: // no server had answered yet
 		return ctx.Err()
 	}
 	return newest

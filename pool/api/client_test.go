@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// client calls a server with this handler, with little patience.
+// client returns a client of a server with this handler, with a short Patience.
 func client(t *testing.T, answer http.HandlerFunc) *api.Client {
 	t.Helper()
 	return clientFor(t, 300*time.Millisecond, answer)

@@ -13,9 +13,9 @@ import (
 
 // The states of a ticket.
 const (
-	TicketOpen   = "OPEN" // it waits for a resource, or has it
+	TicketOpen   = "OPEN" // waits for a resource, or has one
 	TicketClosed = "CLOSED"
-	TicketFailed = "FAILED" // its resource broke, or was taken away
+	TicketFailed = "FAILED" // its resource broke or was taken away
 )
 
 // Ticket is the right to one resource.
@@ -23,16 +23,16 @@ type Ticket struct {
 	ID       int64     `json:"id"`
 	State    string    `json:"state"`
 	Owner    string    `json:"owner,omitempty"`   // the name of the token that opened it
-	Project  string    `json:"project,omitempty"` // whose it is; empty: nobody's
+	Project  string    `json:"project,omitempty"` // owner; empty: no project
 	Tags     []string  `json:"tags"`
 	Sandbox  string    `json:"sandbox,omitempty"`
-	TTL      Seconds   `json:"ttl,omitempty"` // closes the ticket after this time without a use; 0: never
+	TTL      Seconds   `json:"ttl,omitempty"` // closes the ticket when it has not been used for this long; 0: never
 	Opened   time.Time `json:"opened"`
 	Served   time.Time `json:"served,omitzero"` // when it got its resource
 	Expires  time.Time `json:"expires,omitzero"`
 	Ended    time.Time `json:"ended,omitzero"`
 	Reason   string    `json:"reason,omitempty"`    // why it ended, unless its owner closed it
-	WaitsFor string    `json:"waits_for,omitempty"` // a sentence
+	WaitsFor string    `json:"waits_for,omitempty"` // what a waiting ticket waits for, as a sentence
 	Never    bool      `json:"never,omitempty"`     // no pool can serve it as configured
 	Resource *Resource `json:"resource,omitempty"`  // its current or former resource
 }
@@ -72,15 +72,16 @@ func ParseTicketID(text string) (int64, error) {
 
 // Resource is one resource of a pool.
 type Resource struct {
-	ID        int64           `json:"id"`
-	Name      string          `json:"name"`
-	Pool      string          `json:"pool"`
-	State     string          `json:"state"` // STARTING, UP, RELEASING, DELETE_REQUEST, DELETING, ENDED
-	InPool    int             `json:"id_in_pool"`
-	Tags      []Tag           `json:"tags,omitempty"`
-	Counters  map[string]int  `json:"named_counters,omitempty"`
-	Data      Text            `json:"data,omitempty"`
-	Facts     json.RawMessage `json:"facts,omitempty"`    // for an instance of croft: the same and more as a document
+	ID       int64          `json:"id"`
+	Name     string         `json:"name"`
+	Pool     string         `json:"pool"`
+	State    string         `json:"state"` // STARTING, UP, RELEASING, DELETE_REQUEST, DELETING, ENDED
+	InPool   int            `json:"id_in_pool"`
+	Tags     []Tag          `json:"tags,omitempty"`
+	Counters map[string]int `json:"named_counters,omitempty"`
+	Data     Text           `json:"data,omitempty"`
+	// if the resource is an instance of croft: a JSON document with the content of Data and more
+	Facts     json.RawMessage `json:"facts,omitempty"`
 	Instance  string          `json:"instance,omitempty"` // ID of the instance of croft
 	Ticket    int64           `json:"ticket,omitempty"`
 	Sandbox   string          `json:"sandbox,omitempty"`
@@ -106,17 +107,17 @@ type Tag struct {
 type Pool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	Project     string `json:"project,omitempty"` // whose it is
-	Shared      bool   `json:"shared,omitempty"`  // tickets of all projects may have its resources
+	Project     string `json:"project,omitempty"` // owner
+	Shared      bool   `json:"shared,omitempty"`  // tickets of all projects may get its resources
 	Mode        string `json:"mode"`              // active, paused, drained, removed
 	Tags        []Tag  `json:"tags,omitempty"`
 	OnDemand    []Tag  `json:"tags_on_demand,omitempty"`
 	Free        int    `json:"free"` // up and never used
 
-	*Stock // nil: not for the caller, as of a shared pool of others; the manager itself always tells
+	*Stock // nil: hidden from the caller, for example of another project's shared pool; the manager always sets it
 }
 
-// Stock is what a pool has, and how its starts went.
+// Stock is the number of a pool's resources in each state, and the outcome of its starts.
 type Stock struct {
 	Max         int `json:"max"`
 	MaxStarting int `json:"max_starting"`
@@ -129,10 +130,12 @@ type Stock struct {
 	Releasing     int `json:"releasing"`
 	DeleteRequest int `json:"delete_request"`
 	Deleting      int `json:"deleting"`
-	GivenUp       int `json:"given_up,omitempty"` // not started, and not deleted in many attempts; beyond Max
-	Waiting       int `json:"waiting"`            // tickets that it could serve
+	// failed to start, and could not be deleted in many attempts; not counted in Max
+	GivenUp int `json:"given_up,omitempty"`
+	Waiting int `json:"waiting"` // tickets that it could serve
 
-	// First is the number of its first resource since it is its present project's alone; 0: not known.
+	// First is the number of the first resource that was made after the pool came to belong to its present project
+	// alone; 0: unknown.
 	First int64 `json:"first_resource,omitempty"`
 
 	Stats     Stats     `json:"stats"`
@@ -146,7 +149,7 @@ type Stock struct {
 type StartFailure struct {
 	Resource int64     `json:"resource"`
 	At       time.Time `json:"at"`
-	Error    string    `json:"error,omitempty"` // why; for admins alone if a command printed it
+	Error    string    `json:"error,omitempty"` // why; only admins get it if a command printed it
 }
 
 // Stats are statistics of a pool's starts. Averages are moving: the newest start has a weight of one fifth.
@@ -216,14 +219,15 @@ func (t *Text) UnmarshalJSON(text []byte) error {
 // Opening is the request for a ticket.
 type Opening struct {
 	Tags []string `json:"tags"` // a resource must have all of them
-	// resources used in another sandbox are excluded; empty: a new sandbox
-	Sandbox string  `json:"sandbox,omitempty"`
-	TTL     Seconds `json:"ttl,omitempty"` // closes the ticket after this time without a use; 0: the pool's setting
+	// resources already used in another sandbox are excluded; empty: a new sandbox
+	Sandbox string `json:"sandbox,omitempty"`
+	// closes the ticket when it has not been used for this long; 0: the pool's setting
+	TTL Seconds `json:"ttl,omitempty"`
 	// the same key returns the same ticket, so that a retry opens no second one
 	Key string `json:"key,omitempty"`
-	// whose the ticket is to be, within its quota; admins alone may name one
+	// the owner of the ticket, whose quota applies; only admins may set it
 	Project string `json:"project,omitempty"`
-	// the identity that the project is to have; empty: the present one
+	// the expected identity of the project; empty: its present identity
 	ProjectID string `json:"project_id,omitempty"`
 }
 
@@ -232,17 +236,17 @@ type Failure struct {
 	Error string `json:"error"`          // a sentence
 	Kind  string `json:"kind,omitempty"` // invalid, not found, conflict, no capacity, over quota, unavailable
 
-	Refusal *Refusal `json:"refusal,omitempty"` // of over quota
+	Refusal *Refusal `json:"refusal,omitempty"` // set if Kind is over quota
 }
 
-// Refusal says which quota forbids a project another ticket. As an error it is croft.OverQuota.
+// Refusal names the quota that denies a project another ticket. As an error it is croft.OverQuota.
 type Refusal struct {
-	Resource  string `json:"resource"` // what is limited
+	Resource  string `json:"resource"` // the limited resource
 	Limit     int64  `json:"limit"`
 	Used      int64  `json:"used"`
 	Requested int64  `json:"requested"`
-	Project   string `json:"project"` // whose limit it is: the project itself, or one above it
-	Of        string `json:"of"`      // the project that asked
+	Project   string `json:"project"` // the project whose limit it is: the requesting project or one above it
+	Of        string `json:"of"`      // the requesting project
 
 	sentence string
 }
@@ -253,18 +257,18 @@ func (r *Refusal) Error() string { return r.sentence }
 // Unwrap returns the error's kind.
 func (r *Refusal) Unwrap() error { return croft.OverQuota }
 
-// Selection chooses tickets for a list. The zero value means all but those that were closed.
+// Selection chooses tickets for a list. The zero value selects all tickets that are not closed.
 type Selection struct {
-	All     bool   // closed ones too, as far as they are remembered
-	Limit   int    // the newest so many alone; 0: no limit
-	Project string // of this project alone; empty: all that the caller sees
+	All     bool   // include closed tickets that are still remembered
+	Limit   int    // return only this many, the newest; 0: no limit
+	Project string // only tickets of this project; empty: all tickets that the caller may see
 }
 
 // Tickets is the answer to a request for tickets.
 type Tickets struct {
 	Tickets []Ticket `json:"tickets"`
-	Open    int      `json:"open"`    // of all tickets
-	Waiting int      `json:"waiting"` // of the open tickets
+	Open    int      `json:"open"`    // number of all open tickets
+	Waiting int      `json:"waiting"` // number of open tickets without a resource
 }
 
 // Deletion is the answer to a request to delete resources.

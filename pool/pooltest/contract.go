@@ -15,7 +15,7 @@ import (
 	"croft/pool"
 )
 
-// TestStore is the contract of a store. open returns another connection to the same store, which is empty at
+// TestStore runs the contract tests of a store. open returns another connection to the same store, which is empty at
 // first; lose makes the leader lose its lead.
 func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, lose func())) {
 	t.Run("what is committed is loaded", func(t *testing.T) {
@@ -75,13 +75,14 @@ func TestStore(t *testing.T, fresh func(t *testing.T) (open func() pool.Store, l
 	t.Run("who leads is known to all", func(t *testing.T) { testLeader(t, fresh) })
 }
 
-// testMoment loads more than fits one response of a store, while all of it is repeatedly changed at once.
+// testMoment loads more records than fit into one response of a store, while all of them are repeatedly changed at
+// once.
 func testMoment(t *testing.T, fresh func(t *testing.T) (func() pool.Store, func())) {
 	open, _ := fresh(t)
 	led(t, open(), "one", func(ctx context.Context, term pool.Term) {
 		write := func(sandbox string) {
 			var b pool.Batch
-			for i := range 2100 { // more than a page
+			for i := range 2100 { // more than one page
 				b.Tickets = append(b.Tickets, pool.Ticket{ID: pool.TicketID(i + 1), State: pool.TicketOpen,
 					Sandbox: sandbox})
 			}
@@ -218,7 +219,7 @@ func load(t *testing.T, term pool.Term) pool.Snapshot {
 	return from
 }
 
-// sample has a value in most fields, so that a field that is not stored is noticed.
+// sample returns a snapshot with a value in most fields, so that a field that is not stored is noticed.
 func sample() pool.Snapshot {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	return pool.Snapshot{

@@ -11,7 +11,7 @@ import (
 	"croft/pool"
 )
 
-// Instances belong to a cloud that makes machines of the world. What a server had requested when it ended remains
+// Instances is a cloud whose machines belong to the World. A request that is unfinished when its server ends remains
 // for the next one to continue.
 type Instances struct{ *Hooks }
 
@@ -20,7 +20,7 @@ var _ pool.Instances = Instances{}
 // Check implements pool.Instances; it accepts everything.
 func (Instances) Check(pool.Instance) error { return nil }
 
-// errCloud is the error of a cloud in trouble.
+// errCloud is the error of a failing cloud.
 var errCloud = errors.New("the cloud is in trouble")
 
 // Start implements pool.Instances.
@@ -87,7 +87,7 @@ func (h Instances) Watch(ctx context.Context, changed func(time.Time, func(pool.
 	}
 }
 
-// lost returns how an instance that came up was lost.
+// lost returns why an instance that was up is lost; nil: it is not.
 func (h Instances) lost(r pool.Resource, _ pool.Instance) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package pooltest holds what tests of pools share: a store in memory, hooks that run nothing, and the contract
-// of every store.
+// Package pooltest holds the parts that tests of pools share: a store in memory, hooks that run nothing, and the
+// contract of every store.
 package pooltest
 
 import (
@@ -27,9 +27,9 @@ type Memory struct {
 	term   int // of the leader
 	lose   context.CancelFunc
 	turned chan struct{} // closed when the leader changes
-	fault  error         // of every commit
-	part   float64       // share of a commit's writes that are written nevertheless
-	cut    bool          // the newest commit was written in part
+	fault  error         // error of every commit
+	part   float64       // share of a failing commit's writes that are made nevertheless
+	cut    bool          // the newest commit was written only in part
 }
 
 var _ pool.Store = (*Memory)(nil)
@@ -75,7 +75,7 @@ func (m *Memory) turn(leader *pool.Server) {
 	m.turned = make(chan struct{})
 }
 
-// Depose revokes the lead, as when its lease runs out; any server, even the same one, may lead at once.
+// Depose revokes the lead, as when its lease expires. Any server, even the same one, may lead at once.
 func (m *Memory) Depose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,8 +86,8 @@ func (m *Memory) Depose() {
 	}
 }
 
-// Fail makes every commit fail until it is called with nil. This part of the writes is written nevertheless, as
-// of a batch that takes several transactions: 0: nothing; 1: everything, so that only the answer is lost.
+// Fail makes every commit fail with err until it is called with nil. The share part of the writes is made nevertheless,
+// as if a batch took several transactions: 0: nothing; 1: everything, so that only the answer is lost.
 func (m *Memory) Fail(err error, part float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *memoryTerm) Commit(_ context.Context, b pool.Batch) error {
 	return t.fault
 }
 
-// writes are the writes of a batch, in order.
+// writes returns the writes of a batch, in order.
 func (t *memoryTerm) writes(b pool.Batch) (all []func()) {
 	if b.Head != nil {
 		all = append(all, func() { t.head = *b.Head })
@@ -203,7 +203,7 @@ func deletes[K comparable](from map[K]string, keys []K) (all []func()) {
 func encode(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // plain structs of package pool
+		panic(err) // impossible: v is a plain struct of package pool
 	}
 	return string(text)
 }

@@ -16,9 +16,9 @@ import (
 	"croft/pool"
 )
 
-// World is what the hooks of a test change: existing machines and running processes. It outlives all servers.
+// World holds the machines and processes that the hooks of a test change. It outlives all servers.
 type World struct {
-	// Trouble is how many of 100 runs of a hook fail, and as many hang.
+	// Trouble is how many of 100 runs of a hook fail; as many hang.
 	Trouble map[pool.HookKind]int
 	// Max is how many machines of a pool may exist at once; other pools are not limited.
 	Max map[string]int
@@ -33,11 +33,11 @@ type World struct {
 	broken   []string        // violated invariants
 }
 
-// machine is what a resource stands for.
+// machine is the simulated machine of a resource.
 type machine struct {
-	instance croft.InstanceID // if it is one
+	instance croft.InstanceID // empty if the resource is no instance
 	pool     string
-	user     string // sandbox that used it, since it was made or cleaned
+	user     string // sandbox that has used it since it was made or cleaned
 	first    string // sandbox that used it first
 	dead     bool
 }
@@ -125,7 +125,7 @@ func (w *World) Ail(name string, sick bool) {
 	w.sick[name] = sick
 }
 
-// Abandon removes a machine that a manager gave up on, as its user may have to.
+// Abandon removes a machine that a manager has given up, as its user may have to.
 func (w *World) Abandon(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,7 +181,7 @@ func (w *World) Use(name, sandbox string, cleans bool) {
 type fate struct {
 	takes  time.Duration
 	fails  bool
-	leaves bool // what it had made remains if it fails
+	leaves bool // a failing start leaves its machine behind
 }
 
 func (w *World) fate(kind pool.HookKind, of string) fate {
@@ -294,7 +294,7 @@ func variable(h pool.Hook, name string) string {
 	return ""
 }
 
-// half is what a hook has done after half of its time: a start has made its machine.
+// half applies the effect that a hook has after half of its time: a start has made its machine.
 func (w *World) half(p *process, h pool.Hook, f fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -306,7 +306,7 @@ func (w *World) half(p *process, h pool.Hook, f fate) {
 	p.told = []byte("made " + name + "\n")
 }
 
-// end is what a hook does at its end.
+// end applies the final effect of a hook.
 func (w *World) end(p *process, h pool.Hook, f fate) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

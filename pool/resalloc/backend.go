@@ -14,10 +14,10 @@ import (
 
 // Backend runs managers of pools, as `croft pool serve` does.
 type Backend struct {
-	// Serve runs a manager until ctx ends. It keeps its state in dir, which open locks.
+	// Serve runs a manager until ctx ends. It keeps its state in dir, which it locks by open.
 	Serve func(ctx context.Context, s Settings, dir string, open OpenState, log *slog.Logger) error
-	// Open opens the store of a manager that does not run, in the directory of its
-	// state, which the caller has locked. end closes it.
+	// Open opens the store of a manager that is not running, in its state directory, which the caller has locked. end
+	// closes the store.
 	Open func(ctx context.Context, s Settings, dir string) (store Store, end func() error, err error)
 }
 
@@ -30,7 +30,7 @@ type Store struct {
 	Partition croft.PartitionID
 }
 
-// failed gives an error the exit code 1, whatever its kind.
+// failed wraps an error so that the exit code is 1, whatever its kind.
 func failed(err error) error {
 	if _, done := errors.AsType[*command.Exited](err); err == nil || done {
 		return err
@@ -38,15 +38,15 @@ func failed(err error) error {
 	return &command.Exited{Code: 1, Err: err}
 }
 
-// Settings are what server.yaml means for `croft pool serve`.
+// Settings are the settings of `croft pool serve` that server.yaml contains.
 type Settings struct {
-	Etcd                  []string // endpoints; none: the manager has its own
-	Pools                 string   // the file
+	Etcd                  []string // endpoints; empty: the manager runs its own etcd
+	Pools                 string   // path of pools.yaml
 	Logs                  string   // directory
 	Listen, Address       string
 	Tokens, Cert, Key, CA string // files
 	Insecure              bool
 	Level                 slog.Level
 	Pace                  time.Duration // between livechecks; see pool.Config
-	Began                 time.Time     // likewise
+	Began                 time.Time     // see pool.Config
 }

@@ -19,7 +19,7 @@ import (
 // clientPatience is how long resalloc retries a server that does not answer.
 const clientPatience = 10 * time.Second
 
-// verb is what a command does with the server.
+// verb is the part of a command that calls the server.
 type verb func(ctx context.Context, cmd *cobra.Command, c *api.Client, given []string) error
 
 func clientCommand() *cobra.Command {
@@ -93,8 +93,8 @@ func ticketCommand() (*cobra.Command, verb) {
 	}
 }
 
-// ticketCheck prints what a ticket's resource hands out, even after the ticket ended; it succeeds only for an
-// open ticket with a resource. A word that is not a number names no ticket.
+// ticketCheck prints the data of a ticket's resource, even after the ticket ended. It succeeds only for an open ticket
+// with a resource. A word that is not a number is treated as an unknown ticket.
 func ticketCheck(ctx context.Context, cmd *cobra.Command, c *api.Client, given []string) error {
 	id, _ := strconv.ParseInt(given[0], 10, 64)
 	t, err := c.Ticket(ctx, id)
@@ -123,7 +123,7 @@ func ticketCheck(ctx context.Context, cmd *cobra.Command, c *api.Client, given [
 	return nil
 }
 
-// printRaw prints the bytes that a ticket's resource hands out.
+// printRaw prints the data of a ticket's resource, unchanged.
 func printRaw(w io.Writer, t api.Ticket) error {
 	if t.Resource == nil {
 		return nil
@@ -132,8 +132,8 @@ func printRaw(w io.Writer, t api.Ticket) error {
 	return err
 }
 
-// ticketWait waits without end, even if no pool can serve the ticket now: the caller may be about to change the
-// pools. It warns of that.
+// ticketWait waits without limit, even if no pool can serve the ticket now, because the caller may be about to change
+// the pools. It prints a warning in that case.
 func ticketWait(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error {
 	id, _ := api.ParseTicketID(args[0]) // already checked
 	warned := false

@@ -21,10 +21,10 @@ import (
 	"croft/pool/api"
 )
 
-// maintVerb is what a command of resalloc-maint does.
+// maintVerb is the action of a command of resalloc-maint.
 type maintVerb func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error
 
-// asks makes a verb of a function that calls the server once and does nothing else that may take long.
+// asks makes a verb from a function that makes a single call to the server, and does nothing else that may take long.
 func asks(do func(ctx context.Context, cmd *cobra.Command, c *api.Client, args []string) error) maintVerb {
 	return func(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 		return m.ask(ctx, func(c *api.Client) error { return do(ctx, cmd, c, args) })
@@ -145,7 +145,7 @@ func maintInfo(ctx context.Context, cmd *cobra.Command, c *api.Client, args []st
 	}
 	document := json.NewEncoder(cmd.OutOrStdout())
 	document.SetIndent("", "    ")
-	document.SetEscapeHTML(false) // a search for <name> finds it
+	document.SetEscapeHTML(false) // a search of the output for <name> must find it
 	return document.Encode(row)
 }
 
@@ -202,7 +202,7 @@ func maintDelete(ctx context.Context, cmd *cobra.Command, c *api.Client, which s
 	return nil
 }
 
-// maintLogs follows the logs until it is interrupted, including those that do not exist yet.
+// maintLogs follows the logs of resources, including logs that do not exist yet, until it is interrupted.
 func maintLogs(ctx context.Context, cmd *cobra.Command, m maintainer, args []string) error {
 	tail := []string{"-F", "-n+0"}
 	for _, name := range args {
@@ -217,7 +217,7 @@ func maintLogs(ctx context.Context, cmd *cobra.Command, m maintainer, args []str
 	return runHere(ctx, cmd, exec.CommandContext(ctx, "tail", tail...))
 }
 
-// number returns the number of a resource, and calls the server only for a name.
+// number returns the number of a resource. It calls the server only if idOrName is a name.
 func (m maintainer) number(ctx context.Context, name string) (id int64, err error) {
 	if id, err := strconv.ParseInt(name, 10, 64); err == nil {
 		return id, nil
@@ -251,7 +251,8 @@ func maintForeachCommand(b Backend) *cobra.Command {
 		Args: command.Count(0, 0),
 	}, b, func(ctx context.Context, cmd *cobra.Command, m maintainer, _ []string) error {
 		var all []api.Resource
-		err := m.ask(ctx, func(c *api.Client) (err error) { // and no longer: the commands may call the server too
+		// the call ends before the commands run, because they may call the server too
+		err := m.ask(ctx, func(c *api.Client) (err error) {
 			all, err = c.Resources(ctx, "", false)
 			return err
 		})

@@ -1,6 +1,6 @@
-// Package resalloc offers resalloc's interfaces on croft's pools: its programs, with their verbs, flags, output
-// and exit codes, and its protocol, XML-RPC. It can be deleted whole: only the program's table of names, and the
-// server of pools for the protocol, refer to it.
+// Package resalloc offers resalloc's interfaces on croft's pools: its programs, with their verbs, flags, output and
+// exit codes, and its protocol, XML-RPC. The package can be deleted as a whole: only the program's table of names, and
+// the server of pools for the protocol, refer to it.
 package resalloc
 
 import (

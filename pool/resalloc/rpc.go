@@ -82,7 +82,8 @@ func (s rpc) collectTicket(ctx context.Context, params []any) (any, error) {
 		t, err = s.Get(ctx, id)
 	}
 	answer := map[string]any{"ready": nil, "output": nil, "closed": nil, "failed": nil}
-	if errors.Is(err, croft.NotFound) || errors.Is(err, croft.Invalid) { // a word that is not a number names no ticket
+	// a word that is not a number is an unknown ticket
+	if errors.Is(err, croft.NotFound) || errors.Is(err, croft.Invalid) {
 		return answer, nil
 	}
 	if err != nil {
@@ -96,7 +97,7 @@ func (s rpc) collectTicket(ctx context.Context, params []any) (any, error) {
 	return answer, nil
 }
 
-// data is what a ticket's resource hands out; empty: it is forgotten.
+// data returns the data of a ticket's resource; empty: the resource is forgotten.
 func data(t pool.TicketStatus) []byte {
 	if t.Has == nil {
 		return []byte{}

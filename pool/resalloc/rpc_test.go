@@ -174,7 +174,7 @@ func TestAClientTakesNoMoreThanItsQuota(t *testing.T) {
 	}
 }
 
-// A forgotten ticket has no known owner: closing it does nothing, and harms nobody.
+// A forgotten ticket has no known owner, so closing it has no effect.
 func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	store := pooltest.NewMemory()
 	if err := store.Lead(t.Context(), pool.Server{}, func(ctx context.Context, term pool.Term) error {
@@ -210,7 +210,7 @@ func TestAnOldClientNeedNotNameTheServer(t *testing.T) {
 	}
 }
 
-// pythons are calls as resalloc's client makes them; the output of each piece of code ends with a mark.
+// pythons are calls like those of resalloc's client; the output of each piece of code ends with a mark.
 const pythons = `
 import sys, xmlrpc.client
 c = xmlrpc.client.ServerProxy(sys.argv[1], allow_none=True)

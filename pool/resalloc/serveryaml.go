@@ -25,7 +25,7 @@ type serverYAML struct {
 	Port     int    `yaml:"port"`
 	LogLevel string `yaml:"loglevel"`
 
-	SleepTime float64 `yaml:"sleeptime"` // seconds; livechecks are half of it apart
+	SleepTime float64 `yaml:"sleeptime"` // in seconds; the pace of livechecks is half of it
 
 	Etcd     []string `yaml:"etcd_endpoints"`
 	Address  string   `yaml:"address"`
@@ -36,7 +36,7 @@ type serverYAML struct {
 	Insecure bool     `yaml:"insecure"`
 }
 
-// readServerYAML reads server.yaml, and finds pools.yaml beside it.
+// readServerYAML reads server.yaml, and returns the path of pools.yaml in the same directory.
 func readServerYAML() (c serverYAML, pools string, err error) {
 	dir := os.Getenv("CONFIG_DIR")
 	if dir == "" {
@@ -73,8 +73,8 @@ func (c serverYAML) endpoint() string {
 	return scheme + net.JoinHostPort(c.Hostname, strconv.Itoa(c.Port))
 }
 
-// dataDir returns the directory of the state that resalloc has in its database: beside the file of SQLite, and
-// for other databases below the logs, by name.
+// dataDir returns the directory of the state that resalloc keeps in its database: next to an SQLite file, or, for other
+// databases, in the log directory under the database's name.
 func (c serverYAML) dataDir() (string, error) {
 	if name, ok := strings.CutPrefix(c.DBURL, "sqlite:///"); ok && name != "" && name != ":memory:" {
 		name, _, _ = strings.Cut(name, "?")

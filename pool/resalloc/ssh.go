@@ -21,7 +21,7 @@ import (
 // sshPatience is the time limit of one login attempt, as in resalloc.
 const sshPatience = 10 * time.Second
 
-// checkCommand is a livecheck: it succeeds if a login over SSH does, at the address in the resource's data.
+// checkCommand is a livecheck: it succeeds if an SSH login at the address in the resource's data succeeds.
 func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resalloc-check-vm-ip",
@@ -90,7 +90,7 @@ unless a user is named, until that works or the time is over. Exit code 0: it wo
 	return cmd
 }
 
-// trySSH logs in once. Machines of pools are always new, and so are their host keys.
+// trySSH logs in once. It accepts any host key, because a pool's machines are always new, and so are their host keys.
 func trySSH(ctx context.Context, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, sshPatience)
 	defer cancel()

@@ -22,12 +22,12 @@ import (
 	"croft/pool/shell"
 )
 
-// holdPatience is how long a server waits for a maintainer that has locked its state, and a maintainer for a
-// server that starts or stops. A maintainer locks it for one request.
+// holdPatience is how long a server waits for a maintainer that has locked its state, and a maintainer waits for a
+// server that starts or stops. A maintainer locks the state for one request.
 const holdPatience = 15 * time.Second
 
-// heldSoon retries f, which locks something, while another process holds the lock and may release it soon.
-// Conflict: it did not.
+// heldSoon retries f, which takes a lock, while another process holds the lock and may release it soon. Conflict: the
+// other process did not release it.
 func heldSoon(ctx context.Context, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, holdPatience)
 	defer cancel()
@@ -42,7 +42,7 @@ func heldSoon(ctx context.Context, f func() error) error {
 	}
 }
 
-// openSoon is compute.OpenStateDir for a server whose state a maintainer may have briefly locked.
+// openSoon calls compute.OpenStateDir for a server whose state a maintainer may have locked briefly.
 func openSoon(ctx context.Context, dir string) (state *compute.StateDir, err error) {
 	err = heldSoon(ctx, func() error {
 		state, err = compute.OpenStateDir(dir)
@@ -51,7 +51,7 @@ func openSoon(ctx context.Context, dir string) (state *compute.StateDir, err err
 	return state, err
 }
 
-// maintainer calls the server of a server.yaml or, while none runs, uses the server's state.
+// maintainer calls the server of a server.yaml or, if the server is not running, uses its state.
 type maintainer struct {
 	serverYAML
 	pools   string
@@ -77,7 +77,7 @@ func (m maintainer) ask(ctx context.Context, do func(*api.Client) error) error {
 	return do(c)
 }
 
-// standing locks the state of a server that does not run; nil: a server runs, or the state is in a shared etcd.
+// standing locks the state of a server that is not running; nil: a server is running, or the state is in a shared etcd.
 // Conflict: a process has locked the state and does not answer. NotFound: there is no state yet.
 func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err error) {
 	if len(m.Etcd) > 0 {
@@ -106,8 +106,8 @@ func (m maintainer) standing(ctx context.Context) (state *compute.StateDir, err 
 	return state, err
 }
 
-// askState calls do with a client of a manager in this process, which starts no commands and has the locked
-// state. It unlocks the state at the end.
+// askState calls do with a client of a manager in this process, which starts no commands and uses the locked state. It
+// unlocks the state at the end.
 func (m maintainer) askState(ctx context.Context, state *compute.StateDir, do func(*api.Client) error) (err error) {
 	defer func() { err = errors.Join(err, state.Close()) }()
 	s, err := m.settings(m.pools)
@@ -157,7 +157,7 @@ func hasState(dir string) bool {
 	return err == nil
 }
 
-// inProcess is a transport to a handler of this process, unreachable for others.
+// inProcess is a transport to a handler in this process, which other processes cannot reach.
 type inProcess struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.

@@ -16,7 +16,7 @@ import (
 // cookie is the name of the cookie in which a browser keeps a token.
 const cookie = "croft_pool_token"
 
-// who returns the sender of a request: an admin if the server has no tokens. unknown: the server does not know
+// who returns the sender of a request, which is an admin if the server has no tokens. unknown: the server does not know
 // the request's token.
 func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	if s.Tokens == nil {
@@ -33,8 +33,8 @@ func (s *Server) who(r *http.Request) (c caller, unknown bool) {
 	return caller{name: g.Name, role: g.Role, quota: g.Quota}, false
 }
 
-// shown returns the token of a request: a bearer token, or a password of basic authentication. A token in a
-// cookie is valid only for reading.
+// shown returns the token of a request: a bearer token, or the password of basic authentication. A token in a cookie is
+// valid only for reading.
 func shown(r *http.Request) string {
 	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(kind, "bearer") {
@@ -71,8 +71,8 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 }
 
 // within limits a request of an admin to the tickets of the projects that its query names, if it names any. An empty
-// name is that of no project. project_id has the identity of each project, in the same order; without it, as from
-// servers of croft 1.7, tickets are chosen by name.
+// name stands for tickets without a project. project_id gives the identity of each project, in the same order; without
+// it, as in requests of croft 1.7, tickets are selected by name.
 func within(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		projects, named := r.URL.Query()["project"]
@@ -93,7 +93,7 @@ func within(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// chosenProjects pairs names with identities; without identities, names stand for themselves. Invalid.
+// chosenProjects pairs names with identities. Without identities, projects are selected by name. Invalid.
 func chosenProjects(names, ids []string) ([]chosenProject, error) {
 	if ids != nil && len(ids) != len(names) {
 		return nil, croft.Errorf(croft.Invalid, "the query has %d projects and %d identities: send one for each",
@@ -110,7 +110,7 @@ func chosenProjects(names, ids []string) ([]chosenProject, error) {
 	return all, nil
 }
 
-// refuse answers a request whose token does not allow it.
+// refuse answers a request that its token does not permit.
 func refuse(w http.ResponseWriter, status int, sentence string) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="pools"`)
@@ -118,7 +118,7 @@ func refuse(w http.ResponseWriter, status int, sentence string) {
 	httpapi.Answer(w, status, api.Failure{Error: sentence, Kind: string(croft.Denied)})
 }
 
-// fail sends an error, by its kind.
+// fail sends an error with the HTTP status of its kind.
 func fail(w http.ResponseWriter, err error) {
 	if croft.KindOf(err) == "" && errors.Is(err, croft.Unavailable) { // an error with its own type
 		err = croft.Errorf(croft.Unavailable, "%w", err)

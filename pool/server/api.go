@@ -141,7 +141,7 @@ func (s *Server) ticketFor(ctx context.Context, t pool.TicketStatus) api.Ticket 
 	}
 	pools, err := s.Manager.Pools()
 	if err != nil {
-		shown.WaitsFor = "" // this server stops to act
+		shown.WaitsFor = "" // this server no longer leads
 		return shown
 	}
 	shown.WaitsFor = withoutOutput(shown.WaitsFor, pools)
@@ -204,7 +204,8 @@ func (s *Server) endTicket(r *http.Request) (any, error) {
 	if err == nil {
 		err = s.Manager.Close(r.Context(), id)
 	}
-	if s.Manager.Forgotten(id) && projectsOf(r.Context()) == nil { // it ended long ago, whoever owned it
+	// the ticket ended long ago, and its owner is unknown
+	if s.Manager.Forgotten(id) && projectsOf(r.Context()) == nil {
 		return api.Ticket{ID: int64(id), State: api.TicketClosed, Tags: []string{}}, nil
 	}
 	if err != nil {
@@ -360,8 +361,8 @@ func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
 	httpapi.Answer(w, http.StatusOK, stats)
 }
 
-// resallocStats are the statistics of a pool with the types of resalloc: times are seconds since 1970, and what is not
-// known before the first start is null.
+// resallocStats are the statistics of a pool with the types of resalloc: times are seconds since 1970, and values that
+// are unknown before the first start are null.
 type resallocStats struct {
 	Attempted   *float64 `json:"last_attempt_to_start"`
 	Succeeded   *float64 `json:"last_successful_start"`
@@ -385,7 +386,7 @@ func statsOf(s pool.Stats) resallocStats {
 	return shown
 }
 
-// epoch returns a time as seconds since 1970; nil: it is zero.
+// epoch returns a time as seconds since 1970; nil: the time is zero.
 func epoch(t time.Time) *float64 {
 	if t.IsZero() {
 		return nil

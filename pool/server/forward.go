@@ -11,7 +11,7 @@ import (
 	"croft/pool"
 )
 
-// handedOn marks a forwarded request. A standby answers one with an error, so that no request circulates.
+// handedOn marks a forwarded request. A standby answers a marked request with an error, so that no request circulates.
 const handedOn = "X-Croft-Handed-On"
 
 // here calls next if this server leads; else it forwards the request to the leader, as soon as there is one.
@@ -38,8 +38,8 @@ func leaderAddress(leader *pool.Server) string {
 	return leader.Address
 }
 
-// leader returns the server that leads, and whether it is this one. With wait it waits a while if there is none,
-// or if this server is about to lead.
+// leader returns the server that leads, and whether it is this one. With wait, it waits up to leaderPatience if no
+// server leads, or if this server is about to lead.
 func (s *Server) leader(ctx context.Context, wait bool) (leader *pool.Server, here bool) {
 	if leader, here = s.Manager.Leader(); here || s.isOther(leader) || !wait {
 		return leader, here

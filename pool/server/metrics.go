@@ -14,7 +14,7 @@ import (
 // metrics counts requests and describes the pools. Only the server that leads reports pools.
 type metrics struct {
 	manager  *pool.Manager
-	live     func() int // live pages
+	live     func() int // number of live pages
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 

@@ -43,7 +43,7 @@ var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMa
 			return "&ndash;"
 		}
 		at := t.UTC().Format(time.RFC3339)
-		// made of digits
+		// the HTML contains only digits of a time
 		return template.HTML(fmt.Sprintf(`<time data-since datetime="%s" title="%s">%s</time>`, at, at, at))
 	},
 	"took": func(s api.Stats) string {
@@ -79,8 +79,8 @@ type overview struct {
 	Now     string
 	Tokens  bool   // the server has tokens
 	Who     string // name of the request's token
-	Refused string // why that was refused
-	Secrets bool   // show what only admins may see
+	Refused string // why the token was refused
+	Secrets bool   // show details that only admins may see
 
 	Pools         []poolRow
 	Totals        api.Stock
@@ -97,7 +97,7 @@ type poolRow struct{ api.Pool }
 // Busy counts the resources that are neither ready nor assigned.
 func (p poolRow) Busy() int { return p.Starting + p.Releasing + p.DeleteRequest + p.Deleting }
 
-// Width is the width of the bar. A pool may exceed a maximum that was lowered.
+// Width is the width of the bar. A pool may exceed its maximum after that was lowered.
 func (p poolRow) Width() int { return max(p.Max, p.Up+p.Busy(), 1) }
 
 // Words lists the tags.
@@ -207,7 +207,7 @@ func ticketWord(t pool.TicketStatus) string {
 	return strings.ToLower(string(t.State))
 }
 
-// story describes what a ticket has or waits for. The output of commands is only for admins.
+// story describes a ticket's resource, or what the ticket waits for. The output of commands is only for admins.
 func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	switch {
 	case t.State == pool.TicketFailed:
@@ -221,7 +221,7 @@ func (o *overview) story(t pool.TicketStatus, pools []pool.PoolStatus) string {
 	return withoutOutput(t.Waits, pools)
 }
 
-// withoutOutput removes the output of failed commands from what a ticket waits for.
+// withoutOutput removes the output of failed commands from the description of what a ticket waits for.
 func withoutOutput(waits string, pools []pool.PoolStatus) string {
 	for _, p := range pools {
 		if p.LastError != "" && p.Settings.Instance == nil {
@@ -338,7 +338,7 @@ const (
 	maxPause = 20 * time.Second
 )
 
-// events sends the page's sections whenever they change, while the client listens.
+// events sends the page's sections whenever they change, until the client disconnects.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
@@ -366,8 +366,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	<-ended
 }
 
-// send sends changed sections until the watch ends, the client is gone, or its rights change, as when its token
-// is revoked.
+// send sends changed sections until the watch ends, the client disconnects, or its rights change, for example because
+// its token is revoked.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-chan struct{}) {
 	c, _ := s.viewer(r)
 	out := http.NewResponseController(w)
@@ -412,7 +412,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, changed, ended <-c
 	}
 }
 
-// login stores a token in a cookie, which gives the page its holder's view.
+// login stores a token in a cookie, so that the page shows everything that the token's holder may see.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	http.SetCookie(w, &http.Cookie{

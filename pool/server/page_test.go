@@ -143,7 +143,7 @@ const lowContrast = `(() => {
 	return bad.join("; ");
 })()`
 
-// TestThePageInABrowser tests the page as people see it.
+// TestThePageInABrowser tests the page in Chromium.
 func TestThePageInABrowser(t *testing.T) {
 	m, ci, boss := one(t)
 	awaitLeader(t, m)

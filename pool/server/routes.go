@@ -39,7 +39,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, croft.Errorf(croft.Invalid, "a web page from elsewhere asks for this: %w", err))
 			return
 		}
-		if s.Local && r.Host != "" && !isLocal(r.Host) { // browsers always name a host, old clients may not
+		if s.Local && r.Host != "" && !isLocal(r.Host) { // browsers always send a host; old clients may not
 			fail(w,
 				croft.Errorf(croft.Invalid,
 					"this server answers only its own machine, and %q is not a name of it: use localhost, or give the server tokens", r.Host))

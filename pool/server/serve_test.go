@@ -49,7 +49,7 @@ type member struct {
 
 	manager *pool.Manager
 	stop    func()
-	tokens  string // their file, if there are any
+	tokens  string // file of the tokens; empty: none
 }
 
 // serve runs a manager on a store, and its server, until the test ends or stop is called.
@@ -122,13 +122,13 @@ func oneOn(t *testing.T, store pool.Store) (m *member, ci, boss string) {
 	return oneWith(t, store, server.Quota{})
 }
 
-// oneWith is oneOn with a quota in the line of ci's token.
+// oneWith is like one, with a store, and a quota in the line of ci's token.
 func oneWith(t *testing.T, store pool.Store, quota server.Quota) (m *member, ci, boss string) {
 	t.Helper()
 	return oneOf(t, twoPools, store, quota)
 }
 
-// oneOf is oneWith with other pools.
+// oneOf is like oneWith, with other pools.
 func oneOf(t *testing.T, pools string, store pool.Store, quota server.Quota) (m *member, ci, boss string) {
 	t.Helper()
 	dir := poolsIn(t, pools)
@@ -197,7 +197,7 @@ func TestAskingAgainWithOneKeyOpensNoSecondTicket(t *testing.T) {
 	}
 }
 
-// TestAClientOutlivesServers makes a client wait while the leader goes away and another server replaces it.
+// TestAClientOutlivesServers makes a client wait while the leader stops and another server replaces it.
 func TestAClientOutlivesServers(t *testing.T) {
 	store, dir := pooltest.NewMemory(), poolsIn(t, twoPools)
 	first := serve(t, store, dir, "first", nil)
@@ -220,7 +220,7 @@ func TestAClientOutlivesServers(t *testing.T) {
 		got, err := c.Wait(bounded(t), 5, api.Waiting{Changed: func(api.Ticket) { saw <- struct{}{} }})
 		waited <- result{got, err}
 	}()
-	<-saw // it waits: four are assigned
+	<-saw // it waits, because four are assigned
 	first.stop()
 	if _, err := client(t, "", first.URL, second.URL).Close(bounded(t), 1); err != nil {
 		t.Fatal(err)
@@ -331,7 +331,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// A forgotten ticket has no known owner: closing it does nothing, and harms nobody.
+// A forgotten ticket has no known owner, so closing it has no effect.
 func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	store := pooltest.NewMemory()
 	if err := store.Lead(t.Context(), pool.Server{}, func(ctx context.Context, term pool.Term) error {
@@ -348,7 +348,7 @@ func TestAForgottenTicketMayBeClosedWithAnyToken(t *testing.T) {
 	}
 }
 
-// A page that is already live shows nothing more once its token is revoked.
+// A page that is already live gets no more updates once its token is revoked.
 func TestARevokedTokenSeesNoMore(t *testing.T) {
 	m, ci, boss := one(t)
 	awaitLeader(t, m)
@@ -385,7 +385,7 @@ func TestARevokedTokenSeesNoMore(t *testing.T) {
 			}
 			return
 		case <-time.After(100 * time.Millisecond):
-			opened(t, client(t, ci, m.URL), "nonesuch") // a change for the page
+			opened(t, client(t, ci, m.URL), "nonesuch") // causes a change of the page
 		}
 	}
 }

@@ -20,12 +20,12 @@ type Config struct {
 	Tokens *Tokens
 	// Quota of clients whose tokens have none; DefaultQuota by default.
 	Quota Quota
-	// Local: the server is for this machine only. Requests for another host's name are refused, so that no web
+	// Local says that the server is for this machine only. Requests for another host's name are refused, so that no web
 	// page reaches the server by DNS rebinding.
 	Local bool
-	// Peers is the transport to other servers, an internal one by default.
+	// Peers is the transport to other servers; nil: an internal one.
 	Peers http.RoundTripper
-	// RPC is a second protocol for tickets; nil: none is configured.
+	// RPC is a second protocol for tickets; nil: no second protocol is served.
 	RPC RPC
 	Log *slog.Logger // discards by default
 }

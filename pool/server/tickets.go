@@ -10,16 +10,17 @@ import (
 	"croft/pool"
 )
 
-// Tickets opens, reads and closes tickets on behalf of the sender of a request, named by the request's context:
-// a client has its quota and its own tickets, an admin all.
+// Tickets opens, reads and closes tickets on behalf of the sender of a request, which is in the request's context: a
+// client has its quota and sees only its own tickets, an admin sees all tickets.
 type Tickets struct{ s *Server }
 
 // RPC serves tickets over a protocol other than the JSON API, at /RPC2 and at POST /. Requests that reach it are
 // authorized, and this server leads.
 type RPC func(Tickets) http.Handler
 
-// Open opens a ticket owned by the sender. NoCapacity: the sender's open tickets reached its quota; OverQuota: those of
-// the project did; Unavailable: its rate is too high; Denied: a client names a project.
+// Open opens a ticket owned by the sender. NoCapacity: the sender's open tickets have reached its quota; OverQuota: the
+// project's tickets have reached its quota; Unavailable: the sender opens tickets too fast; Denied: a client names a
+// project.
 func (t Tickets) Open(ctx context.Context, o pool.Opening) (pool.TicketStatus, error) {
 	c := callerOf(ctx)
 	o.Owner = c.name
@@ -49,8 +50,8 @@ func (t Tickets) Wait(ctx context.Context, id pool.TicketID) (pool.TicketStatus,
 	return t.s.Manager.Wait(ctx, id)
 }
 
-// Close gives a ticket's resource back. Nil also for a ticket that ended so long ago that its owner is forgotten.
-// NotFound.
+// Close gives a ticket's resource back. It returns nil also for a ticket that ended so long ago that its owner is
+// forgotten. NotFound.
 func (t Tickets) Close(ctx context.Context, id pool.TicketID) error {
 	err := t.owned(ctx, id)
 	if err == nil {
@@ -62,7 +63,7 @@ func (t Tickets) Close(ctx context.Context, id pool.TicketID) error {
 	return err
 }
 
-// owned treats another client's ticket as missing: numbers can be guessed, and a ticket's resource is only for
+// owned treats another client's ticket as missing, because numbers can be guessed, and a ticket's resource is only for
 // its owner. NotFound.
 func (t Tickets) owned(ctx context.Context, id pool.TicketID) error {
 	if callerOf(ctx).may(RoleAdmin) && projectsOf(ctx) == nil {
@@ -77,24 +78,24 @@ func (t Tickets) owned(ctx context.Context, id pool.TicketID) error {
 
 type withinKey struct{}
 
-// chosenProject is a project whose tickets a request is about.
+// chosenProject is a project whose tickets a request selects.
 type chosenProject struct {
 	name   croft.Project
 	id     croft.ProjectID
-	byName bool // whatever its identity is
+	byName bool // match tickets by name only, and ignore the identity
 }
 
 func (p chosenProject) has(t pool.Ticket) bool {
 	return t.Project == p.name && (p.byName || t.Of(p.name, p.id))
 }
 
-// projectsOf returns the projects to whose tickets a request of an admin is limited; nil: to none.
+// projectsOf returns the projects to whose tickets a request of an admin is limited; nil: the request is not limited.
 func projectsOf(ctx context.Context) []chosenProject {
 	projects, _ := ctx.Value(withinKey{}).([]chosenProject)
 	return projects
 }
 
-// owns reports whether a ticket is there for the sender of a request.
+// owns reports whether the sender of a request may see a ticket.
 func owns(ctx context.Context, t pool.Ticket) bool {
 	c := callerOf(ctx)
 	switch projects := projectsOf(ctx); {

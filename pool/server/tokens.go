@@ -29,17 +29,17 @@ import (
 // Role is the set of rights of a token.
 type Role string
 
-// The roles. An admin may do whatever a client may.
+// The roles. An admin has all rights of a client.
 const (
 	RoleClient Role = "client" // open, read, renew and close tickets
-	RoleAdmin  Role = "admin"  // manage pools and resources too
+	RoleAdmin  Role = "admin"  // also manage pools and resources
 )
 
 // Roles lists the roles.
 var Roles = []string{string(RoleClient), string(RoleAdmin)}
 
-// Grant is one line of a file of tokens: the holder's name, the role, and the hash of the token. Only the holder
-// has the token itself.
+// Grant is one line of a file of tokens: the holder's name, the role, and the hash of the token. Only the holder has
+// the token.
 type Grant struct {
 	Name string
 	Role Role
@@ -51,7 +51,7 @@ type Grant struct {
 // Quota limits the holder of a client's token.
 type Quota struct {
 	Open int     // tickets at once
-	Rate float64 // new tickets a second; Open of them at once
+	Rate float64 // new tickets per second; bursts of Open tickets are allowed
 }
 
 // or fills unset limits from other.
@@ -77,8 +77,8 @@ func (q Quota) Check() error {
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// NewToken makes a token of 256 random bits, which nobody can guess from its hash, and its grant for a file of
-// tokens. Invalid: the name or the role is not valid.
+// NewToken makes a token of 256 random bits, which cannot be derived from its hash, and its grant for a file of tokens.
+// Invalid: the name or the role is not valid.
 func NewToken(name string, role Role) (string, Grant, error) {
 	if !tokenName.MatchString(name) {
 		return "", Grant{},
@@ -111,8 +111,8 @@ func (g Grant) Line() string {
 	return line + "\n"
 }
 
-// ParseTokens reads a file of tokens: one per line, NAME ROLE sha256:HASH [open=N] [rate=N]; empty lines and
-// lines that begin with # are ignored. Invalid, with file and line.
+// ParseTokens reads a file of tokens: one per line, NAME ROLE sha256:HASH [open=N] [rate=N]; empty lines and lines that
+// start with # are ignored. Invalid, with file and line.
 func ParseTokens(file string, text []byte) ([]Grant, error) {
 	var all []Grant
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -194,7 +194,7 @@ type Tokens struct {
 	current bool // the file is valid
 }
 
-// tokenFreshness is the maximum age of our view of the file.
+// tokenFreshness is the maximum age of the cached file.
 const tokenFreshness = time.Second
 
 // LoadTokens reads a file of tokens. Invalid.
@@ -286,8 +286,8 @@ type quotas struct {
 // errTooFast has status 429.
 var errTooFast = croft.Errorf(croft.Unavailable, "this token opens tickets too fast; ask again in a moment")
 
-// bound sets the limit of open tickets in an opening, and refuses one that exceeds the sender's rate. standard is
-// for senders without their own quota. Admins have no limits, nor has anyone if the server has no tokens.
+// bound sets the limit of open tickets in an opening, and refuses one that exceeds the sender's rate. standard is for
+// senders without their own quota. Admins have no limits; without tokens in the server, all senders are admins.
 func (q *quotas) bound(c caller, standard Quota, o *pool.Opening) error {
 	if c.may(RoleAdmin) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"croft/pool/api"
 )
 
-// ticket is a ticket as its owner sees it.
+// ticket converts a ticket to the form that its owner sees.
 func ticket(t pool.TicketStatus) api.Ticket {
 	shown := api.Ticket{
 		ID: int64(t.ID), State: string(t.State), Owner: t.Owner, Project: string(t.Project),
@@ -46,8 +46,8 @@ func resourceFor(r pool.Resource, c caller) *api.Resource {
 	return &shown
 }
 
-// withoutSecrets returns a resource without what gives access to it: its data, its sandbox, and the output of its
-// commands.
+// withoutSecrets returns a resource without the fields that give access to it: its data, its sandbox, and the output of
+// its commands.
 func withoutSecrets(r *api.Resource) *api.Resource {
 	shown := *r
 	shown.Data, shown.Facts, shown.Sandbox, shown.Error = nil, nil, "", ""
@@ -87,8 +87,8 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 	return shown
 }
 
-// hideErrors removes the output of failed commands. Errors of the cloud about an instance that does not start are
-// not secret, and stay.
+// hideErrors removes the output of failed commands. Errors of the cloud about an instance that does not start are not
+// secret, and are kept.
 func hideErrors(shown *api.Pool, s *pool.Settings) {
 	if s.Instance != nil {
 		return
@@ -110,7 +110,7 @@ func mode(p pool.PoolStatus) string {
 	return string(p.Mode)
 }
 
-// future returns t if it is in the future, else zero.
+// future returns t if it is in the future, else the zero time.
 func future(t time.Time) time.Time {
 	if time.Until(t) <= 0 {
 		return time.Time{}

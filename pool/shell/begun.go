@@ -14,11 +14,11 @@ import (
 	"croft/pool"
 )
 
-// begun is a file with the output of unfinished starts, from which the next server after a crash reads what it
-// may have to delete. All starts share one file, since creating a file takes longer than a start.
+// begun is a file with the output of unfinished starts. After a crash, the next server reads from it what it may have
+// to delete. All starts share one file, since creating a file takes longer than a start.
 //
-// A record is the resource's number, a length, and that many bytes. Numbers are unique, so old records do no
-// harm; the file is truncated when it is long and no start is unfinished.
+// A record is the resource's number, a length, and that many bytes. Numbers are unique, so old records do no harm. The
+// file is truncated when it is long and no start is unfinished.
 type begun struct {
 	mu     sync.Mutex
 	file   *os.File
@@ -47,7 +47,7 @@ func openBegun(path string) (*begun, error) {
 	return b, nil
 }
 
-// complete completes a record that a crash cut off, so that the next write begins a record.
+// complete pads a record that a crash cut off, so that the next write starts a new record.
 func (b *begun) complete() error {
 	text, err := io.ReadAll(b.file)
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *begun) complete() error {
 	return nil
 }
 
-// record parses the record at the beginning of a text, as far as it is there.
+// record parses the record at the start of a text, even if it is incomplete.
 func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
 	if len(text) < header {
 		return 0, nil, false
@@ -78,10 +78,10 @@ func record(text []byte) (id pool.ResourceID, body []byte, whole bool) {
 	return pool.ResourceID(binary.LittleEndian.Uint64(text)), body, len(body) == length
 }
 
-// header encodes the number and the length.
+// header is the length in bytes of a record's number and length.
 const header = 12
 
-// write appends output of a start. If the disk is full the next server lacks it; this one does not need it.
+// write appends output of a start. If the disk is full, the output is dropped: only a later server would need it.
 func (b *begun) write(id pool.ResourceID, text []byte) {
 	if len(text) == 0 {
 		return
@@ -91,7 +91,7 @@ func (b *begun) write(id pool.ResourceID, text []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, err := b.file.Write(append(record, text...)); err != nil {
-		_ = b.file.Truncate(b.size) // half a record would corrupt the next
+		_ = b.file.Truncate(b.size) // a partial record would corrupt the next one
 		return
 	}
 	b.size += int64(len(record) + len(text))

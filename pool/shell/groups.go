@@ -16,18 +16,19 @@ import (
 	"croft/pool"
 )
 
-// groups makes a control group (cgroup v2) for each hook, below the one of this process. A process cannot leave it by
-// clearing its environment or by setsid, so all processes of a hook can be ended. Where this process may not make
-// control groups, hooks run without one.
+// groups makes a control group (cgroup v2) for each hook, below this process's own group. A process cannot leave it by
+// clearing its environment or by setsid, so all processes of a hook can be ended. If this process has no permission to
+// make control groups, hooks run without one.
 type groups struct {
-	dir    string // of the groups; empty: hooks have none
-	former string // of the groups of the server before; empty: unknown
+	dir    string // of the groups; empty: hooks run without groups
+	former string // of the previous server's groups; empty: unknown
 }
 
-// openGroups reads from the state directory where the server before had its groups, and records where this one's are.
+// openGroups reads from the state directory where the previous server had its groups, and records the location of this
+// server's groups.
 func openGroups(state, identity string) *groups {
 	file := filepath.Join(state, "cgroup")
-	former, _ := os.ReadFile(file) // the first server here has none
+	former, _ := os.ReadFile(file) // missing for the first server here
 	g := &groups{former: string(former)}
 	own := ownGroup()
 	if own == "" {
@@ -36,7 +37,7 @@ func openGroups(state, identity string) *groups {
 	g.dir = filepath.Join(own, "croft-hooks-"+identity)
 	if err := os.Mkdir(g.dir, 0o755); err != nil && !os.IsExist(err) || !g.work() ||
 		os.WriteFile(file, []byte(g.dir), 0o600) != nil {
-		_ = os.Remove(g.dir) // not made, or empty
+		_ = os.Remove(g.dir) // either it was not made, or it is empty
 		g.dir = ""
 	}
 	return g
@@ -52,7 +53,7 @@ func (g *groups) work() bool {
 	return one.file != nil && cmd.Run() == nil && one.end() == nil
 }
 
-// close removes the groups that are empty. One that is not holds processes of a resource.
+// close removes the empty groups. A group that is not empty holds processes of a resource.
 func (g *groups) close() {
 	if g.dir != "" {
 		g.tidy("*")
@@ -81,7 +82,7 @@ func (g *groups) open(h pool.Hook) *group {
 	}
 	dir := filepath.Join(g.dir, fmt.Sprintf("%d-%s-%016x", h.Resource, h.Kind, rand.Uint64()))
 	if os.Mkdir(dir, 0o755) != nil {
-		return &group{} // as if there were no control groups
+		return &group{} // run the hook without a control group
 	}
 	file, err := os.Open(dir)
 	if err != nil {
@@ -91,7 +92,7 @@ func (g *groups) open(h pool.Hook) *group {
 	return &group{dir, file}
 }
 
-// sweep ends the processes in groups of this or the former server.
+// sweep ends the processes in the selected groups of this or the previous server.
 func (g *groups) sweep(those func(pool.HookKind, pool.ResourceID) bool) error {
 	for _, parent := range slices.Compact([]string{g.former, g.dir}) {
 		if parent == "" {
@@ -112,7 +113,7 @@ func (g *groups) sweep(those func(pool.HookKind, pool.ResourceID) bool) error {
 	return nil
 }
 
-// group is the control group of one hook. The zero group is none.
+// group is the control group of one hook. The zero group has no control group.
 type group struct {
 	dir  string
 	file *os.File
@@ -159,7 +160,7 @@ func (g *group) close() {
 	}
 }
 
-// ownGroup returns the directory of this process's control group (v2); empty: there is none.
+// ownGroup returns the directory of this process's control group (v2); empty: it has none.
 func ownGroup() string {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -173,7 +174,8 @@ func ownGroup() string {
 	return ""
 }
 
-// groupAt returns the directory of a control group (v2) in the mounted file systems; empty: it is in none.
+// groupAt returns the directory of a control group (v2) in the mounted file systems; empty: no mounted file system has
+// it.
 func groupAt(path string) string {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

@@ -22,12 +22,13 @@ const trimmed = "<< trimmed >>\n"
 // logWriter appends to a log of limited size. Two pipes write to it.
 type logWriter struct {
 	mu   sync.Mutex
-	file *os.File // nil: it cannot be written
+	file *os.File // nil: the log could not be opened
 	room int64
 }
 
-// openLog opens or creates the log of a hook, before the hook prints anything, so that it can be followed. If
-// that fails there is no log. A full log without a resource starts over: it is not forgotten with a resource.
+// openLog opens or creates the log of a hook, before the hook prints anything, so that users can follow it. If that
+// fails there is no log. A full log that belongs to no resource is truncated, because it is never removed with a
+// resource.
 func openLog(name string, id pool.ResourceID) *logWriter {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -45,7 +46,7 @@ func openLog(name string, id pool.ResourceID) *logWriter {
 	return w
 }
 
-// Write never fails, so that a full disk ends no hook.
+// Write never fails, because an error, for example of a full disk, would end the hook.
 func (w *logWriter) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +72,7 @@ func (w *logWriter) close() {
 type lastLine struct {
 	mu   sync.Mutex
 	line []byte // complete
-	part []byte // begun
+	part []byte // incomplete
 }
 
 // maxLine bounds the line that is kept.
@@ -95,7 +96,7 @@ func (l *lastLine) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// text returns the line, without what steers a terminal.
+// text returns the line, without control characters of terminals.
 func (l *lastLine) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,10 +107,10 @@ func (l *lastLine) text() string {
 	return plain.Line(string(line))
 }
 
-// capture keeps whole lines up to a limit. A last line needs no newline.
+// capture keeps whole lines up to a limit. The last line needs no newline.
 type capture struct {
 	limit int
-	cut   string // marks cut data
+	cut   string // mark to add where data is cut
 	lines []byte // complete lines
 	line  []byte // the current line
 	full  bool
@@ -155,7 +156,7 @@ func (c *capture) endLine() {
 	c.full = true
 }
 
-// output returns the kept output, never nil: empty output differs from none.
+// output returns the kept output. It is never nil, because empty output differs from no output.
 func (c *capture) output() []byte {
 	if len(c.line) > 0 && !c.full {
 		c.endLine()

@@ -1,6 +1,6 @@
-// Package shell runs the commands of pools: by the shell, each in its own process group and, where this process may
-// make one, control group, for a bounded time and with bounded output. Processes carry a mark in their environment, by
-// which a later server finds and ends those of an earlier one.
+// Package shell runs the commands of pools with the shell, each in its own process group and, if this process may make
+// one, in its own control group, with a time limit and limited output. Processes carry a mark in their environment, by
+// which a later server finds and ends the processes of an earlier one.
 package shell
 
 import (
@@ -26,18 +26,18 @@ import (
 
 // Config configures a Runner.
 type Config struct {
-	Dir  string // of the logs: hooks/ in it is created; required
-	Mark string // tells the processes of this installation from others; required
+	Dir  string // directory of the logs, which are in its subdirectory hooks/; required
+	Mark string // distinguishes the processes of this installation from those of others; required
 }
 
 // Runner runs hooks. It implements pool.Hooks.
 type Runner struct {
-	logs     string // of files %06d_<kind>
+	logs     string // directory of the files %06d_<kind>
 	begun    *begun
 	mark     string
 	identity string // of the directory
 	groups   *groups
-	system   []string // our environment
+	system   []string // this process's environment
 }
 
 var _ pool.Hooks = (*Runner)(nil)
@@ -69,7 +69,7 @@ func New(c Config) (*Runner, error) {
 	return r, nil
 }
 
-// identityIn reads or creates the name of a directory, which is locked.
+// identityIn reads or creates the identity of a directory, which the caller has locked.
 func identityIn(dir string) (string, error) {
 	file := filepath.Join(dir, "place")
 	text, err := os.ReadFile(file)
@@ -137,8 +137,8 @@ func (r *Runner) Run(ctx context.Context, h pool.Hook) ([]byte, error) {
 	return kept.output(), err
 }
 
-// command returns the shell for a hook, and a timer that kills its process group a while after ctx ended. The
-// timer must be stopped when the shell has ended, since another group may get the number.
+// command returns the shell for a hook, and a timer that kills its process group some time after ctx ended. The timer
+// must be stopped when the shell has ended, since the group's number may be reused.
 func (r *Runner) command(ctx context.Context, h pool.Hook, mark string) (cmd *exec.Cmd, kill *time.Timer) {
 	cmd = exec.CommandContext(ctx, "/bin/sh", "-c", h.Command)
 	cmd.Env = append(append(r.system[:len(r.system):len(r.system)], h.Env...), mark)
@@ -171,7 +171,7 @@ func failure(ctx, limited context.Context, h pool.Hook, err error) error {
 		return fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
 	case limited.Err() != nil && err != nil:
 		return croft.Errorf(croft.Unavailable, "the command was killed after %s, its limit", h.Limit)
-	case errors.Is(err, exec.ErrWaitDelay): // a background process holds its output
+	case errors.Is(err, exec.ErrWaitDelay): // a background process keeps the output open
 		return nil
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -190,7 +190,7 @@ func failure(ctx, limited context.Context, h pool.Hook, err error) error {
 func (r *Runner) Forget(ids ...pool.ResourceID) {
 	for _, id := range ids {
 		for _, name := range r.Logs(id) {
-			_ = os.Remove(name) // it is gone, or in nobody's way
+			_ = os.Remove(name) // it does not exist, or it does no harm
 		}
 		r.groups.forget(id)
 	}
@@ -246,7 +246,7 @@ func (r *Runner) Sweep(_ context.Context, spare func(pool.ResourceID) bool) (map
 // sweepTime is how long killed processes may take to end: only those waiting for a disk take long.
 const sweepTime = 5 * time.Second
 
-// endMarked kills the processes with one of these marks until there are none, even children outside the process group.
+// endMarked kills the processes with one of these marks, even children outside the process group, until none is left.
 func endMarked(those func(mark string) bool) error {
 	for deadline := time.Now().Add(sweepTime); ; {
 		alive, err := marked(those)
@@ -282,7 +282,7 @@ func marked(those func(mark string) bool) (pids []int, err error) {
 		environ, err := os.ReadFile("/proc/" + name + "/environ")
 		if err != nil {
 			if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-				continue // another user's, or it has ended
+				continue // it belongs to another user, or it has ended
 			}
 			return nil, fmt.Errorf("look at process %d: %w", pid, err)
 		}

@@ -137,7 +137,7 @@ func TestTheLogIsThereWhenTheCommandBegins(t *testing.T) {
 	}
 }
 
-// ends waits until a process is gone.
+// ends waits until a process has ended.
 func ends(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
@@ -233,7 +233,7 @@ func TestControlGroupsEndWithTheirProcesses(t *testing.T) {
 	if err != nil || made() != 1 {
 		t.Fatalf("%v, and %d groups", err, made())
 	}
-	r.groups.close() // as does a server that ends; the directory stays with its process
+	r.groups.close() // a server that ends does this too; the directory stays because of its process
 	again := &Runner{mark: r.mark, begun: r.begun, groups: openGroups(dir, "other")}
 	defer again.groups.close()
 	spared := true
@@ -249,7 +249,7 @@ func TestControlGroupsEndWithTheirProcesses(t *testing.T) {
 	ends(t, string(pid))
 }
 
-// What a failed start still runs could create the machine after the command that deletes it.
+// Remaining processes of a failed start could create the machine after the delete command has run.
 func TestAFailedCommandLeavesNoProcesses(t *testing.T) {
 	for _, c := range []struct{ name, command string }{
 		{"in the background", "sleep 1000 & echo $!; exit 1"},

@@ -21,7 +21,7 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// Config configures Instances. All fields are required but the defaults.
+// Config configures Instances. All fields except Image and Project are required.
 type Config struct {
 	Scheduler *schedule.Scheduler
 	Keys      schedule.Keys // stored SSH keys of projects
@@ -29,8 +29,8 @@ type Config struct {
 	// ResolveImage turns an image's name into the reference that hosts download.
 	ResolveImage func(name string) (string, error)
 
-	Image   string        // for pools that name none
-	Project croft.Project // likewise; croft.DefaultProject by default
+	Image   string        // for pools without an image
+	Project croft.Project // for pools without a project; croft.DefaultProject by default
 }
 
 // Instances implements pool.Instances.
@@ -86,10 +86,10 @@ func (v *Instances) project(i pool.Instance) croft.Project {
 // madeFor is the mark of a resource's instance, which clients cannot set.
 func madeFor(r pool.Resource) string { return "pool resource " + r.ID.String() }
 
-// madeOf reports whether an instance was made by a manager of pools for the resource: it has the resource's mark, or,
-// where a program that does not know marks has written the record since, it is the record that came up. Managers up to
-// schema 1.7 stored neither for instances whose IDs they derived: such an instance has the project, the tag and the
-// time of its resource's start, which another one created later under that ID has not.
+// madeOf reports whether a manager of pools made an instance for the resource. Such an instance has the resource's
+// mark; if a program that does not know marks has rewritten the record, it is recognized by the record's revision.
+// Managers up to schema 1.7 stored neither for instances whose IDs they derived: those are recognized by the project,
+// the tag and the time of the resource's start, which do not match an instance that was created later under that ID.
 func (v *Instances) madeOf(r pool.Resource, i pool.Instance, inst croft.Instance) bool {
 	switch {
 	case inst.ID != r.Instance:
@@ -104,7 +104,8 @@ func (v *Instances) madeOf(r pool.Resource, i pool.Instance, inst croft.Instance
 		(r.CameUp.IsZero() || !inst.Created.After(r.CameUp))
 }
 
-// find returns the resource's instance. NotFound: it has none. taken: another instance has its ID.
+// find returns the resource's instance. NotFound: it has no instance. taken: an instance that was not made for the
+// resource has its ID.
 func (v *Instances) find(ctx context.Context, r pool.Resource, i pool.Instance) (st croft.Status, taken bool,
 	err error) {
 	st, err = v.Scheduler.View.FindByID(ctx, r.Instance)
@@ -149,7 +150,7 @@ func (v *Instances) Start(ctx context.Context, r pool.Resource, i pool.Instance,
 	return started, err
 }
 
-// Facts are given to the owner of a ticket, as JSON.
+// Facts is the JSON document about an instance for the owner of its ticket.
 type Facts struct {
 	Instance croft.InstanceID `json:"instance"`
 	Name     string           `json:"name"`
@@ -174,8 +175,8 @@ func (v *Instances) order(ctx context.Context, r pool.Resource, i pool.Instance)
 	}
 }
 
-// orderOnce requests the instance unless it exists. With again, an earlier attempt that the cloud did not answer
-// is undone first. Conflict: another instance has the ID.
+// orderOnce requests the instance unless it exists. With again, it first undoes an earlier attempt that the cloud did
+// not answer. Conflict: an instance that was not made for the resource has the ID.
 func (v *Instances) orderOnce(ctx context.Context, r pool.Resource, i pool.Instance, again bool) (croft.Instance,
 	error) {
 	st, taken, err := v.find(ctx, r, i)
@@ -218,7 +219,7 @@ func hostName(name string) string {
 	return strings.Trim(plain, "-")
 }
 
-// Probe implements pool.Instances. A host that does not answer is no failure: it may come back.
+// Probe implements pool.Instances. An unreachable host is no failure, because it may return.
 func (v *Instances) Probe(ctx context.Context, r pool.Resource, i pool.Instance) error {
 	st, _, err := v.find(ctx, r, i)
 	switch {
@@ -285,7 +286,7 @@ func (v *Instances) Watch(ctx context.Context, changed func(asOf time.Time,
 // watchPause is how long changes of instances are collected before they are read.
 const watchPause = 200 * time.Millisecond
 
-// look reads all instances, and returns a function that reports how the instance of a resource was lost.
+// look reads all instances, and returns a function that reports why the instance of a resource is lost.
 func (v *Instances) look(ctx context.Context) (func(pool.Resource, pool.Instance) error, error) {
 	list, err := v.Scheduler.View.List(ctx, "")
 	if err != nil {
@@ -304,8 +305,8 @@ func (v *Instances) look(ctx context.Context) (func(pool.Resource, pool.Instance
 	}, nil
 }
 
-// lost returns how a running instance was lost; nil: it was not, or this is unknown. st is nil for an instance
-// without a record. A guest that went off and was restarted by its agent is lost as well: it runs, without its
+// lost returns why a running instance is lost; nil: it is not lost, or this is unknown. st is nil for an instance
+// without a record. A guest that stopped and was restarted by its agent is lost as well: it runs, but without its
 // user's state. The events of such a boot include no definition of a domain.
 func lost(st *croft.Status) error {
 	switch {
@@ -339,9 +340,9 @@ func lost(st *croft.Status) error {
 // progress follows the start of an instance.
 type progress struct {
 	farther func()
-	step    int          // index of the latest of steps that it reached
+	step    int          // index of the latest of steps that it has reached
 	bytes   int64        // of its image, downloaded so far
-	last    croft.Status // the newest
+	last    croft.Status // newest status
 	failure error        // reported by its host, which retries
 }
 
@@ -366,7 +367,7 @@ func (f *progress) see(st croft.Status) {
 	}
 }
 
-// until returns goal, ignoring failures that the host's agent retries: those of kind Unavailable, such as a late
+// until wraps goal, and ignores failures that the host's agent retries: those of kind Unavailable, such as a late
 // answer of libvirt on a busy host.
 func (f *progress) until(goal schedule.Goal) schedule.Goal {
 	return func(st *croft.Status) (bool, error) {

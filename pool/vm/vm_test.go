@@ -93,7 +93,8 @@ func replace(t *testing.T, v *vm.Instances, store *scheduletest.Memory, id croft
 	create(t, store, next)
 }
 
-// isForeign fails unless an instance is neither the resource's nor touched when the resource is deleted.
+// isForeign fails the test unless an instance is recognized as not made for the resource, and is left alone when the
+// resource is deleted.
 func isForeign(t *testing.T, v *vm.Instances, store *scheduletest.Memory, r pool.Resource) {
 	t.Helper()
 	if err := v.Probe(t.Context(), r, settings); !errors.Is(err, pool.ErrLost) {

@@ -19,10 +19,10 @@ const (
 	maxValues = 10_000
 )
 
-// errSize is the error of a call beyond the limits.
+// errSize is the error of a call that exceeds the limits.
 var errSize = errors.New("the call is larger than anybody needs")
 
-// A call is a request of a client.
+// call is a request of a client.
 type call struct {
 	Method string
 	Params []any
@@ -108,7 +108,7 @@ func (d *decoder) params() ([]any, error) {
 	}
 }
 
-// value reads to the end of a value whose start was read. Text without a type is a string.
+// value reads to the end of a value whose start tag has been read. Text without a type is a string.
 func (d *decoder) value(depth int) (any, error) {
 	if d.values++; d.values > maxValues || depth > maxDepth {
 		return nil, errSize
@@ -308,7 +308,7 @@ func isEnd(t xml.Token, name string) error {
 	return fmt.Errorf("</%s> is missing", name)
 }
 
-// unfinished explains the early end of a text.
+// unfinished returns the error for a document that ends early.
 func unfinished(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("it ends in the middle")

@@ -18,9 +18,9 @@ import (
 // faultCode is the code of every fault, as in Python's server.
 const faultCode = 1
 
-// A Method can be called by clients. Params and result have the types of XML-RPC values: nil, bool, int64,
-// float64, string, []byte, time.Time (params alone), []any and map[string]any; a result may be an int too. An
-// error becomes a fault with its text.
+// Method is a function that clients can call. Params and result have the types of XML-RPC values: nil, bool, int64,
+// float64, string, []byte, time.Time (only params), []any and map[string]any; a result may also be an int. An error
+// becomes a fault with its text.
 type Method struct {
 	Help string
 	Call func(ctx context.Context, params []any) (any, error)
