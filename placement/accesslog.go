@@ -27,7 +27,7 @@ func (l accessLog) write(q *request, resp *response, took time.Duration) {
 	if q.versioned {
 		attrs = append(attrs, slog.String("microversion", q.version.String()))
 	}
-	// The client's ID of the operation this request is part of.
+	// global is the client's ID of the operation that this request is part of.
 	if global := q.r.Header.Get("X-Openstack-Request-Id"); global != "" {
 		attrs = append(attrs, slog.String("global_request", global))
 	}

@@ -70,7 +70,7 @@ var (
 	}
 )
 
-// incomplete is the project and user of allocations that name none.
+// incomplete is the project and user of allocations that have neither.
 const incomplete = "00000000-0000-0000-0000-000000000000"
 
 // readClaim reads the claim of one consumer from a valid body.
@@ -145,13 +145,13 @@ func (h allocations) set(q *request) (*response, error) {
 	})
 }
 
-// A consumer's entity tag (RFC 9110, section 8.8.3) tells it from an earlier consumer of the same UUID, which the
-// generation does not. The original has none; clients that send no If-Match notice no difference.
+// A consumer's entity tag (RFC 9110, section 8.8.3) distinguishes it from an earlier consumer of the same UUID; the
+// generation does not. OpenStack's server sends no tag; clients that send no If-Match notice no difference.
 
 // entityTag returns the tag of a version.
 func entityTag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// ifMatch refuses a request whose If-Match names another version than the current one, 0 where nothing exists.
+// ifMatch refuses a request whose If-Match names a version other than the current one, which is 0 if nothing exists.
 func (q *request) ifMatch(version int64) error {
 	want := q.r.Header.Get("If-Match")
 	if want == "" || version != 0 && (want == "*" || want == entityTag(version)) {
@@ -179,7 +179,7 @@ func (h allocations) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Release(q.path[0]) })
 }
 
-// grant is what one consumer holds of one provider, in an answer.
+// grant is the allocations that one consumer has from one provider, in an answer.
 type grant struct {
 	Resources          map[string]int64 `json:"resources"`
 	Generation         *int64           `json:"generation,omitempty"`          // of the provider

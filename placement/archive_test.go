@@ -202,7 +202,7 @@ func TestWhatNoTransactionHoldsIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	differ(t, "after the refusal", before, exported(t, store))
 }
 
-// TestImportBesideClaimsIsNeverOver imports into an etcd while clients claim from servers on it.
+// TestImportBesideClaimsIsNeverOver imports into an etcd while clients claim through servers on it.
 func TestImportBesideClaimsIsNeverOver(t *testing.T) {
 	want := transfertest.Sample(5, 12)
 	store := etcdtest.Start(t)
@@ -235,7 +235,7 @@ func TestImportBesideClaimsIsNeverOver(t *testing.T) {
 	notOver(t, store.Placement(0), want)
 }
 
-// notOver checks that only imported consumers hold anything of a provider that they fill.
+// notOver checks that a provider filled by imported consumers has no other consumers.
 func notOver(t *testing.T, store ledger.Store, want *transfer.State) {
 	t.Helper()
 	have, err := (&ledger.Archive{Store: store}).Read(t.Context(), noProgress)

@@ -18,7 +18,7 @@ import (
 	"croft/placement"
 )
 
-// BenchmarkClaimBesideEtcd makes, in turns and for one client, a claim and a bare transaction of the same size, on one
+// BenchmarkClaimBesideEtcd alternates, for one client, between a claim and a bare transaction of the same size, on one
 // etcd that syncs to the disk. It prints how many claims fit in the time of a transaction. Both use a loopback
 // connection, HTTP and gRPC.
 func BenchmarkClaimBesideEtcd(b *testing.B) {

@@ -37,14 +37,14 @@ func (c Caller) has(role string) bool { return slices.Contains(c.Roles, role) }
 // Keystone configures the validation of tokens by a Keystone.
 type Keystone struct {
 	Identity Identity // required
-	URL      string   // of the Keystone; sent to clients whose token is refused
+	URL      string   // of the Keystone; sent to clients whose token is rejected
 
 	// ReaderProjects are the IDs of projects whose readers may read everything, as system readers may. Readers of other
-	// projects may read the usages of their own project. A member is also a reader.
+	// projects may only read their own project's usages. A member is also a reader.
 	ReaderProjects []string
 
-	// CacheFor is how long an answer of Identity is reused, 1 m by default and at most 5 m, so it bounds how long a
-	// revoked token still works. No answer outlives its token.
+	// CacheFor is how long an answer of Identity is reused, 1 m by default and at most 5 m; a revoked token is accepted
+	// no longer than that. No answer outlives its token.
 	CacheFor time.Duration
 }
 
@@ -56,7 +56,7 @@ const (
 )
 
 // callers knows the administrator's token and caches the callers of Keystone's tokens. One request per token asks
-// Keystone; the others wait for its answer.
+// Keystone; concurrent requests with the same token wait for its answer.
 type callers struct {
 	token    string    // the administrator's
 	keystone *Keystone // nil: only the administrator's token is valid
@@ -69,7 +69,7 @@ type callers struct {
 type known struct {
 	turn   chan struct{} // full while a request asks Keystone
 	caller Caller
-	err    error     // why the token is invalid
+	err    error     // why the token is invalid; nil: it is valid
 	until  time.Time // expiry of the answer; zero: there is none yet
 }
 
@@ -89,8 +89,8 @@ func newCallers(token string, configured *Keystone) (*callers, error) {
 	return &callers{token: token, keystone: &k, known: map[[sha256.Size]byte]*known{}}, nil
 }
 
-// allow reports whether a caller may make a request, by the original's rules: administrators and services may do
-// everything.
+// allow reports whether a caller may make a request, by the rules of OpenStack's server: administrators and services
+// may make any request.
 func (c *callers) allow(who Caller, policy string, q *request) bool {
 	if who.has("admin") || who.has("service") {
 		return true
@@ -188,7 +188,7 @@ func (c *callers) learn(k *known, caller Caller, err error) (Caller, error) {
 	return caller, err
 }
 
-// entry returns the cache entry of a token, creating it if necessary.
+// entry returns the cache entry of a token, and creates it if necessary.
 func (c *callers) entry(key [sha256.Size]byte) *known {
 	c.mu.Lock()
 	defer c.mu.Unlock()

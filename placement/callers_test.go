@@ -168,7 +168,7 @@ func TestTokensAreRememberedForAWhile(t *testing.T) {
 		get("admin of a project", 200, 2) // revoked, but cached
 		get("soon", 200, 2)
 		time.Sleep(2 * time.Second)
-		get("soon", 503, 3) // the token expired, not the cached answer
+		get("soon", 503, 3) // the token has expired, and with it the cached answer
 		d.change(func() { d.away = false })
 		get("soon", 401, 4)
 		get("soon", 401, 4) // the refusal is cached too

@@ -45,8 +45,9 @@ func (h candidates) list(q *request) (*response, error) {
 	return resp, nil
 }
 
-// minimal is the preference (RFC 7240) of a client, such as croft's own, that needs no mappings, traits, parents, roots
-// of roots or providers without allocations. Other Placements ignore it and answer in full.
+// minimal is the preference (RFC 7240) of a client, such as croft's own, that needs no mappings, traits, parents, the
+// roots of providers that are roots themselves, or providers without allocations. Other Placements ignore it and answer
+// in full.
 const minimal = "return=minimal"
 
 func prefersMinimal(h http.Header) bool {
@@ -169,7 +170,7 @@ func (a *candidateAnswer) appendList(b []byte, c *ledger.Candidate) []byte {
 	return append(b, "]}"...)
 }
 
-// summarized lists the providers to describe: those with allocations, and from 1.29 on their whole trees.
+// summarized lists the providers that the answer describes: those with allocations, and from 1.29 on their whole trees.
 func (a *candidateAnswer) summarized(found []ledger.Candidate) []*ledger.Provider {
 	seen := make(map[*ledger.Provider]struct{}, len(found))
 	var list []*ledger.Provider
@@ -213,7 +214,7 @@ func (a *candidateAnswer) appendSummary(b []byte, p *ledger.Provider) []byte {
 	}
 	b = append(b, '}')
 	if a.minimal {
-		if p.Root() != p { // without this a client takes it for its own root
+		if p.Root() != p { // without this, a client would take the provider for its own root
 			b = appendString(append(b, `, "root_provider_uuid": `...), p.Root().UUID)
 		}
 		return append(b, '}')

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// encode writes an answer as JSON with a space after each comma and colon, as the original does, so clients that search
-// an answer for a text find it in both.
+// encode writes an answer as JSON with a space after each comma and colon, as OpenStack's server does, so that clients
+// that search an answer for a text find it in both.
 func encode(answer any) []byte {
 	var w spacer
 	e := json.NewEncoder(&w)

@@ -30,7 +30,7 @@ func TestAnswersHaveASpaceBehindEachCommaAndColon(t *testing.T) {
 	}
 }
 
-// A list writes its inventories by hand; a single one is encoded by its tags.
+// A list writes its inventories without encoding/json; a single inventory is encoded by its tags.
 func TestAnInventoryIsTheSameInAListAndAlone(t *testing.T) {
 	one := inventoryOf(&ledger.Inventory{Total: 8, Reserved: 1, MinUnit: 2, MaxUnit: 4, StepSize: 3, Ratio: 1e30})
 	listed := map[string]json.RawMessage{}

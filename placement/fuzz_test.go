@@ -141,7 +141,7 @@ func (t *target) judge(test *testing.T, method, uri, version, contentType, accep
 	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
 		test.Errorf("answered %d with what is no JSON: %v: %q", w.Code, err, w.Body)
 	}
-	if w.Code == http.StatusUnauthorized { // the original answers it with a document of another form
+	if w.Code == http.StatusUnauthorized { // the original answers 401 in a different form
 		return
 	}
 	if w.Code > 299 && (len(v.Errors) != 1 || v.Errors[0].Status != w.Code || v.Errors[0].Title == "" ||

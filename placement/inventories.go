@@ -11,7 +11,7 @@ import (
 	"croft/placement/ledger"
 )
 
-// Microversions of inventories: 1.5 adds DELETE of all, 1.15 headers, 1.26 lets reserved equal total.
+// Microversions of inventories: 1.5 adds DELETE of all inventories, 1.15 headers, 1.26 lets reserved equal total.
 
 const (
 	inventoryProperties = `"resource_provider_generation": {"type": "integer"},
@@ -58,7 +58,7 @@ func readInventories(body schema.Value) []ledger.InventorySpec {
 	return list
 }
 
-// generation returns the generation of a provider in a body; 0: none is given.
+// generation returns the generation of a provider in a body; 0: the body has none.
 func generation(body schema.Value) int64 { return body.Get("resource_provider_generation").Integer(0) }
 
 // inventoryAnswer is an inventory in an answer.

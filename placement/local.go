@@ -9,15 +9,15 @@ import (
 	"croft/placement/ledger"
 )
 
-// partitionHeader names, in the answer to GET /, the partition in which a server of croft keeps its state. A client
-// that reaches the same partition may claim through a ledger of its own.
+// partitionHeader is a header of the answer to GET /. It names the partition in which a server of croft keeps its
+// state. A client that reaches the same partition may claim through its own ledger.
 const partitionHeader = "Croft-Partition"
 
-// Ledger returns the state, for claims of this process.
+// Ledger returns the server's ledger, for claims of this process.
 func (s *Server) Ledger() *ledger.Ledger { return s.ledger }
 
-// Candidates is GET /allocation_candidates for callers in this process: at most limit ways to satisfy a query string,
-// always in random order. It waits until the state has been loaded. Invalid: the query is refused.
+// Candidates does GET /allocation_candidates for callers in this process: it returns at most limit ways to satisfy a
+// query string, always in random order. It waits until the state has been loaded. Invalid: the query is refused.
 func (s *Server) Candidates(ctx context.Context, text string, limit int) ([]croft.Candidate, error) {
 	if err := s.WaitReady(ctx); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func readLocalQuery(text string) (*ledger.CandidateRequest, error) {
 	return req, err
 }
 
-// localError words a refusal for callers in this process.
+// localError converts a refusal to an error for callers in this process.
 func localError(err error) error {
 	refusal := asAPIError(err)
 	kind := croft.Invalid

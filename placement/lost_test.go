@@ -17,7 +17,7 @@ import (
 	"croft/placement"
 )
 
-// dump returns everything a server reports of its state, by path.
+// dump returns everything that a server reports about its state, by path.
 func (a api) dump() map[string]string {
 	a.t.Helper()
 	out := map[string]string{}
@@ -82,7 +82,7 @@ func (a api) fill() {
 	}
 }
 
-// The connection to etcd breaks: all requests are answered 503 from the moment that this is noticed, which takes no
+// When the connection to etcd breaks, all requests are answered 503 as soon as the server notices, which takes no
 // request or beat, until the connection is restored.
 func TestLostEtcdIs503UntilItReturns(t *testing.T) {
 	m := join(t, etcdtest.Server(t), placement.Config{Beat: time.Hour})
@@ -195,7 +195,7 @@ func (a api) dumpConsistent(t *testing.T) map[string]string {
 	return a.dump()
 }
 
-// Slow is not lost.
+// A slow etcd is not considered lost.
 func TestSlowEtcd(t *testing.T) {
 	m := join(t, etcdtest.Server(t), placement.Config{})
 	a := newAPI(t, m.url())
@@ -236,7 +236,7 @@ func TestStopAnswersWritesUnderWay(t *testing.T) {
 	m.etcd.Flow()
 	work.Wait()
 	m.stop = func() {}
-	// The claim may have missed the batch, but the answer must be true.
+	// The claim may have missed the last batch, but the answer must be true.
 	status := <-answers
 	m.start()
 	want := map[int][]int{http.StatusNoContent: {1}, http.StatusServiceUnavailable: {0}}

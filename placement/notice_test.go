@@ -15,7 +15,7 @@ import (
 	"croft/placement/ledger"
 )
 
-// TestConsumersOfOneRequestAreSummed requests more than there is, for consumers that would each fit alone.
+// TestConsumersOfOneRequestAreSummed requests more than the capacity, for consumers that would each fit alone.
 func TestConsumersOfOneRequestAreSummed(t *testing.T) {
 	h := handle(t)
 	host, one, two := uuid.NewString(), uuid.NewString(), uuid.NewString()
@@ -79,7 +79,7 @@ func TestWriteIsAnsweredWhenTheServerKnowsIt(t *testing.T) {
 		if code := call("GET", "/traits/CUSTOM_ONE"); code != http.StatusNoContent {
 			t.Errorf("what was answered to be written is answered %d", code)
 		}
-		// Another server writes something that ours does not know yet.
+		// Another server writes something that this one does not know yet.
 		if _, err := store.Commit(ctx, ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: ledger.KindTrait,
 			ID: "CUSTOM_OTHER"}, Value: []byte(`{"created": 1}`)}}}); err != nil {
 			t.Fatal(err)

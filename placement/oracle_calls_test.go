@@ -170,7 +170,7 @@ func (g *generator) candidateGroup(p *parameters, s string, minor int) {
 	}
 }
 
-// amounts usually requests what the provider has.
+// amounts usually requests classes that the provider offers.
 func (g *generator) amounts(provider string) string {
 	classes := g.some(g.offered(provider), 3)
 	if len(classes) == 0 || g.chance(8) {

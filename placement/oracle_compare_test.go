@@ -259,7 +259,7 @@ func classTwice(c call) bool {
 
 var limitParam = regexp.MustCompile(`[?&]limit=[0-9]+`)
 
-// checkLimit requests candidates from ours with a limit: it must return that many, and no others.
+// checkLimit requests candidates from our server with a limit: it must return that many, and no others.
 func (d *duel) checkLimit(t *testing.T, c call, all reply) {
 	t.Helper()
 	requests := func(body string) map[string]bool {

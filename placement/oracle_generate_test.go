@@ -349,7 +349,7 @@ func render(v any) string {
 	return string(b)
 }
 
-// anyProvider usually exists.
+// anyProvider returns the UUID of a provider that usually exists.
 func (g *generator) anyProvider() string {
 	if g.chance(3) {
 		return one(g, []string{"abc", strings.ToUpper(g.providers[0]), strings.ReplaceAll(g.providers[1], "-", ""),

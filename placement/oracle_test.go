@@ -96,7 +96,7 @@ func newHTTPClient(t *testing.T) *http.Client {
 	}}
 }
 
-// call is a request to send to both.
+// call is a request for both servers.
 type call struct {
 	method, path string
 	version      string // value of the microversion header; empty: no header
@@ -183,7 +183,8 @@ func (d *duel) both(t *testing.T, c call) (reply, bool) {
 	}
 	if reason := explain(c, theirs, ours); reason != "" {
 		d.explained[reason]++
-		d.differs = d.differs || ours.status < 300 || theirs.status < 300 // then the states differ now
+		// the states of the two servers differ now
+		d.differs = d.differs || ours.status < 300 || theirs.status < 300
 		return ours, false
 	}
 	if d.differs {
@@ -200,8 +201,8 @@ var oracleHistory = flag.Int("oracle.history", 12, "requests to show before one 
 
 func last(list []string, n int) []string { return list[max(0, len(list)-n-1) : len(list)-1] }
 
-// leavesConsumer reports whether the original remembers a consumer after a call that gave it nothing: a claim on a
-// provider that does not exist, or an empty one.
+// leavesConsumer reports whether the original keeps the record of a consumer after a call that granted it nothing: a
+// claim on a provider that does not exist, or an empty one.
 func leavesConsumer(c call, ours reply) bool {
 	return (strings.HasPrefix(c.path, "/allocations") || strings.HasPrefix(c.path, "/reshaper")) &&
 		(strings.Contains(ours.body, "that does not exist") || strings.Contains(c.body, `"allocations": {}`))

@@ -10,9 +10,9 @@ import (
 	"croft/placement/ledger"
 )
 
-// These functions parse the parameters shared by filters and candidate requests.
+// This file parses the parameters that filters and candidate requests share.
 
-// parseResources reads VCPU:2,MEMORY_MB:1024. If a class is repeated, its last amount wins.
+// parseResources reads a value such as VCPU:2,MEMORY_MB:1024. If a class is repeated, its last amount wins.
 func parseResources(value string) ([]ledger.NamedAmount, error) {
 	const form = "Badly formed resources parameter. Expected resources query string parameter in form: " +
 		"?resources=VCPU:2,MEMORY_MB:1024. Got: "

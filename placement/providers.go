@@ -14,7 +14,7 @@ import (
 
 const parentProperty = "parent_provider_uuid"
 
-// parentSchema is what 1.14 adds to the bodies' schemas.
+// parentSchema is the addition of 1.14 to the schemas of bodies.
 const parentSchema = `, "` + parentProperty + `": {"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}`
 
 func providerSchema(more string) *schema.Schema {
@@ -127,7 +127,7 @@ func (h providers) delete(q *request) (*response, error) {
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.DeleteProvider(q.path[0]) })
 }
 
-// noProviderHere is the NotFound of a provider in most resources below it.
+// noProviderHere returns the NotFound error for a missing provider, in the words of most paths below a provider.
 func noProviderHere(uuid, blank string) error {
 	return notFound("No resource provider with uuid %s found%s: No resource provider with uuid %s found", uuid, blank,
 		uuid)

@@ -151,14 +151,14 @@ func (a api) hammer(t *testing.T, claims, clients, granted int, allocations func
 	}
 }
 
-// A client that releases and claims at once through several servers sees what was released: a claim may be refused only
-// while there really is nothing left.
+// A client that releases and then claims through another server gets the released resources: a claim may be refused
+// only while nothing is free.
 func TestReleaseIsSeenByTheNextClaim(t *testing.T) {
 	server := etcdtest.Server(t)
 	a := newAPI(t, serveOn(t, etcdtest.Open(t, server)), serveOn(t, etcdtest.Open(t, server)))
 	host := a.host(`{"VCPU": {"total": 4}}`)
 	var work sync.WaitGroup
-	for range 4 { // as many as there are places
+	for range 4 { // as many as there are units
 		work.Go(func() {
 			for range 40 {
 				consumer := uuid.NewString()

@@ -33,7 +33,7 @@ func title(status int) string {
 	return http.StatusText(status)
 }
 
-// body is an error's text with markup, from which each format derives its own.
+// body returns an error's text with markup, from which respond derives each format.
 func (e *apiError) body(q *request) string {
 	switch e.status {
 	case 405:

@@ -72,7 +72,7 @@ func (q *request) read(want *schema.Schema) (schema.Value, error) {
 	return v.Value, nil
 }
 
-// readFor reads the body of a request about a provider. Like the original, it does not read it if the provider is
+// readFor reads the body of a request about a provider. Like the original, it does not read the body if the provider is
 // missing.
 func (q *request) readFor(l *ledger.Ledger, provider string, want *schema.Schema) (schema.Value, error) {
 	if err := l.Exists(q.r.Context(), provider); err != nil {

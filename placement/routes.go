@@ -28,7 +28,7 @@ type route struct {
 // router finds the endpoints of requests.
 type router []route
 
-// newRouter lists the whole API.
+// newRouter returns a router of the whole API.
 func newRouter(l *ledger.Ledger, randomize bool) router {
 	classes, providers, inventories, aggregates := classes{l}, providers{l}, inventories{l}, aggregates{l}
 	traits, providerTraits, allocations, usages := traits{l}, providerTraits{l}, allocations{l}, usages{l}
@@ -118,7 +118,7 @@ func newRouter(l *ledger.Ledger, randomize bool) router {
 }
 
 // find returns the endpoint of a request and stores the variable segments of its path. The string is the pattern of the
-// path, for metrics, or "" if none matches.
+// path, for metrics; "": no path matches.
 func (r router) find(q *request) (string, endpoint, error) {
 	path := q.r.URL.Path
 	if path == "" {

@@ -26,10 +26,10 @@ type Config struct {
 	// request with any other token may only read the versions. "admin" by default, as with the original's noauth2.
 	Token string
 
-	// Keystone also accepts the tokens of a Keystone; nil: no Keystone is configured.
+	// Keystone configures that tokens of a Keystone are accepted too; nil: they are not.
 	Keystone *Keystone
 
-	// Partition is that of Store, which the server tells its clients; empty: it does not.
+	// Partition is the partition of Store, which the server tells its clients; empty: the server does not tell it.
 	Partition croft.PartitionID
 
 	// ConsistentReads selects the reads that wait for writes through other servers; ConsistentClaims by default.
@@ -49,23 +49,23 @@ type Config struct {
 }
 
 // Consistency selects the reads that see everything stored before them through any server. Every read sees earlier
-// writes through the same server, and every write, a refused one too, is decided on the state at the moment of its
+// writes through the same server, and every write, even a refused one, is decided on the state at the moment of its
 // commit.
 type Consistency string
 
-// Consistent reads: none, those of allocations and usages, or all.
+// The reads that are consistent: none, those of allocations and usages, or all.
 const (
 	ConsistentNone   Consistency = "none"
 	ConsistentClaims Consistency = "claims"
 	ConsistentAll    Consistency = "all"
 )
 
-// covers reports whether reads are consistent that depend on claims (or, if claims is false, do not).
+// covers reports whether reads that depend on claims are consistent or, if claims is false, reads that do not.
 func (c Consistency) covers(claims bool) bool {
 	return c == ConsistentAll || c == ConsistentClaims && claims
 }
 
-// Server answers the Placement API from a ledger, which Run keeps up to date. Until the state is loaded, and when Run
+// Server answers the Placement API from a ledger, which Run keeps up to date. Until the state is loaded, and while Run
 // is not active, it answers 503.
 type Server struct {
 	ledger  *ledger.Ledger
@@ -77,7 +77,7 @@ type Server struct {
 	metrics *metrics
 }
 
-// New creates a server. It does nothing before Run.
+// New creates a server, and starts nothing.
 func New(c Config) (*Server, error) {
 	l, err := ledger.New(ledger.Config{Store: c.Store, Log: c.Log, Retry: c.Retry, Patience: c.Patience, Tidy: c.Tidy,
 		Beat: c.Beat})

@@ -64,7 +64,7 @@ func inTrouble(t *testing.T, test func(t *testing.T, s *troubled, server *placem
 		if err := server.WaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // its watch begins after it is ready
+		synctest.Wait() // the server's watch starts after it is ready
 		test(t, s, server, func(method, path, body string) int {
 			r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 			r.Header.Set("X-Auth-Token", "admin")

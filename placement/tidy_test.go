@@ -21,7 +21,7 @@ const (
 	oneHost  = `{"uuid": "` + tidyHost + `", "name": "host"}`
 )
 
-// there returns the names that exist.
+// there returns the existing names.
 func there(send func(method, path, body string) int, paths ...string) (found []string) {
 	for _, path := range paths {
 		if send("GET", path, "") < 300 {
@@ -67,7 +67,7 @@ func TestNamesThatNobodyUsesGo(t *testing.T) {
 		traits(3, `"CUSTOM_USED", "CUSTOM_LATE"`)
 		time.Sleep(5 * time.Minute)
 		wantLeft("after a day", all[0], all[2], all[3], all[4], all[6], all[7])
-		time.Sleep(15 * time.Minute) // what was left then has been unused for long enough
+		time.Sleep(15 * time.Minute) // the names left then have been unused for long enough
 		wantLeft("later", all[0], all[2], all[4], all[6], all[7])
 		traits(4, "")
 		want(204, "DELETE", "/resource_providers/"+tidyHost+"/inventories", "")
@@ -129,7 +129,7 @@ func TestNoMoreCustomNamesThanThereMayBe(t *testing.T) {
 				t.Errorf("%d %s were made, then %d", made, kind, code)
 			}
 		}
-		time.Sleep(time.Hour) // with this many, unused ones are removed sooner
+		time.Sleep(time.Hour) // with this many, unused names are removed sooner
 		for _, kind := range kinds {
 			if code := send("PUT", "/"+kind+"/CUSTOM_AGAIN", ""); code != http.StatusCreated {
 				t.Errorf("an hour later: %d", code)

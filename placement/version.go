@@ -19,7 +19,7 @@ const (
 
 func (v version) String() string { return fmt.Sprintf("1.%d", int(v)) }
 
-// versionHeader names the service and the version, in requests and answers.
+// versionHeader is the header that names the service and the version, in requests and answers.
 const versionHeader = "Openstack-Api-Version"
 
 // parseVersion reads the headers of a request. Without them it returns the oldest version.
@@ -67,7 +67,7 @@ func wantedVersion(headers []string) string {
 	return ""
 }
 
-// versioned is a schema and its first version.
+// versioned is a schema and the first version that uses it.
 type versioned struct {
 	since  version
 	schema *schema.Schema

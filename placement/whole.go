@@ -7,9 +7,9 @@ import (
 	"croft/placement/ledger"
 )
 
-// Two requests that the Placement API lacks and croft's client sends often: read all providers with everything about
-// them, and bring one provider to a wanted state in one transaction, which writes nothing if the state is already right
-// (204). Their paths begin with /croft; other Placements answer 404.
+// This file serves two requests that the Placement API lacks and croft's client sends often: reading all providers with
+// everything about them, and bringing one provider to a wanted state in one transaction, which writes nothing if the
+// state is already right (204). Their paths start with /croft; other Placements answer 404.
 
 var putWhole = schema.Must(`{"type": "object", "properties": {
 	"name": {"type": "string", "minLength": 1, "maxLength": 200},
@@ -20,7 +20,7 @@ var putWhole = schema.Must(`{"type": "object", "properties": {
 	"aggregates": ` + aggregateList + `},
 	"required": ["name", "inventories", "traits", "aggregates"], "additionalProperties": false}`)
 
-// wholeProvider is everything about a provider.
+// wholeProvider is a provider with everything about it.
 type wholeProvider struct {
 	UUID        string           `json:"uuid"`
 	Name        string           `json:"name"`

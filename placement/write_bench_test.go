@@ -86,7 +86,7 @@ func BenchmarkRegister(b *testing.B) {
 	}
 }
 
-// BenchmarkRegisterAtOnce is BenchmarkRegister with croft's own request.
+// BenchmarkRegisterAtOnce is like BenchmarkRegister, with croft's own request.
 func BenchmarkRegisterAtOnce(b *testing.B) {
 	for _, clients := range []int{1, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {

@@ -12,9 +12,9 @@ import (
 	"croft/placement/transfer"
 )
 
-// Archive exports the whole state from its Store, at one revision, and imports one, whether or not ledgers run on the
-// Store. New providers can be claimed from only when the whole import is stored. Each write is conditional on what Read
-// returned last. An Archive is for one goroutine.
+// Archive exports the whole state from its Store, at one revision, and imports a state, whether or not ledgers run on
+// the Store. Claims on new providers are refused until the whole import is stored. Each write is conditional on the
+// result of the last Read. An Archive is for one goroutine.
 type Archive struct {
 	Store Store
 

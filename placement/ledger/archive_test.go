@@ -17,7 +17,7 @@ import (
 	"croft/placement/transfer/transfertest"
 )
 
-// importing imports a state into a store, and returns what it told of its progress.
+// importing imports a state into a store, and returns the progress messages.
 func importing(s *liveStore, want *transfer.State) (progress []string, err error) {
 	_, err = transfer.Import(s.t.Context(), want, &Archive{Store: s}, true, func(stage string, done, total int) {
 		progress = append(progress, fmt.Sprintf("%s %d/%d", stage, done, total))
@@ -36,7 +36,8 @@ func exported(s *liveStore) *transfer.State {
 	return state
 }
 
-// sound checks what is stored beside what is exported: each provider has its name and generation, and no name is left.
+// sound checks the stored data that an export does not show: each provider has its name and generation, and there are
+// no other names.
 func sound(s *liveStore) {
 	s.t.Helper()
 	names := map[string]string{}
@@ -125,7 +126,7 @@ func TestWhatIsImportedIsExported(t *testing.T) {
 	}
 }
 
-// offering is a provider with so many VCPU.
+// offering returns a provider with total VCPU.
 func offering(id croft.HostID, total int64) transfer.Provider {
 	return transfer.Provider{ID: id, Name: "name of " + string(id), Generation: 5,
 		Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: {Total: total, MinUnit: 1, MaxUnit: total,
@@ -226,7 +227,7 @@ func TestAnImportIsWrittenInAsFewTransactionsAsFit(t *testing.T) {
 	}
 }
 
-// What is there keeps its place and the time of its creation.
+// An existing provider keeps its place and the time of its creation.
 func TestAnImportChangesWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLiveStore(t)
@@ -238,7 +239,7 @@ func TestAnImportChangesWhatIsThere(t *testing.T) {
 		begin := time.Now().Unix()
 		time.Sleep(time.Hour)
 		one, two, three := offering(host1, 9), offering(host2, 9), offering(host3, 8)
-		one.Name, two.Name = "new", "name of "+string(host1) // which is given from one to the other
+		one.Name, two.Name = "new", "name of "+string(host1) // this name passes from one provider to the other
 		one.Generation, two.Generation = 6, 6
 		second := &transfer.State{Providers: []transfer.Provider{two, one, three},
 			Consumers: []transfer.Consumer{taking(instance1, 3, host1), taking(instance2, 1, host3)}}
@@ -264,7 +265,7 @@ func TestAnImportChangesWhatIsThere(t *testing.T) {
 	})
 }
 
-// Claims decided before an import, and an import planned before a claim, do not see each other.
+// Claims decided before an import, and an import planned before a claim, never take the same resources.
 func TestAnImportAndAClaimNeverTakeTheSame(t *testing.T) {
 	begin := func() (*liveStore, *transfer.State) {
 		s := newLiveStore(t)

@@ -27,8 +27,8 @@ const (
 	Created
 )
 
-// BringProvider creates or changes a provider so that it is as specified. Missing custom classes and traits are
-// created; unknown standard traits are left out.
+// BringProvider creates or changes a provider so that it matches want. Missing custom classes and traits are created;
+// unknown standard traits are left out.
 func (t *Tx) BringProvider(uuid string, want ProviderSpec) (Brought, error) {
 	done := Changed
 	v := t.providers.whole(uuid)
@@ -73,7 +73,7 @@ func (b bringing) name(want string) error {
 	return nil
 }
 
-// inventories creates missing custom classes.
+// inventories sets the provider's inventories, and creates missing custom classes.
 func (b bringing) inventories(want []InventorySpec) error {
 	if b.has(want) {
 		return nil
@@ -115,7 +115,7 @@ func (b bringing) has(specs []InventorySpec) bool {
 	return len(specs) == len(b.provider.Inventories)
 }
 
-// traits creates missing custom traits.
+// traits sets the provider's traits, and creates missing custom traits.
 func (b bringing) traits(want []string) error {
 	var ids []ID
 	var held []*symbolView

@@ -13,19 +13,19 @@ type RequestGroup struct {
 	Resources  []NamedAmount
 	Traits     TraitTest
 	Aggregates AggregateTest
-	Tree       string // UUID of any provider of the tree to search; empty: any tree
+	Tree       string // UUID of any provider of the tree to search; empty: all trees
 }
 
-// Single reports whether one provider has to serve the whole group.
+// Single reports whether one provider must serve the whole group.
 func (g *RequestGroup) Single() bool { return g.Suffix != "" }
 
 // CandidateRequest asks for ways to serve all groups from one tree and the providers that share with it.
 type CandidateRequest struct {
 	Groups     []RequestGroup
-	Limit      int  // 0: none
+	Limit      int  // 0: no limit
 	Isolate    bool // no provider serves two groups for which Single is true
 	RootTraits TraitTest
-	Subtrees   [][]string // suffixes of groups; one of their providers has to be above all the others
+	Subtrees   [][]string // suffixes of groups; one of the groups' providers must be an ancestor of all the others
 	Nested     bool       // several providers of one tree may be used
 	Randomize  bool
 }
@@ -40,7 +40,7 @@ type Portion struct {
 // Option is one way to serve one group.
 type Option struct {
 	Portions  []Portion
-	Providers []*Provider // no duplicates; not empty for a group without resources either
+	Providers []*Provider // no duplicates; set even for a group without resources
 }
 
 // Candidate is one way to serve all groups.
@@ -59,7 +59,7 @@ type search struct {
 	found  []Candidate
 }
 
-// searchGroup is a group with its names resolved.
+// searchGroup is a group whose names are resolved.
 type searchGroup struct {
 	*RequestGroup
 	wants []Amount
@@ -95,7 +95,7 @@ func (st *State) Candidates(ctx context.Context, req *CandidateRequest) ([]Candi
 	return s.found, nil
 }
 
-// anchors reports whether a root has the traits that the request asks of roots.
+// anchors reports whether a root has the traits that the request requires of roots.
 func (s *search) anchors(root *Provider) bool {
 	return s.roots.met(root.Traits) && !s.roots.broken(root.Traits)
 }
@@ -228,7 +228,7 @@ func (s *search) tree(ctx context.Context, root *Provider) error {
 	return s.combine(ctx, options)
 }
 
-// lent lists the providers outside a tree that share with a provider in it.
+// lent lists the providers outside a tree that share with a provider in the tree.
 func (s *search) lent(own []*Provider, root *Provider) []*Provider {
 	if len(s.st.sharing) == 0 {
 		return nil
@@ -252,7 +252,7 @@ func (g *searchGroup) idle() bool {
 	return len(g.wants) == 0 && len(g.sets.required) == 0 && len(g.Aggregates.Required) == 0
 }
 
-// inAggregates reports whether a provider is in the aggregates that the group asks for. spans: membership of the root
+// inAggregates reports whether a provider is in the aggregates that the group requires. spans: membership of the root
 // extends to its whole tree.
 func (g *searchGroup) inAggregates(p, root *Provider, spans bool) bool {
 	in := func(sets [][]string) bool {
@@ -304,8 +304,8 @@ func (g *searchGroup) singles(own, lent []*Provider, root *Provider) []Option {
 	return out
 }
 
-// together returns the options of a group that several providers, of a tree or lent to it, may serve: each class comes
-// from one provider, and together they have the traits.
+// together returns the options of a group that several providers, of a tree or lent to it, may serve together: each
+// class comes from one provider, and together the providers have the required traits.
 func (g *searchGroup) together(own, lent []*Provider, root *Provider) []Option {
 	choices := make([][]*Provider, len(g.wants))
 	for i, w := range g.wants {

@@ -294,7 +294,7 @@ func TestUsedUpCapacityAndUnitsCount(t *testing.T) {
 	}
 }
 
-// vcpu asks for one VCPU by a group with a suffix; "": by the one without.
+// vcpu returns a group with a suffix that requests one VCPU.
 func vcpu(suffix string) RequestGroup {
 	return RequestGroup{Suffix: suffix, Resources: []NamedAmount{{"VCPU", 1}}}
 }
@@ -359,7 +359,7 @@ func TestASearchThatNobodyWaitsForEnds(t *testing.T) {
 	}
 }
 
-// As in the original, in_tree of a group without resources counts where nothing is shared.
+// As in the original, in_tree of a group without resources has an effect only if nothing is shared.
 func TestInTreeOfAGroupWithoutResources(t *testing.T) {
 	const two = "one VCPU:4 +CUSTOM_A\n  child VCPU:4\ntwo VCPU:4 +CUSTOM_A\n"
 	for text, want := range map[string]int{two: 1, two + "share DISK_GB:4 +MISC_SHARES_VIA_AGGREGATE @a\n": 2} {
@@ -403,7 +403,7 @@ func TestCandidatesOfOneTreeComeInRandomOrder(t *testing.T) {
 	}
 	m := cloud(t, text)
 	first := map[string]bool{}
-	for range 300 { // that one of 5 is never first happens once in 10^28 runs
+	for range 300 { // the probability that one of 5 is never first is 10^-28
 		found, err := m.Candidates(t.Context(), &CandidateRequest{Groups: []RequestGroup{vcpu("")}, Nested: true,
 			Randomize: true})
 		if err != nil || len(found) != 5 {

@@ -52,7 +52,7 @@ func (t *Tx) Release(consumer string) error {
 	return nil
 }
 
-// claiming decides claims that are granted together or not at all.
+// claiming decides several claims, which are granted together or not at all.
 type claiming struct {
 	tx        *Tx
 	rules     ClaimRules
@@ -108,7 +108,8 @@ func (c *claiming) consumer(claim ClaimRequest) (*consumerView, error) {
 	return view, nil
 }
 
-// settle frees what the consumers hold, checks their demands against what is left, and grants them.
+// settle frees the present allocations of the consumers, checks the new demands against the remaining capacity, and
+// grants them.
 func (c *claiming) settle() error {
 	touched := map[string]bool{} // providers whose generation increases
 	var returned []ID            // classes that consumers return completely
@@ -140,7 +141,7 @@ func (c *claiming) settle() error {
 	return nil
 }
 
-// check refuses claims beyond what the providers have left.
+// check refuses claims that exceed the remaining capacity of the providers.
 func (c *claiming) check(returned []ID) error {
 	classes, err := c.classes(returned)
 	if err != nil {

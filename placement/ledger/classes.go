@@ -2,7 +2,7 @@ package ledger
 
 import "slices"
 
-// NoClass says that a resource class does not exist.
+// NoClass returns the error for a resource class that does not exist.
 func NoClass(name string) error { return notFound("No such resource class %s.", name) }
 
 // CreateClass creates a custom class.

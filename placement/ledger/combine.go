@@ -76,7 +76,7 @@ func (s *search) isolated(pick []Option) bool {
 	return true
 }
 
-// rooted reports whether, for each same_subtree, one provider is above all the others.
+// rooted reports whether, for each same_subtree, one provider is an ancestor of all the others.
 func (s *search) rooted(pick []Option) bool {
 	for _, suffixes := range s.req.Subtrees {
 		var involved []*Provider
@@ -150,7 +150,7 @@ func oneOfEachTree(portions []Portion) bool {
 	return true
 }
 
-// key is equal for candidates that look the same to a client.
+// key returns a key that is equal for candidates that look the same to a client.
 func (s *search) key(c Candidate) string {
 	var items []string
 	for _, x := range c.Portions {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// maxAttempts bounds the retries of a batch that lost against another ledger. In each attempt one of the two made
-// progress.
+// maxAttempts bounds the retries of a batch whose transaction failed because another ledger wrote first. In each
+// attempt one of the two ledgers made progress.
 const maxAttempts = 200
 
 // request is one call of Change.
@@ -25,7 +25,7 @@ type request struct {
 	done   chan error
 }
 
-// run runs decide. A panic becomes the answer to this request alone.
+// run runs decide. A panic becomes the answer to this request only.
 func (r *request) run(t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -128,7 +128,7 @@ func answerRefused(requests []*request, refused map[Rider]error) []*request {
 	return others
 }
 
-// persist commits one batch and updates the state. Not done: another ledger was faster, and the state now has its
+// persist commits one batch and updates the state. Not done: another ledger wrote first, and the state now has its
 // changes, or riders were refused.
 func (c *committer) persist(ctx context.Context, batch Txn) (Outcome, error) {
 	if len(batch.If)+len(batch.Then)+len(batch.Riders) == 0 {
@@ -148,8 +148,8 @@ func (c *committer) persist(ctx context.Context, batch Txn) (Outcome, error) {
 	return out, c.memory.await(ctx, out.Revision)
 }
 
-// advance applies a stored batch, if nothing else was stored since the state's revision. Otherwise the watch has to
-// report the other changes first.
+// advance applies a stored batch if nothing else was stored since the state's revision. Otherwise the watch must report
+// the other changes first.
 func (c *committer) advance(out Outcome, batch Txn) (applied bool) {
 	c.memory.write(func(s *State) *State {
 		if s.revision < out.Before || s.revision >= out.Revision {
@@ -172,7 +172,8 @@ func answerAll(verdicts []verdict, answer func(error) error) {
 	}
 }
 
-// decide runs the requests in order, each on top of the changes of those before it, until one transaction is full.
+// decide runs the requests in order, each on top of the changes of the requests before it, until one transaction is
+// full.
 func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
 	c.memory.read(func(s *State) {
 		batch, limit := newTx(s, nil, time.Now().Unix()), c.store.Limit()
@@ -210,14 +211,14 @@ func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, re
 	return txn, verdicts, rest
 }
 
-// riders are those of one transaction.
+// riders are the riders of one transaction.
 type riders struct {
 	all   []Rider
 	size  int
 	alone map[string]bool
 }
 
-// exclude reports whether a rider, which may be nil, has to wait for the next transaction.
+// exclude reports whether a rider, which may be nil, must wait for the next transaction.
 func (r *riders) exclude(one Rider) bool {
 	return one != nil && slices.ContainsFunc(one.Alone(), func(name string) bool { return r.alone[name] })
 }

@@ -117,7 +117,7 @@ func TestARefusalIsConfirmedByTheStore(t *testing.T) {
 	c, s := newCommitter(t)
 	asks := 0
 	s.before = func(txn Txn) error {
-		if asks++; asks == 1 { // another ledger was faster, and made room
+		if asks++; asks == 1 { // another ledger wrote first, and made room
 			s.do(offers("a", "VCPU", 9))
 			c.memory.write(func(*State) *State { return s.copy() })
 		}

@@ -40,7 +40,7 @@ func (t *consumerTable) version(uuid string) int64 {
 	return v.modified
 }
 
-// holders returns the UUIDs of the consumers that may have allocations of a provider.
+// holders returns the UUIDs of consumers: it includes all that have allocations of a provider, and may include others.
 func (t *consumerTable) holders(provider string) map[string]bool {
 	out := map[string]bool{}
 	if p := t.base.providers[provider]; p != nil {
@@ -54,7 +54,7 @@ func (t *consumerTable) holders(provider string) map[string]bool {
 	return out
 }
 
-// writes is the number of entries to write.
+// writes returns the number of entries to write.
 func (t *consumerTable) writes() int {
 	n := 0
 	for _, v := range t.views.own {

@@ -23,7 +23,7 @@ var ErrFull = errors.New("there are too many custom names")
 // Error is a refusal, in the words of the Placement API.
 type Error struct {
 	Kind   croft.Kind
-	Code   string // empty: no code of the API fits
+	Code   string // empty: the API has no code for it
 	Detail string
 	Cause  error // ErrFull, ErrTooLarge or nil
 }

@@ -141,9 +141,9 @@ func listOf(p *Provider) []*Provider {
 	return []*Provider{p}
 }
 
-// emptied reports whether the original would have stopped before it noticed an unknown name: no provider has the
-// required traits, or none is in the aggregates. It checks required traits, forbidden traits, aggregates and resources,
-// in this order.
+// emptied reports whether the original would have stopped before it noticed an unknown name: either no provider has the
+// required traits, or no provider is in the aggregates. It checks required traits, forbidden traits, aggregates and
+// resources, in this order.
 func (f *Filter) emptied(s *State) bool {
 	none := func(pass func(*Provider) bool) bool { return !slices.ContainsFunc(s.all, pass) }
 	required := TraitTest{Required: f.Traits.Required}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// history is a replay of random requests, which keeps what is stored.
+// history is a replay of random requests that keeps the stored entries.
 type history struct {
 	*replay
 	*rand.Rand
@@ -34,7 +34,7 @@ func (h *history) commit(txn Txn) bool {
 	return true
 }
 
-// entries returns all that is stored.
+// entries returns all stored entries.
 func (h *history) entries() (all []Entry) {
 	for key, value := range h.stored {
 		all = append(all, Entry{Key: key, Value: value, Created: h.created[key], Modified: h.modified[key]})
@@ -48,9 +48,9 @@ func (h *history) some(list ...string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(string) bool { return h.IntN(2) == 0 })
 }
 
-// request makes a random request, often one that is granted: it knows the generations. Only what is alone in its batch
-// deletes a provider: one that is created anew in the same transaction keeps its place in the order of creation until
-// the next load.
+// request makes a random request. Most requests are granted, because they use the right generations. Only a request
+// that is alone in its batch deletes a provider: a provider that is deleted and created in the same transaction keeps
+// its place in the order of creation until the next load.
 func (h *history) request(alone bool) func(*Tx) error {
 	p, q, x := h.one("p0", "p1", "p2"), h.one("p0", "p1", "p2", ""), h.one("x0", "x1")
 	custom, other := h.one("CUSTOM_A", "CUSTOM_B"), h.one("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
@@ -115,7 +115,7 @@ func (h *history) request(alone bool) func(*Tx) error {
 		Aggregates: h.some("g", "h")})
 }
 
-// dump writes a state with everything that is derived, by names.
+// dump writes a state with all derived data, by names.
 func dump(s *State) string {
 	var out []string
 	say := func(format string, values ...any) { out = append(out, fmt.Sprintf(format, values...)) }
@@ -149,7 +149,7 @@ func dump(s *State) string {
 			consumers = append(consumers, c.UUID)
 		}
 		for _, list := range [][]string{inventories, usage, traits, consumers} {
-			slices.Sort(list) // numbers of classes and traits, and so their order, depend on history
+			slices.Sort(list) // the IDs of classes and traits, and so their order, depend on history
 		}
 		say("provider %s %s %s %d up %s root %s children %v inventories %v used %v traits %v aggregates %v by %v",
 			uuid, p.UUID, p.Name, p.Generation, up, p.root.UUID, ids(p.children),
@@ -196,7 +196,7 @@ func dump(s *State) string {
 	return strings.Join(append(out, fmt.Sprint("all ", ids(s.all)), fmt.Sprint("roots ", ids(s.roots))), "\n")
 }
 
-// Whatever was requested, the state that followed every change is the state that is loaded from what is stored.
+// After any history, the state that followed every change equals the state that is loaded from the store.
 func TestAnyHistoryEndsInTheStateThatIsLoaded(t *testing.T) {
 	begin := uint64(time.Now().UnixNano())
 	granted := 0
@@ -235,7 +235,7 @@ func TestAnyHistoryEndsInTheStateThatIsLoaded(t *testing.T) {
 	}
 }
 
-// A transaction that still holds after another request's has decided what it would decide now.
+// If a transaction's comparisons still hold after another request's transaction, its decision would be the same now.
 func TestWhatHoldsAfterAnotherRequestIsStillRight(t *testing.T) {
 	begin := uint64(time.Now().UnixNano())
 	held := 0
@@ -253,7 +253,7 @@ func TestWhatHoldsAfterAnotherRequestIsStillRight(t *testing.T) {
 			}
 			held++
 			if err := fmt.Sprint(earlyErrs[0]); strings.Contains(err, "in use") || strings.Contains(err, "has child") {
-				continue // by whom is not compared: who asks again may be granted it
+				continue // the reads do not include who uses the object: a repeated request may be granted
 			}
 			if (earlyErrs[0] == nil) != (nowErrs[0] == nil) ||
 				earlyErrs[0] == nil && !reflect.DeepEqual(early.Then, now.Then) {

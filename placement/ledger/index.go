@@ -2,8 +2,8 @@ package ledger
 
 import "slices"
 
-// index lists the providers that have a class, a trait or an aggregate, by order of creation, so a search for something
-// rare visits only these.
+// index lists the providers that have a class, a trait or an aggregate, by order of creation, so that a search for a
+// rare class or trait visits only its providers.
 type index struct {
 	classes    map[ID][]*Provider
 	traits     map[ID][]*Provider

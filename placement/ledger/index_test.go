@@ -28,7 +28,7 @@ func (w *world) tell(t *testing.T, entries ...Entry) {
 	}
 }
 
-// provider generates the data of a provider: common things often, rare things seldom.
+// provider generates the data of a provider: some classes and traits are common, others rare.
 func (w *world) provider(p *ProviderData) {
 	p.Inventories, p.Traits, p.Aggregates = nil, nil, nil
 	for i, class := range []string{"VCPU", "VGPU", "FPGA"} {

@@ -65,7 +65,8 @@ func (t *Tx) CreateInventory(uuid string, s InventorySpec) (p ProviderData, err 
 	return v.ProviderData, nil
 }
 
-// atGeneration returns a provider, which must be at the generation, and its new inventories must have capacity.
+// atGeneration returns a provider. It is an error if the provider is not at the generation, or a new inventory has no
+// capacity.
 func (t *Tx) atGeneration(uuid string, generation int64, exhausted bool, specs ...InventorySpec) (*providerView,
 	error) {
 	v := t.providers.get(uuid)
@@ -99,7 +100,7 @@ func (t *Tx) SetInventories(uuid string, generation int64, exhausted bool, specs
 	return v.ProviderData, nil
 }
 
-// keepsUsed refuses a list that lacks an allocated class.
+// keepsUsed refuses a list without a class that has allocations.
 func (t *Tx) keepsUsed(v *providerView, list []Inventory) error {
 	kept := map[ID]bool{}
 	for _, i := range list {

@@ -2,7 +2,7 @@ package ledger
 
 import "iter"
 
-// layered is a map on top of another one, which it overrides.
+// layered is a map on top of another map, which it overrides.
 type layered[V any] struct {
 	own   map[string]V
 	under *layered[V]
@@ -40,21 +40,22 @@ func (l *layered[V]) all() iter.Seq2[string, V] {
 	}
 }
 
-// merge adds the entries of the layer above.
+// merge adds the entries of the layer above to this layer.
 func (l *layered[V]) merge(above *layered[V]) {
 	for key, v := range above.own {
 		l.put(key, v)
 	}
 }
 
-// basis is what a transaction has read, as comparisons for the store, its time, and the number of objects it created.
+// basis holds the reads of a transaction, as comparisons for the store, the transaction's time, and the number of
+// objects it created.
 type basis struct {
 	compares map[Compare]struct{}
 	now      int64 // seconds since 1970
 	created  int   // providers, classes and traits created
 }
 
-// unchanged requires that an entry was not written since a revision; 0: that it does not exist.
+// unchanged requires that an entry has not been written since a revision; 0: that it does not exist.
 func (b *basis) unchanged(kind Kind, id string, revision int64) {
 	b.compares[Compare{Key: Key{kind, id}, Revision: revision}] = struct{}{}
 }
@@ -64,7 +65,7 @@ func (b *basis) notDeleted(kind Kind, id string, revision int64) {
 	b.compares[Compare{Key: Key{kind, id}, Created: true, Revision: revision}] = struct{}{}
 }
 
-// number returns the position of a new object among the objects of the transaction.
+// number returns the position of a new object among the objects created by the transaction.
 func (b *basis) number() int {
 	b.created++
 	return b.created - 1

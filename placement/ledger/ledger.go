@@ -19,14 +19,14 @@ type Config struct {
 	// Retry is the pause after a failure before the store is asked again; 200 ms by default.
 	Retry time.Duration
 
-	// Patience is how long the store may take to answer, and to report what it has stored, before it is considered
-	// lost; 3 s by default.
+	// Patience is how long the store may take to answer, and to report changes that it has stored, before it is
+	// considered lost; 3 s by default.
 	Patience time.Duration
 
 	// Tidy is the interval of the search for unused custom classes and traits; 1 m by default.
 	Tidy time.Duration
 
-	// Beat is the interval at which the store is asked for its revision when no request does; 1 s by default.
+	// Beat is the interval at which the store is asked for its revision while there are no requests; 1 s by default.
 	Beat time.Duration
 }
 
@@ -43,7 +43,7 @@ type Ledger struct {
 	stopped chan struct{} // closed once Run has ended
 }
 
-// New creates a ledger. It does nothing before Run.
+// New creates a ledger, and starts nothing.
 func New(c Config) (*Ledger, error) {
 	if c.Store == nil {
 		return nil, croft.Errorf(croft.Invalid, "placement: Store is required")
@@ -109,7 +109,7 @@ func (l *Ledger) Exists(ctx context.Context, provider string) error {
 	return l.View(find)
 }
 
-// Conflicts returns the number of transactions retried because another ledger was faster.
+// Conflicts returns the number of transactions that were retried because another ledger wrote first.
 func (l *Ledger) Conflicts() int64 { return l.commits.conflicts.Load() }
 
 // Sums describes the state of a ledger.

@@ -12,7 +12,8 @@ import (
 // patience is how long the store may take to answer.
 type patience time.Duration
 
-// bound returns a context that ends when patience runs out. lacks names what the store failed to do.
+// bound returns a context that ends when patience runs out. lacks names the operation that the store did not do in
+// time.
 func (p patience) bound(ctx context.Context, lacks string) (context.Context, context.CancelFunc) {
 	d := time.Duration(p)
 	return context.WithTimeoutCause(ctx, d, croft.Errorf(croft.Unavailable, "the store %s for %s", lacks, d))
@@ -45,7 +46,8 @@ func (m *memory) write(change func(*State) *State) {
 	m.grown = make(chan struct{})
 }
 
-// reached reports whether the state has a revision, and returns a channel that is closed at the next one.
+// reached reports whether the state has reached a revision, and returns a channel that is closed at the next change of
+// the state.
 func (m *memory) reached(revision int64) (bool, <-chan struct{}) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -61,7 +63,7 @@ func (m *memory) learn(revision int64) {
 	}
 }
 
-// await returns once the state has a revision.
+// await returns once the state has reached a revision.
 func (m *memory) await(ctx context.Context, revision int64) error {
 	m.learn(revision)
 	for {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// Inventory is what a provider has of one resource class.
+// Inventory is the amount of one resource class that a provider has.
 type Inventory struct {
 	Class    ID
 	Total    int64
@@ -30,7 +30,7 @@ func (i *Inventory) Capacity() int64 {
 	return int64(c)
 }
 
-// fits reports whether amount more may be allocated in one piece.
+// fits reports whether one allocation of amount is allowed in addition to used.
 func (i *Inventory) fits(used, amount int64) bool {
 	return amount >= i.MinUnit && amount <= i.MaxUnit && amount%i.StepSize == 0 &&
 		float64(used+amount) <= float64(i.Total-i.Reserved)*i.Ratio
@@ -59,7 +59,7 @@ func (o creationOrder) compare(p creationOrder) int {
 }
 
 // ProviderData is a resource provider without its relations to others. Its slices are replaced, never modified, so a
-// copy is a snapshot.
+// copy of the struct is a snapshot.
 type ProviderData struct {
 	UUID, Name  string
 	Parent      string // UUID; empty for a root
@@ -76,7 +76,7 @@ type ProviderData struct {
 	generationRevision int64 // revision of the entry with its generation
 }
 
-// Changed is the time of the last change other than a claim, in seconds since 1970.
+// Changed returns the time of the last change other than a claim, in seconds since 1970.
 func (p *ProviderData) Changed() int64 { return max(p.Created, p.Updated) }
 
 // Inventory returns the provider's inventory of a class; nil: it has no such inventory.
@@ -89,7 +89,7 @@ func (p *ProviderData) Inventory(class ID) *Inventory {
 	return nil
 }
 
-// Used is the amount of a class allocated from the provider.
+// Used returns the amount of a class that is allocated from the provider.
 func (p *ProviderData) Used(class ID) int64 {
 	for _, u := range p.Usage {
 		if u.Class == class {
@@ -153,10 +153,11 @@ type ConsumerData struct {
 }
 
 // Version returns the revision of the store at which the consumer was last written. No other state of a consumer of
-// this UUID, before or after, has the same version, whereas the generation starts again with each new consumer.
+// this UUID, before or after, has the same version. The generation does not have this property, because it starts again
+// with each new consumer.
 func (c *ConsumerData) Version() int64 { return c.modified }
 
-// The stored forms. A field added later must have a meaning where it is absent.
+// The stored forms. A field that is added later must have a meaning when it is missing.
 type (
 	providerRecord struct {
 		Name        string                     `json:"name"`
@@ -190,8 +191,8 @@ type (
 	}
 )
 
-// StoredForm returns a pointer to an empty record of a kind, as its entries are encoded. Stores use it to tell which
-// fields of an entry a newer program added, and keep these. nil: entries of the kind are no JSON objects.
+// StoredForm returns a pointer to an empty record of a kind, as its entries are encoded. Stores use it to find the
+// fields of an entry that a newer program added, and keep these. nil: entries of the kind are no JSON objects.
 func StoredForm(kind Kind) any {
 	switch kind {
 	case KindProvider:

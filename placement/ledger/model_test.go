@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The reference: what the search and the filters should find, from the definitions and without any short cut.
-// TestASearchFindsWhatTheDefinitionsSay compares them on small random states.
+// The reference: the results that the search and the filters should have, computed from the definitions without any
+// optimization. TestASearchFindsWhatTheDefinitionsSay compares them on small random states.
 
 var (
 	modelClasses    = []string{"VCPU", "DISK_GB", "VGPU"}
@@ -173,7 +173,7 @@ func (m *model) holds(p *Provider, w NamedAmount) bool {
 	return false
 }
 
-// used sums what consumers have.
+// used sums the amounts of the consumers.
 func (m *model) used(p *Provider, class string) (sum int64) {
 	for _, c := range m.consumers {
 		for _, a := range c.Allocations {
@@ -192,7 +192,7 @@ func (m *model) root(p *Provider) *Provider {
 	return p
 }
 
-// picks lists the ways to serve a group from a tree: a provider for each resource.
+// picks lists the ways to serve a group from a tree: one provider for each resource.
 func (m *model) picks(g *RequestGroup, root *Provider) [][]*Provider {
 	var own, lent []*Provider
 	for _, p := range m.all {
@@ -204,7 +204,7 @@ func (m *model) picks(g *RequestGroup, root *Provider) [][]*Provider {
 		borrows := func(q *Provider) bool {
 			return slices.ContainsFunc(q.Aggregates, func(a string) bool { return slices.Contains(p.Aggregates, a) })
 		}
-		sharing := m.traits.Get(sharesTrait) // nil: nobody ever had it
+		sharing := m.traits.Get(sharesTrait) // nil: no provider ever had it
 		if sharing != nil && slices.Contains(p.Traits, sharing.id) && m.root(p) != root &&
 			slices.ContainsFunc(own, borrows) {
 			lent = append(lent, p)
@@ -251,7 +251,7 @@ func (m *model) picks(g *RequestGroup, root *Provider) [][]*Provider {
 	})
 }
 
-// candidates returns all candidates of the definitions, as text.
+// candidates returns all candidates by the definitions, as text.
 func (m *model) candidates(req *CandidateRequest) []string {
 	var out []string
 	for _, root := range m.all {
@@ -347,7 +347,7 @@ func (m *model) below(q, p *Provider) bool {
 	return q == p
 }
 
-// texts writes what a search found in the same way.
+// texts formats the candidates of a search in the same way.
 func (m *model) texts(req *CandidateRequest, found []Candidate) []string {
 	var out []string
 	for _, c := range found {
@@ -395,7 +395,7 @@ func TestASearchFindsWhatTheDefinitionsSay(t *testing.T) {
 	}
 }
 
-// checkLimits checks that a limit cuts the list, and that random order leaves out and adds nothing.
+// checkLimits checks that a limit shortens the list, and that random order neither drops nor adds candidates.
 func (m *model) checkLimits(t *testing.T, seed uint64, req *CandidateRequest, inOrder []string) {
 	t.Helper()
 	limited := *req

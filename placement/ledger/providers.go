@@ -31,7 +31,7 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 		if up == nil {
 			return p, "", refuse("parent provider UUID does not exist.")
 		}
-		up.write = true // keeps it from being deleted concurrently
+		up.write = true // prevents its concurrent deletion
 		root = t.providers.root(parent)
 	}
 	v := t.providers.view(uuid)
@@ -52,7 +52,7 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 // ProviderChange changes a provider's name, and optionally its parent.
 type ProviderChange struct {
 	Name     string
-	Reparent bool   // Parent is valid
+	Reparent bool   // whether to change the parent
 	Parent   string // empty: the provider becomes a root
 	Freely   bool   // any provider may be moved; else only a root
 }
@@ -99,7 +99,7 @@ func (t *providerTable) reparent(v *providerView, parent string, freely bool) er
 	case v.Parent != "" && v.Parent != parent && !freely:
 		return refuse("update", "re-parenting a provider is not currently allowed.")
 	}
-	// A concurrent change of the tree above the new parent could form a loop with this one. So all ancestors are
+	// A concurrent change of the tree above the new parent could form a loop with this change. So all ancestors are
 	// compared, and a move writes the moved provider.
 	for id := parent; id != ""; {
 		if id == v.UUID {
@@ -111,7 +111,7 @@ func (t *providerTable) reparent(v *providerView, parent string, freely bool) er
 		}
 		id = above.Parent
 	}
-	up.write = true // keeps it from being deleted concurrently
+	up.write = true // prevents its concurrent deletion
 	v.Parent = parent
 	return nil
 }

@@ -24,7 +24,7 @@ type providerView struct {
 // bump increments a provider's generation.
 func (v *providerView) bump() { v.Generation++; v.writeGeneration = true }
 
-// look returns a provider without recording that it was read.
+// look returns a provider without recording the read.
 func (t *providerTable) look(uuid string) providerView {
 	if v, found := t.views.get(uuid); found {
 		return *v
@@ -55,7 +55,7 @@ func (t *providerTable) get(uuid string) *providerView {
 	return v
 }
 
-// whole is get for callers that also rely on name, parent, traits and aggregates, or that write the entry.
+// whole is like get, for callers that also rely on name, parent, traits and aggregates, or that write the entry.
 func (t *providerTable) whole(uuid string) *providerView {
 	v := t.get(uuid)
 	t.basis.unchanged(KindProvider, uuid, t.view(uuid).modified)
@@ -87,7 +87,7 @@ func (t *providerTable) hasChildren(uuid string) bool {
 	})
 }
 
-// all returns the UUIDs of all providers, and of some that do not exist.
+// all returns the UUIDs of all providers; it may include providers that do not exist.
 func (t *providerTable) all() []string {
 	all := maps.Collect(maps.All(t.base.providers))
 	for uuid := range t.views.all() {
@@ -161,8 +161,8 @@ func (t *providerTable) setTraits(v *providerView, ids []ID) {
 	t.rewrite(v)
 }
 
-// use adds n, which may be negative, to what is allocated from a provider. It writes the generation, so that a
-// concurrent claim cannot miss it; the caller increments it.
+// use adds n, which may be negative, to the amount allocated from a provider. It writes the generation, so that a
+// concurrent claim conflicts; the caller increments it.
 func (t *providerTable) use(uuid string, class ID, n int64) {
 	v := t.view(uuid)
 	t.basis.unchanged(KindGeneration, uuid, v.generationRevision)

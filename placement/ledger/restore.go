@@ -16,8 +16,8 @@ import (
 // maxBatch bounds the bytes of one transaction, below etcd's limit of 1.5 MiB.
 const maxBatch = 512 << 10
 
-// Write implements transfer.Target. New providers get their inventories last, so that nobody claims what belongs to
-// imported consumers.
+// Write implements transfer.Target. New providers get their inventories last, so that no other client can claim
+// resources that belong to imported consumers.
 func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
 	r := &restore{archive: a, changes: changes, now: time.Now().Unix(), generations: map[string]int64{}}
 	for _, p := range changes.Want.Providers {
@@ -48,7 +48,7 @@ func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress
 	return nil
 }
 
-// stage is a list of units that must be written before the next stage begins.
+// stage is a list of units that must be written before the next stage starts.
 type stage struct {
 	name  string
 	each  bool // one transaction per unit, since the order of creation is visible
@@ -78,7 +78,7 @@ func (r *restore) names(kind Kind, names []string) (out []unit) {
 	return out
 }
 
-// providers writes all providers, or only the new ones, without inventories.
+// providers returns the writes of all providers or, if fresh is set, of only the new ones, without inventories.
 func (r *restore) providers(fresh bool) (out []unit) {
 	for i, p := range r.changes.Providers {
 		switch {
@@ -119,7 +119,7 @@ func (r *restore) named(name string) bool {
 	return slices.ContainsFunc(r.changes.Want.Providers, func(p transfer.Provider) bool { return p.Name == name })
 }
 
-// consumers writes consumers with the generations of their providers, so that no concurrent claim misses them.
+// consumers writes consumers together with the generations of their providers, so that concurrent claims conflict.
 func (r *restore) consumers() []unit {
 	out := make([]unit, len(r.changes.Consumers))
 	for i, c := range r.changes.Consumers {
@@ -151,7 +151,7 @@ func (r *restore) commitAll(ctx context.Context, s stage, limit int, progress tr
 			batch[w.Key] = w
 			size += len(w.Value)
 		}
-		next := limit // number of writes, if there is no next unit
+		next := limit // writes of the next unit; limit if the batch ends here
 		if i+1 < len(s.units) && !s.each && size < maxBatch {
 			next = len(s.units[i+1].txn.Then)
 		}

@@ -44,7 +44,7 @@ func TestOnlyTheRequestOfARefusedRiderFails(t *testing.T) {
 		t.Errorf("%d requests are left", len(rest))
 	}
 	got := answers(list)
-	// z fits because y, which was before it, is out.
+	// z fits because y, which preceded it, is refused.
 	if got[0] != nil || !errors.Is(got[1], taken) || got[2] != nil || tries != 2 || c.used(t) != 2 {
 		t.Errorf("got %v after %d tries, %d used", got, tries, c.used(t))
 	}

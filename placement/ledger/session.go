@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// session is a period during which the ledger follows the store. Requests still in flight at its end are Unavailable.
+// session is a period in which the ledger follows the store. Requests that are in flight at its end are Unavailable.
 type session struct {
 	requests chan *request
 	asks     chan chan error
-	ended    chan struct{} // closed once nothing of the session runs
+	ended    chan struct{} // closed once the session's goroutines have ended
 	err      error         // why it ended; valid after ended is closed
 }
 
@@ -125,8 +125,8 @@ func (l *Ledger) Change(ctx context.Context, decide func(t *Tx) error) error {
 	return l.ChangeWith(ctx, nil, decide)
 }
 
-// ChangeWith is Change in one transaction with a rider, which may be nil. A refusal of the rider by the store is
-// returned as it is; then nothing has changed. The store is not asked about the rider after ChangeWith has returned.
+// ChangeWith is like Change, in one transaction with a rider, which may be nil. If the store refuses the rider, its
+// error is returned unchanged, and nothing is changed. The rider is not used after ChangeWith has returned.
 func (l *Ledger) ChangeWith(ctx context.Context, rider Rider, decide func(t *Tx) error) error {
 	ses := l.session.Load()
 	if ses == nil {
@@ -153,7 +153,7 @@ func (l *Ledger) ChangeWith(ctx context.Context, rider Rider, decide func(t *Tx)
 	}
 }
 
-// CatchUp waits until the state includes all that any ledger had stored when it was called. Unavailable.
+// CatchUp waits until the state includes everything that any ledger had stored when it was called. Unavailable.
 func (l *Ledger) CatchUp(ctx context.Context) error {
 	ses := l.session.Load()
 	if ses == nil {
@@ -178,9 +178,9 @@ func (l *Ledger) CatchUp(ctx context.Context) error {
 	}
 }
 
-// askAll brings the state up to date for all callers, in batches: callers that arrive during one question share the
-// next. Without callers it asks at each beat, to notice a silent store. It returns when the store does not answer, or
-// ctx ends.
+// askAll brings the state up to date for all callers, in batches: callers that arrive while the store is asked share
+// the next answer. Without callers it asks at each beat, to notice a silent store. It returns when the store does not
+// answer, or ctx ends.
 func (l *Ledger) askAll(ctx context.Context, asks <-chan chan error) error {
 	beat := time.NewTicker(l.config.Beat)
 	defer beat.Stop()

@@ -15,7 +15,7 @@ import (
 	"croft"
 )
 
-// liveStore is a store in memory, with a watch. Its fields decide what goes wrong.
+// liveStore is a store in memory, with a watch. Its fields control failures.
 type liveStore struct {
 	mu sync.Mutex
 	*history
@@ -24,9 +24,9 @@ type liveStore struct {
 	silent   bool                  // no transaction is answered
 	before   func(Txn) error       // runs before each transaction; an error is the store's answer
 	loading  func(*Snapshot) error // may change what is loaded
-	late     time.Duration         // what is stored is reported so much later
+	late     time.Duration         // changes are reported this much later
 	breaks   chan error            // ends the watch
-	watching int                   // watches under way
+	watching int                   // number of running watches
 }
 
 func newLiveStore(t *testing.T) *liveStore {
@@ -47,7 +47,7 @@ func (s *liveStore) Load(context.Context) (Snapshot, error) {
 	return out, nil
 }
 
-// Watch implements Store. It takes its time to end.
+// Watch implements Store. It ends with a delay.
 func (s *liveStore) Watch(ctx context.Context, after int64, changed func(int64, []Entry)) error {
 	s.mu.Lock()
 	s.watching++
@@ -110,7 +110,7 @@ func (s *liveStore) set(change func()) {
 	change()
 }
 
-// other stores what another ledger decides.
+// other stores the changes that another ledger decides.
 func (s *liveStore) other(requests ...func(*Tx) error) {
 	s.t.Helper()
 	for _, r := range requests {
@@ -285,7 +285,7 @@ func TestWhatASilentStoreIsNeededForIsUnavailable(t *testing.T) {
 	})
 }
 
-// Nobody asks, so the beat notices it.
+// There are no requests, so only the beat notices it.
 func TestASilentStoreIsNoticed(t *testing.T) {
 	running(t, func(*liveStore) {}, func(t *testing.T, l *Ledger, s *liveStore, _ func() string) {
 		s.set(func() { s.silent = true })

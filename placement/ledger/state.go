@@ -100,7 +100,7 @@ func (s *State) ProjectConsumers(project string) iter.Seq[*Consumer] {
 	return maps.Keys(s.projects[project])
 }
 
-// phase orders the entries of one revision, so that each refers only to existing ones.
+// phase orders the entries of one revision, so that each entry refers only to existing objects.
 func phase(e Entry) int {
 	switch {
 	case (e.Kind == KindClass || e.Kind == KindTrait) && !e.Deleted:
@@ -163,7 +163,8 @@ func (s *State) createdAt(k Key) int64 {
 	return x.at
 }
 
-// applyEntry updates the state with one entry. It returns a provider that is still to be attached to its parent.
+// applyEntry updates the state with one entry. It returns the provider that must still be attached to its parent, if
+// any.
 func (s *State) applyEntry(e Entry) (*Provider, error) {
 	switch e.Kind {
 	case KindClass:
@@ -263,8 +264,8 @@ func compareProviders(a, b *Provider) int {
 	return cmp.Or(a.order.compare(b.order), cmp.Compare(a.UUID, b.UUID))
 }
 
-// attachAll attaches providers to their parents, which may be new too. First it takes them from their old parents: of
-// two that changed places, the first to be attached would close a loop.
+// attachAll attaches providers to their parents, which may be new too. It detaches all of them from their old parents
+// first: if two providers change places, attaching one before the other is detached would close a loop.
 func (s *State) attachAll(changed []*Provider) {
 	for _, p := range changed {
 		if p.up != nil && p.up != s.providers[p.Parent] {

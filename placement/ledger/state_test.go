@@ -91,7 +91,7 @@ func TestSymbolsOfOneName(t *testing.T) {
 	if first.modified != 6 || len(slices.Collect(n.All())) != 2 {
 		t.Errorf("rewritten: %+v", first)
 	}
-	n.put("CUSTOM_X", 2, 7, 7) // deleted and created anew
+	n.put("CUSTOM_X", 2, 7, 7) // deleted and created again
 	if x := n.Get("CUSTOM_X"); x == first || x.at != 7 || len(slices.Collect(n.All())) != 2 {
 		t.Errorf("created anew: %+v of %d", x, len(slices.Collect(n.All())))
 	}

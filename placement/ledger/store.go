@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// Store keeps the state shared by all ledgers. It does not interpret the entries.
+// Store keeps the state that all ledgers share. It does not interpret the entries.
 type Store interface {
 	// Load returns every entry, all read at the same revision. Unavailable.
 	Load(ctx context.Context) (Snapshot, error)
 	// Watch calls changed with the changes of each revision after the given one, in order. It returns only with an
-	// error: the context's, or one after which the caller must Load again.
+	// error: the context's, or an error after which the caller must Load again.
 	Watch(ctx context.Context, after int64, changed func(revision int64, entries []Entry)) error
 	// Commit applies all of Then if all of If holds, else nothing. ErrTooLarge: the transaction is refused for its
 	// size. After any other error it is unknown whether it was applied.
@@ -56,8 +56,8 @@ type Snapshot struct {
 	Revision int64
 }
 
-// Compare requires that an entry is as it was read: not changed since Revision, or, if Created is set, not deleted
-// since its creation at Revision. With Revision 0 the entry must not exist.
+// Compare requires that an entry is unchanged since it was read: not written since Revision or, if Created is set, not
+// deleted since its creation at Revision. With Revision 0 the entry must not exist.
 type Compare struct {
 	Key
 	Created  bool
@@ -78,13 +78,13 @@ type Txn struct {
 	Riders []Rider
 }
 
-// Rider is what a caller of ChangeWith adds to the transaction of its change: comparisons and writes of records that
-// the ledger does not know. The store interprets it.
+// Rider is an addition of a caller of ChangeWith to the transaction of its change: comparisons and writes of records
+// that the ledger does not interpret. The store interprets it.
 type Rider interface {
-	// Size is an upper bound of its comparisons, and of its writes.
+	// Size returns an upper bound of its comparisons, and of its writes.
 	Size() int
-	// Alone lists what only one rider of a transaction may have, such as the name that it takes. Another one with the
-	// same waits for the next transaction.
+	// Alone lists names that only one rider of a transaction may have, such as the instance name that it takes. Another
+	// rider with the same name waits for the next transaction.
 	Alone() []string
 }
 
@@ -99,11 +99,11 @@ func (t *Txn) delete(kind Kind, id string) {
 // Outcome is the outcome of a transaction.
 type Outcome struct {
 	Done bool
-	// Refused has the riders because of which the transaction was not done, and the answers to their requests; nil for
-	// one that an earlier try has written. The others may be tried again.
+	// Refused has the riders because of which the transaction was not done, and the answers to their requests; a nil
+	// answer: an earlier attempt has written the rider. The other riders may be tried again.
 	Refused map[Rider]error
-	// Revision is the transaction's own if it wrote something, else the last one written: a state of that revision is
-	// up to date.
+	// Revision is the transaction's own revision if it wrote something, else the revision of the last write: a state of
+	// that revision is up to date.
 	Revision int64
 	// Before is the revision of the last write before this transaction.
 	Before int64

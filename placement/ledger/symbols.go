@@ -60,7 +60,7 @@ func (n *Symbols) All() iter.Seq[*Symbol] {
 	}
 }
 
-// put stores a custom symbol reported by the watch.
+// put adds or updates a custom symbol that the watch reported.
 func (n *Symbols) put(name string, created, at, modified int64) {
 	if x := n.byName[name]; x != nil && x.at == at {
 		x.modified = modified

@@ -1,6 +1,6 @@
 package ledger
 
-// maxCustom bounds the custom resource classes, and the custom traits, that exist at once: anyone who may create
+// maxCustom bounds the custom resource classes, and the custom traits, that exist at once: any client that may create
 // providers can create them, and each takes an entry of the store.
 const maxCustom = 20_000
 
@@ -21,8 +21,8 @@ type symbolView struct {
 	write  bool // the entry is to be created, rewritten to prevent deletion, or deleted
 }
 
-// hold prevents the deletion of a custom symbol that the caller begins to use: it rewrites the entry unchanged, and a
-// deletion requires that the entry was not written.
+// hold prevents the deletion of a custom symbol while the caller starts to use it: it rewrites the entry unchanged, and
+// a deletion requires that the entry was not written.
 func (v *symbolView) hold() {
 	if !v.Standard {
 		v.write = true
@@ -50,7 +50,7 @@ func (t *symbolTable) get(name string) *symbolView {
 	return v
 }
 
-// ensure returns a symbol, creating it if necessary. It refuses a new symbol beyond maxCustom.
+// ensure returns a symbol, and creates it if necessary. It refuses a new symbol beyond maxCustom.
 func (t *symbolTable) ensure(name string) (v *symbolView, created bool, err error) {
 	if v := t.get(name); v != nil {
 		return v, false, nil
@@ -73,7 +73,7 @@ func (t *symbolTable) ensure(name string) (v *symbolView, created bool, err erro
 func (t *symbolTable) create(name string) *symbolView {
 	v := t.views.own[name]
 	v.exists, v.write, v.Created = true, true, t.basis.now
-	v.id = -2 - ID(t.basis.number()) // until it is stored
+	v.id = -2 - ID(t.basis.number()) // temporary, until it is stored
 	return v
 }
 

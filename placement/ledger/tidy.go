@@ -19,7 +19,7 @@ const tidyBatch = 32
 
 // idle is a symbol that has no users.
 type idle struct {
-	modified int64 // revision of its entry then; a new user rewrites the entry
+	modified int64 // revision of its entry when it was found idle; a new user rewrites the entry
 	since    time.Time
 }
 
@@ -49,7 +49,8 @@ func (l *Ledger) tidy(ctx context.Context) {
 	}
 }
 
-// tidyWith records which symbols are idle, and removes those idle for long enough, unless they get a user meanwhile.
+// tidyWith records the idle symbols, and removes those that have been idle for long enough, unless they get a user
+// meanwhile.
 func (l *Ledger) tidyWith(ctx context.Context, d *tidier) {
 	var due []string
 	l.memory.read(func(s *State) {
@@ -82,7 +83,7 @@ func (l *Ledger) tidyWith(ctx context.Context, d *tidier) {
 	}
 }
 
-// due updates the idle symbols and returns the ones to remove.
+// due updates the idle symbols, and returns the symbols to remove.
 func (d *tidier) due(all *Symbols, now time.Time) []string {
 	age := tidiedAfter
 	if all.custom() > maxCustom/2 {

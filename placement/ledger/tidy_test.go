@@ -12,9 +12,9 @@ import (
 func TestNamesAreDueOnceTheyAreOldAndIdle(t *testing.T) {
 	born := time.Unix(1_000_000, 0)
 	for name, test := range map[string]struct {
-		others     int           // custom symbols beside it
-		noted, now time.Duration // after its creation
-		users      int           // when it is noted
+		others     int           // number of other custom symbols
+		noted, now time.Duration // time since its creation
+		users      int           // when it is noted as idle
 		usersNow   int
 		rewritten  bool // between the two
 		due        bool
@@ -100,7 +100,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 			t.Errorf("left: %q, logged %s", left(s), text)
 		}
 	})
-	// Others remove one name and use another one while the ledger removes both.
+	// Other ledgers remove one name and use another one while the ledger removes both.
 	running(t, func(s *liveStore) {
 		s.other(create("a", ""), ensure("CUSTOM_FREE", "CUSTOM_GONE", "CUSTOM_USED"))
 	}, func(t *testing.T, _ *Ledger, s *liveStore, log func() string) {
@@ -122,7 +122,7 @@ func TestUnusedNamesAreRemoved(t *testing.T) {
 			t.Errorf("left: %q after %d removals", left(s), removals)
 		}
 	})
-	// What is not confirmed is removed in the next turn.
+	// A name whose removal is not confirmed is removed in the next turn.
 	running(t, func(s *liveStore) { s.other(ensure("CUSTOM_FREE")) }, func(t *testing.T, _ *Ledger, s *liveStore,
 		log func() string) {
 		s.set(func() {

@@ -14,7 +14,7 @@ func (t *Tx) EnsureTrait(name string) (created bool, at int64, err error) {
 	return created, v.Created, nil
 }
 
-// NoTrait reports that a trait does not exist.
+// NoTrait returns the error for a trait that does not exist.
 func NoTrait(name string) error { return notFound("No such trait(s): %s.", name) }
 
 // DeleteTrait deletes a custom trait that has no users.

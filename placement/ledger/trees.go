@@ -2,11 +2,12 @@ package ledger
 
 import "slices"
 
-// rare is the number of trees per provider above which an index is faster than visiting all trees.
+// rare: an index is used if the trees number more than rare times the providers that it lists; otherwise visiting all
+// trees is faster.
 const rare = 8
 
-// trees returns the roots to visit, by order of creation: only those of few providers, if every candidate needs
-// something that few providers have.
+// trees returns the roots to visit, by order of creation. If every candidate needs a class, trait or aggregate that few
+// providers have, these are only the roots of such providers.
 func (s *search) trees() []*Provider {
 	fewest, found := len(s.st.roots)/rare, [][]*Provider(nil)
 	consider := func(lists [][]*Provider) {
@@ -21,7 +22,7 @@ func (s *search) trees() []*Provider {
 	for _, any := range s.roots.required {
 		consider(pickLists(s.st.index.traits, any))
 	}
-	if len(s.st.sharing) == 0 { // otherwise a provider outside the tree may have it
+	if len(s.st.sharing) == 0 { // otherwise a provider outside the tree may have the trait
 		for i := range s.groups {
 			s.groups[i].needs(&s.st.index, consider)
 		}
@@ -37,8 +38,8 @@ func (s *search) trees() []*Provider {
 	return slices.Compact(roots)
 }
 
-// needs calls use with the providers that have a class, a trait or an aggregate, for each one that a tree must have to
-// satisfy the group.
+// needs calls use once for each class, trait and aggregate that a tree must have to satisfy the group, with the lists
+// of providers that have it.
 func (g *searchGroup) needs(x *index, use func([][]*Provider)) {
 	for _, w := range g.wants {
 		use([][]*Provider{x.classes[w.Class]})

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Tx is what one request, or a batch of them, reads and wants to write, on top of the state or of the batch's Tx so
-// far. Its tables hand out copies, so changes are local until the Tx is committed. It records what it read, as
-// comparisons for the store's transaction. A failed request does so too: an answer, success or failure, was true at the
-// moment of the commit.
+// Tx holds the reads and pending writes of one request, or of a batch of requests, on top of the state or of the
+// batch's Tx so far. Its tables return copies, so changes are local until the Tx is committed. It records its reads as
+// comparisons for the store's transaction. A failed request records them too, so that an answer, success or failure,
+// was true at the moment of the commit.
 type Tx struct {
 	basis     basis
 	providers providerTable
@@ -19,7 +19,7 @@ type Tx struct {
 	traits    symbolTable
 }
 
-// newTx creates a Tx on top of under, the batch so far; nil: the batch begins, on top of the state.
+// newTx creates a Tx on top of under, the batch so far; nil: the Tx starts a batch, on top of the state.
 func newTx(s *State, under *Tx, now int64) *Tx {
 	t := &Tx{basis: basis{compares: map[Compare]struct{}{}, now: now}}
 	t.providers = providerTable{base: s, basis: &t.basis}
@@ -37,7 +37,7 @@ func newTx(s *State, under *Tx, now int64) *Tx {
 	return t
 }
 
-// merge adds what the Tx on top of it read and wrote.
+// merge adds the reads and writes of the Tx on top of t.
 func (t *Tx) merge(above *Tx) {
 	t.providers.views.merge(&above.providers.views)
 	t.providers.owners.merge(&above.providers.owners)
@@ -48,7 +48,7 @@ func (t *Tx) merge(above *Tx) {
 	t.basis.created = above.basis.created
 }
 
-// keep adds only what the Tx on top of it read.
+// keep adds only the reads of the Tx on top of t.
 func (t *Tx) keep(above *Tx) { maps.Copy(t.basis.compares, above.basis.compares) }
 
 // sizeWith returns an upper bound of the comparisons, or of the writes, of t and one together.
@@ -82,7 +82,7 @@ func (t *Tx) inUse(all *symbolTable, v *symbolView) bool {
 	return t.providers.count(inState, func(p *ProviderData) bool { return all.usedBy(p, v.id) }) > 0
 }
 
-// allocate replaces a consumer's allocations and updates the usage of all providers concerned.
+// allocate replaces a consumer's allocations and updates the usage of all affected providers.
 func (t *Tx) allocate(c *consumerView, allocations []Allocation) {
 	for _, a := range c.Allocations {
 		t.providers.use(a.Provider, a.Class, -a.N)

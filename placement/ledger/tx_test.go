@@ -138,7 +138,7 @@ func reparents(id, parent string) func(*Tx) error {
 	}
 }
 
-// Two transactions are decided on the same state: the second must fail wherever both together would be wrong.
+// Two transactions are decided on the same state. The second must fail if applying both would be wrong.
 func TestOfTwoConcurrentWritesThatClashOneLoses(t *testing.T) {
 	for name, test := range map[string]struct {
 		before        []func(*Tx) error
@@ -236,7 +236,7 @@ func TestRequestsOfOneBatchSeeEachOther(t *testing.T) {
 	}
 }
 
-// What a request took away is gone for the next one of the same transaction.
+// Objects that a request deleted or freed are available to the next request of the same transaction.
 func TestWhatABatchTakesAwayIsFree(t *testing.T) {
 	deleteClass := func(t *Tx) error { return t.DeleteClass("CUSTOM_X") }
 	for name, test := range map[string]struct {
@@ -289,7 +289,7 @@ func TestWhatABatchTakesAwayIsFree(t *testing.T) {
 	}
 }
 
-// A request that fails because of what it read makes the transaction compare it too, so no answer is based on stale
+// A request that fails because of its reads makes the transaction compare them too, so no answer is based on stale
 // memory.
 func TestFailuresAreComparedToo(t *testing.T) {
 	m := newReplay(t)
@@ -354,7 +354,7 @@ func TestSnapshotEqualsHistory(t *testing.T) {
 	}
 }
 
-// value encodes an entry anew, in its stored form.
+// value encodes an entry again, in its stored form.
 func (m *replay) value(k Key) []byte {
 	switch k.Kind {
 	case KindProvider:

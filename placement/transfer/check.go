@@ -47,7 +47,7 @@ var (
 
 func isCustom[T ~string](name T) bool { return strings.HasPrefix(string(name), "CUSTOM_") }
 
-// check returns the first flaw that any Placement would refuse; nil: the state is valid.
+// check returns the first flaw in the state that every Placement would refuse; nil: the state is valid.
 func (s *State) check() *flaw {
 	if i, err := checkNames(s.Classes); err != nil {
 		return &flaw{classes, i, fmt.Errorf("resource class %w", err)}

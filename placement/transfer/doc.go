@@ -1,6 +1,6 @@
-// Package transfer carries the whole state of a Placement between a file, an etcd and a server, croft's or OpenStack's.
-// It promises that a state which does not fit is refused before anything is written, that an import loses nothing of
-// the target, and that repeating an interrupted import completes it.
+// Package transfer copies the whole state of a Placement between a file, an etcd and a server, croft's or OpenStack's.
+// It promises that a state which does not fit the target is refused before anything is written, that an import deletes
+// nothing in the target, and that repeating an interrupted import completes it.
 //
 // The file is JSON Lines, see docs/placement.md: a header, one line for each custom resource class, custom trait,
 // resource provider and consumer, and an end line; a file without the end line is truncated.
@@ -16,7 +16,7 @@ import (
 type State struct {
 	Revision  int64                 // of the etcd it was read from; 0: from another source
 	Classes   []croft.ResourceClass // custom ones, in the order of their creation
-	Traits    []croft.Trait         // likewise
+	Traits    []croft.Trait         // custom ones, in the order of their creation
 	Providers []Provider            // in the order of their creation
 	Consumers []Consumer            // by ID
 
@@ -49,7 +49,7 @@ type Consumer struct {
 // Progress reports the progress of a stage. It is called from one goroutine at a time.
 type Progress func(stage string, done, total int)
 
-// Source is where a state is exported from.
+// Source is a Placement from which a state is exported.
 type Source interface {
 	// Read returns the whole state at one moment. Unavailable. Conflict: it changes faster than it can be read.
 	Read(ctx context.Context, progress Progress) (*State, error)

@@ -9,15 +9,15 @@ import (
 	"croft"
 )
 
-// Changes turn the state of a target into the one to import.
+// Changes are the changes that turn the state of a target into the state to import.
 type Changes struct {
 	Have *State // the state of the target
-	Want *State // the wanted state, including what is left alone
+	Want *State // the wanted state, including objects that the import does not change
 
 	Classes   []croft.ResourceClass // to create, in this order
-	Traits    []croft.Trait         // likewise
+	Traits    []croft.Trait         // to create, in this order
 	Providers []Provider            // to create or change; parents before children
-	Consumers []Consumer            // likewise
+	Consumers []Consumer            // to create or change
 }
 
 // Empty reports whether there is nothing to do.
@@ -25,11 +25,11 @@ func (c *Changes) Empty() bool {
 	return len(c.Classes)+len(c.Traits)+len(c.Providers)+len(c.Consumers) == 0
 }
 
-// Target is where a state is imported to.
+// Target is a Placement into which a state is imported.
 type Target interface {
 	Source
-	// Write makes the changes planned on the last Read. Conflict: the state was changed concurrently, and only some of
-	// the changes are made.
+	// Write makes the changes that were planned on the last Read. Conflict: the state was changed concurrently, and
+	// only some of the changes are made.
 	Write(ctx context.Context, changes *Changes, progress Progress) error
 }
 
@@ -48,8 +48,8 @@ func Import(ctx context.Context, want *State, to Target, merge bool, progress Pr
 }
 
 // Plan compares the state of a target with the wanted one. Conflict: the target has an unwanted object, or differs by
-// more than an interrupted import could leave. With merge any difference is allowed: objects in both states become as
-// wanted, and others stay. Invalid: Placement would refuse the result.
+// more than an interrupted import could leave. With merge any difference is allowed: objects in both states are changed
+// to the wanted ones, and others are kept. Invalid: Placement would refuse the result.
 func Plan(have, want *State, merge bool) (*Changes, error) {
 	if err := known(have, want); err != nil {
 		return nil, err
@@ -189,8 +189,8 @@ func (p *planner) providers(out *Changes) error {
 	return nil
 }
 
-// outgrown names a field by which a provider differs from want more than an interrupted import could leave; "": none
-// does.
+// outgrown names a field in which a provider differs from want by more than an interrupted import could leave; "":
+// there is no such field.
 func outgrown(have, want *Provider, interim map[croft.ResourceClass]croft.Inventory) string {
 	switch {
 	case have.Name != want.Name:
@@ -304,8 +304,8 @@ func Levels(list []Provider) [][]Provider {
 }
 
 // Interim returns the inventories that providers need temporarily, so that a server accepts all claims of the state.
-// They are needed where the final inventories are smaller than the claims or exclude their amounts, as on a host that
-// is drained while guests run on it. They allow exactly the claims.
+// They are needed if the final inventories are smaller than the claims or exclude their amounts, as on a host that is
+// drained while guests run on it. They allow exactly the claims.
 func Interim(s *State) map[croft.HostID]map[croft.ResourceClass]croft.Inventory {
 	type key struct {
 		id    croft.HostID

@@ -11,7 +11,7 @@ import (
 	"croft/placement/transfer"
 )
 
-// target knows the standard names and holds the sample as modified by with.
+// target returns a target that knows the standard names and holds the sample as modified by with.
 func target(with func(*transfer.State)) *transfer.State {
 	s := sample()
 	s.StandardClasses = []croft.ResourceClass{croft.VCPU, croft.MemoryMB, croft.DiskGB}
@@ -144,7 +144,7 @@ func TestPlan(t *testing.T) {
 
 func TestPlanPutsParentsFirst(t *testing.T) {
 	want := sample()
-	names := "dcbaxy" // d is below c, which is below b, which is below a; x and y are roots
+	names := "dcbaxy" // d is below c, c below b, b below a; x and y are roots
 	want.Providers, want.Consumers = nil, nil
 	id := func(name byte) croft.HostID {
 		return croft.HostID(strings.ReplaceAll(string(host), "2222-", "2"+fmt.Sprintf("%x", name)+"2-"))

@@ -30,7 +30,8 @@ func Decode(text []byte) (Document, error) {
 	return v, nil
 }
 
-// malformed says why a text is not one JSON value. encoding/json has no words for a text that ends too early.
+// malformed returns the error of a text that is not one JSON value. encoding/json has no message for a text that ends
+// too early.
 func malformed(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	err := d.Decode(new(json.RawMessage))
@@ -50,7 +51,7 @@ func malformed(text []byte) error {
 type decoder struct {
 	text    []byte
 	at      int
-	open    []Part // members of the objects around at
+	open    []Part // members read so far of the objects that enclose at
 	refused bool   // a number was left unconverted
 }
 
@@ -93,7 +94,7 @@ func (d *decoder) next() byte {
 func (d *decoder) more(end byte) bool {
 	c := d.next()
 	d.at++
-	if c != ',' && c != end { // the opening bracket
+	if c != ',' && c != end { // not the opening bracket
 		c = d.next()
 		if c != end {
 			return true
@@ -181,7 +182,7 @@ func (d *decoder) number() any {
 	text := string(d.text[begin:d.at])
 	n, err := convertNumber(text)
 	if err != nil {
-		d.refused = true // unless the name it has is repeated
+		d.refused = true // no error yet: a later member of the same name may replace the number
 		return json.Number(text)
 	}
 	return n

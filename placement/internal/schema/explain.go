@@ -17,14 +17,14 @@ import (
 // Error says what is wrong with a value, where, and which rule of the schema it breaks.
 type Error struct {
 	Sentence string
-	Rule     string   // the schema's keyword
+	Rule     string   // keyword of the schema
 	Schema   []string // path of the schema that contains the rule, e.g. properties, name
 	Instance []string // path of the invalid value
 
 	at       any      // the value at which Instance starts
 	document any      // the value at which Schema starts
 	position []int    // see Schema.position
-	typed    bool     // the value has the type that the schema asks for
+	typed    bool     // the value has a type that the schema allows
 	causes   []*Error // of anyOf: why each alternative failed
 }
 
@@ -67,13 +67,13 @@ func descend(v any, step string) any {
 	return nil
 }
 
-// explain words the most relevant of the validator's errors in v.
+// explain returns the most relevant of the validator's errors in v, in words.
 func (s *Schema) explain(v Document, root *jsonschema.ValidationError) error {
 	x := explanation{s, v.tree, positions(v.text)}
 	return mostRelevant(x.errors(root, nil))
 }
 
-// explanation words the errors in a value.
+// explanation converts the validator's errors in a value to sentences.
 type explanation struct {
 	*Schema
 	value any
@@ -112,8 +112,9 @@ func (x *explanation) errors(tree *jsonschema.ValidationError, base []string) []
 	return []*Error{e}
 }
 
-// position orders errors as a validator finds them that takes the rules of a schema, and for each rule the members of
-// an object, in the order of their text: positions of rules, and of the values they apply to.
+// position returns the sort key of an error: the positions of its rules, and of the values that they apply to. Errors
+// sort in the order of a validator that checks the rules of a schema, and for each rule the members of an object, in
+// the order of their text.
 func (x *explanation) position(rules, instance []string) []int {
 	var out []int
 	rule, value, named := "", "", false
@@ -148,7 +149,7 @@ func split(fragment string) []string {
 	return steps
 }
 
-// sentence says what is wrong with a value. rules are the rules of the schema it was checked against.
+// sentence describes the error in a value. rules are the rules of the schema that the value was checked against.
 func sentence(k jsonschema.ErrorKind, v any, rules map[string]any) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -178,7 +179,7 @@ func sentence(k jsonschema.ErrorKind, v any, rules map[string]any) string {
 	case *kind.AnyOf:
 		return show(v) + " is not valid under any of the given schemas"
 	}
-	return show(v) + " is not valid" // a rule that Placement's schemas do not use
+	return show(v) + " is not valid" // a rule that no schema of Placement uses
 }
 
 // unexpected names properties that a schema does not allow.
@@ -267,7 +268,7 @@ func compareBool(a, b bool) int {
 }
 
 // mostRelevant chooses the error to show: the first of the most relevant ones. For anyOf it is the error of the
-// alternative that got furthest, if only one did.
+// alternative that matched furthest, if only one did.
 func mostRelevant(errs []*Error) *Error {
 	best := errs[0]
 	for _, e := range errs[1:] {

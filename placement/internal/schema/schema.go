@@ -1,5 +1,5 @@
-// Package schema reads JSON values, checks them against JSON schemas, and reports what is wrong: in the sentences of
-// Python's jsonschema, since clients of Placement show and compare them, with the failed rule and the property.
+// Package schema reads JSON values, checks them against JSON schemas, and reports errors in the sentences of Python's
+// jsonschema, since clients of Placement show and compare them, with the failed rule and the property.
 package schema
 
 import (
@@ -68,8 +68,8 @@ func (s *Schema) compiler() *jsonschema.Compiler {
 	return c
 }
 
-// quicken makes a schema accept common integers by a comparison: the validator takes a third of its time to make
-// fractions of them. All other numbers are left to the validator.
+// quicken makes a schema accept common integers by a comparison, because the validator spends a third of its time on
+// converting them to fractions. All other numbers are left to the validator.
 func quicken(s *jsonschema.Schema) {
 	for _, part := range s.Properties {
 		quicken(part)

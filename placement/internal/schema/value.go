@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Value is a JSON value. Its methods are for values that a schema has found valid: they return nothing, or what the
-// caller gives them, for a value of another type.
+// Value is a JSON value. Its methods are for values that a schema has found valid: for a value of another type they
+// return the zero value, or the caller's default.
 type Value struct {
 	// tree is nil, bool, int64, float64, json.Number (an integer beyond 64 bits), string, []any or map[string]any.
 	tree  any
@@ -95,7 +95,7 @@ func (v Value) Integer(otherwise int64) int64 {
 	return otherwise
 }
 
-// Float returns a number, or otherwise if the value is none.
+// Float returns a number, or otherwise if the value is no number.
 func (v Value) Float(otherwise float64) float64 {
 	switch n := v.tree.(type) {
 	case int64:

@@ -1,5 +1,5 @@
-// Package transfertest makes states of a Placement to test what carries them with: a
-// seed gives the same one every time, with everything in it that is hard to carry.
+// Package transfertest makes states of a Placement, to test code that copies them. A seed always gives the same state,
+// which contains everything that is hard to copy.
 package transfertest
 
 import (
@@ -14,10 +14,9 @@ import (
 	"croft/placement/transfer"
 )
 
-// Sample makes a state of so many hosts: each below one of a few sites, some with
-// children of their own, some drained or changed below what is claimed from them, and
-// consumers that have something of several. Inventories are such that every claim
-// once fitted.
+// Sample makes a state with the given number of hosts: each is below one of a few sites, some have children, some are
+// drained or were changed below their claims, and consumers have allocations from several hosts. Every claim fitted its
+// inventories at one time.
 func Sample(seed uint64, hosts int) *transfer.State {
 	g := &generator{rng: rand.New(rand.NewPCG(seed, 1)), state: &transfer.State{
 		Classes: []croft.ResourceClass{"CUSTOM_ZZZ_FIRST", "CUSTOM_FPGA"},
@@ -63,7 +62,7 @@ func (g *generator) uuid() string {
 	for i := range b {
 		b[i] = byte(g.rng.Uint32())
 	}
-	u, _ := uuid.FromBytes(b[:]) // 16 bytes are one
+	u, _ := uuid.FromBytes(b[:]) // 16 bytes are always valid
 	return u.String()
 }
 
@@ -89,7 +88,7 @@ func (g *generator) provider(name string, parent croft.HostID, groups []string) 
 	return p.ID
 }
 
-// consumer claims from one to three providers what they have left.
+// consumer claims remaining capacity of one to three providers.
 func (g *generator) consumer(i int) {
 	c := transfer.Consumer{ID: croft.InstanceID(g.uuid()), Generation: 1 + g.rng.Int64N(5),
 		Project: fmt.Sprintf("project %d", i%4), User: "user",
@@ -119,7 +118,7 @@ func (g *generator) used(id croft.HostID, class croft.ResourceClass) int64 {
 	return sum
 }
 
-// drain reserves all of some providers, and has others give bigger pieces only.
+// drain reserves everything of some providers, and lets others be claimed only as a whole.
 func (g *generator) drain() {
 	for i, p := range g.state.Providers {
 		for _, class := range slices.Sorted(maps.Keys(p.Inventories)) {
@@ -135,8 +134,8 @@ func (g *generator) drain() {
 	}
 }
 
-// WithoutGenerations is a state without what a server counts by itself, for
-// comparisons of states that came by way of an API.
+// WithoutGenerations returns a state without the generations, which a server counts itself, for comparisons of states
+// that were copied through an API.
 func WithoutGenerations(s *transfer.State) *transfer.State {
 	out := &transfer.State{Classes: s.Classes, Traits: s.Traits, Providers: slices.Clone(s.Providers),
 		Consumers: slices.Clone(s.Consumers)}
