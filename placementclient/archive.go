@@ -17,7 +17,8 @@ import (
 )
 
 // Archive reads and writes the whole state of a Placement through its API, croft's or OpenStack's. Read returns the
-// state at one moment: it repeats what changed concurrently until nothing does. An Archive is for one goroutine.
+// state at one moment: it repeats reads of objects that changed concurrently until a round finds no change. An Archive
+// is for one goroutine.
 type Archive struct {
 	Client *Client
 }
@@ -27,7 +28,7 @@ var _ transfer.Target = (*Archive)(nil)
 // maxRounds bounds how often Read repeats its reads.
 const maxRounds = 20
 
-// Read implements transfer.Source. If a round finds no change, everything read was true when the round began.
+// Read implements transfer.Source. If a round finds no change, everything read was true when the round started.
 func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transfer.State, error) {
 	r := &reading{client: a.Client, progress: progress, hosts: map[croft.HostID]*hostReading{},
 		consumers: map[croft.InstanceID]transfer.Consumer{}}
@@ -56,7 +57,7 @@ type reading struct {
 	consumers map[croft.InstanceID]transfer.Consumer
 }
 
-// providerRow is a provider in the list of all.
+// providerRow is a provider in the list of all providers.
 type providerRow struct {
 	ID         croft.HostID `json:"uuid"`
 	Name       string       `json:"name"`
@@ -148,7 +149,8 @@ func (r *reading) names(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// readHost reads a provider, unless it is unchanged since the last round. nil: it changed meanwhile or was deleted.
+// readHost reads a provider, unless it is unchanged since the last round. nil: the provider changed during the reads,
+// or was deleted.
 func (c *Client) readHost(ctx context.Context, row providerRow, before *hostReading) (*hostReading, error) {
 	h := &hostReading{row: row}
 	if err := c.conn.call(ctx, http.MethodGet, providerPath(row.ID, "/allocations"), nil, &h.claims); err != nil {
@@ -187,8 +189,8 @@ func absent(err error) error {
 	return err
 }
 
-// readConsumers reads the consumers of the providers that changed since the last round, and reports whether there were
-// any.
+// readConsumers reads the consumers of the providers that changed since the last round, and reports whether any
+// consumer changed.
 func (r *reading) readConsumers(ctx context.Context) (bool, error) {
 	seen := map[croft.InstanceID]map[croft.HostID]croft.Resources{}
 	generations := map[croft.InstanceID]int64{}
@@ -243,7 +245,7 @@ func (c *Client) readConsumer(ctx context.Context, id croft.InstanceID) (transfe
 	return out, nil
 }
 
-// unknownType is Placement's type of consumers that have none.
+// unknownType is the type that Placement reports for consumers without a type.
 const unknownType = "unknown"
 
 // state builds the result.

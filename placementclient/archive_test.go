@@ -190,7 +190,7 @@ func TestMergeAddsAndChanges(t *testing.T) {
 	}
 }
 
-// TestReadIsOfOneMoment moves a claim between two providers all the time: in every read, it is on exactly one of them.
+// TestReadIsOfOneMoment moves a claim between two providers repeatedly: in every read, it is on exactly one of them.
 func TestReadIsOfOneMoment(t *testing.T) {
 	endpoint := serve(t)
 	to := archive(t, endpoint)
@@ -206,7 +206,7 @@ func TestReadIsOfOneMoment(t *testing.T) {
 	if err := busy.move(t); err != nil {
 		t.Fatal(err)
 	}
-	// For a while a move follows each read of the list: the reader must notice.
+	// For some time a move follows each read of the list: the reader must notice.
 	proxied := hooked(t, endpoint, func(r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/inventories") && busy.moves < 12 {
 			if err := busy.move(t); err != nil {

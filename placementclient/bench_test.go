@@ -13,8 +13,8 @@ import (
 	"croft/placementclient"
 )
 
-// BenchmarkProviders reads 1,000 hosts as a refusal, an audit and `croft host list` do, by one caller and by eight at
-// once: with croft's request for all hosts, and with the requests of every Placement.
+// BenchmarkProviders reads 1,000 hosts as a refusal, an audit and `croft host list` do, with one caller and with eight
+// at once: with croft's request for all hosts, and with the requests of every Placement.
 func BenchmarkProviders(b *testing.B) {
 	address := serveOn(b, etcdtest.Start(b).Placement(0))
 	long, _ := before(b, address, func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/croft/") })

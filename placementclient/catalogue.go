@@ -34,12 +34,12 @@ func (c *Client) Traits(ctx context.Context) ([]croft.Trait, error) {
 	return sorted(body.Traits), nil
 }
 
-// PutTrait makes a custom trait, if there is none of the name. Invalid.
+// PutTrait creates a custom trait unless it exists. Invalid.
 func (c *Client) PutTrait(ctx context.Context, t croft.Trait) error {
 	return c.conn.call(ctx, http.MethodPut, traitPath(t), nil, nil)
 }
 
-// RemoveTrait removes a custom trait. NotFound; Conflict: a provider has it; Invalid: it is a standard one.
+// RemoveTrait removes a custom trait. NotFound; Conflict: a provider has it; Invalid: it is a standard trait.
 func (c *Client) RemoveTrait(ctx context.Context, t croft.Trait) error {
 	err := c.conn.call(ctx, http.MethodDelete, traitPath(t), nil, nil)
 	switch {

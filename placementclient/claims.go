@@ -24,7 +24,7 @@ type allocationsBody struct {
 	Generation  *int64                         `json:"consumer_generation"`
 	Type        string                         `json:"consumer_type,omitempty"`
 
-	version string // of the claim, as read or to be replaced
+	version string // version of the claim that was read, or is to be replaced
 }
 
 func (b allocationsBody) over() string { return b.version }
@@ -44,11 +44,11 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, owner croft.Own
 	return c.Reclaim(ctx, croft.Claim{Instance: id}, owner, candidate)
 }
 
-// Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate, in one PUT on the generation of the
-// old claim, and on its version where the server has versions, so the old claim is released in the same transaction,
-// and only if it is unchanged. NoCapacity: the candidate does not fit. Conflict: the claim is a different one, or
-// concurrent updates of hosts exhausted the retries. If the answer to an attempt was lost, Reclaim checks whether it
-// succeeded.
+// Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate. One PUT is based on the generation of
+// the old claim and, if the server has versions, on its version, so that the old claim is released in the same
+// transaction, and only if it is unchanged. NoCapacity: the candidate does not fit. Conflict: the claim is a different
+// one, or concurrent updates of hosts exhausted the retries. If the answer to an attempt was lost, Reclaim checks
+// whether it succeeded.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: owner.String(),
 		User: string(owner.Project), Type: croft.ConsumerType}
@@ -86,8 +86,8 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner
 		case !sameAllocations(now, candidate):
 			return err
 		case had.Generation == nil:
-			// Written by an attempt whose answer was lost, or left by an older instance of this UUID. Write it again,
-			// so that a release by somebody who read the older one fails.
+			// This claim was written by an attempt whose answer was lost, or left by an older instance of this UUID.
+			// Write it again, so that a release based on the older claim fails.
 			had = now
 		case unsure && follows(now, had):
 			return nil
@@ -101,8 +101,9 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner
 // settleTime is how long to wait for the answer to a claim after its caller gave up.
 const settleTime = 2 * time.Second
 
-// outlasting returns a context for sending a claim: it ends settleTime after ctx does, for the same cause, so that a
-// deadline is not taken for an interruption. A claim abandoned at once could still be written after it was released.
+// outlasting returns a context for sending a claim: it ends settleTime after ctx does, with the same cause, so that a
+// deadline is not reported as an interruption. A request that is abandoned at once could still be executed after the
+// claim was released.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	sent, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -121,7 +122,7 @@ func sameAllocations(claim croft.Claim, candidate croft.Candidate) bool {
 	return maps.EqualFunc(claim.Allocations, candidate.Allocations, sameResources)
 }
 
-// follows reports whether a claim is one generation newer than another one, which has a generation.
+// follows reports whether claim now is exactly one generation newer than had, which has a generation.
 func follows(now, had croft.Claim) bool {
 	return now.Generation != nil && *now.Generation == *had.Generation+1
 }
@@ -145,10 +146,10 @@ func claimError(err error) error {
 	return err
 }
 
-// Usage returns what an owner's claims amount to, as Placement sums them up.
+// Usage returns the sum of an owner's claims, as Placement computes it.
 func (c *Client) Usage(ctx context.Context, owner croft.Owner) (croft.Resources, error) {
 	var body struct {
-		Usages croft.Resources `json:"usages"` // from 1.38 on by consumer type
+		Usages croft.Resources `json:"usages"` // from 1.38 on grouped by consumer type
 	}
 	path := "/usages?project_id=" + url.QueryEscape(owner.String())
 	err := c.conn.callAt(ctx, typedMinor-1, http.MethodGet, path, nil, &body)
@@ -161,7 +162,7 @@ func (c *Client) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	return claim, err
 }
 
-// claimOf returns a consumer's claim, and the body that would release it.
+// claimOf returns a consumer's claim, and the request body that releases it.
 func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, allocationsBody, error) {
 	var body allocationsBody
 	claim := croft.Claim{Instance: id, Allocations: map[croft.HostID]croft.Resources{}}
@@ -179,14 +180,15 @@ func (c *Client) claimOf(ctx context.Context, id croft.InstanceID) (croft.Claim,
 	return claim, body, nil
 }
 
-// Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: a PUT of what is left, mostly
-// nothing, on the consumer's generation and version, so that it removes only the claim that was read.
+// Release implements schedule.Claims, compute.Inventory, hosts.Claims and audit.Claims: it PUTs the remaining
+// allocations, usually none, based on the consumer's generation and version, so that it removes only the claim that was
+// read.
 func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
 	first, none, err := c.claimOf(ctx, id)
 	if err != nil {
 		return err
 	}
-	on, err := may(ctx) // even without a claim: it may have effects of its own
+	on, err := may(ctx) // called even without a claim, because may can have side effects
 	there := func(host croft.HostID) bool { _, has := first.Allocations[host]; return has }
 	if err != nil || len(first.Allocations) == 0 || len(on) > 0 && !slices.ContainsFunc(on, there) {
 		return err
@@ -206,15 +208,15 @@ func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Per
 		case len(now.Allocations) == 0 || len(on) > 0 && !slices.ContainsFunc(on,
 			func(host croft.HostID) bool { _, has := now.Allocations[host]; return has }):
 			return nil
-		case !unchanged(now, first): // otherwise the conflict is about the host, where others claimed
+		case !unchanged(now, first): // otherwise the conflict is about the host, because of other claims on it
 			return croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was being given back", id)
 		}
 		return err
 	})
 }
 
-// rest returns what is left of a claim without these hosts; none: without all. Nothing is left where no host is left:
-// what providers share with a host goes with it.
+// rest returns the allocations that remain of a claim after removing those on the given hosts; without hosts, all are
+// removed. If no host remains, nothing remains: allocations of providers that share with a host are removed with it.
 func rest(claim croft.Claim, without []croft.HostID) map[croft.HostID]croft.Resources {
 	left, hosts := maps.Clone(claim.Allocations), 0
 	maps.DeleteFunc(left, func(host croft.HostID, amounts croft.Resources) bool {

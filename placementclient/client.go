@@ -36,12 +36,12 @@ var (
 
 // Auth authenticates requests.
 type Auth interface {
-	// Authenticate prepares the connection before the first request, until it has succeeded once, and installs the
-	// renewal of expired tokens. Invalid: it cannot succeed. Unavailable: it may succeed later.
+	// Authenticate prepares the connection before the first request, and installs the renewal of expired tokens. It is
+	// called until it has succeeded once. Invalid: it cannot succeed. Unavailable: it may succeed later.
 	Authenticate(ctx context.Context, provider *gophercloud.ProviderClient) error
 	// Endpoint returns Placement's URL after Authenticate, if Config has none.
 	Endpoint(provider *gophercloud.ProviderClient) (string, error)
-	// Advice says what to do when Placement refuses a token.
+	// Advice returns advice to the user for the case that Placement refuses a token.
 	Advice() string
 }
 
@@ -54,7 +54,7 @@ func (t Token) Authenticate(_ context.Context, provider *gophercloud.ProviderCli
 	return nil
 }
 
-// Endpoint implements Auth: it is unknown.
+// Endpoint implements Auth: a token gives no URL.
 func (t Token) Endpoint(*gophercloud.ProviderClient) (string, error) { return "", errNowhere("") }
 
 // Advice implements Auth.
@@ -66,7 +66,7 @@ func errNowhere(endpoint string) error {
 
 // Config configures a Client.
 type Config struct {
-	Endpoint  string            // http://127.0.0.1:8778, or several with commas; empty: from Auth
+	Endpoint  string            // http://127.0.0.1:8778, or several with commas; empty: Auth.Endpoint
 	Auth      Auth              // Token("admin") by default
 	Attempts  int               // per request; 20 by default, some 15 s; half as many if nothing answers
 	Pause     time.Duration     // before the second attempt; doubles, with jitter; 10 ms by default
@@ -79,10 +79,11 @@ type Config struct {
 type Client struct {
 	conn *connection
 
-	foreignSince atomic.Pointer[time.Time] // last time it lacked croft's own requests; nil: never
+	// last time that the server was found to lack croft's own requests; nil: never
+	foreignSince atomic.Pointer[time.Time]
 }
 
-// dialTimeout bounds connecting: a host that is off never answers, and there may be other endpoints.
+// dialTimeout bounds connecting: a host that is switched off never answers, and there may be other endpoints.
 const dialTimeout = 5 * time.Second
 
 // New creates a client. It sends nothing.

@@ -65,8 +65,8 @@ func TestContractOfOpenStack(t *testing.T) {
 	placementtest.Run(t, placementoracle.Start(t), placementtest.Options{Serial: true})
 }
 
-// A claim of the previous version counts for the project alone: it is counted as before, and given back or moved like
-// any other, after which it counts for the project of the partition.
+// A claim of the previous version counts for the project only: it is counted as before, and can be released or moved
+// like any other claim, after which it counts for the project of the partition.
 func TestAClaimOfThePreviousVersion(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) string{
 		"ours":        serve,
@@ -112,7 +112,7 @@ func TestAClaimOfThePreviousVersion(t *testing.T) {
 	}
 }
 
-// claimAsBefore claims a VCPU as programs of the previous version do.
+// claimAsBefore claims a VCPU like a program of the previous version.
 func claimAsBefore(t *testing.T, url string, id croft.InstanceID, host croft.HostID) {
 	t.Helper()
 	client, err := placementclient.New(placementclient.Config{Endpoint: url, Transport: former{}})
@@ -125,7 +125,7 @@ func claimAsBefore(t *testing.T, url string, id croft.InstanceID, host croft.Hos
 	}
 }
 
-// former sends claims that count for a project alone.
+// former sends claims that count for a project only.
 type former struct{}
 
 func (former) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -199,7 +199,7 @@ func TestClaimErrors(t *testing.T) {
 		"a claim that is there although it was a conflict": {[]func(http.ResponseWriter, *http.Request){answer(503, ""),
 			answer(409, concurrent), answer(200, `{"allocations":
 				{"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 1}}}, "consumer_generation": 1}`),
-			answer(204, "")}, "", 4}, // written again
+			answer(204, "")}, "", 4}, // written a second time
 		"a claim of another's making is a conflict": {[]func(http.ResponseWriter,
 			*http.Request){answer(409, concurrent),
 			answer(200, `{"allocations": {"7d5e2e4e-68ae-4b5c-8f9e-000000000001": {"resources": {"VCPU": 2}}}}`)},
@@ -282,7 +282,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// When Placement fails, callers learn that a retry may succeed.
+// If Placement fails, callers get an error that says a retry may succeed.
 func TestAPlacementThatDies(t *testing.T) {
 	for name, address := range badserver.All(t, false) {
 		client, err := placementclient.New(placementclient.Config{Endpoint: "http://" + address, Attempts: 2, Pause: 1})

@@ -71,8 +71,8 @@ func concurrent(err error) bool {
 	return is(err, http.StatusConflict, concurrentUpdate) || is(err, http.StatusPreconditionFailed, "")
 }
 
-// The microversions that the client supports: it begins with the newest and falls back to the server's. Before 1.29
-// there are no trees.
+// The microversions that the client supports: it starts with the newest and falls back to the server's. Before 1.29
+// providers have no trees.
 const (
 	newestMinor = 39
 	oldestMinor = 29
@@ -85,7 +85,7 @@ type connection struct {
 	service   *gophercloud.ServiceClient
 	minor     atomic.Int64 // microversion 1.minor
 	login     *once.Once
-	endpoints *failover.Endpoints // one empty text until it is known
+	endpoints *failover.Endpoints // a single empty string until the endpoint is known
 	metrics   *metrics
 }
 
@@ -117,13 +117,13 @@ func (c *connection) authenticate(ctx context.Context) error {
 	})
 }
 
-// call sends one request and decodes the answer into out, unless out is nil. It retries lost connections, and for
-// longer a 503, the answer while etcd elects a leader. body is sent as JSON; nil: no body.
+// call sends one request and decodes the answer into out, unless out is nil. It retries lost connections and, for
+// longer, a 503, which is the answer while etcd elects a leader. body is sent as JSON; nil: no body.
 func (c *connection) call(ctx context.Context, method, path string, body, out any) error {
 	return c.callAt(ctx, newestMinor, method, path, body, out)
 }
 
-// callAt is call with a microversion of at most 1.newest.
+// callAt is like call, with a microversion of at most 1.newest.
 func (c *connection) callAt(ctx context.Context, newest int64, method, path string, body, out any) error {
 	var err error
 	for attempt := range c.config.Attempts {
@@ -145,7 +145,7 @@ func (c *connection) callAt(ctx context.Context, newest int64, method, path stri
 	return err
 }
 
-// pause waits before an attempt: twice as long each time, with a jitter of a half.
+// pause waits before an attempt. The pause doubles each time, with a jitter of ±50 %.
 func (c *connection) pause(ctx context.Context, attempt int) error {
 	d := min(c.config.Pause<<min(attempt-1, 10), time.Second)
 	select {
@@ -156,7 +156,7 @@ func (c *connection) pause(ctx context.Context, attempt int) error {
 	}
 }
 
-// once sends a request at the microversion known to work, or finds one.
+// once sends a request at the microversion known to work, or negotiates one.
 func (c *connection) once(ctx context.Context, newest int64, method, path string, body, out any) error {
 	if err := c.authenticate(ctx); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (c *connection) lower(minor int64, err error) error {
 	return nil
 }
 
-// again repeats do after concurrent updates; do must read its input anew.
+// again repeats do after concurrent updates; do must read its input again each time.
 func (c *connection) again(ctx context.Context, do func() error) error {
 	var err error
 	for attempt := range c.config.Attempts {
@@ -209,16 +209,16 @@ func (c *connection) again(ctx context.Context, do func() error) error {
 // versioned is a body that depends on the microversion.
 type versioned interface{ at(minor int64) any }
 
-// conditional is a body to be written only over the version that was read; empty: over any.
+// conditional is a body that must replace only the given version; empty: any version.
 type conditional interface{ over() (version string) }
 
-// tagged is an answer that keeps the version of what was read; empty: the server tells none.
+// tagged is an answer that keeps the version of the object that was read; empty: the server reports none.
 type tagged interface{ tag(version string) }
 
 // decoder is an answer that decodes itself.
 type decoder interface{ decode(content []byte) error }
 
-// headed is an answer of which the header counts too.
+// headed is an answer that also reads the response header.
 type headed interface{ readHeader(http.Header) }
 
 func (c *connection) send(ctx context.Context, minor int64, method, path string, body, out any) error {
@@ -275,7 +275,7 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 	return nil
 }
 
-// wrap words an error of gophercloud: an error answer or a transport error.
+// wrap converts an error of gophercloud, either an error answer or a transport error, to one with our kind and message.
 func (c *connection) wrap(ctx context.Context, op string, err error) error {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		return c.wrapRenewal(ctx, op, again.ErrReauth)
@@ -314,8 +314,8 @@ func (c *connection) wrap(ctx context.Context, op string, err error) error {
 	return e
 }
 
-// wrapRenewal words the failed renewal of an expired token. One request renews it for all; if that request is
-// cancelled, another one tries.
+// wrapRenewal wraps the error of a failed renewal of an expired token. One request renews the token for all; if that
+// request is cancelled, another one tries.
 func (c *connection) wrapRenewal(ctx context.Context, op string, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return croft.Errorf(croft.Unavailable, "placement at %s: %s: renew the token: %w", c.at(), op, err)
@@ -323,8 +323,8 @@ func (c *connection) wrapRenewal(ctx context.Context, op string, err error) erro
 	return fmt.Errorf("placement at %s: %s: renew the token: %w", c.at(), op, err)
 }
 
-// tidy removes the status explanation at the beginning of details, and everything after the first sentence of a schema
-// error.
+// tidy removes the explanation of the status at the start of details, and everything after the first sentence of a
+// schema error.
 func tidy(detail string) string {
 	if _, after, ok := strings.Cut(detail, "\n\n"); ok && strings.TrimSpace(after) != "" {
 		detail = after

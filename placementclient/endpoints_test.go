@@ -10,8 +10,8 @@ import (
 	"croft/placementclient"
 )
 
-// All servers are equivalent: one that does not answer, or cannot serve, is skipped, and later requests begin with the
-// one that answered.
+// All servers are equivalent: a server that does not answer, or cannot serve, is skipped, and later requests start with
+// the one that answered.
 func TestAnotherServerIsAskedWhereOneDoesNotAnswer(t *testing.T) {
 	var refused, asked atomic.Int64
 	sick := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// jsonReader reads a JSON text of known form from start to end. After an error it reads no further; err says where it
-// was.
+// jsonReader reads a JSON text of known form from start to end. After an error it reads no further; err contains the
+// position.
 type jsonReader struct {
 	text  []byte
 	at    int
@@ -19,7 +19,7 @@ type jsonReader struct {
 // maxDepth bounds the nesting of skipped values.
 const maxDepth = 100
 
-// peek returns the next byte other than white space; 0 at the end and after an error.
+// peek returns the next byte other than white space; 0 at the end, and after an error.
 func (r *jsonReader) peek() byte {
 	for r.err == nil && r.at < len(r.text) {
 		switch b := r.text[r.at]; b {
@@ -89,7 +89,7 @@ func (r *jsonReader) array(value func()) {
 	}
 }
 
-// null reads a null, if it is next.
+// null reads a null if it is the next value.
 func (r *jsonReader) null() bool {
 	if r.peek() != 'n' || !bytes.HasPrefix(r.text[r.at:], []byte("null")) {
 		return false
@@ -98,7 +98,7 @@ func (r *jsonReader) null() bool {
 	return true
 }
 
-// string reads a string. The result is part of the text, unless the string has escapes.
+// string reads a string. The result is a slice of the text, unless the string has escapes.
 func (r *jsonReader) string() []byte {
 	if r.peek() != '"' {
 		r.fail("string")
@@ -157,7 +157,7 @@ func (r *jsonReader) integer() int64 {
 	return n
 }
 
-// skip reads a value of any form.
+// skip skips a value of any form.
 func (r *jsonReader) skip() {
 	if r.depth++; r.depth > maxDepth {
 		r.fail("end of nesting")
@@ -179,7 +179,7 @@ func (r *jsonReader) skip() {
 	}
 }
 
-// end requires the end of the text.
+// end fails unless the text has ended.
 func (r *jsonReader) end() {
 	if r.peek() != 0 {
 		r.fail("end")

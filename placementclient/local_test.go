@@ -16,7 +16,7 @@ import (
 	"croft/placement"
 )
 
-// A caller in the process of the server gets what one gets over HTTP.
+// A caller in the process of the server gets the same candidates as over HTTP.
 func TestCandidatesOfThisProcessAreThoseOfTheAPI(t *testing.T) {
 	store := etcdtest.Start(t)
 	server, err := placement.New(placement.Config{Store: store.Placement(0), Partition: store.Partition()})

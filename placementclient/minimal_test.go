@@ -45,7 +45,7 @@ func between(t *testing.T, address string, change func(*http.Request)) (through 
 	return web.URL, last
 }
 
-// The candidates are the same whether or not a server knows that preference.
+// The candidates are the same whether or not a server supports return=minimal.
 func TestCandidatesAreReadWithoutWhatNobodyUses(t *testing.T) {
 	server := serve(t)
 	address, short := between(t, server, func(*http.Request) {})

@@ -12,11 +12,11 @@ import (
 	"croft/placementclient"
 )
 
-// claimant is who claims.
+// claimant is the consumer of the claims.
 const claimant croft.InstanceID = "7d5e2e4e-68ae-4b5c-8f9e-000000000002"
 
-// TestAClaimThatIsSentIsAnswered cancels the caller while the server writes the claim: a claim released before it is
-// written would remain.
+// TestAClaimThatIsSentIsAnswered cancels the caller while the server writes the claim: if the claim were released
+// before it is written, it would remain.
 func TestAClaimThatIsSentIsAnswered(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	client, _ := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,8 @@ func (mute) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// A claim that is not answered in time fails by its caller's deadline, which commands tell from an interruption.
+// A claim that is not answered in time fails with its caller's deadline, which commands distinguish from an
+// interruption.
 func TestAClaimThatIsNotAnsweredInTimeIsNoInterruption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := placementclient.New(placementclient.Config{Endpoint: "http://127.0.0.1:8778", Transport: mute{}})

@@ -7,14 +7,15 @@ import (
 	"croft"
 )
 
-// Home returns the partition in which this Placement keeps its state; empty: it is OpenStack's, or does not tell.
+// Home returns the partition in which this Placement keeps its state; empty: it is OpenStack's, or does not report its
+// partition.
 func (c *Client) Home(ctx context.Context) (croft.PartitionID, error) {
 	var told partitionAnswer
 	err := c.conn.call(ctx, http.MethodGet, "/", nil, &told)
 	return told.partition, err
 }
 
-// partitionAnswer is the answer of GET /, of which only the header counts.
+// partitionAnswer reads the answer of GET /; only the header is used.
 type partitionAnswer struct{ partition croft.PartitionID }
 
 func (a *partitionAnswer) readHeader(h http.Header) {

@@ -105,7 +105,8 @@ func (c *Client) ensureInventories(ctx context.Context, p croft.Provider) error 
 	return c.conn.call(ctx, http.MethodPut, path, inventoriesBody{have.Generation, want}, nil)
 }
 
-// sameInventory compares ratios in single precision, as databases store them.
+// sameInventory reports whether inventories are equal, with ratios compared in single precision, as databases store
+// them.
 func sameInventory(a, b croft.Inventory) bool {
 	sameRatio := float32(a.AllocationRatio) == float32(b.AllocationRatio)
 	a.AllocationRatio, b.AllocationRatio = 0, 0
@@ -117,7 +118,8 @@ type traitsBody struct {
 	Traits     []croft.Trait `json:"traits"`
 }
 
-// ensureTraits leaves out standard traits unknown to the server, which may be older than this program.
+// ensureTraits sets a provider's traits. It leaves out standard traits that the server, which may be older than this
+// program, does not know.
 func (c *Client) ensureTraits(ctx context.Context, p croft.Provider) error {
 	path := providerPath(p.ID, "/traits")
 	var have traitsBody
@@ -145,7 +147,7 @@ func sorted[T ~string](list []T) []T {
 	return slices.Compact(out)
 }
 
-// knownTraits creates missing custom traits and returns the wanted traits that exist then.
+// knownTraits creates missing custom traits, and returns the wanted traits that then exist.
 func (c *Client) knownTraits(ctx context.Context, want []croft.Trait) ([]croft.Trait, error) {
 	if len(want) == 0 {
 		return want, nil
@@ -191,7 +193,7 @@ func (c *Client) ensureAggregates(ctx context.Context, p croft.Provider) error {
 // readers is the number of providers read concurrently.
 const readers = 16
 
-// Providers implements schedule.Claims. A provider deleted meanwhile is left out.
+// Providers implements schedule.Claims. It leaves out a provider that is deleted while it reads.
 func (c *Client) Providers(ctx context.Context) ([]croft.Provider, error) {
 	if all, done, err := c.providersAtOnce(ctx); done {
 		return all, err

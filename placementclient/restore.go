@@ -13,8 +13,8 @@ import (
 	"croft/placement/transfer"
 )
 
-// Write implements transfer.Target. A provider whose final inventories are smaller than its claims has larger ones
-// until the claims are written.
+// Write implements transfer.Target. A provider whose final inventories are smaller than its claims temporarily gets
+// larger ones, until the claims are written.
 func (a *Archive) Write(ctx context.Context, changes *transfer.Changes, progress transfer.Progress) error {
 	r := &restore{a.Client, changes, progress}
 	if err := r.write(ctx); err != nil {
@@ -58,7 +58,7 @@ func (r *restore) write(ctx context.Context) error {
 	return r.describe(ctx, "final inventories", final)
 }
 
-// writeNames creates classes or traits one by one, since the order of creation is visible.
+// writeNames creates classes or traits one by one, because the order of creation is visible.
 func writeNames[T ~string](ctx context.Context, r *restore, stage, path string, names []T) error {
 	for i, name := range names {
 		if err := r.client.conn.call(ctx, http.MethodPut, path+url.PathEscape(string(name)), nil, nil); err != nil {
@@ -116,8 +116,8 @@ func (r *restore) provider(ctx context.Context, p transfer.Provider, have map[cr
 	return err
 }
 
-// describe returns the inventories to write before the claims (interim) and, where those differ from the final ones,
-// after them (final).
+// describe returns the inventories to write before the claims (interim) and, if they differ, those to write after the
+// claims (final).
 func describe(changes *transfer.Changes) (final, interim []croft.Provider) {
 	claimed := map[croft.HostID]bool{}
 	all := &transfer.State{Providers: changes.Want.Providers, Consumers: slices.Clone(changes.Want.Consumers)}
@@ -168,7 +168,7 @@ func (r *restore) describe(ctx context.Context, stage string, list []croft.Provi
 	})
 }
 
-// consumer writes a consumer's claim. generation is the consumer's; nil: it has no claims yet. A consumer that has no
+// consumer writes a consumer's claim. generation is the consumer's; nil: it has no claims yet. A consumer without a
 // type is written with a microversion that has no types.
 func (r *restore) consumer(ctx context.Context, x transfer.Consumer, generation *int64) error {
 	body := allocationsBody{Allocations: make(map[croft.HostID]resourcesBody, len(x.Allocations)),

@@ -9,7 +9,7 @@ import (
 )
 
 // croft's own Placement has two requests that the API lacks. Other Placements, and older versions of croft's, do not
-// know their paths; with those the client uses the API and checks for the paths again from time to time.
+// have their paths; with those the client uses the API, and tries the paths again every foreignTime.
 const (
 	wholePath   = "/croft/providers"
 	foreignTime = time.Minute
@@ -38,7 +38,7 @@ func (c *Client) isForeign(err error) bool {
 	return true
 }
 
-// ensureAtOnce is EnsureProvider in one request, if the server has it.
+// ensureAtOnce does EnsureProvider in one request, if the server supports it.
 func (c *Client) ensureAtOnce(ctx context.Context, p croft.Provider) (done bool, err error) {
 	if c.foreign() {
 		return false, nil
@@ -58,7 +58,7 @@ func (c *Client) ensureAtOnce(ctx context.Context, p croft.Provider) (done bool,
 // duplicateName is the code of a conflict about a provider's name.
 const duplicateName = "placement.duplicate_name"
 
-// providersAtOnce is Providers in one request, if the server has it.
+// providersAtOnce does Providers in one request, if the server supports it.
 func (c *Client) providersAtOnce(ctx context.Context) (all []croft.Provider, done bool, err error) {
 	if c.foreign() {
 		return nil, false, nil

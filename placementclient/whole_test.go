@@ -36,7 +36,8 @@ func before(t testing.TB, address string, refuse func(*http.Request) bool) (stri
 	return web.URL, &n
 }
 
-// TestContractOfAServerWithoutOurRequests tests older versions of croft's server, and others.
+// TestContractOfAServerWithoutOurRequests tests a server without croft's own requests, like older versions of croft's
+// and other servers.
 func TestContractOfAServerWithoutOurRequests(t *testing.T) {
 	address, _ := before(t, serve(t), func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/croft/") })
 	placementtest.Run(t, address, placementtest.Options{})

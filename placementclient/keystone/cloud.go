@@ -26,12 +26,12 @@ const Environment = "env"
 type Cloud struct {
 	name    string
 	options gophercloud.AuthOptions
-	wanted  gophercloud.EndpointOpts // region and interface
+	wanted  gophercloud.EndpointOpts // region and interface to select in the catalogue
 	tls     *tls.Config
 }
 
-// Load reads a cloud from clouds.yaml and secure.yaml, or Environment. It sends nothing. Every error is Invalid and
-// says what is missing where.
+// Load reads a cloud from clouds.yaml and secure.yaml, or Environment. It sends nothing. Every error is Invalid, and
+// says which option is missing in which file.
 func Load(name string) (*Cloud, error) {
 	if name == Environment {
 		name = os.Getenv("OS_CLOUD")
@@ -92,7 +92,7 @@ func variables(get func(string) string) clouds.Cloud {
 	}
 }
 
-// parse builds a cloud from the options read from where, which messages name.
+// parse builds a cloud from options. where is their origin, for error messages.
 func parse(name, where string, options []clouds.ParseOption) (*Cloud, error) {
 	auth, wanted, tls, err := clouds.Parse(options...)
 	if err != nil {
@@ -119,7 +119,7 @@ func addDomains(auth *gophercloud.AuthOptions) {
 	}
 }
 
-// lacking returns the option that is missing for a login; "": none.
+// lacking returns the option that is missing for a login; "": none is missing.
 func lacking(auth gophercloud.AuthOptions) string {
 	u, err := url.Parse(auth.IdentityEndpoint)
 	user := auth.Username != "" || auth.UserID != ""
@@ -145,7 +145,7 @@ func lacking(auth gophercloud.AuthOptions) string {
 	return ""
 }
 
-// supported lists the kinds of login; "" selects one by the options given.
+// supported lists the supported kinds of login; "" selects one by the given options.
 var supported = []clouds.AuthType{"", clouds.AuthPassword, clouds.AuthToken, clouds.AuthV3Password,
 	clouds.AuthV3Token, clouds.AuthV3ApplicationCredential}
 

@@ -31,7 +31,7 @@ func write(t *testing.T, public, secure string) {
 	t.Setenv("OS_CLIENT_CONFIG_FILE", filepath.Join(dir, "clouds.yaml"))
 }
 
-// clean removes the variables of the environment that matter here.
+// clean removes the variables of the environment that affect these tests.
 func clean(t *testing.T) {
 	t.Helper()
 	for _, v := range os.Environ() {

@@ -64,7 +64,7 @@ func (c *Cloud) Advice() string {
 	return "give the user of cloud " + c.name + " the role admin, or name another cloud in placement.cloud"
 }
 
-// explain words a failed login.
+// explain returns the error of a failed login, with our kind and message.
 func (c *Cloud) explain(ctx context.Context, err error) error {
 	if answered, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err); ok {
 		return c.explainAnswer(answered)

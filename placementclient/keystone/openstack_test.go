@@ -112,7 +112,8 @@ func TestOpenStackTokenThatIsRevokedIsRenewed(t *testing.T) {
 		t.Error("the token is the old one")
 	}
 	theirs, s := enter(t, "admin", "")
-	s.provider.SetToken("gAAAAABmade-up") // theirs caches tokens for five minutes, so a revoked one would not do
+	// theirs caches tokens for five minutes, so a revoked token would still be accepted
+	s.provider.SetToken("gAAAAABmade-up")
 	if err := ask(t, theirs); err != nil {
 		t.Errorf("with a token that is none, of OpenStack's Placement: %v", err)
 	}
@@ -149,7 +150,8 @@ func TestOpenStackApplicationCredential(t *testing.T) {
 	}
 }
 
-// TestRolesCountAsInOpenStack sends both the same tokens: their answers may differ only in the ID of the request.
+// TestRolesCountAsInOpenStack sends both servers the same tokens: their answers may differ only in the ID of the
+// request.
 func TestRolesCountAsInOpenStack(t *testing.T) {
 	openStack(t)
 	_, admin := enter(t, "admin", "")
@@ -212,7 +214,7 @@ func systemReader(t *testing.T, admin *session) *session {
 	return login(t, "watcher")
 }
 
-// shownSchema is where the original shows the text of a schema, and ours its place.
+// shownSchema matches the part of an error in which the original shows the text of a schema, and ours its place.
 var shownSchema = regexp.MustCompile(`(?s)(Failed validating '[a-zA-Z]+' in schema).*`)
 
 // request returns the answer without the ID of the request and the text of a schema.

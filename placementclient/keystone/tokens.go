@@ -98,7 +98,7 @@ func (t *Tokens) refusal(ctx context.Context, err error) error {
 	return croft.Errorf(croft.NotFound, "keystone at %s knows no such token", t.cloud.URL())
 }
 
-// unknown returns Unavailable for any reason: the holder of the token is not at fault.
+// unknown returns Unavailable for every error, because the holder of the token did not cause it.
 func (t *Tokens) unknown(err error) error {
 	return croft.Errorf(croft.Unavailable, "tokens cannot be checked: %s", err.Error())
 }

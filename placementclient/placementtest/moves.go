@@ -64,8 +64,8 @@ func (s *suite) claimOf(t *testing.T, id croft.InstanceID) croft.Claim {
 	return claim
 }
 
-// reuse gives a UUID to a second claim, and has those who know the first one change and release it. OpenStack's
-// Placement cannot tell the two.
+// reuse gives the UUID of a first claim to a second one, and has clients that have read the first claim change and
+// release it. OpenStack's Placement cannot distinguish the two claims.
 func (s *suite) reuse(t *testing.T) {
 	here, there := s.add(t, host("first")), s.add(t, host("second"))
 	id, some := croft.NewInstanceID(), croft.Resources{croft.VCPU: 1}

@@ -1,4 +1,4 @@
-// Package placementtest tests, against any server, what users of a Placement client may rely on.
+// Package placementtest tests the guarantees of a Placement client, against any server.
 package placementtest
 
 import (
@@ -24,8 +24,8 @@ type Options struct {
 	Auth   placementclient.Auth // if the token admin does not work
 }
 
-// Run tests a client of the server at endpoint, which need not be empty. Without an endpoint it tests the one that
-// o.Auth knows.
+// Run tests a client of the server at endpoint, which need not be empty. If endpoint is "", it tests the server that
+// o.Auth finds.
 func Run(t *testing.T, endpoint string, o Options) {
 	transport := &counter{under: http.DefaultTransport.(*http.Transport).Clone()}
 	client, err := placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: o.Auth, Transport: transport})
@@ -56,7 +56,7 @@ func Run(t *testing.T, endpoint string, o Options) {
 	}
 }
 
-// owner is whom claims count for in tests.
+// owner owns the claims of the tests.
 var owner = croft.Owner{Partition: croft.NewPartitionID(), Project: "project"}
 
 type suite struct {
@@ -64,7 +64,8 @@ type suite struct {
 	sent   *counter
 }
 
-// counter counts requests that write. A request of croft's own that finds nothing to change is answered 204.
+// counter counts requests that write. It does not count croft's own requests that are answered 204, because those
+// changed nothing.
 type counter struct {
 	under  *http.Transport
 	writes atomic.Int64
@@ -99,7 +100,7 @@ func (s *suite) add(t *testing.T, p croft.Provider) croft.Provider {
 	return p
 }
 
-// read returns one provider from the list of all.
+// read returns one provider from the list of all providers.
 func (s *suite) read(t *testing.T, id croft.HostID) croft.Provider {
 	t.Helper()
 	all, err := s.client.Providers(t.Context())

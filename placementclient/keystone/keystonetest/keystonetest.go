@@ -1,5 +1,5 @@
 // Package keystonetest is a small Keystone for tests. It keeps users, application credentials, tokens and a catalogue,
-// and answers croft's requests as the real one does; tests that also run against a real Keystone keep it honest.
+// and answers croft's requests as the real one does; tests that also run against a real Keystone check that it does.
 package keystonetest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// User is a user who may log in.
+// User is a user who can log in.
 type User struct {
 	Name, Password string
 	Project        string // name and ID; empty: the roles are for the system
@@ -29,8 +29,8 @@ type Endpoint struct{ Service, Region, Interface, URL string }
 
 // Keystone is a running test server.
 type Keystone struct {
-	URL  string // with /v3
-	Root string // without
+	URL  string // including /v3
+	Root string // without /v3
 
 	web *httptest.Server
 
@@ -76,7 +76,7 @@ func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Keystone {
 	return k
 }
 
-// Add lets a user log in.
+// Add adds a user who can log in.
 func (k *Keystone) Add(u User) { k.change(func() { k.users = append(k.users, u) }) }
 
 // Offer adds endpoints to the catalogue of future tokens.
@@ -85,7 +85,7 @@ func (k *Keystone) Offer(e ...Endpoint) { k.change(func() { k.catalog = append(k
 // Revoke invalidates all tokens.
 func (k *Keystone) Revoke() { k.change(func() { clear(k.tokens) }) }
 
-// SetDown makes it answer 503, or ends that.
+// SetDown makes the server answer 503, or ends that.
 func (k *Keystone) SetDown(down bool) { k.change(func() { k.down = down }) }
 
 // Forget removes all users; tokens stay valid.
