@@ -29,10 +29,10 @@ import (
 type Config struct {
 	Host      croft.Host        // ID required; Place distinguishes its agent from one on a copied machine
 	Partition croft.PartitionID // required
-	Provider  croft.Provider    // what the host offers; ID is Host.ID
+	Provider  croft.Provider    // the host's offer; ID is Host.ID
 	Dir       string            // required; holds one directory per instance
 	NICs      []NIC             // for guests that name no networks; addresses are filled in per instance
-	Networks  map[string]NIC    // further networks that guests may name, beside croft.DefaultNetworks
+	Networks  map[string]NIC    // further networks that guests may name, in addition to croft.DefaultNetworks
 
 	Orders     Orders
 	Registry   Registry
@@ -46,7 +46,7 @@ type Config struct {
 	MaxBuilds   int           // concurrent builds; 4 by default
 	ResyncEvery time.Duration // how often every instance is examined; 30 s by default
 	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
-	// tells people that an instance expires soon, when it is this agent's turn; nil: only the log does
+	// announces to users that an instance expires soon, when it is this agent's turn; nil: only the log reports it
 	Announce func(context.Context, croft.Instance) error
 	Log      *slog.Logger // required
 
@@ -153,8 +153,8 @@ func (a *Agent) announce(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		err := a.Inventory.EnsureProvider(ctx, a.Provider)
 		if errors.Is(err, croft.Conflict) && a.Provider.Name == a.Host.Name {
-			// Another provider has the host's name, such as this machine's before it lost its state
-			// directory. Names are for people; the UUID identifies the host.
+			// Another provider has the host's name, for example this machine's provider before it lost its state
+			// directory. Names are for display; the UUID identifies the host.
 			a.Provider.Name = a.Host.Name + "-" + string(a.Host.ID)[:8]
 			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name",
 				a.Provider.Name)
@@ -187,11 +187,11 @@ const (
 	lastWait  = 15 * time.Second
 )
 
-// awaitPoll is how often awaited instances are looked at.
+// awaitPoll is how often awaited instances are checked.
 const awaitPoll = 2 * time.Second
 
-// retire keeps new claims away from the host while no agent serves it. The provider and its claims stay, as do
-// the guests. A provider that was removed, because the host was forgotten, is not created again.
+// retire keeps new claims away from the host while no agent serves it. The provider, its claims and the guests stay. If
+// the provider was removed, because the host was forgotten, it is not created again.
 func (a *Agent) retire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -212,8 +212,8 @@ func (a *Agent) retire(ctx context.Context) error {
 	return nil
 }
 
-// resync wakes every instance that is remembered here or has a domain. The list that starts the watch wakes
-// the others that have an order.
+// resync wakes every instance that is in this agent's memory or has a domain. The list with which the watch starts
+// wakes the other instances that have an order.
 func (a *Agent) resync(ctx context.Context) {
 	domains, err := a.Hypervisor.List(ctx)
 	if err != nil {
@@ -282,8 +282,8 @@ func (a *Agent) ConsoleLog(id croft.InstanceID) string {
 	return filepath.Join(a.dir(id), "console.log")
 }
 
-// lookAgain wakes the awaited instances: not every network reports a guest's new address, and nothing reports
-// that etcd or libvirt answers again.
+// lookAgain wakes the awaited instances: some networks do not report a guest's new address, and nothing reports that
+// etcd or libvirt answers again.
 func (a *Agent) lookAgain(ctx context.Context) {
 	for _, id := range a.instances.awaitedOnes() {
 		a.workers.Wake(ctx, id)

@@ -31,7 +31,7 @@ type ledger struct {
 	mu       sync.Mutex
 	provider croft.Provider
 	claims   map[croft.InstanceID]croft.Resources
-	at       map[croft.InstanceID]croft.HostID // where they are, as far as that matters
+	at       map[croft.InstanceID]croft.HostID // hosts of instances, if they matter
 	taken    string                            // a provider name that is in use
 	gone     bool                              // the provider was removed
 	away     atomic.Bool
@@ -103,8 +103,8 @@ type cloud struct {
 	seeds  compute.Seeds
 	stop   func()
 
-	between  compute.Orders              // the store, unless a test replaces it
-	recorder *tracetest.InMemoryExporter // if set, orders carry trace
+	between  compute.Orders              // the orders that the agent uses, if a test replaces the store
+	recorder *tracetest.InMemoryExporter // if set, orders belong to a trace
 	trace    string
 }
 
@@ -143,7 +143,7 @@ func (c *cloud) start() *compute.Agent {
 	return agent
 }
 
-// launch is start for an agent that may never take orders.
+// launch is like start, for an agent that may never take orders.
 func (c *cloud) launch(ready func()) *compute.Agent {
 	c.t.Helper()
 	agent, err := compute.New(compute.Config{
@@ -174,7 +174,7 @@ func (c *cloud) launch(ready func()) *compute.Agent {
 	return agent
 }
 
-// request writes what a scheduler would: record, claim, order.
+// request writes the record, the claim and the order, as a scheduler does.
 func (c *cloud) request(name string) croft.Instance { return c.requestOn(name) }
 
 func (c *cloud) requestOn(name string, networks ...string) croft.Instance {
@@ -226,7 +226,7 @@ func (c *cloud) reorder(inst croft.Instance, want croft.Want) croft.Instance {
 	return inst
 }
 
-// await follows the instance until it has the state, for its newest order, or is gone (empty state).
+// await follows the instance until it has the state, for its newest order, or has no record any more (empty state).
 func (c *cloud) await(inst croft.Instance, want croft.State) *croft.Observation {
 	c.t.Helper()
 	var seen *croft.Observation
@@ -246,7 +246,7 @@ func (c *cloud) await(inst croft.Instance, want croft.State) *croft.Observation 
 	return seen
 }
 
-// bare asserts that nothing of an instance is left on the host.
+// bare fails the test unless everything of an instance is removed from the host.
 func (c *cloud) bare(inst croft.Instance) {
 	c.t.Helper()
 	if _, err := c.hv.Get(c.t.Context(), inst.ID); !errors.Is(err, croft.NotFound) {
@@ -390,7 +390,7 @@ func TestAStartThatFailedWasNoStart(t *testing.T) {
 	})
 	c.start()
 	inst := c.request("web")
-	c.await(inst, croft.StateRunning) // at the next pass; a start that failed is not remembered
+	c.await(inst, croft.StateRunning) // at the next pass, because a failed start is not recorded
 }
 
 func sweep(t *testing.T, agent *compute.Agent) {

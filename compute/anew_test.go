@@ -32,7 +32,7 @@ func (c *cloud) again(inst croft.Instance, change func(*croft.Order)) croft.Inst
 func reboot(o *croft.Order)  { o.Rebooted = o.Generation }
 func rebuild(o *croft.Order) { o.Rebuilt = o.Generation }
 
-// written creates a file beside the guest's disk, which only a rebuild removes.
+// written creates a file next to the guest's disk, which only a rebuild removes.
 func (c *cloud) written(inst croft.Instance) string {
 	c.t.Helper()
 	path := filepath.Join(c.dir, string(inst.ID), "written")
@@ -104,7 +104,7 @@ func TestARebuildGivesTheGuestAFreshDiskAndKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// A rebuild whose image cannot be fetched must keep the existing disk.
+// A rebuild whose image cannot be fetched keeps the existing disk.
 func TestARebuildWithoutImageLeavesTheGuestAsItIs(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		c := newCloud(t)
@@ -133,7 +133,7 @@ func TestARebuildWithoutImageLeavesTheGuestAsItIs(t *testing.T) {
 	}
 }
 
-// unheard loses the first observation of failure, as happens to a pass that an event interrupts.
+// unheard loses the first observation of failure, like a pass that an event interrupts.
 type unheard struct {
 	compute.Orders
 	lose sync.Once
@@ -233,7 +233,7 @@ func TestAnAgentConnectsInstancesOnlyToNetworksThatAreOpenToTheirProject(t *test
 	}
 }
 
-// The name of a network may pass to another project while a guest of the former one is stopped.
+// The name of a network may pass to another project while a guest of the former project is stopped.
 func TestAGuestDoesNotStartOnANetworkThatPassedToAnotherProject(t *testing.T) {
 	c := newCloud(t)
 	c.host.Networks = map[string][]croft.Project{"lab": {"former"}}

@@ -21,17 +21,17 @@ import (
 	"croft/internal/httpapi"
 )
 
-// API is the agent's HTTP interface, for holders of the token in the host's record. Serve it with a
-// BaseContext that ends before the server does, since a client may follow a console forever.
+// API is the agent's HTTP interface, for holders of the token in the host's record. Serve it with a BaseContext that
+// ends before the server does, since a client may follow a console forever.
 //
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
 //	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
 //	POST /v1/images                                fetch an image: a PullRequest, answered by lines of Pull
 //	GET /v1/images                                 the cache: a list of Held as JSON
-//	DELETE /v1/images[?image=REFERENCE|SHA256]     remove one, or all that nothing uses: the same of what was
-//	GET /v1/holding                                what the host has: audit.Contents as JSON
-//	GET /v1/usages                                 what its guests use: a list of Usage as JSON
-//	DELETE /v1/instances/{id}/files                disks that belong to nobody
+//	DELETE /v1/images[?image=REFERENCE|SHA256]     remove one image, or all unused ones: the removed ones, a list of Held as JSON
+//	GET /v1/holding                                the guests and disks of the host: audit.Contents as JSON
+//	GET /v1/usages                                 usage of its guests: a list of Usage as JSON
+//	DELETE /v1/instances/{id}/files                remove disks without an owner
 type API struct {
 	Agent *Agent
 	Token string // required
@@ -98,8 +98,9 @@ func (f flushing) Write(p []byte) (int, error) {
 	return n, errors.Join(err, f.control.Flush())
 }
 
-// tail copies a file to w and, with follow, what is appended later, across rotations, until ctx ends or the
-// file's directory is removed. A directory that is made there later is another instance's, and is never read.
+// tail copies a file to w and, with follow, also data that is appended later, across rotations, until ctx ends or the
+// file's directory is removed. It never reads from a directory of the same name that is created later, because that
+// belongs to another instance.
 func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	dir := filepath.Dir(path)
 	root, err := os.OpenRoot(dir)
@@ -151,18 +152,18 @@ func tail(ctx context.Context, path string, w io.Writer, follow bool) error {
 	}
 }
 
-// isRoot reports whether a directory is the opened one.
+// isRoot reports whether dir is the opened directory.
 func isRoot(root *os.Root, dir os.FileInfo) bool {
 	was, err := root.Stat(".")
 	return err != nil || os.SameFile(was, dir)
 }
 
-// reopened returns the file that has the name in a directory now: f, or after a rotation the new file, once the rest of
-// f is copied.
+// reopened returns the file that now has the name in a directory: f, or after a rotation the new file, after the rest
+// of f was copied.
 func reopened(f *os.File, dir *os.Root, name string, w io.Writer) (*os.File, error) {
 	now, err := dir.Stat(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return f, nil // between two names, or its directory is being removed
+		return f, nil // during a rotation, or while its directory is removed
 	}
 	if err != nil {
 		return f, err
@@ -185,7 +186,7 @@ func reopened(f *os.File, dir *os.Root, name string, w io.Writer) (*os.File, err
 // connection carries the console's bytes both ways.
 const ConsoleProtocol = "croft-console"
 
-// Wait returns when no console is attached. Call it after the server has ended, which does not wait for
+// Wait returns when no console is attached. Call it after the server has ended, because the server does not wait for
 // upgraded connections.
 func (api *API) Wait() { api.attached.Wait() }
 
@@ -225,7 +226,7 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 	api.Agent.Log.Info("console left", "instance", id, "host", api.Agent.Host.ID, "err", err)
 }
 
-// join copies both ways until one side or ctx ends, then closes both. typed begins with what the client sent
+// join copies both ways until one side or ctx ends, then closes both. typed starts with the data that the client sent
 // before the protocol changed.
 func join(ctx context.Context, client net.Conn, typed io.Reader, guest io.ReadWriteCloser) error {
 	end := func() { _ = errors.Join(client.Close(), guest.Close()) }
@@ -280,8 +281,8 @@ type PullError struct {
 // maxPullRequest bounds a request in bytes; its reference may contain one or two long addresses.
 const maxPullRequest = 16 << 10
 
-// pull fetches an image before any instance needs it. It runs while the caller listens, and shares the fetch
-// with instances that need the same image.
+// pull fetches an image before any instance needs it. It runs until the caller disconnects, and shares the fetch with
+// instances that need the same image.
 func (api *API) pull(w http.ResponseWriter, r *http.Request) {
 	var ask PullRequest
 	text, err := httpapi.ReadBody(w, r, maxPullRequest, 0)
@@ -295,7 +296,8 @@ func (api *API) pull(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no")
 	lines := json.NewEncoder(flushing{w, http.NewResponseController(w)})
-	say := func(p Pull) { _ = lines.Encode(p) } // a caller that stopped listening ends the request
+	// an error means that the caller disconnected, which ends the request
+	say := func(p Pull) { _ = lines.Encode(p) }
 	say(Pull{Progress: &croft.Progress{}})
 	img, err := api.Agent.Images.Fetch(r.Context(), ask.Image, func(p croft.Progress) { say(Pull{Progress: &p}) })
 	if err != nil {

@@ -102,7 +102,8 @@ func (p *pass) fetch(ctx context.Context) (img Image, err error) {
 	return img, err
 }
 
-// source returns where the guest finds its metadata. Invalid: this host cannot provide what the order asks for.
+// source returns where the guest finds its metadata. Invalid: this host cannot provide the source that the order
+// requires.
 func (p *pass) source() (croft.Metadata, error) {
 	if p.agent.Seeds == nil {
 		return croft.MetadataServer, nil
@@ -133,8 +134,8 @@ func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, er
 	return path, f.Sync()
 }
 
-// nics returns the guest's network interfaces. Invalid: the order names a network that this host does not have, or
-// that its settings do not open to the project; the sentence is the same, since tenants read it.
+// nics returns the guest's network interfaces. Invalid: the order names a network that this host does not have, or that
+// its settings do not open to the project; both cases have the same message, because tenants read it.
 func (p *pass) nics() ([]NIC, error) {
 	var all []NIC
 	for _, name := range p.want.Spec.Networks {

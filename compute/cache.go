@@ -10,12 +10,13 @@ import (
 	"croft/internal/httpapi"
 )
 
-// Cache is a cache of images whose content can be listed and removed. Images may be one.
+// Cache is a cache of images whose content can be listed and removed. An Images may implement it.
 type Cache interface {
 	// Held lists the images in the cache, most recently used first.
 	Held(ctx context.Context) ([]Held, error)
-	// Remove removes the image of a reference, or with a SHA-256, and returns it; without either, all that no disk
-	// stands on and that were not used just now. A disk that stands on one keeps its file. NotFound.
+	// Remove removes the image that a reference or a SHA-256 identifies, and returns it; without either, it removes all
+	// images that no disk is based on and that were not used just now. A disk that is based on a removed image keeps
+	// its file. NotFound.
 	Remove(ctx context.Context, referenceOrDigest string) ([]Held, error)
 }
 
@@ -28,10 +29,10 @@ type Held struct {
 	SHA256      string    `json:"sha256"`
 	Disks       int       `json:"disks"` // disks linked to this file; disks on other file systems are copies
 	Used        time.Time `json:"used"`
-	References  []string  `json:"references"` // references that resolved to it, unless forgotten since
+	References  []string  `json:"references"` // references that resolved to it and are not forgotten
 }
 
-// cached answers with the images that are in the cache, or with those that were removed from it.
+// cached answers with the images that are in the cache, or with the images that were removed from it.
 func (api *API) cached(do func(ctx context.Context, c Cache, r *http.Request) ([]Held, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, ok := api.Agent.Images.(Cache)

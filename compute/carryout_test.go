@@ -16,10 +16,10 @@ import (
 	"croft"
 )
 
-// A job is an order, what exists of its instance, and the steps that carry the order out.
+// job is an order, the existing state of its instance, and the steps that carry the order out.
 type job struct {
 	name   string
-	order  croft.Order // of generation 4 unless it says otherwise
+	order  croft.Order // of generation 4 unless set
 	domain *Domain     // of generation 2
 	seed   croft.Metadata
 	with   func(*logbook)
@@ -60,7 +60,7 @@ func (j job) agent(l *logbook) *Agent {
 	return a
 }
 
-// one makes a pass, and returns what it did.
+// one makes a pass, and returns its calls.
 func one(t *testing.T, a *Agent, l *logbook) []string {
 	t.Helper()
 	l.steps, l.calls = nil, nil
@@ -77,7 +77,7 @@ func moved(before ...croft.HostID) croft.Order {
 	return croft.Order{Want: croft.WantRunning, MovedFrom: "former", LeftBefore: before}
 }
 
-// on and off are guests that run and that croft stopped; ended is a guest that powered itself off.
+// on returns a running guest, off a guest that croft stopped, and ended a guest that powered itself off.
 func on() *Domain  { return &Domain{Power: PowerOn, Started: 2} }
 func off() *Domain { return &Domain{Power: PowerOff} }
 func poweredOff() *Domain {
@@ -86,7 +86,7 @@ func poweredOff() *Domain {
 
 const isRunning = "observe running at 192.0.2.7"
 
-// jobs are all kinds of orders. Their steps follow one another: what makes a later one safe comes first.
+// jobs are all kinds of orders. The order of their steps matters: a step that makes a later one safe comes first.
 var jobs = []job{
 	{"a guest is built and started", run(), nil, "", nil,
 		[]string{"fetch", "disk 9", "define", "start", isRunning}},
@@ -167,7 +167,7 @@ func TestOrdersAreCarriedOutStepByStep(t *testing.T) {
 	}
 }
 
-// Whatever fails, the pass ends there, somebody looks again soon or at the next resync, and then the order is
+// A pass ends at its first failure, the instance is checked again soon or at the next resync, and then the order is
 // carried out as if nothing had failed.
 func TestAPassEndsWithWhatFailsAndTheNextOneGoesOn(t *testing.T) {
 	for _, j := range jobs {
@@ -216,16 +216,16 @@ func TestAPassEndsWithWhatFailsAndTheNextOneGoesOn(t *testing.T) {
 	}
 }
 
-// What no retry can cure is told, and what was half built goes away; nothing else does.
+// A permanent failure is reported, and the partly built domain is removed, but nothing else.
 func TestAnOrderThatCannotBeCarriedOutLeavesNothingHalfBuilt(t *testing.T) {
 	final := croft.Errorf(croft.Invalid, "never")
 	const told = "observe failed since never"
 	for _, c := range []struct {
 		name   string
 		job    job
-		fails  string // the call that fails for good
+		fails  string // the call that fails permanently
 		before func(*logbook, *memory)
-		left   bool // domain and files
+		left   bool // domain and files are left
 		again  []string
 	}{
 		{"before anything is there", job{order: run()}, "fetch", nil, false, nil},
@@ -270,7 +270,7 @@ func TestAnOrderThatCannotBeCarriedOutLeavesNothingHalfBuilt(t *testing.T) {
 				if l.order == nil {
 					return
 				}
-				l.order.Generation++ // another order is another chance
+				l.order.Generation++ // another order is tried again
 				if got := one(t, a, l); len(got) == 0 || got[len(got)-1] != isRunning {
 					t.Errorf("the next order is carried out by %q", got)
 				}
@@ -279,7 +279,7 @@ func TestAnOrderThatCannotBeCarriedOutLeavesNothingHalfBuilt(t *testing.T) {
 	}
 }
 
-// Removing what is half built is tried until it succeeds, once.
+// The removal of a partly built domain is retried until it succeeds, and is then not repeated.
 func TestWhatIsHalfBuiltIsRemovedByALaterPass(t *testing.T) {
 	for _, fails := range []string{"domain", "remove"} {
 		t.Run(fails, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestAConsoleLogIsSentAsItIs(t *testing.T) {
 	}
 }
 
-// What is followed comes as soon as it is written.
+// A followed log is sent as soon as it is written.
 func TestAConsoleLogIsFollowed(t *testing.T) {
 	for _, follow := range []string{"1", "true"} {
 		_, a := alone(t)
@@ -139,7 +139,7 @@ func (h terminal) OpenConsole(_ context.Context, id croft.InstanceID) (io.ReadWr
 	return h.console, nil
 }
 
-// counted counts how often it is closed.
+// counted counts its Close calls.
 type counted struct {
 	io.ReadWriteCloser
 	mu     *sync.Mutex
@@ -197,7 +197,7 @@ func TestALiveConsoleIsRefused(t *testing.T) {
 	}
 }
 
-// accepting hands out connections.
+// accepting is a listener that returns given connections.
 type accepting chan net.Conn
 
 func (a accepting) Accept() (net.Conn, error) {
@@ -359,7 +359,7 @@ func TestAConsoleEndsWithBothSidesAndTheirErrors(t *testing.T) {
 	}
 }
 
-// A client that has the token keeps its connection when others come that do not.
+// A client with the token keeps its connection when clients without it connect.
 func TestWhoHasTheTokenKeepsTheConnection(t *testing.T) {
 	for _, c := range []struct {
 		token string
@@ -386,7 +386,7 @@ func TestWhoHasTheTokenKeepsTheConnection(t *testing.T) {
 		}
 		l.fail = func(call string) error {
 			if call == "list" {
-				next() // while its request is answered
+				next() // while its request is being answered
 			}
 			return nil
 		}
@@ -401,7 +401,7 @@ func TestWhoHasTheTokenKeepsTheConnection(t *testing.T) {
 	}
 }
 
-// The end of a tail is the end of the directory, and nothing else that happens beside the log.
+// A tail ends when the directory is removed, and ignores all other events next to the log.
 func TestTailIgnoresWhatHappensBesideTheLog(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "i")
@@ -434,7 +434,7 @@ func TestTailIgnoresWhatHappensBesideTheLog(t *testing.T) {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }()
-	// A file in the place of the directory is no log any more.
+	// A file in place of the directory is no log.
 	if err := errors.Join(os.Rename(dir, dir+".0"), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +443,7 @@ func TestTailIgnoresWhatHappensBesideTheLog(t *testing.T) {
 	}
 }
 
-// deaf takes nothing.
+// deaf accepts no data.
 type deaf struct{}
 
 func (deaf) Write([]byte) (int, error) { return 0, errPlanned }
@@ -474,7 +474,7 @@ func TestTailEndsWithWhoListens(t *testing.T) {
 	if got, err := reopened(f, root, "console.log.1", deaf{}); got != f || !errors.Is(err, errPlanned) {
 		t.Errorf("before a rotation is followed, the rest is sent: %v", err)
 	}
-	socket, err := net.Listen("unix", filepath.Join(dir, "s")) // which cannot be opened
+	socket, err := net.Listen("unix", filepath.Join(dir, "s")) // a file that cannot be opened
 	if err != nil {
 		t.Fatal(err)
 	}

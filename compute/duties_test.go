@@ -51,7 +51,7 @@ func TestASweepMendsOnlyWhatItFindsTwiceOnItsOwnHost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		with  func(*logbook)
-		reads string // the instances that it asks about
+		reads string // the instances whose records it reads
 		steps []string
 	}{
 		{"nothing is wrong", func(*logbook) {}, "[]", nil},
@@ -107,7 +107,7 @@ func TestASweepMendsOnlyWhatItFindsTwiceOnItsOwnHost(t *testing.T) {
 			}
 			a.sweep(t.Context())
 			l.want(t, c.steps...)
-			// What is mended is no longer found, and a problem is written once, until it is over.
+			// A repaired difference is no longer reported, and a problem is written once, until it is over.
 			l.claims, l.told, l.others = map[croft.InstanceID]croft.Resources{}, audit.Evidence{}, nil
 			a.sweep(t.Context())
 			if len(c.steps) > 0 && strings.HasPrefix(c.steps[0], "put") {
@@ -125,7 +125,8 @@ func TestASweepEndsWithWhatFails(t *testing.T) {
 	for _, call := range []string{"claims", "list", "evidence [" + string(guest) + "]", "record", "release [h]"} {
 		t.Run(call, func(t *testing.T) {
 			l, a := alone(t)
-			l.claims[guest] = croft.Resources{croft.VCPU: 9} // without an instance, and more than there is
+			// a claim without an instance, for more than the host offers
+			l.claims[guest] = croft.Resources{croft.VCPU: 9}
 			if err := a.sweepHost(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +150,7 @@ func TestASweepEndsWithWhatFails(t *testing.T) {
 	})
 }
 
-// turns are records whose turn cannot be had.
+// turns are records whose turn cannot be read.
 type turns struct{ audit.Shared }
 
 func (turns) TakeTurn(context.Context, time.Duration) (bool, error) { return false, errPlanned }
@@ -229,7 +230,7 @@ func TestAHostIsIntroducedByItsNameAndTheFormerOne(t *testing.T) {
 	}
 }
 
-// The pauses between attempts grow to a limit; a taken name is replaced at once, and once.
+// The pauses between attempts grow to a limit; a taken name is replaced immediately, and once.
 func TestAHostIsOfferedUntilThatSucceeds(t *testing.T) {
 	taken := croft.Errorf(croft.Conflict, "the name is taken")
 	for _, c := range []struct {
@@ -330,13 +331,13 @@ func TestWhoMayServeAHost(t *testing.T) {
 	const me = "the machine"
 	for _, c := range []struct {
 		name    string
-		locked  bool // it served before
+		locked  bool // it has served before
 		rival   *croft.Agent
 		last    *croft.Host
 		orders  int
 		fail    func(string) error
 		serves  bool
-		begins  bool // everything is examined
+		begins  bool // all instances are examined
 		refused bool // with a reason
 	}{
 		{"the first agent", false, nil, nil, 0, nil, true, true, false},
@@ -403,7 +404,7 @@ func TestAHostIsReadyOnceAllSeeItAlive(t *testing.T) {
 		l.fail = func(string) error {
 			asked = append(asked, time.Since(begun))
 			if late := time.Since(begun); late > 25*time.Millisecond && late < 50*time.Millisecond {
-				l.hosts[here] = croft.Host{ID: here, Alive: true} // an answer with an error is none
+				l.hosts[here] = croft.Host{ID: here, Alive: true} // an answer with an error is not used
 				return errPlanned
 			}
 			return nil

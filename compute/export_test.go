@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// Resync examines every instance now, as the timer does, and waits for the end.
+// Resync examines every instance now, as the timer does, and waits until that is done.
 func (a *Agent) Resync(ctx context.Context) {
 	a.resync(ctx)
 	a.workers.Wait()

@@ -66,7 +66,7 @@ func TestModesAreOnlyLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Files and links of the name of an instance are left alone.
+	// Files and links with the name of an instance are left alone.
 	file, target := filepath.Join(dir, string(croft.NewInstanceID())), filepath.Join(dir, "target")
 	linked := filepath.Join(dir, string(croft.NewInstanceID()))
 	for path, mode := range map[string]fs.FileMode{file: 0o644, target: 0o644} {
@@ -125,7 +125,7 @@ func TestAHostKeepsItsUUID(t *testing.T) {
 	}
 }
 
-// Whoever finds the directory in use is told by which process.
+// The error about a directory in use names the process that uses it.
 func TestAStateDirectoryNamesWhoHasIt(t *testing.T) {
 	parent := t.TempDir()
 	path, file := filepath.Join(parent, "state"), filepath.Join(parent, "file")
@@ -153,7 +153,7 @@ func TestAStateDirectoryNamesWhoHasIt(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	// Where nobody can be named, nobody has it.
+	// If the process cannot be recorded, the lock is not taken.
 	if err := errors.Join(os.Remove(pid), os.Symlink("/dev/full", pid)); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestASecretIsMadeOnce(t *testing.T) {
 	}
 }
 
-// Files that can be neither seen nor removed are not taken for none.
+// Files that can be neither listed nor removed do not count as removed.
 func TestFilesThatCannotBeSeenAreNotGone(t *testing.T) {
 	_, a := alone(t)
 	if _, have, err := a.read(t.Context(), guest); err != nil || have.Files {

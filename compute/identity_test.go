@@ -12,7 +12,7 @@ import (
 	"croft/hypervisor/sim"
 )
 
-// beside returns another machine of the same cloud, with separate guests and a separate directory.
+// beside returns another machine of the same cloud, with its own guests and directory.
 func (c *cloud) beside(host croft.Host) *cloud {
 	c.t.Helper()
 	hv, err := sim.New(sim.Config{})
@@ -184,7 +184,7 @@ func TestAHostThatShrankSaysSoUntilItIsOver(t *testing.T) {
 	if found := c.guests(); len(found) != 1 || found[0].Power != compute.PowerOn {
 		t.Errorf("got %v, want the guest as it was", found)
 	}
-	sweep(t, agent) // which also releases claims without a record
+	sweep(t, agent) // this also releases claims without a record
 	sweep(t, agent)
 	c.problem("")
 }
@@ -217,7 +217,7 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 	c.start()
 	inst := c.request("web")
 	c.await(inst, croft.StateRunning)
-	c.stop() // the old host is slow to obey
+	c.stop() // the old host is slow to carry out its tombstone
 
 	there := c.beside(croft.Host{ID: croft.NewHostID(), Name: "h2", VirtType: "sim"})
 	there.ledger = c.ledger // both use one Placement

@@ -15,7 +15,7 @@ func (forgetful) Observed(context.Context, croft.HostID, croft.InstanceID) (crof
 	return croft.Observation{}, croft.Errorf(croft.NotFound, "nothing was observed")
 }
 
-// An order that cannot be carried out removes no running guest, even if the record that it ever ran is lost.
+// An order that fails permanently removes no running guest, even if the record that the guest ever ran is lost.
 func TestAFinalFailureLeavesAGuestThatRuns(t *testing.T) {
 	c := newCloud(t)
 	c.start()

@@ -11,7 +11,7 @@ import (
 	"croft/hypervisor/sim"
 )
 
-// An instance is destroyed during the hypervisor's Define, which continues after the agent has turned to the
+// An instance is destroyed during the hypervisor's Define, which continues after the agent has started on the
 // tombstone.
 func TestADefinitionThatIsLateLeavesNoDomain(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})

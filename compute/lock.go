@@ -10,8 +10,9 @@ import (
 	"croft/internal/delay"
 )
 
-// serve makes this the host's agent whenever no other is, until ctx ends. Each time it becomes the agent, it
-// announces the host and examines everything. ready is called once, after the host is alive for all readers.
+// serve makes this agent the host's agent whenever no other is, until ctx ends. Each time it becomes the agent, it
+// announces the host and examines all instances. ready is called once, after all readers can see that the host is
+// alive.
 func (a *Agent) serve(ctx context.Context, ready func()) {
 	known, acquired, ended := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	go func() {
@@ -39,7 +40,7 @@ func (a *Agent) serve(ctx context.Context, ready func()) {
 	}
 }
 
-// awaitLife returns once all readers see the host alive; false: ctx ended.
+// awaitLife returns once all readers see that the host is alive; false: ctx ended.
 func (a *Agent) awaitLife(ctx context.Context) bool {
 	for wait := lifePoll; ; wait = min(2*wait, lastWait) {
 		hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
@@ -52,15 +53,15 @@ func (a *Agent) awaitLife(ctx context.Context) bool {
 	}
 }
 
-// lifePoll is the first pause before the agent checks again whether its host is alive, which takes as long as
-// a write to etcd.
+// lifePoll is the first pause before the agent checks again whether its host is alive, which takes about as long as a
+// write to etcd.
 const lifePoll = 10 * time.Millisecond
 
 func (a *Agent) me() croft.Agent {
 	return croft.Agent{Host: a.Host.ID, Place: a.Host.Place, Name: a.Host.Name, API: a.Host.API}
 }
 
-// take notes who is the host's agent, this one or a rival, and returns whether this one may serve.
+// take records which agent serves the host, this one or a rival, and returns whether this one may serve.
 func (a *Agent) take(ctx context.Context, rival *croft.Agent, acquired chan<- struct{}) bool {
 	if rival != nil {
 		a.refuse(fmt.Sprintf(
@@ -77,7 +78,7 @@ func (a *Agent) take(ctx context.Context, rival *croft.Agent, acquired chan<- st
 		a.refuse(stranger)
 		return false
 	}
-	if !a.locked.Swap(true) || changed { // otherwise only the lease was lost for a while
+	if !a.locked.Swap(true) || changed { // otherwise only the lease was lost temporarily
 		select {
 		case acquired <- struct{}{}:
 		default:
@@ -87,7 +88,7 @@ func (a *Agent) take(ctx context.Context, rival *croft.Agent, acquired chan<- st
 	return true
 }
 
-// refuse stops the agent from doing anything, and logs each reason once.
+// refuse stops all work of the agent, and logs each reason once.
 func (a *Agent) refuse(why string) {
 	a.locked.Store(false)
 	if before := a.troubles.lock.Swap(&why); before == nil || *before != why {
@@ -95,11 +96,12 @@ func (a *Agent) refuse(why string) {
 	}
 }
 
-// stranger returns why this agent must not serve the host; empty: it may. changed: the host's record was
-// written by another agent, or is gone.
+// stranger returns why this agent must not serve the host; empty: it may serve it. changed: the host's record was
+// written by another agent, or does not exist.
 //
-// An agent of another place than the last one serves the host only if the host has no orders or an operator accepts it:
-// otherwise it would rebuild guests that still run elsewhere, or report a tombstone as carried out.
+// An agent whose place differs from the last agent's serves the host only if the host has no orders or an operator
+// accepts it. Otherwise it would rebuild guests that still run elsewhere, or report that a tombstone has been carried
+// out.
 func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err error) {
 	hosts, err := a.Registry.Hosts(ctx, a.Host.ID)
 	if err != nil {

@@ -31,8 +31,8 @@ var (
 	reserved   = netip.MustParseAddr("192.0.2.7")
 )
 
-// logbook is a host with at most one instance, in memory. It records calls in order and fails the planned ones,
-// which then have no effect.
+// logbook is a host with at most one instance, in memory. It records calls in order. Planned failures of calls have no
+// effect on its state.
 type logbook struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -46,16 +46,16 @@ type logbook struct {
 	defined Machine
 	claimed bool
 	hosts   map[croft.HostID]croft.Host
-	told    audit.Evidence // about the host
+	told    audit.Evidence // evidence about the host
 	claims  map[croft.InstanceID]croft.Resources
 	offered []croft.Provider
-	others  []Domain       // beside the instance's
-	remains []croft.HostID // the former hosts that still have something of the instance
-	slow    time.Duration  // how long each step takes but observations, which hold a mutex
+	others  []Domain       // other domains
+	remains []croft.HostID // the former hosts that still have parts of the instance
+	slow    time.Duration  // how long each step takes, except observations, which hold a mutex
 
 	words sync.Mutex // held while seen and the lists below change
 	calls []string   // reads and steps
-	steps []string   // what changes something
+	steps []string   // calls that change something
 }
 
 func (l *logbook) read(words ...any) error {
@@ -84,7 +84,7 @@ func (l *logbook) has(file string) bool {
 	return err == nil
 }
 
-// gone fails the test if something of the instance is left that has to go before what is done now.
+// gone fails the test if parts of the instance exist that must be removed before the given step.
 func (l *logbook) gone(now string) {
 	l.t.Helper()
 	if l.domain != nil || l.has("") {
@@ -92,7 +92,7 @@ func (l *logbook) gone(now string) {
 	}
 }
 
-// end describes what there is after all passes.
+// end describes the state after all passes.
 func (l *logbook) end() string {
 	s := fmt.Sprintf("an order: %v, claim: %v, files: %v, old files: %v, metadata disk: %v", l.order != nil, l.claimed,
 		l.has(""), l.has(leftover), l.has(seedFile))
@@ -123,12 +123,12 @@ func (l *logbook) agent() *Agent {
 }
 
 type (
-	allOrders      = Orders // types, because the fields would have the names of methods
+	allOrders      = Orders // types with other names, because the fields would have the names of methods
 	allHosts       = Registry
 	allHypervisors = Hypervisor
 
 	logOrders struct {
-		allOrders // nil, as the next: methods not defined here are never called
+		allOrders // nil, like the next: methods that are not defined here are never called
 		*logbook
 	}
 	logRecords struct {

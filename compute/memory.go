@@ -19,7 +19,7 @@ type called struct {
 	name    string
 }
 
-// memory is what the agent knows about an instance beyond what it can read. All of it may be lost: a new
+// memory is the agent's knowledge about an instance that it cannot read from elsewhere. All of it may be lost: a new
 // agent reaches the same result.
 type memory struct {
 	mu       sync.Mutex        // guards observed, known, events, passing and timer; the rest belongs to the worker
@@ -28,22 +28,22 @@ type memory struct {
 	events   []croft.Event
 	passing  func()      // writes a transient state
 	timer    *time.Timer // calls passing
-	recalled bool        // events include the ones that an earlier agent stored
+	recalled bool        // events include those that an earlier agent stored
 	failed   error       // final for the order of generation failedAt
 	failedAt int64
-	unbuilt  bool      // what the failed order left half built is removed
+	unbuilt  bool      // the partly built domain of the failed order is removed
 	started  time.Time // when it was last started
 	reported bool      // a domain without order was reported
 	ended    croft.End // how the guest ended, if the order of generation endedAt leaves it off
 	endedAt  int64
 	traced   *tracedOrder // the order in progress, if it belongs to a trace
 
-	state  atomic.Value // croft.State: last seen, written or not
+	state  atomic.Value // croft.State: last observed state, written or not
 	called atomic.Value // called: its project and name
 }
 
-// tracedOrder is the span of an order that belongs to a trace, from the first step until the guest is as ordered or
-// cannot be for now.
+// tracedOrder is the span of an order that belongs to a trace. It lasts from the first step until the order is carried
+// out, or cannot be carried out for now.
 type tracedOrder struct {
 	generation int64
 	span       trace.Span
@@ -51,7 +51,8 @@ type tracedOrder struct {
 	address    func(error) // ends the span of the wait for the guest's address; nil: no such span
 }
 
-// note adds an event that happened just now. A repeated event starts the list anew: the guest is started again.
+// note adds an event that happened now. A repeated event clears the list first, because the guest is being started
+// again.
 func (m *memory) note(name croft.EventName) {
 	if m.noted(name) {
 		m.begin()
@@ -94,7 +95,7 @@ func (m *memory) endPassing() {
 	}
 }
 
-// expectAddress starts the span of the wait for the address of a guest just started. It belongs to the order,
+// expectAddress starts the span of the wait for the address of a guest that was just started. It belongs to the order,
 // not to one of its steps.
 func (m *memory) expectAddress(ctx context.Context) {
 	if m.traced != nil && m.traced.address == nil {
@@ -118,7 +119,7 @@ func (m *memory) arrive(err error) {
 type instances struct {
 	mu      sync.Mutex
 	all     map[croft.InstanceID]*memory
-	awaited map[croft.InstanceID]bool // to be looked at again soon
+	awaited map[croft.InstanceID]bool // will be checked again soon
 }
 
 // remember returns the instance's memory, created at the first call.
@@ -147,8 +148,8 @@ func (i *instances) ids() []croft.InstanceID {
 	return slices.Collect(maps.Keys(i.all))
 }
 
-// await sets whether an instance is looked at again soon: its guest has no address yet, or something about it
-// could not be read or written.
+// await sets whether an instance is checked again soon: its guest has no address yet, or a read or write about it
+// failed.
 func (i *instances) await(id croft.InstanceID, soon bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"croft/internal/meter"
 )
 
-// metrics holds the agent's metrics.
+// metrics are the agent's metrics.
 type metrics struct {
 	meter.Set
 	others []prometheus.Collector

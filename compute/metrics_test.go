@@ -20,7 +20,7 @@ import (
 // gathered returns all metrics that have no buckets, as name{labels} and value.
 func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry() // which wants each described metric, and no other
+	registry := prometheus.NewPedanticRegistry() // requires each described metric, and no other
 	if err := registry.Register(c); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return all
 }
 
-// measured is a hypervisor that tells what its guests use.
+// measured is a hypervisor that measures the usage of its guests.
 type measured struct {
 	logHypervisor
 	usages []Usage
@@ -120,7 +120,7 @@ func TestAnAgentIsMeasured(t *testing.T) {
 		"croft_agent_phase_seconds{define,ok}": 1, "croft_agent_order_delay_seconds{}": 1,
 		"croft_agent_time_to_running_seconds{}": 1, "croft_agent_instances{running}": 1,
 		"croft_instance_info{web,," + string(guest) + "}": 1})
-	// A later order of the same guest began with no claim.
+	// A later order of the same guest did not start with a claim.
 	l.order.Generation, l.order.Rebooted = 5, 5
 	a.pass(t.Context(), guest)
 	expect(map[string]float64{"croft_agent_passes_total{ok}": 2, "croft_agent_time_to_running_seconds{}": 1,
@@ -129,7 +129,7 @@ func TestAnAgentIsMeasured(t *testing.T) {
 	<-a.builds
 	a.pass(t.Context(), guest)
 	expect(map[string]float64{"croft_agent_phase_seconds{define,ok}": 2, "croft_agent_time_to_running_seconds{}": 1})
-	a.instances.forget(guest) // as a new agent, which finds a guest that nobody has observed
+	a.instances.forget(guest) // like a new agent, which finds a guest without an observation
 	l.seen = nil
 	a.pass(t.Context(), guest)
 	expect(map[string]float64{"croft_agent_order_delay_seconds{}": 2, "croft_agent_time_to_running_seconds{}": 1})
@@ -143,7 +143,7 @@ func TestAnAgentIsMeasured(t *testing.T) {
 	expect(map[string]float64{"croft_agent_passes_total{unavailable}": 1, "croft_agent_sweeps_total{unavailable}": 1})
 }
 
-// What waits for another host, and what is interrupted, is no failure.
+// Waiting for another host, and an interruption, are no failures.
 func TestHowWorkEndedIsNamed(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -265,11 +265,11 @@ func TestGuestsWithoutANetworkAreAProblemOfTheHost(t *testing.T) {
 	}
 }
 
-// A full disk, and each other problem, is in the host's record while it lasts.
+// A full disk, like every other problem, is in the host's record while it lasts.
 func TestAFullDiskIsAProblemOfTheHost(t *testing.T) {
 	l, a := alone(t)
 	dir := a.Dir
-	a.Dir = "/proc" // a file system without any space
+	a.Dir = "/proc" // a file system without free space
 	for i, c := range []struct {
 		dir  string
 		want int

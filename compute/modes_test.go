@@ -9,7 +9,7 @@ import (
 	"croft"
 )
 
-// Only QEMU's user, to whom libvirt gives a running guest's files, can read a metadata disk: it holds the user-data
+// Only QEMU's user, to whom libvirt gives a running guest's files, can read a metadata disk: it contains the user-data
 // and the guest's private host key.
 func TestNobodyElseReadsAnInstancesFiles(t *testing.T) {
 	c := newCloud(t)
@@ -20,7 +20,7 @@ func TestNobodyElseReadsAnInstancesFiles(t *testing.T) {
 	c.modes(inst)
 	c.stop()
 
-	// As created by an earlier version.
+	// As an earlier version created it.
 	seed := filepath.Join(c.dir, string(inst.ID), "seed.iso")
 	for path, mode := range map[string]fs.FileMode{c.dir: 0o755, filepath.Dir(seed): 0o755, seed: 0o644} {
 		if err := os.Chmod(path, mode); err != nil {

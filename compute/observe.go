@@ -14,11 +14,10 @@ import (
 	"croft/internal/span"
 )
 
-// settle writes the result of a pass. An error that no retry can cure is final for this order: what was half
-// built is removed.
+// settle writes the result of a pass. A permanent error is final for this order: the partly built domain is removed.
 func (p *pass) settle(ctx context.Context, failure error) {
 	if ctx.Err() != nil {
-		return // interrupted: the next pass knows better
+		return // interrupted: the next pass has newer information
 	}
 	if errors.Is(failure, errNotArrived) {
 		p.agent.instances.await(p.id, true)
@@ -72,8 +71,8 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	p.observe(ctx, seen)
 }
 
-// giveUp removes what an order that failed permanently left half built, and writes the failure. The next pass
-// retries what failed or was interrupted.
+// giveUp removes the partly built domain of an order that failed permanently, and writes the failure. If a removal
+// failed or was interrupted, the next pass retries it.
 func (p *pass) giveUp(ctx context.Context) {
 	if !p.memory.unbuilt {
 		if err := p.unbuild(ctx); err != nil {
@@ -91,7 +90,7 @@ func (p *pass) observeFailure(ctx context.Context, failure error) {
 		ErrorKind: croft.KindOf(failure)})
 }
 
-// isFinal reports whether no retry can cure an error.
+// isFinal reports whether an error is permanent, so that a retry is useless.
 func isFinal(err error) bool {
 	return errors.Is(err, croft.Invalid) || errors.Is(err, croft.NotFound)
 }
@@ -103,7 +102,7 @@ func (p *pass) unbuild(ctx context.Context) error {
 	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err == nil && domain.Power != PowerOff {
-		return nil // a running guest is not removed to tidy up
+		return nil // giving up does not remove a running guest
 	}
 	if err == nil {
 		err = p.agent.Hypervisor.Remove(ctx, p.id)
@@ -180,7 +179,7 @@ func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	}
 }
 
-// phase runs and measures one part of building or starting a guest.
+// phase runs and measures one phase of building or starting a guest.
 func (p *pass) phase(ctx context.Context, name string, work func(context.Context) error) error {
 	begun := time.Now()
 	err := span.Do(ctx, name, work)
@@ -211,19 +210,21 @@ func (p *pass) recall(ctx context.Context) error {
 	return nil
 }
 
-// measureArrival measures how long a guest built for its first order took; later orders do not start with a claim.
+// measureArrival measures how long a guest that was built for its first order took; later orders do not start with a
+// claim.
 func (p *pass) measureArrival() {
 	if p.memory.noted(croft.EventClaimed) && p.memory.noted(croft.EventDefined) {
 		p.agent.metrics.arrival.Observe(max(0, time.Since(p.want.Issued).Seconds()))
 	}
 }
 
-// panicTail is how much of the end of a console log is read to find a panic: its last line and blanks.
+// panicTail is how many bytes at the end of a console log are searched for a panic: room for the last line and trailing
+// blanks.
 const panicTail = 1024
 
-// panicked reports whether the last line of a console log, written since the guest's start, is the one with which
-// Linux ends a panic. A guest whose machine restarts after a panic writes more. Guests with a driver for the machine's
-// panic device are reported by the hypervisor instead.
+// panicked reports whether a console log was written since the guest's start and its last line is the one with which
+// Linux ends a panic. A guest whose machine restarts after a panic writes more lines. For guests with a driver for the
+// machine's panic device, the hypervisor reports panics instead.
 func panicked(log string, started time.Time) bool {
 	f, err := os.Open(log)
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 	"croft"
 )
 
-// Offer sets how much of the facts a host offers. Ratios multiply what may be claimed; reserves are kept for
-// the host itself.
+// Offer sets which part of the machine's resources a host offers. Ratios multiply the amount that may be claimed;
+// reserved amounts are kept for the host itself.
 type Offer struct {
 	VCPURatio, MemoryRatio, DiskRatio          float64 // 4, 1 and 1 by default
 	ReservedVCPUs, ReservedMiB, ReservedDiskGB int64
 	Traits                                     []croft.Trait // additional ones, such as CUSTOM_SSD
 }
 
-// Provider describes the host to Placement: the inventory of the facts as offered, the traits that guests here can use,
-// and one aggregate for each level of the location, so that member_of can name a site, a row or a rack.
+// Provider describes the host to Placement: the offered inventory, the traits that guests can use, and one aggregate
+// for each level of the location, so that member_of can name a site, a row or a rack.
 func (o Offer) Provider(h croft.Host, partition croft.PartitionID, f Facts) croft.Provider {
 	inventories := map[croft.ResourceClass]croft.Inventory{
 		croft.VCPU:     inventory(int64(f.CPUs), o.ReservedVCPUs, cmp.Or(o.VCPURatio, 4)),
@@ -71,7 +71,7 @@ func Aggregates(partition croft.PartitionID, location string) []string {
 	return all
 }
 
-// traits lists what a guest on the host can rely on. Under emulation these are the traits of QEMU's own CPU,
+// traits lists the traits that guests on the host can use. Under emulation these are the traits of QEMU's own CPU,
 // independent of the host's.
 func traits(virtType string, f Facts, more []croft.Trait) []croft.Trait {
 	all := []croft.Trait{
@@ -100,7 +100,7 @@ func traits(virtType string, f Facts, more []croft.Trait) []croft.Trait {
 	return slices.Compact(all)
 }
 
-// Facts are the source of the host's inventory.
+// Facts are the resources of the machine, from which the host's inventory is derived.
 type Facts struct {
 	Name       string   // host name
 	Arch       string   // as Go names it: amd64, arm64
@@ -109,7 +109,7 @@ type Facts struct {
 	Threads    bool     // more logical CPUs than cores
 	MemoryMiB  int64
 	DiskGiB    int64 // of the file system with the state directory
-	DiskUseGiB int64 // used there by other than croft, rounded up
+	DiskUseGiB int64 // used there by files that are not croft's, rounded up
 }
 
 // ReadFacts reads the facts from the machine. ours is the number of bytes below dir that belong to croft.
@@ -126,7 +126,7 @@ func ReadFacts(ctx context.Context, dir string, ours int64) (Facts, error) {
 		f.Threads = f.CPUs > cores
 	}
 	if info, err := cpu.InfoWithContext(ctx); err == nil && len(info) > 0 {
-		f.CPUFlags = info[0].Flags // no flags, no traits: not worth an error
+		f.CPUFlags = info[0].Flags // missing flags only mean missing traits, which is no error
 	}
 	memory, err := mem.VirtualMemoryWithContext(ctx)
 	if err != nil {

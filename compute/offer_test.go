@@ -47,7 +47,7 @@ func TestAReserveBeyondTheTotalLeavesNothingButIsNoError(t *testing.T) {
 
 func TestWhatThereIsNoneOfIsNotOffered(t *testing.T) {
 	small := facts
-	small.DiskGiB = 0 // less than one GiB
+	small.DiskGiB = 0 // less than 1 GiB
 	got := compute.Offer{}.Provider(croft.Host{}, "p", small).Inventories
 	if _, there := got[croft.DiskGB]; there || len(got) != 2 {
 		t.Errorf("got %v, want no DISK_GB, since Placement takes no total of 0", got)
@@ -138,7 +138,7 @@ func TestTraitsAreInOrderAndOfTheArchitecture(t *testing.T) {
 	}
 }
 
-// machine returns a context in which a machine has these files instead of /proc.
+// machine returns a context in which the machine has these files instead of those of /proc.
 func machine(t *testing.T, cpuinfo, stat, meminfo string) context.Context {
 	t.Helper()
 	dir := t.TempDir()
@@ -163,7 +163,7 @@ func TestFactsAreOfTheMachine(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		cpus, stat, memory string
-		want               compute.Facts // without the disk's
+		want               compute.Facts // without the disk's facts
 		fails              bool
 	}{
 		{"threads", cpu(0, 1, "avx2 svm") + cpu(1, 1, "avx2 svm"), "", memory,

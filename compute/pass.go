@@ -60,7 +60,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 		m.called.Store(called{p.want.Project, p.want.Name})
 	}
 	if failed {
-		p.giveUp(ctx) // only another order changes anything
+		p.giveUp(ctx) // only another order changes the state
 		return nil
 	}
 	p.have.JustStarted = time.Since(m.started) < startGrace
@@ -106,7 +106,7 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	case OpRefuse:
 		return croft.Errorf(croft.Conflict, "%s", step.Reason)
 	case OpLeave:
-		p.memory.started = time.Time{} // a later start is a new one
+		p.memory.started = time.Time{} // the next start counts as a new one
 		return nil                     // the observation reports it
 	}
 	log.Info("acting")
@@ -120,7 +120,7 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	case OpStart:
 		return p.start(ctx)
 	case OpStop:
-		p.memory.started = time.Time{} // a later start is a new one
+		p.memory.started = time.Time{} // the next start counts as a new one
 		return p.agent.Hypervisor.Stop(ctx, p.id)
 	case OpRemove:
 		p.observePassing(ctx, croft.Observation{State: croft.StateRemoving})
@@ -139,8 +139,8 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	return fmt.Errorf("no way to do %q", step.Op)
 }
 
-// release releases the claim. Of an instance that has moved to another host, or whose UUID another instance uses there
-// by now, it releases what is claimed on this host.
+// release releases the claim. If the instance has moved to another host, or another instance uses its UUID there, it
+// releases only the allocations on this host.
 func (p *pass) release(ctx context.Context) error {
 	errElsewhere := errors.New("the claim is for a guest to come")
 	err := p.agent.Inventory.Release(ctx, p.id, func(ctx context.Context) ([]croft.HostID, error) {
@@ -153,7 +153,7 @@ func (p *pass) release(ctx context.Context) error {
 		case inst.Host == p.agent.Host.ID:
 			return inst.Places(), nil
 		case inst.State == croft.StateScheduling || inst.Moving == p.agent.Host.ID:
-			return nil, errElsewhere // what it claims here is for what comes
+			return nil, errElsewhere // its allocations here are for a guest that is still to come
 		}
 		return []croft.HostID{p.agent.Host.ID}, nil
 	})
@@ -163,7 +163,8 @@ func (p *pass) release(ctx context.Context) error {
 	return err
 }
 
-// arrived returns nil once the former hosts have nothing left of the instance, so that it never runs on two hosts.
+// arrived returns nil once the former hosts have removed everything of the instance, so that it never runs on two
+// hosts.
 func (p *pass) arrived(ctx context.Context) error {
 	for _, host := range p.want.Former() {
 		if host == p.agent.Host.ID {
@@ -182,9 +183,9 @@ func (p *pass) arrived(ctx context.Context) error {
 	return nil
 }
 
-// start boots the domain, whose address may be known already. Conflict: the domain is attached to a network that the
-// settings of the host have closed to the project since it was built. This is no final failure: the disk is kept, and
-// the guest starts when the network is open again.
+// start boots the domain; its address may be known already. Conflict: the domain is attached to a network that the
+// host's settings have closed to the project since the domain was built. This failure is not final: the disk is kept,
+// and the guest starts when the network is open again.
 func (p *pass) start(ctx context.Context) error {
 	if _, err := p.nics(); err != nil {
 		return croft.Errorf(croft.Conflict, "it is not started: %v", err)
@@ -200,12 +201,13 @@ func (p *pass) start(ctx context.Context) error {
 		return err
 	}
 	p.memory.expectAddress(ctx)
-	p.memory.started = time.Now() // only a start that succeeded is remembered
+	p.memory.started = time.Now() // only a successful start is recorded
 	p.memory.note(croft.EventRunning)
 	return nil
 }
 
-// tearDown makes room for a fresh disk. The domain's definition stays until the new one replaces it.
+// tearDown removes the disk, so that a fresh one can be made. The domain's definition stays until the new one replaces
+// it.
 func (p *pass) tearDown(ctx context.Context) error {
 	if err := p.agent.Hypervisor.Stop(ctx, p.id); err != nil {
 		return err
@@ -215,8 +217,8 @@ func (p *pass) tearDown(ctx context.Context) error {
 	return p.agent.clean(p.id)
 }
 
-// followed is how long after its issue an order is part of its trace. Later work, such as restarting a
-// crashed guest, has no caller waiting.
+// followed is how long after its issue an order is part of its trace. No caller waits for later work, such as
+// restarting a crashed guest.
 const followed = time.Hour
 
 // withOrderSpan returns ctx with the order's span if the order belongs to a trace.
@@ -237,7 +239,7 @@ func (p *pass) withOrderSpan(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, p.memory.traced.span)
 }
 
-// errNotArrived is not a failure: the pass is repeated until the former host has nothing left.
+// errNotArrived is not counted as a failure: the pass is repeated until the former host has removed the instance.
 var errNotArrived = errors.New("a host that the instance moved away from still has it")
 
 // outcome returns the metrics' label for how an operation ended. Interrupted operations and those that wait

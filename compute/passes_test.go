@@ -11,7 +11,7 @@ import (
 	"croft"
 )
 
-// A guest that is off right after its start cannot stay up. Later it is started again.
+// A guest that is off right after its start cannot stay up. It is started again later.
 func TestAGuestIsNotStartedAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run()}.logbook(t)
@@ -27,7 +27,7 @@ func TestAGuestIsNotStartedAgainAtOnce(t *testing.T) {
 		if got := one(t, a, l); !slices.Equal(got, []string{"start", isRunning}) {
 			t.Errorf("later: %q", got)
 		}
-		// A stop in between makes the next start a new one.
+		// A stop in between makes the next start count as a new one.
 		l.order.Generation, l.order.Rebooted = 5, 5
 		crash()
 		if got := one(t, a, l); !slices.Equal(got, []string{"stop", "mark 5", "start", isRunning}) {
@@ -36,7 +36,7 @@ func TestAGuestIsNotStartedAgainAtOnce(t *testing.T) {
 	})
 }
 
-// How a guest ended outlives both the hypervisor's memory of it and the agent's.
+// The reason why a guest ended is kept when the hypervisor and the agent restart.
 func TestHowAGuestEndedIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const told = "observe stopped by the guest powered itself off"
@@ -49,7 +49,7 @@ func TestHowAGuestEndedIsRemembered(t *testing.T) {
 		if got := one(t, a, l); len(got) > 0 {
 			t.Errorf("the next pass does %q", got)
 		}
-		a = l.agent() // another one reads what this one wrote
+		a = l.agent() // another agent reads what the first one wrote
 		if got := one(t, a, l); !slices.Equal(got, []string{told}) {
 			t.Errorf("the next agent does %q", got)
 		}
@@ -60,7 +60,7 @@ func TestHowAGuestEndedIsRemembered(t *testing.T) {
 	})
 }
 
-// What takes long is told while it lasts.
+// A step that takes long is observed while it runs.
 func TestWhatTakesLongIsToldMeanwhile(t *testing.T) {
 	for _, c := range []struct {
 		order  croft.Order
@@ -84,7 +84,7 @@ func TestWhatTakesLongIsToldMeanwhile(t *testing.T) {
 
 func sorted(words []string) []string { return slices.Sorted(slices.Values(words)) }
 
-// An observation is written when it changes, and again when that failed; not when the order is gone.
+// An observation is written when it changes, and again if the write failed, unless the order is gone.
 func TestAnObservationIsWrittenUntilItIsStored(t *testing.T) {
 	for _, c := range []struct {
 		fails error
@@ -111,7 +111,7 @@ func TestAnObservationIsWrittenUntilItIsStored(t *testing.T) {
 	}
 }
 
-// An interrupted pass says nothing: the next one knows better.
+// An interrupted pass writes nothing, because the next one has newer information.
 func TestAnInterruptedPassSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run()}.logbook(t)
@@ -132,7 +132,7 @@ func TestAnInterruptedPassSaysNothing(t *testing.T) {
 	})
 }
 
-// Builds beyond the limit are pending until another has ended, or they are interrupted.
+// Builds beyond the limit are pending until another build has ended, or they are interrupted.
 func TestABuildWaitsForItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run()}.logbook(t)
@@ -159,7 +159,7 @@ func TestABuildWaitsForItsPlace(t *testing.T) {
 	})
 }
 
-// The steps of a boot are told with their states, those of the newest boot alone.
+// The steps of a boot are observed with their states, but only those of the newest boot.
 func TestTheStepsOfABootAreTold(t *testing.T) {
 	claimed, image, defined, running, address := croft.EventClaimed, croft.EventImage, croft.EventDefined,
 		croft.EventRunning, croft.EventAddress
@@ -187,7 +187,7 @@ func TestTheStepsOfABootAreTold(t *testing.T) {
 	})
 }
 
-// A guest without an address is looked at again until it has one.
+// A booting guest is checked again until it has an address.
 func TestAGuestThatBootsIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run(), domain: &Domain{Power: PowerOn, Ordered: Ordered{Generation: 4}, Started: 4}}.logbook(t)

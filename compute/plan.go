@@ -16,7 +16,7 @@ const (
 	OpBuild   Op = "build"   // fetch the image, make the disk, define the domain
 	OpStart   Op = "start"   // boot it
 	OpStop    Op = "stop"    // power it off
-	OpRebuild Op = "rebuild" // power it off once the image is cached, and build it anew
+	OpRebuild Op = "rebuild" // power it off once the image is cached, and build it again
 	OpMark    Op = "mark"    // record on the domain which order it carries out
 	OpRemove  Op = "remove"  // remove the domain
 	OpClean   Op = "clean"   // remove its files
@@ -24,7 +24,7 @@ const (
 	OpForget  Op = "forget"  // remove order, observation, record and name
 	OpReport  Op = "report"  // report to the operator, change nothing
 	OpRefuse  Op = "refuse"  // report to the user, change nothing
-	OpLeave   Op = "leave"   // leave it off, as its restart policy requires
+	OpLeave   Op = "leave"   // leave it off, because its restart policy requires this
 )
 
 // Step is one operation with its reason in English.
@@ -38,15 +38,15 @@ type Have struct {
 	Home   croft.PartitionID
 	Domain *Domain // nil: not defined
 	Files  bool    // its directory exists
-	// JustStarted: it was started so recently that being off again means that it cannot stay up; the next
-	// resync tries again.
+	// JustStarted says that the guest was started so recently that, if it is off, it cannot stay up; the next resync
+	// tries again.
 	JustStarted bool
-	// Halted: the guest was seen to power itself off since it was started for this order.
+	// Halted says that the guest was seen to power itself off since it was started for this order.
 	Halted bool
 }
 
-// Plan compares an order with what exists and returns the steps to take, in order. It is pure. A missing
-// order (nil) never destroys anything.
+// Plan compares an order with the existing state and returns the steps to take, in order. It is pure. A missing order
+// (nil) never causes a removal.
 func Plan(want *croft.Order, have Have) []Step {
 	switch {
 	case want == nil && have.Domain == nil:
@@ -74,7 +74,7 @@ func Plan(want *croft.Order, have Have) []Step {
 }
 
 func planGone(have Have) []Step {
-	// Even without a domain the hypervisor may keep more, such as an address.
+	// Even without a domain the hypervisor may keep other state, such as an address.
 	steps := []Step{{OpRemove, "it is to be gone"}}
 	if have.Files {
 		steps = append(steps, Step{OpClean, "it is to be gone"})

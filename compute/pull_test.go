@@ -97,7 +97,7 @@ func TestPullEndsWithWhoAsked(t *testing.T) {
 	images := slowImages{wait: true, left: make(chan struct{})}
 	answer := pullFrom(t, images, "secret", `{"image":"/x"}`)
 	lines := json.NewDecoder(answer.Body)
-	for range 2 { // it is in progress
+	for range 2 { // a reader has seen progress
 		var line compute.Pull
 		if err := lines.Decode(&line); err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func (a *Agent) introduce(ctx context.Context) error {
 	return a.Registry.PutHost(ctx, me)
 }
 
-// examine looks for problems of the host as a whole, logs each once and keeps it in the host's record while it lasts.
+// examine looks for problems of the host as a whole, logs each once, and keeps it in the host's record while it lasts.
 func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
 	strays []audit.Difference) error {
 	shrunk, strange := a.shrunk(claims), strangers(strays)
@@ -85,11 +85,11 @@ func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.R
 	return a.introduce(ctx)
 }
 
-// littleDisk is the free space in bytes below which the instances' disk is nearly full.
+// littleDisk is the free space, in bytes, below which the instances' disk counts as nearly full.
 const littleDisk = 1 << 30
 
-// nearlyFull reports that the instances' disk is nearly full. The sentence omits the exact amount, so that
-// the record does not change with every block.
+// nearlyFull describes the problem that the instances' disk is nearly full; empty: it is not. The sentence omits the
+// exact amount, so that the record does not change with every block.
 func (a *Agent) nearlyFull(ctx context.Context) string {
 	usage, err := disk.UsageWithContext(ctx, a.Dir)
 	if err != nil || usage.Free >= littleDisk {
@@ -116,7 +116,7 @@ func (a *Agent) cutOff() string {
 	return sentence
 }
 
-// shrunk reports the resource classes of which more is claimed than the host offers.
+// shrunk describes the resource classes of which more is claimed than the host offers.
 func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
 	used := croft.Resources{}
 	for _, claim := range claims {
@@ -138,13 +138,13 @@ func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
 		"; nothing new comes here until that is less, and its guests stay as they are"
 }
 
-// problemKind lists the problems of a host; each kind is reported at most once.
+// problemKind is a kind of problem of a host; the record contains at most one problem of each kind.
 type problemKind int
 
 const (
 	problemName   problemKind = iota // another host has its name
-	problemShrunk                    // less is offered than claimed
-	problemGuests                    // guests run here that are not the host's
+	problemShrunk                    // the host offers less than is claimed
+	problemGuests                    // guests run here that do not belong to this host
 	problemDisk                      // its disk is nearly full
 	problemCutOff                    // running guests have lost their network
 	problemKinds
@@ -152,12 +152,12 @@ const (
 
 // troubles holds the latest reasons why the agent cannot work.
 type troubles struct {
-	lock       atomic.Pointer[string] // why it does nothing
-	known      atomic.Pointer[error]  // why the host is not known yet
+	lock       atomic.Pointer[string] // why the agent may not serve its host
+	known      atomic.Pointer[error]  // why the host is not registered yet
 	hypervisor atomic.Pointer[error]  // the result of the last request to the hypervisor
 }
 
-// strangers describes the guests here that have no owner or belong to another host.
+// strangers describes the guests on this host that have no owner or belong to another host.
 func strangers(strays []audit.Difference) string {
 	if len(strays) == 0 {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"croft/internal/durable"
 )
 
-// Reports stores what guests report in their instances' directories, so that it outlives the agent and is
-// removed with the instance. The agent observes it.
+// Reports stores the reports of guests in their instances' directories, so that a report outlives the agent and is
+// removed with the instance. The agent includes reports in observations.
 type Reports struct{ agent *Agent }
 
 // Reports returns the agent's store of reports.
@@ -44,7 +44,7 @@ func (r Reports) SetPassword(ctx context.Context, id croft.InstanceID, password 
 	})
 }
 
-// Password returns what SetPassword stored; empty: nothing.
+// Password returns the password that SetPassword stored; empty: none is stored.
 func (r Reports) Password(_ context.Context, id croft.InstanceID) (string, error) {
 	return r.read(id).Password, nil
 }

@@ -23,8 +23,8 @@ func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {
 		t.Errorf("it ended by %q", seen.Ended)
 	}
 
-	// Only an order starts it: neither another pass, nor another agent on a host that was off meanwhile, where
-	// libvirt no longer knows why the guest is off.
+	// Only an order starts it. Neither another pass starts it, nor another agent on a host that was switched off
+	// meanwhile, where libvirt no longer knows why the guest is off.
 	agent.Expire(inst.ID)
 	agent.Resync(t.Context())
 	c.off(inst)
@@ -57,7 +57,7 @@ func TestAGuestIsStartedAgainAfterAPowerLoss(t *testing.T) {
 			c.start()
 			inst := c.requestRestarting("web", policy)
 			c.await(inst, croft.StateRunning)
-			c.stop() // the host goes down, with its agent
+			c.stop() // the host and its agent stop
 			must(t, c.hv.PowerLoss())
 			c.start().Resync(t.Context())
 			seen := c.await(inst, want)
@@ -81,15 +81,14 @@ func TestAGuestThatAlwaysRestartsIsStartedAgain(t *testing.T) {
 	c.await(inst, croft.StateRunning)
 }
 
-// A guest that croft stopped did not power itself off, even if the record that it was stopped for a restart is
-// lost.
+// A guest that croft stopped did not power itself off, even if the record that it was stopped for a restart is lost.
 func TestAStopByOrderIsNoEndOfItsOwn(t *testing.T) {
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
 	c.await(inst, croft.StateRunning)
 	c.stop()
-	must(t, c.hv.Stop(t.Context(), inst.ID)) // as by an agent that dies during a reboot
+	must(t, c.hv.Stop(t.Context(), inst.ID)) // like an agent that dies during a reboot
 	c.start()
 	c.await(inst, croft.StateRunning)
 }

@@ -12,13 +12,13 @@ import (
 	"croft/internal/mailbox"
 )
 
-// forgetful are orders in memory; one read fails once.
+// forgetful are orders in memory, of which one read fails once.
 type forgetful struct {
 	Orders
 	order   croft.Order
 	fails   string // the read that fails
 	asked   map[string][]time.Time
-	blocked bool // another host still has something of the instance
+	blocked bool // another host still has parts of the instance
 }
 
 func (f *forgetful) ask(read string) error {

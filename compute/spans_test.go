@@ -19,7 +19,7 @@ import (
 
 const traced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// slowNet is a hypervisor whose guests get their addresses later than they start.
+// slowNet is a hypervisor whose guests get their addresses some time after they start.
 type slowNet struct{ logHypervisor }
 
 func (h slowNet) Start(ctx context.Context, id croft.InstanceID) error {
@@ -51,7 +51,7 @@ func (f followedHost) spans(name string) tracetest.SpanStubs {
 	return slices.DeleteFunc(f.recorder.GetSpans(), func(s tracetest.SpanStub) bool { return s.Name != name })
 }
 
-// ended fails the test unless so many orders' spans have ended.
+// ended fails the test unless the spans of this many orders have ended.
 func (f followedHost) ended(t *testing.T, when string, orders int) {
 	t.Helper()
 	if got := f.spans("carry out"); len(got) != orders {
@@ -143,7 +143,7 @@ func TestTheSpanOfAnOrderEndsWithIt(t *testing.T) {
 	}
 }
 
-// What a guest without an order is said about, is said once.
+// A guest without an order is reported once.
 func TestAGuestThatIsLeftAloneIsSaidToBeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := job{domain: on(), with: func(l *logbook) { l.order = nil }}.logbook(t)
@@ -159,7 +159,7 @@ func TestAGuestThatIsLeftAloneIsSaidToBeOnce(t *testing.T) {
 	})
 }
 
-// An order that vanishes takes with it what was remembered of it.
+// When an order is deleted, its state in memory is deleted too.
 func TestAnOrderThatVanishesIsNoOrder(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -188,7 +188,7 @@ func TestAnOrderThatVanishesIsNoOrder(t *testing.T) {
 	}
 }
 
-// How the guest of an earlier order ended says nothing about the guest of this one.
+// The end of a guest for an earlier order does not apply to this order.
 func TestAnEarlierEndIsNotThisOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := job{order: run(), domain: &Domain{Power: PowerOff, Ordered: Ordered{Generation: 4}, Started: 4}}
@@ -200,7 +200,7 @@ func TestAnEarlierEndIsNotThisOne(t *testing.T) {
 	})
 }
 
-// After a write whose outcome nobody knows, the next observation is written, whatever it is.
+// After a write of unknown outcome, the next observation is written, whatever it contains.
 func TestAnObservationAfterAFailedWriteIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run(), domain: &Domain{Power: PowerOn, Ordered: Ordered{Generation: 4}, Started: 4}}.logbook(t)

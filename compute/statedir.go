@@ -20,7 +20,7 @@ type StateDir struct {
 }
 
 // OpenStateDir creates the directory if it is missing and locks it. Conflict: another process holds the lock; the
-// message names it.
+// message names the process.
 func OpenStateDir(path string) (*StateDir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -69,8 +69,8 @@ func (d *StateDir) KeepHostID(id croft.HostID) error {
 	return err
 }
 
-// Secret returns the secret with this name, created by mint at the first call and permanent. Only the directory's
-// owner can read it.
+// Secret returns the secret with this name. The first call creates it with mint; later calls return the same secret.
+// Only the directory's owner can read it.
 func (d *StateDir) Secret(name string, mint func() string) (string, error) {
 	path := filepath.Join(d.Path, name)
 	text, err := os.ReadFile(path)
@@ -109,8 +109,8 @@ func ReadHostID(dir string, mint bool) (croft.HostID, error) {
 	return id, durable.Write(path, []byte(string(id)+"\n"), 0o644)
 }
 
-// Modes of the agent's files. QEMU's user must be able to pass through the directories; nobody else needs to list them.
-// Their files belong to root, or to QEMU's user while the guest runs (libvirt's dynamic_ownership).
+// Modes of the agent's files. QEMU's user must be able to pass through the directories; no other user needs to list
+// them. Their files belong to root, or to QEMU's user while the guest runs (libvirt's dynamic_ownership).
 const (
 	dirMode  fs.FileMode = 0o711
 	seedMode fs.FileMode = 0o600

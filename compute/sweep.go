@@ -10,8 +10,9 @@ import (
 	"croft/audit"
 )
 
-// sweep compares the records with what exists, mends what harms no guest, and reports the rest: for this host and, when
-// it is this agent's turn, for what belongs to no host. It acts only on differences found by two sweeps in a row.
+// sweep compares the records with the existing state, repairs differences if that harms no guest, and reports the
+// others: for this host and, when it is this agent's turn, for records and claims that belong to no host. It acts only
+// on differences that two consecutive sweeps found.
 func (a *Agent) sweep(ctx context.Context) {
 	if !a.locked.Load() {
 		return

@@ -23,7 +23,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// follow tails a log that begins with "one " in a directory of its own. ended gets the error with which tail ends.
+// follow tails a log that starts with "one " in its own directory. ended gets the error with which tail ends.
 func follow(t *testing.T) (path string, r io.Reader, ended <-chan error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "i")
@@ -83,8 +83,8 @@ func TestTailEndsWithItsContextAndWithoutFollowing(t *testing.T) {
 	}
 }
 
-// TestTailNeverReadsTheLogOfALaterInstance has the directory replaced while the client does not read: instances with
-// the same UUID have the same directory, one after the other.
+// TestTailNeverReadsTheLogOfALaterInstance replaces the directory while the client does not read: instances that have
+// the same UUID, one after the other, have the same directory.
 func TestTailNeverReadsTheLogOfALaterInstance(t *testing.T) {
 	path, r, ended := follow(t)
 	dir := filepath.Dir(path)

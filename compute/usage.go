@@ -11,11 +11,11 @@ import (
 
 // Meters is a hypervisor that measures the resource usage of its guests.
 type Meters interface {
-	// Usages returns what the running guests have used since they started.
+	// Usages returns the resources that the running guests have used since they started.
 	Usages(ctx context.Context) ([]Usage, error)
 }
 
-// Usage is what one guest has used since its process started.
+// Usage is the resource usage of one guest since its process started.
 type Usage struct {
 	Instance    croft.InstanceID `json:"instance"`
 	CPU         time.Duration    `json:"cpu_ns"`       // of all its CPUs
@@ -26,11 +26,11 @@ type Usage struct {
 	NetSent     uint64           `json:"network_sent_bytes"`
 }
 
-// usagePatience is how long the hypervisor may take; scrapers of metrics rarely wait longer.
+// usagePatience is how long the hypervisor may take to answer; scrapers of metrics rarely wait longer.
 const usagePatience = 3 * time.Second
 
-// usages are the only metrics with a label that names an instance: one host has few, and they end with their
-// guests. The label is not "instance", which Prometheus uses for its scrape target.
+// usages are the only metrics with a label that names an instance: one host has few instances, and their series end
+// with the guests. The label is not "instance", which Prometheus uses for its scrape target.
 type usages struct {
 	hypervisor Hypervisor
 	names      func() map[croft.InstanceID]called

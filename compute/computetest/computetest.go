@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Run tests a cloud. open returns one with a new host; it may contain other objects.
+// Run tests a cloud. open returns a cloud with a new host; it may contain other objects.
 func Run(t *testing.T, open func(*testing.T) Cloud) {
 	for _, c := range []struct {
 		name string

@@ -111,7 +111,8 @@ func testObserve(s *stage) {
 	s.want(s.Agent.Observe(s.ctx(), seen), croft.Conflict)
 }
 
-// An observation that arrives late does not count for the order of a later instance with the same UUID.
+// An observation of an earlier order that arrives late is not accepted for the order of a later instance with the same
+// UUID.
 func testLateObserve(s *stage) {
 	s.live(s.Host)
 	inst := s.request()
@@ -121,7 +122,7 @@ func testLateObserve(s *stage) {
 		State: croft.StateRunning, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}
 	s.check(s.Agent.Observe(s.ctx(), late))
 	s.condemn(inst)
-	s.check(s.Agent.Observe(s.ctx(), late)) // a changed order is the same one
+	s.check(s.Agent.Observe(s.ctx(), late)) // a changed order counts as the same order
 	tombstone, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
 	s.check(err)
 	if tombstone.CreateRevision != first.CreateRevision || first.CreateRevision == 0 {

@@ -22,7 +22,7 @@ func testPutHost(s *stage) {
 		Version:  "1.2.3", VirtType: "kvm", FormerName: "old", Problems: []string{"it is hot"}, Place: "machine/dir",
 	}
 	said := h
-	said.Alive, said.Drained, said.Seen = true, true, time.Now() // fields that the agent does not set
+	said.Alive, said.Drained, said.Seen = true, true, time.Now() // fields that PutHost ignores
 	s.check(s.Agent.PutHost(s.ctx(), said))
 	got, err := s.Agent.Hosts(s.ctx(), s.Host)
 	s.check(err)

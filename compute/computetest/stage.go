@@ -10,7 +10,7 @@ import (
 	"croft/compute"
 )
 
-// Cloud is a cloud under test: the host's agent's view of it, and what others do there.
+// Cloud is a cloud under test: the interfaces that the host's agent uses, and those of other clients.
 type Cloud struct {
 	Partition croft.PartitionID
 	Host      croft.HostID // the agent's host, unknown to the cloud
@@ -27,7 +27,7 @@ type Ports struct {
 	compute.Inventory
 }
 
-// Others are schedulers, operators and other agents.
+// Others are the interfaces of schedulers, operators and other agents.
 type Others struct {
 	Instances
 	Orders
@@ -35,7 +35,7 @@ type Others struct {
 	Claims
 }
 
-// Instances is what schedulers and operators do with instances.
+// Instances are the operations of schedulers and operators on instances.
 type Instances interface {
 	Create(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
@@ -46,13 +46,13 @@ type Instances interface {
 	WatchInstances(ctx context.Context, changed func()) error
 }
 
-// Orders is what the agents of other hosts do with their orders.
+// Orders are the operations of other hosts' agents on their orders.
 type Orders interface {
 	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
 	Forget(ctx context.Context, o croft.Order) error
 }
 
-// Registry is what operators and agents of other hosts do with hosts.
+// Registry are the operations of operators and other hosts' agents on hosts.
 type Registry interface {
 	PutHost(ctx context.Context, h croft.Host) error
 	StayAlive(ctx context.Context, host croft.HostID) error
@@ -60,12 +60,12 @@ type Registry interface {
 	ForgetHost(ctx context.Context, host croft.HostID) error
 }
 
-// Claims is what schedulers do in Placement.
+// Claims are the operations of schedulers in Placement.
 type Claims interface {
 	Claim(ctx context.Context, id croft.InstanceID, owner croft.Owner, c croft.Candidate) error
 }
 
-// stage is a cloud under test, with helpers for what happens there.
+// stage is a cloud under test, with helpers for tests.
 type stage struct {
 	Cloud
 	t *testing.T
@@ -131,7 +131,7 @@ func (s *stage) request() croft.Instance {
 	return s.requestWith(croft.NewInstanceID())
 }
 
-// requestWith is request for an instance with the given UUID.
+// requestWith is like request, for an instance with the given UUID.
 func (s *stage) requestWith(id croft.InstanceID) croft.Instance {
 	s.t.Helper()
 	inst := s.recordWith(id)
