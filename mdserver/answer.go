@@ -43,7 +43,7 @@ func fromHost(ctx context.Context, addr netip.Addr) bool {
 func answer(w http.ResponseWriter, body []byte, mime string) {
 	w.Header().Set("Content-Type", mime)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.Write(body) // an error means that the guest has gone
+	w.Write(body) // an error means that the guest has disconnected
 }
 
 func refuse(w http.ResponseWriter, status int, sentence string) {

@@ -37,10 +37,10 @@ func placesOn(bridge string) placeOf {
 	}
 }
 
-// connection is the server's knowledge of a request's connection.
+// connection is what the server knows about a request's connection.
 type connection struct {
 	conn   net.Conn
-	places placeOf // nil: no bridge to ask
+	places placeOf // nil: there is no bridge
 
 	once  sync.Once
 	place place // where the connection's packets came from
@@ -53,7 +53,7 @@ func withConnection(ctx context.Context, c net.Conn, places placeOf) context.Con
 	return context.WithValue(ctx, connectionKey{}, &connection{conn: c, places: places})
 }
 
-// connectionOf returns an empty connection if the request did not use one of the server's.
+// connectionOf returns the request's connection, or an empty one if the connection was not accepted by serve.
 func connectionOf(ctx context.Context) *connection {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
 		return c
@@ -61,10 +61,11 @@ func connectionOf(ctx context.Context) *connection {
 	return &connection{}
 }
 
-// belongsTo returns nil if the connection's packets come from one of the guest's network cards, at the bridge port
-// where the host has connected that card. A guest may use another's address, and even its MAC, but not its port: it
-// gets NotFound. Unavailable: the kernel does not know the card or its port, so the request is not answered. The place
-// is looked up once per connection, while the kernel, which has just answered the card, must know it.
+// belongsTo returns nil if the connection's packets come from one of the guest's network cards, at the bridge port to
+// which the host has connected that card. A guest may use another guest's address, and even its MAC, but not its port:
+// it gets NotFound. Unavailable: the kernel does not know the card or its port, so the request is not answered. The
+// place is looked up once per connection, at a time when the kernel must know it, because it has just sent an answer to
+// the card.
 func (c *connection) belongsTo(addr netip.Addr, g Guest) error {
 	if c.places == nil {
 		return nil
@@ -89,7 +90,7 @@ func (c *connection) belongsTo(addr netip.Addr, g Guest) error {
 	return nil
 }
 
-// errSpoofed is logged.
+// errSpoofed is the error of a guest that uses the address of another guest. It is logged.
 var errSpoofed = errors.New("that is not one of its own")
 
 // oneHop prevents later packets from leaving the guests' network: a router, such as a container network in

@@ -230,7 +230,7 @@ func TestSpoofersFillNoLog(t *testing.T) {
 	})
 }
 
-// TestWhatIsRememberedOfMadeUpAddressesIsBounded: an attacker has more addresses than the host has memory.
+// TestWhatIsRememberedOfMadeUpAddressesIsBounded: an attacker can invent more addresses than fit in the host's memory.
 func TestWhatIsRememberedOfMadeUpAddressesIsBounded(t *testing.T) {
 	r := recent{pause: time.Hour}
 	for i := range 2 * mostRecent {

@@ -19,10 +19,10 @@ import (
 	"croft/mdserver"
 )
 
-// secrets are what only web may read: its ID, its name, its user-data, its key.
+// secrets are data that only the guest web may read: its ID, its name, its user-data, its key.
 var secrets = []string{string(webID), "Web_1", "web-1", "echo hello", strings.Fields(key1)[1]}
 
-// exchange sends raw bytes and returns everything that comes back.
+// exchange sends raw bytes and returns the whole answer.
 func exchange(t *testing.T, from netip.Addr, at, text string) string {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
@@ -38,7 +38,7 @@ func exchange(t *testing.T, from netip.Addr, at, text string) string {
 	return string(answer)
 }
 
-// request is one request on its own connection.
+// request returns the text of a request with its own connection.
 func request(line string, headers ...string) string {
 	return line + "\r\n" + strings.Join(append([]string{"Host: 169.254.169.254", "Connection: close"}, headers...),
 		"\r\n") + "\r\n\r\n"
@@ -103,14 +103,14 @@ func disguises() map[string]string {
 	return all
 }
 
-// TestNoDisguiseHelps: whatever a guest or a stranger sends, the answer contains no data of another guest.
+// TestNoDisguiseHelps: whatever a guest or an unknown client sends, the answer contains no data of another guest.
 func TestNoDisguiseHelps(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests()})
 	if own := exchange(t, webAddr, at, request("GET /openstack/latest/meta_data.json HTTP/1.1")); !strings.Contains(own,
 		secrets[0]) || !strings.Contains(own, secrets[4]) {
 		t.Fatalf("web itself reads %q", own)
 	}
-	itself := 0 // answers with the asking guest's own data
+	itself := 0 // number of answers with the asking guest's own data
 	for name, text := range disguises() {
 		for who, from := range map[string]netip.Addr{"another guest": bareAddr, "a stranger": nobodyAddr} {
 			answer := exchange(t, from, at, text)
@@ -133,10 +133,10 @@ func TestNoDisguiseHelps(t *testing.T) {
 	}
 }
 
-// refusal is the sentence that quotes the requested path.
+// refusal matches the sentence that quotes the requested path.
 var refusal = regexp.MustCompile(`there is no "[^\n]*" for this instance`)
 
-// changing are guests that come and go while connections last.
+// changing are guests that change while connections last.
 type changing struct {
 	mu  sync.Mutex
 	now guests
@@ -154,8 +154,8 @@ func (c *changing) become(g guests) {
 	c.now = g
 }
 
-// TestAConnectionOutlivesNobody: a connection opened while the address was one guest's returns nothing of
-// that guest once it has ended, and the next owner may read only its own data.
+// TestAConnectionOutlivesNobody: a connection that was opened while one guest had the address returns no data of that
+// guest once it has ended, and the next guest at the address may read only its own data.
 func TestAConnectionOutlivesNobody(t *testing.T) {
 	who := &changing{now: twoGuests()}
 	at := serve(t, mdserver.Config{Guests: who})
@@ -210,7 +210,7 @@ func TestAConnectionOutlivesNobody(t *testing.T) {
 	}
 }
 
-// patient looks guests up until the caller has gone.
+// patient looks up guests until the caller has disconnected.
 type patient struct{}
 
 func (patient) Guest(ctx context.Context, _ netip.Addr) (mdserver.Guest, error) {
@@ -218,7 +218,7 @@ func (patient) Guest(ctx context.Context, _ netip.Addr) (mdserver.Guest, error) 
 	return mdserver.Guest{}, fmt.Errorf("look up: %w", ctx.Err())
 }
 
-// TestAGuestThatHangsUpFillsNoLog: what a guest can repeat without limit causes no warning.
+// TestAGuestThatHangsUpFillsNoLog: an event that a guest can repeat without limit causes no warning.
 func TestAGuestThatHangsUpFillsNoLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		gone   bool

@@ -9,13 +9,13 @@ import (
 	"croft/internal/userdata"
 )
 
-// ec2Versions are the versions to which clients fall back.
+// ec2Versions are the versions that clients use as a fallback.
 var ec2Versions = []string{"2009-04-04", "latest"}
 
-// ec2 is the tree of Amazon's instance metadata, as far as it applies here. The instance-id is the UUID, not
-// i- and some digits: cloud-init repeats its once-per-instance steps when that ID changes, so every source of
-// metadata must return the same one, and a person can look it up. There is no instance identity document:
-// nobody could verify croft's signature.
+// ec2 is the tree of Amazon's instance metadata, as far as it applies here. The instance-id is the UUID, not i- and
+// some digits: cloud-init repeats its once-per-instance steps when that ID changes, so every source of metadata must
+// return the same one, and users can look up a UUID. There is no instance identity document, because no client could
+// verify croft's signature.
 func ec2(g Guest, client string) []node {
 	var versions []node
 	for _, v := range ec2Versions {
@@ -56,7 +56,7 @@ func ec2MetaData(g Guest) []node {
 	return nodes
 }
 
-// ec2Tags leaves out tags that do not fit in a path: OpenStack's tree has them.
+// ec2Tags leaves out tags that do not fit in a path; OpenStack's tree contains them.
 func ec2Tags(g Guest) []node {
 	var tags []node
 	for _, key := range slices.Sorted(maps.Keys(g.Tags)) {
@@ -77,8 +77,8 @@ func ec2Keys(g Guest) []node {
 	return keys
 }
 
-// ec2UserData returns the user's data. This tree has no place for the parts of operators and croft, so cloud-init,
-// which accepts MIME, gets all of them here; other clients, which may support only scripts, get the user's data.
+// ec2UserData returns the user's data. This tree has no place for the parts of operators and croft. So cloud-init,
+// which accepts MIME, gets all parts here; other clients, which may support only scripts, get only the user's data.
 func ec2UserData(g Guest, client string) []byte {
 	if !isCloudInit(client) {
 		return g.UserData
@@ -96,7 +96,7 @@ func isCloudInit(client string) bool {
 	return strings.HasPrefix(client, "Cloud-Init/") || strings.HasPrefix(client, "python-requests/")
 }
 
-// userData is absent, not empty, if there is none: clients take 404 for no.
+// userData is a file that is absent, not empty, if there is no user data, because clients interpret 404 as none.
 func userData(name string, g Guest) node {
 	return computed(name, mimeData, func() []byte { return g.UserData })
 }

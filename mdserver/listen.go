@@ -16,23 +16,23 @@ import (
 	"croft/mdserver/linklocal"
 )
 
-// Address is where guests of every cloud look for their metadata.
+// Address is where guests of any cloud look for their metadata.
 var Address = netip.MustParseAddrPort("169.254.169.254:80")
 
-// Address6 is where guests with IPv6 only look.
+// Address6 is where guests that only have IPv6 look.
 var Address6 = netip.MustParseAddrPort("[fd00:ec2::254]:80")
 
-// ErrServed says that a metadata server of croft already serves the bridge.
+// ErrServed reports that a metadata server of croft already serves the bridge.
 var ErrServed = croft.Errorf(croft.Conflict, "croft's metadata server is running on this bridge already")
 
-// ErrOther says that the bridge has the metadata server of another cloud, so guests of this cloud would get
-// nothing there.
+// ErrOther reports that the bridge has the metadata server of another cloud, so guests of this cloud would get no
+// answer there.
 var ErrOther = croft.Errorf(croft.Conflict,
 	"the croft of another cloud serves metadata there, and guests of this one would never get theirs: "+
 		"give this cloud a network of its own (network.name, network.bridge), or set metadata.server to false, so that its guests get a disk")
 
-// ErrSibling says that another host's agent on this machine serves the bridge, so guests of this host would get nothing
-// there.
+// ErrSibling reports that another host's agent on this machine serves the bridge, so guests of this host would get no
+// answer there.
 var ErrSibling = croft.Errorf(croft.Conflict,
 	"the agent of another host on this machine serves metadata there, and guests of this host would never get theirs: "+
 		"restart this agent, which then gives its guests a disk, or give it a network of its own (network.name)")
@@ -55,8 +55,8 @@ func Listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener
 		"stop it (ss -ltnp 'sport = :%d' names it), or run without the metadata server", at, bridge, at.Port())
 }
 
-// listen is Listen for the guests of one host. ErrOther: the croft of another cloud listens there. ErrSibling: another
-// host's agent does.
+// listen is like Listen, for the guests of one host. ErrOther: the croft of another cloud listens there. ErrSibling:
+// another host's agent listens there.
 func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener, error) {
 	l, err := Listen(ctx, bridge, at)
 	if errors.Is(err, ErrServed) {
@@ -66,7 +66,7 @@ func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (
 }
 
 // Free returns ErrOther if the croft of another cloud serves metadata on the bridge, and ErrSibling if the agent of
-// another host of this cloud does. Any other server, or none, is no error.
+// another host of this cloud does. In all other cases it returns nil.
 func (s *Server) Free(ctx context.Context, bridge string, at netip.AddrPort) error {
 	other, err := Served(ctx, bridge, at)
 	switch {
@@ -86,13 +86,13 @@ func Probe(ctx context.Context, bridge string, at netip.AddrPort) error {
 	return err
 }
 
-// Identity says whose guests a metadata server serves. Older versions do not report all of it.
+// Identity identifies the guests that a metadata server serves. Older versions report only a part of it.
 type Identity struct {
 	Partition croft.PartitionID
 	Host      croft.HostID
 }
 
-// Served asks, from the host itself, whose metadata server answers on the bridge.
+// Served returns, queried from the host itself, the identity of the metadata server on the bridge.
 func Served(ctx context.Context, bridge string, at netip.AddrPort) (Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -32,7 +32,7 @@ const (
 	key3   = "ecdsa-sha2-nistp256 AAAAE2VjZHNh" // truncated: served unchanged
 )
 
-// web has all fields; bare has only the required ones.
+// web returns a guest with all fields, bare one with only the required fields.
 func web() mdserver.Guest {
 	g := mdserver.FromOrder(croft.Order{
 		Instance: webID, Project: "lab", Name: "Web_1.example",

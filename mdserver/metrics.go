@@ -44,7 +44,7 @@ func (m *metrics) measured(w http.ResponseWriter, r *http.Request, answer http.H
 	m.seconds.WithLabelValues(routeOf(r.URL.Path), strconv.Itoa(noted.Status)).Observe(time.Since(begun).Seconds())
 }
 
-// routeOf returns the part of the tree that contains a path. Paths invented by guests are "other".
+// routeOf returns the part of the tree that contains a path. Paths outside the tree are "other".
 func routeOf(path string) string {
 	switch {
 	case path == healthPath:

@@ -10,8 +10,8 @@ import (
 	"croft"
 )
 
-// Of two networks with a router, the first has the better default route, and the metadata server is reached on its own
-// network, wherever that is in the order.
+// If two networks have a router, the first has the preferred default route, and the metadata server is reached on its
+// own network, wherever that is in the list.
 func TestNetworkDataSaysWhichRouteWins(t *testing.T) {
 	for _, c := range []struct {
 		networks []string

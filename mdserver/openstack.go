@@ -20,8 +20,8 @@ var openstackVersions = []string{
 
 func isOpenstackVersion(v string) bool { return slices.Contains(openstackVersions, v) }
 
-// openstack is the tree of Nova's metadata service. Versions are listed without a slash, since cloud-init
-// compares whole lines.
+// openstack is the tree of Nova's metadata service. Versions are listed without a slash, since cloud-init compares
+// whole lines.
 func openstack(g Guest, seed func() []byte) []node {
 	var versions []node
 	for _, v := range openstackVersions {
@@ -143,7 +143,7 @@ func encode(v any) []byte {
 	return body
 }
 
-// vendorData wraps parts like OpenStack: cloud-init treats the value of the key cloud-init like user-data.
+// vendorData wraps parts as OpenStack does: cloud-init treats the value of the key cloud-init like user-data.
 func vendorData(parts []userdata.Part) []byte {
 	if len(parts) == 0 {
 		return []byte("{}")

@@ -21,7 +21,7 @@ type Reports interface {
 	Password(ctx context.Context, id croft.InstanceID) (string, error)
 }
 
-// mostRecent limits the entries of recent: addresses can be invented.
+// mostRecent limits the entries of recent, because guests can invent addresses.
 const mostRecent = 1024
 
 // recent is a rate limit that keeps a guest from making the host write too often.

@@ -16,18 +16,18 @@ import (
 // retry is the interval at which Run checks the bridge.
 const retry = 2 * time.Second
 
-// Run serves metadata on the bridge until ctx ends, which is no error. If the bridge does not exist yet, or
-// disappears and returns, or another croft of this cloud serves it, Run waits and takes over when it can.
+// Run serves metadata on the bridge until ctx ends, which is no error. If the bridge does not exist yet, or disappears
+// and returns, or another croft of this cloud serves it, Run waits and starts to serve when it can.
 //
-// Conflict: a program that is not croft's has the port. ErrOther, also a Conflict: the croft of another cloud
-// has it. Invalid: the process may not listen there. These errors are permanent, so Run returns.
+// Conflict: a program other than croft has the port. ErrOther, also a Conflict: the croft of another cloud has it.
+// Invalid: the process has no permission to listen there. These errors are permanent, so Run returns.
 func (s *Server) Run(ctx context.Context, bridge string, at netip.AddrPort) error {
 	return s.run(ctx, at.String()+" of "+bridge, &s.trouble, placesOn(bridge),
 		func() (net.Listener, error) { return s.listen(ctx, bridge, at) })
 }
 
-// RunIPv6 is Run at Address6, while the bridge has an IPv6 address of a kind that guests can have. Without
-// one it waits silently.
+// RunIPv6 is like Run, at Address6, while the bridge has an IPv6 address of a kind that guests can have. Without such
+// an address it waits silently.
 func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
 	return s.run(ctx, Address6.String()+" of "+bridge, new(atomic.Pointer[error]), placesOn(bridge),
 		func() (net.Listener, error) {
@@ -41,10 +41,10 @@ func (s *Server) RunIPv6(ctx context.Context, bridge string) error {
 		})
 }
 
-// errNoIPv6 is the usual state of a bridge.
+// errNoIPv6 is the error of a bridge without IPv6, which is the usual state.
 var errNoIPv6 = croft.Errorf(croft.NotFound, "the bridge has no IPv6")
 
-// Ready returns why guests are not served at Address; nil: this server or another of croft's serves them.
+// Ready returns why guests are not served at Address; nil: this server or another server of croft serves them.
 func (s *Server) Ready(context.Context) error {
 	switch err := s.trouble.Load(); {
 	case err == nil, errors.Is(*err, ErrServed):
@@ -89,7 +89,7 @@ func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[
 	}
 }
 
-// mends reports whether the error may resolve itself.
+// mends reports whether the cause of the error may disappear.
 func mends(err error) bool {
 	return errors.Is(err, ErrServed) || errors.Is(err, ErrSibling) || errors.Is(err, croft.NotFound) ||
 		errors.Is(err, croft.Unavailable)

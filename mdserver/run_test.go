@@ -102,7 +102,7 @@ func TestRunTakesOverWhenItCan(t *testing.T) {
 		if ran != nil {
 			t.Errorf("Run ended with %v", ran)
 		}
-		// Another server of croft's on the bridge is as good as this one.
+		// Another server of croft on the bridge counts as well as this one.
 		want := []string{"guests are not served yet", "no such bridge", "<nil>", "<nil>",
 			"serve metadata on 169.254.169.254:80: the address was taken", "<nil>"}
 		if !slices.Equal(readiness, want) {
@@ -182,7 +182,7 @@ func TestListenTellsCroftFromOthers(t *testing.T) {
 	}
 }
 
-// The second cloud on a bridge does not wait silently for a turn that never comes.
+// The second cloud on a bridge gets an error instead of waiting silently and forever.
 func TestAnotherCloudsServerIsNotOurs(t *testing.T) {
 	on := bridge(t)
 	of := func(cloud croft.PartitionID) *Server {
@@ -223,7 +223,8 @@ func TestAnotherCloudsServerIsNotOurs(t *testing.T) {
 	running.Wait()
 }
 
-// A second agent on the machine is told, so that it gives its guests disks and does not report that they are served.
+// A second agent on the machine gets an error, so that it gives its guests disks and does not report that they are
+// served.
 func TestAnotherHostsServerIsNotOurs(t *testing.T) {
 	on := bridge(t)
 	of := func(host croft.HostID) *Server {

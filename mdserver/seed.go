@@ -15,8 +15,9 @@ import (
 	"croft/internal/userdata"
 )
 
-// padding follows the image. Readers probe for other file systems up to offset 68 KiB; busybox rejects a
-// smaller disk before it reads its label, and a CD drive may read ahead. genisoimage adds the same amount.
+// padding is the number of zero bytes after the image. Readers probe for other file systems up to offset 68 KiB;
+// busybox rejects a smaller disk before it reads its label, and a CD drive may read ahead. genisoimage adds the same
+// amount.
 const padding = 150 * 2048
 
 // Volume labels by which guests find a NoCloud and a config-2 disk.
@@ -33,12 +34,12 @@ type Seeds struct {
 	Server bool   // the host runs a metadata server
 	// the host's address on the network of the metadata server; invalid: not known
 	Gateway netip.Addr
-	Disk    bool // instances with MetadataAuto get a disk nevertheless
+	Disk    bool // instances with MetadataAuto get a disk even if the server could serve them
 }
 
-// Source returns the metadata source of the instance, never MetadataAuto. An order with MetadataAuto gets the
-// server, unless there is none or the instance requires a token: cloud-init requests none in OpenStack's
-// tree. Invalid: it requires the server and this host runs none.
+// Source returns the metadata source of the instance, never MetadataAuto. An order with MetadataAuto gets the server,
+// unless the host runs none, the instance is not on its network, or the instance requires a token: cloud-init requests
+// no token in OpenStack's tree. Invalid: the order requires the server and this host runs none.
 func (s Seeds) Source(o croft.Order) (croft.Metadata, error) {
 	open := o.Spec.IMDS == "" || o.Spec.IMDS == croft.IMDSOptional
 	switch source := o.Spec.Metadata; source {
@@ -101,8 +102,8 @@ func WriteSeed(w io.Writer, g Guest) error {
 	return nil
 }
 
-// WriteConfigDrive writes an ISO 9660 image with the files of OpenStack's tree in the version "latest", to
-// which every reader falls back.
+// WriteConfigDrive writes an ISO 9660 image with the files of OpenStack's tree in the version "latest", which every
+// reader accepts.
 func WriteConfigDrive(w io.Writer, g Guest) error {
 	var files []seedFile
 	for _, n := range openstackFiles(g, randomSeed) {
@@ -205,10 +206,11 @@ type seedRouteYAML struct {
 	Metric int    `yaml:"metric"`
 }
 
-// routeMetric is the metric of the routes of the nth interface: of several networks with a router, the first wins.
+// routeMetric returns the metric of the routes of the nth interface: if several networks have a router, the first
+// network's is used.
 func routeMetric(n int) int { return 100 * (n + 1) }
 
-// seedNetwork configures DHCP on every interface. Boot does not wait for others than the first.
+// seedNetwork configures DHCP on every interface. Boot waits only for the first interface.
 func seedNetwork(g Guest) seedNetworkYAML {
 	n := seedNetworkYAML{Version: 2, Ethernets: map[string]seedEthernetYAML{}}
 	for i, mac := range g.MACs {

@@ -1,10 +1,10 @@
-// Package mdserver tells instances who they are: over HTTP, as the EC2 and the OpenStack metadata trees, and
-// as the files of a NoCloud or config-2 disk. It accepts their reports about themselves.
+// Package mdserver serves metadata to instances: over HTTP, as the EC2 and the OpenStack metadata trees, and as the
+// files of a NoCloud or config-2 disk. It accepts their reports about themselves.
 //
-// A guest is identified by the bridge and the source address of its TCP connection; the address must be at
-// one of the guest's own network cards, and that card at its own bridge port. Headers are never trusted.
-// Missing paths are answered with 404 at once, since guests wait for that while they boot; lookups that time
-// out with 503. A guest that opens many or slow connections loses its own oldest ones and nobody else's.
+// A guest is identified by the bridge and the source address of its TCP connection; the address must be at one of the
+// guest's own network cards, and that card at its own bridge port. Headers are never trusted. Missing paths are
+// answered with 404 immediately, since guests wait for that while they boot; lookups that time out are answered with
+// 503. If a guest opens many or slow connections, only its own oldest connections are closed.
 package mdserver
 
 import (
@@ -28,13 +28,15 @@ import (
 	"croft/internal/connlimit"
 )
 
-// Config of a Server. Guests and Log are required.
+// Config configures a Server. Guests and Log are required.
 type Config struct {
 	Guests Guests
 	Log    *slog.Logger
 
-	Partition croft.PartitionID // the cloud whose guests are served; a server without it passes for any
-	Host      croft.HostID      // the host whose guests are served; a server without it passes for any
+	// the cloud whose guests are served; a server without it is never treated as another cloud's
+	Partition croft.PartitionID
+	// the host whose guests are served; a server without it is never treated as another host's
+	Host croft.HostID
 
 	Reports   Reports // stores guests' reports; nil: reports are rejected
 	Passwords bool    // guests may post a password once, encrypted with one of their keys, and read it
@@ -79,11 +81,11 @@ func (s *Server) Collector() prometheus.Collector { return s.metrics }
 // errNotServing is the state before the first attempt.
 var errNotServing = croft.Errorf(croft.Unavailable, "guests are not served yet")
 
-// Serve answers on l until ctx ends, which is no error, or l fails. It closes l and returns when all its
-// connections and requests have ended.
+// Serve answers on l until ctx ends, which is no error, or l fails. It closes l and returns when all its connections
+// and requests have ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.serve(ctx, l, nil) }
 
-// serve is Serve with a way to find the place of an address on the bridge.
+// serve does the work of Serve, with a function that finds the place of an address on the bridge.
 func (s *Server) serve(ctx context.Context, l net.Listener, places placeOf) error {
 	limited := connlimit.New(l, connlimit.Limits{
 		PerSource: s.config.PerGuest, Total: s.config.Connections, EachAddress: true,
@@ -204,7 +206,7 @@ func tree(g Guest, client string, seed func() []byte) node {
 	return dir("", nodes...)
 }
 
-// guest looks up the owner of addr. It waits for a free slot and gives up at the timeout.
+// guest looks up the instance that has addr. It waits for a free slot and gives up at the timeout.
 func (s *Server) guest(ctx context.Context, addr netip.Addr) (Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.LookupTimeout)
 	defer cancel()
@@ -221,8 +223,8 @@ func (s *Server) guest(ctx context.Context, addr netip.Addr) (Guest, error) {
 	return g, err
 }
 
-// warnPause is the minimum interval between warnings about an address, since its user can cause any number;
-// the metrics count all.
+// warnPause is the minimum interval between warnings about an address, since its user can cause any number of them; the
+// metrics count all.
 const warnPause = time.Minute
 
 // warn logs a warning about an address, at most once per warnPause.
@@ -232,7 +234,7 @@ func (s *Server) warn(addr netip.Addr, sentence string, args ...any) {
 	}
 }
 
-// refuseGuest answers requests from an address without an owner, or with an unknown one; only the latter is logged.
+// refuseGuest answers requests from an address that has no instance, or whose lookup failed; only the latter is logged.
 func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) {
 	if errors.Is(err, errSpoofed) {
 		s.metrics.spoofed.Inc()
@@ -242,7 +244,7 @@ func (s *Server) refuseGuest(w http.ResponseWriter, addr netip.Addr, err error) 
 		refuse(w, http.StatusNotFound, "no instance of this host has the address "+addr.String())
 		return
 	}
-	if !errors.Is(err, context.Canceled) { // else the caller has gone
+	if !errors.Is(err, context.Canceled) { // otherwise the caller has disconnected
 		s.warn(addr, "metadata: cannot find the instance with this address", "op", "lookup", "reason", addr.String(),
 			"err", err)
 	}

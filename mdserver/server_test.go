@@ -190,8 +190,8 @@ func TestALookupThatCannotBeMadeIs503(t *testing.T) {
 	}
 }
 
-// TestSlowConnections opens a thousand silent connections, half of them from the guest that then makes a
-// request: it is answered nevertheless.
+// TestSlowConnections opens a thousand silent connections, half of them from the guest that then makes a request: the
+// request is answered.
 func TestSlowConnections(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests(), PerGuest: 8, Connections: 100})
 	for i := range 1000 {

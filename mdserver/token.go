@@ -19,8 +19,9 @@ const (
 	maxTTL      = 21600 // seconds
 )
 
-// giveToken answers a PUT like version 2 of Amazon's service (IMDSv2). Requests that say they are forwarded get no
-// token, and no answer with a token passes a router: both keep tokens from those whom the guest itself serves.
+// giveToken answers a PUT like version 2 of Amazon's service (IMDSv2). A request that was forwarded, by its headers,
+// gets no token, and an answer with a token does not pass a router. Both keep tokens from clients that the guest itself
+// serves.
 func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 	seconds, err := strconv.Atoi(r.Header.Get(ttlHeader))
 	switch {
@@ -42,8 +43,8 @@ func (s *Server) giveToken(w http.ResponseWriter, r *http.Request, g Guest) {
 	answer(w, []byte(s.tokens.make(g, time.Now().Add(time.Duration(seconds)*time.Second))), mimeText)
 }
 
-// mayRead reports whether the request has the token it needs, and answers it if not. An invalid token is
-// refused even if none is needed.
+// mayRead reports whether the request has the token that it needs; if not, it answers the request. An invalid token is
+// refused even if no token is needed.
 func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, g Guest) bool {
 	token := r.Header.Get(tokenHeader)
 	switch {
@@ -60,9 +61,9 @@ func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, g Guest) bool {
 	return false
 }
 
-// tokens creates and verifies session tokens. It is stateless: a token is its expiry time, signed for one
-// instance: a later one that has its UUID has another project or another host key. A restart invalidates tokens, and
-// clients request new ones.
+// tokens creates and verifies session tokens. It is stateless: a token is its expiry time, signed for one instance. It
+// is not valid for a later instance with the same UUID, because that has another project or another host key. A restart
+// invalidates tokens, and clients request new ones.
 type tokens struct{ key []byte }
 
 func newTokens() tokens {

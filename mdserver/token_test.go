@@ -101,7 +101,7 @@ func TestTokensThatAreNotGiven(t *testing.T) {
 func TestWhatCloudInitGetsAsItsUserData(t *testing.T) {
 	at := serve(t, mdserver.Config{Guests: twoGuests()})
 	for name, from := range map[string]netip.Addr{"web": webAddr, "bare": bareAddr} {
-		// With a token cloud-init does not send its own name.
+		// With a token, cloud-init does not send its own name.
 		for _, client := range []string{"Cloud-Init/22.4.2", "python-requests/2.28.1"} {
 			resp, body := do(t, clientFrom(t, from), "GET", "http://"+at+"/2009-04-04/user-data",
 				http.Header{"User-Agent": {client}})
@@ -113,8 +113,8 @@ func TestWhatCloudInitGetsAsItsUserData(t *testing.T) {
 	}
 }
 
-// TestATokenOfAnEarlierInstanceIsWorthless has an instance of another project, or a later one of the same project, take
-// the UUID and the address of an instance.
+// TestATokenOfAnEarlierInstanceIsWorthless gives the UUID and the address of an instance to an instance of another
+// project, or to a later one of the same project.
 func TestATokenOfAnEarlierInstanceIsWorthless(t *testing.T) {
 	for name, change := range map[string]func(*mdserver.Guest){
 		"of another project": func(g *mdserver.Guest) { g.Project = "heirs" },

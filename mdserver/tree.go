@@ -5,39 +5,39 @@ import "strings"
 // node is a directory (children) or a file (body) of a metadata tree.
 type node struct {
 	name     string        // its path element
-	shown    string        // how its parent lists it
+	shown    string        // its name in its parent's listing
 	children func() []node // nil: a file
 	body     func() []byte // nil: a directory
 	mime     string
 }
 
-// file is a file with known text.
+// file returns a file with known text.
 func file(name, text string) node {
 	return node{name: name, shown: name, mime: mimeText, body: func() []byte { return []byte(text) }}
 }
 
-// computed is a file whose body is computed on request.
+// computed returns a file whose body is computed on request.
 func computed(name, mime string, body func() []byte) node {
 	return node{name: name, shown: name, mime: mime, body: body}
 }
 
-// dir is listed with a slash, which tells clients that walk the tree to descend.
+// dir returns a directory. It is listed with a slash, which tells clients that walk the tree to descend.
 func dir(name string, children ...node) node {
 	return lazyDir(name, func() []node { return children })
 }
 
-// lazyDir is a directory whose children are computed on request.
+// lazyDir returns a directory whose children are computed on request.
 func lazyDir(name string, children func() []node) node {
 	return node{name: name, shown: name + "/", children: children}
 }
 
-// as returns n with another listing.
+// as returns a copy of n that is listed as shown.
 func (n node) as(shown string) node {
 	n.shown = shown
 	return n
 }
 
-// find walks down a path. Slashes may be doubled and trailing, since clients send both.
+// find returns the node at a path. It accepts double and trailing slashes, since clients send both.
 func (n node) find(path string) (node, bool) {
 	for element := range strings.SplitSeq(path, "/") {
 		if element == "" {

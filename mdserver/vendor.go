@@ -19,8 +19,8 @@ import (
 //go:embed reporter.sh
 var reporter []byte
 
-// ownParts are croft's own parts of the guest's set-up. They are separate from the user's data, as vendor
-// data where the metadata source supports it, so that the user's data takes precedence.
+// ownParts returns croft's own parts of the guest's set-up. They are separate from the user's data, as vendor data if
+// the metadata source supports it, so that the user's data takes precedence.
 func (g Guest) ownParts() []userdata.Part {
 	parts := []userdata.Part{{Name: "croft-report", Data: reporter}}
 	if config := g.hostKeyConfig(); config != nil {
@@ -39,7 +39,7 @@ func (g Guest) ownParts() []userdata.Part {
 func (g Guest) hostKeyConfig() []byte {
 	public, err := hostkey.Public(g.HostKey)
 	if err != nil {
-		return nil // created before host keys existed, or not by croft
+		return nil // created before host keys existed, or by another program
 	}
 	text,
 		err := marshal(map[string]map[string]string{"ssh_keys": {"ed25519_private": g.HostKey,
@@ -50,13 +50,13 @@ func (g Guest) hostKeyConfig() []byte {
 	return append([]byte("#cloud-config\n"), text...)
 }
 
-// The host key for guests without cloud-init: unmodified, on the server and on disks.
+// Path of the host key for guests without cloud-init: the key is unmodified, on the server and on disks.
 const (
 	hostKeyFile = "host-key"
 	croftDir    = "croft"
 )
 
-// croftFiles are files for guests that know croft.
+// croftFiles returns the files for guests that support croft.
 func (g Guest) croftFiles() []node {
 	files := g.peerFiles()
 	if g.HostKey != "" {
@@ -68,8 +68,9 @@ func (g Guest) croftFiles() []node {
 	return []node{dir("v1", files...)}
 }
 
-// peerFiles tell a member of a cluster the key that all members share, and who they are: address, name, role and the
-// public key of the SSH server, a line each. There is no list until they have addresses.
+// peerFiles returns the files for a member of a cluster: the key that all members share, and the list of members with
+// address, name, role and public key of the SSH server, one per line. There is no list until the members have
+// addresses.
 func (g Guest) peerFiles() []node {
 	public, err := hostkey.Public(g.ClusterKey)
 	if g.ClusterKey == "" || err != nil {
@@ -86,7 +87,7 @@ func (g Guest) peerFiles() []node {
 	return append(files, file("peers", list.String()))
 }
 
-// vendorLayer is the operator's addition, if any.
+// vendorLayer returns the operator's addition, if any.
 func (g Guest) vendorLayer() []userdata.Part {
 	if len(g.Vendor) == 0 {
 		return nil

@@ -41,7 +41,8 @@ func Listen(ctx context.Context, device string, at netip.AddrPort) (net.Listener
 	return held, nil
 }
 
-// Dialer makes connections that leave through the interface; on the host that listens there, they reach that listener.
+// Dialer makes connections that leave through the interface. On the host itself, they reach the listener on the
+// interface.
 func Dialer(device string) *net.Dialer { return &net.Dialer{Control: bindTo(device)} }
 
 func bindTo(device string) func(string, string, syscall.RawConn) error {
@@ -83,7 +84,7 @@ func acquire(device string, addr netip.Addr) (*hold, error) {
 	ip := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
 	h := &hold{device: device, link: link, addr: &netlink.Addr{IPNet: ip, Scope: unix.RT_SCOPE_LINK}}
 	if addr.Is6() {
-		// No duplicate address detection, during which nobody can listen.
+		// Disable duplicate address detection, because nothing can listen during it.
 		h.addr.Scope, h.addr.Flags = unix.RT_SCOPE_UNIVERSE, unix.IFA_F_NODAD
 	}
 	present, err := h.present()
@@ -93,7 +94,7 @@ func acquire(device string, addr netip.Addr) (*hold, error) {
 	switch err := netlink.AddrAdd(link, h.addr); {
 	case err == nil:
 		h.added = true
-	case errors.Is(err, syscall.EEXIST): // another process was faster
+	case errors.Is(err, syscall.EEXIST): // another process added it first
 	case errors.Is(err, syscall.EPERM):
 		return nil, croft.Errorf(croft.Invalid, "put %s on %s: this needs root (or CAP_NET_ADMIN): %w", addr, device,
 			err)
@@ -160,7 +161,7 @@ func (l *listener) watch() error {
 		})
 		for u := range updates {
 			if !u.NewAddr && l.hold.is(u) {
-				l.hold.added = false // an address added later belongs to someone else
+				l.hold.added = false // an address that is added later belongs to another program
 				lose()
 			}
 		}
@@ -171,7 +172,7 @@ func (l *listener) watch() error {
 		}
 	})
 	if present, err := l.hold.present(); err != nil || !present {
-		return cmp.Or(err, l.lostError()) // lost before the watch began
+		return cmp.Or(err, l.lostError()) // lost before the watch started
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (l *listener) Close() error {
 	l.once.Do(func() {
 		err := l.Listener.Close()
 		if errors.Is(err, net.ErrClosed) {
-			err = nil // the watch was faster
+			err = nil // the watch closed it first
 		}
 		close(l.done)
 		l.watcher.Wait()

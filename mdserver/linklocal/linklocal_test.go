@@ -106,7 +106,7 @@ func (b bridge) inGuest(f func() error) error {
 	return <-done
 }
 
-// hears returns what the guest reads from the metadata address.
+// hears returns the text that the guest reads from the metadata address.
 func (b bridge) hears(t *testing.T) string {
 	t.Helper()
 	var heard []byte

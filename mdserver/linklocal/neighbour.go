@@ -52,7 +52,7 @@ func Port(bridge string, card net.HardwareAddr) (string, error) {
 		if n.MasterIndex != link.Attrs().Index || !bytes.Equal(n.HardwareAddr, card) {
 			continue
 		}
-		if at != 0 && at != n.LinkIndex { // in two VLANs
+		if at != 0 && at != n.LinkIndex { // the MAC is in two VLANs
 			return "", nil
 		}
 		at = n.LinkIndex
