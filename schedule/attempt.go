@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// lastLimit bounds the candidates in one answer.
+	// lastLimit is the maximum number of candidates in one answer.
 	lastLimit = 1 << 16
-	// rounds bounds the tries of a request whose candidates are lost to concurrent updates.
+	// rounds is the maximum number of tries of a request whose candidates are lost to concurrent updates.
 	rounds = 6
 )
 
@@ -26,9 +26,9 @@ const (
 type attempt struct {
 	search
 	placer  Placer       // nil: no placer
-	hold    bool         // order nothing
+	hold    bool         // only claim resources, and write no order
 	claimed croft.HostID // the host that has, or may have, the claim
-	unsure  bool         // whether the order was written is unknown
+	unsure  bool         // it is unknown whether the order was written
 	busy    int          // candidates of this round lost to concurrent updates
 	barred  bool         // a group's rule, or a change of the data behind the choice, just barred the chosen host
 	stale   bool         // barred because of such a change: the host may still be usable
@@ -262,7 +262,7 @@ func (a *attempt) release(ctx context.Context) error {
 	err := a.Claims.Release(after, a.inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
 		now, err := a.Records.Fence(ctx, a.inst)
 		switch {
-		case errors.Is(err, croft.NotFound): // a claim without a record has no owner
+		case errors.Is(err, croft.NotFound): // the record was removed, so the claim has no owner
 			return []croft.HostID{a.claimed}, nil
 		case err != nil:
 			return nil, err

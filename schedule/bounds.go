@@ -44,7 +44,7 @@ func (s *Scheduler) checkBounds(ctx context.Context, spec croft.Spec, hidden []s
 
 // nowhere returns the error for a name that is neither an aggregate nor a location.
 func (s *Scheduler) nowhere(ctx context.Context, name string, hosts map[croft.HostID]croft.Host) error {
-	all, _ := s.Aggregates.List(ctx) // only a hint
+	all, _ := s.Aggregates.List(ctx) // only a hint: an error is ignored
 	known := topology.Names(slices.Collect(maps.Values(hosts)))
 	for _, a := range all {
 		known = append(known, a.Name)

@@ -12,7 +12,7 @@ import (
 	"croft/schedule/scheduletest"
 )
 
-// within is a request for hosts within bounds.
+// within returns a request for hosts within bounds.
 func within(t *testing.T, name string, texts ...string) schedule.Request {
 	t.Helper()
 	r := request(t, name)
@@ -40,7 +40,7 @@ func newAggregates(t *testing.T, inOneStep bool) (*cloud, scheduletest.Aggregate
 	config := c.Config
 	config.Aggregates, config.Properties = all, scheduletest.Notes{Memory: c.store}
 	config.Policy = &schedule.Policy{Sample: 256, Order: func(some []croft.Candidate) []croft.Candidate {
-		at := func(one croft.Candidate) int { // hosts are asked for one by one in no order
+		at := func(one croft.Candidate) int { // order of the hosts, which are queried one by one
 			return slices.IndexFunc(c.hosts, func(id croft.HostID) bool { return one.Allocations[id] != nil })
 		}
 		slices.SortFunc(some, func(a, b croft.Candidate) int { return at(a) - at(b) })
@@ -145,15 +145,15 @@ func TestExplainCountsWhatBoundsDrop(t *testing.T) {
 	for i, want := range []schedule.Requirement{{"in ssd", 2, "host2", "is not in ssd"},
 		{"not in s/r/k1", 2, "host1", "is in s/r/k1, where it is not to be"}} {
 		got := why.Requirements[i]
-		got.Nearest, want.Nearest = "", "" // equals
+		got.Nearest, want.Nearest = "", "" // which of several equal ones is named does not matter
 		if got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
 }
 
-// TestAnAggregateChangesBeforeTheOrder: the host that is ordered on is in the aggregate in the moment of the order, and
-// one that still is loses nothing by another's change.
+// TestAnAggregateChangesBeforeTheOrder: the host of an order is in the aggregate at the moment of the order, and a host
+// that still is in it is not lost because the aggregate changed elsewhere.
 func TestAnAggregateChangesBeforeTheOrder(t *testing.T) {
 	for _, inOneStep := range []bool{false, true} {
 		for _, c := range []struct {
@@ -197,7 +197,7 @@ func TestAnAggregateChangesBeforeTheOrder(t *testing.T) {
 	}
 }
 
-// TestASmallAggregateIsFoundAmongMany: Placement answers with the first hosts alone.
+// TestASmallAggregateIsFoundAmongMany: Placement answers only with the first hosts.
 func TestASmallAggregateIsFoundAmongMany(t *testing.T) {
 	places := make([]int64, 600)
 	for i := range places {
@@ -273,7 +273,7 @@ func TestPropertiesOfHostsChoose(t *testing.T) {
 	}
 }
 
-// TestPropertiesChangeBeforeTheOrder is TestAnAggregateChangesBeforeTheOrder for what is noted about the host.
+// TestPropertiesChangeBeforeTheOrder is like TestAnAggregateChangesBeforeTheOrder, for the properties of the host.
 func TestPropertiesChangeBeforeTheOrder(t *testing.T) {
 	for _, inOneStep := range []bool{false, true} {
 		for _, c := range []struct {

@@ -85,7 +85,7 @@ func TestAChangeIsTriedEightTimes(t *testing.T) {
 	}
 }
 
-// A state that no retry can change is not read again.
+// A state that no retry can change is read only once.
 func TestAChangeOfWhatIsBeingScheduledIsRefusedAtOnce(t *testing.T) {
 	c, finds := newCloud(t, 1), 0
 	underWay(t, c, "web")

@@ -30,7 +30,7 @@ func (s *Scheduler) choosePolicy(ctx context.Context, policy *Policy, inst *crof
 		if m, fresh := s.CrushMap(ctx, time.Now()); fresh == nil { // the location may be new
 			_, err = m.Compile(stored)
 		}
-		if errors.Is(err, croft.NotFound) { // the error does not tell tenants of other locations
+		if errors.Is(err, croft.NotFound) { // hide locations from tenants
 			return croft.Errorf(croft.NotFound, "policy %s uses a location that no host is in any more; `croft policy check "+
 				"%[1]s` says which", stored.Name)
 		}
@@ -42,11 +42,11 @@ func (s *Scheduler) choosePolicy(ctx context.Context, policy *Policy, inst *crof
 	return nil
 }
 
-// readInOrder reads candidates on the first admissible hosts in the order of the request's policy. limit is the number
-// of these hosts to ask Placement about; beyond mostNarrow it asks about all.
+// readInOrder reads candidates on the first admissible hosts in the order of the request's policy. limit is how many of
+// these hosts Placement is asked about; beyond mostNarrow it is asked about all hosts.
 func (s *search) readInOrder(ctx context.Context, o *snapshot, limit int) error {
 	after := time.Time{}
-	if limit > s.policy.Sample { // the first hosts of a map that may be older than the request have no room
+	if limit > s.policy.Sample { // the first hosts of the map, which may be older than the request, have no room
 		after = s.begun
 	}
 	m, err := s.CrushMap(ctx, after)
@@ -216,7 +216,7 @@ func (s *Scheduler) Order(ctx context.Context, inst croft.Instance) (hosts []cro
 	return hosts, nil
 }
 
-// chosen returns the hosts that the request's policy may choose; nil: all.
+// chosen returns the hosts that the request's policy can choose; nil: all hosts.
 func (s *search) chosen(ctx context.Context) (map[croft.HostID]bool, error) {
 	if s.inst.Spec.Policy == nil {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"croft/schedule/scheduletest"
 )
 
-// newCrush creates hosts in racks of two, with so many places each, and the policy p.
+// newCrush creates hosts in racks of two, with the given numbers of places, and the policy p.
 func newCrush(t *testing.T, text string, places ...int64) *cloud {
 	t.Helper()
 	locations := make([]string, len(places))
@@ -43,7 +43,7 @@ func newCrush(t *testing.T, text string, places ...int64) *cloud {
 	return c
 }
 
-// by asks for an instance whose UUID is the same in every run.
+// by returns a request for an instance whose UUID is the same in every run.
 func by(t *testing.T, policy string, n int) schedule.Request {
 	t.Helper()
 	r := request(t, fmt.Sprint("vm", n))
@@ -56,7 +56,7 @@ func by(t *testing.T, policy string, n int) schedule.Request {
 	return r
 }
 
-// line computes the order of the hosts for an instance, as anybody may.
+// line computes the order of the hosts for an instance from public data.
 func (c *cloud) line(t *testing.T, id croft.InstanceID) (line []croft.HostID) {
 	t.Helper()
 	crush := scheduletest.Crush{Memory: c.store}
@@ -122,7 +122,7 @@ func TestHostsThatCannotTakeAnInstanceArePassedOver(t *testing.T) {
 				c.inOneStep(nil)
 			}
 			taken := map[croft.HostID]bool{}
-			for n := range 8 { // to the last place, far behind the first hosts asked for
+			for n := range 8 { // up to the last place, far behind the hosts that are queried first
 				r := by(t, "crush:p", n)
 				line := c.line(t, r.ID)
 				d, err := c.Request(t.Context(), r)
@@ -296,7 +296,7 @@ func TestUnknownPoliciesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce asks for more instances than the first hosts of each order have room for.
+// TestManyAtOnce requests more instances than the first hosts of each order have room for.
 func TestManyAtOnce(t *testing.T) {
 	c := newCrush(t, anyRack, 5, 5, 5, 5, 5, 5, 5, 5)
 	c.inOneStep(nil)
@@ -320,7 +320,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestAMapServesForAWhile: a host that joins gets its share within a second, and one that has the only room at once.
+// TestAMapServesForAWhile: a host that joins gets its share within a second, or immediately if it is the only one with
+// room.
 func TestAMapServesForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrush(t, anyRack, 1)
@@ -412,7 +413,7 @@ func TestStandingSaysWhy(t *testing.T) {
 	wantKind(t, err, croft.NotFound)
 }
 
-// TestPlacementIsAskedForFewHosts counts what a request asks of Placement among many hosts.
+// TestPlacementIsAskedForFewHosts counts the queries that a request sends to Placement if there are many hosts.
 func TestPlacementIsAskedForFewHosts(t *testing.T) {
 	places := make([]int64, 300)
 	for i := range places {

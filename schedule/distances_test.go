@@ -10,7 +10,7 @@ import (
 	"croft/schedule/scheduletest"
 )
 
-// newDistances is newAggregates where network is stated between racks, and between ssd and gpu.
+// newDistances is like newAggregates, with distances of type network stated between racks, and between ssd and gpu.
 func newDistances(t *testing.T, inOneStep bool) (*cloud, scheduletest.Aggregates, scheduletest.Distances) {
 	t.Helper()
 	c, all := newAggregates(t, inOneStep)
@@ -87,7 +87,7 @@ func TestStatedDistancesOfTypeFailureReplaceThoseOfLocations(t *testing.T) {
 	}
 }
 
-// TestDistancesChangeBeforeTheOrder: the host that is ordered on is as far as is stated in the moment of the order.
+// TestDistancesChangeBeforeTheOrder: the host of an order has the distance that is stated at the moment of the order.
 func TestDistancesChangeBeforeTheOrder(t *testing.T) {
 	for _, inOneStep := range []bool{false, true} {
 		for _, c := range []struct {

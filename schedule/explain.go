@@ -55,7 +55,7 @@ func (q Question) judge(t tree) verdict {
 	v := verdict{host: cmp.Or(t.own[0].Name, host.Name, string(t.id()))}
 	why := unusable(host, known)
 	if why != nil {
-		t = t.whole() // ignores usage, and the agent's withdrawal of inventory
+		t = t.whole() // ignores usage, and inventory that the agent has withdrawn
 	}
 	v.judge(q.Query, t)
 	for _, b := range q.Spec.In {
@@ -77,7 +77,7 @@ func (q Question) judge(t tree) verdict {
 		if err := admitMember([]croft.Affinity{a}, host, q.Members, q.Seats); err != nil {
 			m := miss{requirement: a.String(), kind: a.String(), gap: 3, text: err.Error()}
 			if a.Rule.ByLocation() {
-				m.kind = m.text // the location's name matters
+				m.kind = m.text // misses with different locations are not grouped
 			}
 			v.add(m)
 		}
@@ -156,7 +156,8 @@ type Fit struct {
 	Free float64      `json:"free"` // fraction of its scarcest resource that stays free
 }
 
-// Requirement is a part of the request and its effect. A host that fails several is included in each.
+// Requirement is a part of the request, and how many hosts it drops. A host that fails several requirements counts in
+// each.
 type Requirement struct {
 	Requirement string `json:"requirement"`
 	Dropped     int    `json:"dropped"` // hosts
@@ -164,13 +165,13 @@ type Requirement struct {
 	Miss        string `json:"miss"`    // what that host lacks
 }
 
-// Row is one or several hosts that lack the same.
+// Row is one or several hosts that lack the same things.
 type Row struct {
 	Hosts   []string `json:"hosts"`   // names, nearest miss first
-	Missing []string `json:"missing"` // what the first of them lacks, one phrase each
+	Missing []string `json:"missing"` // missing items of the first of them, one phrase each
 }
 
-// ForTenants is Error without the names of hosts.
+// ForTenants returns the same as Error, without the names of hosts.
 func (e *Explanation) ForTenants() string {
 	if len(e.Rows) == 0 {
 		return fmt.Sprintf("no host offers anything to claim %s from", e.Wanted)

@@ -68,7 +68,7 @@ func (f faulty) Fence(ctx context.Context, inst croft.Instance) (croft.Instance,
 	return f.Records.Fence(ctx, inst)
 }
 
-// Use and Hold fail after they were done, as where the answer is lost.
+// Use fails after it was done, as if the answer were lost; so does Hold.
 func (f faulty) Use(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	used, err := f.Holds.Use(ctx, inst, o)
 	if err == nil && f.use != nil {
@@ -162,7 +162,7 @@ func TestAFailedOrderKeepsTheClaimUnlessTheFenceHolds(t *testing.T) {
 	}
 }
 
-// An order refused for a reason other than the host ends the request.
+// An order that is refused for a reason other than the host ends the request.
 func TestAnOrderThatIsRefusedForGoodEndsTheRequest(t *testing.T) {
 	c, tries := newCloud(t, 1, 1), 0
 	c.fail(faulty{assign: func(inst croft.Instance, _ croft.Order) (croft.Instance, error) {

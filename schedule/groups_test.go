@@ -96,7 +96,7 @@ func TestARivalJoinsTheGroup(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		rule  croft.AffinityRule
-		rival string // the only host with candidates for it
+		rival string // the only host that is a candidate for the rival
 		want  string
 	}{
 		{"apart, on the host that was chosen", croft.Apart, "host1", "host2"},
@@ -216,8 +216,8 @@ func TestRequestsAtOnceCountEachOther(t *testing.T) {
 	}
 }
 
-// A hundred requests that find no room read all providers at most twice: the second time for those that asked during
-// the first read.
+// A hundred requests that find no room read all providers at most twice: the second read is for the requests that came
+// during the first.
 func TestThoseWhoAskWhyAtOnceShareTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t, 0, 0)

@@ -20,7 +20,7 @@ func TestCheckGuest(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		spec croft.Spec
-		want string // in the error; empty: the spec is valid
+		want string // part of the error; empty: the spec is valid
 	}{
 		{"nothing is right", croft.Spec{}, ""},
 		{"all of it", croft.Spec{Metadata: "config-drive", IMDS: "off",

@@ -137,7 +137,7 @@ func (s *Scheduler) giveBack(ctx context.Context, inst croft.Instance) error {
 	})
 	switch {
 	case errors.Is(err, croft.NotFound), errors.Is(err, errOthers):
-		return nil // the caretaker was faster
+		return nil // the caretaker released it first
 	case err != nil:
 		return fmt.Errorf("give its claim back: %w", err)
 	}

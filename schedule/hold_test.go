@@ -137,7 +137,8 @@ func TestAHoldHasItsLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Holds.Abandon(t.Context(), web.Instance); err != nil { // as a caretaker does at the end
+		// like a caretaker at the end of the hold
+		if _, err := c.Holds.Abandon(t.Context(), web.Instance); err != nil {
 			t.Fatal(err)
 		}
 		_, err = c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i"})
@@ -145,8 +146,8 @@ func TestAHoldHasItsLimits(t *testing.T) {
 	})
 }
 
-// TestAHoldIsUsedUntilItIsGivenBack: the clock of the machine that uses a hold ends nothing. The caretaker gives it
-// back, which compares clocks first.
+// TestAHoldIsUsedUntilItIsGivenBack: the clock of the machine that uses a hold ends no hold. Only the caretaker ends
+// it, after comparing clocks.
 func TestAHoldIsUsedUntilItIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t, 1)
@@ -159,7 +160,7 @@ func TestAHoldIsUsedUntilItIsGivenBack(t *testing.T) {
 	})
 }
 
-// Of uses and releases at once exactly one takes effect, and what it leaves is whole.
+// Of concurrent uses and releases exactly one takes effect, and leaves a consistent state.
 func TestUsesAndReleasesAtOnce(t *testing.T) {
 	for range 20 {
 		c := newCloud(t, 1)
@@ -201,7 +202,7 @@ func TestUsesAndReleasesAtOnce(t *testing.T) {
 	}
 }
 
-// An answer that is lost is settled by a fence: what was written counts.
+// A lost answer is settled by a fence: the written state decides.
 func TestALostAnswerAboutAHold(t *testing.T) {
 	c := newCloud(t, 1)
 	c.fail(faulty{hold: func(croft.Instance) error { return errPlanned }})
@@ -214,7 +215,7 @@ func TestALostAnswerAboutAHold(t *testing.T) {
 		t.Errorf("used %+v, %v", used, err)
 	}
 
-	// Another use was written before the fence: this one was not.
+	// Another use was written before the fence, so this one was not.
 	c = newCloud(t, 1)
 	held(t, c, "web")
 	written := false
@@ -228,7 +229,7 @@ func TestALostAnswerAboutAHold(t *testing.T) {
 	}
 }
 
-// A release that fails after its first step leaves what an audit undoes, and what nobody can use.
+// A release that fails after its first step leaves a record that an audit removes, and that cannot be used.
 func TestAReleaseThatIsCutOff(t *testing.T) {
 	c := newCloud(t, 1)
 	held(t, c, "web")

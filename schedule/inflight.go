@@ -25,12 +25,12 @@ type inFlight struct {
 type reading struct{ since int64 }
 
 // choice is a candidate that a request is taking. It is added to the usages until the request gives it up, or until no
-// ranking uses data read before it was claimed.
+// ranking uses data that was read before it was claimed.
 type choice struct {
 	candidate       croft.Candidate
 	project         croft.Project
 	member          []croft.Member
-	claimed, joined int64 // when the usages, and the groups, started to include it; 0: not yet
+	claimed, joined int64 // logical time from which the usages, and the groups, include it; 0: not yet
 }
 
 func newInFlight() *inFlight {

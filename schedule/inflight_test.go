@@ -28,7 +28,7 @@ func TestChoicesOfOthersCountUntilTheyAreRead(t *testing.T) {
 		t.Errorf("the second, which read the same, went to %s as well", host)
 	}
 	u.claimed(first)
-	late := u.read() // the usages now include the first; b's is not added twice
+	late := u.read() // the usages now include the first request; b's is not added twice
 	u.end(first, true)
 	if used, _ := u.since(late, "", both); used["a"] != nil || used["b"][croft.MemoryMB] != 100 {
 		t.Errorf("who reads late is told of %v again", used)

@@ -97,7 +97,7 @@ func (t tree) spreadMisses(g RequestGroup) []miss {
 		union.Traits = append(union.Traits, p.Traits...)
 	}
 	if len(open) == 0 {
-		open, union = all, t.own[0] // then the forbidden trait is the miss
+		open, union = all, t.own[0] // the forbidden trait then is the miss
 	}
 	for _, class := range slices.Sorted(maps.Keys(g.Resources)) {
 		var nearest []miss

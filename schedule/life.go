@@ -17,8 +17,8 @@ func (s *Scheduler) Stop(ctx context.Context, project croft.Project, idOrName st
 	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped)
 }
 
-// Start orders an instance to boot that is stopped or was left off by its restart policy, or to be built again if that
-// failed. Conflict: it is being scheduled or destroyed.
+// Start orders an instance to boot that is stopped or was left off by its restart policy, or to be built again if its
+// build failed. Conflict: it is being scheduled or destroyed.
 func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.turn(ctx, project, idOrName, "start", croft.WantRunning)
 }
@@ -29,12 +29,12 @@ func (s *Scheduler) Reboot(ctx context.Context, project croft.Project, idOrName 
 }
 
 // Rebuild orders a fresh disk made from the instance's image, and a boot from it. The instance keeps its host, claim
-// and addresses; the old disk is lost once the image is there. Conflict: as for Stop.
+// and addresses; the old disk is deleted once the image is available. Conflict: as for Stop.
 func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	return s.anew(ctx, project, idOrName, "rebuild", func(o *croft.Order) { o.Rebuilt = o.Generation })
 }
 
-// anew orders an instance to run, with an order that change completes.
+// anew orders an instance to run. change completes the order.
 func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, verb string,
 	change func(*croft.Order)) (inst croft.Instance, err error) {
 	err = s.changeOwn(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
@@ -55,7 +55,7 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string,
 	want croft.Want) (inst croft.Instance, err error) {
 	change := s.changeOwn
-	if want == croft.WantRunning { // a member that is off may be booted by anybody
+	if want == croft.WantRunning { // any caller may boot a cluster member that is off
 		change = s.change
 	}
 	err = change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
@@ -97,26 +97,26 @@ type Destroyed struct {
 }
 
 // Destroy orders an instance to be removed with its disks, addresses, claim and name. An instance without an order on
-// any host, such as a held or a lost one, is gone at once. Destroying it again is no error.
+// any host, such as a held or a lost one, is removed immediately. Destroying it again is no error.
 //
-// With force, an instance on a silent host loses its claim and name at once, and a tombstone waits for the host's
+// With force, an instance on a silent host loses its claim and name immediately, and a tombstone waits for the host's
 // return. While the host's agent runs, force changes nothing: the agent removes the instance, and releasing the claim
-// earlier would let two instances use the same memory. An instance that is part of a cluster is destroyed with force
-// alone. Conflict: it is part of one.
+// earlier would let two instances use the same memory. An instance that is part of a cluster is destroyed only with
+// force. Conflict: it is part of a cluster, and force is not set.
 func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (d Destroyed,
 	err error) {
 	return s.destroy(ctx, project, idOrName, force, func(croft.Instance) bool { return true })
 }
 
-// DestroyThis is Destroy for exactly the given instance. NotFound: it is gone, even if another instance has its ID now.
+// DestroyThis destroys exactly the given instance. NotFound: it is gone, even if another instance has its ID now.
 func (s *Scheduler) DestroyThis(ctx context.Context, inst croft.Instance) (Destroyed, error) {
 	return s.destroy(ctx, inst.Project, string(inst.ID), false, func(found croft.Instance) bool {
 		return found.CreateRevision == inst.CreateRevision
 	})
 }
 
-// GiveUp ends a request that is under way, with its claim, if its record is still exactly as given: its scheduler can
-// then write no order. Conflict: the record was changed, or is not scheduling. NotFound.
+// GiveUp ends a request in progress, and releases its claim, if its record is still exactly as given; its scheduler
+// then cannot write an order. Conflict: the record was changed, or is not scheduling. NotFound.
 func (s *Scheduler) GiveUp(ctx context.Context, inst croft.Instance) error {
 	err := s.owns(inst, "destroy")
 	if err == nil {
@@ -144,7 +144,7 @@ func (s *Scheduler) destroy(ctx context.Context, project croft.Project, idOrName
 		case croft.StateScheduling:
 			d.Gone = true
 			err := s.forgo(ctx, st.Instance)
-			if err == nil && st.Instance.Lost != nil { // it is lost again, and destroyed by the next try
+			if err == nil && st.Instance.Lost != nil { // discarding made it lost again; the next try destroys it
 				err = croft.Errorf(croft.Conflict, "it was just being recreated: try again")
 			}
 			return true, err
@@ -173,8 +173,8 @@ func (s *Scheduler) destroy(ctx context.Context, project croft.Project, idOrName
 	return d, err
 }
 
-// forgo removes a record that is still scheduling: the record first, so that no scheduler can write an order for it,
-// then its claim. After a crash in between, the audit finds a claim without a record.
+// forgo removes a record that is still scheduling, and its claim: the record first, so that no scheduler can write an
+// order for it. After a crash in between, the audit finds a claim without a record.
 func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
 	discarded := false
 	err := s.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
@@ -188,12 +188,12 @@ func (s *Scheduler) forgo(ctx context.Context, inst croft.Instance) error {
 	return err
 }
 
-// bury ends an instance that is lost or on a silent host: the claim first, so that it can be repeated while there is a
-// record.
+// bury removes an instance that is lost or on a silent host: its claim first, so that bury can be repeated while the
+// record exists.
 func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
 	err := s.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
 		on, err := croft.IfSame(&inst, s.Records.Fence)(ctx)
-		if inst.State == croft.StateLost { // it belongs to no host
+		if inst.State == croft.StateLost { // a lost instance has no host
 			on = nil
 		}
 		return on, err

@@ -272,7 +272,7 @@ func TestWait(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		goal schedule.Goal
-		then func(*testing.T, *cloud, croft.Instance) // after the wait began
+		then func(*testing.T, *cloud, croft.Instance) // runs after the wait started
 		want string                                   // of the error
 		kind croft.Kind
 	}{

@@ -142,7 +142,7 @@ func TestARivalTakesTheSeat(t *testing.T) {
 	}
 }
 
-// The location at the time of the order counts, for the one whose host moved as for those who come later.
+// The location at the time of the order is used, both for the member whose host moved and for members that join later.
 func TestAMemberKeepsItsSeatWhereItsHostWas(t *testing.T) {
 	c := newSite(t, "s/r/k1", "s/r/k2")
 	c.hostNames(t, "at-most-1-per-rack", "a")

@@ -13,7 +13,7 @@ import (
 	"croft/schedule/crushmap"
 )
 
-// crushMaps keeps the newest CRUSH map of the hosts. Reading them takes long where there are many.
+// crushMaps caches the newest CRUSH map of the hosts, because reading many hosts takes long.
 type crushMaps struct {
 	numbers   Crush
 	hosts     func(context.Context) (map[croft.HostID]croft.Host, error)
@@ -23,18 +23,18 @@ type crushMaps struct {
 	newest  atomic.Pointer[keptMap]
 }
 
-// keptMap is a map, when its reading began, and how long that took.
+// keptMap is a map, the time at which reading it started, and how long that took.
 type keptMap struct {
 	*crushmap.Map
 	begun time.Time
 	took  time.Duration
 }
 
-// age returns for how long a map serves other requests than the one that read it: reading takes 1/20 of the time.
-// Whether a host that is chosen takes orders is read again for each request.
+// age returns for how long a map is used for requests other than the one that read it: at most 1/20 of the time is
+// spent on reading. Whether a chosen host takes orders is read again for each request.
 func (k *keptMap) age() time.Duration { return max(time.Second, 20*k.took) }
 
-// get returns a map that was read after a time, or if that is zero, recently.
+// get returns a map that was read after a time, or if the time is zero, recently.
 func (c *crushMaps) get(ctx context.Context, after time.Time) (*crushmap.Map, error) {
 	kept := func() *crushmap.Map {
 		k := c.newest.Load()
@@ -59,7 +59,7 @@ func (c *crushMaps) get(ctx context.Context, after time.Time) (*crushmap.Map, er
 	})
 }
 
-// read reads what a map is made of, and has numbers given to hosts and locations without any.
+// read reads the data of a map, and assigns numbers to hosts and locations without a number.
 func (c *crushMaps) read(ctx context.Context) (*crushmap.Map, error) {
 	var source crushmap.Source
 	work, reading := errgroup.WithContext(ctx)
@@ -90,7 +90,7 @@ func (c *crushMaps) read(ctx context.Context) (*crushmap.Map, error) {
 	return crushmap.New(source)
 }
 
-// names returns a function that names the hosts of the newest map.
+// names returns a function that returns the names of hosts, from the newest map.
 func (c *crushMaps) names() func(croft.HostID) string {
 	kept := c.newest.Load()
 	return func(id croft.HostID) string {
@@ -104,5 +104,5 @@ func (c *crushMaps) names() func(croft.HostID) string {
 // considered is a host in the order of a request's policy.
 type considered struct {
 	crushmap.Choice
-	why string // it is refused; empty: it may be taken, if it has room
+	why string // why it is refused; empty: it may be taken if it has room
 }

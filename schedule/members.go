@@ -7,14 +7,15 @@ import (
 	"croft"
 )
 
-// Of returns a scheduler that may change the instances that are part of a cluster. It shares everything else with s.
+// Of returns a scheduler that may change the instances of a cluster. It shares everything else with s.
 func (s *Scheduler) Of(cluster croft.ClusterID) *Scheduler {
 	owner := *s
 	owner.cluster = cluster
 	return &owner
 }
 
-// changeOwn is change for what the owner of an instance alone may do. Conflict: it is part of a cluster.
+// changeOwn is like change, for changes that only the owner of an instance may make. Conflict: the instance is part of
+// another cluster.
 func (s *Scheduler) changeOwn(ctx context.Context, project croft.Project, idOrName, verb string,
 	do func(croft.Status) (again bool, err error)) error {
 	return s.change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
@@ -25,7 +26,8 @@ func (s *Scheduler) changeOwn(ctx context.Context, project croft.Project, idOrNa
 	})
 }
 
-// owns refuses to change what belongs to a cluster, which would take the instance for lost. Conflict.
+// owns refuses to change an instance of another cluster, because that cluster would then treat the instance as lost.
+// Conflict.
 func (s *Scheduler) owns(inst croft.Instance, verb string) error {
 	switch {
 	case inst.Cluster == "" || inst.Cluster == s.cluster:
@@ -38,8 +40,8 @@ func (s *Scheduler) owns(inst croft.Instance, verb string) error {
 		inst.Name, inst.Cluster)
 }
 
-// Introduce tells an instance who its peers are. It does nothing where the instance knows them. Conflict: the instance
-// is not ordered, or is being destroyed.
+// Introduce gives an instance the list of its peers. It does nothing if the instance has this list. Conflict: the
+// instance is not ordered, or is being destroyed.
 func (s *Scheduler) Introduce(ctx context.Context, project croft.Project, id croft.InstanceID,
 	peers []croft.Peer) error {
 	return s.changeOwn(ctx, project, string(id), "introduce", func(st croft.Status) (again bool, err error) {

@@ -26,7 +26,8 @@ func clusterMember(t *testing.T, c *cloud, name string) croft.Instance {
 	return d.Instance
 }
 
-// A request is given up only as it was read: once its scheduler has written the order, the instance is not touched.
+// A request is given up only if its record is unchanged: once its scheduler has written the order, the instance is not
+// touched.
 func TestARequestIsGivenUpOnlyAsItWasRead(t *testing.T) {
 	c := newCloud(t, 1)
 	early, err := c.Records.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(), Name: "web",

@@ -11,12 +11,12 @@ import (
 	"croft/topology"
 )
 
-// maxNear bounds what an instance is to be near to or far from.
+// maxNear is the maximum number of locations that an instance can be near to or far from.
 const maxNear = 8
 
-// locate says where the instances, aggregates, hosts and locations are that a request names. NotFound: one is not
-// there, or no distance of the type is stated. Conflict: the instance has no host yet. Invalid: there are too many, or
-// a host's location has no valid form.
+// locate finds the locations of the instances, aggregates, hosts and locations that a request names. NotFound: one of
+// them does not exist, or no distance of the type is stated. Conflict: the instance has no host yet. Invalid: there are
+// too many, or a host's location has no valid form.
 func (s *Scheduler) locate(ctx context.Context, project croft.Project, all []croft.Near) ([]croft.Near, error) {
 	if len(all) > maxNear {
 		return nil, croft.Errorf(croft.Invalid, "near to or far from %d: %d at most", len(all), maxNear)
@@ -84,10 +84,10 @@ func (s *Scheduler) whereIs(ctx context.Context, project croft.Project, near cro
 	return at(path, nil)
 }
 
-// stated returns the stated distances that near needs, by type.
+// stated returns the stated distances that near uses, by type.
 func (s *Scheduler) stated(ctx context.Context, near []croft.Near) (map[string]croft.Distances, error) {
 	if len(near) == 0 {
 		return nil, nil
 	}
-	return s.Distances.Stated(ctx, near[0].Kind()) // all have one type
+	return s.Distances.Stated(ctx, near[0].Kind()) // all entries have one type
 }

@@ -8,7 +8,7 @@ import (
 	"croft/schedule"
 )
 
-// near is a request near to what the texts name.
+// near returns a request that is near to the texts.
 func near(t *testing.T, name string, texts ...string) schedule.Request {
 	t.Helper()
 	r := request(t, name)
@@ -60,7 +60,7 @@ func TestARequestGoesNearToWhatItNames(t *testing.T) {
 	}
 }
 
-// only puts an instance on the host of that name.
+// only requests an instance that only fits on the host of that name.
 func (c *cloud) only(t *testing.T, name, host string) {
 	t.Helper()
 	if d, err := c.Request(t.Context(), near(t, name, host+":host")); err != nil || d.Host.Name != host {

@@ -23,8 +23,8 @@ func checkNetworks(names []string) error {
 	return nil
 }
 
-// on returns the query for an instance on these networks, all of which its host must have. It does not change q, which
-// requests may share.
+// on returns the query for an instance on these networks, all of which its host must have. It does not change q,
+// because requests may share it.
 func (q Query) on(networks []string) Query {
 	required := slices.Clone(q.RootRequired)
 	for _, name := range networks {
@@ -37,8 +37,9 @@ func (q Query) on(networks []string) Query {
 	return q
 }
 
-// networks returns the further networks that a request names: those it is to be on, and those whose traits its query
-// requires or forbids. Traits count, because whether they change the answer tells which networks hosts have.
+// networks returns the named networks that a request depends on: the networks that it joins, and those whose traits its
+// query requires or forbids. Traits are included, because otherwise the answer to a query would reveal which networks
+// hosts have.
 func (s *search) networks() []string {
 	var words []string
 	words = append(words, s.query.RootRequired...)
@@ -62,8 +63,8 @@ func (s *search) networks() []string {
 	return slices.Compact(names)
 }
 
-// admitNetworks refuses a request that names a network which no host opens to its project. NotFound: the sentence is
-// the one for a network that no host has.
+// admitNetworks refuses a request that names a network which no host opens to its project. NotFound: the error is the
+// same as for a network that no host has.
 func (s *search) admitNetworks(ctx context.Context) error {
 	names := s.networks()
 	if len(names) == 0 {
@@ -79,14 +80,15 @@ func (s *search) admitNetworks(ctx context.Context) error {
 			open = open || h.AdmitsTo(name, s.inst.Project)
 		}
 		if !open {
-			known, _ := s.knownNetworks(ctx) // without the list the refusal is clear enough
+			known, _ := s.knownNetworks(ctx) // if the list cannot be read, the error omits the hint
 			return s.noNetwork(name, known)
 		}
 	}
 	return nil
 }
 
-// connects returns why a host cannot connect the instance to its networks, among those that the host has; nil: it can.
+// connects returns why a host cannot connect the instance to its networks; nil: it can. It only checks whether the
+// networks are open to the project.
 func (s *search) connects(host croft.Host) error {
 	for _, name := range s.networks() {
 		if !host.AdmitsTo(name, s.inst.Project) {
@@ -96,7 +98,7 @@ func (s *search) connects(host croft.Host) error {
 	return nil
 }
 
-// knownNetworks returns the names of the networks that some host has and opens to the request's project.
+// knownNetworks returns the names of the networks that at least one host has and opens to the request's project.
 func (s *search) knownNetworks(ctx context.Context) ([]string, error) {
 	providers, err := s.Claims.Providers(ctx)
 	if err != nil {
@@ -138,7 +140,7 @@ func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	}
 	known, err := s.knownNetworks(ctx)
 	if err != nil {
-		return nil // the refusal is clear enough
+		return nil // report the refusal without the hint
 	}
 	for _, name := range s.inst.Spec.Networks {
 		if !slices.Contains(known, name) {
@@ -148,7 +150,7 @@ func (s *search) unknownNetwork(ctx context.Context, refused error) error {
 	return nil
 }
 
-// noNetwork is the refusal of a network that no host has for the request's project.
+// noNetwork returns the error for a network that no host opens to the request's project.
 func (s *search) noNetwork(name string, known []string) error {
 	list := ""
 	if len(known) > 0 {

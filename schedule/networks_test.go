@@ -34,7 +34,7 @@ func TestARequestForANetworkGoesToAHostThatHasIt(t *testing.T) {
 	}
 }
 
-// Placement's own words are reported unless a network is unknown.
+// Placement's own message is reported unless a network is unknown.
 func TestARefusedQueryIsExplainedByItsNetworks(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -91,8 +91,8 @@ func TestAHostWithoutTheNetworkIsTold(t *testing.T) {
 	}
 }
 
-// A network of some hosts is open to a project on one of them alone: the request goes there, and nowhere else when that
-// host is full. To a project that may use it nowhere it does not exist.
+// Several hosts have a network, but only one opens it to a project: the request goes to that host, and to no other when
+// it is full. For a project that no host opens the network to, it does not exist.
 func TestARequestGoesWhereItsProjectMayUseTheNetwork(t *testing.T) {
 	c := newCloud(t, 3, 1)
 	for i, id := range c.hosts {

@@ -52,7 +52,7 @@ func ParseQuery(text string) (Query, error) {
 	return p.query, p.query.bootable()
 }
 
-// LooksLikeQuery distinguishes a query from the name or UUID of an instance, which contain none of these characters.
+// LooksLikeQuery distinguishes a query from the name or UUID of an instance, which contains none of these characters.
 func LooksLikeQuery(text string) bool { return strings.ContainsAny(text, "=:&") }
 
 type parser struct {
@@ -116,7 +116,7 @@ func splitKey(key string) (word, suffix string, err error) {
 }
 
 // plausibleSuffix is stricter than Placement, which reads "requireds" as required of the group "s": here a suffix
-// begins with a digit, an underscore or a dash, and anything else is a typo.
+// starts with a digit, an underscore or a dash, and anything else is a typo.
 func plausibleSuffix(suffix string) bool {
 	return suffixForm.MatchString(suffix) && strings.ContainsRune("0123456789_-", rune(suffix[0]))
 }

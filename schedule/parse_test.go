@@ -165,7 +165,7 @@ func TestLooksLikeQuery(t *testing.T) {
 	}
 }
 
-// Every accepted query means the same after Encode and ParseQuery.
+// Every accepted query keeps its meaning through Encode and ParseQuery.
 func FuzzParseQuery(f *testing.F) {
 	for _, seed := range []string{
 		small, "VCPU:1,MEMORY_MB:256,DISK_GB:1",

@@ -12,7 +12,7 @@ import (
 	"croft/schedule/scheduletest"
 )
 
-// inOneStep gives a cloud a Placer.
+// inOneStep sets the cloud's Placer.
 func (c *cloud) inOneStep(fault func(croft.Order) error) *cloud {
 	placer := &scheduletest.Placer{Memory: c.store, Placement: c.placement, Fault: fault}
 	c.Placer = func() schedule.Placer { return placer }
@@ -37,7 +37,7 @@ func TestARequestInOneStep(t *testing.T) {
 	}
 }
 
-// What a host is refused for leads to the next one; the rest ends the request.
+// A refusal that concerns one host leads to the next host; any other refusal ends the request.
 func TestTheHostsOfOneStepAreTriedInTurn(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -71,7 +71,7 @@ func TestTheHostsOfOneStepAreTriedInTurn(t *testing.T) {
 	}
 }
 
-// Why nothing fits is the same in one step as in three.
+// The explanation why nothing fits is the same in one step as in three.
 func TestOneStepExplainsAsThreeDo(t *testing.T) {
 	var said []string
 	var why [2]*schedule.Explanation
@@ -95,7 +95,7 @@ func TestOneStepExplainsAsThreeDo(t *testing.T) {
 	}
 }
 
-// The rule of a group sends a member elsewhere that another one has overtaken.
+// If another member joins first, the rule of the group sends a member to another host.
 func TestMembersOfOneStepStayApart(t *testing.T) {
 	c := newCloud(t, 8, 8, 8).inOneStep(nil)
 	var work sync.WaitGroup

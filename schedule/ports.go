@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// Records stores requests and decisions. Every write is one transaction, conditional on what it builds on.
+// Records stores requests and decisions. Every write is one transaction, conditional on the data that it is based on.
 type Records interface {
 	// Create writes the record, in scheduling, and its name, under a session that lasts as long as this store's
 	// connection. Conflict: the ID or the name is taken.
@@ -39,16 +39,16 @@ type Records interface {
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
 }
 
-// Holds stores what is claimed for instances that are not ordered yet. Every write is one transaction, conditional on
-// what it builds on. Conflict: the record changed.
+// Holds stores held claims of instances that are not ordered yet. Every write is one transaction, conditional on the
+// data that it is based on. Conflict: the record changed.
 type Holds interface {
-	// Hold sets a record to held on a host, and does as Assign does but for the order.
+	// Hold sets a record to held on a host. It does everything that Assign does, except writing an order.
 	Hold(ctx context.Context, inst croft.Instance, host croft.HostID) (croft.Instance, error)
 	// Use writes the first order of a held instance, and its record with the spec and the expiry in inst. Unavailable:
 	// the host is not alive, or is drained.
 	Use(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
-	// Abandon sets a held record back to scheduling without a session: nobody can use it any more, and who finds it
-	// undoes it, as after the death of a scheduler.
+	// Abandon sets a held record back to scheduling without a session. It cannot be used any more; a caretaker that
+	// finds it removes it, as after the death of a scheduler.
 	Abandon(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 }
 
@@ -57,7 +57,7 @@ type View interface {
 	// Find returns the project's instance with this ID or name. NotFound: also if the ID belongs to an instance of
 	// another project, since clients choose IDs.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
-	// FindByID returns the instance with this ID, whatever project owns it: for operators, and for callers who check
+	// FindByID returns the instance with this ID, whichever project owns it: for operators, and for callers who check
 	// the owner themselves. NotFound.
 	FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error)
 	// List returns a project's instances by order of creation; with an empty project, all instances.
@@ -84,28 +84,28 @@ type Groups interface {
 
 // Aggregates is the scheduler's read access to aggregates.
 type Aggregates interface {
-	// Named returns those of the named aggregates that exist, as of one moment.
+	// Named returns the named aggregates that exist, as of one moment.
 	Named(ctx context.Context, names ...string) (map[string]croft.Aggregate, error)
 	// List returns all aggregates, by name.
 	List(ctx context.Context) ([]croft.Aggregate, error)
 }
 
-// Distances is the scheduler's read access to the distances that operators state.
+// Distances is the scheduler's read access to the distances that operators have stated.
 type Distances interface {
-	// Stated returns the distances of these types, of those of which any are stated.
+	// Stated returns the distances of these types; types without stated distances are omitted.
 	Stated(ctx context.Context, kinds ...string) (map[string]croft.Distances, error)
-	// List returns those of all types.
+	// List returns the distances of all types.
 	List(ctx context.Context) ([]croft.Distances, error)
 }
 
-// Properties is the scheduler's read access to what is noted about hosts.
+// Properties is the scheduler's read access to the properties of hosts.
 type Properties interface {
-	// Noted judges all hosts by filters. What is about hidden keys, and with the key tag: about tags, never holds.
-	// Invalid: a text is no filter.
+	// Noted evaluates filters for all hosts. A filter on a hidden key never holds, and if hidden contains the key tag:,
+	// neither does a filter on tags. Invalid: a text is no filter.
 	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
 }
 
-// nothing stands for those of a scheduler that has none, and no properties.
+// nothing replaces Aggregates and Properties in a scheduler that has none.
 type nothing struct{}
 
 func (nothing) Named(context.Context, ...string) (map[string]croft.Aggregate, error) {
@@ -116,7 +116,7 @@ func (nothing) Noted(context.Context, []string, []string, []string) (croft.Noted
 }
 func (nothing) List(context.Context) ([]croft.Aggregate, error) { return nil, nil }
 
-// noDistances stands for those of a scheduler that has none.
+// noDistances replaces Distances in a scheduler that has none.
 type noDistances struct{}
 
 func (noDistances) Stated(context.Context, ...string) (map[string]croft.Distances, error) {
@@ -124,18 +124,18 @@ func (noDistances) Stated(context.Context, ...string) (map[string]croft.Distance
 }
 func (noDistances) List(context.Context) ([]croft.Distances, error) { return nil, nil }
 
-// Crush is the scheduler's access to CRUSH policies, and to the numbers of hosts and locations by which CRUSH draws.
+// Crush is the scheduler's access to CRUSH policies, and to the numbers of hosts and locations that CRUSH uses.
 type Crush interface {
 	// Find returns a policy. NotFound.
 	Find(ctx context.Context, name string) (croft.CrushPolicy, error)
 	// Numbers returns the numbers of all hosts and locations that have one.
 	Numbers(ctx context.Context) (croft.CrushNumbers, error)
-	// Number gives numbers to those of these hosts and locations that have none, and exist. NoCapacity: there are no
-	// more. Invalid: the cloud's programs are too old.
+	// Number assigns numbers to those of these hosts and locations that exist and have no number. NoCapacity: all
+	// numbers are in use. Invalid: the cloud's programs are too old.
 	Number(ctx context.Context, hosts []croft.HostID, locations []string) error
 }
 
-// noCrush stands for that of a scheduler that has none.
+// noCrush replaces Crush in a scheduler that has none.
 type noCrush struct{}
 
 func (noCrush) Find(_ context.Context, name string) (croft.CrushPolicy, error) {
@@ -162,32 +162,32 @@ type Claims interface {
 	// Claim takes the candidate's allocations for a consumer without any. NoCapacity: they no longer fit. Conflict:
 	// concurrent updates exhausted the client's retries.
 	Claim(ctx context.Context, id croft.InstanceID, owner croft.Owner, c croft.Candidate) error
-	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
-	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
+	// Release removes an instance's allocations on the hosts that may returns, if may permits it. It changes only the
+	// claim that was read before may was called. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 	// Providers returns all providers, to explain why nothing fits.
 	Providers(ctx context.Context) ([]croft.Provider, error)
 }
 
-// Placer schedules in one step where records and claims are in one store: it claims for an instance and writes its
-// record, name, charge, order, memberships and seats in one transaction, so that no crash can come in between. Requests
-// that arrive during one transaction share the next.
+// Placer schedules in one step if records and claims are in one store: it claims for an instance and writes its record,
+// name, charge, order, memberships and seats in one transaction, so that no crash can happen in between. Requests that
+// arrive during one transaction share the next.
 type Placer interface {
 	// Place writes an instance that does not exist yet, with the order o for the host of the candidate, and returns its
 	// record, in scheduled. It may change the numbers of the seats in inst to free ones. Conflict: the ID or the name
-	// is taken, or a group has another rule. OverQuota. ErrFull or ErrClosed: another host may do. Other NoCapacity:
-	// the rule of a group bars the host. Unavailable: the store does not answer. After an error nothing is left, except
-	// if the store does not tell what became of the transaction, as the error says.
+	// is taken, or a group has another rule. OverQuota. ErrFull or ErrClosed: another host may succeed. Other
+	// NoCapacity: the rule of a group bars the host. Unavailable: the store does not answer. After an error nothing is
+	// written, unless the outcome of the transaction is unknown, which the error then says.
 	Place(ctx context.Context, inst croft.Instance, o croft.Order, c croft.Candidate) (croft.Instance, error)
 }
 
-// What is refused because of the host: the first two by a Placer, the last also by whoever else writes orders.
+// Refusals that concern one host. A Placer returns the first two; every writer of orders returns the last.
 var (
-	// ErrFull: what the candidate takes is not free any more.
+	// ErrFull reports that the candidate's resources are not free any more.
 	ErrFull = errors.New("somebody else was faster")
-	// ErrClosed: the host is not alive, or is drained.
+	// ErrClosed reports that the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
-	// ErrStale: an aggregate or distances changed that the choice of the host is based on, or the properties of the
-	// host.
+	// ErrStale reports that data on which the choice of the host is based has changed: an aggregate, distances, or the
+	// properties of the host.
 	ErrStale = errors.New("what the choice of the host is based on was changed meanwhile")
 )

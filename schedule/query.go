@@ -8,20 +8,20 @@ import (
 	"croft"
 )
 
-// Query is what an instance needs, in the terms of Placement's allocation candidates. A query returned by ParseQuery
-// asks for at least one each of VCPU, MEMORY_MB and DISK_GB.
+// Query describes the resources that an instance needs, in the terms of Placement's allocation candidates. A query
+// returned by ParseQuery requires at least one each of VCPU, MEMORY_MB and DISK_GB.
 type Query struct {
 	Groups       []RequestGroup // sorted by suffix, so the group without one is first
 	GroupPolicy  string         // none or isolate; empty: not given
 	RootRequired []string       // traits of the root provider; a leading ! forbids the trait
-	In           []croft.Bound  // aggregates and locations, of which Placement does not know
-	Where        []string       // filters of properties of hosts: one has to hold
-	WhereNot     []string       // likewise: none may hold
+	In           []croft.Bound  // aggregates and locations, which Placement does not know
+	Where        []string       // filters of properties of hosts: at least one must hold
+	WhereNot     []string       // filters of properties of hosts: none may hold
 	Near         []croft.Near   // as in Request
 	SameSubtree  [][]string     // suffixes, with leading underscore
 }
 
-// RequestGroup is what one provider must offer; for the group without a suffix, one tree of providers.
+// RequestGroup is what one provider must offer; the group without a suffix may be offered by one tree of providers.
 type RequestGroup struct {
 	Suffix    string
 	Resources croft.Resources
@@ -43,13 +43,13 @@ func (q Query) Total() croft.Resources {
 	return total
 }
 
-// NamesAggregates reports whether the query names aggregates of Placement. Those of locations have UUIDs that follow
-// from the partition and the location's name.
+// NamesAggregates reports whether the query names aggregates of Placement. The aggregates of locations have UUIDs that
+// are derived from the partition and the location's name.
 func (q Query) NamesAggregates() bool {
 	return slices.ContainsFunc(q.Groups, func(g RequestGroup) bool { return len(g.MemberOf)+len(g.NotIn) > 0 })
 }
 
-// plain reports whether the query asks for nothing but amounts, which Total says too.
+// plain reports whether the query consists only of amounts, which Total returns too.
 func (q Query) plain() bool {
 	return q.Encode() == Query{Groups: []RequestGroup{{Resources: q.Total()}}}.Encode()
 }
@@ -173,7 +173,7 @@ func (q Query) bootable() error {
 	return nil
 }
 
-// anchor returns the index of the group that decides about the host; -1: there is none.
+// anchor returns the index of the group that determines the host; -1: there is no such group.
 func (q Query) anchor() int {
 	return slices.IndexFunc(q.Groups, func(g RequestGroup) bool { return g.Resources[croft.VCPU] > 0 })
 }

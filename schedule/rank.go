@@ -10,18 +10,20 @@ import (
 	"croft/internal/nearest"
 )
 
-// A Policy decides which candidate is taken.
+// Policy determines which candidate is taken.
 type Policy struct {
 	// Order returns the candidates in the order in which to try them, best first. It may change the slice, and is
 	// called several times.
 	Order func([]croft.Candidate) []croft.Candidate
-	// Sample is how many candidates to choose from, at least 1. If none can be taken, four times as many are requested.
+	// Sample is the number of candidates to choose from, at least 1. If none of them can be taken, four times as many
+	// are requested.
 	Sample int
-	// Crush is the name of a stored policy, by which CRUSH chooses; empty: Order alone does.
+	// Crush is the name of a stored policy with which CRUSH chooses; empty: Order chooses.
 	Crush string
 }
 
-// The policies. Equals are ordered by chance, so that concurrent schedulers do not all begin with the same host.
+// The policies. Equal candidates are ordered randomly, so that concurrent schedulers do not all start with the same
+// host.
 var (
 	// Spread prefers the candidate that leaves the greatest fraction of its scarcest resource free. The sample is
 	// small: the best of a random few is nearly the best of all, and reading all of them would take most of a request's
@@ -38,14 +40,14 @@ const (
 	PolicyPack   = "pack"
 )
 
-// crushSample is how many hosts a request asks Placement about first, in the order of its CRUSH policy. Nearly always
-// the first one is taken.
+// crushSample is how many hosts a request first asks Placement about, in the order of its CRUSH policy. Nearly always
+// the first host is taken.
 const crushSample = 4
 
-// crushPrefix is before the name of a stored policy.
+// crushPrefix precedes the name of a stored policy.
 const crushPrefix = "crush:"
 
-// Name returns the name by which PolicyNamed returns the policy; empty: it has none.
+// Name returns the name with which PolicyNamed returns the policy; empty: it has none.
 func (p *Policy) Name() string {
 	switch {
 	case p == Spread:
@@ -58,11 +60,11 @@ func (p *Policy) Name() string {
 	return ""
 }
 
-// Policies lists the names of all policies that need not be stored.
+// Policies lists the names of all built-in policies.
 var Policies = []string{PolicySpread, PolicyPack}
 
-// PolicyNamed returns the policy with a name: spread, pack, or crush: and the name of one that is stored, of which only
-// requests find out whether it exists. Invalid: there is none of this name.
+// PolicyNamed returns the policy with a name: spread, pack, or crush: followed by the name of a stored policy; whether
+// that exists is only checked by requests. Invalid: there is no policy of this name.
 func PolicyNamed(name string) (*Policy, error) {
 	if stored, crush := strings.CutPrefix(name, crushPrefix); crush {
 		if err := croft.CheckPolicyName(stored); err != nil {
@@ -88,7 +90,7 @@ func pack(candidates []croft.Candidate) []croft.Candidate {
 	return byFree(candidates, cmp.Compare[float64])
 }
 
-// byFree sorts by the fraction that stays free; candidates with too little, or with an unknown fraction, are last.
+// byFree sorts by the fraction that stays free; candidates whose fraction is negative or unknown are last.
 func byFree(candidates []croft.Candidate, compare func(a, b float64) int) []croft.Candidate {
 	type judged struct {
 		croft.Candidate

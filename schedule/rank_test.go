@@ -58,7 +58,7 @@ func TestSpread(t *testing.T) {
 
 func TestSpreadBreaksTiesByChance(t *testing.T) {
 	first := map[croft.HostID]bool{}
-	for range 1000 { // one of two never comes first with a probability of 1 in 2^999
+	for range 1000 { // the probability that one of two never comes first is 1 in 2^999
 		first[order(Spread.Order([]croft.Candidate{candidate("a", 8, 1000, 0), candidate("b", 8, 1000, 0)}))[0]] = true
 	}
 	if len(first) != 2 {
@@ -73,7 +73,7 @@ func TestHostOfIsTheProviderOfCores(t *testing.T) {
 	if got := hostOf(c); got != "host" {
 		t.Errorf("got %s", got)
 	}
-	// in an order that does not depend on the map's
+	// in an order that does not depend on the map's iteration
 	for range 50 {
 		c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{"numa1": {croft.VCPU: 1},
 			"numa0": {croft.VCPU: 1}, "disk": {croft.DiskGB: 1}, "numa2": {croft.VCPU: 2}}}

@@ -12,7 +12,7 @@ import (
 	"croft/internal/span"
 )
 
-// unorderable returns why an instance that is not scheduled takes no order.
+// unorderable returns the error for an order to an instance that is not scheduled.
 func unorderable(inst croft.Instance) error {
 	if inst.State == croft.StateLost {
 		return croft.Errorf(croft.Conflict,
@@ -24,8 +24,8 @@ func unorderable(inst croft.Instance) error {
 
 // Recreate schedules a lost instance again, on a host with room, with its name, UUID, spec and user-data, and a new
 // disk made from its image. After an error it is lost as before, unless etcd or Placement stopped answering in between:
-// then agents set it back once this process has ended. Conflict: it is not lost, or its time is over. NoCapacity: as
-// for Request.
+// then agents set it back to lost after this process has ended. Conflict: it is not lost, or it has expired.
+// NoCapacity: as for Request.
 func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
 	err error) {
 	ctx, end := span.Start(ctx, "recreate", attribute.String("croft.instance", idOrName))
@@ -63,7 +63,7 @@ func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrNam
 	return inst, err
 }
 
-// searchAgain prepares the search for a host of an instance that had one.
+// searchAgain prepares the search for a new host for an instance that had a host before.
 func (s *Scheduler) searchAgain(ctx context.Context, inst croft.Instance) (*search, error) {
 	if inst.Spec.Policy != nil {
 		policy, err := s.PolicyOf(ctx, inst)

@@ -7,7 +7,7 @@ import (
 	"croft/schedule"
 )
 
-// parsed reads a query that is right.
+// parsed parses a valid query.
 func parsed(t *testing.T, text string) schedule.Query {
 	t.Helper()
 	q, err := schedule.ParseQuery(text)
@@ -17,7 +17,7 @@ func parsed(t *testing.T, text string) schedule.Query {
 	return q
 }
 
-// TestARequestKnowsItsInstance: only the very same request may be taken for a repetition.
+// TestARequestKnowsItsInstance: only an identical request counts as a repetition.
 func TestARequestKnowsItsInstance(t *testing.T) {
 	c := newCloud(t, 1)
 	first := request(t, "web")

@@ -17,7 +17,7 @@ import (
 	"croft/internal/span"
 )
 
-// Request asks for an instance.
+// Request describes a wanted instance.
 type Request struct {
 	ID       croft.InstanceID // empty: a new one
 	Project  croft.Project    // empty: croft.DefaultProject
@@ -32,23 +32,24 @@ type Request struct {
 	IMDS     croft.IMDS     // empty: IMDSOptional
 	Tags     map[string]string
 	Restart  croft.Restart // empty: RestartOnFailure
-	Expires  time.Duration // how long it may live, from now on; 0: until somebody destroys it
-	Hold     time.Duration // only claim, and hold that for so long; 0: order the instance
+	Expires  time.Duration // life from now on; 0: unlimited
+	Hold     time.Duration // only claim, and hold the claim for this long; 0: order the instance
 
 	Networks  []string // by name; empty: the host's default networks
-	Open      []string // ports that guests of other projects reach, such as tcp/80
+	Open      []string // ports that guests of other projects may reach, such as tcp/80
 	Ephemeral bool
 
 	Affinities []croft.Affinity // the groups to join
-	In         []croft.Bound    // aggregates and locations to be in or not, beside those of the query
-	Where      []string         // filters of properties of hosts, beside those of the query: one has to hold
-	WhereNot   []string         // likewise: none may hold
-	Hidden     []string         // keys of properties that the caller may not read; tag: are tags
-	// instances of the project, aggregates, hosts or locations to be near to or far from, beside those of the query, by
-	// distances of one type; Location and Aggregate are ignored
+	In         []croft.Bound    // aggregates and locations to be in or not, in addition to those of the query
+	// filters of properties of hosts, in addition to those of the query: at least one must hold
+	Where    []string
+	WhereNot []string // filters of properties of hosts, in addition to those of the query: none may hold
+	Hidden   []string // keys of properties that the caller may not read; tag: stands for tags
+	// instances of the project, aggregates, hosts or locations to be near to or far from, in addition to those of the
+	// query, by distances of one type; Location and Aggregate are ignored
 	Near   []croft.Near
-	Policy *Policy // nil: the scheduler's
-	// the cluster that it becomes part of: then Of(Cluster) alone may stop, use or destroy it without force
+	Policy *Policy // nil: the scheduler's policy
+	// the cluster that it becomes part of: then only Of(Cluster) may stop, use or destroy it without force
 	Cluster croft.ClusterID
 	MadeFor string // see croft.Instance
 }
@@ -109,13 +110,14 @@ func (r Request) record() (croft.Instance, error) {
 	}
 	inst.Spec.Networks, inst.Spec.Open, inst.Spec.Ephemeral = r.Networks, r.Open, r.Ephemeral
 	if r.Ephemeral || !r.Query.plain() {
-		inst.Spec.Query = r.Query.on(r.Networks).Encode() // to move the instance, and for Wants
+		inst.Spec.Query = r.Query.on(r.Networks).Encode() // used to move the instance, and by Wants
 	}
 	return inst, r.Query.bootable()
 }
 
-// Wants reports whether an instance is what the request asks for, whatever has become of it since. So whoever chose
-// the ID may repeat the request and recognize its result. The policy does not count: it chooses among hosts.
+// Wants reports whether an instance is the result of this request, whatever its state is now. A caller that chose the
+// ID can therefore repeat the request and recognize its result. The policy is not compared, because it only chooses
+// among hosts.
 func (r Request) Wants(inst croft.Instance) bool {
 	want, err := r.record()
 	if err != nil || want.ID != inst.ID || want.Project != inst.Project || want.Name != inst.Name ||
@@ -128,13 +130,13 @@ func (r Request) Wants(inst croft.Instance) bool {
 	want.Spec.HostKey, inst.Spec.HostKey, inst.Spec.ClusterKey, inst.Spec.Peers = "", "", "", nil
 	want.Spec.Near, inst.Spec.Near = named(slices.Concat(r.Query.Near, r.Near)), named(inst.Spec.Near)
 	inst.Spec.Policy = nil
-	inst.Spec.ImagePublic = want.Spec.ImagePublic // settings decide, and older versions do not record it
-	a, err := json.Marshal(want.Spec)             // lists and maps that are empty or missing are the same
+	inst.Spec.ImagePublic = want.Spec.ImagePublic // settings decide this, and older versions do not record it
+	a, err := json.Marshal(want.Spec)             // as JSON, empty and missing lists and maps are equal
 	b, other := json.Marshal(inst.Spec)
 	return err == nil && other == nil && bytes.Equal(a, b)
 }
 
-// named returns what a request said, without where that was.
+// named returns near as the request gave it, without the resolved locations.
 func named(all []croft.Near) []croft.Near {
 	all = slices.Clone(all)
 	for i := range all {
@@ -143,11 +145,11 @@ func named(all []croft.Near) []croft.Near {
 	return all
 }
 
-// Request finds a host for the request, claims its resources and writes the order, unless it is to hold them. It
-// returns once that is written, before the host has acted on it.
+// Request finds a host for the request, claims its resources and, unless the claim is only to be held, writes the
+// order. It returns once that is written, before the host has acted on it.
 //
-// After an error nothing of the request is left, unless etcd or Placement stopped answering in between: then the record
-// stays in scheduling until agents remove it, once this process has ended. Conflict: the ID or the name is taken, or
+// After an error nothing of the request remains, unless etcd or Placement stopped answering in between: then the record
+// stays in scheduling until agents remove it, after this process has ended. Conflict: the ID or the name is taken, or
 // the instance was destroyed concurrently. NoCapacity: nothing fits; errors.As finds an *Explanation in it.
 func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err error) {
 	inst, err := r.record()
@@ -170,7 +172,7 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 		return a.inOneStep(ctx)
 	}
 	a.placer = nil
-	// The record charges the project, so none is written for a request that nothing is there for.
+	// The record charges the project, so no record is written for a request that no host has room for.
 	first, err := a.look(ctx, a.policy.Sample)
 	if err != nil {
 		return Decision{}, err
@@ -195,8 +197,8 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	return Decision{}, err
 }
 
-// known reports whether there may be an instance with the ID or the name already: then that is the answer, since the
-// request may have been made before.
+// known reports whether an instance with the ID or the name may exist already. If so, that determines the answer, since
+// the request may be a repetition.
 func (a *attempt) known(ctx context.Context) bool {
 	if _, err := a.View.FindByID(ctx, a.inst.ID); !errors.Is(err, croft.NotFound) {
 		return true
@@ -245,7 +247,8 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 // search prepares the search for a request's host.
 func (s *Scheduler) search(r Request, inst croft.Instance) search {
 	policy := cmp.Or(r.Policy, s.Policy)
-	if policy.Crush == "" && (byLocation(inst.Spec) || bounded(inst.Spec)) { // the right location may be one of many
+	// the admissible candidates may be few among many
+	if policy.Crush == "" && (byLocation(inst.Spec) || bounded(inst.Spec)) {
 		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
 	}
 	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: policy,

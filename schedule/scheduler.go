@@ -29,7 +29,8 @@ type Config struct {
 	Properties Properties // none by default
 	Crush      Crush      // no policies by default
 
-	// Placer returns what schedules in one step; nil, or if it returns nil: record, claim and order are three steps.
+	// Placer returns a Placer, which schedules in one step; if it is or returns nil, record, claim and order are
+	// written in three steps.
 	Placer func() Placer
 
 	Policy      *Policy       // for requests without a policy; Spread by default
@@ -47,10 +48,10 @@ type Scheduler struct {
 	providers *share.Read[[]croft.Provider]
 	hosts     *share.Read[map[croft.HostID]croft.Host]
 	maps      *crushMaps
-	cluster   croft.ClusterID // whose members it may change; empty: of none
+	cluster   croft.ClusterID // whose members it may change; empty: it may change members of no cluster
 }
 
-// New checks the config. It starts nothing.
+// New checks the config, and starts nothing.
 func New(c Config) (*Scheduler, error) {
 	if c.Partition == "" || c.Records == nil || c.Holds == nil || c.View == nil || c.Registry == nil ||
 		c.Groups == nil || c.Claims == nil {
@@ -86,7 +87,7 @@ func New(c Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// CrushMap returns a CRUSH map of the hosts that was read after a time, or if that is zero, recently.
+// CrushMap returns a CRUSH map of the hosts that was read after a time, or if the time is zero, recently.
 func (s *Scheduler) CrushMap(ctx context.Context, after time.Time) (*crushmap.Map, error) {
 	return s.maps.get(ctx, after)
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const query = "resources=VCPU:1,MEMORY_MB:256,DISK_GB:1"
 
-// cloud is a scheduler over a store and a Placement in memory.
+// cloud is a scheduler on a store and a Placement in memory.
 type cloud struct {
 	*schedule.Scheduler
 	store     *scheduletest.Memory
@@ -426,10 +426,10 @@ func TestNewWantsItsParts(t *testing.T) {
 	wantKind(t, err, croft.Invalid)
 }
 
-// A record charges the project, and usage and bills count what is charged.
+// A record charges the project, and usage and bills include every charge.
 func TestARequestThatNoHostHasRoomForWritesNoRecord(t *testing.T) {
 	cloud := newCloud(t, 0, 0)
-	cloud.fail(faulty{discard: func() error { return errPlanned }}) // so that a record would stay
+	cloud.fail(faulty{discard: func() error { return errPlanned }}) // so that a written record would stay
 	for _, hold := range []time.Duration{0, time.Hour} {
 		r := request(t, "web")
 		r.Hold = hold

@@ -16,7 +16,7 @@ import (
 	"croft/topology"
 )
 
-// search finds the hosts that an instance may go to.
+// search finds the possible hosts of an instance.
 type search struct {
 	*Scheduler
 	inst    croft.Instance
@@ -33,14 +33,15 @@ type snapshot struct {
 	candidates []croft.Candidate // best first
 	hosts      map[croft.HostID]croft.Host
 	read       map[croft.HostID]bool      // hosts looked up so far
-	seen       int                        // candidates that Placement returned, of which others were dropped
+	seen       int                        // candidates that Placement returned, including dropped ones
 	members    []croft.Member             // of the instance's groups
 	seats      []croft.Seat               // taken in them
-	aggregates map[string]croft.Aggregate // those that the bounds name
+	aggregates map[string]croft.Aggregate // aggregates that the bounds name
 	noted      croft.Noted
 	measure    topology.Measure
-	line       []considered         // by a CRUSH policy; nil: there is none
-	position   map[croft.HostID]int // in the line, of those that may be taken; nil: there is no such policy
+	line       []considered // hosts in the order of a CRUSH policy; nil: the request has no such policy
+	// positions in line of the hosts that may be taken; nil: the request has no CRUSH policy
+	position map[croft.HostID]int
 }
 
 // look reads a snapshot. Unless it returns an error, the caller must end the reading.
@@ -83,11 +84,11 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 }
 
 // batch is the number of candidates whose hosts are read first. Nearly always one of them is taken, and reading the
-// hosts of all would be most of a request's reads.
+// hosts of all candidates would be most of a request's reads.
 const batch = 8
 
-// readHosts reads hosts, except those already read, and the first time with them those of the members whose locations
-// count.
+// readHosts reads hosts, except those already read. If locations matter, it also reads the hosts of the group members
+// the first time.
 func (s *search) readHosts(ctx context.Context, o *snapshot, ids []croft.HostID) error {
 	if byLocation(s.inst.Spec) {
 		for _, m := range o.members {
@@ -240,17 +241,17 @@ func (s *search) ranking(o *snapshot, candidates []croft.Candidate) []Fit {
 	return fits
 }
 
-// allHosts returns all hosts. Requests that ask at once share the answer.
+// allHosts returns all hosts. Concurrent requests share one read.
 func (s *Scheduler) allHosts(ctx context.Context) (map[croft.HostID]croft.Host, error) {
 	return s.hosts.Get(ctx, func(ctx context.Context) (map[croft.HostID]croft.Host, error) {
 		return s.Registry.Hosts(ctx)
 	})
 }
 
-// bounded reports whether a request restricts hosts by what Placement does not know.
+// bounded reports whether a request restricts hosts by data that Placement does not have.
 func bounded(spec croft.Spec) bool { return len(spec.In) > 0 || spec.ByNotes() }
 
-// within checks whether bounds and filters of the request admit a host. NoCapacity: they do not.
+// within checks whether bounds and filters of the request admit a host. NoCapacity: they do not admit it.
 func (s *search) within(o *snapshot, host croft.Host) error {
 	if err := o.noted.Admit(s.inst.Spec, host.ID); err != nil {
 		return err
@@ -258,8 +259,8 @@ func (s *search) within(o *snapshot, host croft.Host) error {
 	return topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)
 }
 
-// readBounds reads the aggregates that the request names, the stated distances that it is to be near or far by, with
-// the aggregates that those name, and what is noted about hosts if it asks for that.
+// readBounds reads the aggregates that the request names, the stated distances for its near and far locations, with the
+// aggregates that those name, and, if the request has filters, the properties of hosts.
 func (s *search) readBounds(ctx context.Context, o *snapshot) (err error) {
 	if spec := s.inst.Spec; spec.ByNotes() {
 		if o.noted, err = s.Properties.Noted(ctx, spec.Where, spec.WhereNot, s.hidden); err != nil {
@@ -288,13 +289,14 @@ func (s *search) readBounds(ctx context.Context, o *snapshot) (err error) {
 	return nil
 }
 
-// mostNarrow is up to how many hosts are asked for one by one.
+// mostNarrow is the maximum number of hosts that are queried one by one.
 const mostNarrow = 64
 
-// candidates returns candidates on hosts that the bounds admit, and how many Placement returned.
+// candidates returns candidates on hosts that the bounds admit, and how many candidates Placement returned.
 //
-// Few hosts are asked for one by one, with in_tree: among all candidates, of which Placement returns some at random, a
-// few would seldom be. So no aggregate has to be known to Placement, and locations are treated alike.
+// If the bounds admit only a few hosts, each is queried with in_tree: Placement returns a random part of all
+// candidates, which would rarely include them. So Placement needs to know no aggregate, and locations are handled in
+// the same way.
 func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]croft.Candidate, int, error) {
 	if !bounded(s.inst.Spec) {
 		all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
@@ -312,7 +314,7 @@ func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]crof
 		if err != nil || len(all) > 0 {
 			return all, 0, err
 		}
-		// A provider that others share is not in the tree of any host.
+		// A provider that hosts share is not in the tree of any host.
 		if shared, err := s.sharing(ctx); err != nil || !shared {
 			return nil, 0, err
 		}
@@ -327,7 +329,7 @@ func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]crof
 	return all, seen, err
 }
 
-// narrow returns the hosts that the request may use, if its bounds leave few.
+// narrow returns the hosts that the request may use, if its bounds leave only a few.
 func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID, few bool, err error) {
 	bounds := s.inst.Spec.In
 	at := s.query.anchor()
@@ -354,15 +356,15 @@ func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID,
 	return hosts, few && len(hosts) <= mostNarrow, nil
 }
 
-// byLocation tells whether a bound demands a location.
+// byLocation reports whether a bound requires a location.
 func (o *snapshot) byLocation(b croft.Bound) bool { return !b.Not() && o.namesLocation(b) }
 
-// namesLocation tells whether a bound names what is no aggregate.
+// namesLocation reports whether a bound has a name that is no aggregate.
 func (o *snapshot) namesLocation(b croft.Bound) bool {
 	return slices.ContainsFunc(b.Names(), func(name string) bool { _, is := o.aggregates[name]; return !is })
 }
 
-// oneByOne returns candidates on hosts, each of which is asked for.
+// oneByOne returns candidates on hosts, with a separate query for each host.
 func (s *search) oneByOne(ctx context.Context, hosts []croft.HostID) ([]croft.Candidate, error) {
 	const atOnce, ofOneHost = 8, 16
 	found := make([][]croft.Candidate, len(hosts))
@@ -378,7 +380,7 @@ func (s *search) oneByOne(ctx context.Context, hosts []croft.HostID) ([]croft.Ca
 	return slices.Concat(found...), err
 }
 
-// sharing tells whether there are providers that hosts share.
+// sharing reports whether there are providers that hosts share.
 func (s *search) sharing(ctx context.Context) (bool, error) {
 	all, err := s.providers.Get(ctx, s.Claims.Providers)
 	return slices.ContainsFunc(all, func(p croft.Provider) bool {

@@ -11,28 +11,28 @@ import (
 	"croft/schedule/crushmap"
 )
 
-// Standing says whether an instance stands where its policy puts it now, and if not, why. Anybody who has the map, the
-// policy and the input can compute the order again.
+// Standing reports whether an instance is on the host where its policy puts it now, and if not, why. The order can be
+// recomputed from the map, the policy and the input.
 type Standing struct {
 	Instance croft.InstanceID  `json:"instance"`
 	Name     string            `json:"name"`
-	Input    uint32            `json:"input"` // x of CRUSH, which follows from the UUID
-	Used     croft.CrushPolicy `json:"used"`  // the policy as it was at the request
-	// the policy as it is now; nil: it was removed, and Used counts
+	Input    uint32            `json:"input"` // input x of CRUSH, which is derived from the UUID
+	Used     croft.CrushPolicy `json:"used"`  // the policy at the time of the request
+	// the current policy; nil: it was removed, and Used applies
 	Now *croft.CrushPolicy `json:"now,omitempty"`
 
-	Host   string       `json:"host"` // where it stands: the name; empty: nowhere yet
+	Host   string       `json:"host"` // name of its host; empty: none yet
 	HostID croft.HostID `json:"host_id,omitempty"`
 	// the hosts that were refused when its host was chosen
 	Refused []Step `json:"refused"`
-	// the hosts that the policy gives now, up to the one that it would take, and up to its own
+	// the hosts in the current order of the policy, up to the one that it would take, and up to the instance's own host
 	Trace  []Step `json:"trace"`
 	Stands bool   `json:"stands"` // its host is the first in Trace that is not refused
-	Why    string `json:"why"`    // in one sentence, either way
+	Why    string `json:"why"`    // the reason, in one sentence, in both cases
 }
 
-// Standing says whether an instance stands where its policy puts it. It changes nothing. NotFound; Invalid: no policy
-// chose its host.
+// Standing reports whether an instance is on the host where its policy puts it. It changes nothing. NotFound; Invalid:
+// no policy chose its host.
 func (s *Scheduler) Standing(ctx context.Context, project croft.Project, idOrName string) (*Standing, error) {
 	st, err := s.View.Find(ctx, project, idOrName)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Scheduler) Standing(ctx context.Context, project croft.Project, idOrNam
 	return found, search.follow(ctx, o, m, p, found)
 }
 
-// standing prepares the search for where an instance would be put if it were requested now.
+// standing prepares the search for the host that an instance would get if it were requested now.
 func (s *Scheduler) standing(inst croft.Instance, policy croft.CrushPolicy) (*search, error) {
 	text := cmp.Or(inst.Spec.Query, inst.Spec.Resources.String())
 	query, err := ParseQuery(text)
@@ -90,14 +90,14 @@ func (s *Scheduler) standing(inst croft.Instance, policy croft.CrushPolicy) (*se
 	return &found, nil
 }
 
-// leave forgets an instance as a member of its groups.
+// leave removes an instance from the members and seats of a snapshot.
 func (o *snapshot) leave(id croft.InstanceID) {
 	o.members = slices.DeleteFunc(o.members, func(m croft.Member) bool { return m.Instance == id })
 	o.seats = slices.DeleteFunc(o.seats, func(s croft.Seat) bool { return s.Instance == id })
 }
 
-// follow goes through the hosts in the order of the policy up to the one that it would take, and up to the instance's
-// own, which has room for it.
+// follow records the hosts in the order of the policy, up to the one that it would take, and up to the instance's own
+// host, which has room for the instance.
 func (s *search) follow(ctx context.Context, o *snapshot, m *crushmap.Map, p *crushmap.Policy, found *Standing) error {
 	line := s.line(o, m, p, math.MaxInt)
 	own := slices.IndexFunc(line, func(c considered) bool { return c.Host == s.inst.Host })
@@ -136,7 +136,7 @@ func (s *search) hasRoom(ctx context.Context, host croft.HostID) (bool, error) {
 	return slices.ContainsFunc(all, func(c croft.Candidate) bool { return hostOf(c) == host }), err
 }
 
-// sentence says why the instance stands where it does; taken and own are indexes of the trace, or -1.
+// sentence explains why the instance is on its host; taken and own are indexes of the trace, or -1.
 func (f *Standing) sentence(taken, own int) string {
 	switch {
 	case f.HostID == "":

@@ -75,7 +75,7 @@ func hasCommon(a, b []string) bool {
 	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
-// whole returns the tree with nothing used or reserved: an agent that stops reserves everything.
+// whole returns the tree without usage and reserved amounts, because an agent that stops reserves everything.
 func (t tree) whole() tree {
 	t.own = slices.Clone(t.own)
 	for i := range t.own {

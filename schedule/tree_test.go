@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// child is a provider below h, modified by the arguments.
+// child returns a provider below h, modified by the arguments.
 func child(name string, change ...func(*croft.Provider)) croft.Provider {
 	p := croft.Provider{ID: croft.HostID(name), Root: "h", Name: name, Used: croft.Resources{},
 		Inventories: map[croft.ResourceClass]croft.Inventory{}}

@@ -16,8 +16,7 @@ import (
 // watchRetry is the pause of Wait, with a jitter of a half, while the store does not answer.
 const watchRetry = 500 * time.Millisecond
 
-// A Goal reports whether an instance has the wanted status; nil: the instance is gone. An error means that it never
-// will.
+// Goal reports whether an instance has the wanted status; nil: the instance is gone. An error means that it never will.
 type Goal func(*croft.Status) (reached bool, err error)
 
 // Running is reached when the guest runs and has an address.
@@ -40,7 +39,7 @@ func Ready(st *croft.Status) (bool, error) {
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 
-// Gone is reached when nothing of the instance is left. A failed removal does not end the wait: the host retries.
+// Gone is reached when the instance is completely removed. A failed removal does not end the wait: the host retries.
 func Gone(st *croft.Status) (bool, error) { return st == nil, nil }
 
 // observed reports whether the newest order's observation has the state. Observations of older orders are ignored.
@@ -95,20 +94,20 @@ func (f *Failure) Error() string { return f.err.Error() }
 // Unwrap returns the error with its kind.
 func (f *Failure) Unwrap() error { return f.err }
 
-// Watched is what waiting needs of a cloud: the part of View about one instance.
+// Watched is the part of View that a wait for one instance needs.
 type Watched interface {
-	// Find is View.Find.
+	// Find is like View.Find.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error
 }
 
-// Wait is Await for the scheduler's own view.
+// Wait is like Await, with the scheduler's own view.
 func (s *Scheduler) Wait(ctx context.Context, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
 	return Await(ctx, s.View, inst, goal, progress)
 }
 
 // Await follows an instance until the goal is reached, and calls progress with the current status and after every
-// change. It tolerates a store that is unavailable for a while. A later instance with the same ID, which may belong to
+// change. It tolerates a store that is temporarily unavailable. A later instance with the same ID, which may belong to
 // another project, counts as the end of this one, and progress does not get it. Unavailable: ctx's deadline passed.
 // errors.As finds a *Failure if the host's agent failed.
 func Await(ctx context.Context, in Watched, inst croft.Instance, goal Goal, progress func(croft.Status)) error {
@@ -141,14 +140,14 @@ func Await(ctx context.Context, in Watched, inst croft.Instance, goal Goal, prog
 	return fmt.Errorf("wait for instance %s: %w", inst.Name, err)
 }
 
-// Replaced reports whether now is a later instance with the ID of inst. What inst does not say is not compared.
+// Replaced reports whether now is a later instance with the ID of inst. Fields that are empty in inst are not compared.
 func Replaced(inst, now croft.Instance) bool {
 	return inst.Project != "" && now.Project != inst.Project ||
 		!inst.Created.IsZero() && !now.Created.Equal(inst.Created) ||
 		inst.CreateRevision != 0 && now.CreateRevision != 0 && now.CreateRevision != inst.CreateRevision
 }
 
-// watch is WatchInstance, retried while the store is unavailable.
+// watch calls WatchInstance, and retries it while the store is unavailable.
 func watch(ctx context.Context, in Watched, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	for {
 		err := in.WatchInstance(ctx, id, changed)
@@ -161,11 +160,11 @@ func watch(ctx context.Context, in Watched, id croft.InstanceID, changed func(*c
 	}
 }
 
-// lastLook bounds the last look at an instance that was waited for in vain.
+// lastLook bounds the last read of an instance after a wait that timed out.
 const lastLook = 5 * time.Second
 
-// standing describes an instance at the end of the wait, since a host that falls silent changes nothing that Await
-// sees. Arrived: the goal is reached after all.
+// standing describes an instance at the end of the wait, because Await gets no event when a host falls silent. arrived:
+// the goal is reached after all.
 func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (where string, arrived bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
 	defer cancel()
@@ -189,7 +188,7 @@ func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (
 	return "it is " + Describe(&st), false
 }
 
-// waitsForReport reports whether the guest's report of its set-up is all that is missing for the goal.
+// waitsForReport reports whether only the guest's report of its set-up is missing for the goal.
 func waitsForReport(st *croft.Status, goal Goal) bool {
 	if st.Observation == nil || st.Observation.CloudInit != nil {
 		return false
@@ -207,7 +206,7 @@ const Unknown = "unknown"
 // Ordered describes an instance whose host has not observed it yet.
 const Ordered = "ordered"
 
-// Address returns the address for people to use, IPv4 before IPv6; empty unless the instance runs.
+// Address returns the address to show to users, IPv4 before IPv6; empty unless the instance runs.
 func Address(st *croft.Status) string {
 	if st.Observation == nil || st.Observation.State != croft.StateRunning {
 		return ""

@@ -46,7 +46,7 @@ func (l later) WatchInstance(_ context.Context, _ croft.InstanceID, changed func
 	return nil
 }
 
-// Clients choose IDs. A wait for an instance must not go on with a later one that another project created.
+// Clients choose IDs. A wait for an instance must not continue with a later one that another project created.
 func TestWaitEndsWhereTheIDBelongsToALaterInstance(t *testing.T) {
 	for name, change := range map[string]func(*croft.Instance){
 		"of another project":  func(i *croft.Instance) { i.Project = "mallory" },

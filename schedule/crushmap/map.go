@@ -3,8 +3,8 @@
 // same choice when given the map as text.
 //
 // Hosts are the devices; racks, rows, sites and the root are the buckets. Every host is below one bucket of each type:
-// as in groups, a host whose location does not name a rack is a rack of its own. Therefore naming the rack of one host
-// moves only the instances of that host.
+// as in groups, a host whose location does not name a rack counts as a separate rack. Therefore naming the rack of one
+// host moves only the instances of that host.
 package crushmap
 
 import (
@@ -42,7 +42,7 @@ var levels = map[crush.Type]croft.Level{typeRack: croft.LevelRack, typeRow: crof
 type Source struct {
 	Hosts map[croft.HostID]croft.Host
 	// VCPUs by host: the total times the allocation ratio, including reserved VCPUs. An agent that stops reserves all
-	// of them: its host then is out, and must keep its weight.
+	// VCPUs of its host: the host then is out, but must keep its weight.
 	VCPUs   map[croft.HostID]float64
 	Numbers croft.CrushNumbers
 }
@@ -95,7 +95,7 @@ func Unnumbered(hosts map[croft.HostID]croft.Host, n croft.CrushNumbers) (ids []
 	return ids, locations
 }
 
-// bucketOf returns the name of a location's bucket, in characters that crushtool takes: site1.row2.rack7, and
+// bucketOf returns the name of a location's bucket, in characters that crushtool accepts: site1.row2.rack7, and
 // site1.rack_rack7 for site1/rack=rack7. Parts of locations have no underscore, so no two locations share a name.
 func bucketOf(location topology.Path) string {
 	name := strings.NewReplacer("/", ".", "=", "_").Replace(location.String())
@@ -126,8 +126,8 @@ func New(s Source) (*Map, error) {
 	return m, nil
 }
 
-// The IDs of buckets. Each location has IDs for itself and for the rows or sites that it stands for where these are not
-// named. Each host has IDs for its own rack, row and site.
+// The IDs of buckets. Each location has IDs for its own bucket, and for the buckets of the rows or sites that it stands
+// for if these are not named. Each host has IDs for its own rack, row and site.
 const (
 	rootID    crush.ID = -1
 	perNumber crush.ID = 8
@@ -187,7 +187,7 @@ func sortedHosts(s Source) (ids []croft.HostID) {
 	return ids
 }
 
-// tree is a map under construction.
+// tree builds a map.
 type tree struct {
 	m     *Map
 	s     Source
@@ -218,12 +218,12 @@ func (t *tree) host(h croft.Host) {
 	if _, taken := t.m.devices[device]; taken {
 		return // two hosts never have the same number
 	}
-	path, _ := topology.Of(h) // without a valid location, the host alone
+	path, _ := topology.Of(h) // without a valid location, the path is only the host
 	parent := rootID
 	for _, kind := range []crush.Type{typeSite, typeRow, typeRack} {
 		id, name, numbered := t.locate(path.At(levels[kind]), kind, number)
 		if !numbered {
-			return // the location just changed; the next map gives it a number
+			return // the location has just changed; the next map gives it a number
 		}
 		if t.bucket(id, name, kind) {
 			t.add(parent, crush.Item{ID: id})

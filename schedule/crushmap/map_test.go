@@ -21,7 +21,7 @@ import (
 	"croft/schedule/crushmap"
 )
 
-// cloud has hosts named host0 and so on, and numbers as a store gives them.
+// cloud has hosts named host0 and so on, and assigns numbers as a store does.
 type cloud struct {
 	crushmap.Source
 	last, places int32
@@ -32,7 +32,7 @@ func newCloud() *cloud {
 		Numbers: croft.CrushNumbers{Hosts: map[croft.HostID]int32{}, Locations: map[string]int32{}}}}
 }
 
-// hostID is the same in every run.
+// hostID returns IDs that are the same in every run.
 func hostID(n int) croft.HostID {
 	return croft.HostID(uuid.NewSHA1(uuid.Nil, []byte("host"+strconv.Itoa(n))).String())
 }
@@ -48,7 +48,7 @@ func (c *cloud) add(n int, location string, vcpus float64) {
 	c.number()
 }
 
-// number numbers as a store does: the next number is one that nothing had.
+// number assigns numbers as a store does: the next number is one that was never used.
 func (c *cloud) number() {
 	hosts, locations := crushmap.Unnumbered(c.Hosts, c.Numbers)
 	for _, id := range hosts {
@@ -86,7 +86,7 @@ func (c *cloud) compile(t *testing.T, text string) *crushmap.Policy {
 	return p
 }
 
-// first returns the host that an instance gets where all have room.
+// first returns the host that an instance gets if all hosts have room.
 func first(p *crushmap.Policy, id croft.InstanceID) (host croft.HostID) {
 	p.Order(id, func(c crushmap.Choice) bool {
 		if !c.Out {
@@ -105,7 +105,7 @@ func order(p *crushmap.Policy, id croft.InstanceID) (all []croft.HostID) {
 	return all
 }
 
-// racks has hosts in two sites of two rows of racks.
+// racks returns a cloud with hosts in two sites of two rows of racks.
 func racks(hosts int) *cloud {
 	c := newCloud()
 	for n := range hosts {
@@ -164,7 +164,7 @@ func TestAHostThatIsOutMovesOnlyItsOwn(t *testing.T) {
 			}
 		}
 	}
-	if moved < 60 || moved > 200 { // 125 are its share
+	if moved < 60 || moved > 200 { // the expected share is 125
 		t.Errorf("%d of 5000 instances were on one of 40 hosts", moved)
 	}
 }
@@ -190,7 +190,7 @@ func TestAddingAHostMovesAShareAndRemovingItMovesThemBack(t *testing.T) {
 			t.Fatalf("instance %d does not go back", n)
 		}
 	}
-	// The next host gets a number that none had, and renumbers nothing.
+	// The next host gets an unused number, and no number changes.
 	c.add(101, "site1/row0/rack0", 64)
 	if c.Numbers.Hosts[hostID(101)] != 41 {
 		t.Errorf("it has number %d", c.Numbers.Hosts[hostID(101)])
@@ -325,7 +325,7 @@ func TestHintsSayWhatMayNotBeWanted(t *testing.T) {
 	}
 }
 
-// TestTheTextIsTheMap reads the exported text again, and places by it.
+// TestTheTextIsTheMap parses the exported text, and places instances with it.
 func TestTheTextIsTheMap(t *testing.T) {
 	c := racks(30)
 	c.add(50, "", 0.5)
@@ -367,8 +367,8 @@ func export(t *testing.T, c *cloud, policies ...croft.CrushPolicy) string {
 	return text.String()
 }
 
-// TestCrushtoolChoosesTheSameHosts has crushtool place by the exported map, all hosts in, one after another out as if
-// they had been refused.
+// TestCrushtoolChoosesTheSameHosts has crushtool place instances with the exported map: first with all hosts in, then
+// with one more host out each time, as if it had been refused.
 func TestCrushtoolChoosesTheSameHosts(t *testing.T) {
 	tool, err := exec.LookPath("crushtool")
 	if err != nil {
@@ -409,7 +409,7 @@ func TestCrushtoolChoosesTheSameHosts(t *testing.T) {
 			if !choice.Out {
 				drained := strconv.Itoa(int(c.Numbers.Hosts[hostID(11)]))
 				cmd := exec.Command(tool, append(slices.Clone(args), "--weight", drained, "0")...)
-				out, err := cmd.Output() // not with its stderr: crushtool loses lines then
+				out, err := cmd.Output() // without its stderr, with which crushtool loses lines
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -423,7 +423,7 @@ func TestCrushtoolChoosesTheSameHosts(t *testing.T) {
 			return len(args) > 22
 		})
 	}
-	if differ*200 > asked { // uneven weights: crushtool's own tables depart from their formula
+	if differ*200 > asked { // weights are uneven: crushtool's own tables deviate from their formula
 		t.Errorf("%d of %d choices differ from crushtool's", differ, asked)
 	}
 	if asked < 200 {

@@ -121,7 +121,7 @@ func below(at crush.Type, name string, i policy.Instruction) (crush.Type, error)
 
 // Hints returns warnings about parts of a policy that its author may not intend, one sentence each.
 func (p *Policy) Hints(stored croft.CrushPolicy) (hints []string) {
-	instructions, _ := policy.Parse(stored.Text) // Compile accepted it
+	instructions, _ := policy.Parse(stored.Text) // the error is always nil, because Compile accepted the text
 	for _, i := range instructions {
 		if i.Op == policy.Select && !p.m.names(croft.Level(i.Name)) {
 			hints = append(hints, "line "+strconv.Itoa(i.Line)+": no host's location names a "+i.Name+

@@ -24,20 +24,20 @@ type Store struct {
 	Losses
 }
 
-// Agents is what agents do for their hosts.
+// Agents are the operations of agents on their hosts.
 type Agents interface {
 	PutHost(ctx context.Context, h croft.Host) error
 	StayAlive(ctx context.Context, host croft.HostID) error
 }
 
-// Orders is what agents do with their orders.
+// Orders are the operations of agents on their orders.
 type Orders interface {
 	Observe(ctx context.Context, o croft.Observation) error
 	Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error)
 	Forget(ctx context.Context, o croft.Order) error
 }
 
-// A contract consists of cases by name.
+// contract is a list of named test cases.
 type contract []struct {
 	name string
 	test func(*testing.T, *cloud)

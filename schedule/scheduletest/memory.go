@@ -1,5 +1,5 @@
-// Package scheduletest provides what tests of scheduling need: a store and a Placement in memory, and the contract that
-// every store of schedule keeps.
+// Package scheduletest provides the parts that tests of scheduling need: a store and a Placement in memory, and the
+// contract of every store of schedule.
 package scheduletest
 
 import (
@@ -72,7 +72,7 @@ func (m *Memory) write(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// unchanged is the comparison in every write to an existing record.
+// unchanged does the comparison that every write to an existing record requires.
 func (m *Memory) unchanged(inst croft.Instance) error {
 	if have, ok := m.instances[inst.ID]; !ok || have.Revision != inst.Revision {
 		return croft.Errorf(croft.Conflict, "instance %s changed", inst.ID)
@@ -166,7 +166,7 @@ func (m *Memory) seats(project croft.Project, group string) []croft.Seat {
 	return all
 }
 
-// members derives a group's members from the records: Assign and membership are one here.
+// members derives a group's members from the records: here, Assign also makes the membership.
 func (m *Memory) members(project croft.Project, group string) []croft.Member {
 	var all []croft.Member
 	for _, inst := range m.instances {
@@ -318,7 +318,7 @@ func (m *Memory) SetAlive(host croft.HostID, by int) {
 	})
 }
 
-// putOrder stores an order, which keeps the CreateRevision of the one that it replaces.
+// putOrder stores an order, which keeps the CreateRevision of the order that it replaces.
 func (m *Memory) putOrder(o croft.Order) {
 	at := croft.OrderID{Host: o.Host, Instance: o.Instance}
 	o.CreateRevision = m.revision
@@ -328,7 +328,8 @@ func (m *Memory) putOrder(o croft.Order) {
 	m.orders[at] = o
 }
 
-// Observe stores an agent's observation. Conflict: there is no order, or it is about an earlier one with the same UUID.
+// Observe stores an agent's observation. Conflict: there is no order, or the observation is of an earlier order with
+// the same UUID.
 func (m *Memory) Observe(ctx context.Context, o croft.Observation) error {
 	return m.write(ctx, func() error {
 		at := croft.OrderID{Host: o.Host, Instance: o.Instance}

@@ -14,7 +14,7 @@ type Aggregates struct{ *Memory }
 
 var _ schedule.Aggregates = Aggregates{}
 
-// Put stores an aggregate in place of the one of this name; without hosts it removes it.
+// Put stores an aggregate, and replaces the one of this name; without hosts it removes the aggregate.
 func (m Aggregates) Put(ctx context.Context, name string, hosts ...croft.HostID) error {
 	return m.write(ctx, func() error {
 		if len(hosts) == 0 {
@@ -46,7 +46,7 @@ func (m Aggregates) List(ctx context.Context) (all []croft.Aggregate, err error)
 	return all, ctx.Err()
 }
 
-// note is what is noted about a host: words, each of which is a filter that chooses it.
+// note holds the properties of a host, as words; each word is also the filter that selects the host.
 type note struct {
 	words      []string
 	generation int64
@@ -57,7 +57,7 @@ type Notes struct{ *Memory }
 
 var _ schedule.Properties = Notes{}
 
-// Note notes words about a host in place of those before.
+// Note replaces the words of a host.
 func (m Notes) Note(ctx context.Context, host croft.HostID, words ...string) error {
 	return m.write(ctx, func() error {
 		m.noted[host] = note{words, m.revision}
@@ -91,7 +91,7 @@ type Distances struct{ *Memory }
 
 var _ schedule.Distances = Distances{}
 
-// Put states distances in place of all of a type.
+// Put states distances, and replaces all distances of their type.
 func (m Distances) Put(ctx context.Context, kind string, stated ...croft.Distance) error {
 	return m.write(ctx, func() (err error) {
 		all := croft.Distances{Type: kind, Generation: m.revision}

@@ -13,7 +13,7 @@ type Crush struct{ *Memory }
 
 var _ schedule.Crush = Crush{}
 
-// Put stores a policy in place of the one of this name; without a text it removes it.
+// Put stores a policy, and replaces the one of this name; without a text it removes the policy.
 func (m Crush) Put(ctx context.Context, name, text string) error {
 	return m.write(ctx, func() error {
 		if m.policies[name] = (croft.CrushPolicy{Name: name, Text: text, Generation: m.revision}); text == "" {
@@ -41,7 +41,7 @@ func (m Crush) Numbers(ctx context.Context) (croft.CrushNumbers, error) {
 	return croft.CrushNumbers{Hosts: maps.Clone(m.numbers.Hosts), Locations: maps.Clone(m.numbers.Locations)}, ctx.Err()
 }
 
-// Number implements schedule.Crush. Nothing is ever forgotten, so numbers are counts.
+// Number implements schedule.Crush. Numbers are never freed, so the next number is the count.
 func (m Crush) Number(ctx context.Context, hosts []croft.HostID, locations []string) error {
 	return m.write(ctx, func() error {
 		for _, id := range hosts {

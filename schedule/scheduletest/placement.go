@@ -13,14 +13,14 @@ import (
 
 var _ schedule.Claims = (*Placement)(nil)
 
-// Placement keeps claims on flat providers in memory: a Placement without nested providers, generations or HTTP. Its
+// Placement keeps claims on single providers in memory: a Placement without nested providers, generations or HTTP. Its
 // claims never exceed an inventory.
 type Placement struct {
 	mu        sync.Mutex
 	order     []croft.HostID
 	providers map[croft.HostID]croft.Provider
 	claims    map[croft.InstanceID]croft.Candidate
-	made      map[croft.InstanceID]int // numbers the claims, in the order in which they were made
+	made      map[croft.InstanceID]int // sequence numbers of the claims
 	last      int
 	faults    map[string][]func() error
 }
@@ -90,7 +90,7 @@ func (p *Placement) used(host croft.HostID) croft.Resources {
 	return used
 }
 
-// fits reports whether a provider has the amounts left.
+// fits reports whether a provider has enough free capacity for the amounts.
 func (p *Placement) fits(host croft.HostID, amounts croft.Resources) bool {
 	used := p.used(host)
 	for class, amount := range amounts {

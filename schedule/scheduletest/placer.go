@@ -10,7 +10,7 @@ import (
 
 var _ schedule.Placer = (*Placer)(nil)
 
-// Placer places in memory: a Memory and a Placement that nobody else writes to.
+// Placer places in memory: its Memory and Placement must have no other writers.
 type Placer struct {
 	Memory    *Memory
 	Placement *Placement

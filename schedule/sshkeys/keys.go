@@ -21,11 +21,11 @@ import (
 // Words for keys kept elsewhere.
 const (
 	Agent = "agent" // the keys in the SSH agent
-	Auto  = "auto"  // likewise, or without an agent the files in ~/.ssh
+	Auto  = "auto"  // like Agent, or without an agent the files in ~/.ssh
 )
 
 // Read returns lines of authorized_keys from each text: a key, a file of keys, a pattern of such files, or one of the
-// words above. A file found by a pattern may hold something other than keys, since ~/.ssh has all kinds of files; a
+// words above. A file found by a pattern may contain something other than keys, since ~/.ssh has all kinds of files; a
 // named file may not. Texts that are none of these, but could be names of stored keys, are returned in names.
 func Read(texts []string) (keys, names []string, err error) {
 	for _, text := range texts {
