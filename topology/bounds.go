@@ -6,8 +6,7 @@ import (
 	"croft"
 )
 
-// Within reports whether a host is where a name says: in the aggregate of this name, if there is one, else in the
-// location.
+// Within reports whether a host is in the aggregate of this name or, if there is no such aggregate, in the location.
 func Within(name string, host croft.Host, aggregates map[string]croft.Aggregate) bool {
 	if a, there := aggregates[name]; there {
 		return a.Has(host.ID)
@@ -20,7 +19,8 @@ func Within(name string, host croft.Host, aggregates map[string]croft.Aggregate)
 	return err == nil && at.In(location)
 }
 
-// AdmitBounds checks whether bounds admit a host, given the aggregates that they name. NoCapacity: they do not.
+// AdmitBounds checks whether bounds admit a host, given the aggregates that they name. NoCapacity: they do not admit
+// it.
 func AdmitBounds(all []croft.Bound, host croft.Host, aggregates map[string]croft.Aggregate) error {
 	for _, b := range all {
 		i := slices.IndexFunc(b.Names(), func(name string) bool { return Within(name, host, aggregates) })
@@ -34,8 +34,8 @@ func AdmitBounds(all []croft.Bound, host croft.Host, aggregates map[string]croft
 	return nil
 }
 
-// Members returns the hosts of those named in bounds to which these restrict an instance, where aggregates alone
-// decide; false: no bound does, and a host may be anywhere.
+// Members returns the hosts to which bounds restrict an instance, considering only bounds that consist of aggregates;
+// false: there is no such bound, so these bounds do not restrict it.
 func Members(all []croft.Bound, aggregates map[string]croft.Aggregate) (hosts []croft.HostID, restricted bool) {
 	for _, b := range all {
 		var union []croft.HostID
@@ -65,8 +65,8 @@ func Members(all []croft.Bound, aggregates map[string]croft.Aggregate) (hosts []
 	}), restricted
 }
 
-// BasedOn returns the generations of the aggregates that bounds name: 0 where a name is that of none, so that it does
-// not become one unnoticed.
+// BasedOn returns the generations of the aggregates that bounds name. A name that is no aggregate gets 0, so that
+// creating that aggregate is noticed.
 func BasedOn(all []croft.Bound, aggregates map[string]croft.Aggregate) map[string]int64 {
 	generations := map[string]int64{}
 	for _, name := range croft.NamesIn(all) {

@@ -17,7 +17,7 @@ func TestAdmitBounds(t *testing.T) {
 		name  string
 		bound croft.Bound
 		host  croft.Host
-		want  string // why not
+		want  string // reason of the refusal
 	}{
 		{"in an aggregate", "ssd", here, ""},
 		{"not in it", "gpu", here, "is not in gpu"},
@@ -45,7 +45,7 @@ func TestAdmitBounds(t *testing.T) {
 	}
 }
 
-// TestMembersAreWhatBoundsAdmit compares the sets with the judgement of each host.
+// TestMembersAreWhatBoundsAdmit compares the sets with the result of AdmitBounds for each host.
 func TestMembersAreWhatBoundsAdmit(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	restrictions := 0

@@ -5,8 +5,8 @@ import "croft"
 // Far is the distance between hosts that have no location in common.
 const Far = len(croft.Levels)
 
-// Distance returns how many levels must be climbed from one location to find the other: 0 if one of them is in the
-// other, 1 in the same rack, 2 in the same row, 3 in the same site, else Far. Among hosts it is an ultrametric.
+// Distance returns how many levels must be climbed from one location to reach the other: 0 if one of them is in the
+// other, 1 in the same rack, 2 in the same row, 3 in the same site, else Far. Between hosts it is an ultrametric.
 func Distance(a, b Path) int {
 	if a.In(b) || b.In(a) {
 		return 0
@@ -19,21 +19,22 @@ func Distance(a, b Path) int {
 	return Far
 }
 
-// End is what a distance is to: a location, a host or an aggregate.
+// End is one end of a distance: a location, a host or an aggregate.
 type End struct {
 	Path      Path
-	Aggregate string // not empty: it is that
+	Aggregate string // set if the end is an aggregate
 	hosts     croft.Aggregate
-	members   map[Path]bool // its hosts and, by each of the levels, where they are
+	members   map[Path]bool // its hosts, and their locations at each level
 }
 
-// name is how stated distances name an end, or what holds it. The explicit name wins.
+// name is a name that stated distances can use for an end, or for an aggregate or location that contains it. The name
+// with the highest explicit takes precedence.
 type name struct {
 	text     string
 	explicit int
 }
 
-// How explicit a name is: that of a host more than that of an aggregate, and that more than that of a location.
+// How explicit a name is: a host's name is more explicit than an aggregate's, which is more explicit than a location's.
 const (
 	explicitAggregate = len(croft.Levels)
 	explicitHost      = len(croft.Levels) + 1
@@ -45,7 +46,7 @@ type Distances struct {
 	aggregates map[string]croft.Aggregate
 }
 
-// NewDistances prepares stated distances. Of the aggregates those count that they name.
+// NewDistances prepares stated distances. Only the aggregates that they name are used.
 func NewDistances(all croft.Distances, aggregates map[string]croft.Aggregate) Distances {
 	d := Distances{map[[2]string]int{}, map[string]croft.Aggregate{}}
 	for _, row := range all.Distances {
@@ -59,7 +60,7 @@ func NewDistances(all croft.Distances, aggregates map[string]croft.Aggregate) Di
 	return d
 }
 
-// names lists the names of an end and of what holds it.
+// names lists the names of an end, and of the aggregates and locations that contain it.
 func (d Distances) names(e End) (all []name) {
 	if e.Aggregate != "" {
 		return []name{{e.Aggregate, explicitAggregate}}
@@ -76,15 +77,16 @@ func (d Distances) names(e End) (all []name) {
 	}
 	for ; e.Path != (Path{}); e.Path = e.Path.Parent() {
 		text := e.Path.String()
-		if _, taken := d.aggregates[text]; !taken { // the name of an aggregate means that, as in bounds
+		// the name of an aggregate takes precedence over a location, as in bounds
+		if _, taken := d.aggregates[text]; !taken {
 			all = append(all, name{text, e.Path.Level().Depth() + 1})
 		}
 	}
 	return all
 }
 
-// Stated returns the distance that is stated for two ends, or for what holds them; false: none is. The most explicit
-// pair wins; of equally explicit ones the smaller distance counts.
+// Stated returns the distance that is stated for two ends, or for aggregates or locations that contain them; false:
+// none is stated. The most explicit pair takes precedence; among equally explicit pairs, the smaller distance applies.
 func (d Distances) Stated(a, b End) (distance int, stated bool) {
 	if len(d.stated) == 0 {
 		return 0, false
@@ -104,7 +106,7 @@ func (d Distances) Stated(a, b End) (distance int, stated bool) {
 	return distance, best > 0
 }
 
-// Holds reports whether one of two ends is in the other, or is it.
+// Holds reports whether one of two ends contains the other or equals it.
 func Holds(a, b End) bool {
 	switch {
 	case a.Aggregate != "" && b.Aggregate != "":
@@ -117,7 +119,8 @@ func Holds(a, b End) bool {
 	return a.Path.In(b.Path) || b.Path.In(a.Path)
 }
 
-// Derived returns the distance that follows from locations, to an aggregate that to the nearest of its hosts.
+// Derived returns the distance that follows from locations. The distance to an aggregate is the distance to the nearest
+// of its hosts.
 func Derived(a, b End) int {
 	switch {
 	case a.Aggregate == "" && b.Aggregate == "":
@@ -137,7 +140,7 @@ func Derived(a, b End) int {
 	return least
 }
 
-// nearest returns the least distance of the hosts of an aggregate from a location or host.
+// nearest returns the distance of a location or host to the nearest host of an aggregate.
 func (e End) nearest(p Path) int {
 	if e.members[p] {
 		return 0
@@ -150,7 +153,8 @@ func (e End) nearest(p Path) int {
 	return Far
 }
 
-// Between returns the distance of a type between two ends, and whether that is stated. False: it is not known.
+// Between returns the distance of a type between two ends, and whether it is stated. known is false if the distance is
+// unknown.
 func (d Distances) Between(kind string, a, b End) (distance int, stated, known bool) {
 	if Holds(a, b) {
 		return 0, false, true
@@ -164,7 +168,7 @@ func (d Distances) Between(kind string, a, b End) (distance int, stated, known b
 	return Derived(a, b), false, true
 }
 
-// AggregateEnd is the end that an aggregate is. The hosts are those of which the locations count.
+// AggregateEnd returns the End of an aggregate. hosts must contain the hosts whose locations are used.
 func AggregateEnd(a croft.Aggregate, hosts map[croft.HostID]croft.Host) End {
 	e := End{Aggregate: a.Name, hosts: a, members: map[Path]bool{}}
 	for _, id := range a.Hosts {
@@ -181,7 +185,7 @@ func AggregateEnd(a croft.Aggregate, hosts map[croft.HostID]croft.Host) End {
 	return e
 }
 
-// hostPath is that of a host whose location is not known.
+// hostPath returns the path of a host whose location is unknown.
 func hostPath(id croft.HostID) (p Path) {
 	p.names[croft.LevelHost.Depth()] = string(id)
 	return p

@@ -7,7 +7,7 @@ import (
 	"croft"
 )
 
-// stated makes distances from triples, in which ssd is an aggregate of the hosts h1 and h2.
+// stated makes distances from triples. ssd is an aggregate of the hosts h1 and h2.
 func stated(t *testing.T, all ...croft.Distance) Distances {
 	t.Helper()
 	rows := croft.Distances{Type: "network"}
@@ -60,7 +60,7 @@ func TestStatedDistancesWin(t *testing.T) {
 	}
 }
 
-// TestTheDistanceToAnAggregateIsThatToItsNearestHost compares it with a search through all.
+// TestTheDistanceToAnAggregateIsThatToItsNearestHost compares Derived with a search through all hosts.
 func TestTheDistanceToAnAggregateIsThatToItsNearestHost(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	hosts := map[croft.HostID]croft.Host{}

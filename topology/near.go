@@ -8,7 +8,8 @@ import (
 	"croft"
 )
 
-// Measure tells how far hosts are from what an instance is to be near to, or far from. The zero value knows of none.
+// Measure computes the distances of hosts from the locations that an instance wants to be near to, or far from. The
+// zero value has no such locations.
 type Measure struct {
 	wanted  []wanted
 	basedOn map[string]int64
@@ -21,8 +22,8 @@ type wanted struct {
 	err    error // the location has no valid form
 }
 
-// NewMeasure prepares to measure by stated distances, by type, and the aggregates that these and Near name. Of the
-// hosts those count that are in aggregates to be near to or far from.
+// NewMeasure prepares a Measure. stated are the stated distances by type, and aggregates the aggregates named in stated
+// and Near. hosts must contain the hosts of the aggregates in Near.
 func NewMeasure(all []croft.Near, stated map[string]croft.Distances, aggregates map[string]croft.Aggregate,
 	hosts map[croft.HostID]croft.Host) Measure {
 	m := Measure{basedOn: map[string]int64{}}
@@ -35,7 +36,7 @@ func NewMeasure(all []croft.Near, stated map[string]croft.Distances, aggregates 
 		w := wanted{Near: near, stated: prepared[kind]}
 		if near.Aggregate {
 			a := aggregates[near.Location]
-			a.Name = near.Location // without hosts if there is none any more
+			a.Name = near.Location // without hosts if the aggregate does not exist any more
 			w.to = AggregateEnd(a, hosts)
 		} else {
 			w.to.Path, w.err = Parse(near.Location)
@@ -49,8 +50,8 @@ func NewMeasure(all []croft.Near, stated map[string]croft.Distances, aggregates 
 	return m
 }
 
-// NamesOf returns the aggregates that count for what an instance is to be near to: those that it is to be near to, and
-// those that the stated distances name.
+// NamesOf returns the aggregates that affect the distances of an instance: the aggregates named in Near and in the
+// stated distances.
 func NamesOf(all []croft.Near, stated map[string]croft.Distances) (names []string) {
 	for _, near := range all {
 		if near.Aggregate {
@@ -62,15 +63,16 @@ func NamesOf(all []croft.Near, stated map[string]croft.Distances) (names []strin
 	return slices.Compact(names)
 }
 
-// BasedOn adds to generations those of the distances and aggregates by which is measured, as croft.Instance has them.
+// BasedOn adds the generations of the distances and aggregates that the measure uses, in the form of
+// croft.Instance.
 func (m Measure) BasedOn(generations map[string]int64) map[string]int64 {
 	maps.Copy(generations, m.basedOn)
 	return generations
 }
 
-// Admit checks whether a host is near enough to all that an instance is to be near to, and far enough from what it is
-// to be far from, and returns the sum of the distances of the former. A distance that is not known bars no host, and is
-// greater than all that are. NoCapacity: it is not, or its location has no valid form.
+// Admit checks whether a host is near enough to all locations that the instance wants to be near to, and far enough
+// from the others, and returns the sum of the distances to the former. An unknown distance bars no host, and is greater
+// than all known ones. NoCapacity: the host is not admitted, or its location has no valid form.
 func (m Measure) Admit(host croft.Host) (sum int, err error) {
 	for _, w := range m.wanted {
 		distance, err := w.admit(host)
@@ -84,7 +86,7 @@ func (m Measure) Admit(host croft.Host) (sum int, err error) {
 	return sum, nil
 }
 
-// AdmitEach returns why a host is too far from what an instance is to be near to, or too near, by what says that.
+// AdmitEach calls bars for each requirement that a host fails, with the reason why it is too far or too near.
 func (m Measure) AdmitEach(host croft.Host, bars func(requirement string, err error)) {
 	for _, w := range m.wanted {
 		if _, err := w.admit(host); err != nil {
@@ -97,7 +99,7 @@ func (w wanted) admit(host croft.Host) (int, error) {
 	at, err := Of(host)
 	invalid := errors.Join(err, w.err)
 	if err != nil {
-		at = hostPath(host.ID) // it is in no location, and may be in aggregates
+		at = hostPath(host.ID) // it is in no location, but may be in aggregates
 	}
 	distance, stated, known := w.stated.Between(w.Kind(), End{Path: at}, w.to)
 	if !known {
@@ -112,7 +114,7 @@ func (w wanted) admit(host croft.Host) (int, error) {
 	return distance, w.Near.Admit(distance, stated)
 }
 
-// Names returns the locations that hosts are in, from sites down to racks, each as Parse reads it.
+// Names returns the locations that contain hosts, from sites down to racks, in the form that Parse reads.
 func Names(hosts []croft.Host) (names []string) {
 	tree := New(hosts)
 	for i := range tree.Len() {
@@ -123,8 +125,8 @@ func Names(hosts []croft.Host) (names []string) {
 	return names
 }
 
-// Locate returns the location of which a user has given a path, if a host is in it. NotFound: none is. Invalid: the
-// text is no path.
+// Locate returns the location with a path that a user has given, if it contains a host. NotFound: it contains no host.
+// Invalid: the text is no path.
 func Locate(text string, hosts []croft.Host) (Path, error) {
 	p, err := Parse(text)
 	if err != nil {

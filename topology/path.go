@@ -1,6 +1,6 @@
-// Package topology turns the locations of hosts into a tree of sites, rows, racks and hosts. It is pure. It
-// promises that the same hosts give the same tree in the same order, that two texts with one meaning give equal
-// paths, and that distances between hosts are symmetric.
+// Package topology converts the locations of hosts to a tree of sites, rows, racks and hosts. It is pure. It promises
+// that the same hosts give the same tree in the same order, that two texts with the same meaning give equal paths, and
+// that distances between hosts are symmetric.
 package topology
 
 import (
@@ -13,15 +13,14 @@ import (
 // Path leads from the top of the tree to a location. Paths are comparable; the zero Path is the top. Levels
 // between the top and the location may be missing.
 type Path struct {
-	names [len(croft.Levels)]string // by level; empty: the path has no location of that level
+	names [len(croft.Levels)]string // by level; empty: the path does not name that level
 }
 
 // partForm is the form of one part of a location.
 var partForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,126}[a-z0-9])?$`)
 
 // Parse reads a location such as site1/row2/rack7 or site1.row2.rack7. Parts are site, row, rack and host, in this
-// order; a part that does not follow the level before it names its own: site1/rack=rack7. An empty text is the top.
-// Invalid.
+// order; a part that skips a level has the form level=name: site1/rack=rack7. An empty text is the top. Invalid.
 func Parse(text string) (Path, error) {
 	var p Path
 	separator := "/"
@@ -60,8 +59,9 @@ func Parse(text string) (Path, error) {
 	return p, nil
 }
 
-// Of returns the path of a host: its location, or the name of a host without one if the name has four parts, such
-// as site1.row1.rack1.host1, and below that the host's ID. Invalid: its location has no such form.
+// Of returns the path of a host: its location, followed by the host's ID. If the host has no location and its name has
+// four parts, such as site1.row1.rack1.host1, the name is used as the location. Invalid: its location has no valid
+// form.
 func Of(host croft.Host) (Path, error) {
 	location := host.Location
 	if location == "" && strings.Count(host.Name, ".") == len(croft.Levels)-1 {
@@ -69,13 +69,13 @@ func Of(host croft.Host) (Path, error) {
 	}
 	p, err := Parse(location)
 	if err != nil && host.Location == "" {
-		p, err = Path{}, nil // the name is just a name
+		p, err = Path{}, nil // the name is not a location
 	}
 	p.names[len(p.names)-1] = string(host.ID)
 	return p, err
 }
 
-// String returns the path in the one form that Parse reads as it.
+// String returns the path in its canonical form, which Parse reads.
 func (p Path) String() string {
 	var parts []string
 	last := -1
@@ -111,7 +111,7 @@ func (p Path) Name() string {
 	return ""
 }
 
-// Parent returns the location that p is directly in. The top is its own parent.
+// Parent returns the location that directly contains p. The top is its own parent.
 func (p Path) Parent() Path {
 	if level := p.Level(); level != "" {
 		p.names[level.Depth()] = ""
@@ -119,9 +119,9 @@ func (p Path) Parent() Path {
 	return p
 }
 
-// At returns the location of a level that p is in or is. Where p names none of this level, the next finer one that
-// it names takes its place: a host whose rack is unknown is a rack of its own. A path that ends above the level
-// gives the path.
+// At returns the location of the given level that contains p or equals it. If p does not name this level, the next
+// finer level that it names replaces it: a host whose rack is unknown counts as a separate rack. If p ends above the
+// level, At returns p.
 func (p Path) At(level croft.Level) Path {
 	depth := level.Depth()
 	for depth < len(p.names)-1 && p.names[depth] == "" {
@@ -133,7 +133,7 @@ func (p Path) At(level croft.Level) Path {
 	return p
 }
 
-// In tells whether p is the location or in it.
+// In reports whether p is the location or in it.
 func (p Path) In(location Path) bool {
 	level := location.Level()
 	if level == "" {
@@ -148,7 +148,7 @@ func (p Path) In(location Path) bool {
 	return true
 }
 
-// compare orders paths as the tree lists them: a location before what is in it.
+// compare orders paths as the tree lists them: a location comes before the locations in it.
 func compare(a, b Path) int {
 	for i := range a.names {
 		if n := strings.Compare(a.names[i], b.names[i]); n != 0 {

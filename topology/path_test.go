@@ -10,7 +10,7 @@ import (
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
-		want       string // "!" and a part of the error: refused
+		want       string // "!" and a part of the error: the text is refused
 		level      croft.Level
 	}{
 		{"nothing is the top", "", "", ""},
@@ -50,7 +50,7 @@ func TestTheLocationOfAHost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		host croft.Host
-		want string // with the rack that counts for it
+		want string // with its location of the level rack
 	}{
 		{"as it says", croft.Host{Location: "s/r/k"}, "s/r/k/id, rack s/r/k"},
 		{"without one, a name of four parts says it", croft.Host{Name: "s.r.k.n"}, "s/r/k/id, rack s/r/k"},

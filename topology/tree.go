@@ -11,22 +11,22 @@ import (
 type Location struct {
 	Path   Path
 	Host   croft.HostID // set for hosts
-	Parent int          // index in the tree; -1: it is at the top
+	Parent int          // index in the tree; -1: none
 	end    int          // index after the last location in it
 }
 
-// Tree holds the locations of hosts. A location comes before what is in it, and what is in it before what is not;
-// beside each other they are in the order of their names. Indexes are stable for equal hosts.
+// Tree holds the locations of hosts in depth-first order: a location comes before the locations in it, and siblings are
+// sorted by name. Indexes are stable for equal hosts.
 type Tree struct {
 	all []Location
 }
 
-// New builds the tree of hosts. Hosts whose location has no valid form are at the top, as if they had none.
+// New builds the tree of hosts. Hosts whose location has no valid form are at the top, as if they had no location.
 func New(hosts []croft.Host) *Tree {
 	seen := map[Path]bool{}
 	t := &Tree{}
 	for _, h := range hosts {
-		p, _ := Of(h) // without a valid location p is the host alone
+		p, _ := Of(h) // without a valid location, p is only the host
 		for at := p; at != (Path{}) && !seen[at]; at = at.Parent() {
 			seen[at] = true
 			t.all = append(t.all, Location{Path: at})
@@ -37,9 +37,9 @@ func New(hosts []croft.Host) *Tree {
 	return t
 }
 
-// link sets what follows from the order of the locations.
+// link sets the fields that follow from the order of the locations.
 func (t *Tree) link() {
-	var open []int // the locations that the current one is in
+	var open []int // the locations that contain the current one
 	closeTo := func(n, end int) {
 		for len(open) > n {
 			t.all[open[len(open)-1]].end = end
@@ -80,7 +80,7 @@ func (t *Tree) Find(p Path) int {
 	return -1
 }
 
-// Children returns the indexes of what is directly in a location, in order; -1: at the top.
+// Children returns the indexes of the direct children of a location, in order; -1 stands for the top.
 func (t *Tree) Children(i int) []int {
 	first, end := t.span(i)
 	var children []int
@@ -94,7 +94,7 @@ func (t *Tree) Children(i int) []int {
 func (t *Tree) Hosts(i int) []croft.HostID {
 	first, end := t.span(i)
 	if i >= 0 {
-		first = i // a host is in itself
+		first = i // a host contains itself
 	}
 	var hosts []croft.HostID
 	for _, at := range t.all[first:end] {
@@ -105,7 +105,7 @@ func (t *Tree) Hosts(i int) []croft.HostID {
 	return hosts
 }
 
-// span returns the range of the indexes of what is in a location.
+// span returns the range of the indexes of the locations in a location.
 func (t *Tree) span(i int) (first, end int) {
 	if i < 0 {
 		return 0, len(t.all)

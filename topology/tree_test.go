@@ -10,7 +10,7 @@ import (
 	"croft"
 )
 
-// forest returns hosts at random locations, some of them without one, or without a row.
+// forest returns hosts at random locations, some without a location, or without a row.
 func forest(r *rand.Rand, n int) []croft.Host {
 	var hosts []croft.Host
 	for i := range n {
@@ -77,7 +77,8 @@ func TestTheTreeOfSomeHosts(t *testing.T) {
 	}
 }
 
-// Distances among hosts are an ultrametric: of the three between any three hosts the greatest occurs twice.
+// Distances between hosts are an ultrametric: of the three distances between any three hosts, the greatest occurs
+// twice.
 func TestDistancesAreAnUltrametric(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	hosts := forest(r, 60)
