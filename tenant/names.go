@@ -14,14 +14,15 @@ import (
 // mostSuggested is the maximum number of projects that a hint names.
 const mostSuggested = 3
 
-// Hint ends an error about a project that does not exist: it names the known projects whose last words the name is,
-// such as lab.ci for ci, or else the most similar one. It is empty if there is none, or too many have these words.
+// Hint returns the end of an error about a project that does not exist: it names the known projects that end with name,
+// such as lab.ci for ci, or else the most similar one. It is empty if there is no such project, or too many projects
+// end with name.
 func Hint(name croft.Project, known []croft.Project) string {
 	hint, _ := hint(name, known)
 	return hint
 }
 
-// hint is Hint. short: the name is the last words of a project.
+// hint returns the same as Hint. short: a project ends with name.
 func hint(name croft.Project, known []croft.Project) (hint string, short bool) {
 	var ending, all []string
 	for _, p := range known {
@@ -44,29 +45,29 @@ func hint(name croft.Project, known []croft.Project) (hint string, short bool) {
 type unknown struct {
 	name  croft.Project
 	hint  string
-	short bool // the name is the last words of a project
+	short bool // a project ends with the name
 }
 
 func (u *unknown) Error() string {
 	return fmt.Sprintf("there is no project %.80q%s", string(u.name), u.hint)
 }
 
-// NotFound is the error about a project that does not exist, with a hint.
+// NotFound returns the error about a project that does not exist, with a hint.
 func NotFound(name croft.Project, known []croft.Project) error {
 	hint, short := hint(name, known)
 	return croft.Errorf(croft.NotFound, "%w", &unknown{name, hint, short})
 }
 
-// Short reports whether err is of NotFound and suggests projects whose last words the name is.
+// Short reports whether err comes from NotFound and suggests projects that end with the unknown name.
 func Short(err error) bool {
 	u, is := errors.AsType[*unknown](err)
 	return is && u.short
 }
 
-// Hinted reports whether err is of NotFound and suggests a project.
+// Hinted reports whether err comes from NotFound and suggests a project.
 func Hinted(err error) bool { return HintOf(err) != "" }
 
-// HintOf returns the end of an error of NotFound that suggests a project; empty: it suggests none.
+// HintOf returns the end of an error from NotFound that suggests a project; empty: it suggests none.
 func HintOf(err error) string {
 	if u, is := errors.AsType[*unknown](err); is {
 		return u.hint

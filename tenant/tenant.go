@@ -1,6 +1,6 @@
-// Package tenant keeps projects: a tree of names, each with members and limits. It decides whether a project may take
-// more: what a project uses counts against its own limits and against those of every project above it. The amounts
-// themselves are counted by the store, in the transactions that write and remove records.
+// Package tenant manages projects: a tree of names, each with members and limits. It decides whether a project may use
+// more: its usage counts against its own limits and against the limits of every ancestor. The store counts the usage,
+// in the transactions that write and remove records.
 package tenant
 
 import (
@@ -16,39 +16,39 @@ import (
 	"croft/internal/standard"
 )
 
-// Measure is something that is limited: a resource class as in Placement, or a count of records.
+// Measure is a limited quantity: a resource class of Placement, or a count of records.
 type Measure string
 
-// Counts are measures of records. What nothing counts cannot be limited either.
+// Counts are measures of records. A measure that is not counted cannot be limited.
 const (
-	CountInstances Measure = "instances" // stopped ones as well
-	CountTokens    Measure = "tokens"    // expired ones as well, while they are listed
-	CountTickets   Measure = "tickets"   // open ones, of pools
-	CountPools     Measure = "pools"     // while anything is left of them
-	CountClusters  Measure = "clusters"  // until they are deleted, failed ones as well
+	CountInstances Measure = "instances" // including stopped ones
+	CountTokens    Measure = "tokens"    // including expired ones, while they are listed
+	CountTickets   Measure = "tickets"   // open tickets of pools
+	CountPools     Measure = "pools"     // until all their resources are deleted
+	CountClusters  Measure = "clusters"  // until they are deleted, including failed ones
 
-	// The following are counted apart, as Account.Stored.
+	// The following are counted separately, in Account.Stored.
 	CountProjects        Measure = "projects"        // below the project, at any depth
-	CountMembers         Measure = "members"         // of the projects below it
+	CountMembers         Measure = "members"         // of the projects below the project
 	CountKeys            Measure = "keys"            // SSH keys
 	CountAppliances      Measure = "appliances"      // of clusters
 	CountImplementations Measure = "implementations" // of those appliances
 	CountCredentials     Measure = "credentials"     // for sites
 	CountDescribed       Measure = "described"       // images that have properties or tags
-	StoredBytes          Measure = "bytes"           // of the records that are counted apart
+	StoredBytes          Measure = "bytes"           // size of the separately counted records
 )
 
 var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, CountClusters, CountProjects,
 	CountMembers, CountKeys, CountAppliances, CountImplementations, CountCredentials, CountDescribed, StoredBytes}
 
-// bounds are the limits on what is stored where neither a project nor the partition has one. They apply to each
-// project with all projects below it, so that no tenant can fill the store. Instances have none: they need room of
-// hosts.
+// bounds are the limits on stored records that apply if neither the project nor the partition sets one. They apply to
+// each project together with all projects below it, so that no tenant can fill the store. Instances have no bound,
+// because they need room on hosts.
 var bounds = Limits{CountTokens: 5_000, CountTickets: 10_000, CountPools: 1_000, CountClusters: 2_000,
 	CountProjects: 100, CountMembers: 2_000, CountKeys: 1_000, CountAppliances: 100, CountImplementations: 400,
 	CountCredentials: 1_000, CountDescribed: 2_000, StoredBytes: 32 << 20}
 
-// Bounded lists the measures that have a bound where no limit is set.
+// Bounded lists the measures that have a bound if no limit is set.
 func Bounded() []Measure { return slices.Sorted(maps.Keys(bounds)) }
 
 // Check validates a measure. Invalid.
@@ -64,10 +64,10 @@ func (m Measure) Check() error {
 		string(m), strings.Join(words, ", "), croft.VCPU, m.hint(words))
 }
 
-// exists reports whether something is counted by this measure.
+// exists reports whether the measure is counted.
 func (m Measure) exists() bool { return slices.Contains(counts, m) || standard.IsClass(string(m)) }
 
-// hint proposes the measure that is probably meant, in whatever case m is written.
+// hint suggests the measure that is probably meant, ignoring case.
 func (m Measure) hint(words []string) string {
 	upper, lower := strings.ToUpper(string(m)), strings.ToLower(string(m))
 	if slices.Contains(words, lower) {
@@ -82,11 +82,11 @@ func (m Measure) hint(words []string) string {
 	return nearest.Hint(lower, words)
 }
 
-// Amounts are what a project uses, or asks for, by measure.
+// Amounts is the usage, or the requested increase, of a project by measure.
 type Amounts map[Measure]int64
 
-// AmountsOf is what an instance is charged with from the first write of its record to its removal, wherever it runs
-// and whether or not it does.
+// AmountsOf returns the amounts that an instance is charged from the first write of its record to its removal, whatever
+// its host, and whether it runs or not.
 func AmountsOf(inst croft.Instance) Amounts {
 	a := Amounts{CountInstances: 1}
 	for class, n := range inst.Spec.Resources {
@@ -95,10 +95,10 @@ func AmountsOf(inst croft.Instance) Amounts {
 	return a
 }
 
-// Plus returns the sum, without measures of which nothing is left. It changes neither.
+// Plus returns the sum, without measures that are 0. It changes neither operand.
 func (a Amounts) Plus(b Amounts) Amounts { return a.add(b, 1) }
 
-// Minus returns the difference, without measures of which nothing is left. It changes neither.
+// Minus returns the difference, without measures that are 0. It changes neither operand.
 func (a Amounts) Minus(b Amounts) Amounts { return a.add(b, -1) }
 
 func (a Amounts) add(b Amounts, sign int64) Amounts {
@@ -125,12 +125,11 @@ func (a Amounts) String() string {
 
 func (a Amounts) sorted() []Measure { return slices.Sorted(maps.Keys(a)) }
 
-// Unlimited in Limits says that a project has no limit of its own, whatever the default is.
+// Unlimited is the limit of a project that has no limit, even if the partition has one.
 const Unlimited int64 = -1
 
-// Limits are the most that a project and all projects below it may use together, by measure. What is not named has
-// the default of the partition, or no limit if that names none. A limit below what is used removes nothing: it
-// refuses growth.
+// Limits are the most that a project and all projects below it may use together, by measure. For a missing measure, the
+// limit of the partition applies, if it has one. A limit below the present usage removes nothing, but refuses growth.
 type Limits map[Measure]int64
 
 // Check validates limits. Invalid.
@@ -147,15 +146,16 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Known returns the limits of measures that exist. Programs before 1.8 stored others, such as VCPUS, which limit
-// nothing.
+// Known returns the limits of measures that exist. Programs before 1.8 also stored limits of other measures, such as
+// VCPUS, which have no effect.
 func (l Limits) Known() Limits {
 	l = maps.Clone(l)
 	maps.DeleteFunc(l, func(m Measure, _ int64) bool { return !m.exists() })
 	return l
 }
 
-// of returns the limit for a measure: the project's, else that of the partition, else the bound. False: there is none.
+// of returns the limit for a measure: the project's, else the partition's, else the bound. False: there is no
+// limit.
 func (l Limits) of(m Measure, defaults Limits) (int64, bool) {
 	n, set := l[m]
 	if !set {
@@ -167,12 +167,12 @@ func (l Limits) of(m Measure, defaults Limits) (int64, bool) {
 	return n, set && n != Unlimited
 }
 
-// startLimits are the limits of new projects where neither the project nor the partition has one: enough to begin with,
-// and no more than a typing mistake may cost. Other counts have bounds in all projects.
+// startLimits are the limits of new projects if neither the project nor the partition sets one: enough to start with,
+// and low enough to limit the cost of a typing mistake. Other counts have bounds in all projects.
 var startLimits = Limits{CountInstances: 100, Measure(croft.VCPU): 200, Measure(croft.MemoryMB): 400 << 10,
 	Measure(croft.DiskGB): 10_000}
 
-// Own returns the limits of the project itself: its own, and those of new projects.
+// Own returns the limits of the project itself: its explicit limits, and the limits of new projects.
 func (p Tenant) Own(defaults Limits) Limits {
 	if !p.Started {
 		return p.Limits
@@ -187,29 +187,30 @@ func (p Tenant) Own(defaults Limits) Limits {
 	return own
 }
 
-// NoLimits are limits of a project that may have as many instances as there is room for.
+// NoLimits returns limits of a project that may have as many instances as the hosts have room for.
 func NoLimits() Limits {
 	return Limits{CountInstances: Unlimited, Measure(croft.VCPU): Unlimited, Measure(croft.MemoryMB): Unlimited,
 		Measure(croft.DiskGB): Unlimited}
 }
 
-// Tenant is the record of a project. A name that has no record may be used by operators; it has the limits of the
-// partition and nothing above it.
+// Tenant is the record of a project. Operators may use a project name without a record; it has the limits of the
+// partition and no parent.
 type Tenant struct {
-	ID      croft.ProjectID        `json:"id,omitempty"` // derived from the stored record, never stored
+	ID      croft.ProjectID        `json:"id,omitempty"` // derived from the stored record, not stored
 	Name    croft.Project          `json:"name"`
 	Parent  croft.Project          `json:"parent,omitempty"`
 	Note    string                 `json:"note,omitempty"`
-	Members map[string]access.Role `json:"members,omitempty"` // by the name of the user
+	Members map[string]access.Role `json:"members,omitempty"` // by user name
 	Limits  Limits                 `json:"limits,omitempty"`
-	// Started: the limits of new projects apply to what neither Limits nor the partition limits.
+	// Started says that the limits of new projects apply to measures that neither Limits nor the partition limits.
 	Started bool      `json:"started,omitempty"`
 	Created time.Time `json:"created"`
 
-	// Generation is the version of the stored record; a change names the one that it builds on. 0: not stored yet.
+	// Generation is the version of the stored record; a change names the version that it is based on. 0: not stored
+	// yet.
 	Generation int64 `json:"generation"`
-	// Born is the store's revision at which the record was created: what happened before it happened to a former
-	// project of this name. 0: it was not read from the store.
+	// Born is the store's revision at which the record was created: earlier events belong to a former project of this
+	// name. 0: the record was not read from the store.
 	Born int64 `json:"-"`
 }
 
@@ -217,7 +218,7 @@ type Tenant struct {
 const (
 	maxNote    = 256
 	maxMembers = 500
-	// MaxDepth is the most projects that a chain from a project to its root may have.
+	// MaxDepth is the maximum number of projects in a chain from a project to its root.
 	MaxDepth = 8
 )
 

@@ -8,7 +8,7 @@ import (
 	"croft/access"
 )
 
-// Tree finds the way between projects and those above and below them.
+// Tree finds the ancestors and descendants of projects.
 type Tree struct {
 	projects map[croft.Project]Tenant
 	children map[croft.Project][]croft.Project
@@ -27,7 +27,7 @@ func NewTree(all []Tenant) Tree {
 	return t
 }
 
-// Chain lists a project and those above it, the root last. A project without a record is a root.
+// Chain lists a project and its ancestors, the root last. A project without a record is a root.
 func (t Tree) Chain(p croft.Project) []croft.Project {
 	chain := []croft.Project{p}
 	for p = t.projects[p].Parent; p != "" && len(chain) < MaxDepth; p = t.projects[p].Parent {
@@ -36,7 +36,7 @@ func (t Tree) Chain(p croft.Project) []croft.Project {
 	return chain
 }
 
-// Below lists a project and all projects below it, in the order of a walk through the tree.
+// Below lists a project and all projects below it, in depth-first order.
 func (t Tree) Below(p croft.Project) []croft.Project {
 	all := []croft.Project{p}
 	for _, child := range t.children[p] {
@@ -51,7 +51,8 @@ func (t Tree) ID(p croft.Project) croft.ProjectID { return t.projects[p].ID }
 // Generation returns the generation of a project; 0: it has no record.
 func (t Tree) Generation(p croft.Project) int64 { return t.projects[p].Generation }
 
-// RolesOf lists what a user is to a project: as a member there, and whoever administers a project above it.
+// RolesOf lists the roles of a user in a project: the role as its member, and administrator if the user administers an
+// ancestor.
 func (t Tree) RolesOf(user string, p croft.Project) []access.Role {
 	var roles []access.Role
 	for i, name := range t.Chain(p) {
@@ -75,7 +76,7 @@ func (t Tree) ProjectsOf(user string) []croft.Project {
 	return all
 }
 
-// Sorted lists the projects of the tree, each after the one above it.
+// Sorted lists the projects of the tree, each after its parent.
 func (t Tree) Sorted() []Tenant {
 	var all []Tenant
 	var walk func(croft.Project)
@@ -89,7 +90,7 @@ func (t Tree) Sorted() []Tenant {
 	return all
 }
 
-// Account is what one project of a chain may use and uses, with all projects below it.
+// Account holds the limits and the usage of one project of a chain. The usage includes all projects below it.
 type Account struct {
 	Project croft.Project `json:"project"`
 
@@ -97,10 +98,10 @@ type Account struct {
 
 	Limits Limits  `json:"limits,omitempty"` // its own; see Effective
 	Used   Amounts `json:"used"`
-	Stored Amounts `json:"stored,omitempty"` // records that are counted apart, such as SSH keys, and their bytes
+	Stored Amounts `json:"stored,omitempty"` // separately counted records, such as SSH keys, and their bytes
 }
 
-// Effective returns the limits that apply, those of the partition included.
+// Effective returns the limits that apply, including the partition's.
 func (a Account) Effective(defaults Limits) Limits {
 	all := Limits{}
 	for _, limits := range []Limits{defaults, a.Limits} {
@@ -113,10 +114,10 @@ func (a Account) Effective(defaults Limits) Limits {
 	return all
 }
 
-// Limit returns the limit that applies to a measure: its own, else that of the partition, else the bound.
+// Limit returns the limit that applies to a measure: its own, else the partition's, else the bound.
 func (a Account) Limit(defaults Limits, m Measure) (int64, bool) { return a.Limits.of(m, defaults) }
 
-// Limited reports whether there is a limit on anything of an amount.
+// Limited reports whether any measure of an amount has a limit.
 func (a Account) Limited(defaults Limits, more Amounts) bool {
 	for m := range more {
 		if _, limited := a.Limits.of(m, defaults); limited {
@@ -126,14 +127,14 @@ func (a Account) Limited(defaults Limits, more Amounts) bool {
 	return false
 }
 
-// Refusal is the reason for which a project may not have more.
+// Refusal is the reason why a project may not use more.
 type Refusal struct {
 	Measure   Measure       `json:"resource"`
 	Limit     int64         `json:"limit"`
 	Used      int64         `json:"used"`
 	Requested int64         `json:"requested"`
 	Project   croft.Project `json:"project"` // the project of the chain whose limit it is
-	Of        croft.Project `json:"of"`      // the project that asked
+	Of        croft.Project `json:"of"`      // the requesting project
 }
 
 func (r *Refusal) Error() string {
@@ -146,8 +147,8 @@ func (r *Refusal) Error() string {
 		r.Requested)
 }
 
-// Admit decides whether the first project of a chain may have more. Limits of zero measures in the request are not
-// looked at, so that what asks for nothing of something is never refused for it. OverQuota: the error holds a *Refusal.
+// Admit decides whether the first project of a chain may use more. It ignores limits of measures of which the request
+// needs nothing, so that such a limit never refuses the request. OverQuota: the error holds a *Refusal.
 func Admit(chain []Account, defaults Limits, more Amounts) error {
 	for _, a := range chain {
 		for _, m := range more.sorted() {

@@ -8,10 +8,10 @@ import (
 	"croft/access"
 )
 
-// User is somebody who has roles, as far as its reader may see them.
+// User is a user with those roles that the caller may see.
 type User struct {
 	Name  string     `json:"name"`
-	Self  bool       `json:"self,omitempty"` // it is who asks
+	Self  bool       `json:"self,omitempty"` // it is the caller
 	Roles []UserRole `json:"roles"`          // by project
 }
 
