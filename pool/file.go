@@ -39,7 +39,7 @@ func (s stamp) beingWritten() bool {
 }
 
 // Load returns the pools of the last valid version of the file, whether they changed since the last call, and
-// what is wrong with the file now.
+// the present error in the file.
 func (f *File) Load() (pools []Settings, fresh bool, err error) {
 	now, err := f.stamp()
 	f.moving = err == nil && f.good && now != f.seen && now.beingWritten()

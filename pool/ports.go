@@ -156,6 +156,6 @@ type Started struct {
 	Revision int64 // identifies its record; see Resource.InstanceRevision
 }
 
-// ErrLost is the error of a resource that no longer is in the state in which it was handed out, so that further
+// ErrLost is the error of a resource that no longer has the state that it had when it was handed out, so that further
 // livechecks are useless.
 var ErrLost = errors.New("it is lost")

@@ -14,7 +14,7 @@ import (
 
 // Backend runs managers of pools, as `croft pool serve` does.
 type Backend struct {
-	// Serve runs a manager until ctx ends. It keeps its state in dir, which it locks by open.
+	// Serve runs a manager until ctx ends. It keeps its state in dir, and locks dir by open.
 	Serve func(ctx context.Context, s Settings, dir string, open OpenState, log *slog.Logger) error
 	// Open opens the store of a manager that is not running, in its state directory, which the caller has locked. end
 	// closes the store.
