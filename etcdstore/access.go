@@ -19,28 +19,28 @@ import (
 	"croft/internal/pemfile"
 )
 
-// Config says where etcd is and how long to wait for it.
+// Config holds the addresses of etcd, and how long to wait for it.
 type Config struct {
 	Endpoints   []string           // required, such as http://127.0.0.1:2379, or Embedded
 	Embedded    *etcdserver.Server // a server in this process, closed after the store
 	DialTimeout time.Duration      // for the first answer; 3 s by default, 10 s with a login
 	Access                         // credentials for the endpoints
-	// Mint allows Open to begin an installation if etcd holds none. Only long-running processes do; a command
-	// reports that it found nothing.
+	// Mint allows Open to create an installation if etcd holds none. Only long-running processes set it; a command
+	// reports that it found no installation.
 	Mint bool
-	// SessionTTL is how long after this process's death its unfinished requests are left alone; 30 s by
-	// default, whole seconds.
+	// SessionTTL is how long unfinished requests of this process are left alone after its death; 30 s by default, in
+	// whole seconds.
 	SessionTTL time.Duration
 
 	keepalive time.Duration                 // keepaliveTime by default; tests set it
-	under     func(clientv3.KV) clientv3.KV // what the store speaks through; for tests
+	under     func(clientv3.KV) clientv3.KV // wraps the client's KV; for tests
 }
 
-// Access holds our credentials for etcd and the authorities that we trust. The zero value suits a server
-// without authentication, or one whose certificate is signed by a system authority.
+// Access holds our credentials for etcd and the authorities that we trust. The zero value suits a server without
+// authentication, or one whose certificate is signed by a system authority.
 type Access struct {
 	CA    string // file of the servers' CA certificate; system authorities if empty
-	CAPEM string // the same as text instead of a file
+	CAPEM string // like CA, as text instead of a file
 	Cert  string // files of our client certificate and its key
 	Key   string
 
@@ -51,8 +51,7 @@ type Access struct {
 	Password string
 }
 
-// isSecure tells whether the endpoints use TLS. Invalid: only some of them do, or TLS settings would be
-// ignored.
+// isSecure reports whether the endpoints use TLS. Invalid: only some of them do, or TLS settings would be ignored.
 func (c *Config) isSecure() (bool, error) {
 	secure := 0
 	for _, endpoint := range c.Endpoints {
@@ -78,7 +77,7 @@ func (c *Config) isSecure() (bool, error) {
 	return secure > 0, nil
 }
 
-// tlsConfig reads the files at once, so that errors in them are reported before any connection. A renewed
+// tlsConfig reads the files immediately, so that errors in them are reported before any connection. A renewed
 // certificate is presented from the next connection on.
 func (a Access) tlsConfig() (*tls.Config, error) {
 	if a.TLS != nil {
@@ -128,11 +127,11 @@ func (a Access) readCA(config *tls.Config) error {
 	return nil
 }
 
-// probeTime bounds the search for the reason why an endpoint does not answer, for each endpoint.
+// probeTime is the time limit, per endpoint, of finding the reason why it does not answer.
 const probeTime = time.Second
 
-// refusal probes the endpoints that did not answer, to learn the reason from them or from their certificates.
-// Nil: no reason beyond the missing answer is known.
+// refusal probes the endpoints that did not answer, to learn the reason from them or from their certificates. nil: no
+// reason is known.
 func (c *Config) refusal(ctx context.Context, config *tls.Config) error {
 	for _, endpoint := range c.Endpoints {
 		u, err := url.Parse(endpoint)
@@ -164,7 +163,7 @@ func (c *Config) refusal(ctx context.Context, config *tls.Config) error {
 	return nil
 }
 
-// handshake connects and waits for the first byte, since a server verifies our certificate only after we
+// handshake connects and waits for the first byte, because a server verifies our certificate only after we have
 // verified its own.
 func handshake(ctx context.Context, host string, config *tls.Config) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
@@ -177,25 +176,25 @@ func handshake(ctx context.Context, host string, config *tls.Config) error {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(probeTime)) // a connection that is open takes it
+	_ = conn.SetReadDeadline(time.Now().Add(probeTime)) // an open connection accepts a deadline
 	_, err = conn.Read(make([]byte, 1))
 	return err
 }
 
-// speaksTLS tells whether a server uses TLS, whatever its certificate.
+// speaksTLS reports whether a server uses TLS, whatever its certificate.
 func speaksTLS(ctx context.Context, host string) bool {
-	// only the handshake is made; nothing is sent
+	// only the handshake is done; nothing is sent
 	err := handshake(ctx, host, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	return err == nil || isAlert(err)
 }
 
-// isAlert tells whether the peer ended a handshake.
+// isAlert reports whether the peer ended a handshake with an alert.
 func isAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"
 }
 
-// explain describes why a handshake failed; nil if the error gives no reason.
+// explain returns the reason why a handshake failed; nil: the error gives no reason.
 func explain(err error, endpoint, cert string) error {
 	if err == nil {
 		return nil

@@ -13,9 +13,8 @@ import (
 	"croft/schedule"
 )
 
-// Assign implements schedule.Records. The transaction compares the life of the host and of the session. So no
-// order is written for a host that has just gone, nor by a suspended scheduler whose request is being undone by
-// others.
+// Assign implements schedule.Records. The transaction compares that the host is alive and that the session exists. So
+// no order is written for a host that has just died, nor by a suspended scheduler whose request others are undoing.
 func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	next := inst
 	next.State, next.Host, next.Generation = croft.StateScheduled, o.Host, o.Generation
@@ -31,7 +30,8 @@ func (s *Instances) Assign(ctx context.Context, inst croft.Instance, o croft.Ord
 		append(more, clientv3.OpPut(s.conn.keys.order(o.Host, inst.ID), s.conn.encodeOrder(o))))
 }
 
-// place turns the record inst into next, which is on a host, stored as given, and does more in the same transaction.
+// place changes the record inst to next, which has a host; stored is the form to store, and more are further operations
+// of the same transaction.
 func (s *Instances) place(ctx context.Context, inst, next, stored croft.Instance, more []clientv3.Op) (croft.Instance,
 	error) {
 	for {
@@ -64,8 +64,8 @@ func (s *Instances) tryPlace(ctx context.Context, inst, next, stored croft.Insta
 		}, readOrderable(k, next)...)...).Commit()
 }
 
-// refused says which comparison of place failed. No error: others took the numbers of seats, and the returned ones
-// are free. Each such refusal means that another request got its order, so trying again ends.
+// refused returns which comparison of place failed. Without an error, other requests took the numbers of seats, and the
+// returned ones are free. Each such conflict means that another request got its order, so the retries end.
 func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Seat, error) {
 	record := done.Responses[0].GetResponseRange().Kvs
 	switch {
@@ -83,14 +83,14 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 	return seats, err
 }
 
-// orderable returns the comparisons under which an instance may be ordered on its host for the first time.
+// orderable returns the comparisons under which the first order of an instance may be written for its host.
 func orderable(k keys, next croft.Instance) []clientv3.Cmp {
 	return slices.Concat(k.groups().admitted(next), asChosen(k, next), []clientv3.Cmp{
 		// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 		exists(k.alive(next.Host)), absent(k.drained(next.Host)), absent(k.order(next.Host, next.ID))})
 }
 
-// readOrderable reads what orderable compares, except for an order that there is.
+// readOrderable reads the keys that orderable compares, except for the order.
 func readOrderable(k keys, next croft.Instance) []clientv3.Op {
 	return slices.Concat([]clientv3.Op{
 		clientv3.OpGet(k.alive(next.Host)),
@@ -98,8 +98,9 @@ func readOrderable(k keys, next croft.Instance) []clientv3.Op {
 	}, readChosen(k, next), k.groups().get(next))
 }
 
-// unorderable says which comparison of orderable failed, by what readOrderable read; no error: none of those read.
-// seats are those of the instance, with numbers that are free; collided tells that its own were not.
+// unorderable returns which comparison of orderable failed, according to the result of readOrderable; no error: none of
+// the keys read caused it. seats are the instance's seats with free numbers; collided: the numbers of its own seats
+// were taken.
 func unorderable(next croft.Instance, read []*etcdserverpb.ResponseOp) (seats []croft.Seat, collided bool, err error) {
 	switch {
 	case read[0].GetResponseRange().Count == 0:
@@ -117,7 +118,7 @@ func unorderable(next croft.Instance, read []*etcdserverpb.ResponseOp) (seats []
 	return seats, collided, err
 }
 
-// asChosen compares what the choice of an instance's host is based on.
+// asChosen compares the data on which the choice of an instance's host is based.
 func asChosen(k keys, next croft.Instance) []clientv3.Cmp {
 	compares := k.aggregates().Unchanged(next.BasedOn)
 	if next.Noted != nil {
@@ -126,7 +127,7 @@ func asChosen(k keys, next croft.Instance) []clientv3.Cmp {
 	return compares
 }
 
-// readChosen reads what asChosen compares.
+// readChosen reads the keys that asChosen compares.
 func readChosen(k keys, next croft.Instance) []clientv3.Op {
 	reads := k.aggregates().Read(next.BasedOn)
 	if next.Noted != nil {
@@ -135,7 +136,8 @@ func readChosen(k keys, next croft.Instance) []clientv3.Op {
 	return reads
 }
 
-// stale returns an error if what the choice of the host is based on has changed, by what readChosen read.
+// stale returns an error if the data on which the choice of the host is based has changed, according to the result of
+// readChosen.
 func stale(next croft.Instance, read []*etcdserverpb.ResponseOp) error {
 	if next.Noted != nil {
 		now := int64(0)
@@ -180,8 +182,8 @@ func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Or
 	return next, nil
 }
 
-// Bury implements schedule.Records: record and name are removed at once, the tombstone stays for the host's
-// return.
+// Bury implements schedule.Records: record and name are removed immediately, and the tombstone stays until the host
+// returns.
 func (s *Instances) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
 	k := s.conn.keys
 	ops := k.removeRecord(inst)

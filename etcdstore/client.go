@@ -15,9 +15,9 @@ import (
 	"croft"
 )
 
-// connect makes the client: of the servers at the endpoints, or of the server in this process, which it calls
-// without a connection. That halves the time of a transaction apart from the disk. A server that requires users
-// needs a connection.
+// connect makes the client: a client of the servers at the endpoints, or of the server in this process, which it calls
+// without a connection. Apart from the disk, that halves the time of a transaction. A server that requires users needs
+// a connection.
 func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Client, *tls.Config, error) {
 	if c.Embedded != nil && c.User == "" {
 		return c.Embedded.Client(), nil, nil
@@ -44,7 +44,7 @@ func (c *Config) connect(ctx context.Context, conns *connections) (*clientv3.Cli
 // seconds on a busy machine.
 const loginTime = 10 * time.Second
 
-// dial makes the client. With a user it waits for the answer to the login, otherwise for none.
+// dial makes the client. With a user it waits for the answer to the login; otherwise it does not wait.
 func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections
 		Logger:               zap.NewNop(),
 		DialKeepAliveTime:    cmp.Or(c.keepalive, keepaliveTime),
 		DialKeepAliveTimeout: keepaliveTimeout,
-		// A server that was away is found again soon, not after the two minutes that gRPC's backoff would grow
-		// to.
+		// A server that was unreachable is found again soon, not only after the two minutes to which gRPC's backoff
+		// would grow.
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(conns.dial), grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: 2 * time.Second},
@@ -85,5 +85,5 @@ func (c *Config) dial(ctx context.Context, trust *tls.Config, conns *connections
 	return nil, err
 }
 
-// maxRequest is the client's limit on the size of a request in bytes; the servers have limits of their own.
+// maxRequest is the client's limit on the size of a request in bytes; the servers have their own limits.
 const maxRequest = 64 << 20

@@ -24,7 +24,7 @@ func (s *Cluster) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
 	return s.conn.wrapped(err, "write what this host serves")
 }
 
-// EtcdMembers lists the hosts that serve etcd, by name, each with its role; none if no host serves etcd.
+// EtcdMembers lists the hosts that serve etcd, by name, each with its role.
 func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	served, err := s.Served(ctx)
 	if err != nil || len(served) == 0 {
@@ -46,7 +46,7 @@ func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	return served, nil
 }
 
-// Served returns EtcdMembers without the roles.
+// Served returns the same as EtcdMembers, without the roles.
 func (s *Cluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 	all, err := readAll[croft.EtcdMember](ctx, s.conn, "read which hosts serve etcd", s.conn.keys.members(), 0)
 	slices.SortFunc(all, func(a, b croft.EtcdMember) int {
@@ -55,7 +55,7 @@ func (s *Cluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 	return all, err
 }
 
-// roles asks the members for their roles, all at once.
+// roles asks all members for their roles concurrently.
 func (s *Cluster) roles(ctx context.Context, all []*etcdserverpb.Member) map[uint64]croft.MemberRole {
 	var endpoints []string
 	for _, m := range all {
@@ -97,7 +97,7 @@ func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.Etc
 	})
 }
 
-// IsEtcdMember tells whether etcd has a host's server as a member. It needs a majority of the members.
+// IsEtcdMember reports whether a host's server is a member of etcd. It needs a majority of the members.
 func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
 	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {
@@ -106,22 +106,22 @@ func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, e
 	return memberOf(list.Members, m) != nil, nil
 }
 
-// SetEndpoints replaces the endpoints of etcd; no effect for a server in this process.
+// SetEndpoints replaces the endpoints of etcd; it has no effect for a server in this process.
 func (s *Cluster) SetEndpoints(endpoints []string) {
 	if len(endpoints) > 0 && s.conn.etcd.ActiveConnection() != nil {
 		s.conn.etcd.SetEndpoints(endpoints...)
 	}
 }
 
-// MayRemoveEtcdMember returns why a host's member, if any, cannot be removed from etcd. Conflict: the others
-// would have no majority.
+// MayRemoveEtcdMember returns why a host's member cannot be removed from etcd; nil: it can, or the host has none.
+// Conflict: the others would have no majority.
 func (s *Cluster) MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	_, err := s.leaving(ctx, host)
 	return err
 }
 
-// RemoveEtcdMember removes a host's member from etcd, and the record of its services; no error if there is
-// none. Conflict, as MayRemoveEtcdMember.
+// RemoveEtcdMember removes a host's member from etcd, and the record of its services. A missing member is no error.
+// Conflict: as for MayRemoveEtcdMember.
 func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	l, err := s.leaving(ctx, host)
 	if err != nil {
@@ -146,15 +146,15 @@ func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error
 // leaveTime bounds the election of another leader after the leader was removed.
 const leaveTime = 30 * time.Second
 
-// leaving is a member to be removed, and what remains without it.
+// leaving is a member to be removed, and the remaining members.
 type leaving struct {
-	member *etcdserverpb.Member // nil: the host has none
-	voices int                  // how many other voters there are
-	silent []string             // voters among them that do not answer
-	others []string             // endpoints of those that answer
+	member *etcdserverpb.Member // nil: the host has no member
+	voices int                  // number of other voters
+	silent []string             // endpoints of the other voters that do not answer
+	others []string             // endpoints of the other members that answer
 }
 
-// leaving examines a host's member. Conflict, as MayRemoveEtcdMember.
+// leaving examines a host's member. Conflict: as for MayRemoveEtcdMember.
 func (s *Cluster) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
 	served, err := s.Served(ctx)
 	here := slices.IndexFunc(served, func(m croft.EtcdMember) bool { return m.Host == host })
@@ -200,7 +200,7 @@ func (l *leaving) check() error {
 	return nil
 }
 
-// Advertised lists the client addresses advertised by the members of etcd.
+// Advertised lists the client addresses that the members of etcd advertise.
 func (s *Cluster) Advertised(ctx context.Context) ([]string, error) {
 	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {

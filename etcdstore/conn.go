@@ -15,14 +15,14 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// conn is the connection and the state shared by the types that a Store has for each kind of record.
+// conn is the connection and the state that the types of a Store share. A Store has one type for each kind of record.
 type conn struct {
 	etcd      *clientv3.Client
 	endpoints string
-	user      string // the user that we logged in as, if any
+	user      string // the user that we logged in as; may be empty
 	keys      keys
 	partition croft.PartitionID
-	minor     atomic.Int64 // of the stored schema, as far as known
+	minor     atomic.Int64 // of the stored schema, as last read
 	unknown   unknownFields
 
 	sessionTTL time.Duration
@@ -43,8 +43,8 @@ type conn struct {
 // Partition returns the key below which everything of this installation is stored.
 func (s *conn) Partition() croft.PartitionID { return s.partition }
 
-// Close closes the connection and ends the session, so that its unfinished requests are undone by the next
-// sweep. Watches end with their contexts, not here.
+// Close closes the connection and ends the session, so that the next sweep undoes its unfinished requests. Watches end
+// with their contexts, not here.
 func (s *conn) Close() error {
 	s.endSession()
 	s.endLook()
@@ -59,7 +59,7 @@ func (s *conn) Close() error {
 // Collector returns the store's metrics.
 func (s *conn) Collector() prometheus.Collector { return s.metrics }
 
-// The rooms below etcdstore say the same.
+// The packages below etcdstore use the same functions.
 var (
 	encode    = kv.Encode
 	exists    = kv.Exists
@@ -69,12 +69,12 @@ var (
 	last      = kv.Last // the ID at the end of a key
 )
 
-// readAll reads everything below a prefix at one revision; 0: at the present one.
+// readAll reads everything below a prefix at one revision; 0: at the current revision.
 func readAll[T any](ctx context.Context, s *conn, what, prefix string, revision int64) (all []T, err error) {
 	return kv.ReadAll[T](ctx, s.shared(), what, prefix, revision)
 }
 
-// shared is what the rooms below etcdstore use of the connection.
+// shared returns the part of the connection that the packages below etcdstore use.
 func (s *conn) shared() *kv.Conn {
 	return &kv.Conn{Etcd: s.etcd, Prefix: s.keys.prefix, Wrap: s.wrap, Decode: s.decode, Newer: s.isNewer,
 		KeepUnknown: s.keepUnknown, Follow: s.follow,

@@ -14,8 +14,8 @@ import (
 	"croft"
 )
 
-// wrap says what was attempted, gives errors of the transport and of the server their kind, and adds what to
-// do.
+// wrap adds the attempted action to an error, gives errors of the transport and of the server their kind, and adds
+// advice.
 func (s *conn) wrap(err error, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if errors.Is(err, context.Canceled) {
@@ -31,7 +31,7 @@ func (s *conn) wrap(err error, format string, args ...any) error {
 		s.endpoints, what, err)
 }
 
-// wrapped is wrap for an err that may be nil.
+// wrapped is like wrap, for an err that may be nil.
 func (s *conn) wrapped(err error, what string) error {
 	if err == nil {
 		return nil
@@ -39,7 +39,7 @@ func (s *conn) wrapped(err error, what string) error {
 	return s.wrap(err, "%s", what)
 }
 
-// answered turns an answer of the server into a sentence; nil for errors that need none.
+// answered converts an error answer of the server to an error with advice; nil: the error needs none.
 func (s *conn) answered(err error, what string) error {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrNoSpace:
@@ -66,7 +66,7 @@ func (s *conn) answered(err error, what string) error {
 		return croft.Errorf(croft.Invalid,
 			"etcd at %s wants a user and a password: set etcd.user and etcd.password_file", s.endpoints)
 	case rpctypes.ErrPermissionDenied:
-		if s.user == "" { // it takes the name in our certificate for a user
+		if s.user == "" { // the server uses the name in our certificate as a user
 			return croft.Errorf(croft.Invalid,
 				"%s: etcd at %s wants a user and a password: set etcd.user and etcd.password_file, or give the user that our certificate names readwrite on the prefix %s", what, s.endpoints, root)
 		}
@@ -77,21 +77,22 @@ func (s *conn) answered(err error, what string) error {
 	return nil
 }
 
-// What to do about an etcd that is read-only.
+// Advice about an etcd that is read-only.
 const (
 	outOfSpace = "out of space, so that nothing can be written: where its host's disk is full make room there, which croft up notices by itself; " +
 		"where its quota is used up, compact and defragment it and disarm its alarm (etcdctl compact, defrag, alarm disarm), or raise its quota"
 	corrupt = "reports that the data of a member is corrupt: find it with etcdctl alarm list, and replace that member"
 )
 
-// away tells whether an error means that the server does not answer, or is shutting down.
+// away reports whether an error means that the server does not answer, or is shutting down.
 func away(err error) bool {
 	switch code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // we did not cancel it
+	// Canceled: by the server, not by us
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return true
 	}
-	// Errors of a server that is stopping or was removed have no code, nor have those of the transport when the
-	// server is killed while it answers.
+	// Errors of a server that is stopping or was removed have no code; the same applies to errors of the transport when
+	// the server is killed while it answers.
 	if answer, is := status.FromError(err); is {
 		return answer.Code() == codes.Unknown || answer.Code() == codes.Internal || answer.Code() == codes.Aborted
 	}

@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// whereabouts is what a change of an observation or a host does not say about the instances concerned.
+// whereabouts are the fields of an instance that a change of its observation or host does not contain.
 type whereabouts struct {
 	project croft.Project
 	host    croft.HostID
@@ -23,10 +23,10 @@ type whereabouts struct {
 type feed struct {
 	keys    keys
 	known   map[croft.InstanceID]whereabouts
-	changes []croft.Change // of the revision that is being read
+	changes []croft.Change // of the revision that is being processed
 }
 
-// Follow implements cloud.Feed. After a lost watch it begins again.
+// Follow implements cloud.Feed. After a broken watch it starts again.
 func (s *Instances) Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error {
 	for {
 		s.followFeed(ctx, begun, changed)
@@ -57,8 +57,8 @@ func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed f
 			f.known[inst.ID] = whereabouts{inst.Project, inst.Host}
 		}
 	}
-	// Only one watch has the same order of events at every server, and all events of a revision in one answer. So
-	// this one covers what lies between the three kinds of keys, too.
+	// Only a single watch has the same order of events at every server, and delivers all events of a revision in one
+	// response. So this watch also covers the keys between the three kinds of keys.
 	from, to := k.allAlive(), clientv3.GetPrefixRangeEnd(k.allObserved())
 	watch := s.conn.etcd.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(got.Header.Revision+1))
 	begun(got.Header.Revision)
@@ -77,7 +77,7 @@ func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed f
 	}
 }
 
-// note takes an event of any key.
+// note handles an event of any key.
 func (s *Instances) note(f *feed, e *clientv3.Event) {
 	switch key := string(e.Kv.Key); {
 	case strings.HasPrefix(key, f.keys.instances()):
@@ -89,7 +89,7 @@ func (s *Instances) note(f *feed, e *clientv3.Event) {
 	}
 }
 
-// noteRecord remembers where an instance is, and tells that it changed.
+// noteRecord records the project and host of an instance, and adds a change.
 func (s *Instances) noteRecord(f *feed, e *clientv3.Event) {
 	id := croft.InstanceID(last(e.Kv.Key))
 	if e.Type == clientv3.EventTypePut {
@@ -106,7 +106,7 @@ func (s *Instances) noteRecord(f *feed, e *clientv3.Event) {
 	}
 }
 
-// noteHost tells of every instance of a host that came to life or fell silent, in the order of their IDs.
+// noteHost adds a change of every instance of a host that became alive or silent, in the order of their IDs.
 func (f *feed) noteHost(e *clientv3.Event) {
 	host := croft.HostID(strings.TrimPrefix(string(e.Kv.Key), f.keys.allAlive()))
 	for _, id := range slices.Sorted(maps.Keys(f.known)) {
@@ -116,7 +116,7 @@ func (f *feed) noteHost(e *clientv3.Event) {
 	}
 }
 
-// tell adds a change of an instance that has a record.
+// tell adds a change of an instance, if it has a record.
 func (f *feed) tell(revision int64, id croft.InstanceID) {
 	if at, ok := f.known[id]; ok {
 		f.changes = append(f.changes, croft.Change{Revision: revision, Instance: id, Project: at.project})

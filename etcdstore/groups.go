@@ -16,7 +16,7 @@ import (
 	"croft/schedule"
 )
 
-// Groups reads who belongs to which group. Memberships are written with the orders of their instances.
+// Groups reads the members of groups. Memberships are written with the orders of their instances.
 type Groups struct{ conn *conn }
 
 var _ schedule.Groups = (*Groups)(nil)
@@ -31,8 +31,8 @@ func (s *Groups) Members(ctx context.Context, project croft.Project, group strin
 	return membersOf(got.Responses[0].GetResponseRange().Kvs), seatsOf(got.Responses[1].GetResponseRange().Kvs), nil
 }
 
-// membersOf reads members from their keys, which end in group, rule, host and instance; the values are the
-// instances' names.
+// membersOf reads members from their keys, which end in group, rule, host and instance; the values are the instances'
+// names.
 func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
 	members := make([]croft.Member, 0, len(kvs))
 	for _, kv := range kvs {
@@ -63,9 +63,9 @@ func seatsOf(kvs []*mvccpb.KeyValue) []croft.Seat {
 	return seats
 }
 
-// admitted returns the comparisons that enforce croft.Affinity.Admit and AdmitSeats for an instance on its host: keys
-// and ranges of keys must be empty. So concurrent joins conflict only where a rule excludes one of them, or where
-// they choose the same number.
+// admitted returns the comparisons that enforce croft.Affinity.Admit and AdmitSeats for an instance on its host:
+// certain keys and ranges of keys must be empty. So concurrent joins conflict only if a rule excludes one of them, or
+// if they choose the same number.
 func (k groupKeys) admitted(inst croft.Instance) []clientv3.Cmp {
 	var compares []clientv3.Cmp
 	empty := func(from, to string) {
@@ -75,7 +75,7 @@ func (k groupKeys) admitted(inst croft.Instance) []clientv3.Cmp {
 		group, same, here := k.group(inst.Project, a.Group), k.rule(inst.Project, a),
 			k.host(inst.Project, a, inst.Host)
 		if a.Rule == croft.Together {
-			same = here // no member with another rule, and none on another host
+			same = here // no member with another rule, and no member on another host
 		}
 		empty(group, same)
 		empty(clientv3.GetPrefixRangeEnd(same), clientv3.GetPrefixRangeEnd(group))
@@ -107,7 +107,7 @@ func (k groupKeys) memberKeys(inst croft.Instance) []string {
 	return all
 }
 
-// seatKeys returns the keys of the seats that an instance has.
+// seatKeys returns the keys of an instance's seats.
 func (k groupKeys) seatKeys(inst croft.Instance) []string {
 	var all []string
 	for _, seat := range inst.Seats {
@@ -117,7 +117,7 @@ func (k groupKeys) seatKeys(inst croft.Instance) []string {
 	return all
 }
 
-// enter makes an instance a member of its groups on its host.
+// enter returns the operations that make an instance a member of its groups on its host.
 func (k groupKeys) enter(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, key := range k.memberKeys(inst) {
@@ -126,7 +126,7 @@ func (k groupKeys) enter(inst croft.Instance) []clientv3.Op {
 	return ops
 }
 
-// join makes an instance a member of its groups on its host, with its seats.
+// join returns the operations that make an instance a member of its groups on its host, with its seats.
 func (k groupKeys) join(inst croft.Instance) []clientv3.Op {
 	ops := k.enter(inst)
 	for _, key := range k.seatKeys(inst) {
@@ -135,7 +135,7 @@ func (k groupKeys) join(inst croft.Instance) []clientv3.Op {
 	return ops
 }
 
-// leave ends the memberships of an instance.
+// leave returns the operations that end the memberships of an instance.
 func (k groupKeys) leave(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, key := range slices.Concat(k.memberKeys(inst), k.seatKeys(inst)) {
@@ -144,7 +144,7 @@ func (k groupKeys) leave(inst croft.Instance) []clientv3.Op {
 	return ops
 }
 
-// end removes what is noted about those groups of which an instance is the last member.
+// end returns the operations that remove the properties of those groups of which an instance is the last member.
 func (k groupKeys) end(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for i, member := range k.memberKeys(inst) {
@@ -153,7 +153,7 @@ func (k groupKeys) end(inst croft.Instance) []clientv3.Op {
 	return ops
 }
 
-// endGroup removes what is noted about a group if it has no member but one. Comparisons inside a transaction see the
+// endGroup removes the properties of a group if member is its only member. Comparisons inside a transaction see the
 // state before it.
 func (k groupKeys) endGroup(p croft.Project, group, member string) clientv3.Op {
 	all := k.group(p, group)
@@ -163,7 +163,7 @@ func (k groupKeys) endGroup(p croft.Project, group, member string) clientv3.Op {
 	return clientv3.OpTxn(others, []clientv3.Op{clientv3.OpDelete(properties.Keys(k.prefix).Object(ref))}, nil)
 }
 
-// get reads members and seats of an instance's groups, two ranges for each group.
+// get reads the members and seats of an instance's groups, two ranges for each group.
 func (k groupKeys) get(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, a := range inst.Spec.Affinities {
@@ -180,8 +180,8 @@ func (k groupKeys) getGroup(project croft.Project, group string) []clientv3.Op {
 	}
 }
 
-// readmit judges an instance's groups as read by get: nil if they admit it on its host, with numbers that are free for
-// its seats; collided tells that its own were not.
+// readmit checks an instance's groups, as read by get, and returns free numbers for its seats; nil: the groups admit it
+// on its host. collided: the numbers of its own seats were taken.
 func readmit(inst croft.Instance, read []*etcdserverpb.ResponseOp) (seats []croft.Seat, collided bool, err error) {
 	var taken []croft.Seat
 	for i, a := range inst.Spec.Affinities {

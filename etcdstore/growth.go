@@ -11,9 +11,9 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// growth refuses new records while etcd or the disk of a member is nearly full, so that there is room for the
-// writes that remove records, and for fences, observations and leases. etcd itself refuses all writes once it is
-// full, removals by transaction too.
+// growth refuses new records while etcd or the disk of a member is nearly full. This reserves room for writes that
+// remove records, and for fences, observations and leases. Once etcd is full, it refuses all writes, even removals by
+// transaction.
 type growth struct {
 	mu     sync.Mutex
 	looked time.Time
@@ -21,23 +21,23 @@ type growth struct {
 }
 
 const (
-	// growLook is how old what is known of the size of etcd may be.
+	// growLook is the maximum age of the cached size of etcd.
 	growLook = 20 * time.Millisecond
-	// reservedParts is the part of etcd's quota that is kept for removals: one of so many.
+	// reservedParts: 1/reservedParts of etcd's quota is reserved for removals.
 	reservedParts = 8
 )
 
-// crowded reports whether the rest of etcd's quota is needed for removals. All figures are in bytes. etcd compares its
-// quota with the size of its file, in which the pages of removed records stay, and which only a defragmentation makes
-// smaller. So a file that comes close to the quota counts as full, unless a quarter of it is free pages, which new
-// records fill first. The file may grow further, since a compaction writes pages again before it frees them.
+// crowded reports whether the rest of etcd's quota is needed for removals. All sizes are in bytes. etcd compares its
+// quota with the size of its file. Pages of removed records remain in the file until a defragmentation makes it
+// smaller. So a file whose size is close to the quota counts as full, unless a quarter of it is free pages, which new
+// records fill first. The file may still grow a little, because a compaction writes pages again before it frees them.
 func crowded(quota, file, inUse int64) bool {
 	kept := quota / reservedParts
 	return quota > 0 && file >= quota-kept && inUse >= quota-2*kept
 }
 
-// mayGrow returns why nothing new may be stored now. NoCapacity. If the size is not known, everything may be stored:
-// etcd refuses by itself what has no room.
+// mayGrow returns why no new records may be stored now. NoCapacity. If the size is unknown, new records are allowed:
+// etcd itself refuses writes that do not fit.
 func (s *conn) mayGrow(ctx context.Context) error {
 	g := &s.growth
 	g.mu.Lock()
@@ -58,7 +58,7 @@ func (s *conn) mayGrow(ctx context.Context) error {
 			continue
 		}
 		if len(status.Errors) > 0 {
-			break // once the alarm is raised, etcd refuses by itself, and says what helps
+			break // once the alarm is raised, etcd itself refuses writes, and its error contains advice
 		}
 		if s.lowDisk(look) {
 			g.full = croft.Errorf(croft.NoCapacity, "nothing new is stored: etcd at %s is %s", s.endpoints, diskFull)
@@ -74,11 +74,11 @@ func (s *conn) mayGrow(ctx context.Context) error {
 	return g.full
 }
 
-// diskFull says that a member of etcd has noted that its disk is nearly full.
+// diskFull is the state in which a member of etcd has recorded that its disk is nearly full.
 const diskFull = "out of space, and keeps the rest for removals, because the disk of its host is nearly full: " +
 	"remove what is not needed, or make room there, which croft up notices by itself"
 
-// lowDisk reports whether a member of etcd has noted that its disk is nearly full.
+// lowDisk reports whether a member of etcd has recorded that its disk is nearly full.
 func (s *conn) lowDisk(ctx context.Context) bool {
 	got, err := s.etcd.Get(ctx, etcdserver.LowPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly(),
 		clientv3.WithSerializable())

@@ -7,8 +7,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// closeHung closes connections to hung members, so that requests and watches switch to another member. It closes
-// none if no other member answers, since that would gain nothing.
+// closeHung closes connections to hung members, so that requests and watches switch to another member. It closes no
+// connection if no other member answers, since that would not help.
 func (s *conn) closeHung(ctx context.Context) {
 	endpoints := s.etcd.Endpoints()
 	suspects := s.conns.silent()
@@ -38,8 +38,8 @@ func address(endpoint string) string {
 	return endpoint
 }
 
-// pokeWatches sends something to the member that serves the watches, if there are any: it starts another watch,
-// which uses the same stream.
+// pokeWatches makes the member that serves the watches answer, if there are any watches: it starts another watch, which
+// uses the same stream.
 func (s *conn) pokeWatches(ctx context.Context) {
 	if s.watches.Load() == 0 || len(s.etcd.Endpoints()) < 2 {
 		return

@@ -13,14 +13,13 @@ import (
 	"croft"
 )
 
-// checkTime bounds a health check of etcd or of one member. Members that need longer are as good as absent for
-// clients.
+// checkTime bounds a health check of etcd or of one member. Members that need longer are treated as unreachable.
 const checkTime = 2 * time.Second
 
 // behind is the number of log entries that a member may lag before it is reported as slow.
 const behind = 5000
 
-// Usable returns why nothing can be ordered through etcd now; nil if orders are possible, and watches deliver. It costs
+// Usable returns why no orders can be written through etcd now; nil: orders are possible, and watches deliver. It costs
 // two small requests and a watch.
 func (s *conn) Usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
@@ -31,8 +30,8 @@ func (s *conn) Usable(ctx context.Context) error {
 	return errors.Join(append(s.alarms(ctx), s.watchable(ctx))...)
 }
 
-// watchable returns why watches deliver nothing; nil if they do. It starts another watch, which uses the same stream:
-// the server announces it after everything else that the stream holds.
+// watchable returns why watches deliver nothing; nil: they deliver. It starts another watch, which uses the same
+// stream: the server announces it after everything else that is in the stream.
 func (s *conn) watchable(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -50,7 +49,7 @@ func (s *conn) watchable(ctx context.Context) error {
 		"etcd at %s: watch %s: nothing was delivered in time; restart this process if that lasts", s.endpoints, homeKey)
 }
 
-// alarms returns the alarms raised by the cluster, one sentence each, or that a member's disk is nearly full.
+// alarms returns the alarms that the cluster has raised, one sentence each, or that a member's disk is nearly full.
 func (s *conn) alarms(ctx context.Context) []error {
 	list, err := s.etcd.AlarmList(ctx)
 	if err != nil {
@@ -71,15 +70,15 @@ func (s *conn) alarms(ctx context.Context) []error {
 	return found
 }
 
-// Problems returns present and imminent problems of etcd, one sentence each: alarms, a member that is silent,
-// slow or nearly full.
+// Problems returns current and imminent problems of etcd, one sentence each: alarms, or a member that is silent, slow
+// or nearly full.
 func (s *Cluster) Problems(ctx context.Context) []string {
 	var found []string
 	look, cancel := context.WithTimeout(ctx, checkTime)
 	for _, err := range s.conn.alarms(look) {
 		found = append(found, err.Error())
 	}
-	served, _ := s.Served(look) // if nobody answers, the configured endpoints must do
+	served, _ := s.Served(look) // if this fails, only the configured endpoints are used
 	cancel()
 	if len(served) == 2 {
 		found = append(found,
@@ -104,7 +103,7 @@ func (s *Cluster) Problems(ctx context.Context) []string {
 	return found
 }
 
-// known returns the endpoints of members: configured, and served by these hosts.
+// known returns the endpoints of members: the configured ones, and those of these hosts.
 func (s *Cluster) known(served []croft.EtcdMember) []string {
 	all := slices.Clone(s.conn.etcd.Endpoints())
 	for _, m := range served {
@@ -114,7 +113,7 @@ func (s *Cluster) known(served []croft.EtcdMember) []string {
 	return slices.Compact(all)
 }
 
-// statuses asks the members at these endpoints for their status, all at once.
+// statuses asks the members at these endpoints for their status, concurrently.
 func (s *conn) statuses(ctx context.Context, endpoints []string) (statuses map[string]*clientv3.StatusResponse,
 	silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
@@ -145,7 +144,7 @@ func (s *conn) statuses(ctx context.Context, endpoints []string) (statuses map[s
 	return statuses, silent
 }
 
-// troubles describes what is wrong in a member's status. newest is the end of the log as known to the members.
+// troubles returns the problems in a member's status. newest is the end of the log as known to the members.
 func troubles(endpoint string, m *clientv3.StatusResponse, newest uint64) []string {
 	var found []string
 	if m.Leader == 0 {

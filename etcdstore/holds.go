@@ -24,7 +24,7 @@ func (s *Instances) Use(ctx context.Context, inst croft.Instance, o croft.Order)
 	if err != nil {
 		return inst, err
 	}
-	if len(next.Spec.UserData) > 0 && len(more) == 0 { // the hold has some already
+	if len(next.Spec.UserData) > 0 && len(more) == 0 { // the hold may have stored user-data already
 		more = append(more, userData{s.conn}.putUserData(next))
 	}
 	record := k.instance(inst.ID)

@@ -13,19 +13,19 @@ import (
 	"croft"
 )
 
-// The store has a schema version, major.minor. A different major version may hold anything. Each minor version
-// adds fields that programs of older minor versions do not need and ignore, so the store is raised to a minor
-// version before anything of that version is written.
+// The store has a schema version, major.minor. A program refuses another major version. Each minor version adds fields
+// that programs of older minor versions do not need and ignore, so the store is raised to a minor version before
+// records of that version are written.
 //
 //	1.0
 //	1.1 orders may name the trace that they belong to
 //	1.2 user-data has its own key, tombstones have no spec, instances have restart policies,
-//	    an instance that is moved repeatedly names all hosts that still have something of it
+//	    an instance that is moved repeatedly names all hosts that still have parts of it
 //	1.3 groups have rules about locations, whose members have seats; instances may expire,
 //	    or be near to a location
-//	1.5 instances may have to be in aggregates and locations, or not in them,
+//	1.5 instances may be required to be in aggregates and locations, or not in them,
 //	    or far from something, or near by a type of distances; operators state distances
-//	1.6 CRUSH policies choose hosts: instances name theirs, and what it chose before their host
+//	1.6 CRUSH policies choose hosts: instances name their policy, and the hosts that it refused before theirs
 //	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that they
 //	    are part of, and its other members
 //	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
@@ -35,15 +35,15 @@ const (
 	schemaMinor   = 8
 	tracesMinor   = 1 // from this version on orders name traces
 	userDataMinor = 2 // from this version on orders and records have no user-data
-	formersMinor  = 2 // from this version on they name more than one former host
+	formersMinor  = 2 // from this version on orders name more than one former host
 	restartMinor  = 2 // from this version on agents apply restart policies
 	expiryMinor   = 3 // from this version on caretakers destroy instances that have expired
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
 	boundsMinor   = 5 // from this version on specs name aggregates and locations to be in
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
-	lostMinor     = 8 // from this version on caretakers keep records of lost instances
-	clusterMinor  = 7 // from this version on clusters are counted, and programs leave their members to them
-	vacatesMinor  = 4 // from this version on agents give back what an instance that moved away claims on their host
+	lostMinor     = 8 // from this version on caretakers keep the records of lost instances
+	clusterMinor  = 7 // from this version on clusters are counted, and other programs do not change their members
+	vacatesMinor  = 4 // from this version on agents release the claims on their host of instances that moved away
 )
 
 type home struct {
@@ -66,7 +66,7 @@ func minorOf(stored string) (int64, error) {
 	return minor, nil
 }
 
-// enter finds the home partition. With mint, it creates one if there is none, and raises an older minor
+// enter finds the home partition. With mint, it creates the partition if there is none, and raises an older minor
 // version.
 func (s *conn) enter(ctx context.Context, mint bool) error {
 	got, err := s.etcd.Get(ctx, homeKey)
@@ -97,7 +97,7 @@ func (s *conn) enter(ctx context.Context, mint bool) error {
 	return nil
 }
 
-// mint writes a new home. Of several concurrent calls one wins, and all read its result.
+// mint writes a new home. Of several concurrent calls one succeeds, and all read its result.
 func (s *conn) mint(ctx context.Context) error {
 	value := encode(home{croft.NewPartitionID(), schemaOf(schemaMinor)})
 	if _, err := s.etcd.Txn(ctx).If(absent(homeKey)).Then(clientv3.OpPut(homeKey, value)).Commit(); err != nil {
@@ -113,11 +113,11 @@ func (s *conn) raise(ctx context.Context, h home, revision int64) error {
 		encode(h))).Commit(); err != nil {
 		return s.wrap(err, "raise %s", homeKey)
 	}
-	return s.enter(ctx, true) // a concurrent program may have raised it, to another version
+	return s.enter(ctx, true) // a concurrent program may have raised it to another version
 }
 
-// decode reads a stored value strictly: an unknown field means that another program writes here, unless a newer
-// minor version of croft does.
+// decode reads a stored value strictly: an unknown field means that another program writes here, unless a newer minor
+// version of croft does.
 func (s *conn) decode(key, value []byte, v any) error {
 	err := decodeStrictly(value, v)
 	if err != nil && s.isNewer() {
@@ -134,7 +134,7 @@ func (s *conn) decode(key, value []byte, v any) error {
 // isNewer reports whether programs of a newer minor version may have written records.
 func (s *conn) isNewer() bool { return s.minor.Load() > schemaMinor || s.wasRaised() }
 
-// keepUnknown is decode for a value that others decode: it notes whether the value has unknown fields.
+// keepUnknown is for values that other packages decode: it records whether the value has unknown fields.
 func (s *conn) keepUnknown(key, value []byte, as any) {
 	if decodeStrictly(value, as) != nil && json.Unmarshal(value, as) == nil {
 		s.unknown.note(string(key), as)
@@ -147,8 +147,7 @@ func decodeStrictly(value []byte, v any) error {
 	return d.Decode(v)
 }
 
-// wasRaised tells whether a newer croft has raised the version since our last check. If etcd does not answer,
-// it has not.
+// wasRaised reports whether a newer croft has raised the version since our last check; false if etcd does not answer.
 func (s *conn) wasRaised() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
@@ -168,16 +167,16 @@ func (s *conn) wasRaised() bool {
 	return minor > schemaMinor
 }
 
-// knows tells from the value of a host's life key whether its agent supports a minor version. Agents of 1.0
-// store only the time since when they live, and refuse orders that name a trace.
+// knows reports whether a host's agent supports a minor version, according to the value of the host's alive key. Agents
+// of 1.0 store only the time since which they are alive, and refuse orders that name a trace.
 func knows(life []byte, minor int64) bool {
 	_, version, _ := strings.Cut(string(life), " ")
 	known, err := minorOf(version)
 	return err == nil && known >= minor
 }
 
-// encodeOrder omits what readers of the current version might not know, and from a tombstone everything that is
-// not needed to remove an instance.
+// encodeOrder omits fields that readers of the stored schema version may not know, and from a tombstone everything that
+// is not needed to remove an instance.
 func (s *conn) encodeOrder(o croft.Order) string {
 	if s.minor.Load() < tracesMinor {
 		o.Trace = ""

@@ -8,9 +8,9 @@ import (
 	"croft/schedule"
 )
 
-// HostsView is a Registry that reads the hosts that accept orders from a copy in memory while it runs, for a
-// scheduler with many requests. The copy may be behind. That a host accepts orders is taken from the copy,
-// since Assign compares it; that a host does not is read from etcd, since an outdated copy would go unnoticed.
+// HostsView is a Registry for a scheduler with many requests. While it runs, it reads hosts that accept orders from a
+// copy in memory. The copy may be outdated. Whether a host accepts orders is taken from the copy, since Assign compares
+// it again; whether a host refuses orders is read from etcd, since an outdated copy would not be noticed.
 type HostsView struct {
 	registry *Registry
 	mirror   *Mirror

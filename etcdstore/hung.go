@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A member that hangs, because its process is suspended or the network drops its packets, keeps its connections
-// and never answers. gRPC's keepalive needs up to 15 s to notice: longer than the lease of an agent. These
-// bounds find it within some 5 s; the intervals are up to a tenth longer at random.
+// A hung member, for example because its process is suspended or the network drops its packets, keeps its connections
+// and never answers. gRPC's keepalive needs up to 15 s to notice, which is longer than the lease of an agent. The
+// following limits detect it within about 5 s; the intervals are randomly up to a tenth longer.
 const (
 	hungLook = 450 * time.Millisecond // interval of checks of the connections
-	// hungSilence is how long a sent message may stay without any answer. Then the members are asked for their
+	// hungSilence is how long a sent message may remain without any answer. Then the members are asked for their
 	// status, over separate connections.
 	hungSilence = 1500 * time.Millisecond
-	// watchPoke is the interval of messages to the member that serves a watch. Without them a watch without
-	// changes is silent in both directions.
+	// watchPoke is the interval of messages to the member that serves a watch. Without them, a watch without changes is
+	// silent in both directions.
 	watchPoke = 1800 * time.Millisecond
 )
 
-// keepaliveTime is how long a connection may be silent before gRPC pings the server, 10 s at least, and
+// keepaliveTime is how long a connection may be silent before gRPC pings the server; gRPC's minimum is 10 s.
 // keepaliveTimeout bounds the answer. With several members, closeHung is faster.
 const (
 	keepaliveTime    = 10 * time.Second
@@ -49,7 +49,7 @@ func (c *connections) dial(ctx context.Context, address string) (net.Conn, error
 		if !strings.HasPrefix(network, "tcp") {
 			return nil
 		}
-		// gRPC sets this only on connections that it dials itself.
+		// gRPC sets this option only on connections that it dials itself.
 		var err error
 		if failed := raw.Control(func(fd uintptr) {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
@@ -77,8 +77,8 @@ type connection struct {
 	address string
 
 	mu    sync.Mutex
-	heard bool      // something was received; until then gRPC's own deadline for connecting applies
-	since time.Time // first write without a later read; zero: no answer is owed
+	heard bool      // data was received; until then gRPC's own timeout for connecting applies
+	since time.Time // first write without a later read; zero: no answer is expected
 }
 
 func (c *connection) Write(p []byte) (int, error) {
@@ -107,7 +107,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// owes returns since when an answer is owed; zero: none.
+// owes returns since when an answer is overdue; zero: no answer is expected.
 func (c *connection) owes() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *connection) owes() time.Time {
 	return c.since
 }
 
-// excuse forgets an answer owed since then: not every message has an answer.
+// excuse clears an answer that is expected since then, because not every message has an answer.
 func (c *connection) excuse(since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,8 @@ func (c *connection) excuse(since time.Time) {
 	}
 }
 
-// silent returns the connections on which an answer is owed for longer than hungSilence, and since when.
+// silent returns the connections on which an answer has been overdue for longer than hungSilence, with the time since
+// when.
 func (c *connections) silent() map[*connection]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,7 +39,7 @@ func (s *Instances) Create(ctx context.Context, inst croft.Instance) (croft.Inst
 	return s.admissions.Admit(ctx, inst)
 }
 
-// canStore refuses a new instance that programs of this cloud could not read. Invalid.
+// canStore refuses a new instance that older programs of this cloud could not read. Invalid.
 func (s *conn) canStore(inst croft.Instance) error {
 	if inst.Spec.Restart != "" && s.minor.Load() < restartMinor {
 		return croft.Errorf(croft.Invalid,
@@ -78,10 +78,10 @@ func (s *conn) canStore(inst croft.Instance) error {
 	if err := s.canExpire(inst.Expires); err != nil {
 		return err
 	}
-	return inst.Project.Check() // it becomes part of keys
+	return inst.Project.Check() // the project becomes part of keys
 }
 
-// canBound refuses what programs of this cloud would not choose hosts by. Invalid.
+// canBound refuses constraints on hosts that older programs of this cloud would ignore. Invalid.
 func canBound(s *conn) error {
 	if s.minor.Load() < boundsMinor {
 		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for aggregates, locations, properties and stated "+
@@ -90,7 +90,7 @@ func canBound(s *conn) error {
 	return nil
 }
 
-// canChoose refuses policies that programs of this cloud would not know. Invalid.
+// canChoose refuses policies that older programs of this cloud do not know. Invalid.
 func canChoose(s *conn) error {
 	if s.minor.Load() < policyMinor {
 		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for CRUSH policies: leave them out, or upgrade "+
@@ -99,8 +99,8 @@ func canChoose(s *conn) error {
 	return nil
 }
 
-// canCluster refuses clusters, which programs of this cloud would not count, and whose members they would take for
-// anybody's. Invalid.
+// canCluster refuses clusters if older programs of this cloud would not count them, and would treat their members as
+// ordinary instances. Invalid.
 func canCluster(s *conn) error {
 	if s.minor.Load() < clusterMinor {
 		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for clusters: upgrade the cloud")
@@ -108,7 +108,7 @@ func canCluster(s *conn) error {
 	return nil
 }
 
-// recordsOf is how admissions write records.
+// recordsOf returns the functions with which admissions write records.
 func recordsOf(s *conn) tenants.Records {
 	k := s.keys
 	return tenants.Records{
@@ -131,8 +131,8 @@ func recordsOf(s *conn) tenants.Records {
 	}
 }
 
-// Instance implements hosts.Instances: the record without user-data, which only the reader
-// of the order gets.
+// Instance implements hosts.Instances. It returns the record without user-data, which only the reader of the order
+// gets.
 func (s *Instances) Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error) {
 	got, err := s.conn.etcd.Get(ctx, s.conn.keys.instance(id))
 	if err != nil {
@@ -151,9 +151,9 @@ func (s *conn) decodeInstance(kv *mvccpb.KeyValue) (croft.Instance, error) {
 	return inst, err
 }
 
-// Fence implements schedule.Records, audit.Instances and hosts.Instances: it rewrites an unchanged record as it
-// is. Any write of unknown outcome that compares the previous revision has been done by then, as the result
-// shows, or never will be.
+// Fence implements schedule.Records, audit.Instances and hosts.Instances: it rewrites an unchanged record without
+// changing it. Any write of unknown outcome that compares the previous revision has then either been done, as the
+// result shows, or never will be.
 func (s *Instances) Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	if inst.Revision == 0 {
 		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
@@ -172,7 +172,7 @@ func (s *Instances) Fence(ctx context.Context, inst croft.Instance) (croft.Insta
 		return inst, croft.Errorf(croft.NotFound, "no instance %s", inst.ID)
 	}
 	settled, err := s.conn.decodeInstance(now[0])
-	settled.Spec.UserData = inst.Spec.UserData // it is stored apart, and never changes
+	settled.Spec.UserData = inst.Spec.UserData // user-data is stored separately, and never changes
 	return settled, err
 }
 
@@ -186,13 +186,13 @@ func (s *Instances) SetExpiry(ctx context.Context, inst croft.Instance, at time.
 	return s.rewrite(ctx, inst, next)
 }
 
-// rewrite turns the record inst into next. Conflict: it changed.
+// rewrite changes the record inst to next. Conflict: the record changed.
 func (s *Instances) rewrite(ctx context.Context, inst, next croft.Instance) (croft.Instance, error) {
 	if inst.Revision == 0 {
 		return inst, croft.Errorf(croft.Conflict, "instance %q was never written", inst.ID)
 	}
 	record, stored := s.conn.keys.instance(inst.ID), next
-	if inst.State == croft.StateLost { // its user-data is stored apart
+	if inst.State == croft.StateLost { // its user-data is stored separately
 		stored = withoutUserData(next)
 	}
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(record, inst.Revision)).
@@ -207,7 +207,7 @@ func (s *Instances) rewrite(ctx context.Context, inst, next croft.Instance) (cro
 	return next, nil
 }
 
-// canExpire refuses an expiry where no caretaker would act on it. Invalid.
+// canExpire refuses an expiry if no caretaker would act on it. Invalid.
 func (s *conn) canExpire(at time.Time) error {
 	if !at.IsZero() && s.minor.Load() < expiryMinor {
 		return croft.Errorf(croft.Invalid,
@@ -234,8 +234,8 @@ func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 	return nil
 }
 
-// removeRecord removes everything of an instance except order and observation, and what is noted about groups that
-// end with it, and gives back what it was charged with.
+// removeRecord returns the operations that remove everything of an instance except its order and observation. They also
+// remove the properties of groups that end with it, and reduce the usage of its project.
 func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
 	return append(slices.Concat(k.groups().leave(inst), k.groups().end(inst), k.dropMACs(inst)),
 		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Instance, Project: inst.Project,
@@ -248,10 +248,11 @@ func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
 }
 
 // A MAC is derived from a UUID, which clients may choose: two instances with one MAC could take each other's addresses.
-// So each instance has a key below each of its MACs, and nothing else may be there when it is made. Programs of schema
-// 1.7 leave the keys of instances that they remove; only an instance of another UUID with that MAC is refused for them.
+// So each instance has a key below each of its MACs, and a new instance requires that no other key exists there.
+// Programs of schema 1.7 leave the keys of instances that they remove; such a key only prevents an instance with
+// another UUID and the same MAC.
 
-// macsFree compares that no other instance has a MAC of an instance.
+// macsFree compares that no other instance has a MAC of this instance.
 func (k keys) macsFree(inst croft.Instance) []clientv3.Cmp {
 	var compares []clientv3.Cmp
 	for _, mac := range tenants.MACs(inst) {
@@ -263,7 +264,7 @@ func (k keys) macsFree(inst croft.Instance) []clientv3.Cmp {
 	return compares
 }
 
-// readMACs reads which instances have each MAC of an instance.
+// readMACs reads which instances have the MACs of an instance.
 func (k keys) readMACs(inst croft.Instance) []clientv3.Op {
 	var ops []clientv3.Op
 	for _, mac := range tenants.MACs(inst) {

@@ -10,25 +10,25 @@ import (
 	"croft"
 )
 
-// waiters are the callers of WatchInstance of one store. The first one watches the keys of its instance, which costs a
-// command least. All others share one watch of all instances, so that a tenant's many requests that wait cost etcd no
-// watch each.
+// waiters are the callers of WatchInstance of one store. The first caller watches the keys of its instance, which is
+// cheapest for a command. All others share one watch of all instances, so that many waiting requests of a tenant do not
+// each need a watch of etcd.
 type waiters struct {
 	conn *conn
 
 	mu     sync.Mutex
-	alone  bool           // a caller has its own watches
-	shared *instanceWatch // nil: no watch runs
+	alone  bool           // one caller has its own watches
+	shared *instanceWatch // nil: no shared watch is running
 }
 
 // instanceWatch is one watch of all records and observations. It ends with its last waiter, or when it breaks.
 type instanceWatch struct {
 	end    context.CancelFunc
-	begun  chan struct{} // closed once every later change is told
-	broken chan struct{} // closed once no more changes are told
-	err    error         // why it did not begin
+	begun  chan struct{} // closed once the watch reports every later change
+	broken chan struct{} // closed once the watch reports no more changes
+	err    error         // why it did not start
 
-	// under the mutex of waiters:
+	// protected by the mutex of waiters:
 	waiting map[croft.InstanceID]map[*waiter]struct{}
 }
 
@@ -37,14 +37,14 @@ type waiter struct {
 	of    *waiters
 	watch *instanceWatch
 	id    croft.InstanceID
-	moved chan struct{} // has an element after a change
-	last  int64         // revision of the last change; under the mutex of waiters
+	moved chan struct{} // contains an element after a change
+	last  int64         // revision of the last change; protected by the mutex of waiters
 }
 
-// errWatchBroke tells a waiter to read its instance again, and to join another watch.
+// errWatchBroke makes a waiter read its instance again, and join another watch.
 var errWatchBroke = errors.New("the watch broke")
 
-// takeAlone reports whether the caller may watch its own keys; it calls leaveAlone then.
+// takeAlone reports whether the caller may watch its own keys; if so, it must call leaveAlone afterwards.
 func (w *waiters) takeAlone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,8 +59,8 @@ func (w *waiters) leaveAlone() {
 	w.alone = false
 }
 
-// join has the shared watch tell changes of an instance from now on: what is read after join returns is not older than
-// the first change that is told. The caller ends it with leave.
+// join adds a waiter for changes of an instance to the shared watch: data that is read after join returns is not older
+// than the first change that the waiter gets. The caller must call leave at the end.
 func (w *waiters) join(ctx context.Context, id croft.InstanceID) (*waiter, error) {
 	w.mu.Lock()
 	watch := w.shared
@@ -86,7 +86,7 @@ func (w *waiters) join(ctx context.Context, id croft.InstanceID) (*waiter, error
 	}
 }
 
-// begin starts the shared watch. The caller has the mutex.
+// begin starts the shared watch. The caller holds the mutex.
 func (w *waiters) begin() *instanceWatch {
 	ctx, end := context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	watch := &instanceWatch{end: end, begun: make(chan struct{}), broken: make(chan struct{}),
@@ -96,7 +96,7 @@ func (w *waiters) begin() *instanceWatch {
 	return watch
 }
 
-// run tells changes until the watch ends or breaks for any reason.
+// run reports changes until the watch ends or breaks for any reason.
 func (w *waiters) run(ctx context.Context, watch *instanceWatch) {
 	defer close(watch.broken)
 	defer w.retire(watch)
@@ -122,8 +122,9 @@ func (w *waiters) run(ctx context.Context, watch *instanceWatch) {
 	}
 }
 
-// tell tells the waiters for an instance of a change. Keys of other kinds between the records and the observations name
-// no instance that is waited for, or tell of a change too many, after which the waiter reads the same again.
+// tell reports a change of an instance to its waiters. The watch also covers other kinds of keys between the records
+// and the observations. Their last part is either not the ID of an awaited instance, or causes a superfluous change,
+// after which the waiter reads the same state again.
 func (w *waiters) tell(watch *instanceWatch, id croft.InstanceID, revision int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,12 +132,12 @@ func (w *waiters) tell(watch *instanceWatch, id croft.InstanceID, revision int64
 		one.last = revision
 		select {
 		case one.moved <- struct{}{}:
-		default: // an earlier change was not looked at yet
+		default: // the waiter has not yet handled an earlier change
 		}
 	}
 }
 
-// retire has the next waiter begin another watch.
+// retire makes the next waiter start another watch.
 func (w *waiters) retire(watch *instanceWatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +147,7 @@ func (w *waiters) retire(watch *instanceWatch) {
 	}
 }
 
-// leave ends the watch if nobody else waits.
+// leave removes the waiter, and ends the watch if no other waiter remains.
 func (one *waiter) leave() {
 	one.of.mu.Lock()
 	waiting := one.watch.waiting

@@ -51,8 +51,8 @@ func (s *Trust) Invitations(ctx context.Context) ([]trust.Invitation, error) {
 	return all, nil
 }
 
-// RevokeInvitation ends the invitation whose name begins with name at once, and returns it. NotFound. Conflict:
-// the beginning is ambiguous.
+// RevokeInvitation revokes the invitation whose name starts with name, and returns it. NotFound. Conflict: the prefix
+// is ambiguous.
 func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invitation, error) {
 	all, err := s.Invitations(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it",
 			len(all), name)
 	}
-	// The lease has no key any more and expires.
+	// The lease then has no key, and expires.
 	_, err = s.conn.etcd.Delete(ctx, s.conn.keys.trust().invitation(all[0].Name))
 	return all[0], s.conn.wrapped(err, "revoke a token")
 }

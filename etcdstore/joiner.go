@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// joiner joins values read from several prefixes, in any order.
+// joiner joins values that are read from several prefixes, in any order.
 type joiner struct {
 	conn      *conn
 	instances []croft.Instance
@@ -21,7 +21,7 @@ type joiner struct {
 	observed  map[string]croft.Observation
 	hosts     map[croft.HostID]croft.Host
 	alive     map[croft.HostID]bool
-	lives     map[croft.HostID][]byte // the values of the life keys
+	lives     map[croft.HostID][]byte // the values of the alive keys
 	drained   map[croft.HostID]bool
 	seen      map[croft.HostID]time.Time
 	twins     map[croft.HostID][]croft.Agent

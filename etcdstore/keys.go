@@ -16,36 +16,36 @@ import (
 	"croft/objects"
 )
 
-// Every key that croft stores is listed in this file. It builds them all but those of the rooms below this one, each of
+// This file lists every key that croft stores. It builds all keys except those of the packages below this one, each of
 // which has a keys.go.
 //
 //	/croft/home                                    partition and schema version, minted once
 //	/croft/low/<member>                            present under a lease while the disk of a member of etcd is nearly full
 //	/croft/partitions/<partition>                  another partition that is known here: its alias
-//	/croft/<partition>/imported/head               which import is shown of that partition
-//	/croft/<partition>/imported/begun/<import>     an import that is not shown, or no more
+//	/croft/<partition>/imported/head               the visible import of that partition
+//	/croft/<partition>/imported/begun/<import>     an import that is not or no longer visible
 //	/croft/<partition>/imported/rows/<import>/<kind>/<number>
 //	                                               a row of an import
 //	/croft/<partition>/hosts/<host>                the host's record
-//	/croft/<partition>/alive/<host>                since when, under the agent's lease, and its schema version
-//	/croft/<partition>/seen/<host>                 when the agent last reported to be alive, to a minute
+//	/croft/<partition>/alive/<host>                time since when, and schema version of the agent, under its lease
+//	/croft/<partition>/seen/<host>                 when the agent was last alive, in minutes
 //	/croft/<partition>/agents/<host>               the agent that serves the host, under its lease
 //	/croft/<partition>/twins/<host>/<place>        another agent with its UUID, on standby
 //	/croft/<partition>/turn                        held by the caretaker
-//	/croft/<partition>/drained/<host>              present while an operator keeps new claims away
-//	/croft/<partition>/aggregates/<name>           hosts that an operator put together
-//	/croft/<partition>/distances/<type>            distances that operators state between aggregates, locations and hosts
-//	/croft/<partition>/policies/<name>             a policy by which CRUSH chooses hosts
-//	/croft/<partition>/crush/last                  how many numbers hosts and locations were given for CRUSH
+//	/croft/<partition>/drained/<host>              present while an operator drains the host
+//	/croft/<partition>/aggregates/<name>           an aggregate of hosts
+//	/croft/<partition>/distances/<type>            stated distances between aggregates, locations and hosts
+//	/croft/<partition>/policies/<name>             a CRUSH policy
+//	/croft/<partition>/crush/last                  count of numbers assigned to hosts and locations for CRUSH
 //	/croft/<partition>/crush/hosts/<host>          a host's number, until it is forgotten
 //	/croft/<partition>/crush/locations/<name>      a location's number, by the name of its bucket
 //	/croft/<partition>/sessions/<session>          present under a scheduler's lease
 //	/croft/<partition>/instances/<instance>        the record
-//	/croft/<partition>/userdata/<instance>         its user-data, as given, while it has a record
+//	/croft/<partition>/userdata/<instance>         its user-data, unchanged, while it has a record
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
 //	/croft/<partition>/macs/<mac>/<instance>       present while the instance has a network interface with that MAC
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
-//	/croft/<partition>/observed/<host>/<instance>  written by that agent alone
+//	/croft/<partition>/observed/<host>/<instance>  written only by that agent
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/seats/<project>/<group>/<clause>/<location>/<seat>
@@ -54,70 +54,70 @@ import (
 //	/croft/<partition>/keys/<project>/<name>       a public SSH key of the project
 //	/croft/<partition>/projects/<project>          a project: parent, members, limits
 //	/croft/<partition>/below/<project>/<project>   present for each project below another
-//	/croft/<partition>/quota/default               limits of projects that have none of their own
-//	/croft/<partition>/quota/used/<project>        what it and the projects below it use
-//	/croft/<partition>/quota/stored/<project>      what it and the projects below it store
+//	/croft/<partition>/quota/default               limits of projects that set none
+//	/croft/<partition>/quota/used/<project>        usage of the project and those below it
+//	/croft/<partition>/quota/stored/<project>      stored records of the project and those below it
 //	/croft/<partition>/quota/unsettled/<project>/<record>/<charged or repaid>
-//	                                               a change of what it uses, until it is counted
-//	/croft/<partition>/quota/recorded              until when the history of usage is complete, and who records it
-//	/croft/<partition>/usage/now/<project>/<born>  what it uses now, and used today
+//	                                               a change of its usage, until it is counted
+//	/croft/<partition>/quota/recorded              time up to which the history of usage is complete, and its recorder
+//	/croft/<partition>/usage/now/<project>/<born>  its current usage, and today's
 //	/croft/<partition>/usage/days/<project>/<born>/<date>
-//	                                               what it used on a day before
-//	/croft/<partition>/tokens/<project>/<token>    an access token: whom it stands for, and the hash of its secret
+//	                                               its usage on an earlier day
+//	/croft/<partition>/tokens/<project>/<token>    an access token: its user, and the hash of its secret
 //	/croft/<partition>/objects/<kind>/<project>/<id>
-//	                                               properties and tags of a thing, while it exists
-//	/croft/<partition>/objects/host/<host>         the same of a host, which has no project
-//	/croft/<partition>/definitions/<level>/<kind>  what governs the properties of a kind
+//	                                               properties and tags of an object, while it exists
+//	/croft/<partition>/objects/host/<host>         the same for a host, which has no project
+//	/croft/<partition>/definitions/<level>/<kind>  definitions of the properties of a kind
 //	/croft/<partition>/actions/<project>/<time>-<nonce>-<count>
-//	                                               entries of its action log that were written at once; - is no project
+//	                                               entries of its action log, written together; - stands for no project
 //	/croft/<partition>/actions-ended/<project>     when a project of this name was removed
 //	/croft/<partition>/peers/known/<partition>     a peer: its alias, endpoint, public keys, its users' roles
 //	/croft/<partition>/peers/mappings/<project>/<partition>/<project>
-//	                                               the role that members of a project of a peer have in a project
-//	/croft/<partition>/peers/signers/<key>         a public key of a server of the API, and where that is
+//	                                               the role that a peer's project has in a project
+//	/croft/<partition>/peers/signers/<key>         a public key of an API server, and its address
 //	/croft/<partition>/assertions/<partition>/<nonce>
-//	                                               present while an assertion of a peer that was used would count
-//	/croft/<partition>/invitations/<name>          what a token grants a joining host, sealed, until its expiry
+//	                                               present while a used assertion of a peer would be valid
+//	/croft/<partition>/invitations/<name>          sealed grant of a join token, until its expiry
 //	/croft/<partition>/authority                   authority of hosts to trust, in PEM
 //	/croft/<partition>/joins/<host>                addresses of its join server and of its gate
 //	/croft/<partition>/control/<host>              the same, for programs of the previous version
-//	/croft/<partition>/joined/<host>               that it joined, and the expiry of its certificates
+//	/croft/<partition>/joined/<host>               when it joined, and the expiry of its certificates
 //	/croft/<partition>/members/<host>              addresses of its etcd and Placement
 //	/croft/<partition>/placement/<kind>/<id>       the embedded Placement: kinds as in placement/ledger/store.go
-//	/croft/<partition>/placement/head              written by every transaction of Placement that writes
-//	/croft/<partition>/pools/head                  the numbers given last: to tickets, resources, transactions
-//	/croft/<partition>/pools/leader                the server that acts for the pools, under its lease
+//	/croft/<partition>/placement/head              written by every writing transaction of Placement
+//	/croft/<partition>/pools/head                  the last numbers of tickets, resources and transactions
+//	/croft/<partition>/pools/leader                the leading server of pools, under its lease
 //	/croft/<partition>/pools/pools/<pool>          its settings, operator's orders and statistics
-//	/croft/<partition>/pools/resources/<resource>  a resource; kept for a while after its end
-//	/croft/<partition>/pools/tickets/<ticket>      a ticket; kept for a while after its end
-//	/croft/<partition>/clusters/records/<cluster>  the record of a cluster; kept for a while after its end
+//	/croft/<partition>/pools/resources/<resource>  a resource; kept for some time after its end
+//	/croft/<partition>/pools/tickets/<ticket>      a ticket; kept for some time after its end
+//	/croft/<partition>/clusters/records/<cluster>  the record of a cluster; kept for some time after its end
 //	/croft/<partition>/clusters/events/<cluster>/<number>
-//	                                               something that happened to it
+//	                                               an event of the cluster
 //	/croft/<partition>/clusters/holders/<cluster>  present under the lease of the manager that acts on it
 //	/croft/<partition>/clusters/accounts/<cluster>/<user>
 //	                                               an account on it; users' names are escaped in keys of clusters
 //	/croft/<partition>/clusters/owned/<project>/names/<name>
 //	                                               the living cluster that has the name
 //	/croft/<partition>/clusters/owned/<project>/made/<appliance>/<user>/<cluster>
-//	                                               present for each living cluster: requests compare the latest one
+//	                                               present for each living cluster; requests compare the latest one
 //	/croft/<partition>/clusters/owned/<project>/credentials/<user>/<name>
 //	                                               the credential that has the name
 //	/croft/<partition>/clusters/owned/<project>/appliances/<name>
 //	                                               present for each appliance of a project
 //	/croft/<partition>/clusters/used/<kind>/<name>/<cluster>
-//	                                               present for each living cluster that has a site, a credential or an
+//	                                               present for each living cluster that uses a site, a credential or an
 //	                                               implementation
 //	/croft/<partition>/clusters/sites/<name>       a site where clusters can be built
 //	/croft/<partition>/clusters/credentials/<id>   a credential, its secret sealed
-//	/croft/<partition>/clusters/appliances/<name>  what clusters are for
+//	/croft/<partition>/clusters/appliances/<name>  an appliance of clusters;
 //	                                               <name> is @<project>:<name> for an appliance of a project
 //	/croft/<partition>/clusters/implementations/<id>
 //	                                               how a site builds an appliance
 //	/croft/<partition>/clusters/implemented/<appliance>/<id>
-//	                                               present for each implementation, to find those of an appliance
+//	                                               present for each implementation of the appliance
 //	/croft/<partition>/clusters/revisions/<site>/<appliance>
 //	                                               the number of its latest implementation
-//	/croft/<partition>/clusters/images/<name>      an image that is brought to sites
+//	/croft/<partition>/clusters/images/<name>      an image that is copied to sites
 const (
 	root    = "/croft/"
 	homeKey = root + "home"
@@ -164,28 +164,28 @@ func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 	return k.observedOn(h) + string(i)
 }
 
-// Group keys are built so that key ranges answer what a rule asks: members on this host, members on others,
-// members by another rule.
+// Group keys have a structure in which key ranges answer the questions of rules: members on this host, members on other
+// hosts, members with another rule.
 func (k keys) groups() groupKeys { return groupKeys(k) }
 
 func (k keys) allSSHKeys() string                         { return k.prefix + "keys/" }
 func (k keys) sshKeys(p croft.Project) string             { return k.allSSHKeys() + string(p) + "/" }
 func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
 
-// properties is the key of what is noted about a host.
+// properties returns the key of a host's properties.
 func (k keys) properties(h croft.HostID) string {
 	return properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Host, ID: string(h)})
 }
 
 func (k keys) aggregates() aggregates.Keys { return aggregates.Keys(k.prefix) }
 
-// policies has the keys of CRUSH policies, and of the numbers of hosts.
+// policies returns the keys of CRUSH policies, and of the numbers of hosts.
 func (k keys) policies() policies.Keys { return policies.Keys(k.prefix) }
 
-// tenants has the keys of projects, and of what they use.
+// tenants returns the keys of projects, and of their usage.
 func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 
-// owned has the keys of a project that others store.
+// owned returns the keys of a project that other packages store.
 func (k keys) owned(p croft.Project) tenants.Owned {
 	return tenants.Owned{
 		Kept: []tenants.Part{{Prefix: k.names() + string(p) + "/", Noun: "instance"},
@@ -201,10 +201,10 @@ func (k keys) trust() trustKeys { return trustKeys(k) }
 func (k keys) members() string                  { return k.prefix + "members/" }
 func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h) }
 
-// pools has the keys of the managers of pools.
+// pools returns the keys of the managers of pools.
 func (k keys) pools() pools.Keys { return pools.Keys(k.prefix + "pools/") }
 
-// trustKeys are the keys of who is trusted, and of hosts that join.
+// trustKeys are the keys of the authorities, and of hosts that join.
 type trustKeys keys
 
 func (k trustKeys) invitations() string           { return k.prefix + "invitations/" }
@@ -235,7 +235,8 @@ func (k groupKeys) member(p croft.Project, m croft.Member) string {
 	return k.host(p, m.Affinity, m.Host) + string(m.Instance)
 }
 
-// Seat keys are built so that a key answers whether a number is taken, and key ranges whether a member is elsewhere.
+// Seat keys have a structure in which a single key answers whether a number is taken, and key ranges whether a member
+// is in another location.
 func (k groupKeys) allSeats() string { return k.prefix + "seats/" }
 func (k groupKeys) seats(p croft.Project, group string) string {
 	return k.allSeats() + string(p) + "/" + group + "/"

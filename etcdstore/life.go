@@ -11,19 +11,19 @@ import (
 	"croft"
 )
 
-// offerTime is how long an agent that may not have the lock leaves it to others before it tries again; shorter
-// than a lease.
+// offerTime is how long an agent that may not hold the lock leaves it to others before it tries again; shorter than a
+// lease.
 const offerTime = 5 * time.Second
 
-// StayAlive makes a host alive at once and until ctx ends, and returns only then: Serve for a host without
-// rivals.
+// StayAlive makes a host alive immediately and until ctx ends, and returns only then. It is like Serve, for a host
+// without rivals.
 func (s *Registry) StayAlive(ctx context.Context, host croft.HostID) error {
 	known := make(chan struct{})
 	close(known)
 	return s.Serve(ctx, croft.Agent{Host: host}, known, func(*croft.Agent) bool { return true })
 }
 
-// agentLocks lets agents take, hold, offer and leave the lock of their host.
+// agentLocks lets agents take, hold, offer and release the lock of their host.
 type agentLocks struct{ conn *conn }
 
 // Serve implements compute.Registry.
@@ -43,7 +43,7 @@ func (s *Registry) Serve(ctx context.Context, me croft.Agent, known <-chan struc
 	}
 }
 
-// leave ends the host's life at once; if etcd does not answer, the lease expires.
+// leave revokes the host's lease, which makes the host not alive; if etcd does not answer, the lease expires.
 func (s agentLocks) leave(ctx context.Context, host croft.HostID, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -54,12 +54,13 @@ func (s agentLocks) leave(ctx context.Context, host croft.HostID, id clientv3.Le
 	_, _ = s.conn.etcd.Revoke(end, id)
 }
 
-// noteSeen stores the time at which the host's agent is alive, if it is and the host was not forgotten. An
-// error costs only accuracy.
+// noteSeen stores the time at which the host's agent is alive, if it is alive and the host was not forgotten. An error
+// only costs accuracy.
 func (s agentLocks) noteSeen(ctx context.Context, host croft.HostID, id clientv3.LeaseID) error {
 	k := s.conn.keys
 	alive := clientv3.Compare(clientv3.LeaseValue(k.alive(host)), "=", id)
-	// Existence is enough: the lease tells which agent is alive; the record only that the host was not forgotten.
+	// Existence is enough: the lease identifies the agent that is alive, and the record only shows that the host was
+	// not forgotten.
 	_, err := s.conn.etcd.Txn(ctx).If(alive, exists(k.host(host))).Then(clientv3.OpPut(k.seen(host),
 		now())).Commit()
 	return err
@@ -67,8 +68,8 @@ func (s agentLocks) noteSeen(ctx context.Context, host croft.HostID, id clientv3
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
-// serveOnce takes a lease and, under it, the host's lock, and holds both until the lease is lost or ctx ends.
-// If another agent has the lock, it is on standby until that agent leaves.
+// serveOnce takes a lease and, under it, the host's lock, and holds both until the lease is lost or ctx ends. If
+// another agent has the lock, it waits on standby until that agent releases it.
 func (s agentLocks) serveOnce(ctx context.Context, me croft.Agent, known <-chan struct{},
 	locked func(*croft.Agent) bool) clientv3.LeaseID {
 	lease, err := s.conn.etcd.Grant(ctx, leaseTTL)
@@ -104,8 +105,8 @@ func (s agentLocks) serveOnce(ctx context.Context, me croft.Agent, known <-chan 
 	return lease.ID
 }
 
-// take takes the host's lock if it is free or held by an agent of the same place. If a rival holds it, it
-// records this agent as a twin, and returns the rival and a revision to watch from.
+// take takes the host's lock if it is free or held by an agent of the same place. If a rival holds it, take records
+// this agent as a twin, and returns the rival and a revision to watch from.
 func (s agentLocks) take(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) (rival *croft.Agent,
 	revision int64, err error) {
 	key := s.conn.keys.agent(me.Host)
@@ -132,18 +133,18 @@ func (s agentLocks) take(ctx context.Context, lease clientv3.LeaseID, me croft.A
 	return nil, 0, err
 }
 
-// noteTwin records an agent that has the host's UUID and not its lock.
+// noteTwin records an agent that has the host's UUID but not its lock.
 func (s agentLocks) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op {
 	note := s.conn.keys.twins(me.Host) + uuid.NewSHA1(uuid.Nil, []byte(me.Place)).String()
 	return clientv3.OpPut(note, encode(me), clientv3.WithLease(lease))
 }
 
-// offer leaves the lock for offerTime to an agent that has more right to it.
+// offer releases the lock for offerTime, so that an agent with more right to it can take it.
 func (s agentLocks) offer(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
 	mine := clientv3.Compare(clientv3.LeaseValue(s.conn.keys.agent(me.Host)), "=", lease)
 	if _, err := s.conn.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.conn.keys.agent(me.Host)),
 		s.noteTwin(lease, me)).Commit(); err != nil {
-		return // the lease expires
+		return // the lease expires later
 	}
 	select {
 	case <-ctx.Done():
@@ -151,8 +152,8 @@ func (s agentLocks) offer(ctx context.Context, lease clientv3.LeaseID, me croft.
 	}
 }
 
-// live stores that the host is alive, and the schema version of its agent, once known is closed. It keeps the
-// time up to date, and returns when the lease is lost or ctx ends.
+// live stores that the host is alive, and the schema version of its agent, once known is closed. It keeps the time up
+// to date, and returns when the lease is lost or ctx ends.
 func (s agentLocks) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
 	beats <-chan *clientv3.LeaseKeepAliveResponse) {
 	tick := time.NewTicker(croft.SeenEvery)

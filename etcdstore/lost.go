@@ -8,8 +8,8 @@ import (
 	"croft"
 )
 
-// A lost instance keeps its record, its name, its user-data, its properties and its charge. The record names no host:
-// so the agent of the forgotten host, should it return and carry out the tombstone, leaves the record alone.
+// A lost instance keeps its record, its name, its user-data, its properties and its charge. The record names no host.
+// So if the agent of the forgotten host returns and carries out the tombstone, it leaves the record alone.
 
 // Lose implements hosts.Instances.
 func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (
@@ -21,7 +21,7 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 	ops := append(k.groups().leave(inst),
 		clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(next))),
 		clientv3.OpPut(k.order(tombstone.Host, inst.ID), s.conn.encodeOrder(tombstone)))
-	if len(inst.Spec.UserData) > 0 { // a program of schema 1.1 kept it in the record
+	if len(inst.Spec.UserData) > 0 { // a program of schema 1.1 stored it in the record
 		ops = append(ops, userData{s.conn}.putUserData(inst))
 	}
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(k.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
@@ -63,7 +63,7 @@ func (s *Instances) Recreate(ctx context.Context, inst croft.Instance) (croft.In
 	return next, nil
 }
 
-// discard returns what ends a record in scheduling: an instance that was lost before is lost again.
+// discard returns the operations that end a record in scheduling; an instance that was lost before becomes lost again.
 func (s *conn) discard(inst croft.Instance) []clientv3.Op {
 	if inst.Lost == nil {
 		return s.keys.removeRecord(inst)

@@ -15,13 +15,13 @@ import (
 	"croft"
 )
 
-// memberRetry is the pause before a change of members that etcd refused for now is retried.
+// memberRetry is the pause before a retry of a change of members that etcd temporarily refused.
 const memberRetry = 500 * time.Millisecond
 
-// AddEtcdMember adds the server that a host is about to start with an empty directory. It is a learner until it
-// is promoted, so that a failed join costs nothing. It returns the cluster in the form of etcdserver.Config,
-// and may be repeated. A former member of the host, whose data is gone, is removed first. Invalid: the peer
-// addresses of the present members are not reachable from other machines.
+// AddEtcdMember adds the server that a host is about to start with an empty directory. It is a learner until it is
+// promoted, so that a failed join has no effect. It returns the cluster in the form of etcdserver.Config, and may be
+// repeated. A former member of the host, whose data is lost, is removed first. Invalid: the peer addresses of the
+// present members are not reachable from other machines.
 func (s *Cluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {
 	// Store the intent first, so that forgetting the host also cleans up the member.
 	if err := s.PutEtcdMember(ctx, m); err != nil {
@@ -37,17 +37,17 @@ func (s *Cluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluste
 	return cluster, err
 }
 
-// notYet tells whether etcd refuses only for now: another host joins, or a member has not been connected for
-// long enough.
+// notYet reports whether etcd refuses a change only temporarily: another host joins, or a member has not been connected
+// for long enough.
 func notYet(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyLearners) || errors.Is(err, rpctypes.ErrUnhealthy) ||
 		errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)
 }
 
-// orLeaderless is notYet, or no leader for now.
+// orLeaderless reports what notYet does, or that there is temporarily no leader.
 func orLeaderless(err error) bool { return notYet(err) || err != nil && code(err) == codes.Unavailable }
 
-// soon repeats do while its error is temporary.
+// soon repeats do while its error is temporary according to passes.
 func soon(ctx context.Context, passes func(error) bool, do func() error) error {
 	for {
 		err := do()
@@ -81,7 +81,7 @@ func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, er
 	}
 	added, err := s.conn.etcd.MemberAddAsLearner(ctx, []string{m.Peer})
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
-		return "", rpctypes.ErrUnhealthy // else its ID would equal that of a member removed in this second
+		return "", rpctypes.ErrUnhealthy // otherwise its ID would equal that of a member removed in the same second
 	}
 	if err != nil {
 		return "", err
@@ -89,7 +89,7 @@ func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, er
 	return clusterOf(added.Members, m), nil
 }
 
-// removeMember removes a member; no error if it is removed already.
+// removeMember removes a member. It is no error if the member was removed already.
 func (s *Cluster) removeMember(ctx context.Context, id uint64) error {
 	_, err := s.conn.etcd.MemberRemove(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
@@ -98,7 +98,7 @@ func (s *Cluster) removeMember(ctx context.Context, id uint64) error {
 	return err
 }
 
-// memberOf returns the member of a host, nil if there is none. A member that has never started has no name yet
+// memberOf returns the member of a host; nil: there is no such member. A member that has never started has no name yet
 // and is found by its peer address.
 func memberOf(all []*etcdserverpb.Member, m croft.EtcdMember) *etcdserverpb.Member {
 	for _, one := range all {
@@ -109,7 +109,7 @@ func memberOf(all []*etcdserverpb.Member, m croft.EtcdMember) *etcdserverpb.Memb
 	return nil
 }
 
-// reachable finds a member that the new one could not reach. Invalid.
+// reachable refuses members that the new one could not reach. Invalid.
 func reachable(all []*etcdserverpb.Member, m croft.EtcdMember) error {
 	for _, one := range all {
 		for _, peer := range one.PeerURLs {
@@ -126,7 +126,7 @@ func reachable(all []*etcdserverpb.Member, m croft.EtcdMember) error {
 	return nil
 }
 
-// clusterOf lists the members by name and address; members that never started are named by their address.
+// clusterOf lists the members by name and address; a member that has never started is named by its ID.
 func clusterOf(all []*etcdserverpb.Member, m croft.EtcdMember) string {
 	var parts []string
 	for _, one := range all {

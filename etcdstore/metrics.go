@@ -39,7 +39,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// measure starts to measure a request; the returned function ends it.
+// measure starts the measurement of a request; the returned function ends it.
 func (m *metrics) measure(ctx context.Context, operation string) (context.Context, func(error)) {
 	begun := time.Now()
 	ctx, end := span.Start(ctx, "etcd: "+operation)
@@ -49,7 +49,7 @@ func (m *metrics) measure(ctx context.Context, operation string) (context.Contex
 	}
 }
 
-// codeLabel returns the code of an error, of client or server.
+// codeLabel returns the code of an error, from the client or the server.
 func codeLabel(err error) string {
 	if c := code(err); c != codes.Unknown {
 		return c.String()

@@ -13,16 +13,16 @@ import (
 	"croft"
 )
 
-// Mirror is a copy of all hosts and instances, kept up to date by watches, for callers that read all of them
-// often. It omits long data that only guests need: user-data, keys, and the specs of orders.
+// Mirror is a copy of all hosts and instances, kept up to date by watches, for callers that often read all of them. It
+// omits long data that only guests need: user-data, keys, and the specs of orders.
 type Mirror struct {
 	conn     *conn
-	prefixes []string // prefixes that it watches
+	prefixes []string // the watched prefixes
 
 	mu     sync.Mutex
-	values map[string]map[string]any // decoded, by prefix and key
+	values map[string]map[string]any // decoded values, by prefix and key
 	listed map[string]bool           // prefixes that have been read
-	broken map[string]error          // values that cannot be decoded, by key
+	broken map[string]error          // errors of values that cannot be decoded, by key
 }
 
 // NewMirror returns a mirror that is empty until it runs.
@@ -60,7 +60,7 @@ func (m *Mirror) Run(ctx context.Context, changed func()) error {
 	return ctx.Err()
 }
 
-// begin forgets values that may have disappeared while nothing was watched.
+// begin clears the values of a prefix, because keys may have been deleted while there was no watch.
 func (m *Mirror) begin(prefix string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *Mirror) note(prefix string, kv *mvccpb.KeyValue, present bool) {
 	}
 }
 
-// slim decodes a value without what the mirror omits.
+// slim decodes a value without the data that the mirror omits.
 func (s *conn) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 	switch prefix {
 	case s.keys.instances():
@@ -107,18 +107,18 @@ func (s *conn) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
 	case s.keys.allSeen():
 		return time.Parse(time.RFC3339, string(kv.Value))
 	}
-	return string(kv.Value), nil // the key's presence says most of it
+	return string(kv.Value), nil // mostly only the presence of the key matters
 }
 
-// Ready tells whether every prefix has been read once.
+// Ready reports whether every prefix has been read once.
 func (m *Mirror) Ready() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.listed) == len(m.prefixes)
 }
 
-// Look returns hosts, unordered, and instances by time of creation, and an error about a value that was omitted
-// for it. Each prefix has its own watch, so related values may be inconsistent for a moment.
+// Look returns hosts, unordered, and instances by time of creation. The error is about a value that is missing because
+// it cannot be decoded. Each prefix has its own watch, so related values may be briefly inconsistent.
 func (m *Mirror) Look() ([]croft.Host, []croft.Status, error) {
 	j := m.joined()
 	all, err := j.join()
@@ -130,7 +130,7 @@ func (m *Mirror) joined() *joiner {
 	defer m.mu.Unlock()
 	k, j := m.conn.keys, m.conn.newJoiner()
 	for _, err := range m.broken {
-		j.err = err // any one of them
+		j.err = err // any of them
 	}
 	for _, v := range m.values[k.instances()] {
 		j.instances = append(j.instances, v.(croft.Instance))

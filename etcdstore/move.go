@@ -15,8 +15,8 @@ func (s *Instances) SetMoving(ctx context.Context, inst croft.Instance, to croft
 	return s.rewrite(ctx, inst, next)
 }
 
-// Relocate implements hosts.Instances. A former host whose order is gone never has anything again: only the
-// target of a move gets an order, and it is the instance's host then.
+// Relocate implements hosts.Instances. A former host whose order is gone never gets parts of the instance again: only
+// the target of a move gets an order, and it then is the instance's host.
 func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance,
 	error) {
 	k := s.conn.keys

@@ -12,7 +12,7 @@ import (
 	"croft/hosts"
 )
 
-// Orders gives orders to the agents of hosts, and stores what those observed.
+// Orders stores the orders for the agents of hosts, and their observations.
 type Orders struct{ conn *conn }
 
 var (
@@ -20,7 +20,7 @@ var (
 	_ hosts.Orders   = (*Orders)(nil)
 )
 
-// WatchOrders implements compute.Orders. It also wakes orders that disappeared while the watch was broken.
+// WatchOrders implements compute.Orders. It also wakes instances whose orders disappeared while the watch was broken.
 func (s *Orders) WatchOrders(ctx context.Context, host croft.HostID, wake func(croft.InstanceID)) error {
 	known := map[croft.InstanceID]bool{}
 	return s.conn.follow(ctx, s.conn.keys.orders(host),
@@ -65,8 +65,8 @@ func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 	return o, err
 }
 
-// Remains implements compute.Orders. The tombstone of a forgotten host does not count as remaining; it stays
-// for the host's return.
+// Remains implements compute.Orders. The tombstone of a forgotten host does not count as remaining; it stays until the
+// host returns.
 func (s *Orders) Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error) {
 	got, err := s.conn.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.conn.keys.order(host, id), clientv3.WithCountOnly()),
@@ -91,8 +91,8 @@ func (s *Orders) Observed(ctx context.Context, host croft.HostID, id croft.Insta
 	return o, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &o)
 }
 
-// Observe implements compute.Orders. A late observation must not count for a later instance with the same UUID, so the
-// identity of the order is compared.
+// Observe implements compute.Orders. A late observation must not be stored for a later instance with the same UUID, so
+// the identity of the order is compared.
 func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
 	order := s.conn.keys.order(o.Host, o.Instance)
 	same := created(order, o.OrderCreated)
@@ -113,8 +113,8 @@ func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
 	return nil
 }
 
-// Forget implements compute.Orders. A record that has moved to another host meanwhile, as after a forced
-// destroy, does not belong to this order and stays.
+// Forget implements compute.Orders. If the record has moved to another host meanwhile, as after a forced destroy, it
+// does not belong to this order and stays.
 func (s *Orders) Forget(ctx context.Context, o croft.Order) error {
 	k := s.conn.keys
 	order := k.order(o.Host, o.Instance)
@@ -145,15 +145,15 @@ func (s *Orders) Forget(ctx context.Context, o croft.Order) error {
 	return nil
 }
 
-// WatchObserved calls seen with every stored observation of all hosts, and with each new one until ctx ends.
-// After a broken connection it may miss some and repeat others.
+// WatchObserved calls seen with every stored observation of all hosts, and with each new one until ctx ends. After a
+// broken connection it may miss some observations and repeat others.
 func (s *Orders) WatchObserved(ctx context.Context, seen func(croft.Observation)) error {
 	return s.conn.follow(ctx, s.conn.keys.allObserved(), func() {}, func(kv *mvccpb.KeyValue, stored bool) {
 		if !stored {
 			return
 		}
 		var o croft.Observation
-		if s.conn.decode(kv.Key, kv.Value, &o) == nil { // readers of that key itself get the error
+		if s.conn.decode(kv.Key, kv.Value, &o) == nil { // readers of the key itself get the error
 			seen(o)
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"croft/schedule"
 )
 
-// Placer places instances in a cloud whose Placement is croft's own on the same etcd, through a ledger of this process.
+// Placer places instances in a cloud whose Placement is croft's own on the same etcd, through a ledger in this process.
 type Placer struct {
 	conn   *conn
 	rounds *placing.Rounds
@@ -59,7 +59,8 @@ func (s *Placer) Place(ctx context.Context, inst croft.Instance, o croft.Order, 
 	}
 }
 
-// userData is what stores the user-data of a new instance: record and order as to be stored, and further operations.
+// userData returns record and order in the form to store, and the operations that store the user-data of a new
+// instance.
 func (s *Placer) userData(ctx context.Context, next croft.Instance, o croft.Order) (croft.Instance, croft.Order,
 	[]clientv3.Op, error) {
 	u := userData{s.conn}
@@ -68,19 +69,20 @@ func (s *Placer) userData(ctx context.Context, next croft.Instance, o croft.Orde
 	}
 	stored, o, more, err := u.keepUserData(ctx, next, o)
 	if err == nil && len(stored.Spec.UserData) == 0 {
-		more = []clientv3.Op{u.putUserData(next)} // whatever an earlier instance has left
+		more = []clientv3.Op{u.putUserData(next)} // also removes user-data that an earlier instance left
 	}
 	return stored, o, more, err
 }
 
-// renumbered reports that others took the numbers of seats. Each time another request got its order, so trying again
-// ends.
+// renumbered reports that other requests took the numbers of seats. Each time another request got its order, so the
+// retries end.
 type renumbered struct{ seats []croft.Seat }
 
 // Error implements error.
 func (*renumbered) Error() string { return "seats were taken by others" }
 
-// piece is what writes an instance, whose record is stored as given, except for user-data.
+// piece returns the part of a transaction that writes an instance. stored is the record in the form to store, without
+// user-data.
 func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placing.Piece {
 	k := s.conn.keys
 	name := k.name(next.Project, next.Name)
@@ -100,7 +102,7 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 				inst.Created.Equal(next.Created)
 		},
 	}
-	for _, a := range next.Spec.Affinities { // comparisons do not see what others in the transaction write
+	for _, a := range next.Spec.Affinities { // comparisons do not see other writes of the same transaction
 		p.Alone = append(p.Alone, k.groups().group(next.Project, a.Group))
 	}
 	p.Refused = func(record *mvccpb.KeyValue, answers []*etcdserverpb.ResponseOp) error {
@@ -123,7 +125,7 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 	return p
 }
 
-// claimOf is the claim of a candidate for an instance without any.
+// claimOf returns the claim of a candidate for an instance that has no claim.
 func claimOf(home croft.PartitionID, inst croft.Instance, c croft.Candidate) ledger.ClaimRequest {
 	owner := croft.Owner{Partition: home, Project: inst.Project}
 	claim := ledger.ClaimRequest{Consumer: string(inst.ID), Project: owner.String(), User: string(inst.Project),

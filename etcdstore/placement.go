@@ -17,14 +17,14 @@ import (
 // DefaultTxnOps is etcd's default limit on the operations of one transaction (--max-txn-ops).
 const DefaultTxnOps = 128
 
-// Placement returns the store of the Placement API. maxTxnOps is the limit configured in the etcd servers; 0 is
+// Placement returns the store of the Placement API. maxTxnOps is the limit configured in the etcd servers; 0:
 // DefaultTxnOps.
 func (s *conn) Placement(maxTxnOps int) *placing.Placement {
 	return placing.NewPlacement(s.shared(), cmp.Or(maxTxnOps, DefaultTxnOps), s.watching, s.disconnected)
 }
 
 // MaxTxnOps probes how many operations the servers allow in one transaction, up to etcdserver.TxnOps, which is
-// enough. The servers do not report the limit, but refuse what exceeds it.
+// sufficient. The servers do not report their limit, but refuse larger transactions.
 func (s *conn) MaxTxnOps(ctx context.Context) (int, error) {
 	always := clientv3.Compare(clientv3.Version(homeKey), ">", -1)
 	var failed error

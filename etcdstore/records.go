@@ -12,7 +12,7 @@ import (
 	"croft/compute"
 )
 
-// Records reads all records together, and mends differences between them.
+// Records reads all records together, and repairs differences between them.
 type Records struct{ conn *conn }
 
 var (
@@ -25,7 +25,7 @@ func (s *Records) Instance(ctx context.Context, id croft.InstanceID) (croft.Inst
 	return (&Instances{conn: s.conn}).Instance(ctx, id)
 }
 
-// Evidence implements audit.Records: everything in one transaction.
+// Evidence implements audit.Records. It reads everything in one transaction.
 func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 	k := s.conn.keys
 	prefixes := []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
@@ -142,7 +142,7 @@ func (j *joiner) addEach(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// evidence returns what was added, without the data of Placement and hosts.
+// evidence returns the added values, without the data of Placement and hosts.
 func (j *joiner) evidence() (audit.Evidence, error) {
 	if _, err := j.join(); err != nil {
 		return audit.Evidence{}, err
@@ -163,7 +163,7 @@ func (j *joiner) evidence() (audit.Evidence, error) {
 	return b, nil
 }
 
-// dropOrder removes an order without an instance, and its observation.
+// dropOrder removes an order that has no instance, and its observation.
 func (s *Records) dropOrder(ctx context.Context, o croft.Order) error {
 	k := s.conn.keys
 	_, err := s.conn.etcd.Txn(ctx).
@@ -174,8 +174,8 @@ func (s *Records) dropOrder(ctx context.Context, o croft.Order) error {
 	return s.conn.wrapped(err, "remove an order")
 }
 
-// Drop implements audit.Records and compute.Records. Each removal compares its precondition; if that no longer
-// holds, nothing is left to do.
+// Drop implements audit.Records and compute.Records. Each removal compares its precondition; if that no longer holds,
+// nothing needs to be done.
 func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
 	k := s.conn.keys
 	switch d.Kind {
@@ -212,7 +212,7 @@ func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
 }
 
 // PutName implements audit.Records. Conflict: another instance has the name, or the record has changed: the UUID may
-// belong to an instance of another project by now.
+// now belong to an instance of another project.
 func (s *Records) PutName(ctx context.Context, inst croft.Instance) error {
 	name := s.conn.keys.name(inst.Project, inst.Name)
 	done, err := s.conn.etcd.Txn(ctx).If(absent(name), unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).

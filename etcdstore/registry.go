@@ -15,7 +15,7 @@ import (
 	"croft/trust"
 )
 
-// Registry stores the hosts: their records, which of them are alive, and which take no orders.
+// Registry stores the hosts: their records, which of them are alive, and which refuse orders.
 type Registry struct {
 	conn       *conn
 	aggregates *aggregates.Aggregates
@@ -28,7 +28,7 @@ var (
 	_ trust.Known       = (*Registry)(nil)
 )
 
-// storedHost is a host's record as stored: with its token, without fields derived from other keys.
+// storedHost is a host's record in its stored form: with its token, without fields that are derived from other keys.
 type storedHost struct {
 	croft.Host
 	Token string `json:"token,omitempty"`
@@ -106,8 +106,8 @@ func (s *Registry) Accept(ctx context.Context, host croft.HostID) error {
 	return s.conn.wrapped(err, "accept the host")
 }
 
-// ForgetHost implements hosts.Store. It removes observations and all other data of the host, properties, tags and its
-// places in aggregates included, its record last. Tombstones stay.
+// ForgetHost implements hosts.Store. It removes observations and all other data of the host, including its properties,
+// tags and places in aggregates; its record is removed last. Tombstones stay.
 func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 	k := s.conn.keys
 	records := &Records{s.conn}
@@ -140,7 +140,7 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 	})
 }
 
-// forget takes a host out of all aggregates, with the last of which it does more.
+// forget removes a host from all aggregates. The last transaction also does more.
 func (s *Registry) forget(ctx context.Context, host croft.HostID, more []clientv3.Op) error {
 	for {
 		compares, ops, further, err := s.aggregates.Forget(ctx, host)

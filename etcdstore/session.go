@@ -9,15 +9,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// sessionTTL is how long after a scheduler's death its session is valid, by default; leaseTTL, in seconds, is
-// the same for an agent.
+// sessionTTL is the default time for which a scheduler's session remains valid after its death; leaseTTL is the same
+// for an agent, in seconds.
 const (
 	sessionTTL = 30 * time.Second
 	leaseTTL   = 10
 )
 
-// sessionKey returns the session of this store, and begins one at the first call or after the last one was
-// lost. A session is a lease, kept alive until Close; the first transaction that names it attaches a key to it.
+// sessionKey returns the session of this store. It creates one at the first call, and after the last one was lost. A
+// session is a lease, kept alive until Close; the first transaction that names it attaches a key to it.
 func (s *conn) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *conn) sessionKey(ctx context.Context) (string, clientv3.LeaseID, error)
 	return s.session, s.sessionID, nil
 }
 
-// forgetSession makes the next request begin another session.
+// forgetSession makes the next request create another session.
 func (s *conn) forgetSession(id clientv3.LeaseID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,9 +53,8 @@ func (s *conn) forgetSession(id clientv3.LeaseID) {
 	}
 }
 
-// retireSession makes the next request begin another session, and lets this one expire. The outcome of a record
-// that names it is unknown here; agents undo the record once the session has ended. Requests in flight have
-// until then to end.
+// retireSession makes the next request create another session, and lets this one expire. The outcome for a record that
+// names it is unknown here; agents undo the record once the session has ended. Requests in flight must end before that.
 func (s *conn) retireSession(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +64,8 @@ func (s *conn) retireSession(session string) {
 	}
 }
 
-// forgetLost forgets the session if an error says that etcd does not know its lease: the keepalive learns that
-// only at its next beat.
+// forgetLost forgets the session if an error says that etcd does not know its lease: the keepalive notices that only at
+// its next beat.
 func (s *conn) forgetLost(err error, id clientv3.LeaseID) {
 	if rpctypes.Error(err) == rpctypes.ErrLeaseNotFound {
 		s.forgetSession(id)

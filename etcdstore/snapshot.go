@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// Snapshot writes the whole content of etcd to w, with a checksum at its end. It is one member's state at one
-// moment and misses no acknowledged write.
+// Snapshot writes the whole content of etcd to w, with a checksum at its end. It is the state of one member at one
+// moment, and includes all acknowledged writes.
 func (s *conn) Snapshot(ctx context.Context, w io.Writer) (size int64, err error) {
-	// A member that is behind would miss acknowledged writes; it answers this read only once it has caught up.
+	// A member that lags would miss acknowledged writes; it answers this read only once it has caught up.
 	if _, err := s.etcd.Get(ctx, homeKey); err != nil {
 		return 0, s.wrap(err, "read %s", homeKey)
 	}

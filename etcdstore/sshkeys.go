@@ -18,7 +18,7 @@ type SSHKeys struct {
 	projects *tenants.Projects
 }
 
-// chargedKeys says what the stored keys are charged with.
+// chargedKeys returns the source of the charges for stored keys.
 func chargedKeys(c *conn) tenants.Source {
 	return tenants.Source{Prefix: c.keys.allSSHKeys(), Charge: func(key, value []byte) (tenants.Charge, error) {
 		var k schedule.Key
@@ -35,7 +35,7 @@ var _ schedule.Keys = (*SSHKeys)(nil)
 
 // AddKey implements schedule.Keys.
 func (s *SSHKeys) AddKey(ctx context.Context, k schedule.Key) error {
-	if err := k.Project.Check(); err != nil { // it becomes part of the key
+	if err := k.Project.Check(); err != nil { // the project becomes part of the key
 		return err
 	}
 	key := s.conn.keys.sshKey(k.Project, k.Name)
@@ -54,7 +54,7 @@ func (s *SSHKeys) AddKey(ctx context.Context, k schedule.Key) error {
 // ListKeys implements schedule.Keys.
 func (s *SSHKeys) ListKeys(ctx context.Context, project croft.Project) ([]schedule.Key, error) {
 	return readAll[schedule.Key](ctx, s.conn, "list the keys of the project "+string(project),
-		s.conn.keys.sshKeys(project), 0) // in etcd's order by key, which ends in the name
+		s.conn.keys.sshKeys(project), 0) // sorted by etcd by key, and so by name
 }
 
 // RemoveKey implements schedule.Keys.
@@ -78,7 +78,7 @@ func (s *SSHKeys) RemoveKey(ctx context.Context, project croft.Project, name str
 			Then:   []clientv3.Op{clientv3.OpDelete(key)}, What: "remove the key " + name})
 		if err != nil || revision != 0 {
 			return err
-		} // else another program changed it, so trying again ends
+		} // otherwise another program changed it, so the retries end
 	}
 	return croft.Errorf(croft.NotFound, "there is no key %s; `croft key list` shows all", name)
 }

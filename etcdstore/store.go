@@ -1,6 +1,6 @@
-// Package etcdstore keeps the cloud's shared state in etcd. It is the only importer of the etcd client and of
-// the embedded server; keys.go names every key. Each write is one transaction that compares what it builds on.
-// Each watch starts at the revision after its list, and lists again after a compaction.
+// Package etcdstore keeps the cloud's shared state in etcd. No other package outside its tree imports the etcd client
+// or the embedded server; keys.go names every key. Each write is one transaction that compares the data that it is
+// based on. Each watch starts at the revision after its list, and lists again after a compaction.
 package etcdstore
 
 import (
@@ -25,8 +25,8 @@ import (
 	"croft/internal/delay"
 )
 
-// Store is one connection to etcd and the home partition found there, with a type for each kind of record. It must
-// be closed.
+// Store is one connection to etcd and the home partition found there, with a type for each kind of record. It must be
+// closed.
 type Store struct {
 	*conn
 	AccessTokens *tenants.AccessTokens
@@ -51,8 +51,8 @@ type Store struct {
 	Usage        *usages.History
 }
 
-// Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not
-// answer in time. NotFound: it holds no croft. Invalid: it refuses our credentials, or we do not trust its
+// Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not answer in
+// time. NotFound: it contains no croft installation. Invalid: it refuses our credentials, or we do not trust its
 // certificate.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Embedded != nil {
@@ -110,7 +110,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Usage: usages.New(s.shared(), projects)}, nil
 }
 
-// homeOf says how the home partition is read as of a revision.
+// homeOf returns the functions and keys with which the home partition is read at a revision.
 func homeOf(s *conn, p *tenants.Projects, o *properties.Objects, a *aggregates.Aggregates,
 	d *aggregates.Distances) partitions.Home {
 	return partitions.Home{Hosts: s.keys.hosts(), Drained: s.keys.allDrained(), Instances: s.keys.instances(),
@@ -119,7 +119,7 @@ func homeOf(s *conn, p *tenants.Projects, o *properties.Objects, a *aggregates.A
 		Definitions: o.DefinitionsAt, Placement: s.Placement(0).ReadAt}
 }
 
-// leaseOf is the lease of this process, for what it holds of clusters.
+// leaseOf returns the lease of this process, which holds its keys of clusters.
 func leaseOf(s *conn) clusters.Session {
 	return clusters.Session{Lost: s.forgetLost, Lease: func(ctx context.Context) (clientv3.LeaseID, error) {
 		_, lease, err := s.sessionKey(ctx)
@@ -127,7 +127,7 @@ func leaseOf(s *conn) clusters.Session {
 	}}
 }
 
-// thingsOf says where the records of things are.
+// thingsOf returns the prefixes of the records of objects.
 func thingsOf(k keys) properties.Things {
 	return properties.Things{Instances: k.instances(), Hosts: k.hosts(), Groups: k.groups().all()}
 }

@@ -41,18 +41,17 @@ func (s *Trust) Authority(ctx context.Context) ([]byte, error) {
 	return got.Kvs[0].Value, nil
 }
 
-// A storedJoinServer is the record of a JoinServer. It is stored under two keys, since the previous version
-// knows only the former key.
+// storedJoinServer is the record of a JoinServer. It is stored under two keys, since the previous version knows only
+// the former key.
 type storedJoinServer struct {
 	trust.JoinServer
 
-	// Former: the record was also written under the former key. If that key is gone, a program of the previous
+	// Former says that the record was also written under the former key. If that key is gone, a program of the previous
 	// version has removed the server.
 	Former bool `json:"former,omitempty"`
 }
 
-// PutJoinServer stores where hosts join and agents are served on a host; without addresses it removes the
-// record.
+// PutJoinServer stores the addresses of a host's join server and of its gate; without addresses it removes the record.
 func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.JoinServer) error {
 	key, former := s.conn.keys.trust().join(host), s.conn.keys.trust().formerJoin(host)
 	if len(j.Addresses)+len(j.Agents) == 0 {
@@ -65,7 +64,7 @@ func (s *Trust) PutJoinServer(ctx context.Context, host croft.HostID, j trust.Jo
 	return s.conn.wrapped(err, "write where hosts join")
 }
 
-// JoinServers implements trust.Servers. Of a host's two records the newer one is valid: each version writes the
+// JoinServers implements trust.Servers. The newer one of a host's two records is valid, because each version writes the
 // keys that it knows.
 func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 	got, err := s.conn.etcd.Txn(ctx).Then(

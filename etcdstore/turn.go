@@ -11,7 +11,7 @@ import (
 	"croft/schedule"
 )
 
-// Turn lets one caretaker at a time look after what belongs to no host.
+// Turn selects one caretaker at a time for the records that belong to no host.
 type Turn struct{ conn *conn }
 
 var _ audit.Shared = (*Turn)(nil)
@@ -26,8 +26,8 @@ func (s *Turn) Evidence(ctx context.Context) (audit.Evidence, error) {
 	return e, nil
 }
 
-// CheckClocks compares the clock of this machine with those of living hosts. Unavailable: it differs from one, or is
-// not known to agree, so nothing may end because of the time.
+// CheckClocks compares the clock of this machine with those of living hosts. Unavailable: it differs from one of them,
+// or is not known to agree, so nothing may be ended because of the time.
 func (s *Turn) CheckClocks(ctx context.Context) error {
 	return s.conn.shared().CheckClock(ctx, time.Now())
 }

@@ -12,18 +12,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A program of a newer minor version writes fields into records that this one does not know, and so would drop when it
-// reads, changes and writes such a record. Every write of this connection goes through preservingKV, which adds the
-// unknown fields of the value that is stored to the value that is written. That is asked of etcd only for keys whose
-// value had unknown fields when it was decoded, which happens only where a newer program runs.
+// A program of a newer minor version writes fields into records that this one does not know, and would therefore drop
+// when it reads, changes and writes such a record. Every write of this connection goes through preservingKV, which adds
+// the unknown fields of the stored value to the written value. The stored value is read only for keys whose value had
+// unknown fields when it was decoded, which happens only if a newer program runs.
 
-// unknownFields has the types of the values with unknown fields, by key.
+// unknownFields holds the types of the values with unknown fields, by key.
 type unknownFields struct {
 	mu    sync.Mutex
 	types map[string]reflect.Type
 }
 
-// note remembers that the value of a key had fields that the type of v lacks.
+// note records that the value of a key had fields that the type of v lacks.
 func (u *unknownFields) note(key string, v any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -105,9 +105,10 @@ func (t *preservingTxn) Commit() (*clientv3.TxnResponse, error) {
 	return t.kv.KV.Txn(t.ctx).If(t.compares...).Then(then...).Else(t.another...).Commit()
 }
 
-// preserved returns the operations of a transaction with the unknown fields of what they replace. A record that must
-// not be there yet gets none: a removed record of the same name leaves it nothing. Where the record changes between
-// this read and the transaction, the transaction compares its revision, or the caller is the only writer of the key.
+// preserved returns the operations of a transaction with the unknown fields of the values that they replace. A record
+// that the transaction creates gets no such fields from a removed record of the same name. The record may change
+// between this read and the transaction; then a comparison of its revision fails, or the caller is the only writer of
+// the key.
 func (p preservingKV) preserved(
 	ctx context.Context,
 	compares []clientv3.Cmp,
@@ -135,7 +136,7 @@ func (p preservingKV) preserved(
 			}
 			value = extra.addTo(value)
 		}
-		if record := p.keys().recordOf(key); record != "" { // an order has the spec of its record
+		if record := p.keys().recordOf(key); record != "" { // an order contains the spec of its record
 			extra, err := p.extra(ctx, record)
 			if err != nil {
 				return nil, err
@@ -147,7 +148,7 @@ func (p preservingKV) preserved(
 		if bytes.Equal(value, op.ValueBytes()) {
 			continue
 		}
-		if &next[0] == &ops[0] { // not the caller's
+		if &next[0] == &ops[0] { // do not change the caller's slice
 			next = append([]clientv3.Op(nil), ops...)
 		}
 		next[i].WithValueBytes(value)
@@ -168,7 +169,7 @@ func (p preservingKV) extra(ctx context.Context, key string) (*surplus, error) {
 	return surplusOf(got.Kvs[0].Value, known), nil
 }
 
-// recordOf returns the key of the record that an order is about; empty: the key is not that of an order.
+// recordOf returns the key of the record of an order's instance; empty: the key is not an order's.
 func (k keys) recordOf(key string) string {
 	if !strings.HasPrefix(key, k.allOrders()) {
 		return ""
@@ -176,8 +177,8 @@ func (k keys) recordOf(key string) string {
 	return k.instances() + last([]byte(key))
 }
 
-// surplus is what a stored value has beyond what a type knows: a whole value, or fields of an object, or of elements of
-// a list, each told by its known part.
+// surplus is the part of a stored value that a type does not know: a whole value, or fields of an object, or of
+// elements of a list, each identified by its known part.
 type surplus struct {
 	whole    any
 	fields   map[string]*surplus
@@ -188,7 +189,7 @@ func (s *surplus) empty() bool {
 	return s == nil || s.whole == nil && len(s.fields) == 0 && len(s.elements) == 0
 }
 
-// surplusOf returns what a value has that a type does not know.
+// surplusOf returns the part of a value that a type does not know.
 func surplusOf(value []byte, known reflect.Type) *surplus {
 	v := reflect.New(known)
 	if json.Unmarshal(value, v.Interface()) != nil {
@@ -201,7 +202,7 @@ func surplusOf(value []byte, known reflect.Type) *surplus {
 	return compareValues(parsed(value), parsed(text))
 }
 
-// parsed reads JSON and keeps numbers as they are written.
+// parsed parses JSON without converting numbers.
 func parsed(text []byte) (v any) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -211,7 +212,7 @@ func parsed(text []byte) (v any) {
 	return v
 }
 
-// compareValues returns what a stored value has beyond its known part.
+// compareValues returns the part of a stored value that its known form lacks.
 func compareValues(stored, known any) *surplus {
 	s := &surplus{}
 	switch stored := stored.(type) {
@@ -244,9 +245,9 @@ func compareValues(stored, known any) *surplus {
 	return s
 }
 
-// printed writes JSON, with the fields of objects by name.
+// printed returns JSON in which the fields of objects are sorted by name.
 func printed(v any) string {
-	text, _ := json.Marshal(v) // it was JSON
+	text, _ := json.Marshal(v) // never fails, because v was JSON
 	return string(text)
 }
 
@@ -256,13 +257,13 @@ func (s *surplus) addTo(value []byte) []byte {
 		return value
 	}
 	switch v := parsed(value).(type) {
-	case map[string]any, []any: // such as the distances of a type
+	case map[string]any, []any: // a list is, for example, the distances of a type
 		return []byte(printed(s.add(v)))
 	}
 	return value
 }
 
-// add adds the surplus to a known value. What the known value no longer has gets nothing back.
+// add adds the surplus to a known value. Parts that the known value no longer has are not restored.
 func (s *surplus) add(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -9,10 +9,9 @@ import (
 	"croft"
 )
 
-// An instance's user-data may be long. It is stored under its own key for as long as the instance has a record,
-// and not in record and order. So it is written once, and not read by those who read many records. Programs of
-// schema 1.1 do not know this key: for hosts that they serve, record and order contain the user-data, as they
-// did in that version.
+// An instance's user-data may be long. It is stored under its own key, for as long as the instance has a record, and
+// not in record and order. So it is written once, and not read by readers of many records. Programs of schema 1.1 do
+// not know this key: for hosts that they serve, record and order contain the user-data, as they did in that version.
 
 // userData writes and reads user-data.
 type userData struct{ conn *conn }
@@ -24,8 +23,8 @@ func fillUserData(spec *croft.Spec, kvs []*mvccpb.KeyValue) {
 	}
 }
 
-// putUserData stores an instance's user-data. It replaces what a program of 1.1 left of an older instance with
-// the same UUID.
+// putUserData stores an instance's user-data. It replaces user-data that a program of 1.1 left of an older instance
+// with the same UUID.
 func (s userData) putUserData(inst croft.Instance) clientv3.Op {
 	if len(inst.Spec.UserData) == 0 {
 		return clientv3.OpDelete(s.conn.keys.userData(inst.ID))
@@ -33,11 +32,11 @@ func (s userData) putUserData(inst croft.Instance) clientv3.Op {
 	return clientv3.OpPut(s.conn.keys.userData(inst.ID), string(inst.Spec.UserData))
 }
 
-// keepUserData puts an instance's user-data where the agent of its host finds it. It returns record and order
-// as to be stored, and further operations. The instance may have been read without its user-data.
+// keepUserData stores an instance's user-data at the key where the agent of its host reads it. It returns record and
+// order in the form to store, and further operations. The instance may have been read without its user-data.
 func (s userData) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order,
 	[]clientv3.Op, error) {
-	if o.Want == croft.WantGone { // no longer needed; the key goes with the record
+	if o.Want == croft.WantGone { // no longer needed; the key is removed with the record
 		inst.Spec.UserData = nil
 		return inst, o, nil, nil
 	}
@@ -73,7 +72,7 @@ func (s userData) readUserData(ctx context.Context, inst *croft.Instance) error 
 	return nil
 }
 
-// withoutUserData returns a record as stored when its user-data is stored apart.
+// withoutUserData returns a record in its stored form when its user-data is stored separately.
 func withoutUserData(inst croft.Instance) croft.Instance {
 	inst.Spec.UserData = nil
 	return inst

@@ -49,7 +49,8 @@ func noInstance(id croft.InstanceID) error {
 	return croft.Errorf(croft.NotFound, "there is no instance %s; `schedule list` shows all", id)
 }
 
-// status reads all that is stored about one instance, nil if it has no record, and a revision to watch from.
+// status reads everything that is stored about one instance, and returns a revision to watch from; nil: the instance
+// has no record.
 func (s *Instances) status(ctx context.Context, id croft.InstanceID) (*croft.Status, int64, error) {
 	k := s.conn.keys
 	got, err := s.conn.etcd.Get(ctx, k.instance(id))
@@ -96,10 +97,11 @@ func (s *Instances) status(ctx context.Context, id croft.InstanceID) (*croft.Sta
 	return st, all.Header.Revision, nil
 }
 
-// mostNamed is how many instances are read one by one: for more of them, reading all of the cloud's costs less.
+// mostNamed is the maximum number of instances that are read one by one: for more of them, reading all instances of the
+// cloud costs less.
 const mostNamed = 1000
 
-// List implements schedule.View. The result is of one moment. It omits user-data that is stored apart.
+// List implements schedule.View. The result is the state at one moment. It omits user-data that is stored separately.
 func (s *Instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
 	if project != "" {
 		few, more, err := s.Page(ctx, project, "", mostNamed)
@@ -129,8 +131,8 @@ func (s *Instances) List(ctx context.Context, project croft.Project) ([]croft.St
 	return found, err
 }
 
-// Page implements cloud.Instances. It reads no more than the page, as of one moment, and omits user-data that is stored
-// apart.
+// Page implements cloud.Instances. It reads only the page, at one moment, and omits user-data that is stored
+// separately.
 func (s *Instances) Page(ctx context.Context, project croft.Project, after string, limit int) (page []croft.Status,
 	more bool, err error) {
 	k := s.conn.keys
@@ -177,7 +179,7 @@ func (s *Instances) Page(ctx context.Context, project croft.Project, after strin
 	return page, len(named.Kvs) > limit, err
 }
 
-// WatchInstance implements schedule.View. Until the instance has a host only its record can change; then also
+// WatchInstance implements schedule.View. Until the instance has a host, only its record can change; afterwards also
 // its order and its observation.
 func (s *Instances) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	if s.conn.waiters.takeAlone() {
@@ -217,14 +219,14 @@ func (s *Instances) watchWith(ctx context.Context, id croft.InstanceID, changed 
 	}
 }
 
-// await returns once a key that st was read from changed at revision from or later. A broken watch is treated
-// as a change: the caller reads again.
+// await returns once a key from which st was read changed at revision from or later. A broken watch is treated as a
+// change: the caller reads again.
 func (s *Instances) await(ctx context.Context, st *croft.Status, from int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	id := st.Instance.ID
 	record := s.conn.etcd.Watch(ctx, s.conn.keys.instance(id), clientv3.WithRev(from))
-	var observed clientv3.WatchChan // a nil channel never fires
+	var observed clientv3.WatchChan // a nil channel never receives
 	if st.Instance.Host != "" {
 		observed = s.conn.etcd.Watch(ctx, s.conn.keys.observed(st.Instance.Host, id), clientv3.WithRev(from))
 	}

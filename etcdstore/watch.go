@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// watchRetry is the pause before a watch that lost its server lists again, plus a random time of up to the same
-// length, so that many do not return at once.
+// watchRetry is the pause before a watch that lost its server lists again, plus a random time of up to the same length,
+// so that many watches do not return at once.
 const watchRetry = 500 * time.Millisecond
 
 // follow calls seen for every existing key below prefix, then for every key that changes or disappears (value
@@ -26,8 +26,8 @@ func (s *conn) follow(ctx context.Context, prefix string, listed func(), seen fu
 	}, seen)
 }
 
-// followWhole is follow for a caller that replaces what it knows by each list at once: listed gets all existing keys,
-// and seen only what changes afterwards.
+// followWhole is like follow, for a caller that replaces its whole state by each list: listed gets all existing keys,
+// and seen only later changes.
 func (s *conn) followWhole(ctx context.Context, prefix string, listed func([]*mvccpb.KeyValue),
 	seen func(*mvccpb.KeyValue, bool)) error {
 	for {
@@ -64,8 +64,8 @@ func followOnce(ctx context.Context, s *conn, prefix string, listed func([]*mvcc
 	}
 }
 
-// disconnected returns as soon as no server can be reached, or when ctx ends. A client that waits for answers
-// would notice late or never: requests and watches wait for the connection to come back.
+// disconnected returns as soon as no server can be reached, or when ctx ends. A client that waits for answers would
+// notice late or never, because requests and watches wait for the connection to be restored.
 func (s *conn) disconnected(ctx context.Context) error {
 	conn := s.etcd.ActiveConnection()
 	if conn == nil { // a server in this process
