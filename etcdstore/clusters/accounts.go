@@ -79,7 +79,7 @@ func (s *Accounts) AddAccount(ctx context.Context, a cluster.Account) error {
 			return nil
 		case done.Responses[0].GetResponseRange().Count > 0:
 			return croft.Errorf(croft.Conflict, "%s has an account on cluster %s already", a.User, a.Cluster)
-		} // else the record changed, so trying again ends
+		} // otherwise the record changed, so the retries end
 	}
 }
 

@@ -116,13 +116,13 @@ func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (clus
 		written, err := s.appliances().put(ctx, s.projects, a.Name, &a, pay, ifs, append(ops, own...)...)
 		if err != nil || written {
 			return a, err
-		} // else the record of the same name without a project changed, so trying again ends
+		} // otherwise the record of the same name without a project changed, so the retries end
 	}
 }
 
-// share returns the operations that keep the record of a project's appliance under the name that other projects use:
-// it exists while the appliance is public. The conditions hold while the record is as it was read. Conflict: the name
-// is taken.
+// share returns the operations that maintain the record of a project's appliance under the name that other projects
+// use; that record exists while the appliance is public. The conditions hold while the record is unchanged since it was
+// read. Conflict: the name is taken.
 func (s *Catalogue) share(ctx context.Context, a cluster.Appliance) (ifs []clientv3.Cmp, ops []clientv3.Op,
 	err error) {
 	_, name := cluster.SplitAppliance(a.Name)

@@ -17,8 +17,9 @@ import (
 	"croft/tenant"
 )
 
-// Catalogue stores what clusters are built by. Whoever adds something that names a site, an appliance or an image
-// compares that it exists; whoever removes one compares that nothing was added since it was read that nothing names it.
+// Catalogue stores the sites, credentials, appliances, implementations and images from which clusters are built. A
+// transaction that adds a record naming a site, an appliance or an image compares that the named one exists. A
+// transaction that removes one compares that no such record was added since it was read that none exists.
 type Catalogue struct {
 	conn     *kv.Conn
 	may      func() error
@@ -28,7 +29,8 @@ type Catalogue struct {
 	compared time.Time // when the index of implementations was last compared
 }
 
-// Kept says what projects are charged with for what clusters are built by. What has no project is the operators'.
+// Kept returns the sources of the charges for the records of the catalogue. Records without a project belong to
+// operators and are not charged.
 func Kept(c *kv.Conn) []tenants.Source {
 	k := Keys(c.Prefix)
 	return []tenants.Source{
@@ -55,13 +57,13 @@ func chargeOfCredential(c cluster.Credential) tenants.Charge {
 	return tenants.Charge{Project: c.Project, Amounts: tenants.SizeOf(tenant.CountCredentials, c)}
 }
 
-// chargeOfImplementation is what the project of its appliance is charged with.
+// chargeOfImplementation returns the charge, which the project of the implementation's appliance pays.
 func chargeOfImplementation(i cluster.Implementation) tenants.Charge {
 	i.Generation = 0
 	return tenants.Charge{Project: i.Project, Amounts: tenants.SizeOf(tenant.CountImplementations, i)}
 }
 
-// instead is what a project is charged with when a record replaces another one of the same project.
+// instead returns the charge for replacing a record by another one of the same project.
 func instead(before, after tenants.Charge) tenants.Charge {
 	return tenants.Charge{Project: after.Project, Amounts: after.Amounts.Minus(before.Amounts)}
 }
@@ -137,7 +139,7 @@ func (s *Catalogue) RemoveSite(ctx context.Context, name string) error {
 	})
 }
 
-// revisionsOf removes the numbers given to implementations of an appliance, at each site.
+// revisionsOf returns the operations that remove the counters of an appliance's implementations, at all sites.
 func (s *Catalogue) revisionsOf(ctx context.Context, appliance string, revision int64) (ops []clientv3.Op, err error) {
 	err = s.conn.ReadRange(ctx, "read the revisions of implementations", s.keys().allRevisions(), revision,
 		func(stored *mvccpb.KeyValue) error {
@@ -167,15 +169,15 @@ func (s *Catalogue) count(ctx context.Context, prefix string, revision int64) (i
 	return got.Count, nil
 }
 
-// removal is how something is removed that nothing used as of a revision.
+// removal is the removal of a record that was unused at a revision.
 type removal struct {
 	ifs  []clientv3.Cmp
 	ops  []clientv3.Op
-	paid tenants.Charge // is given back
+	paid tenants.Charge // charge to give back
 }
 
-// remove removes a key as prepare says, which is asked again after each change by others; absent is the error if there
-// is no such key.
+// remove removes a key by the removal that prepare returns; prepare is called again after each concurrent change.
+// absent is the error if the key does not exist.
 func (s *Catalogue) remove(ctx context.Context, absent error, key string,
 	prepare func(revision int64) (removal, error)) error {
 	for {
@@ -230,7 +232,7 @@ func (s *Catalogue) Credential(ctx context.Context, id cluster.CredentialID) (cl
 	return s.credentials().find(ctx, s.conn, string(id))
 }
 
-// checkCredential refuses what cannot become a part of keys. Invalid.
+// checkCredential refuses fields that cannot become part of keys. Invalid.
 func checkCredential(c cluster.Credential) error {
 	if _, err := croft.ParseClusterID(string(c.ID)); err != nil { // any UUID
 		return err
@@ -245,7 +247,8 @@ func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cl
 	}
 	k := s.keys()
 	name := k.credentialName(c)
-	there := kv.Exists(k.site(c.Site)) // enough for a change: a site stays while it has credentials
+	// existence is enough, even for a change: a site cannot be removed while it has credentials
+	there := kv.Exists(k.site(c.Site))
 	if c.SiteCreated != 0 {
 		there = kv.Created(k.site(c.Site), c.SiteCreated)
 	}
@@ -295,7 +298,7 @@ func (s *Catalogue) RemoveCredential(ctx context.Context, id cluster.CredentialI
 		if err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "credential %s is needed by %d clusters: delete those first", c.Name, n)
 		}
-		// the name is that of this very version, which the transaction compares
+		// the name belongs to exactly this version, which the transaction compares
 		return removal{[]clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.credential(id), c.Generation)},
 			[]clientv3.Op{clientv3.OpDelete(k.credentialName(c))}, chargeOfCredential(c)}, err
 	})

@@ -1,6 +1,6 @@
-// Package clusters stores in etcd the records of clusters, who acts on them, and what they are built by. A record is
-// written in one transaction with its name, the keys of what it names, and the charge of its project; a manager that
-// writes it compares that it still holds the cluster.
+// Package clusters stores in etcd the records of clusters, which managers hold them, and the catalogue from which they
+// are built. A record is written in one transaction with its name, the keys of the records that it names, and the
+// charge of its project; a manager that writes it compares that it still holds the cluster.
 package clusters
 
 import (
@@ -29,20 +29,20 @@ type Store struct {
 
 // Session is the lease of this process.
 type Session struct {
-	// Lease returns it, and begins one if there is none.
+	// Lease returns the lease, and creates it if there is none.
 	Lease func(ctx context.Context) (clientv3.LeaseID, error)
-	// Lost is told of the error of a transaction that named a lease.
+	// Lost is called with the error of a transaction that named a lease.
 	Lost func(err error, lease clientv3.LeaseID)
 }
 
-// New makes the store of clusters, which begins to store something if may returns nil.
+// New makes the store of clusters. It stores new records only if may returns nil.
 func New(c *kv.Conn, p *tenants.Projects, s Session, may func() error) *Store {
 	r := &Records{conn: c, projects: p, session: s, may: may, taking: map[croft.ClusterID]bool{},
 		held: map[croft.ClusterID]int64{}}
 	return &Store{r, &Catalogue{conn: c, may: may, projects: p}, &Accounts{c}}
 }
 
-// Records stores the records of clusters, their events, and who acts on them.
+// Records stores the records of clusters, their events, and which managers hold them.
 type Records struct {
 	conn     *kv.Conn
 	projects *tenants.Projects
@@ -50,8 +50,8 @@ type Records struct {
 	may      func() error
 
 	mu     sync.Mutex
-	taking map[croft.ClusterID]bool  // a Hold is on its way
-	held   map[croft.ClusterID]int64 // by when their keys were made
+	taking map[croft.ClusterID]bool  // a Hold is in progress
+	held   map[croft.ClusterID]int64 // creation revisions of the holders' keys
 }
 
 var (
@@ -62,7 +62,7 @@ var (
 
 func (s *Records) keys() Keys { return Keys(s.conn.Prefix) }
 
-// chargeOf is what a project is charged with for a cluster, until it is deleted.
+// chargeOf returns the charge for a cluster, until it is deleted.
 func chargeOf(c cluster.Cluster) tenants.Charge {
 	if c.State == cluster.Deleted {
 		return tenants.Charge{}
@@ -70,7 +70,7 @@ func chargeOf(c cluster.Cluster) tenants.Charge {
 	return tenants.Charge{Project: c.Project, Amounts: tenant.Amounts{tenant.CountClusters: 1}}
 }
 
-// Charged says what the stored clusters are charged with.
+// Charged returns the source of the charges for stored clusters.
 func Charged(c *kv.Conn) tenants.Source {
 	return tenants.Source{Prefix: Keys(c.Prefix).Records(),
 		Charge: func(key, value []byte) (tenants.Charge, error) {
@@ -106,8 +106,9 @@ func (s *Records) Get(ctx context.Context, id croft.ClusterID) (cluster.Cluster,
 	return c, s.isOfPresent(ctx, c, got.Kvs[0].CreateRevision)
 }
 
-// isOfPresent hides the record of a deleted cluster from a later project of the same name, which was created after it.
-// A living cluster is always of the present project: none is removed before its clusters. NotFound.
+// isOfPresent hides the record of a deleted cluster from a later project of the same name, which was created after the
+// cluster. A living cluster always belongs to the present project, because a project is not removed before its
+// clusters. NotFound.
 func (s *Records) isOfPresent(ctx context.Context, c cluster.Cluster, created int64) error {
 	got, err := s.conn.Etcd.Get(ctx, tenants.Keys(s.conn.Prefix).Project(c.Project), clientv3.WithKeysOnly())
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *Records) Named(ctx context.Context, project croft.Project, name string)
 	}
 	if len(got.Kvs) > 0 {
 		c, err := s.Get(ctx, croft.ClusterID(got.Kvs[0].Value))
-		if err != nil || c.Name == name && c.State != cluster.Deleted { // else it lost the name meanwhile
+		if err != nil || c.Name == name && c.State != cluster.Deleted { // otherwise it has lost the name meanwhile
 			return c, err
 		}
 	}
@@ -149,10 +150,11 @@ func (s *Records) Latest(ctx context.Context, project croft.Project, user, appli
 	return 0, nil
 }
 
-// maxRecord bounds a record, in bytes: etcd takes requests of 1.5 MiB, and a thousand members have half of this.
+// maxRecord is the maximum size of a record in bytes. etcd accepts requests of 1.5 MiB; a cluster with a thousand
+// members takes half of maxRecord.
 const maxRecord = 1 << 20
 
-// encodeCluster returns a record as stored. Invalid: it is too large.
+// encodeCluster returns a record in its stored form. Invalid: it is too large.
 func encodeCluster(c cluster.Cluster) (string, error) {
 	text := kv.Encode(c)
 	if len(text) > maxRecord {
@@ -162,7 +164,7 @@ func encodeCluster(c cluster.Cluster) (string, error) {
 	return text, nil
 }
 
-// checkNew refuses what cannot become a part of keys. Invalid.
+// checkNew refuses fields that cannot become part of keys. Invalid.
 func checkNew(c cluster.Cluster) error {
 	if _, err := croft.ParseClusterID(string(c.ID)); err != nil {
 		return err
@@ -197,7 +199,7 @@ func (s *Records) Create(ctx context.Context, c cluster.Cluster, latest int64) (
 	return c, err
 }
 
-// writing is how a new record is written.
+// writing returns the transaction that writes a new record.
 func (s *Records) writing(c cluster.Cluster, text string, latest int64) tenants.Writing {
 	k, refs := s.keys(), refsOf(c)
 	record, name, made := k.record(c.ID), k.name(c.Project, c.Name), k.made(c.Project, c.User, c.Appliance)
@@ -219,7 +221,8 @@ func (s *Records) writing(c cluster.Cluster, text string, latest int64) tenants.
 		}}
 }
 
-// nameTaken says who else has the name of a cluster, by what its key has; nil: nobody.
+// nameTaken returns the error if another cluster has the name of a cluster, according to the answer about the name's
+// key; nil: no other cluster has it.
 func nameTaken(c cluster.Cluster, answer *etcdserverpb.ResponseOp) error {
 	holder := kv.First(answer)
 	if holder == nil || string(holder.Value) == string(c.ID) {
@@ -244,7 +247,7 @@ func (s *Records) List(ctx context.Context, project croft.Project) ([]cluster.Cl
 	return all, err
 }
 
-// Living implements cluster.Records. The names of a project are those of its living clusters.
+// Living implements cluster.Records. The names of a project belong to its living clusters.
 func (s *Records) Living(ctx context.Context, project croft.Project) ([]cluster.Cluster, error) {
 	all, err := s.records().indexed(ctx, s.conn, s.keys().names(project), func(name *mvccpb.KeyValue) string {
 		return string(name.Value)
@@ -276,7 +279,7 @@ func (s *Records) Follow(ctx context.Context, changed func(croft.ClusterID)) err
 			note(stored, true)
 			delete(before, croft.ClusterID(kv.Last(stored.Key)))
 		}
-		for id := range before { // they were forgotten while nobody watched
+		for id := range before { // they were removed while there was no watch
 			changed(id)
 		}
 	}, note)

@@ -41,7 +41,7 @@ func (s *Records) Note(ctx context.Context, c cluster.Cluster, e cluster.Event) 
 		}
 		if now := kv.First(done.Responses[0]); now == nil || now.CreateRevision > c.Revised {
 			return missing(id)
-		} // else somebody else noted one, so trying again ends
+		} // otherwise another process added an event, so the retries end
 	}
 }
 

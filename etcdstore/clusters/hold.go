@@ -11,9 +11,9 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// A hold is a key under the lease of the process. If the answer to a hold or to its release was lost, the key may stay:
-// nobody here holds the cluster then, and the next Hold of this process takes the key over. Others wait until this
-// process ends.
+// A hold is a key under the lease of the process. If the answer to a hold or to its release was lost, the key may
+// remain although no caller in this process holds the cluster; the next Hold of this process takes the key over. Other
+// processes wait until this process ends.
 
 // Hold implements cluster.Records.
 func (s *Records) Hold(ctx context.Context, id croft.ClusterID) (*cluster.Holder, error) {
@@ -27,7 +27,7 @@ func (s *Records) Hold(ctx context.Context, id croft.ClusterID) (*cluster.Holder
 	}
 	k := s.keys()
 	key := k.holder(id)
-	// Existence is enough: who holds a cluster reads its record after that.
+	// Existence is enough: a holder reads the record of the cluster after it got the hold.
 	done, err := s.conn.Etcd.Txn(ctx).If(kv.Absent(key), kv.Exists(k.record(id))).
 		Then(clientv3.OpPut(key, "", clientv3.WithLease(lease))).
 		Else(clientv3.OpGet(key), clientv3.OpGet(k.record(id), clientv3.WithCountOnly())).Commit()
@@ -41,7 +41,7 @@ func (s *Records) Hold(ctx context.Context, id croft.ClusterID) (*cluster.Holder
 		switch {
 		case done.Responses[1].GetResponseRange().Count == 0:
 			return nil, missing(id)
-		case there == nil: // it was released in this moment
+		case there == nil: // it was released just now
 			return nil, held(id)
 		case !s.left(id, there, lease):
 			return nil, held(id)
@@ -58,7 +58,7 @@ func held(id croft.ClusterID) error {
 	return croft.Errorf(croft.Conflict, "cluster %s is held by another process", id)
 }
 
-// begin notes that a hold is on its way. False: one is already.
+// begin records that a Hold is in progress. False: another one already is.
 func (s *Records) begin(id croft.ClusterID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Records) end(id croft.ClusterID) {
 	delete(s.taking, id)
 }
 
-// left tells whether a key is of this process, and nobody here knows of it.
+// left reports whether a key belongs to this process, but is not known as a hold here.
 func (s *Records) left(id croft.ClusterID, there *mvccpb.KeyValue, lease clientv3.LeaseID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

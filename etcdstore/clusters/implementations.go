@@ -40,9 +40,10 @@ func (s *Catalogue) Implementations(ctx context.Context, appliance string) ([]cl
 	return all, err
 }
 
-// index writes the keys by which implementations are found that programs of earlier versions stored, and removes those
-// of what they removed. Each process compares all keys at its first use and then once a minute; in between it does so
-// only if there are not as many keys as implementations.
+// index maintains the index of implementations by appliance, because programs of earlier versions do not: it writes the
+// missing keys of implementations that they stored, and removes the keys of those that they removed. Each process
+// compares all keys at its first use and then once a minute; in between it does so only if the numbers of keys and
+// implementations differ.
 func (s *Catalogue) index(ctx context.Context) error {
 	k := s.keys()
 	counts, err := s.conn.Etcd.Txn(ctx).
@@ -86,14 +87,14 @@ func (s *Catalogue) index(ctx context.Context) error {
 	}
 	for id := range unindexed {
 		i, err := s.Implementation(ctx, id)
-		if croft.KindOf(err) == croft.NotFound { // it was removed meanwhile
+		if croft.KindOf(err) == croft.NotFound { // it has been removed meanwhile
 			continue
 		}
 		if err != nil {
 			return err
 		}
 		_, err = s.conn.Etcd.Txn(ctx).
-			// Existence is enough: the server makes the UUIDs of implementations, and their entries never change.
+			// Existence is enough: the server generates the UUIDs of implementations, and their entries never change.
 			If(kv.Exists(k.implementation(id))).
 			Then(clientv3.OpPut(k.implementedBy(i), "")).
 			Commit()
@@ -122,10 +123,12 @@ func (s *Catalogue) Implementation(ctx context.Context, id cluster.Implementatio
 	return s.implementations().find(ctx, s.conn, string(id))
 }
 
-// maxImplementation bounds an implementation as stored, in bytes: its template may double in JSON.
+// maxImplementation is the maximum size of a stored implementation in bytes: the size of its template may double in
+// JSON.
 const maxImplementation = 1280 << 10
 
-// AddImplementation implements cluster.Catalogue. Its revision is counted beside it, so that no number comes back.
+// AddImplementation implements cluster.Catalogue. Revisions are counted in a separate record, so that no number is
+// reused.
 func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementation) (cluster.Implementation, error) {
 	_, malformed := croft.ParseClusterID(string(i.ID)) // any UUID
 	if err := cmp.Or(s.may(), malformed); err != nil {
@@ -166,7 +169,7 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 			case named != nil:
 				ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(string(named.Key)), "=",
 					named.CreateRevision))
-			case missing != nil: // an image may be the cloud's
+			case missing != nil: // an image may also be one of the cloud
 				return i, missing
 			}
 		}
@@ -179,7 +182,7 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 			clientv3.OpPut(key, strconv.Itoa(i.Revision)), clientv3.OpPut(k.implementedBy(i), ""))
 		if err != nil || written {
 			return i, err
-		} // else something changed, so trying again ends
+		} // otherwise something changed, so the retries end
 	}
 }
 
@@ -195,7 +198,7 @@ func (s *Catalogue) EnableImplementation(ctx context.Context, id cluster.Impleme
 		i.Enabled = enabled
 		_, err = s.implementations().put(ctx, s.projects, string(id), &i,
 			instead(before, chargeOfImplementation(i)), nil)
-		if croft.KindOf(err) != croft.Conflict { // else somebody else changed it, so trying again ends
+		if croft.KindOf(err) != croft.Conflict { // otherwise another process changed it, so the retries end
 			return i, err
 		}
 	}

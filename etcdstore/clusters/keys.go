@@ -8,13 +8,13 @@ import (
 	"croft/cluster"
 )
 
-// Keys builds the keys of clusters and of what they are built by; it is the prefix of the partition. The list of all
-// keys is in etcdstore.
+// Keys builds the keys of clusters and of the catalogue; it is the prefix of the partition. The list of all keys is in
+// etcdstore.
 type Keys string
 
 func (k Keys) prefix() string { return string(k) + "clusters/" }
 
-// Records is the prefix of the records of clusters.
+// Records returns the prefix of the records of clusters.
 func (k Keys) Records() string                  { return k.prefix() + "records/" }
 func (k Keys) record(id croft.ClusterID) string { return k.Records() + string(id) }
 
@@ -29,15 +29,15 @@ func (k Keys) account(id croft.ClusterID, user string) string {
 	return k.accounts(id) + escaped(user)
 }
 
-// Owned is the prefix of all that exists of a project: a project is not removed while there is a key below it.
+// Owned returns the prefix of the keys of a project: the project is not removed while a key below it exists.
 func (k Keys) Owned(p croft.Project) string { return k.prefix() + "owned/" + string(p) + "/" }
 func (k Keys) names(p croft.Project) string { return k.Owned(p) + "names/" }
 func (k Keys) name(p croft.Project, name string) string {
 	return k.names(p) + name
 }
 
-// made has a key for each living cluster of an appliance that a user asked for. The latest one's revision is what
-// requests compare.
+// made returns the prefix of one key for each living cluster of an appliance that a user requested. Requests compare
+// the revision of the latest one.
 func (k Keys) made(p croft.Project, user, appliance string) string {
 	return k.Owned(p) + "made/" + appliance + "/" + escaped(user) + "/"
 }
@@ -52,7 +52,8 @@ func (k Keys) ownAppliance(a cluster.Appliance) string {
 	return k.Owned(a.Project) + "appliances/" + a.Name
 }
 
-// used has a key for each living cluster whose record names something.
+// used returns the prefix of one key for each living cluster whose record names the given site, credential or
+// implementation.
 func (k Keys) used(kind, name string) string { return k.prefix() + "used/" + kind + "/" + name + "/" }
 
 func (k Keys) sites() string                             { return k.prefix() + "sites/" }
@@ -64,8 +65,8 @@ func (k Keys) site(name string) string                   { return k.sites() + na
 func (k Keys) credential(id cluster.CredentialID) string { return k.credentials() + string(id) }
 func (k Keys) appliance(name string) string              { return k.appliances() + name }
 
-// appliancesOf has the appliances of a project, and [sharedFrom, sharedEnd) those without a project in their unique
-// names, which begin with a small letter.
+// appliancesOf returns the prefix of a project's appliances. The range [sharedFrom, sharedEnd) has the appliances whose
+// unique names have no project; these names start with a small letter.
 func (k Keys) appliancesOf(p croft.Project) string {
 	return k.appliances() + cluster.ScopedAppliance(p, "")
 }
@@ -76,7 +77,8 @@ func (k Keys) implementation(i cluster.ImplementationID) string {
 	return k.implementations() + string(i)
 }
 
-// implemented has a key for each implementation of an appliance, so that those of one are read without the others.
+// implemented returns the prefix of one key for each implementation of an appliance, so that these can be read without
+// others.
 func (k Keys) allImplemented() string              { return k.prefix() + "implemented/" }
 func (k Keys) implemented(appliance string) string { return k.allImplemented() + appliance + "/" }
 func (k Keys) implementedBy(i cluster.Implementation) string {
@@ -85,16 +87,16 @@ func (k Keys) implementedBy(i cluster.Implementation) string {
 func (k Keys) image(name string) string { return k.images() + name }
 func (k Keys) allRevisions() string     { return k.prefix() + "revisions/" }
 
-// revisions has the numbers given at a site.
+// revisions returns the prefix of the counters at a site.
 func (k Keys) revisions(site string) string { return k.allRevisions() + site + "/" }
 func (k Keys) revision(appliance, site string) string {
 	return k.revisions(site) + appliance
 }
 
-// escaped makes a user's name, which may hold anything, a part of a key.
+// escaped makes a part of a key from a user's name, which may contain any characters.
 func escaped(user string) string {
 	if user == "" {
-		return "%" // which is never the escape of anything
+		return "%" // no escaped name is equal to this
 	}
 	return url.PathEscape(user)
 }

@@ -12,10 +12,10 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// ref is something that the record of a living cluster names. While it does, that cannot be removed.
+// ref is a record that the record of a living cluster names. It cannot be removed while it is named.
 type ref struct{ kind, what, name string }
 
-// refsOf lists what a record names.
+// refsOf lists the records that a cluster's record names.
 func refsOf(c cluster.Cluster) []ref {
 	if c.State == cluster.Deleted {
 		return nil
@@ -25,14 +25,14 @@ func refsOf(c cluster.Cluster) []ref {
 	return slices.DeleteFunc(all, func(r ref) bool { return r.name == "" })
 }
 
-// without returns the refs of a list that another one has not.
+// without returns the refs in all that are not in others.
 func without(all, others []ref) []ref {
 	return slices.DeleteFunc(slices.Clone(all), func(r ref) bool { return slices.Contains(others, r) })
 }
 
 func (k Keys) named(r ref) string { return k.prefix() + r.kind + "/" + r.name }
 
-// present are the conditions that what is named exists.
+// present returns the conditions that the named records exist.
 func (k Keys) present(refs []ref) (all []clientv3.Cmp) {
 	for _, r := range refs {
 		// Existence is enough: credentials and implementations have random UUIDs, and a site stays while it has
@@ -42,7 +42,7 @@ func (k Keys) present(refs []ref) (all []clientv3.Cmp) {
 	return all
 }
 
-// look are the reads by which gone says what is missing.
+// look returns the reads from which gone finds out what is missing.
 func (k Keys) look(refs []ref) (all []clientv3.Op) {
 	for _, r := range refs {
 		all = append(all, clientv3.OpGet(k.named(r), clientv3.WithCountOnly()))

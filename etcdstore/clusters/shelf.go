@@ -12,12 +12,12 @@ import (
 	"croft/etcdstore/tenants"
 )
 
-// shelf is how things of one kind are stored, each under its own key.
+// shelf stores records of one kind, each under its own key.
 type shelf[T any] struct {
 	what       string // for errors
 	prefix     string
 	generation func(*T) *int64
-	created    func(*T) *int64 // nil: their identity is in their keys
+	created    func(*T) *int64 // nil: their keys contain their identity
 }
 
 func (s shelf[T]) decode(c *kv.Conn, stored *mvccpb.KeyValue) (v T, err error) {
@@ -33,7 +33,7 @@ func (s shelf[T]) missing(name string) error {
 	return croft.Errorf(croft.NotFound, "there is no %s %.80q", s.what, name)
 }
 
-// list returns all, as of a revision; 0: the present one.
+// list returns all records at a revision; 0: the current one.
 func (s shelf[T]) list(ctx context.Context, c *kv.Conn, revision int64) ([]T, error) {
 	all := []T{}
 	err := c.ReadRange(ctx, "read the "+s.what+"s", s.prefix, revision, func(stored *mvccpb.KeyValue) error {
@@ -44,7 +44,8 @@ func (s shelf[T]) list(ctx context.Context, c *kv.Conn, revision int64) ([]T, er
 	return all, err
 }
 
-// indexed returns those that the keys below a prefix name. Between both reads some may go, which are left out.
+// indexed returns the records that are named by the keys below a prefix. It omits records that are removed between both
+// reads.
 func (s shelf[T]) indexed(ctx context.Context, c *kv.Conn, prefix string, nameOf func(*mvccpb.KeyValue) string) ([]T,
 	error) {
 	all := []T{}
@@ -53,7 +54,7 @@ func (s shelf[T]) indexed(ctx context.Context, c *kv.Conn, prefix string, nameOf
 		ops = append(ops, clientv3.OpGet(s.prefix+nameOf(stored)))
 		return nil
 	})
-	for some := range slices.Chunk(ops, 8) { // records may be large, and answers of etcd are bounded
+	for some := range slices.Chunk(ops, 8) { // records may be large, and answers of etcd are limited in size
 		if err != nil {
 			break
 		}
@@ -70,7 +71,7 @@ func (s shelf[T]) indexed(ctx context.Context, c *kv.Conn, prefix string, nameOf
 	return all, err
 }
 
-// find returns one. NotFound.
+// find returns a record. NotFound.
 func (s shelf[T]) find(ctx context.Context, c *kv.Conn, name string) (v T, err error) {
 	got, err := c.Etcd.Get(ctx, s.prefix+name)
 	if err != nil {
@@ -82,8 +83,8 @@ func (s shelf[T]) find(ctx context.Context, c *kv.Conn, name string) (v T, err e
 	return s.decode(c, got.Kvs[0])
 }
 
-// put replaces the one of its generation, if further conditions are met, and writes more with it, in one transaction
-// with the charge. False: the conditions are not met. Conflict: it has another generation.
+// put replaces the record of the given generation if further conditions are met, and does more, in one transaction with
+// the charge. False: the conditions are not met. Conflict: the record has another generation.
 func (s shelf[T]) put(ctx context.Context, p *tenants.Projects, name string, v *T, pay tenants.Charge,
 	ifs []clientv3.Cmp, more ...clientv3.Op) (bool, error) {
 	key, at := s.prefix+name, s.generation(v)

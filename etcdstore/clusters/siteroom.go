@@ -13,17 +13,18 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// errOvertaken says that a site took another cluster between the look at its room and the write.
+// errOvertaken reports that a site got another cluster between the check of its room and the write.
 var errOvertaken = errors.New("the site took another cluster meanwhile")
 
-// siteRoom is what a record that names a site anew compares, so that the site has no more clusters than it may.
+// siteRoom holds the comparisons of a record that newly names a site, so that the site does not exceed its limit of
+// clusters.
 type siteRoom struct {
-	used   string // the prefix of the keys of its clusters; empty: it is not limited
-	latest int64  // the revision at which the latest of them was made
+	used   string // the prefix of the keys of its clusters; empty: the site has no limit
+	latest int64  // the revision at which the latest of these keys was created
 }
 
-// siteRoom looks at the site of a record, if that is another one than before. Conflict: it has as many clusters as it
-// may.
+// siteRoom checks the room at the site of a record, if the site differs from the one before. Conflict: the site has
+// reached its limit of clusters.
 func (s *Records) siteRoom(ctx context.Context, before, c cluster.Cluster) (siteRoom, error) {
 	if c.Site == "" || c.Site == before.Site || c.State == cluster.Deleted {
 		return siteRoom{}, nil
@@ -31,7 +32,7 @@ func (s *Records) siteRoom(ctx context.Context, before, c cluster.Cluster) (site
 	k := s.keys()
 	site, err := sitesOf(k).find(ctx, s.conn, c.Site)
 	if errors.Is(err, croft.NotFound) || err == nil && site.MaxClusters == 0 {
-		return siteRoom{}, nil // a write that names none finds that out
+		return siteRoom{}, nil // if the site does not exist, the write fails
 	}
 	if err != nil {
 		return siteRoom{}, err
@@ -61,7 +62,7 @@ func (r siteRoom) compares() []clientv3.Cmp {
 	return []clientv3.Cmp{kv.NoneSince(r.used, r.latest)}
 }
 
-// look is the read by which overtaken finds out.
+// look returns the read from which overtaken finds out whether the site got another cluster.
 func (r siteRoom) look() []clientv3.Op {
 	if r.used == "" {
 		return nil

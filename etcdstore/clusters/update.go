@@ -41,13 +41,13 @@ func (s *Records) Update(ctx context.Context, c cluster.Cluster, by *cluster.Hol
 			return c, err
 		}
 		written, err := s.replace(ctx, before, c, text, room, by)
-		if !errors.Is(err, errOvertaken) { // else the site has another cluster now, so trying again ends
+		if !errors.Is(err, errOvertaken) { // otherwise the site has one more cluster now, so the retries end
 			return written, err
 		}
 	}
 }
 
-// replace writes a record in place of another one. errOvertaken.
+// replace replaces a record. errOvertaken.
 func (s *Records) replace(ctx context.Context, before, c cluster.Cluster, text string, room siteRoom,
 	by *cluster.Holder) (cluster.Cluster, error) {
 	k := s.keys()
@@ -93,7 +93,7 @@ func notHeld(id croft.ClusterID) error {
 	return croft.Errorf(croft.Conflict, "cluster %s is held by another process, or by none", id)
 }
 
-// mayBecome refuses to store a record in place of another one.
+// mayBecome refuses an invalid change of a record.
 func mayBecome(before, c cluster.Cluster) error {
 	switch {
 	case before.Revised != c.Revised:
@@ -106,10 +106,10 @@ func mayBecome(before, c cluster.Cluster) error {
 	return nil
 }
 
-// change returns what a transaction compares and writes beside the record, when it becomes another one.
+// change returns the comparisons and operations, in addition to those of the record, for a change of a record.
 func (k Keys) change(before, c cluster.Cluster) (compares []clientv3.Cmp, ops []clientv3.Op) {
 	if before.State == cluster.Deleted {
-		return nil, nil // it has nothing any more
+		return nil, nil // a deleted cluster has no further keys
 	}
 	name, had, has := k.name(before.Project, before.Name), refsOf(before), refsOf(c)
 	ops = k.unuse(without(had, has), c.ID)
@@ -144,7 +144,7 @@ func (s *Records) Forget(ctx context.Context, id croft.ClusterID) error {
 		if err != nil {
 			return s.conn.Wrap(err, "forget cluster %s", id)
 		}
-		if done.Succeeded { // else it was changed, so trying again ends
+		if done.Succeeded { // otherwise the record was changed, so the retries end
 			return nil
 		}
 	}

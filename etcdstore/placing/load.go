@@ -10,19 +10,19 @@ import (
 	"croft/placement/ledger"
 )
 
-// Load is what the riders of one transaction of the ledger add to it.
+// Load is the addition of the riders of one transaction of the ledger to that transaction.
 type Load struct {
 	If        []clientv3.Cmp
 	Then      []clientv3.Op
-	Otherwise []clientv3.Op // reads for Failed, at the revision at which it was not done
+	Otherwise []clientv3.Op // reads for Failed, at the revision of the failed transaction
 
 	riders   []*rider
 	sessions []session
 	charged  *tenants.Charged
 }
 
-// LoadOf returns what the riders of a transaction add to it. refused has those that cannot be in it, with the reason;
-// then the transaction must not be sent.
+// LoadOf returns the addition of the riders to a transaction. refused has the riders that cannot be part of it, with
+// the reason; if there are any, the transaction must not be sent.
 func LoadOf(riders []ledger.Rider) (l *Load, refused map[ledger.Rider]error) {
 	l = &Load{}
 	if len(riders) == 0 {
@@ -30,7 +30,7 @@ func LoadOf(riders []ledger.Rider) (l *Load, refused map[ledger.Rider]error) {
 	}
 	var insts []croft.Instance
 	for _, one := range riders {
-		r := one.(*rider) // no other type has a Rider for this store
+		r := one.(*rider) // this store accepts only riders of this type
 		l.riders, insts = append(l.riders, r), append(insts, r.inst)
 	}
 	charged, unread := l.riders[0].rounds.charges.Charge(insts)
@@ -73,14 +73,14 @@ func (l *Load) byID(errs map[croft.InstanceID]error) map[ledger.Rider]error {
 	return all
 }
 
-// Unsent says that the transaction was refused as a whole, so that its outcome is known.
+// Unsent records that the transaction was refused as a whole, so that its outcome is known.
 func (l *Load) Unsent() {
 	for _, r := range l.riders {
 		r.unsure = false
 	}
 }
 
-// Done says that the transaction was done at a revision.
+// Done records that the transaction was done at a revision.
 func (l *Load) Done(revision int64) {
 	for _, r := range l.riders {
 		r.unsure, r.revision = false, revision
@@ -90,8 +90,8 @@ func (l *Load) Done(revision int64) {
 	}
 }
 
-// Failed says that the transaction was not done, and judges the answers to Otherwise. refused has the riders that must
-// not be in the next try, with the answers to their requests.
+// Failed records that the transaction was not done, and evaluates the answers to Otherwise. refused has the riders that
+// must not be part of the next attempt, with the answers to their requests.
 func (l *Load) Failed(answers []*etcdserverpb.ResponseOp) (refused map[ledger.Rider]error, err error) {
 	l.Unsent()
 	if len(l.riders) == 0 {
@@ -109,7 +109,7 @@ func (l *Load) Failed(answers []*etcdserverpb.ResponseOp) (refused map[ledger.Ri
 		n := 1 + len(r.piece.Otherwise)
 		record := kv.First(answers[0])
 		switch why := r.piece.Refused(record, answers[1:n]); {
-		case record != nil && r.piece.Mine(record.Value): // sent twice by the transport, and done the first time
+		case record != nil && r.piece.Mine(record.Value): // the transport sent it twice, and the first one was done
 			r.revision, refused[r] = record.ModRevision, nil
 		case why != nil:
 			refused[r] = why

@@ -20,8 +20,8 @@ import (
 	"croft/placement/transfer"
 )
 
-// Placement stores the state of the embedded Placement below the home partition. Each transaction that writes
-// also writes the head; its revision shows readers up to where there are changes.
+// Placement stores the state of the embedded Placement below the home partition. Each writing transaction also writes
+// the head; the head's revision shows readers up to which revision there are changes.
 type Placement struct {
 	conn         *kv.Conn
 	limit        int
@@ -38,11 +38,10 @@ func NewPlacement(c *kv.Conn, limit int, watching func() (end func()),
 	return &Placement{c, limit, watching, disconnected}
 }
 
-// Keys builds the keys of Placement in the partition whose prefix it is; keys.go of etcdstore lists them among all
-// others.
+// Keys builds the keys of Placement; it is the prefix of the partition. The list of all keys is in etcdstore.
 type Keys string
 
-// All is the prefix of all keys.
+// All returns the prefix of all keys.
 func (k Keys) All() string  { return string(k) + "placement/" }
 func (k Keys) head() string { return k.All() + "head" }
 func (k Keys) entry(kind ledger.Kind, id string) string {
@@ -54,7 +53,7 @@ func (p *Placement) keys() Keys { return Keys(p.conn.Prefix) }
 // Limit implements ledger.Store. The head takes a read and a write from the limit.
 func (p *Placement) Limit() int { return p.limit - 2 }
 
-// Load implements ledger.Store: all pages are read at the revision of the first.
+// Load implements ledger.Store. It reads all pages at the revision of the first page.
 func (p *Placement) Load(ctx context.Context) (ledger.Snapshot, error) { return p.loadAt(ctx, 0) }
 
 func (p *Placement) loadAt(ctx context.Context, revision int64) (ledger.Snapshot, error) {
@@ -77,7 +76,7 @@ func (p *Placement) loadAt(ctx context.Context, revision int64) (ledger.Snapshot
 			}
 		}
 		if !got.More {
-			if p.conn.Newer() { // else no entry has unknown fields, and decoding all of them would be in vain
+			if p.conn.Newer() { // otherwise no entry has unknown fields, and decoding the entries would be useless
 				for _, e := range out.Entries {
 					p.keepUnknown(e)
 				}
@@ -88,12 +87,12 @@ func (p *Placement) loadAt(ctx context.Context, revision int64) (ledger.Snapshot
 	}
 }
 
-// ReadAt returns the state as of a revision of etcd.
+// ReadAt returns the state at a revision of etcd.
 func (p *Placement) ReadAt(ctx context.Context, revision int64) (*transfer.State, error) {
 	return (&ledger.Archive{Store: placementAt{p, revision}}).Read(ctx, func(string, int, int) {})
 }
 
-// placementAt reads the state as of a revision.
+// placementAt reads the state at a revision.
 type placementAt struct {
 	*Placement
 	revision int64
@@ -104,7 +103,7 @@ func (p placementAt) Load(ctx context.Context) (ledger.Snapshot, error) {
 	return p.loadAt(ctx, p.revision)
 }
 
-// keepUnknown has the writes of an entry keep the fields that a newer program added to it.
+// keepUnknown makes later writes of an entry keep the fields that a newer program added to it.
 func (p *Placement) keepUnknown(e ledger.Entry) {
 	if as := ledger.StoredForm(e.Kind); as != nil && !e.Deleted {
 		p.conn.KeepUnknown([]byte(p.keys().entry(e.Kind, e.ID)), e.Value, as)
@@ -197,7 +196,7 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 	switch {
 	case out.Done && len(t.Then) > 0:
 		out.Revision = got.Header.Revision
-	case string(last) == nonce: // sent twice by the transport, and done the first time
+	case string(last) == nonce: // the transport sent it twice, and the first one was done
 		out.Done = true
 	}
 	if out.Done {
@@ -205,15 +204,15 @@ func (p *Placement) Commit(ctx context.Context, t ledger.Txn) (ledger.Outcome, e
 		return out, nil
 	}
 	found, err := p.readAt(ctx, got.Header.Revision, load.Otherwise)
-	if err != nil { // the riders settle it: the transport may have sent the transaction twice
+	if err != nil { // the riders settle this: the transport may have sent the transaction twice
 		return out, err
 	}
 	out.Refused, err = load.Failed(found)
 	return out, err
 }
 
-// readAt reads what a transaction that was not done found. These reads are not in it, because all of them would be
-// written to the disks of all members with each that is done.
+// readAt does the reads of a transaction that was not done. They are not part of that transaction, because for each
+// transaction that is done, they would be written to the disks of all members.
 func (p *Placement) readAt(ctx context.Context, revision int64, reads []clientv3.Op) ([]*etcdserverpb.ResponseOp,
 	error) {
 	if len(reads) == 0 {
@@ -229,7 +228,7 @@ func (p *Placement) readAt(ctx context.Context, revision int64, reads []clientv3
 	return got.Responses, nil
 }
 
-// refusal recognises a transaction that etcd, or the transport, refused for its size.
+// refusal recognizes that etcd, or the transport, refused a transaction because of its size.
 func (p *Placement) refusal(err error) error {
 	_, fromEtcd := errors.AsType[rpctypes.EtcdError](err)
 	if errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||

@@ -1,6 +1,6 @@
 // Package placing writes instances in the transactions in which the ledger of croft's own Placement claims for them:
-// claim, record, name, what the project is charged, order, memberships and seats come into being together or not at
-// all. Requests that arrive during one transaction share the next.
+// claim, record, name, charge of the project, order, memberships and seats are written together or not at all. Requests
+// that arrive during one transaction share the next.
 package placing
 
 import (
@@ -21,11 +21,11 @@ import (
 	"croft/placement/ledger"
 )
 
-// Sessions begins and ends the sessions of this process.
+// Sessions creates and ends the sessions of this process.
 type Sessions struct {
-	// Begin returns the session, and begins one if there is none.
+	// Begin returns the session, and creates it if there is none.
 	Begin func(ctx context.Context) (session string, lease clientv3.LeaseID, err error)
-	// Retire lets a session expire, so that the next Begin begins another.
+	// Retire lets a session expire, so that the next Begin creates another one.
 	Retire func(session string)
 	Key    func(session string) string
 }
@@ -41,30 +41,30 @@ type Rounds struct {
 	current session
 }
 
-// session is the key of a session, which every transaction compares. Whoever deletes it has settled all transactions
-// under it: they are done, or never will be.
+// session is the key of a session, which every transaction compares. After the key is deleted, all transactions under
+// it are settled: they are done, or never will be.
 type session struct {
 	name    string
 	created int64 // revision
 }
 
-// New makes a Rounds. The Store of the ledger must be the one of the same etcd.
+// New makes a Rounds. The Store of the ledger must be the Placement on the same etcd.
 func New(c *kv.Conn, l *ledger.Ledger, p *tenants.Projects, s Sessions) *Rounds {
 	return &Rounds{conn: c, ledger: l, charges: tenants.NewCharges(p), sessions: s}
 }
 
 // Piece is the part of a transaction that writes one instance, except for claim and charge.
 type Piece struct {
-	Record    string // its key
+	Record    string // key of the record
 	If        []clientv3.Cmp
 	Then      []clientv3.Op
 	Otherwise []clientv3.Op
-	// Alone lists what one piece of a transaction may have.
+	// Alone lists names that only one piece of a transaction may have.
 	Alone []string
-	// Mine reports whether a stored record is the one that Then writes, whatever has become of it.
+	// Mine reports whether a stored record is the one that Then writes, even if it was changed since.
 	Mine func(record []byte) bool
-	// Refused says which comparison of If did not hold, by the record, which may be nil, and by the answers to
-	// Otherwise; nil: none.
+	// Refused returns the error for the comparison of If that did not hold, determined from the record, which may be
+	// nil, and the answers to Otherwise; nil: none of them failed.
 	Refused func(record *mvccpb.KeyValue, answers []*etcdserverpb.ResponseOp) error
 }
 
@@ -74,25 +74,26 @@ type rider struct {
 	inst    croft.Instance
 	piece   Piece
 	session session
-	// What the last transaction has shown. It is the store's until ChangeWith returns.
-	unsure   bool // whether the transaction was done is unknown
+	// The result of the last transaction. Only the store may access it until ChangeWith returns.
+	unsure   bool // it is unknown whether the transaction was done
 	revision int64
 }
 
-// Size implements ledger.Rider. The record is compared, and what the session and the project share with others.
+// Size implements ledger.Rider. It includes the comparison of the record, and those that are shared with other riders
+// of the session and the project.
 func (r *rider) Size() int { return max(len(r.piece.If)+4, len(r.piece.Then)+1) }
 
 // Alone implements ledger.Rider.
 func (r *rider) Alone() []string { return r.piece.Alone }
 
-// claimRules are those of the newest microversion of Placement.
+// claimRules are the rules of the newest microversion of Placement.
 var claimRules = ledger.ClaimRules{Generations: true, Types: true,
 	Refuse: func(text string) error { return croft.Errorf(croft.Invalid, "%s", text) }}
 
 // Write claims and writes an instance, and returns the revision of its record. OverQuota: the error holds a
-// *tenant.Refusal. A *ledger.Error: the claim was refused. Otherwise an error is that of Piece.Refused; or Unavailable:
-// etcd does not answer. After each of them nothing was written, and nothing will be, unless the error says that this is
-// not known: then it may be until the session has expired.
+// *tenant.Refusal. *ledger.Error: the claim was refused. Other errors come from Piece.Refused, or are Unavailable: etcd
+// does not answer. After an error nothing was written, and nothing will be, unless the error says that the outcome is
+// unknown: then it may be written until the session has expired.
 func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.ClaimRequest, p Piece) (int64, error) {
 	if err := r.charges.MayGrow(ctx, inst); err != nil {
 		return 0, err
@@ -106,7 +107,7 @@ func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.Cl
 		one := &rider{rounds: r, inst: inst, piece: p, session: now}
 		err = r.ledger.ChangeWith(ctx, one, func(t *ledger.Tx) error { return t.Claim(claimRules, claim) })
 		switch {
-		case one.revision != 0: // even if the ledger has not followed the store in time
+		case one.revision != 0: // even if the ledger has not read the change in time
 			return one.revision, nil
 		case one.unsure:
 			return r.settle(ctx, one, err)
@@ -126,11 +127,11 @@ func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.Cl
 	}
 }
 
-// patience slows down a request whose transaction is refused again and again for what was just read: it waits a little
-// longer each time, and not at all the first time.
+// patience slows down a request whose transaction is repeatedly refused because of data that was just read: the first
+// retry is immediate, and later ones wait longer each time.
 type patience time.Duration
 
-// mostPatience bounds one wait.
+// mostPatience is the maximum of one wait.
 const mostPatience = 100 * time.Millisecond
 
 func (p *patience) wait(ctx context.Context) error {
@@ -139,10 +140,10 @@ func (p *patience) wait(ctx context.Context) error {
 	return delay.For(ctx, pause)
 }
 
-// errNoSession reports that the key of the session is gone, as after a pause of this machine.
+// errNoSession reports that the key of the session was deleted, for example after a pause of this machine.
 var errNoSession = errors.New("the session is gone")
 
-// session returns the present session, with its key.
+// session returns the current session, with its key.
 func (r *Rounds) session(ctx context.Context) (session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,11 +162,11 @@ func (r *Rounds) session(ctx context.Context) (session, error) {
 	return r.current, nil
 }
 
-// settleTime bounds the fence.
+// settleTime is the time limit of the fence.
 const settleTime = 5 * time.Second
 
-// settle finds out what became of a request of unknown outcome. The fence deletes the key of its session, which the
-// transaction compares.
+// settle finds out the outcome of a request whose outcome is unknown. It fences by deleting the key of the request's
+// session, which the transaction compares.
 func (r *Rounds) settle(ctx context.Context, one *rider, cause error) (int64, error) {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()

@@ -2,8 +2,8 @@ package policies
 
 import "croft"
 
-// Keys builds the keys of policies and of what they choose by; it is the prefix of the partition. The list of all keys
-// is in etcdstore.
+// Keys builds the keys of policies and of the numbers for CRUSH; it is the prefix of the partition. The list of all
+// keys is in etcdstore.
 type Keys string
 
 func (k Keys) all() string               { return string(k) + "policies/" }
@@ -14,5 +14,5 @@ func (k Keys) hosts() string               { return string(k) + "crush/hosts/" }
 func (k Keys) locations() string           { return string(k) + "crush/locations/" }
 func (k Keys) location(name string) string { return k.locations() + name }
 
-// Host is the key of a host's number.
+// Host returns the key of a host's number.
 func (k Keys) Host(h croft.HostID) string { return k.hosts() + string(h) }

@@ -12,7 +12,7 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// given counts the numbers that were given so far.
+// given counts the numbers that have been assigned.
 type given struct {
 	Hosts     int32 `json:"hosts"`
 	Locations int32 `json:"locations"`
@@ -37,11 +37,11 @@ func (s *Policies) Numbers(ctx context.Context) (croft.CrushNumbers, error) {
 	return n, read(k.locations(), func(name string, number int32) { n.Locations[name] = number })
 }
 
-// mostNumbered is how many get numbers in one transaction, which has two comparisons and two reads for each.
+// mostNumbered is how many numbers one transaction assigns; it needs two comparisons and two reads for each.
 const mostNumbered = 30
 
-// Number gives numbers to hosts and locations that have none. Hosts that do not exist get none. NoCapacity: all numbers
-// were given.
+// Number assigns numbers to the hosts and locations that have none. Hosts that do not exist are skipped. NoCapacity:
+// all numbers are in use.
 func (s *Policies) Number(ctx context.Context, hosts []croft.HostID, locations []string) error {
 	if err := s.may(); err != nil {
 		return err
@@ -59,7 +59,8 @@ func (s *Policies) Number(ctx context.Context, hosts []croft.HostID, locations [
 	return nil
 }
 
-// number gives numbers in one transaction, which others cannot interfere with: it compares what was given so far.
+// number assigns numbers in one transaction. It compares the count of assigned numbers, so that concurrent calls
+// conflict.
 func (s *Policies) number(ctx context.Context, hosts []croft.HostID, locations []string) error {
 	k := s.keys()
 	for {

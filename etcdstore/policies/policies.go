@@ -1,5 +1,5 @@
-// Package policies stores in etcd the policies by which CRUSH chooses hosts, and the numbers of hosts and locations by
-// which it draws. A number is given once: a host has the same one until it is forgotten, a location for ever.
+// Package policies stores in etcd the CRUSH policies, and the numbers of hosts and locations that CRUSH uses. A number
+// is never reassigned: a host keeps it until it is forgotten, a location forever.
 package policies
 
 import (
@@ -17,7 +17,7 @@ import (
 type Policies struct {
 	conn  *kv.Conn
 	hosts string       // prefix of the records of hosts
-	may   func() error // whether programs of this cloud know of policies
+	may   func() error // whether all programs of this cloud know policies
 }
 
 // New makes the store of policies, which writes if may returns nil.
@@ -62,9 +62,9 @@ func (s *Policies) Find(ctx context.Context, name string) (croft.CrushPolicy, er
 	return s.decode(got.Kvs[0])
 }
 
-// missing is the error about a policy that there is not.
+// missing returns the error about a policy that does not exist.
 func (s *Policies) missing(ctx context.Context, name string) error {
-	all, _ := s.List(ctx) // only a hint
+	all, _ := s.List(ctx) // only a hint: an error is ignored
 	var names []string
 	for _, p := range all {
 		names = append(names, p.Name)
@@ -73,8 +73,8 @@ func (s *Policies) missing(ctx context.Context, name string) error {
 		nearest.Hint(name, names))
 }
 
-// Set stores a policy in place of the one of its name, if that has this generation, where 0 is that there is none; nil:
-// any. It returns the policy with its generation. Conflict: it has another one. Invalid.
+// Set stores a policy, and replaces the one of the same name if that has the given generation; 0: there must be none;
+// nil: any. It returns the policy with its generation. Conflict: the stored policy has another generation. Invalid.
 func (s *Policies) Set(ctx context.Context, p croft.CrushPolicy, generation *int64) (croft.CrushPolicy, error) {
 	if err := p.Check(); err != nil {
 		return p, err
@@ -108,7 +108,7 @@ func (s *Policies) Set(ctx context.Context, p croft.CrushPolicy, generation *int
 		if err != nil {
 			return p, s.conn.Wrap(err, "write policy %s", p.Name)
 		}
-		if done.Succeeded { // else somebody else wrote it, so trying again ends
+		if done.Succeeded { // otherwise another process wrote it, so the retries end
 			p.Generation = done.Header.Revision
 			return p, nil
 		}
@@ -120,8 +120,8 @@ func changed(name string, now, wanted int64) error {
 		name, now, wanted)
 }
 
-// Remove removes a policy of a generation; nil: of any. Instances stay where they are. NotFound; Conflict: it has
-// another one.
+// Remove removes a policy of a generation; nil: of any. Instances stay on their hosts. NotFound; Conflict: the policy
+// has another generation.
 func (s *Policies) Remove(ctx context.Context, name string, generation *int64) error {
 	for {
 		now, err := s.Find(ctx, name)

@@ -6,7 +6,7 @@ import (
 	"croft/pool"
 )
 
-// Keys builds the keys of the managers of pools, below a prefix; keys.go of etcdstore lists them among all others.
+// Keys builds the keys of the managers of pools; it is a prefix. The list of all keys is in etcdstore.
 type Keys string
 
 func (k Keys) head() string                   { return string(k) + "head" }
@@ -18,8 +18,8 @@ func (k Keys) resource(id pool.ResourceID) string {
 	return fmt.Sprintf("%s%016d", k.resources(), id)
 }
 
-// Records is the prefix of the records of pools, Tickets that of tickets.
+// Records returns the prefix of the records of pools.
 func (k Keys) Records() string { return string(k) + "pools/" }
 
-// Tickets is the prefix of tickets.
+// Tickets returns the prefix of tickets.
 func (k Keys) Tickets() string { return string(k) + "tickets/" }

@@ -1,5 +1,4 @@
-// Package pools stores the pools of the cloud in etcd: which manager acts for them, and what it decided, round by
-// round.
+// Package pools stores the pools of the cloud in etcd: which manager leads, and its decisions, round by round.
 package pools
 
 import (
@@ -20,7 +19,7 @@ var (
 	_ pool.Term  = (*term)(nil)
 )
 
-// Pools stores the state of the pools, and which server acts for them.
+// Pools stores the state of the pools, and which server leads.
 type Pools struct {
 	conn     *kv.Conn
 	keys     Keys
@@ -28,7 +27,7 @@ type Pools struct {
 	reach    Reach
 }
 
-// Reach is what the pools need of the connection to etcd beside what all rooms share.
+// Reach holds the functions of the connection to etcd that only the pools need.
 type Reach struct {
 	// AwaitFree returns when a key is removed at or after a revision, or ctx ends.
 	AwaitFree func(ctx context.Context, key string, from int64)
@@ -39,14 +38,14 @@ type Reach struct {
 // New makes the store of the pools with these keys, whose tickets and pools are charged to projects.
 func New(k Keys, p *tenants.Projects, c *kv.Conn, r Reach) *Pools { return &Pools{c, k, p, r} }
 
-// poolLease is how many seconds after the death of the acting server another one may act for the pools.
+// poolLease is the time in seconds after the death of the leading server until another one may lead.
 const poolLease = 5
 
-// lookAgain is the pause of a leader that could not see whether it still is one.
+// lookAgain is the pause of a leader that could not find out whether it still leads.
 const lookAgain = time.Second
 
-// Lead implements pool.Store: the leader holds a key under its lease, and each of its transactions compares
-// that the key is still the one that it created.
+// Lead implements pool.Store: the leader holds a key under its lease, and each of its transactions compares that the
+// key is still the one that it created.
 func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Context, pool.Term) error) error {
 	for {
 		revision, lease, err := s.takeLead(ctx, me)
@@ -64,7 +63,7 @@ func (s *Pools) Lead(ctx context.Context, me pool.Server, act func(context.Conte
 	}
 }
 
-// takeLead creates the leader's key. It returns the revision of its creation, or, without a lease, a revision
+// takeLead creates the leader's key. It returns the revision of the key's creation, or, without a lease, a revision
 // from which to watch the present leader's key.
 func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, lease clientv3.LeaseID, err error) {
 	key := s.keys.leader()
@@ -93,7 +92,7 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 	return done.Header.Revision, granted.ID, nil
 }
 
-// succeed removes the key of a server of the same directory, which died without removing it.
+// succeed removes the key of a server of the same directory that died without removing it.
 func (s *Pools) succeed(ctx context.Context, me pool.Server, there *mvccpb.KeyValue) (gone bool, err error) {
 	var server pool.Server
 	if err := s.conn.Decode(there.Key, there.Value, &server); err != nil || server.Directory == "" ||
@@ -132,8 +131,8 @@ func (s *Pools) lead(ctx context.Context, lease clientv3.LeaseID, revision int64
 	return err
 }
 
-// awaitLoss returns when the leader's key is no longer the one created at the revision. The end of the lease is
-// noticed elsewhere; the key may also be removed by others.
+// awaitLoss returns when the leader's key is no longer the one created at the revision. The end of the lease is noticed
+// elsewhere, but the key may also be deleted by other processes.
 func (s *Pools) awaitLoss(ctx context.Context, revision int64) {
 	key := s.keys.leader()
 	for from := revision + 1; ctx.Err() == nil; {

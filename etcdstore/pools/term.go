@@ -15,35 +15,37 @@ import (
 )
 
 // term is the term of the leader whose key was created at revision. Each of its transactions rewrites the head and
-// compares that it is as the previous one left it. So a transaction of unknown outcome has been done, or never will be,
-// once another one is: it cannot take back what was written later, and what it charges is charged once.
+// compares that the head is unchanged since the previous transaction. So, once a later transaction is done, a
+// transaction of unknown outcome either has been done or never will be: it cannot undo later writes, and its charges
+// are made only once.
 type term struct {
 	*Pools
 	revision int64
 
 	mu      sync.Mutex
-	begun   bool // the rest is known, from the first reading on
-	limit   int  // on operations in a transaction
+	begun   bool // the following fields are set, after the first read
+	limit   int  // maximum number of operations in a transaction
 	head    storedHead
-	headAt  int64            // revision of the head; 0: there is none
-	balance *tenants.Balance // of what is written
-	unknown *unsettled       // a transaction of unknown outcome; nil: there is none
+	headAt  int64            // revision of the head; 0: the head does not exist
+	balance *tenants.Balance // of the written records
+	unknown *unsettled       // a transaction of unknown outcome; nil: none
 }
 
 // storedHead is the value of the head.
 type storedHead struct {
 	pool.Head
 
-	Attempt int64 `json:"attempt,omitempty"` // number of the transaction that wrote it; each tried one has its own
+	// number of the transaction that wrote it; each attempted transaction has its own
+	Attempt int64 `json:"attempt,omitempty"`
 }
 
-// unsettled is a transaction, by its number, with what its records are charged with.
+// unsettled is the number of a transaction, and the charges of its records.
 type unsettled struct {
 	number  int64
 	charges map[string]tenants.Charge
 }
 
-// next is the head that the next transaction writes.
+// next returns the head for the next transaction.
 func (t *term) next() storedHead {
 	t.head.Attempt++
 	return t.head
@@ -61,7 +63,7 @@ func (t *term) Load(ctx context.Context) (pool.Snapshot, error) {
 	return from, nil
 }
 
-// read reads everything: all pages at the revision of the first.
+// read reads the whole state. It reads all pages at the revision of the first page.
 func (t *term) read(ctx context.Context) (from pool.Snapshot, head storedHead, headAt int64, err error) {
 	const what = "read the pools"
 	got, err := t.conn.Etcd.Get(ctx, t.keys.head())
@@ -86,7 +88,7 @@ func (t *term) read(ctx context.Context) (from pool.Snapshot, head storedHead, h
 	return from, head, headAt, err
 }
 
-// begin takes what was read for what is written, unless something was written since. The caller holds the mutex.
+// begin takes the read state as the current state, unless this term has already written. The caller holds the mutex.
 func (t *term) begin(from pool.Snapshot, head storedHead, headAt int64) {
 	if t.begun {
 		return
@@ -102,7 +104,7 @@ func (t *term) begin(from pool.Snapshot, head storedHead, headAt int64) {
 	t.balance.Written(charged)
 }
 
-// chargeOfTicket is what an open ticket of a project is charged with.
+// chargeOfTicket returns the charge for a ticket, until it ends.
 func chargeOfTicket(t pool.Ticket) tenants.Charge {
 	if t.State != pool.TicketOpen {
 		return tenants.Charge{}
@@ -110,12 +112,12 @@ func chargeOfTicket(t pool.Ticket) tenants.Charge {
 	return tenants.Charge{Project: t.Project, Amounts: tenant.Amounts{tenant.CountTickets: 1}}
 }
 
-// chargeOfPool is what a pool of a project is charged with, until nothing is left of it.
+// chargeOfPool returns the charge for a pool, until its last resource is deleted.
 func chargeOfPool(p pool.Record) tenants.Charge {
 	return tenants.Charge{Project: p.Settings.Project, Amounts: tenant.Amounts{tenant.CountPools: 1}}
 }
 
-// Charged says what the stored pools and tickets are charged with.
+// Charged returns the sources of the charges for stored pools and tickets.
 func Charged(c *kv.Conn, k Keys) []tenants.Source {
 	return []tenants.Source{
 		{Prefix: k.Records(), Charge: func(key, value []byte) (tenants.Charge, error) {
@@ -134,14 +136,14 @@ func Charged(c *kv.Conn, k Keys) []tenants.Source {
 // change is one operation of a batch.
 type change struct {
 	op     clientv3.Op
-	counts bool // its record is charged with charge from now on
+	counts bool // its record has the charge in the field charge from now on
 	charge tenants.Charge
 }
 
 const (
-	// maxBytes bounds what one transaction writes: etcd's servers accept 1.5 MiB by default.
+	// maxBytes is the maximum number of bytes that one transaction writes: etcd's servers accept 1.5 MiB by default.
 	maxBytes = 1 << 20
-	// maxCharged bounds the projects that one transaction charges: each has its conditions.
+	// maxCharged is the maximum number of projects that one transaction charges, because each adds conditions.
 	maxCharged = 5
 )
 
@@ -179,7 +181,7 @@ func (t *term) Commit(ctx context.Context, b pool.Batch) error {
 	return nil
 }
 
-// fitting returns how many changes one transaction can take.
+// fitting returns how many changes fit in one transaction.
 func (t *term) fitting(changes []change) int {
 	size, charged := 0, map[croft.Project]bool{}
 	for i, c := range changes {
@@ -243,7 +245,7 @@ func (t *term) write(ctx context.Context, changes []change) error {
 	}
 	for {
 		head := t.next()
-		// no two transactions that are done replace the same head
+		// unique: no two transactions that are done replace the same head
 		compares, more, err := t.balance.Charge(ctx, "round-"+strconv.FormatInt(t.headAt, 10), charges)
 		if err != nil {
 			return err
@@ -252,7 +254,7 @@ func (t *term) write(ctx context.Context, changes []change) error {
 		if written || err != nil {
 			return err
 		}
-		t.balance.Stale() // a project of a chain came or went
+		t.balance.Stale() // a project was added to or removed from a chain
 	}
 }
 
@@ -276,7 +278,7 @@ func (t *term) commit(ctx context.Context, head storedHead, compares []clientv3.
 	return false, nil
 }
 
-// replace writes the head, if this term lasts and it is as the previous transaction left it, and more.
+// replace writes the head, and does more, if this term lasts and the head is unchanged since the previous transaction.
 func (t *term) replace(ctx context.Context, head storedHead, compares []clientv3.Cmp,
 	ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	key := t.keys.head()
@@ -290,7 +292,7 @@ func (t *term) replace(ctx context.Context, head storedHead, compares []clientv3
 	return done, nil
 }
 
-// lasts reports whether this term does, by the answer to a transaction that was not done.
+// lasts reports whether this term lasts, according to the answer to a transaction that was not done.
 func (t *term) lasts(answer *clientv3.TxnResponse) bool {
 	leader := kv.First(answer.Responses[0])
 	return leader != nil && leader.CreateRevision == t.revision
@@ -300,8 +302,9 @@ func replaced() error {
 	return croft.Errorf(croft.Conflict, "write the state of the pools: another server acts for them now")
 }
 
-// settle finds out whether a transaction of unknown outcome was done, by one that excludes it from then on. The outcome
-// of that may be unknown too: what was done is the one whose number the head has.
+// settle finds out whether a transaction of unknown outcome was done, by means of a transaction after which that one
+// cannot be done any more. The outcome of the latter may be unknown too: the number in the head tells which transaction
+// was done.
 func (t *term) settle(ctx context.Context) error {
 	if t.unknown == nil {
 		return nil

@@ -13,10 +13,10 @@ type Keys string
 
 func (k Keys) kind(o objects.Kind) string { return string(k) + "objects/" + string(o) + "/" }
 
-// Project is the prefix of the objects of a kind in a project.
+// Project returns the prefix of the objects of a kind in a project.
 func (k Keys) Project(o objects.Kind, p croft.Project) string { return k.kind(o) + string(p) + "/" }
 
-// Object is the key of an object.
+// Object returns the key of an object.
 func (k Keys) Object(r objects.Ref) string {
 	if !r.Kind.InProject() {
 		return k.kind(r.Kind) + r.ID

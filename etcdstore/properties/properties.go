@@ -1,5 +1,5 @@
-// Package properties stores properties and tags of things in etcd, and the definitions that govern them. Whatever
-// removes a thing removes them in the same transaction.
+// Package properties stores properties and tags of objects in etcd, and the definitions of properties. Every
+// transaction that removes an object's record also removes its properties and tags.
 package properties
 
 import (
@@ -26,17 +26,17 @@ type Objects struct {
 
 var _ objects.Store = (*Objects)(nil)
 
-// Things are the prefixes of the records of things.
+// Things are the prefixes of the records of objects.
 type Things struct {
 	Instances, Hosts string // ID
-	Groups           string // project, group, and what is a member's own
+	Groups           string // project, group, and the rest of a member's key
 }
 
 // NewObjects makes the store of objects and definitions.
 func NewObjects(c *kv.Conn, t Things, p *tenants.Projects) *Objects { return &Objects{c, t, p} }
 
-// Charged says what the properties of images are charged with. Those of instances and groups go with their instances,
-// which are charged, and those of hosts are the operators'.
+// Charged returns the source of the charges for the properties of images. Properties of instances and groups are
+// removed with their instances, which are charged, and properties of hosts belong to operators.
 func Charged(c *kv.Conn) tenants.Source {
 	k := Keys(c.Prefix)
 	return tenants.Source{Prefix: k.kind(objects.Image), Charge: func(key, value []byte) (tenants.Charge, error) {
@@ -47,7 +47,7 @@ func Charged(c *kv.Conn) tenants.Source {
 	}}
 }
 
-// chargeOf is what a project is charged with for the properties and tags of an image.
+// chargeOf returns the charge for the properties and tags of an image.
 func chargeOf(o storedObject) tenant.Amounts {
 	if len(o.Properties)+len(o.Tags) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (s *Objects) keys() Keys { return Keys(s.conn.Prefix) }
 
 // Read implements objects.Store, in one transaction.
 func (s *Objects) Read(ctx context.Context, scope access.Scope, ref objects.Ref) (objects.Snapshot, error) {
-	if err := ref.Check(); err != nil { // parts of it become parts of keys
+	if err := ref.Check(); err != nil { // parts of it become part of keys
 		return objects.Snapshot{}, err
 	}
 	if !inScope(scope, ref) {
@@ -117,7 +117,7 @@ func noThing(ref objects.Ref) error {
 	return croft.Errorf(croft.NotFound, "there is no %s; look at the list of all, or at the spelling", ref)
 }
 
-// record reads the record of a thing, or a member of a group; false for images, which have none.
+// record returns the read of an object's record, or of a member of a group; false for images, which have no record.
 func (s *Objects) record(ref objects.Ref, options ...clientv3.OpOption) (clientv3.Op, bool) {
 	switch ref.Kind {
 	case objects.Instance:
@@ -131,7 +131,8 @@ func (s *Objects) record(ref objects.Ref, options ...clientv3.OpOption) (clientv
 	return clientv3.Op{}, false
 }
 
-// recordOf returns when the record of a thing was created; 0 for a group, whose members come and go. NotFound.
+// recordOf returns the revision at which the record of an object was created; 0 for a group, whose members change.
+// NotFound.
 func (s *Objects) recordOf(ref objects.Ref, found []*mvccpb.KeyValue) (int64, error) {
 	if len(found) == 0 {
 		return 0, noThing(ref)
@@ -151,7 +152,7 @@ func (s *Objects) recordOf(ref objects.Ref, found []*mvccpb.KeyValue) (int64, er
 	return found[0].CreateRevision, nil
 }
 
-// isSame compares that the thing of a snapshot still exists.
+// isSame returns the comparisons that the object of a snapshot still exists.
 func (s *Objects) isSame(snapshot objects.Snapshot) []clientv3.Cmp {
 	ref := snapshot.Object.Ref
 	created := func(key string) []clientv3.Cmp {
@@ -244,7 +245,7 @@ func (s *Objects) List(ctx context.Context, scope access.Scope, kind objects.Kin
 	return all, under, err
 }
 
-// prefixes are those below which the objects of a kind within a scope are.
+// prefixes returns the prefixes of the objects of a kind within a scope.
 func (s *Objects) prefixes(scope access.Scope, kind objects.Kind) []string {
 	k := s.keys()
 	if scope.All() {
@@ -268,8 +269,8 @@ func (s *Objects) refOf(kind objects.Kind, key []byte) objects.Ref {
 	return objects.Ref{Kind: kind, Project: croft.Project(project), ID: id}
 }
 
-// existing leaves out what is noted about things that are gone: programs of older versions remove a thing and leave
-// that.
+// existing leaves out objects whose record was removed: programs of older versions leave the properties of objects that
+// they remove.
 func (s *Objects) existing(ctx context.Context, all []objects.Object, revision int64) ([]objects.Object, error) {
 	var ops []clientv3.Op
 	for _, o := range all {
@@ -298,7 +299,7 @@ func (s *Objects) getDefinitions(kind objects.Kind) []clientv3.Op {
 	return ops
 }
 
-// definitions reads the answers to getDefinitions.
+// definitions decodes the answers to getDefinitions.
 func (s *Objects) definitions(kind objects.Kind, answers [][]*mvccpb.KeyValue) (objects.Definitions, error) {
 	var all objects.Definitions
 	for i, place := range objects.Places(kind) {
@@ -365,7 +366,7 @@ func (s *Objects) RemoveDefinition(ctx context.Context, d objects.Definition) er
 
 var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by somebody else; read it again")
 
-// compareAndSet changes a definition that is unchanged since a revision, and returns the new one.
+// compareAndSet changes a definition that is unchanged since a revision, and returns its new revision.
 func (s *Objects) compareAndSet(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {
 	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, revision)).Then(op).Commit()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"croft/objects"
 )
 
-// ReadAt calls each with the objects of all things that exist, as of a revision.
+// ReadAt calls each with all existing objects at a revision.
 func (s *Objects) ReadAt(ctx context.Context, revision int64, each func(objects.Object) error) error {
 	for _, kind := range objects.Kinds {
 		var all []objects.Object
@@ -33,7 +33,7 @@ func (s *Objects) ReadAt(ctx context.Context, revision int64, each func(objects.
 	return nil
 }
 
-// DefinitionsAt returns all definitions that are set, as of a revision.
+// DefinitionsAt returns all definitions that are set, at a revision.
 func (s *Objects) DefinitionsAt(ctx context.Context, revision int64) (all []objects.Definition, err error) {
 	err = s.conn.ReadRange(ctx, "read definitions", s.keys().definitions(), revision,
 		func(entry *mvccpb.KeyValue) error {

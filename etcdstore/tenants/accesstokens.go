@@ -15,8 +15,9 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// AccessTokens stores the tokens of tenants and operators: all but their secrets. Those of a project are charged to it;
-// so no lease removes them, which could not give anything back, but Settle does some time after they expired.
+// AccessTokens stores the tokens of tenants and operators, without their secrets. A project is charged for its tokens.
+// Therefore tokens are not removed by leases, which could not reduce the usage; Settle removes them some time after
+// they expired.
 type AccessTokens struct {
 	conn     *kv.Conn
 	projects *Projects
@@ -29,12 +30,12 @@ func (s *AccessTokens) keys() Keys { return Keys(s.conn.Prefix) }
 
 var _ access.Tokens = (*AccessTokens)(nil)
 
-// Create implements access.Tokens. A project that is removed meanwhile gets no token.
+// Create implements access.Tokens. No token is created in a project that is removed concurrently.
 func (s *AccessTokens) Create(ctx context.Context, t access.Token) error {
 	return s.create(ctx, t, false)
 }
 
-// CreateWithin is Create for those whose own right ends with the project. NotFound: it has no record.
+// CreateWithin is like Create, for users whose rights end with the project. NotFound: the project has no record.
 func (s *AccessTokens) CreateWithin(ctx context.Context, t access.Token) error {
 	return s.create(ctx, t, true)
 }
@@ -57,7 +58,7 @@ func (s *AccessTokens) create(ctx context.Context, t access.Token, recorded bool
 	if t.Project == "" {
 		var done *clientv3.TxnResponse
 		if done, err = s.conn.Etcd.Txn(ctx).If(kv.Absent(key)).Then(put).Commit(); err != nil {
-			return s.conn.Wrap(err, "%s", write) // if it was written, nobody knows its secret
+			return s.conn.Wrap(err, "%s", write) // if it was written, its secret is unknown to all
 		}
 		written = done.Succeeded
 	} else {
@@ -73,7 +74,8 @@ func (s *AccessTokens) create(ctx context.Context, t access.Token, recorded bool
 	return err
 }
 
-// projectOf returns when the project of a token was created, and its identity; 0: it has no record.
+// projectOf returns the revision at which a token's project was created, and its identity; 0: the project has no
+// record.
 func (s *AccessTokens) projectOf(ctx context.Context, t access.Token) (revision int64, id croft.ProjectID, err error) {
 	if t.Project == "" {
 		return 0, "", nil
@@ -89,7 +91,7 @@ func (s *AccessTokens) projectOf(ctx context.Context, t access.Token) (revision 
 	return 0, "", nil
 }
 
-// isStill returns an error unless the project of a token is the one that was created at a revision. Conflict.
+// isStill returns an error unless the project of a token is the one that was created at the given revision. Conflict.
 func (s *AccessTokens) isStill(ctx context.Context, t access.Token, first int64) error {
 	now, _, err := s.projectOf(ctx, t)
 	if err == nil && now != first {
@@ -105,7 +107,7 @@ func (s *AccessTokens) Find(ctx context.Context, scope access.Scope, id access.T
 	return t, err
 }
 
-// find returns a token as stored. For an operator, who names no project, it looks through all keys.
+// find returns a token and its stored record. For an operator, who names no project, it searches all keys.
 func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.TokenID) (t access.Token,
 	stored *mvccpb.KeyValue, err error) {
 	if !scope.All() {
@@ -123,7 +125,7 @@ func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.T
 		if err != nil {
 			return t, nil, s.conn.Wrap(err, "read the token %s", id)
 		}
-		for _, one := range got.Kvs { // or none if it was revoked meanwhile
+		for _, one := range got.Kvs { // no entry if it was revoked meanwhile
 			if err := s.conn.Decode(one.Key, one.Value, &t); err != nil {
 				return access.Token{}, nil, err
 			}
@@ -139,7 +141,7 @@ func noToken(id access.TokenID) error {
 	return croft.Errorf(croft.NotFound, "there is no token %.16q; `croft access list` shows all", string(id))
 }
 
-// findWithin reads a token of one of the projects of a scope. Tokens of other projects cost it nothing.
+// findWithin returns a token of one of the projects of a scope. Tokens of other projects add no cost.
 func (s *AccessTokens) findWithin(ctx context.Context, scope access.Scope, id access.TokenID) (t access.Token,
 	stored *mvccpb.KeyValue, err error) {
 	if strings.Contains(string(id), "/") {
@@ -193,13 +195,13 @@ func (s *AccessTokens) Revoke(ctx context.Context, scope access.Scope, id access
 	if err != nil {
 		return access.Token{}, s.conn.Wrap(err, "revoke the token %s", id)
 	}
-	if !removed { // tokens do not change, so it is gone
+	if !removed { // tokens never change, so it was removed
 		return access.Token{}, croft.Errorf(croft.NotFound, "the token %s was revoked meanwhile", id)
 	}
 	return t, nil
 }
 
-// remove removes a token as it was read, and gives back what its project was charged with.
+// remove removes a token that is unchanged since it was read, and reduces the usage of its project.
 func (s *AccessTokens) remove(ctx context.Context, t access.Token, stored *mvccpb.KeyValue) (bool, error) {
 	key := string(stored.Key)
 	ops := []clientv3.Op{clientv3.OpDelete(key)}
@@ -210,7 +212,7 @@ func (s *AccessTokens) remove(ctx context.Context, t access.Token, stored *mvccp
 	return err == nil && done.Succeeded, err
 }
 
-// removeExpired removes the tokens that expired long enough ago. A record that cannot be read stays.
+// removeExpired removes the tokens that expired long enough ago. It leaves records that cannot be read.
 func (s *AccessTokens) removeExpired(ctx context.Context) error {
 	if err := s.conn.CheckClock(ctx, time.Now()); err != nil {
 		return err
@@ -227,7 +229,7 @@ func (s *AccessTokens) removeExpired(ctx context.Context) error {
 	})
 }
 
-// FollowedTokens is a feed of tokens for one follower, which can catch up with what is stored.
+// FollowedTokens is a feed of tokens for one follower, which can wait until it has everything stored so far.
 type FollowedTokens struct {
 	tokens *AccessTokens
 	tail   *kv.Tail
@@ -243,7 +245,7 @@ func (s *AccessTokens) NewFeed() *FollowedTokens {
 	return &FollowedTokens{s, s.conn.NewTail("the tokens of this cloud", s.keys().tokens())}
 }
 
-// Watch implements access.TokenFeed. A record that cannot be read is no token: it lets nobody in.
+// Watch implements access.TokenFeed. A record that cannot be read is treated as missing, so it grants no access.
 func (f *FollowedTokens) Watch(ctx context.Context, all func([]access.Token),
 	changed func(access.TokenID, *access.Token)) error {
 	return f.tokens.watch(ctx, f.tail, all, changed)

@@ -19,53 +19,54 @@ import (
 	"croft/tenant"
 )
 
-// Requests of one process for the same project are admitted together: those that came while a transaction was on its
-// way share the next one. So a project's counter is written by one of them at a time, and many requests need fewer
+// Requests of one process for the same project are admitted together: requests that arrive during a transaction share
+// the next one. So within a process a project's counter has one writer at a time, and many requests need fewer
 // transactions than if each wrote its own record.
 
 const (
-	// maxAdmitted and maxAdmittedBytes bound what one transaction admits: etcd allows DefaultTxnOps operations and
-	// comparisons, and 1.5 MiB. maxAdmitted counts comparisons: three for each instance and two for each of its MACs.
+	// maxAdmitted and maxAdmittedBytes limit one transaction: etcd allows DefaultTxnOps operations and comparisons, and
+	// 1.5 MiB. maxAdmitted counts comparisons: three for each instance and two for each of its MACs.
 	maxAdmitted      = 116
 	maxAdmittedBytes = 768 << 10
-	// maxLines bounds the projects whose counters are remembered.
+	// maxLines is the maximum number of projects whose counters are cached.
 	maxLines = 256
 )
 
-// Records is how the records of instances are written.
+// Records holds the functions that write the records of instances.
 type Records struct {
-	// Session returns the session of this process, and begins one if there is none.
+	// Session returns the session of this process, and creates it if there is none.
 	Session func(ctx context.Context) (session string, lease clientv3.LeaseID, err error)
-	// Lost says that the outcome of a transaction under a session is unknown.
+	// Lost is called when the outcome of a transaction under a session is unknown.
 	Lost func(err error, session string, lease clientv3.LeaseID)
-	// Keys returns the keys of an instance's record and name; SessionKey that of a session.
+	// Keys returns the keys of an instance's record and name; SessionKey returns the key of a session.
 	Keys       func(inst croft.Instance) (record, name string)
 	SessionKey func(session string) string
-	// MACs compares that no other instance has the MACs of an instance; reads returns who has each.
+	// MACs returns the comparisons that no other instance has the MACs of an instance, and reads of the instances that
+	// have each MAC.
 	MACs func(inst croft.Instance) (free []clientv3.Cmp, reads []clientv3.Op)
-	// Write returns the operations that write them.
+	// Write returns the operations that write the record and its keys.
 	Write func(inst croft.Instance) []clientv3.Op
 }
 
-// Admissions admits requests: it writes the records of instances with what their projects are charged.
+// Admissions admits requests: it writes the records of instances together with the charges of their projects.
 type Admissions struct {
 	*Projects
 	records Records
-	work    *sync.WaitGroup // of the goroutines that serve lines
+	work    *sync.WaitGroup // counts the goroutines that serve lines
 
 	mu    sync.Mutex
 	lines map[croft.Project]*admissionLine
 }
 
-// NewAdmissions makes an Admissions whose goroutines count in work.
+// NewAdmissions makes an Admissions. work counts its goroutines.
 func NewAdmissions(p *Projects, r Records, work *sync.WaitGroup) *Admissions {
 	return &Admissions{Projects: p, records: r, work: work}
 }
 
 type admissionLine struct {
 	waiting []*admission
-	busy    bool   // a goroutine serves the line; the rest is its own
-	chain   *chain // as last seen; nil: unknown
+	busy    bool   // a goroutine serves the line, and owns the following fields
+	chain   *chain // as last read; nil: unknown
 }
 
 // admission is one request to write a record.
@@ -99,7 +100,7 @@ func (s *Admissions) Admit(ctx context.Context, inst croft.Instance) (croft.Inst
 		if s.withdraw(line, a) {
 			return inst, s.conn.Wrap(ctx.Err(), "write the record of instance %s", inst.ID)
 		}
-		<-a.done // soon: a transaction that nobody waits for any more is canceled
+		<-a.done // ends soon: a transaction that no request waits for is canceled
 	}
 	if a.err != nil {
 		return inst, a.err
@@ -109,8 +110,8 @@ func (s *Admissions) Admit(ctx context.Context, inst croft.Instance) (croft.Inst
 	return inst, nil
 }
 
-// full is the error for an instance for whose record there is no room. It is no NoCapacity, which would make schedulers
-// try other hosts.
+// full returns the error for an instance whose record does not fit in etcd. It is not NoCapacity, because that would
+// make schedulers try other hosts.
 func full(inst croft.Instance, err error) error {
 	return croft.Errorf(croft.Unavailable, "write the record of instance %s: %s", inst.ID, err)
 }
@@ -132,7 +133,7 @@ func (s *Admissions) line(name croft.Project) *admissionLine {
 	return line
 }
 
-// withdraw takes a request out of its line, if it still waits there.
+// withdraw removes a request from its line, and reports whether it was still waiting there.
 func (s *Admissions) withdraw(line *admissionLine, one *admission) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,14 +144,14 @@ func (s *Admissions) withdraw(line *admissionLine, one *admission) bool {
 	return i >= 0
 }
 
-// next takes the requests for one transaction out of a line. None: the line is no longer served.
+// next takes the requests for one transaction from a line. None: the line is no longer served.
 func (s *Admissions) next(line *admissionLine) []*admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, compares, size := 0, 0, 0
 	for n < len(line.waiting) {
 		compares += 3 + 2*len(MACs(line.waiting[n].inst))
-		size += len(line.waiting[n].inst.Spec.UserData) + 4<<10 // a record without it is smaller
+		size += len(line.waiting[n].inst.Spec.UserData) + 4<<10 // a record without user-data is smaller
 		if n > 0 && (compares > maxAdmitted || size > maxAdmittedBytes) {
 			break
 		}
@@ -202,7 +203,7 @@ func (a *admission) end(err error) {
 	close(a.done)
 }
 
-// admitTogether decides about every request of a batch, all of one project.
+// admitTogether decides every request of a batch; all of them are for one project.
 func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, batch []*admission) {
 	session, lease, err := s.prepareAdmission(ctx, line, batch[0].inst.Project)
 	settled, contended := false, false
@@ -216,7 +217,7 @@ func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, bat
 			return
 		}
 		now, later, over := admissible(line.chain, batch)
-		if len(over) > 0 && !settled { // others may have given something back
+		if len(over) > 0 && !settled { // other usage may have ended meanwhile
 			settled, err, line.chain = true, s.settle(ctx), nil
 			continue
 		}
@@ -230,7 +231,8 @@ func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, bat
 		w := admissionWrite{chain: line.chain, batch: now, session: session, lease: lease,
 			byEntry: contended && line.chain.unlimited(amountsOf(now))}
 		left, refusal := s.writeAdmitted(ctx, line, w)
-		if contended = len(left) == len(now); contended && !w.byEntry && refusal == nil { // another process was faster
+		// another process wrote first
+		if contended = len(left) == len(now); contended && !w.byEntry && refusal == nil {
 			refusal = delay.For(ctx, rand.N(admitPause))
 			settled = false
 		}
@@ -238,7 +240,7 @@ func (s *Admissions) admitTogether(ctx context.Context, line *admissionLine, bat
 	}
 }
 
-// prepareAdmission begins the session of this process, and meanwhile reads what decides about the project.
+// prepareAdmission creates the session of this process and, concurrently, reads the project's chain.
 func (s *Admissions) prepareAdmission(ctx context.Context, line *admissionLine, name croft.Project) (session string,
 	lease clientv3.LeaseID, err error) {
 	var reading sync.WaitGroup
@@ -262,7 +264,7 @@ func (s *Admissions) waitedFor(batch []*admission) []*admission {
 	})
 }
 
-// endAll ends requests with an error, or with that of their own context if that has ended.
+// endAll ends requests with an error, or, if the context of a request has ended, with that context's error.
 func (s *Admissions) endAll(batch []*admission, err error) {
 	for _, a := range batch {
 		if own := a.ctx.Err(); own != nil {
@@ -273,7 +275,7 @@ func (s *Admissions) endAll(batch []*admission, err error) {
 	}
 }
 
-// amountsOf adds up what the instances of a batch are charged with.
+// amountsOf returns the sum of the charges of a batch.
 func amountsOf(batch []*admission) tenant.Amounts {
 	sum := tenant.Amounts{}
 	for _, a := range batch {
@@ -282,8 +284,8 @@ func amountsOf(batch []*admission) tenant.Amounts {
 	return sum
 }
 
-// admissible divides a batch by the quotas: what may be written now; what must wait because an earlier one has the
-// same ID, name or MAC; and what is over quota, with its error.
+// admissible divides a batch by the quotas: requests that may be written now; requests that must wait because an
+// earlier one has the same ID, name or MAC; and requests that are over quota, with their errors.
 func admissible(c *chain, batch []*admission) (now, later, over []*admission) {
 	accounts := c.accounts()
 	taken := map[string]bool{}
@@ -310,16 +312,16 @@ func admissible(c *chain, batch []*admission) (now, later, over []*admission) {
 	return now, later, over
 }
 
-// admissionWrite is one try to write the records of a batch.
+// admissionWrite is one attempt to write the records of a batch.
 type admissionWrite struct {
 	chain   *chain
 	batch   []*admission
 	session string
 	lease   clientv3.LeaseID
-	byEntry bool // charge by entries, which compare no counter: nothing is limited
+	byEntry bool // charge by entries, which compare no counter; only possible without limits
 }
 
-// txn is the transaction, and chain after it, but for its revisions.
+// txn returns the transaction, and the chain after it, without its new revisions.
 func (w admissionWrite) txn(k Keys, r Records) (compares []clientv3.Cmp, ops, otherwise []clientv3.Op, after *chain) {
 	compares, otherwise, after = k.compares(w.chain), k.reads(w.chain.names()), w.chain
 	if w.byEntry {
@@ -350,15 +352,15 @@ func (w admissionWrite) txn(k Keys, r Records) (compares []clientv3.Cmp, ops, ot
 	return compares, ops, otherwise, after
 }
 
-// writeAdmitted writes records, names and charges. It ends the requests that were decided, and returns the others: all
-// of them if the chain had changed, which is up to date afterwards.
+// writeAdmitted writes records, names and charges. It ends the decided requests, and returns the others: all of them if
+// the chain had changed; line.chain then is up to date.
 func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, w admissionWrite) (left []*admission,
 	err error) {
 	compares, ops, otherwise, after := w.txn(s.keys(), s.records)
 	done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(ops...).Else(otherwise...).Commit()
 	switch {
 	case err != nil:
-		s.records.Lost(err, w.session, w.lease) // the records may be written already, or later
+		s.records.Lost(err, w.session, w.lease) // the records may have been written already, or will be later
 		line.chain = nil
 		s.endAll(w.batch, s.conn.Wrap(err, "write the records of instances"))
 		return nil, nil
@@ -392,15 +394,15 @@ func (s *Admissions) writeAdmitted(ctx context.Context, line *admissionLine, w a
 		left = append(left, a)
 		unsettled = unsettled || answers[2].GetResponseRange().Count > 0
 	}
-	if unsettled { // of an earlier instance of the same ID
+	if unsettled { // entries of an earlier instance with the same ID
 		line.chain = nil
 		err = s.settle(ctx)
 	}
 	return left, err
 }
 
-// MACs returns the addresses of the network interfaces that the request for an instance names, in their order. A
-// request that names no network has one at least: its host decides how many.
+// MACs returns the addresses of the network interfaces that the request for an instance names, in their order. If the
+// request names no network, it returns one address, although the host may give the instance more interfaces.
 func MACs(inst croft.Instance) []string {
 	all := make([]string, max(1, len(inst.Spec.Networks)))
 	for n := range all {
@@ -409,8 +411,8 @@ func MACs(inst croft.Instance) []string {
 	return all
 }
 
-// TakenBy says who has the ID, the name or a MAC of a request, by whether it is recorded, who has the name and the keys
-// below each of its MACs; nil: nobody.
+// TakenBy returns the error if another instance has the ID, the name or a MAC of a request, determined from whether the
+// ID has a record, and from the answers about the name and each MAC; nil: all are free.
 func TakenBy(inst croft.Instance, recorded bool, name *etcdserverpb.ResponseOp, macs []*etcdserverpb.ResponseOp) error {
 	holder := kv.First(name)
 	if holder != nil && string(holder.Value) != string(inst.ID) {
@@ -422,7 +424,8 @@ func TakenBy(inst croft.Instance, recorded bool, name *etcdserverpb.ResponseOp, 
 	}
 	for n, holders := range macs {
 		for _, holder := range holders.GetResponseRange().Kvs {
-			if path.Base(string(holder.Key)) != string(inst.ID) { // it may be another project's: it is not named
+			// it may belong to another project, so the error does not name it
+			if path.Base(string(holder.Key)) != string(inst.ID) {
 				return croft.Errorf(croft.Conflict, "the MAC address %s that follows from the UUID %s is in use by another "+
 					"instance; choose another UUID or none", MACs(inst)[n], inst.ID)
 			}

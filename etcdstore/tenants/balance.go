@@ -12,21 +12,21 @@ import (
 	"croft/tenant"
 )
 
-// Balance charges projects for records that one process alone writes. It knows what all of them are charged with, so a
-// transaction that writes many costs one entry for each project of which more or fewer are left, and none compares a
-// counter.
+// Balance charges projects for records that only one process writes. It knows the charges of all these records. So a
+// transaction that writes many of them needs one entry for each project whose charge changes, and compares no counters.
 type Balance struct {
 	projects *Projects
 	charged  map[string]Charge // by key of the record
 	chains   map[croft.Project]*chain
 }
 
-// NewBalance makes a balance of no records.
+// NewBalance makes a Balance without records.
 func NewBalance(p *Projects) *Balance {
 	return &Balance{p, map[string]Charge{}, map[croft.Project]*chain{}}
 }
 
-// Written says that records are stored now, by their keys; without a project, or removed, they cost nothing.
+// Written records the charges of records that are now stored, by their keys; a charge without a project stands for a
+// record that costs nothing or was removed.
 func (b *Balance) Written(records map[string]Charge) {
 	for key, c := range records {
 		if c.Project == "" {
@@ -37,10 +37,10 @@ func (b *Balance) Written(records map[string]Charge) {
 	}
 }
 
-// Stale says that the conditions of a charge were not met.
+// Stale records that the conditions of a charge were not met.
 func (b *Balance) Stale() { clear(b.chains) }
 
-// Touched lists the projects for which it makes a difference that a record is stored with a charge from now on.
+// Touched lists the projects whose charge changes if a record is stored with the charge now.
 func (b *Balance) Touched(key string, now Charge) (names []croft.Project) {
 	before := b.charged[key]
 	if before.Project == now.Project && maps.Equal(before.Amounts, now.Amounts) {
@@ -54,8 +54,8 @@ func (b *Balance) Touched(key string, now Charge) (names []croft.Project) {
 	return slices.Compact(names)
 }
 
-// Charge returns the part of a transaction that charges projects for the records that it writes. The ID has never been
-// that of another transaction which was done.
+// Charge returns the part of a transaction that charges projects for the records that it writes. The ID must differ
+// from the IDs of all other transactions that are done.
 func (b *Balance) Charge(ctx context.Context, id string, records map[string]Charge) (compares []clientv3.Cmp,
 	ops []clientv3.Op, err error) {
 	more := map[croft.Project]tenant.Amounts{}
@@ -91,8 +91,8 @@ func (b *Balance) Charge(ctx context.Context, id string, records map[string]Char
 	return compares, ops, nil
 }
 
-// counted are the conditions under which entries of the first project of a chain count for the whole chain: the same
-// projects are above it, whatever their limits are now, and all of them are counted.
+// counted returns the conditions under which entries of the first project of a chain count for the whole chain: it has
+// the same ancestors, whatever their limits are now, and all of them have counters.
 func (k Keys) counted(c *chain) (all []clientv3.Cmp) {
 	for _, l := range c.links {
 		// Existence is enough: the identity of the project is compared.

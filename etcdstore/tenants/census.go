@@ -15,30 +15,30 @@ import (
 	"croft/tenant"
 )
 
-// Charge is what a project is charged with for a record while it is stored as it is.
+// Charge is the charge of a project for a record while the record is stored in its present form.
 type Charge struct {
-	Project croft.Project // empty: nobody is charged
+	Project croft.Project // empty: no project is charged
 	Amounts tenant.Amounts
 }
 
-// Source is where records are that projects are charged with.
+// Source is a prefix of records that projects are charged for.
 type Source struct {
 	Prefix string
-	// Charge returns what a record is charged with.
+	// Charge returns the charge for a record.
 	Charge func(key, value []byte) (Charge, error)
 }
 
-// chargeOfToken is what a project is charged with for a token.
+// chargeOfToken is the charge for a token.
 var chargeOfToken = tenant.Amounts{tenant.CountTokens: 1}
 
-// census is what the records say that each project has, as of one revision.
+// census holds the sums over the records of each project at one revision.
 type census struct {
 	revision int64
 	tree     tenant.Tree
-	owned    map[croft.Project]tenant.Amounts // of each project alone
+	owned    map[croft.Project]tenant.Amounts // of each project without its descendants
 }
 
-// takeCensus counts at a revision; 0: the present one.
+// takeCensus counts at a revision; 0: the current one.
 func (s *Projects) takeCensus(ctx context.Context, revision int64) (*census, error) {
 	got, err := s.conn.Etcd.Get(ctx, s.instances, clientv3.WithPrefix(), clientv3.WithCountOnly(),
 		clientv3.WithRev(revision))
@@ -94,7 +94,7 @@ func (s *Projects) countTokens(ctx context.Context, n *census) error {
 		}, clientv3.WithKeysOnly())
 }
 
-// of returns what a project and those below it have.
+// of returns the sum of a project and its descendants.
 func (n *census) of(name croft.Project) tenant.Amounts {
 	sum := tenant.Amounts{}
 	for _, below := range n.tree.Below(name) {
@@ -103,9 +103,9 @@ func (n *census) of(name croft.Project) tenant.Amounts {
 	return sum
 }
 
-// Recount implements tenant.Projects. The counter is there before the records are read, so that each removal from then
-// on writes an entry. Whoever adds a record waits until the counter is ready, or changes it, and then this counts
-// again.
+// Recount implements tenant.Projects. It creates the counter before it reads the records, so that each later removal
+// writes an entry. A process that adds a record waits until the counter is ready, or changes it, and then Recount
+// counts again.
 func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 	key := s.keys().used(name)
 	for {
@@ -134,10 +134,10 @@ func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 	}
 }
 
-// Check implements tenant.Projects: counters, entries and records of one revision.
+// Check implements tenant.Projects. It compares counters, entries and records at one revision.
 func (s *Projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) { return s.CheckAt(ctx, 0) }
 
-// CheckAt is Check as of an earlier revision of etcd; 0: the present one.
+// CheckAt is like Check, at an earlier revision of etcd; 0: the current one.
 func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discrepancy, error) {
 	census, err := s.takeCensus(ctx, revision)
 	if err != nil {

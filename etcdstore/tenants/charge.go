@@ -13,52 +13,53 @@ import (
 	"croft/tenant"
 )
 
-// Writing is a record that is written together with what its project is charged for it.
+// Writing is a record that is written together with its charge.
 type Writing struct {
 	Project croft.Project
 	Amounts tenant.Amounts
 	Record  string         // key of the record, which must be absent
-	ID      string         // has never been that of another record
+	ID      string         // differs from the IDs of all other records, past and present
 	If      []clientv3.Cmp // further conditions
 	Write   []clientv3.Op
-	Else    []clientv3.Op // what Refused needs to read
+	Else    []clientv3.Op // reads for Refused
 	What    string        // for errors
-	// Refused says why a further condition is not met; nil: all are.
+	// Refused returns the error for the further condition that is not met; nil: all are met.
 	Refused func(answers []*etcdserverpb.ResponseOp) error
 }
 
-// Write writes a record with its charge in one transaction, and returns the revision; 0: there is such a record
-// already. OverQuota: the error holds a *tenant.Refusal.
+// Write writes a record with its charge in one transaction, and returns the revision; 0: the record exists already.
+// OverQuota: the error holds a *tenant.Refusal.
 func (s *Projects) Write(ctx context.Context, w Writing) (revision int64, err error) {
 	return s.writeCharged(ctx, charging{project: w.Project, amounts: w.Amounts, record: w.Record,
 		entry: s.keys().entriesOf(w.Project) + w.ID + "/charged", write: w.Write, what: w.What, ifs: w.If,
 		otherwise: w.Else, refused: w.Refused})
 }
 
-// GiveBack gives back what a project was charged with for a record, in the transaction that removes it. The ID has
-// never been that of another record.
+// GiveBack returns the operation that reduces the usage of a project, for the transaction that removes a record. The ID
+// must differ from the IDs of all other records.
 func (k Keys) GiveBack(c Charge, id string) clientv3.Op {
 	return k.repay(c.Project, k.entriesOf(c.Project)+id+"/repaid", c.Amounts)
 }
 
-// charging is one record that is written together with what its project is charged for it.
+// charging is one record that is written together with its charge.
 type charging struct {
 	project   croft.Project
 	amounts   tenant.Amounts
 	record    string // key of the record, which must be absent
-	entry     string // key of an entry that says the same
+	entry     string // key of an entry for the same charge
 	write     []clientv3.Op
 	what      string // for errors
 	ifs       []clientv3.Cmp
 	otherwise []clientv3.Op
 	refused   func([]*etcdserverpb.ResponseOp) error // nil: there are no further conditions
 
-	// still returns an error if nothing may be written any more; nil: it always may. It is asked after the record of
-	// the project was read, which the transaction compares, and so holds in the transaction too.
+	// still returns an error if nothing may be written any more; nil: writing is always allowed. It is called after the
+	// record of the project was read. The transaction compares that record, so the result also holds in the
+	// transaction.
 	still func(context.Context) error
 }
 
-// writeCharged writes a record with its charge in one transaction, and returns the revision; 0: there is such a record
+// writeCharged writes a record with its charge in one transaction, and returns the revision; 0: the record exists
 // already. OverQuota: the error holds a *tenant.Refusal.
 func (s *Projects) writeCharged(ctx context.Context, w charging) (revision int64, err error) {
 	if err := s.conn.MayGrow(ctx); err != nil {
@@ -78,7 +79,7 @@ func (s *Projects) writeCharged(ctx context.Context, w charging) (revision int64
 			if settled {
 				return 0, err
 			}
-			if err := s.settle(ctx); err != nil { // others may have given something back
+			if err := s.settle(ctx); err != nil { // other usage may have ended meanwhile
 				return 0, err
 			}
 			settled = true
@@ -102,14 +103,14 @@ func (s *Projects) writeCharged(ctx context.Context, w charging) (revision int64
 			}
 		}
 		settled = false
-		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // another process was faster
+		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // another process wrote first
 			return 0, s.conn.Wrap(err, "%s", w.what)
 		}
 	}
 }
 
-// chargeOnce returns the part of a transaction that charges a chain: its counters, or an entry where nothing is
-// limited, so that nobody waits.
+// chargeOnce returns the part of a transaction that charges a chain: it changes the counters, or, if there are no
+// limits, writes an entry, so that transactions do not wait for each other.
 func (k Keys) chargeOnce(c *chain, w charging) ([]clientv3.Cmp, []clientv3.Op) {
 	if c.unlimited(w.amounts) {
 		return k.uncounted(c), []clientv3.Op{clientv3.OpPut(w.entry, kv.Encode(tenant.Amounts{}.Minus(w.amounts)))}

@@ -16,24 +16,24 @@ import (
 	"croft/tenant"
 )
 
-// maxLinks bounds the projects that are remembered.
+// maxLinks is the maximum number of cached projects.
 const maxLinks = 4096
 
-// Charges charges projects for the records of transactions that others write, such as those of many projects at once.
-// Between two transactions it remembers what the last one left, so that the next needs no read. Transactions must come
-// one after the other.
+// Charges charges projects for the records of transactions that others write, even of many projects at once. It caches
+// the state after the last transaction, so that the next one needs no read. Transactions must be sequential.
 type Charges struct {
 	*Projects
 
 	mu        sync.Mutex
-	links     map[croft.Project]link // as last seen
+	links     map[croft.Project]link // as last read
 	entries   map[croft.Project][]entry
 	defaults  tenant.Defaults
-	contended bool // another process was faster
+	contended bool // another process wrote first
 	reads     map[croft.Project]*reads
 }
 
-// reads are the reads of a project for Check, which all requests at once share: to begin to count takes long.
+// reads are the reads of a project for Check, which concurrent requests share, because the first count of a project
+// takes long.
 type reads struct{ plain, settled *share.Read[*chain] }
 
 // NewCharges makes a Charges that has read nothing yet.
@@ -42,15 +42,17 @@ func NewCharges(p *Projects) *Charges {
 		reads: map[croft.Project]*reads{}}
 }
 
-// What keeps an instance out of a transaction until its caller has done something about it.
+// Reasons why an instance cannot be part of a transaction until the caller has acted.
 var (
-	// ErrUnread: what decides about its project has to be read, by Check.
+	// ErrUnread reports that the data that decides about the project must be read, by Check.
 	ErrUnread = errors.New("the quota of the project has to be read first")
-	// ErrUnsettled: an earlier instance of the same ID is not counted yet; SettleNow does so.
+	// ErrUnsettled reports that entries of an earlier instance with the same ID are not counted yet; SettleNow counts
+	// them.
 	ErrUnsettled = errors.New("what an earlier instance has given back has to be counted first")
 )
 
-// Check reads what decides whether a project may have an instance. OverQuota: the error holds a *tenant.Refusal.
+// Check reads the data that decides whether a project may have an instance. OverQuota: the error holds a
+// *tenant.Refusal.
 func (c *Charges) Check(ctx context.Context, inst croft.Instance) error {
 	r := c.readsOf(inst.Project)
 	read := func(ctx context.Context) (*chain, error) {
@@ -67,7 +69,8 @@ func (c *Charges) Check(ctx context.Context, inst croft.Instance) error {
 	if err != nil || over(found) == nil {
 		return err
 	}
-	found, err = r.settled.Get(ctx, func(ctx context.Context) (*chain, error) { // others may have given something back
+	// other usage may have ended meanwhile
+	found, err = r.settled.Get(ctx, func(ctx context.Context) (*chain, error) {
 		if err := c.settle(ctx); err != nil {
 			return nil, err
 		}
@@ -102,7 +105,7 @@ func (c *Charges) readsOf(project croft.Project) *reads {
 // SettleNow settles all entries.
 func (c *Charges) SettleNow(ctx context.Context) error { return c.settle(ctx) }
 
-// remember keeps what was read, unless a transaction has left something newer.
+// remember caches the chain that was read, unless a transaction has left a newer state.
 func (c *Charges) remember(read *chain) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +119,8 @@ func (c *Charges) remember(read *chain) {
 	if first := read.links[0]; first.asOf >= c.links[first.name].asOf {
 		c.entries[first.name] = read.entries
 	}
-	for _, l := range read.links { // a project that was removed has lower revisions than before, at a later one
+	// after its removal, a project has lower revisions than before, although they were read later
+	for _, l := range read.links {
 		if l.asOf >= c.links[l.name].asOf {
 			c.links[l.name] = l
 		}
@@ -131,13 +135,13 @@ type Charged struct {
 
 	charges  *Charges
 	insts    []croft.Instance
-	firsts   []croft.Project // whose entries Otherwise reads
-	names    []croft.Project // whose records and counters Otherwise reads
+	firsts   []croft.Project // projects whose entries Otherwise reads
+	names    []croft.Project // projects whose records and counters Otherwise reads
 	settled  map[croft.Project]bool
 	counters map[croft.Project]link
 }
 
-// Charge returns the part of the next transaction. refused has those instances that cannot be in it: ErrUnread.
+// Charge returns the part of the next transaction. refused has the instances that cannot be part of it: ErrUnread.
 func (c *Charges) Charge(insts []croft.Instance) (part *Charged, refused map[croft.InstanceID]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +158,7 @@ func (c *Charges) Charge(insts []croft.Instance) (part *Charged, refused map[cro
 	return p.Charged, refused
 }
 
-// Done remembers what the transaction has left at a revision.
+// Done caches the state after the transaction, which was done at a revision.
 func (p *Charged) Done(revision int64) {
 	c := p.charges
 	c.mu.Lock()
@@ -169,8 +173,8 @@ func (p *Charged) Done(revision int64) {
 	}
 }
 
-// Failed remembers what is stored, by the answers to Otherwise. refused has those instances that cannot be in the next
-// transaction either: ErrUnsettled.
+// Failed caches the stored state, from the answers to Otherwise. refused has the instances that cannot be part of the
+// next transaction either: ErrUnsettled.
 func (p *Charged) Failed(answers []*etcdserverpb.ResponseOp) (refused map[croft.InstanceID]error, err error) {
 	c := p.charges
 	c.mu.Lock()
@@ -204,7 +208,7 @@ func (p *Charged) Failed(answers []*etcdserverpb.ResponseOp) (refused map[croft.
 	return refused, nil
 }
 
-// noEntries is the answer of a project without entries.
+// noEntries is the answer for a project without entries.
 var noEntries = &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{
 	ResponseRange: &etcdserverpb.RangeResponse{}}}
 
@@ -216,12 +220,12 @@ func (p *Charged) linkAnswers(answers []*etcdserverpb.ResponseOp, name croft.Pro
 // chargedBuilder builds a Charged.
 type chargedBuilder struct {
 	*Charged
-	links   map[croft.Project]link // as they are after the transaction
-	counted map[croft.Project]bool // the counter is written
-	seen    map[croft.Project]bool // the record is compared
+	links   map[croft.Project]link // state after the transaction
+	counted map[croft.Project]bool // the transaction writes the counter
+	seen    map[croft.Project]bool // the transaction compares the record
 }
 
-// add charges for an instance; false: what is known about its project is not enough.
+// add adds the charge of an instance; false: the cached data about its project is incomplete.
 func (p *chargedBuilder) add(inst croft.Instance) bool {
 	c := p.charges
 	chain := &chain{defaults: c.defaults, entries: c.entries[inst.Project]}
@@ -258,12 +262,12 @@ func (p *chargedBuilder) add(inst croft.Instance) bool {
 	return true
 }
 
-// chainOf returns a project and those above it.
+// chainOf returns a project and its ancestors.
 func (p *chargedBuilder) chainOf(project croft.Project) func(yield func(croft.Project) bool) {
 	return slices.Values(append([]croft.Project{project}, p.links[project].record.Above...))
 }
 
-// count counts more in the counters of a chain, and settles its entries.
+// count adds more to the counters of a chain, and settles its entries.
 func (p *chargedBuilder) count(project croft.Project, c *chain, more tenant.Amounts) {
 	for i, l := range c.links {
 		l.count.Used = c.used(i).Plus(more)
@@ -279,7 +283,7 @@ func (p *chargedBuilder) count(project croft.Project, c *chain, more tenant.Amou
 	}
 }
 
-// finish adds what the instances share.
+// finish adds the comparisons and reads that the instances share.
 func (p *chargedBuilder) finish() {
 	k, c := p.charges.keys(), p.charges
 	p.If = append(p.If, kv.Unchanged(k.defaults(), c.defaults.Generation))

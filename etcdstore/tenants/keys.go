@@ -12,14 +12,14 @@ import (
 	"croft/tenant"
 )
 
-// Keys builds the keys of projects and of what they use, in the partition whose prefix it is; keys.go of etcdstore
-// lists them among all others.
+// Keys builds the keys of projects and of their usage; it is the prefix of the partition. The list of all keys is in
+// etcdstore.
 type Keys string
 
 func (k Keys) projects() string               { return string(k) + "projects/" }
 func (k Keys) project(p croft.Project) string { return k.projects() + string(p) }
 
-// Project is the key of a project's record.
+// Project returns the key of a project's record.
 func (k Keys) Project(p croft.Project) string { return k.project(p) }
 
 func (k Keys) allBelow(p croft.Project) string          { return string(k) + "below/" + string(p) + "/" }
@@ -35,16 +35,16 @@ func (k Keys) entriesAbout(inst croft.Instance) string {
 func (k Keys) charged(inst croft.Instance) string { return k.entriesAbout(inst) + "charged" }
 func (k Keys) repaid(inst croft.Instance) string  { return k.entriesAbout(inst) + "repaid" }
 
-// The same of an access token. Its ID never comes back, so that no entry is ever replaced by another.
+// entriesAboutToken returns the prefix of the entries about an access token. Token IDs are never reused, so no entry replaces another.
 func (k Keys) entriesAboutToken(t access.Token) string {
 	return k.entriesOf(t.Project) + "token-" + string(t.ID) + "/"
 }
 
-// The access tokens of a project lie below one key, so that they go with it. Those of no project have a name there
-// that no project can have.
+// The access tokens of a project are below one key, so that they can be removed with the project. Tokens without a
+// project have a name there that no project can have.
 func (k Keys) tokens() string { return string(k) + "tokens/" }
 
-// TokensOf is the prefix of the tokens of a project.
+// TokensOf returns the prefix of the tokens of a project.
 func (k Keys) TokensOf(p croft.Project) string {
 	return k.tokens() + cmp.Or(string(p), "-") + "/"
 }
@@ -52,7 +52,7 @@ func (k Keys) token(p croft.Project, id access.TokenID) string {
 	return k.TokensOf(p) + string(id)
 }
 
-// ofToken returns the project of a token's key; empty: none.
+// ofToken returns the project of a token's key; empty: it has none.
 func (k Keys) ofToken(key []byte) croft.Project {
 	project, _, _ := strings.Cut(strings.TrimPrefix(string(key), k.tokens()), "/")
 	return croft.Project(strings.TrimPrefix(project, "-"))
@@ -64,14 +64,15 @@ func (k Keys) entryOf(key []byte) croft.Project {
 	return croft.Project(project)
 }
 
-// Repay gives back what an instance was charged with, in the transaction that removes its record. Nothing is written
-// where nothing is counted, as in a cloud that an older version serves.
+// Repay returns the operation that reduces the usage of an instance's project, for the transaction that removes the
+// instance's record. It writes nothing if the project has no counter, as in a cloud of an older version.
 func (k Keys) Repay(inst croft.Instance) clientv3.Op {
 	return k.repay(inst.Project, k.repaid(inst), tenant.AmountsOf(inst))
 }
 
 func (k Keys) repay(name croft.Project, entry string, amounts tenant.Amounts) clientv3.Op {
-	// Existence is enough: the instance's record, removed in the same transaction, kept its project from being removed.
+	// Existence is enough: the instance's record, which is removed in the same transaction, prevented the removal of
+	// its project.
 	return clientv3.OpTxn([]clientv3.Cmp{kv.Exists(k.used(name))},
 		[]clientv3.Op{clientv3.OpPut(entry, kv.Encode(amounts))}, nil)
 }

@@ -16,7 +16,7 @@ import (
 	"croft/usage"
 )
 
-// Levels is what all projects use, by their counters and entries, as of one revision after the other.
+// Levels holds the usage of all projects, by their counters and entries, at one revision after the other.
 type Levels struct {
 	store    *Projects
 	Revision int64
@@ -25,14 +25,14 @@ type Levels struct {
 	above    map[croft.Project][]croft.Project
 }
 
-// counter is a counter with the entries that it does not have yet.
+// counter is a counter, and the entries that are not settled in it.
 type counter struct {
 	count
 	born, changed int64
-	pending       tenant.Amounts // what they give back
+	pending       tenant.Amounts // sum of their reductions
 }
 
-// ready returns what a project uses; false: nothing is counted.
+// ready returns the usage of a project; false: it is not counted.
 func (l *Levels) ready(p croft.Project) (usage.Level, bool) {
 	c := l.counters[p]
 	if c == nil || !c.Ready {
@@ -41,7 +41,7 @@ func (l *Levels) ready(p croft.Project) (usage.Level, bool) {
 	return usage.Level{ID: usage.ID{Project: p, Born: c.born}, Changed: c.changed, Used: c.Used.Minus(c.pending)}, true
 }
 
-// All lists what every project uses.
+// All lists the usage of every project.
 func (l *Levels) All() (all []usage.Level) {
 	for _, p := range slices.Sorted(maps.Keys(l.counters)) {
 		if level, ready := l.ready(p); ready {
@@ -51,16 +51,16 @@ func (l *Levels) All() (all []usage.Level) {
 	return all
 }
 
-// followed is the range of keys that has what projects use: from projects to the end of quotas.
+// followed returns the range of keys that contains the usage of projects: from projects to the end of quotas.
 func (k Keys) followed() (from, end string) {
 	return k.projects(), clientv3.GetPrefixRangeEnd(string(k) + "quota/")
 }
 
-// Recorded is the key of the head of the history of usage. It is within the range that Follow watches, so that whoever
-// writes it hears of everything before, and then of that.
+// Recorded returns the key of the head of the history of usage. It is within the range that Follow watches, so that a
+// writer of the head first gets all earlier changes, and then its own.
 func (k Keys) Recorded() string { return string(k) + "quota/recorded" }
 
-// LevelsAt reads what all projects use as of a revision.
+// LevelsAt reads the usage of all projects at a revision.
 func (s *Projects) LevelsAt(ctx context.Context, revision int64) (*Levels, error) {
 	l := &Levels{store: s, Revision: revision, counters: map[croft.Project]*counter{}, entries: map[string]entry{},
 		above: map[croft.Project][]croft.Project{}}
@@ -76,7 +76,7 @@ func (s *Projects) LevelsAt(ctx context.Context, revision int64) (*Levels, error
 	return l, nil
 }
 
-// Born returns the revision at which the counter of each project began, as of a revision; 0: the present one.
+// Born returns the revisions at which the counters of projects were created, at a revision; 0: the current one.
 func (s *Projects) Born(ctx context.Context, revision int64) (map[croft.Project]int64, error) {
 	all := map[croft.Project]int64{}
 	return all, s.conn.ReadRange(ctx, "list what is counted", s.keys().allUsed(), revision,
@@ -86,8 +86,8 @@ func (s *Projects) Born(ctx context.Context, revision int64) (map[croft.Project]
 		}, clientv3.WithKeysOnly())
 }
 
-// Follow calls seen with what changes after the revision of the levels, one revision after the other, until seen fails
-// or the watch does.
+// Follow calls seen with the changes after the revision of the levels, one revision after the other, until seen or the
+// watch fails.
 func (l *Levels) Follow(ctx context.Context, seen func(usage.Seen) error) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // also ends the watch at the server
@@ -109,7 +109,7 @@ func (l *Levels) Follow(ctx context.Context, seen func(usage.Seen) error) error 
 	return cmp.Or(ctx.Err(), error(croft.Errorf(croft.Unavailable, "the watch of what projects use ended")))
 }
 
-// byRevision groups events: etcd sends all those of a revision at once.
+// byRevision groups events by revision: etcd sends all events of a revision in one answer.
 func byRevision(all []*clientv3.Event) (groups [][]*clientv3.Event) {
 	for i, e := range all {
 		if i == 0 || e.Kv.ModRevision != all[i-1].Kv.ModRevision {
@@ -121,7 +121,7 @@ func byRevision(all []*clientv3.Event) (groups [][]*clientv3.Event) {
 	return groups
 }
 
-// take notes all changes of one revision.
+// take applies all changes of one revision.
 func (l *Levels) take(events []*clientv3.Event) (usage.Seen, error) {
 	l.Revision = events[0].Kv.ModRevision
 	before, touched := map[croft.Project]int64{}, map[croft.Project]bool{}
@@ -153,7 +153,7 @@ func (l *Levels) take(events []*clientv3.Event) (usage.Seen, error) {
 	return seen, nil
 }
 
-// counterOf returns the project whose counter has a key; empty: it is that of something else.
+// counterOf returns the project of a counter's key; empty: the key is not a counter's.
 func (k Keys) counterOf(key []byte) croft.Project {
 	if name, is := strings.CutPrefix(string(key), k.allUsed()); is {
 		return croft.Project(name)
@@ -161,7 +161,7 @@ func (k Keys) counterOf(key []byte) croft.Project {
 	return ""
 }
 
-// note notes a key as it is now, and returns the projects whose use that may change.
+// note applies the present value of a key, and returns the projects whose usage may change.
 func (l *Levels) note(stored *mvccpb.KeyValue, present bool) ([]croft.Project, error) {
 	k, key := l.store.keys(), string(stored.Key)
 	switch {
@@ -203,7 +203,7 @@ func (l *Levels) noteCounter(name croft.Project, stored *mvccpb.KeyValue, presen
 	return []croft.Project{name}, nil
 }
 
-// noteEntry notes an entry, which counts for its project and all above it.
+// noteEntry applies an entry, which counts for its project and all ancestors.
 func (l *Levels) noteEntry(name croft.Project, stored *mvccpb.KeyValue, present bool) ([]croft.Project, error) {
 	key, chain := string(stored.Key), l.chain(name)
 	if was, is := l.entries[key]; is {
@@ -233,7 +233,8 @@ func (l *Levels) chain(p croft.Project) []croft.Project {
 	return append([]croft.Project{p}, l.above[p]...)
 }
 
-// giveBack adds an entry to what is pending, or with -1 takes it away, if the records that were counted do not have it.
+// giveBack adds an entry to the pending amounts, or removes it if sign is -1, unless the counted records include the
+// entry already.
 func (c *counter) giveBack(e entry, sign int64) {
 	if c == nil || e.revision <= c.Since {
 		return

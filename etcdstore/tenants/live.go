@@ -13,9 +13,9 @@ import (
 	"croft/tenant"
 )
 
-// Live is the tree of projects in memory, which follows what is stored. It implements access.Tree, access.Refresher,
-// access.Behind and access.Members. What it is asked about projects may be older than the latest write, by
-// the time that a watch of etcd takes, unless Refresh was called for the project, or CatchUp.
+// Live is the tree of projects in memory, which follows the stored one. It implements access.Tree, access.Refresher,
+// access.Behind and access.Members. Its answers may lag behind the latest write by the delay of an etcd watch, unless
+// Refresh was called for the project, or CatchUp.
 type Live struct {
 	projects *Projects
 	tail     *kv.Tail
@@ -48,10 +48,10 @@ func (l *Live) now() (_ tenant.Tree, read bool, changed <-chan struct{}) {
 	return l.tree, l.read, l.changed
 }
 
-// refreshTime bounds a Refresh: a watch that has not told of a write by then is cut off.
+// refreshTime is the time limit of Refresh: a watch that has not reported a write by then is disconnected.
 const refreshTime = 5 * time.Second
 
-// Refresh implements access.Refresher. It reads one key, and waits for the watch if that is newer.
+// Refresh implements access.Refresher. It reads one key, and waits for the watch if the key is newer.
 func (l *Live) Refresh(ctx context.Context, p croft.Project) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (l *Live) Refresh(ctx context.Context, p croft.Project) error {
 // CatchUp implements access.Behind.
 func (l *Live) CatchUp(ctx context.Context) error { return l.tail.CatchUp(ctx) }
 
-// Below implements access.Tree. Until the tree has been read, no project is below another.
+// Below implements access.Tree. Until the tree has been read, projects have no descendants.
 func (l *Live) Below(p croft.Project) []croft.Project {
 	tree, _, _ := l.now()
 	return tree.Below(p)

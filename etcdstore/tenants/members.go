@@ -11,11 +11,11 @@ import (
 	"croft/tenant"
 )
 
-// maxEnded bounds how many tokens one change of members ends: they go in its transaction.
+// maxEnded is the maximum number of tokens that one change of members ends: they are removed in its transaction.
 const maxEnded = 40
 
-// endings returns what ends the tokens of the users that a change takes out of a project, and the comparisons that
-// these are all of them. Conflict: there are too many.
+// endings returns the operations that remove the tokens of the users whom a change removes from a project, and the
+// comparisons that there are no further tokens. Conflict: there are too many.
 func (s *Projects) endings(ctx context.Context, before, after tenant.Tenant) (ifs []clientv3.Cmp, ops []clientv3.Op,
 	err error) {
 	gone := map[string]bool{}
@@ -33,7 +33,7 @@ func (s *Projects) endings(ctx context.Context, before, after tenant.Tenant) (if
 	if err != nil {
 		return nil, nil, s.conn.Wrap(err, "read the tokens of project %s", before.Name)
 	}
-	// none is made meanwhile
+	// no token is created meanwhile
 	ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(prefix), "<", got.Header.Revision+1).WithPrefix())
 	for _, stored := range got.Kvs {
 		var t access.Token
@@ -41,7 +41,7 @@ func (s *Projects) endings(ctx context.Context, before, after tenant.Tenant) (if
 			return nil, nil, err
 		}
 		if !gone[t.User] && !gone[t.CreatedBy] {
-			continue // those that who leaves has made for others end too
+			continue // tokens that a removed user has made for others are removed too
 		}
 		ifs = append(ifs, kv.Unchanged(string(stored.Key), stored.ModRevision))
 		ops = append(ops, clientv3.OpDelete(string(stored.Key)),

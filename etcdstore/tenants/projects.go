@@ -1,4 +1,4 @@
-// Package tenants stores projects in etcd and counts what they use: records of instances are written together with the
+// Package tenants stores projects in etcd and counts their usage: records of instances are written together with the
 // counters of their projects.
 package tenants
 
@@ -20,7 +20,7 @@ import (
 	"croft/tenant"
 )
 
-// Projects stores projects and counts what they use.
+// Projects stores projects and counts their usage.
 type Projects struct {
 	conn      *kv.Conn
 	instances string // prefix of the records of instances
@@ -29,17 +29,18 @@ type Projects struct {
 	kept      []Source // of records that Commit charges
 }
 
-// Owned are the keys of a project that other rooms store.
+// Owned are the keys of a project that other packages store.
 type Owned struct {
-	Kept []Part      // while there is any of them, the project is not removed; the first are its instances' names
-	Rest []Part      // what goes with the project: its SSH keys, its tokens, what is noted about its images
-	End  clientv3.Op // notes that the project was removed
+	// the project is not removed while any of them exists; the first part is the names of its instances
+	Kept []Part
+	Rest []Part      // removed with the project: its SSH keys, its tokens, the properties of its images
+	End  clientv3.Op // records that the project was removed
 }
 
-// Part is the prefix of the keys of one kind, and what each of them is called.
+// Part is the prefix of the keys of one kind, and the name of that kind.
 type Part struct{ Prefix, Noun string }
 
-// none are the conditions that no key of the parts exists.
+// none returns the conditions that no key of the parts exists.
 func none(parts []Part) (all []clientv3.Cmp) {
 	for _, part := range parts {
 		all = append(all, kv.AbsentBelow(part.Prefix))
@@ -47,7 +48,7 @@ func none(parts []Part) (all []clientv3.Cmp) {
 	return all
 }
 
-// counts are the reads that count the keys of the parts.
+// counts returns the reads that count the keys of the parts.
 func counts(parts []Part) (all []clientv3.Op) {
 	for _, part := range parts {
 		all = append(all, clientv3.OpGet(part.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))
@@ -55,7 +56,7 @@ func counts(parts []Part) (all []clientv3.Op) {
 	return all
 }
 
-// counted writes how many keys of the parts there are, by the answers to counts.
+// counted returns the numbers of keys of the parts in words, from the answers to counts.
 func counted(parts []Part, answers []*etcdserverpb.ResponseOp) (all []string) {
 	for i, part := range parts {
 		if n := answers[i].GetResponseRange().Count; n > 0 {
@@ -65,7 +66,8 @@ func counted(parts []Part, answers []*etcdserverpb.ResponseOp) (all []string) {
 	return all
 }
 
-// NewProjects makes the store of projects, given where the records of instances are, and others that are charged.
+// NewProjects makes the store of projects. instances is the prefix of the records of instances; others are further
+// sources of charges.
 func NewProjects(c *kv.Conn, instances string, owned func(croft.Project) Owned, others ...Source) *Projects {
 	return &Projects{conn: c, instances: instances, owned: owned, sources: others}
 }
@@ -84,7 +86,7 @@ func (s *Projects) List(ctx context.Context, scope access.Scope) ([]tenant.Tenan
 	return s.readNamed(ctx, slices.Compact(names))
 }
 
-// readNamed reads those of the named projects that have a record: no more is read than is returned.
+// readNamed returns the named projects that have a record; it reads no other records.
 func (s *Projects) readNamed(ctx context.Context, names []croft.Project) (all []tenant.Tenant, err error) {
 	var ops []clientv3.Op
 	for _, name := range names {
@@ -112,7 +114,7 @@ func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tena
 }
 
 // Follow calls changed with the tree of all projects, and again after each change, until ctx ends. The tree is always
-// whole: nobody loses a role because projects are being read again.
+// complete, even while projects are read again, so that users do not temporarily lose their roles.
 func (s *Projects) Follow(ctx context.Context, changed func(tenant.Tree)) error {
 	return s.follow(ctx, s.newTail(), changed)
 }
@@ -125,7 +127,7 @@ func (s *Projects) follow(ctx context.Context, tail *kv.Tail, changed func(tenan
 	all := map[string]tenant.Tenant{}
 	tell := func() { changed(tenant.NewTree(slices.Collect(maps.Values(all)))) }
 	note := func(stored *mvccpb.KeyValue) {
-		if p, err := s.decodeProject(stored); err == nil { // readers of that key itself get the error
+		if p, err := s.decodeProject(stored); err == nil { // readers of the key itself get the error
 			all[string(stored.Key)] = p.Tenant
 		}
 	}
@@ -157,8 +159,8 @@ func (s *Projects) identify(p tenant.Tenant, created int64) croft.ProjectID {
 	return croft.NewProjectID(s.conn.Partition(), p.Name, created, p.Created)
 }
 
-// Create implements tenant.Projects. A project below another one must be empty: what it has already is not counted for
-// those above it.
+// Create implements tenant.Projects. A project below another one must be empty, because the usage that it has already
+// is not counted for its ancestors.
 func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error) {
 	if err := p.Check(); err != nil {
 		return p, err
@@ -231,7 +233,7 @@ func isThere(name croft.Project) error {
 	return croft.Errorf(croft.Conflict, "there is a project %s already: choose another name", name)
 }
 
-// isEmpty returns the condition under which nothing is counted for a name. Conflict: something is.
+// isEmpty returns the condition under which no usage is counted for a name. Conflict: some is.
 func (s *Projects) isEmpty(ctx context.Context, name croft.Project) (clientv3.Cmp, error) {
 	if err := s.settle(ctx); err != nil {
 		return clientv3.Cmp{}, err
@@ -239,8 +241,8 @@ func (s *Projects) isEmpty(ctx context.Context, name croft.Project) (clientv3.Cm
 	return nothingCounted(ctx, s, s.keys().used(name), "uses", name, func(n count) tenant.Amounts { return n.Used })
 }
 
-// nothingCounted returns the condition under which a counter of a name stays absent or without amounts. does says what
-// the counter counts: what the name uses or stores. Conflict: it has amounts.
+// nothingCounted returns the condition under which a counter of a name stays absent or without amounts. does is the
+// verb for the counter: "uses" or "stores". Conflict: the counter has amounts.
 func nothingCounted[T any](ctx context.Context, s *Projects, key, does string, name croft.Project,
 	amounts func(T) tenant.Amounts) (clientv3.Cmp, error) {
 	got, err := s.conn.Etcd.Get(ctx, key)
@@ -261,7 +263,7 @@ func nothingCounted[T any](ctx context.Context, s *Projects, key, does string, n
 	return kv.Unchanged(key, got.Kvs[0].ModRevision), nil
 }
 
-// Change implements tenant.Projects. The tokens that members have in it end with their membership.
+// Change implements tenant.Projects. When a membership ends, the member's tokens in the project are removed.
 func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error) {
 	if err := p.Check(); err != nil {
 		return p, err
@@ -297,7 +299,7 @@ func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 		if len(ifs) == 0 {
 			return p, changedMeanwhile(p.Name)
 		}
-		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // or a token was made or revoked
+		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // or a token was created or revoked
 			return p, s.conn.Wrap(err, "change project %s", p.Name)
 		}
 	}
@@ -318,9 +320,9 @@ func (s *Projects) find(ctx context.Context, name croft.Project) (storedProject,
 	return s.decodeProject(got.Kvs[0])
 }
 
-// Remove implements tenant.Projects. Its tokens go with it, and are given back to the projects above it.
+// Remove implements tenant.Projects. It removes the project's tokens too, which reduces the usage of its ancestors.
 func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
-	if err := name.Check(); err != nil { // it becomes part of keys
+	if err := name.Check(); err != nil { // the name becomes part of keys
 		return err
 	}
 	k, owned := s.keys(), s.owned(name)
@@ -345,7 +347,7 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 		if left := c.used(0).Minus(tokens); len(left) > 0 {
 			return inUse(name, left, stored, nil)
 		}
-		_, ops := k.charge(c, tenant.Amounts{}.Minus(tokens)) // its own counter is removed after that
+		_, ops := k.charge(c, tenant.Amounts{}.Minus(tokens)) // the project's own counter is deleted after that
 		remove := append(ops[1:], clientv3.OpDelete(k.project(name)), clientv3.OpDelete(k.used(name)),
 			clientv3.OpDelete(k.below(p.Parent, name)), owned.End)
 		for _, part := range owned.Rest {
@@ -368,14 +370,15 @@ func (s *Projects) Remove(ctx context.Context, name croft.Project) error {
 		if found := counted(parts, done.Responses); len(found) > 0 {
 			return inUse(name, nil, stored, found)
 		}
-		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // somebody was faster
+		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // another process wrote first
 			return s.conn.Wrap(err, "remove project %s", name)
 		}
 	}
 }
 
-// inUse is the refusal to remove a project that has something: it counts what the project and those below it use and
-// store. What keeps it besides is named only if that is nothing: it was made or removed just now.
+// inUse returns the refusal to remove a project that is in use: it contains the usage and stored records of the project
+// and its descendants. keeps lists other keys that prevent the removal; it is used only if there are no such amounts,
+// because these keys were then created or removed just now.
 func inUse(name croft.Project, used, stored tenant.Amounts, keeps []string) error {
 	var all []string
 	for _, kind := range []struct {
@@ -418,7 +421,7 @@ func (s *Projects) defaultsAt(ctx context.Context, revision int64) (d tenant.Def
 	return d, err
 }
 
-// ReadAt returns all projects and the limits of the partition, as of a revision.
+// ReadAt returns all projects and the limits of the partition, at a revision.
 func (s *Projects) ReadAt(ctx context.Context, revision int64) (all []tenant.Tenant, d tenant.Defaults, err error) {
 	if d, err = s.defaultsAt(ctx, revision); err != nil {
 		return nil, d, err
@@ -468,7 +471,7 @@ func (s *Projects) Admit(ctx context.Context, name croft.Project, more tenant.Am
 		if err := tenant.Admit(c.accounts(), c.defaults.Limits, more); err == nil || settled {
 			return err
 		}
-		if err := s.settle(ctx); err != nil { // others may have given something back
+		if err := s.settle(ctx); err != nil { // other usage may have ended meanwhile
 			return err
 		}
 	}
@@ -500,5 +503,5 @@ func (s *Projects) Accounts(ctx context.Context, names ...croft.Project) ([]tena
 type storedProject struct {
 	tenant.Tenant
 
-	Above []croft.Project `json:"above,omitempty"` // the nearest first
+	Above []croft.Project `json:"above,omitempty"` // nearest ancestor first
 }

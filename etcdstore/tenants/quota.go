@@ -14,19 +14,19 @@ import (
 	"croft/tenant"
 )
 
-// What a project uses is counted under one key for each project of a chain, and changes in the transaction that
-// writes a record. A transaction that removes a record cannot know the counters without reading them, and a hundred
-// agents that do so at once would wait for each other. So it writes an entry instead, under a key of the instance; so
-// does one that writes a record where there are no limits and others write the counters at the same time. Entries are
-// settled by whoever next writes the counters. At every revision, what is counted with its entries is the sum over the
-// records.
+// The usage of a project is counted under one key for each project of a chain, which changes in the transaction that
+// writes a record. A transaction that removes a record would have to read the counters first, and a hundred agents that
+// do so at once would wait for each other. So it writes an entry instead, under a key of the instance. A transaction
+// that writes a record does the same if there are no limits and other processes write the counters at the same time.
+// The next writer of the counters settles the entries. At every revision, counters and entries together equal the sum
+// over the records.
 
 // count is the value of a project's counter.
 type count struct {
 	Used tenant.Amounts `json:"used"`
-	// Ready: the records that there were when counting began are in Used.
+	// Ready says that Used includes the records that existed when counting started.
 	Ready bool `json:"ready"`
-	// Since is the revision of the records that were counted. Earlier entries are in them.
+	// Since is the revision of the counted records, which include earlier entries.
 	Since int64 `json:"since,omitempty"`
 }
 
@@ -35,30 +35,30 @@ type link struct {
 	name     croft.Project
 	record   storedProject
 	recorded int64 // revision of the record; 0: the project has none
-	created  int64 // revision of its first version; 0: likewise
+	created  int64 // revision at which the record was created; 0: the project has no record
 	count    count
-	counted  int64 // revision of the counter; 0: there is none
-	asOf     int64 // revision of the store at which all this was so
+	counted  int64 // revision of the counter; 0: there is no counter
+	asOf     int64 // revision of the store at which the fields were read
 }
 
-// entry is a change that is not in the counters yet: what is given back, less than nothing if a record was written.
+// entry is a change that the counters do not include yet: a reduction of the usage, negative if a record was written.
 type entry struct {
 	key      []byte
 	revision int64
 	amounts  tenant.Amounts
 }
 
-// chain is what decides whether a project may have more: the project first, its root last.
+// chain is the data that decides whether a project may have more: the project first, its root last.
 type chain struct {
 	links    []link
 	defaults tenant.Defaults
 	entries  []entry // of the first project, at most maxEntries
 }
 
-// maxEntries bounds the entries that one transaction settles.
+// maxEntries is the maximum number of entries that one transaction settles.
 const maxEntries = 16
 
-// accounts returns the chain with its entries settled.
+// accounts returns the accounts of the chain, with its entries settled.
 func (c *chain) accounts() []tenant.Account {
 	var all []tenant.Account
 	for i, l := range c.links {
@@ -76,13 +76,13 @@ func (c *chain) names() []croft.Project {
 	return all
 }
 
-// complete reports whether the chain has all projects above the first one, and every counter can be relied on.
+// complete reports whether the chain contains all ancestors of the first project, and every counter is ready.
 func (c *chain) complete() bool {
 	return slices.Equal(c.links[0].record.Above, c.names()[1:]) &&
 		!slices.ContainsFunc(c.links, func(l link) bool { return !l.count.Ready })
 }
 
-// at says at which revision the counters of a chain were written.
+// at sets the revision at which the counters of a chain were written.
 func (c *chain) at(revision int64) *chain {
 	for i := range c.links {
 		c.links[i].counted = revision
@@ -95,7 +95,7 @@ func (c *chain) used(i int) tenant.Amounts {
 	return n.less(n.Used, c.entries)
 }
 
-// less returns an amount less those entries that are not in the records counted.
+// less returns an amount minus the entries that the counted records do not include.
 func (n count) less(used tenant.Amounts, entries []entry) tenant.Amounts {
 	for _, r := range entries {
 		if r.revision > n.Since {
@@ -115,7 +115,7 @@ func (k Keys) reads(names []croft.Project) []clientv3.Op {
 	return ops
 }
 
-// fill makes a chain of the answers to reads.
+// fill makes a chain from the answers to reads.
 func (s *Projects) fill(names []croft.Project, answers []*etcdserverpb.ResponseOp) (*chain, error) {
 	c := &chain{}
 	if d := kv.First(answers[0]); d != nil {
@@ -156,7 +156,7 @@ func (s *Projects) decodeEntry(stored *mvccpb.KeyValue) (entry, error) {
 	return r, s.conn.Decode(stored.Key, stored.Value, &r.amounts)
 }
 
-// readChain reads what decides about a project, and begins to count where nothing was counted yet.
+// readChain reads the chain of a project, and creates counters that do not exist yet.
 func (s *Projects) readChain(ctx context.Context, name croft.Project) (*chain, error) {
 	if err := name.Check(); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "read the quota of a project: %w", err)
@@ -185,7 +185,7 @@ func (s *Projects) readChain(ctx context.Context, name croft.Project) (*chain, e
 	}
 }
 
-// compares are the conditions under which a chain is as it was read.
+// compares returns the conditions under which a chain is unchanged since it was read.
 func (k Keys) compares(c *chain) []clientv3.Cmp {
 	all := []clientv3.Cmp{kv.Unchanged(k.defaults(), c.defaults.Generation)}
 	for _, l := range c.links {
@@ -197,14 +197,14 @@ func (k Keys) compares(c *chain) []clientv3.Cmp {
 	return all
 }
 
-// unlimited reports whether nothing limits how much more the first project of a chain may have.
+// unlimited reports whether no limit applies to an increase of the usage of a chain's first project.
 func (c *chain) unlimited(more tenant.Amounts) bool {
 	return !slices.ContainsFunc(c.links, func(l link) bool {
 		return tenant.Account{Limits: l.record.Own(c.defaults.Limits)}.Limited(c.defaults.Limits, more)
 	})
 }
 
-// uncounted are the conditions under which a chain still has no limits, and is counted.
+// uncounted returns the conditions under which a chain still has no limits, and has counters.
 func (k Keys) uncounted(c *chain) []clientv3.Cmp {
 	all := []clientv3.Cmp{kv.Unchanged(k.defaults(), c.defaults.Generation)}
 	for _, l := range c.links {
@@ -214,8 +214,8 @@ func (k Keys) uncounted(c *chain) []clientv3.Cmp {
 	return all
 }
 
-// charge returns the operations that count more for a chain, and settle its entries. next is the chain after them,
-// but for its revisions.
+// charge returns the operations that add more to the counters of a chain, and settle its entries. next is the chain
+// after them, without its new revisions.
 func (k Keys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3.Op) {
 	next = &chain{links: slices.Clone(c.links), defaults: c.defaults}
 	for i := range next.links {
@@ -229,10 +229,10 @@ func (k Keys) charge(c *chain, more tenant.Amounts) (next *chain, ops []clientv3
 	return next, ops
 }
 
-// admitPause is how long a transaction that lost to another process waits at most before the next one.
+// admitPause is the maximum pause before a transaction is retried that conflicted with another process.
 const admitPause = 20 * time.Millisecond
 
-// settle settles all entries. Others may write new ones meanwhile.
+// settle settles all entries. New entries may be written meanwhile.
 func (s *Projects) settle(ctx context.Context) error {
 	k := s.keys()
 	for {
@@ -251,7 +251,7 @@ func (s *Projects) settle(ctx context.Context) error {
 				return err
 			}
 			_, ops := k.charge(c, nil)
-			// a chain that changed meanwhile is read again by the next round
+			// a chain that changed meanwhile is read again in the next round
 			if _, err := s.conn.Etcd.Txn(ctx).If(k.compares(c)...).Then(ops...).Commit(); err != nil {
 				return s.conn.Wrap(err, "settle what project %s uses", name)
 			}

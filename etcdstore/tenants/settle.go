@@ -7,13 +7,13 @@ import (
 	"croft/internal/delay"
 )
 
-// settleEvery is how often Settle looks for entries that nobody settled.
+// settleEvery is the interval at which Settle looks for unsettled entries.
 const settleEvery = time.Minute
 
-// Settle settles entries until ctx ends, so that what projects do not use for long leaves none, and removes tokens
-// that expired long ago. Any number of processes may do so.
+// Settle settles entries until ctx ends, so that entries of projects without new requests are settled too, and removes
+// tokens that expired long ago. Any number of processes may do so.
 func (s *Projects) Settle(ctx context.Context) error {
-	delay.Every(ctx, settleEvery, func(ctx context.Context) { // the next time is the retry
+	delay.Every(ctx, settleEvery, func(ctx context.Context) { // an error is retried at the next interval
 		_ = NewAccessTokens(s).removeExpired(ctx)
 		_ = s.settle(ctx)
 	})

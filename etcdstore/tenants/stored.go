@@ -16,27 +16,27 @@ import (
 	"croft/tenant"
 )
 
-// Records that are written seldom, such as SSH keys, are counted apart from instances: under one more key for each
-// project, which every transaction that writes or removes such a record compares and rewrites, for the project and all
-// projects above it. Programs of earlier versions neither read nor write these counters. What they store meanwhile is
-// counted by Recount.
+// Rarely written records, such as SSH keys, are counted separately from instances: under one more key for each project,
+// which every transaction that writes or removes such a record compares and rewrites, for the project and all its
+// ancestors. Programs of earlier versions neither read nor write these counters. Recount counts the records that they
+// store meanwhile.
 
-// storedRules is the version of the rules by which records are counted. A counter of an earlier version is counted
-// again before it is used.
+// storedRules is the version of the rules for counting records. A counter with an earlier version is counted again
+// before it is used.
 const storedRules = 1
 
-// storedCount is the value of the counter of what a project stores.
+// storedCount is the value of the counter of a project's stored records.
 type storedCount struct {
 	Used  tenant.Amounts `json:"used,omitempty"`
-	Rules int            `json:"rules,omitempty"` // 0: nothing is counted yet
+	Rules int            `json:"rules,omitempty"` // 0: not counted yet
 }
 
 func (k Keys) allStored() string             { return string(k) + "quota/stored/" }
 func (k Keys) stored(p croft.Project) string { return k.allStored() + string(p) }
 
-// Change is a transaction that writes and removes records which a project is charged for.
+// Change is a transaction that writes and removes records that a project is charged for.
 type Change struct {
-	Project croft.Project // empty: nobody is charged
+	Project croft.Project // empty: no project is charged
 	Charge  tenant.Amounts
 	If      []clientv3.Cmp
 	Then    []clientv3.Op
@@ -44,13 +44,13 @@ type Change struct {
 	What    string        // the attempted action, for errors
 }
 
-// SizeOf is what a record is charged with: one of a measure, and the bytes of its JSON. A record that is read and
+// SizeOf returns the charge for a record: one of a measure, and the bytes of its JSON. A record that is read and
 // encoded again has the same size, whatever fields of other versions its stored form has.
 func SizeOf(m tenant.Measure, record any) tenant.Amounts {
 	return tenant.Amounts{m: 1, tenant.StoredBytes: int64(len(kv.Encode(record)))}
 }
 
-// grows reports whether a change is charged with more of anything.
+// grows reports whether a change increases any amount.
 func (c Change) grows() bool {
 	for _, n := range c.Charge {
 		if n > 0 {
@@ -104,13 +104,13 @@ func (s *Projects) Commit(ctx context.Context, c Change) (revision int64, answer
 		if now.same(shelf) {
 			return 0, done.Responses[len(again):], nil
 		}
-		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // another process was faster
+		if err := delay.For(ctx, rand.N(admitPause)); err != nil { // another process wrote first
 			return 0, nil, s.conn.Wrap(err, "%s", c.What)
 		}
 	}
 }
 
-// shelf is what decides whether a project may store more: the project first, its root last.
+// shelf is the data that decides whether a project may store more: the project first, its root last.
 type shelf struct {
 	links    []shelfLink
 	defaults tenant.Defaults
@@ -119,9 +119,9 @@ type shelf struct {
 type shelfLink struct {
 	name     croft.Project
 	record   storedProject
-	recorded int64 // revision of the record; 0: there is none
+	recorded int64 // revision of the record; 0: there is no record
 	count    storedCount
-	counted  int64 // revision of the counter; 0: there is none
+	counted  int64 // revision of the counter; 0: there is no counter
 }
 
 func (s *shelf) names() (all []croft.Project) {
@@ -181,7 +181,7 @@ func (s *Projects) fillShelf(names []croft.Project, answers []*etcdserverpb.Resp
 	return all, nil
 }
 
-// readShelf reads the shelf of a project, and counts what was not counted by the present rules.
+// readShelf reads the shelf of a project, and counts records that were not counted by the present rules.
 func (s *Projects) readShelf(ctx context.Context, name croft.Project) (*shelf, error) {
 	if err := name.Check(); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "read what a project stores: %w", err)
@@ -210,7 +210,7 @@ func (s *Projects) readShelf(ctx context.Context, name croft.Project) (*shelf, e
 	}
 }
 
-// chargeShelf returns the part of a transaction that counts more for a project and all above it.
+// chargeShelf returns the part of a transaction that adds more to the counters of a project and all its ancestors.
 func (k Keys) chargeShelf(s *shelf, more tenant.Amounts) (compares []clientv3.Cmp, ops []clientv3.Op) {
 	compares = []clientv3.Cmp{kv.Unchanged(k.defaults(), s.defaults.Generation)}
 	for _, l := range s.links {
@@ -222,8 +222,8 @@ func (k Keys) chargeShelf(s *shelf, more tenant.Amounts) (compares []clientv3.Cm
 	return compares, ops
 }
 
-// countStored counts what a project stores, if its counter has a revision. A placeholder is written first, so that the
-// records that are read are those of a moment at which nobody could change the counter without being noticed.
+// countStored counts the stored records of a project, if its counter still has the given revision. It first writes a
+// placeholder, so that it notices any change of the counter after the records were read.
 func (s *Projects) countStored(ctx context.Context, name croft.Project, before int64) error {
 	key, what := s.keys().stored(name), "count what project "+string(name)+" stores"
 	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, before)).
@@ -232,7 +232,7 @@ func (s *Projects) countStored(ctx context.Context, name croft.Project, before i
 		return s.conn.Wrap(err, "%s", what)
 	}
 	if !done.Succeeded {
-		return nil // another process counts, and the caller reads again
+		return nil // another process counts; the caller reads again
 	}
 	revision := done.Header.Revision
 	projects, err := s.readProjects(ctx, revision)
@@ -251,7 +251,7 @@ func (s *Projects) countStored(ctx context.Context, name croft.Project, before i
 	return nil
 }
 
-// storedAt adds up what projects store by themselves, as of a revision.
+// storedAt returns the sum of the stored records of the given projects at a revision.
 func (s *Projects) storedAt(ctx context.Context, revision int64, of []croft.Project) (tenant.Amounts, error) {
 	sum := tenant.Amounts{}
 	for _, from := range s.shelves() {
@@ -277,7 +277,8 @@ func (s *Projects) storesNothing(ctx context.Context, name croft.Project) (clien
 		func(n storedCount) tenant.Amounts { return n.Used })
 }
 
-// shelves are the sources of what is counted as stored: projects below others, and what other rooms keep.
+// shelves returns the sources of the counters of stored records: projects with a parent, and the records of other
+// packages.
 func (s *Projects) shelves() []Source {
 	return append([]Source{{Prefix: s.keys().projects(), Charge: func(key, value []byte) (Charge, error) {
 		var p storedProject
@@ -289,15 +290,15 @@ func (s *Projects) shelves() []Source {
 // Keep adds sources of records that Commit charges. It is called before the first use.
 func (s *Projects) Keep(sources ...Source) { s.kept = append(s.kept, sources...) }
 
-// chargeOfProject is what the project above is charged with for the record of a project. Only operators create projects
-// that are below none.
+// chargeOfProject returns the charge for the record of a project, which its parent pays. Only operators create projects
+// without a parent.
 func chargeOfProject(p storedProject) Charge {
 	p.Generation, p.ID = 0, ""
 	return Charge{Project: p.Parent, Amounts: SizeOf(tenant.CountProjects, p).
 		Plus(tenant.Amounts{tenant.CountMembers: int64(len(p.Members))})}
 }
 
-// discrepanciesStored compares the counters of what is stored with the records, as of a revision.
+// discrepanciesStored compares the counters of stored records with the records, at a revision.
 func (s *Projects) discrepanciesStored(ctx context.Context, revision int64, tree tenant.Tree) (
 	all []tenant.Discrepancy, err error) {
 	counts := map[croft.Project]storedCount{}
@@ -326,7 +327,7 @@ func (s *Projects) discrepanciesStored(ctx context.Context, revision int64, tree
 	return all, nil
 }
 
-// recountStored has what a project stores counted again by whoever uses the counter next.
+// recountStored marks the counter of a project's stored records, so that its next user counts them again.
 func (s *Projects) recountStored(ctx context.Context, name croft.Project) error {
 	key := s.keys().stored(name)
 	// Existence is enough: counting again is right for whichever project has the name.

@@ -9,8 +9,8 @@ import (
 	"croft/usage"
 )
 
-// Keys builds the keys of the history of usage, in the partition whose prefix it is. The list of all keys is in
-// etcdstore; that of the head is among those of quotas.
+// Keys builds the keys of the history of usage; it is the prefix of the partition. The list of all keys is in
+// etcdstore; the key of the head is among the keys of quotas.
 type Keys string
 
 func (k Keys) accounts() string           { return string(k) + "usage/now/" }
@@ -21,13 +21,13 @@ func (k Keys) day(id usage.ID, date string) string {
 	return k.days(id) + date
 }
 
-// accountsOf is the prefix of the accounts of a project and of those of its name before.
+// accountsOf returns the prefix of the accounts of a project and of former projects of its name.
 func (k Keys) accountsOf(p croft.Project) string { return k.accounts() + string(p) + "/" }
 
-// of is the end of the key of an account. Those of a name are in the order of their births.
+// of returns the end of the key of an account. Accounts of one name are in the order in which they were born.
 func of(id usage.ID) string { return fmt.Sprintf("%s/%016x", id.Project, id.Born) }
 
-// parse reads what follows a prefix: an account, and a date if it is a day.
+// parse parses the part of a key after a prefix: an account, and a date if it is the key of a day.
 func parse(key []byte, prefix string) (id usage.ID, date string) {
 	project, rest, _ := strings.Cut(strings.TrimPrefix(string(key), prefix), "/")
 	born, date, _ := strings.Cut(rest, "/")

@@ -12,7 +12,8 @@ import (
 	"croft/usage"
 )
 
-// Trim implements usage.Store. Several may run at once: each removes the same, or what became too old since.
+// Trim implements usage.Store. Concurrent calls are allowed: each removes the same keys, or keys that have become too
+// old since.
 func (s *History) Trim(ctx context.Context, now time.Time) error {
 	_, err := s.TrimTo(ctx, now, usage.MostDays)
 	return err
@@ -24,7 +25,7 @@ type dated struct {
 	former    bool
 }
 
-// TrimTo is Trim with another bound for the days of all projects together. It returns how many keys it removed.
+// TrimTo is like Trim, with another limit for the days of all projects together. It returns how many keys it removed.
 func (s *History) TrimTo(ctx context.Context, now time.Time, most int) (removed int, err error) {
 	all, err := s.dated(ctx)
 	if err != nil {
@@ -33,7 +34,7 @@ func (s *History) TrimTo(ctx context.Context, now time.Time, most int) (removed 
 	oldest := now.UTC().Add(-usage.Kept).Format(time.DateOnly)
 	clocks := s.conn.CheckClock(ctx, now)
 	if clocks != nil {
-		oldest = "" // what is too much goes all the same
+		oldest = "" // excess days are removed nevertheless
 	}
 	var remove []clientv3.Op
 	all = slices.DeleteFunc(all, func(d dated) bool {
@@ -54,7 +55,8 @@ func (s *History) TrimTo(ctx context.Context, now time.Time, most int) (removed 
 	return removed, clocks
 }
 
-// dated lists what can be removed. Accounts of present projects cannot: they have what is used now.
+// dated lists the removable keys. Accounts of present projects are not removable, because they contain the present
+// usage.
 func (s *History) dated(ctx context.Context) (all []dated, err error) {
 	present, err := s.projects.Born(ctx, 0)
 	if err != nil {
@@ -78,7 +80,7 @@ func (s *History) dated(ctx context.Context) (all []dated, err error) {
 	return all, err
 }
 
-// excess returns the days that are too many: those of removed projects first, then the oldest.
+// excess returns the days beyond the limit: days of removed projects first, then the oldest ones.
 func excess(all []dated, most int) []dated {
 	if len(all) <= most {
 		return nil

@@ -1,5 +1,5 @@
-// Package usages stores the history of what projects use in etcd: an account for each project, and a key for each day
-// before the present one of the account.
+// Package usages stores the history of the usage of projects in etcd: an account for each project, and a key for each
+// day before the present day of the account.
 package usages
 
 import (
@@ -24,7 +24,7 @@ type History struct {
 
 var _ usage.Store = (*History)(nil)
 
-// New makes the store of the history of what projects use.
+// New makes the store of the history of usage.
 func New(c *kv.Conn, p *tenants.Projects) *History { return &History{c, p} }
 
 func (s *History) keys() Keys   { return Keys(s.conn.Prefix) }
@@ -74,11 +74,11 @@ func (s *History) accounts(ctx context.Context, prefix string, revision int64) (
 	return all, err
 }
 
-// atOnce is how many keys one transaction writes: etcd bounds that.
+// atOnce is how many keys one transaction writes, because etcd limits transactions.
 const atOnce = 100
 
-// Write implements usage.Store: days first, then accounts, and with the last of them the head. A day that is written
-// without its account is written again by whoever goes on from the account as it is.
+// Write implements usage.Store: it writes days first, then accounts, and the head with the last of them. A day that was
+// written without its account is written again when recording continues from the stored account.
 func (s *History) Write(ctx context.Context, step usage.Step) (usage.Head, error) {
 	var ops []clientv3.Op
 	for _, d := range step.Days {
@@ -96,7 +96,7 @@ func (s *History) Write(ctx context.Context, step usage.Step) (usage.Head, error
 	return s.write(ctx, step.Was, step.Next, ops)
 }
 
-// write writes the next head, and more with it.
+// write writes the next head, and does more.
 func (s *History) write(ctx context.Context, was, next usage.Head, more []clientv3.Op) (usage.Head, error) {
 	ops := append(slices.Clone(more), clientv3.OpPut(s.head(), kv.Encode(next)))
 	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(s.head(), was.Generation)).Then(ops...).Commit()
@@ -123,8 +123,8 @@ func (s *History) commit(ctx context.Context, was usage.Head, ops []clientv3.Op)
 
 var errReplaced = croft.Errorf(croft.Conflict, "another process records what projects use")
 
-// List returns what a filter chooses of what is within a scope, as of one moment. What was used before a project of the
-// same name was removed is within the scope of operators alone.
+// List returns the records within a scope that a filter selects, as of one moment. The usage of a former project of the
+// same name is only within the scope of operators.
 func (s *History) List(ctx context.Context, scope access.Scope, f usage.Filter) (usage.Report, error) {
 	got, err := s.conn.Etcd.Get(ctx, s.head(), clientv3.WithCountOnly())
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *History) List(ctx context.Context, scope access.Scope, f usage.Filter) 
 	return report, nil
 }
 
-// chosen lists the accounts that a filter chooses.
+// chosen lists the accounts that a filter selects.
 func (s *History) chosen(ctx context.Context, scope access.Scope, f usage.Filter, revision int64) (all []usage.Stored,
 	err error) {
 	prefixes := []string{s.keys().accounts()}
@@ -187,7 +187,7 @@ func (s *History) chosen(ctx context.Context, scope access.Scope, f usage.Filter
 	return all, nil
 }
 
-// over reads the days of an account that are over.
+// over returns the past days of an account.
 func (s *History) over(ctx context.Context, id usage.ID, f usage.Filter, revision int64) (all []usage.Day, err error) {
 	end := clientv3.GetPrefixRangeEnd(s.keys().days(id))
 	if f.Until != "" {
