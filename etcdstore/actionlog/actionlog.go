@@ -1,4 +1,4 @@
-// Package actionlog stores the action log in etcd: by project, in blocks of the entries that were written together.
+// Package actionlog stores the action log in etcd: by project, in blocks of entries that were written together.
 package actionlog
 
 import (
@@ -28,8 +28,8 @@ func New(c *kv.Conn) *Log { return &Log{c} }
 
 func (s *Log) keys() Keys { return Keys(s.conn.Prefix) }
 
-// Append implements actions.Store: one transaction with a block for each project, and one more for
-// what was refused there.
+// Append implements actions.Store. It writes one transaction with a block for each project, and another block for the
+// project's refused requests.
 func (s *Log) Append(ctx context.Context, b actions.Batch) error {
 	type ring struct {
 		project croft.Project
@@ -50,18 +50,18 @@ func (s *Log) Append(ctx context.Context, b actions.Batch) error {
 	if len(puts) == 0 {
 		return nil
 	}
-	// If the keys are there, this batch was written by an earlier try.
+	// If the keys exist, an earlier attempt wrote this batch.
 	if _, err := s.conn.Etcd.Txn(ctx).If(absent...).Then(puts...).Commit(); err != nil {
 		return s.conn.Wrap(err, "write the action log")
 	}
 	return nil
 }
 
-// fetched is how many blocks are read at once.
+// fetched is how many blocks are read together.
 const fetched = 64
 
-// List implements actions.Store. Blocks are chosen by their keys, and read from the newest on until the page is full,
-// all as of one revision.
+// List implements actions.Store. It selects blocks by their keys, and reads them, newest first, until the page is full,
+// all at one revision.
 func (s *Log) List(ctx context.Context, scope access.Scope, f actions.Filter) (actions.Page, error) {
 	page := actions.Page{Entries: []actions.Entry{}}
 	limit := min(cmp.Or(f.Limit, actions.DefaultLimit), actions.MostLimit)
@@ -97,19 +97,19 @@ func (s *Log) List(ctx context.Context, scope access.Scope, f actions.Filter) (a
 	return inOrder(page), nil
 }
 
-// inOrder sorts a page by time: servers write side by side, so neighbouring blocks overlap.
+// inOrder sorts a page by time, because servers write concurrently, so that neighbouring blocks overlap.
 func inOrder(p actions.Page) actions.Page {
 	slices.SortStableFunc(p.Entries, func(a, b actions.Entry) int { return b.Time.Compare(a.Time) })
 	return p
 }
 
-// dated is a block with the time until which its entries are hidden from the caller.
+// dated is a block, with the time up to which its entries are hidden from the caller.
 type dated struct {
 	block
 	hidden time.Time
 }
 
-// blocks lists the blocks that may have what a filter chooses, as of a revision.
+// blocks lists the blocks that may contain entries that a filter selects, at a revision.
 func (s *Log) blocks(ctx context.Context, scope access.Scope, f actions.Filter) (all []dated, revision int64,
 	err error) {
 	k := s.keys()
@@ -145,7 +145,7 @@ func (s *Log) blocks(ctx context.Context, scope access.Scope, f actions.Filter) 
 	return all, revision, err
 }
 
-// endOf returns what is hidden in the log of a project: nothing from operators.
+// endOf returns up to when the log of a project is hidden; nothing is hidden from operators.
 func (s *Log) endOf(ctx context.Context, scope access.Scope, p croft.Project, revision int64) (end ended, err error) {
 	if scope.All() {
 		return end, nil
@@ -182,7 +182,7 @@ func (s *Log) read(ctx context.Context, blocks []dated, revision int64) ([][]act
 	return all, nil
 }
 
-// place is that of an entry in the log.
+// place is the position of an entry in the log.
 type place struct {
 	block
 	entry int
@@ -193,14 +193,14 @@ func compareBlocks(a, b block) int {
 	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.project, b.project))
 }
 
-// isBehind reports whether p comes after another place in a list, which begins with the newest entry.
+// isBehind reports whether p comes after another place in a list, whose first entry is the newest.
 func (p place) isBehind(other place) bool {
 	return cmp.Or(compareBlocks(p.block, other.block), cmp.Compare(p.entry, other.entry)) < 0
 }
 
 func (p place) String() string { return p.name + "/" + p.project + "/" + strconv.Itoa(p.entry) }
 
-// parsePlace reads the text of a place. Invalid.
+// parsePlace parses a place. Invalid.
 func parsePlace(text string) (place, error) {
 	if text == "" {
 		return place{}, nil

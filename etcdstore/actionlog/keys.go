@@ -15,10 +15,10 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// Keys builds the keys of the action log, in the partition whose prefix it is. The list of all keys is in etcdstore.
+// Keys builds the keys of the action log; it is the prefix of the partition. The list of all keys is in etcdstore.
 type Keys string
 
-// noProject is the log of what concerns no project; no project can have this name.
+// noProject is the log of actions that concern no project; no project can have this name.
 const noProject = "-"
 
 func (k Keys) all() string { return string(k) + "actions/" }
@@ -31,30 +31,31 @@ func (k Keys) endedAt(key []byte) croft.Project {
 	return croft.Project(strings.TrimPrefix(string(key), k.allEnded()))
 }
 
-// End notes, in the transaction that removes a project, that the entries until then are not for whoever has a project
-// of this name later.
+// End returns the operation that records, in the transaction that removes a project, that members of a later project of
+// the same name must not see the entries so far.
 func (k Keys) End(p croft.Project) clientv3.Op {
 	return clientv3.OpPut(k.ended(p), kv.Encode(ended{At: time.Now().UTC()}))
 }
 
-// ended is the value of the key of a name whose project was removed.
+// ended is the value of the key of a removed project's name.
 type ended struct {
 	At       time.Time `json:"at"`
 	project  croft.Project
 	revision int64
 }
 
-// A block is a stored part of a batch: the entries of one project. Its key says when they were written, and how many
-// they are, so that blocks need not be read to be counted.
+// block is a stored part of a batch: the entries of one project. Its key contains the time of writing and the number of
+// entries, so that blocks need not be read to count entries.
 type block struct {
 	project string // as in the key
-	name    string // begins with the moment, so that names are in the order of time
+	name    string // starts with the time of writing, so that names sort by time
 	created int64  // the revision at which it was written
 }
 
 func moment(t time.Time) string { return fmt.Sprintf("%016x", max(0, t.UnixNano())) }
 
-// blockName names a block of n entries. Programs of earlier versions take a block of refused requests for an empty one.
+// blockName returns the name of a block of n entries. Programs of earlier versions treat a block of refused requests as
+// empty.
 func blockName(b actions.Batch, n int, refused bool) string {
 	mark := ""
 	if refused {
@@ -63,22 +64,22 @@ func blockName(b actions.Batch, n int, refused bool) string {
 	return fmt.Sprintf("%s-%016x-%s%d", moment(b.At), b.Nonce, mark, n)
 }
 
-// refusedMark stands before the number of entries of a block of refused requests.
+// refusedMark precedes the number of entries of a block of refused requests.
 const refusedMark = "r"
 
-// number is the part of a block's name that says how many entries it has.
+// number returns the part of a block's name that contains the number of its entries.
 func (b block) number() string { return b.name[strings.LastIndexByte(b.name, '-')+1:] }
 
-// refused reports whether a block has refused requests, and nothing else.
+// refused reports whether a block contains refused requests, and no other entries.
 func (b block) refused() bool { return strings.HasPrefix(b.number(), refusedMark) }
 
-// count is the number of entries of a block.
+// count returns the number of entries of a block.
 func (b block) count() int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(b.number(), refusedMark)) // our own key
+	n, _ := strconv.Atoi(strings.TrimPrefix(b.number(), refusedMark)) // never fails, because croft wrote the key
 	return n
 }
 
-// blockAt reads the key of a stored block.
+// blockAt parses the key of a stored block.
 func (k Keys) blockAt(stored *mvccpb.KeyValue) block {
 	project, name, _ := strings.Cut(strings.TrimPrefix(string(stored.Key), k.all()), "/")
 	return block{project, name, stored.CreateRevision}

@@ -14,7 +14,7 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-// Trim implements actions.Store. Several may run at once: each removes the same blocks, or newer ones too.
+// Trim implements actions.Store. Concurrent calls are allowed: each removes the same blocks, or newer ones too.
 func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project) error {
 	prefixes := []string{s.keys().all()}
 	if len(projects) > 0 {
@@ -23,7 +23,7 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 	for _, p := range projects {
 		prefixes = append(prefixes, s.keys().project(p))
 	}
-	logs := map[string][]block{} // by project, the oldest first
+	logs := map[string][]block{} // by project, oldest first
 	for _, prefix := range prefixes {
 		err := s.conn.ReadRange(ctx, "list the action log", prefix, 0, func(stored *mvccpb.KeyValue) error {
 			b := s.keys().blockAt(stored)
@@ -41,7 +41,7 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 	oldest := now.Add(-actions.Kept)
 	clocks := s.conn.CheckClock(ctx, now)
 	if clocks != nil {
-		oldest = time.Time{} // what is too much goes all the same
+		oldest = time.Time{} // excess entries are removed nevertheless
 	}
 	for name, blocks := range logs {
 		share := actions.MostOfProject
@@ -50,7 +50,7 @@ func (s *Log) Trim(ctx context.Context, now time.Time, projects ...croft.Project
 		}
 		done := slices.DeleteFunc(slices.Clone(blocks), block.refused)
 		refused := slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !b.refused() })
-		// What was refused has a bound of its own, and else takes a quarter of the share.
+		// Refused requests have a separate limit, and may take at most a quarter of the share.
 		gone := append(over(done, share, oldest), over(refused, min(actions.MostRefused, share/4), oldest)...)
 		if err := s.remove(ctx, gone); err != nil {
 			return err
@@ -72,8 +72,8 @@ func counts(logs map[string][]block) map[croft.Project]int {
 	return all
 }
 
-// over returns the blocks at the beginning of a log that are too old, or too many: of those that stay, only the
-// oldest one may have a part over the bound.
+// over returns the blocks at the start of a log that are too old, or exceed the share. Among the remaining blocks, only
+// the oldest may extend beyond the share.
 func over(blocks []block, share int, oldest time.Time) []block {
 	kept := 0
 	for i, b := range slices.Backward(blocks) {
@@ -99,11 +99,11 @@ func (s *Log) remove(ctx context.Context, blocks []block) error {
 	return nil
 }
 
-// removedAtOnce bounds the operations of a transaction.
+// removedAtOnce is the maximum number of operations of a transaction.
 const removedAtOnce = 100
 
-// forgetEnds removes what is known of the ends of projects of which no entries are left, and the entries and the ends
-// of those that are more than a tree of projects may have.
+// forgetEnds removes the records of the ends of projects that have no entries left. If a tree of projects has too many
+// ends, it also removes entries and ends of some of them.
 func (s *Log) forgetEnds(ctx context.Context, oldest time.Time, logs map[string][]block) error {
 	trees := map[croft.Project][]ended{}
 	err := s.conn.ReadRange(ctx, "list ends of projects", s.keys().allEnded(), 0, func(stored *mvccpb.KeyValue) error {
@@ -125,7 +125,7 @@ func (s *Log) forgetEnds(ctx context.Context, oldest time.Time, logs map[string]
 			if !old && i >= len(ends)-actions.MostEnded {
 				continue
 			}
-			if !old { // the entries go first: without the end, a later project of the name would see them
+			if !old { // remove the entries first: without the end, a later project of the name would see them
 				later := func(b block) bool { return b.created > end.revision }
 				hidden := slices.DeleteFunc(slices.Clone(logs[string(end.project)]), later)
 				if err := s.remove(ctx, hidden); err != nil {
@@ -140,7 +140,7 @@ func (s *Log) forgetEnds(ctx context.Context, oldest time.Time, logs map[string]
 	return nil
 }
 
-// forgetEnd removes what is known of the end of a project, unless a later project of the name has ended meanwhile.
+// forgetEnd removes the record of a project's end, unless a later project of the name has ended meanwhile.
 func (s *Log) forgetEnd(ctx context.Context, end ended) error {
 	key := s.keys().ended(end.project)
 	_, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, end.revision)).Then(clientv3.OpDelete(key)).Commit()

@@ -1,6 +1,6 @@
-// Package aggregates stores in etcd which hosts an operator has put together under a name, and what distances there are
-// between these, locations and hosts. Hosts in an aggregate exist: a host is added in a transaction that compares its
-// record, and forgotten in one that takes it out of all aggregates.
+// Package aggregates stores in etcd the aggregates of hosts, and the stated distances between aggregates, locations and
+// hosts. Hosts in an aggregate exist: the transaction that adds a host compares the host's record, and the transaction
+// that forgets a host removes it from all aggregates.
 package aggregates
 
 import (
@@ -63,7 +63,7 @@ func (s *Aggregates) list(ctx context.Context) (all []croft.Aggregate, revision 
 	return all, got.Header.Revision, err
 }
 
-// ReadAt returns all aggregates, by name, as of a revision.
+// ReadAt returns all aggregates, by name, at a revision.
 func (s *Aggregates) ReadAt(ctx context.Context, revision int64) ([]croft.Aggregate, error) {
 	all := []croft.Aggregate{}
 	err := s.conn.ReadRange(ctx, "read the aggregates", s.keys().all(), revision, func(entry *mvccpb.KeyValue) error {
@@ -79,7 +79,7 @@ func (s *Aggregates) Named(ctx context.Context, names ...string) (map[string]cro
 	found := map[string]croft.Aggregate{}
 	var ops []clientv3.Op
 	for _, name := range names {
-		if croft.CheckAggregateName(name) == nil { // others, which may be locations, would be other keys
+		if croft.CheckAggregateName(name) == nil { // other names, which may be locations, would give wrong keys
 			ops = append(ops, clientv3.OpGet(s.keys().Aggregate(name)))
 		}
 	}
@@ -117,9 +117,9 @@ func (s *Aggregates) Find(ctx context.Context, name string) (croft.Aggregate, er
 	return croft.Aggregate{}, s.missing(ctx, name)
 }
 
-// missing is the error about an aggregate that there is not.
+// missing returns the error about an aggregate that does not exist.
 func (s *Aggregates) missing(ctx context.Context, name string) error {
-	all, _ := s.List(ctx) // only a hint
+	all, _ := s.List(ctx) // only a hint: an error is ignored
 	var names []string
 	for _, a := range all {
 		names = append(names, a.Name)
@@ -127,8 +127,8 @@ func (s *Aggregates) missing(ctx context.Context, name string) error {
 	return croft.Errorf(croft.NotFound, "there is no aggregate %q%s", name, nearest.Hint(name, names))
 }
 
-// Create makes an aggregate, and returns it with its generation. Invalid. Conflict: there is one of this name.
-// NotFound: one of its hosts does not exist.
+// Create makes an aggregate, and returns it with its generation. Invalid. Conflict: the name is taken. NotFound: one of
+// its hosts does not exist.
 func (s *Aggregates) Create(ctx context.Context, a croft.Aggregate) (croft.Aggregate, error) {
 	a.Generation = 0
 	hosts := a.Hosts
@@ -163,7 +163,7 @@ func (a answer) generation() int64 {
 	return a.Header.Revision
 }
 
-// write replaces the aggregate of this name and generation, and compares that the hosts added exist. If it does not
+// write replaces the aggregate of this name and generation, and compares that the added hosts exist. If it does not
 // succeed, the answers are the aggregate and these hosts.
 func (s *Aggregates) write(ctx context.Context, a croft.Aggregate, added []croft.HostID) (answer, error) {
 	key := s.keys().Aggregate(a.Name)
@@ -180,7 +180,7 @@ func (s *Aggregates) write(ctx context.Context, a croft.Aggregate, added []croft
 	return answer{done}, nil
 }
 
-// unknown returns the error about the first of the hosts that does not exist, by what write read.
+// unknown returns the error about the first of the hosts that does not exist, according to the reads of write.
 func unknown(hosts []croft.HostID, read []*etcdserverpb.ResponseOp) error {
 	for i, host := range hosts {
 		if kv.First(read[i]) == nil {
@@ -190,8 +190,8 @@ func unknown(hosts []croft.HostID, read []*etcdserverpb.ResponseOp) error {
 	return nil
 }
 
-// Change changes an aggregate and returns it. NotFound: there is none of this name, or no such host to add. Conflict:
-// it has another generation than the change names. Invalid.
+// Change changes an aggregate and returns it. NotFound: the aggregate or a host to add does not exist. Conflict: the
+// aggregate has another generation than the change names. Invalid.
 func (s *Aggregates) Change(ctx context.Context, name string, c croft.AggregateChange) (croft.Aggregate, error) {
 	for {
 		now, err := s.Find(ctx, name)
@@ -210,20 +210,22 @@ func (s *Aggregates) Change(ctx context.Context, name string, c croft.AggregateC
 			next.Generation = done.generation()
 			return next, err
 		}
-		// Each failure means that another change was made, or that a host to be added is gone: trying again ends.
+		// Each failure means that another change was made, or that a host to be added was removed, so the retries end.
 		if err := unknown(c.Add, done.Responses[1:]); err != nil {
 			return now, err
 		}
 	}
 }
 
-// Remove removes an aggregate of a generation; nil: of any. Its hosts stay. NotFound; Conflict: it has another one.
+// Remove removes an aggregate of a generation; nil: of any. Its hosts stay. NotFound; Conflict: it has another
+// generation.
 func (s *Aggregates) Remove(ctx context.Context, name string, generation *int64) error {
 	if err := croft.CheckAggregateName(name); err != nil {
 		return err
 	}
 	key := s.keys().Aggregate(name)
-	compare := kv.Exists(key) // enough: the caller names no generation, so the present aggregate is meant
+	// existence is enough if the caller names no generation: it means the present aggregate
+	compare := kv.Exists(key)
 	if generation != nil {
 		compare = kv.Unchanged(key, *generation)
 	}
@@ -239,14 +241,15 @@ func (s *Aggregates) Remove(ctx context.Context, name string, generation *int64)
 	return s.missing(ctx, name)
 }
 
-// Bounds of what one transaction of Forget writes.
+// Limits of one transaction of Forget.
 const (
 	mostForgotten   = 64      // aggregates
-	mostForgetBytes = 1 << 19 // of their values
+	mostForgetBytes = 1 << 19 // total size of their values in bytes
 )
 
-// Forget returns what takes a host out of all aggregates, as part of the transaction that removes its record, with the
-// comparisons, which fail if an aggregate changes meanwhile. If more is left than fits, do that alone, and ask again.
+// Forget returns the operations that remove a host from all aggregates, for the transaction that removes its record,
+// with the comparisons, which fail if an aggregate changes meanwhile. more: they do not cover all aggregates; then the
+// caller must commit them alone and call Forget again.
 func (s *Aggregates) Forget(ctx context.Context, host croft.HostID) (compares []clientv3.Cmp, ops []clientv3.Op,
 	more bool, err error) {
 	all, revision, err := s.list(ctx)
@@ -270,8 +273,8 @@ func (s *Aggregates) Forget(ctx context.Context, host croft.HostID) (compares []
 	return compares, ops, false, nil
 }
 
-// Unchanged compares that aggregates and distances are of these generations, by name as in croft.Instance; 0: that
-// there is none.
+// Unchanged compares that aggregates and distances have these generations, by name as in croft.Instance; 0: that they
+// do not exist.
 func (k Keys) Unchanged(generations map[string]int64) (compares []clientv3.Cmp) {
 	for _, name := range slices.Sorted(maps.Keys(generations)) {
 		compares = append(compares, kv.Unchanged(k.based(name), generations[name]))
@@ -279,7 +282,7 @@ func (k Keys) Unchanged(generations map[string]int64) (compares []clientv3.Cmp) 
 	return compares
 }
 
-// Read reads what Unchanged compares.
+// Read reads the keys that Unchanged compares.
 func (k Keys) Read(generations map[string]int64) (reads []clientv3.Op) {
 	for _, name := range slices.Sorted(maps.Keys(generations)) {
 		reads = append(reads, clientv3.OpGet(k.based(name), clientv3.WithKeysOnly()))
@@ -287,7 +290,7 @@ func (k Keys) Read(generations map[string]int64) (reads []clientv3.Op) {
 	return reads
 }
 
-// Changed returns the first of them that is not of its generation any more, by what Read read; empty: there is none.
+// Changed returns the first name whose generation has changed, according to the result of Read; empty: none has.
 func Changed(generations map[string]int64, read []*etcdserverpb.ResponseOp) string {
 	for i, name := range slices.Sorted(maps.Keys(generations)) {
 		now := int64(0)

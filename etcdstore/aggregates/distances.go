@@ -11,11 +11,11 @@ import (
 	"croft/internal/nearest"
 )
 
-// Distances is the store of the distances that operators state. Those of a type are one value, so that they have one
-// generation, which orders compare. What they name need not exist.
+// Distances is the store of the stated distances. All distances of a type are one value, so that they have one
+// generation, which orders compare. The aggregates, locations and hosts that they name need not exist.
 type Distances struct {
 	conn *kv.Conn
-	may  func() error // whether programs of this cloud know of distances
+	may  func() error // whether all programs of this cloud know distances
 }
 
 // NewDistances makes the store of distances, which writes if may returns nil.
@@ -30,10 +30,10 @@ func (s *Distances) decode(entry *mvccpb.KeyValue) (croft.Distances, error) {
 	return d, s.conn.Decode(entry.Key, entry.Value, &d.Distances)
 }
 
-// List returns the stated distances of all types, by type. A type of which none is stated is not among them.
+// List returns the stated distances of all types, by type. Types without stated distances are omitted.
 func (s *Distances) List(ctx context.Context) ([]croft.Distances, error) { return s.ReadAt(ctx, 0) }
 
-// ReadAt is List as of a revision; 0: now.
+// ReadAt is like List, at a revision; 0: the current one.
 func (s *Distances) ReadAt(ctx context.Context, revision int64) ([]croft.Distances, error) {
 	got, err := s.conn.Etcd.Get(ctx, s.key(""), clientv3.WithPrefix(), clientv3.WithRev(revision))
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Distances) ReadAt(ctx context.Context, revision int64) ([]croft.Distanc
 	return all, nil
 }
 
-// Stated returns the stated distances of these types, of those of which there are any.
+// Stated returns the stated distances of these types; types without stated distances are omitted.
 func (s *Distances) Stated(ctx context.Context, kinds ...string) (map[string]croft.Distances, error) {
 	found := map[string]croft.Distances{}
 	for _, kind := range kinds {
@@ -79,8 +79,8 @@ func (s *Distances) read(ctx context.Context, kind string) (croft.Distances, err
 	return s.decode(got.Kvs[0])
 }
 
-// Set states a distance, in place of the one of this pair, if those of the type are of a generation; nil: of any. It
-// returns their generation. Conflict: they are of another one. Invalid.
+// Set states a distance, and replaces the one of this pair, if the distances of the type have a generation; nil: any.
+// It returns their new generation. Conflict: they have another generation. Invalid.
 func (s *Distances) Set(ctx context.Context, kind string, d croft.Distance, generation *int64) (int64, error) {
 	if err := s.may(); err != nil {
 		return 0, err
@@ -100,7 +100,7 @@ func (s *Distances) Set(ctx context.Context, kind string, d croft.Distance, gene
 	})
 }
 
-// Remove removes the distance of a pair, as Set states it. NotFound: none is stated.
+// Remove removes the distance of a pair, under the conditions of Set. NotFound: no distance of the pair is stated.
 func (s *Distances) Remove(ctx context.Context, kind, a, b string, generation *int64) error {
 	_, err := s.change(ctx, kind, generation, func(now croft.Distances) (croft.Distances, error) {
 		next, there := now.Without(a, b)
@@ -126,8 +126,8 @@ func pairs(all croft.Distances) (texts []string) {
 	return texts
 }
 
-// change replaces the distances of a type by what next makes of them, as often as others change them meanwhile. Each
-// failure means that another change was made: trying again ends.
+// change replaces the distances of a type by the result of next, and retries after each concurrent change. Each failure
+// means that another change was made, so the retries end.
 func (s *Distances) change(ctx context.Context, kind string, generation *int64,
 	next func(croft.Distances) (croft.Distances, error)) (int64, error) {
 	for {

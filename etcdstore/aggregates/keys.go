@@ -7,10 +7,11 @@ type Keys string
 
 func (k Keys) all() string { return string(k) + "aggregates/" }
 
-// Aggregate is the key of an aggregate.
+// Aggregate returns the key of an aggregate.
 func (k Keys) Aggregate(name string) string { return k.all() + name }
 
-// based is the key of what a choice of a host is based on, named as in croft.Instance.
+// based returns the key of an aggregate, or of distances, on which the choice of a host is based; the name has the form
+// in croft.Instance.
 func (k Keys) based(name string) string {
 	if _, distances := croft.DistancesOf(name); distances {
 		return string(k) + name

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// compactKeep is how long history is kept for readers of several pages at one revision and for broken
-	// watches; they start over if it is gone.
+	// compactKeep is how long history is kept for readers of several pages at one revision and for broken watches; if
+	// it is removed earlier, they start again.
 	compactKeep = 10 * time.Second
-	// compactGrowth is the growth of a server that triggers a compaction, unless this part of its quota is less: one
-	// of so many.
+	// compactGrowth is the growth of a server, in bytes, that triggers a compaction; if the quota divided by
+	// compactParts is less, that is used instead.
 	compactGrowth = 64 << 20
 	compactParts  = 32
 	compactLook   = time.Second
 )
 
 const (
-	// compactBatch is how many revisions one transaction of a compaction removes at etcd's own quota; with a smaller
-	// one it removes fewer. The transaction writes the pages beside those revisions again before it frees the old ones,
-	// so the file needs room for both, and records may be large.
+	// compactBatch is how many revisions one transaction of a compaction removes at etcd's default quota; at a smaller
+	// quota it removes fewer. The transaction writes the pages that also contain other revisions again before it frees
+	// the old ones, so the file needs room for both, and records may be large.
 	compactBatch  = 250
 	smallestBatch = 8
 	compactPause  = 2 * time.Millisecond
@@ -36,8 +36,8 @@ func batchFor(quota int64) int {
 	return int(min(max(compactBatch*quota/storage.DefaultQuotaBytes, smallestBatch), compactBatch))
 }
 
-// compactor compacts the history of an embedded server by size. etcd itself compacts once an hour and is
-// read-only once full, which a busy cloud or pool may reach sooner. Of several servers only the leader acts.
+// compactor compacts the history of an embedded server by size. etcd itself compacts once an hour and becomes read-only
+// when full, which a busy cloud or pool may reach sooner. In a cluster of several servers only the leader compacts.
 type compactor struct {
 	server *etcdserver.EtcdServer
 	growth int64
@@ -45,7 +45,7 @@ type compactor struct {
 	look   time.Duration
 
 	base  int64        // smallest size since the start, or since the last growth that triggered a compaction
-	owed  int64        // revision at that growth: due for compaction once it is old enough
+	owed  int64        // revision at that growth; it is compacted once it is old enough
 	marks []revisionAt // oldest first
 }
 
@@ -71,14 +71,15 @@ func (c *compactor) run(ctx context.Context) {
 		kv := c.server.KV()
 		to := c.due(revisionAt{time.Now(), kv.Rev()}, kv.FirstRev(), c.server.Backend().SizeInUse())
 		if to > 0 && c.server.Leader() == c.server.MemberID() {
-			_, _ = c.server.Compact(ctx, &pb.CompactionRequest{Revision: to}) // on error the next look repeats it
+			// an error is retried at the next check
+			_, _ = c.server.Compact(ctx, &pb.CompactionRequest{Revision: to})
 		}
 	})
 }
 
-// due returns the revision to compact to now; 0: none. first is the oldest revision that is kept. A compaction
-// frees space gradually, so growth is measured from the smallest size since the last one. Revisions younger
-// than the time that is kept stay at first, and are due once they are older, even if the server grows no more.
+// due returns the revision to compact to now; 0: nothing is due. first is the oldest revision that is kept. A
+// compaction frees space gradually, so growth is measured from the smallest size since the last one. Revisions that are
+// not old enough yet are kept at first, and are due once they are older, even if the server grows no more.
 func (c *compactor) due(now revisionAt, first, size int64) int64 {
 	kept := c.note(now)
 	c.base = min(c.base, size)
@@ -92,7 +93,7 @@ func (c *compactor) due(now revisionAt, first, size int64) int64 {
 	return 0
 }
 
-// note adds a mark and returns the newest revision that is old enough to be compacted; 0: none.
+// note adds a mark and returns the newest revision that is old enough to be compacted; 0: there is none.
 func (c *compactor) note(now revisionAt) int64 {
 	c.marks = append(c.marks, now)
 	for len(c.marks) > 1 && now.at.Sub(c.marks[1].at) >= c.keep {

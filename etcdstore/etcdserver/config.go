@@ -35,7 +35,7 @@ type Config struct {
 	// Advertise is the host:port at which clients on other machines reach it; Listen by default.
 	Advertise string
 	// Host is the member's name, croft by default. Peer is the host:port at which other members reach it, and
-	// PeerListen where it listens for them, by default the same. Without Peer it can have no other members, and
+	// PeerListen where it listens for them, which defaults to Peer. Without Peer it can have no other members, and
 	// listens on a free loopback port.
 	Host             croft.HostID
 	Peer, PeerListen string
@@ -43,14 +43,14 @@ type Config struct {
 	Cluster string
 	// MaxTxnOps limits the operations of one transaction; TxnOps by default.
 	MaxTxnOps uint
-	// Cert and Key are the files of the server's certificate; with them it speaks TLS. ClientCA is the file of
-	// the authority that client certificates, then required, must be signed by. With all three, members use TLS
-	// with certificates among each other too.
+	// Cert and Key are the files of the server's certificate; with them it uses TLS. ClientCA is the file of the
+	// authority that must have signed the certificates of clients, which are then required. With all three, members
+	// also use TLS with certificates between each other.
 	Cert, Key, ClientCA string
-	// MaxBytes is the quota of the database, after which it is read-only; by default etcd's 2 GiB.
+	// MaxBytes is the quota of the database, at which it becomes read-only; etcd's 2 GiB by default.
 	MaxBytes int64
-	// Unsynced disables fsync and the check of free disk space: for tests, whose data need not survive a crash
-	// of the machine.
+	// Unsynced disables fsync and the check of free disk space. It is for tests, whose data need not survive a crash of
+	// the machine.
 	Unsynced bool
 	Log      *slog.Logger // logs a full disk; discards by default
 
@@ -77,7 +77,7 @@ func (c Config) etcd() (*embed.Config, error) {
 	// dominate the server's memory.
 	cfg.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ReadBufferSize(4 << 10)}
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "1h"
-	// Entries of the log stay in memory for followers that lag: few, if any.
+	// Few entries of the log are kept in memory for followers that lag.
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 2000, 500
 	cfg.UnsafeNoFsync = c.Unsynced
 	cfg.QuotaBackendBytes = c.MaxBytes
@@ -85,11 +85,11 @@ func (c Config) etcd() (*embed.Config, error) {
 	return cfg, nil
 }
 
-// quota is the size in bytes at which the database is read-only.
+// quota returns the size in bytes at which the database becomes read-only.
 func (c Config) quota() int64 { return cmp.Or(max(c.MaxBytes, 0), storage.DefaultQuotaBytes) }
 
-// names returns the host names allowed in plain HTTP requests to a server that listens on loopback, against DNS
-// rebinding: a web page can make its own name resolve here. Nil: any name is allowed.
+// names returns the host names allowed in plain HTTP requests to a server that listens on loopback, as a protection
+// against DNS rebinding: a web page can make its own name resolve to this server. nil: any name is allowed.
 func (c Config) names() map[string]bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	ip, notIP := netip.ParseAddr(host)
@@ -136,7 +136,7 @@ func (c Config) addresses(cfg *embed.Config) error {
 	return nil
 }
 
-// checkTrust validates the combination and content of the TLS files.
+// checkTrust checks the combination and content of the TLS files.
 func (c Config) checkTrust() error {
 	switch {
 	case c.Cert == "" && c.Key == "" && c.ClientCA == "":
@@ -159,7 +159,7 @@ func (c Config) checkTrust() error {
 func listenURL(setting, address string) (url.URL, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host == "localhost" {
-		host = "127.0.0.1" // etcd listens on IP addresses only
+		host = "127.0.0.1" // etcd accepts only IP addresses
 	}
 	if err != nil || net.ParseIP(host) == nil {
 		return url.URL{}, croft.Errorf(croft.Invalid, "%s: %q is not IP:PORT", setting, address)
@@ -174,8 +174,8 @@ func (c Config) name() string { return cmp.Or(string(c.Host), nameless) }
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
 
-// lastWords is etcd's log. It discards everything except the message with which etcd ends the process because
-// it cannot go on.
+// lastWords is etcd's log. It discards everything except the message with which etcd ends the process because it cannot
+// continue.
 func lastWords(dir string) *zap.Logger {
 	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(lastWord{dir}), zap.WithPanicHook(lastWord{dir}))
 }

@@ -23,19 +23,20 @@ import (
 	"croft"
 )
 
-// damaged returns the error for files that etcd cannot start from. what says which files, and what is wrong with them.
+// damaged returns the error for files with which etcd cannot start. what names the files and the damage.
 func damaged(dir, what string) error {
 	return croft.Errorf(croft.Unavailable, "the files of the embedded etcd in %s are damaged: %s; %s", dir, what,
 		remedy(dir))
 }
 
-// remedy says in a clause what to do about damaged files.
+// remedy returns advice about damaged files, as a clause.
 func remedy(dir string) string {
 	return fmt.Sprintf("move %s away, then make it anew from a snapshot with `croft etcd restore FILE`, "+
 		"or, where other members of etcd run, start croft up again: it gets the data from them", dir)
 }
 
-// guarded calls do, and turns a panic, and a fault at an address of a mapped file that was cut short, into an error.
+// guarded calls do, and converts a panic to an error, including a fault at an address of a mapped file that was
+// truncated.
 func guarded[T any](do func() (T, error)) (_ T, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -46,7 +47,7 @@ func guarded[T any](do func() (T, error)) (_ T, err error) {
 	return do()
 }
 
-// startEtcd is embed.StartEtcd, which panics over some damaged files.
+// startEtcd calls embed.StartEtcd, which panics because of some kinds of damaged files.
 func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
 	var failed error
 	etcd, err := guarded(func() (*embed.Etcd, error) {
@@ -63,9 +64,9 @@ func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
 	return nil, fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err)
 }
 
-// examine reads the files of a server that is not running, and returns an error if etcd would not start from them, or
-// would wait for ever. It changes nothing. An unfinished first start is no damage. Invalid: another program's etcd
-// wrote them; name is the name that this server would have.
+// examine reads the files of a server that is not running, and returns an error if etcd would not start with them, or
+// would wait forever. It changes nothing. An unfinished first start is no damage. Invalid: another program's etcd wrote
+// them; name is the name that this server would have.
 func examine(dir, name string) error {
 	logs, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	size := int64(-1)
@@ -104,7 +105,7 @@ func compare(dir string, log *logged, db *contents) error {
 	case db == nil && log.from > 0:
 		return damaged(dir, "the database member/snap/db is missing")
 	case db == nil:
-		return nil // the log has everything
+		return nil // the log contains everything
 	case len(db.members) > 0 && !db.members[log.member] && !log.tellsOf(db.members):
 		return damaged(dir,
 			"log and database are of two different servers: member/wal or member/snap was copied from elsewhere")
@@ -116,10 +117,10 @@ func compare(dir string, log *logged, db *contents) error {
 	return nil
 }
 
-// contents is what a database says about itself.
+// contents is the description of a database by itself.
 type contents struct {
-	applied uint64          // the last entry of the log that it has
-	members map[string]bool // the members of its cluster, and those that were removed
+	applied uint64          // the last entry of the log that the database includes
+	members map[string]bool // IDs of the members of its cluster, including removed ones
 
 	names map[string]string // of the members that have started, by their IDs
 }
@@ -150,7 +151,7 @@ func readDatabase(path string) (_ *contents, err error) {
 				err := b.ForEach(func(id, about []byte) error {
 					found.members[string(id)] = true
 					var m struct{ Name string }
-					if json.Unmarshal(about, &m) == nil && m.Name != "" { // a removed member has none
+					if json.Unmarshal(about, &m) == nil && m.Name != "" { // a removed member has no name
 						found.names[string(id)] = m.Name
 					}
 					return nil
@@ -165,17 +166,18 @@ func readDatabase(path string) (_ *contents, err error) {
 	return found, err
 }
 
-// logged is what the log says.
+// logged is the content of the log.
 type logged struct {
-	member     string          // the ID of the server, as the database writes it
-	from, last uint64          // the entry of the snapshot that the log continues, and the last one
+	member     string          // the ID of the server, in the form in which the database stores it
+	from, last uint64          // the entry of the snapshot on which the log is based, and the last entry
 	added      map[string]bool // the IDs of members that its entries add
 }
 
-// tellsOf reports whether the log begins with the cluster and has all of these members. A host that joins receives the
-// history of the cluster in parts: until it has the entry that adds itself, its database knows the former members only.
+// tellsOf reports whether the log starts at the creation of the cluster and contains all of these members. A host that
+// joins receives the history of the cluster in parts: until it has the entry that adds itself, its database only
+// contains the former members.
 func (l *logged) tellsOf(members map[string]bool) bool {
-	if l.from > 0 { // a snapshot for a host has the host itself
+	if l.from > 0 { // a snapshot for a joining host includes that host
 		return false
 	}
 	for id := range members {
@@ -186,7 +188,7 @@ func (l *logged) tellsOf(members map[string]bool) bool {
 	return true
 }
 
-// readLog reads the log from its newest snapshot on. A torn end is no damage: etcd cuts it off.
+// readLog reads the log from its newest snapshot on. An incomplete end is no damage: etcd truncates it.
 func readLog(dir string, files []string) (*logged, error) {
 	for _, file := range files {
 		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
@@ -208,7 +210,7 @@ func readLog(dir string, files []string) (*logged, error) {
 		return nil, err
 	}
 	metadata, _, entries, err := r.ReadAll()
-	_ = r.Close() // it fails for a log that was opened for reading
+	_ = r.Close() // always fails for a log that was opened for reading
 	if err != nil {
 		return nil, err
 	}
@@ -233,8 +235,8 @@ func readLog(dir string, files []string) (*logged, error) {
 	return found, nil
 }
 
-// newest returns the newest of the snapshots that a log names whose file is there and whole; the first mark of a log,
-// which has no file, is the beginning of everything.
+// newest returns the newest snapshot that the log names and whose file exists and is intact; the first mark of a log,
+// which has no file, stands for the start of the history.
 func newest(dir string, marks []*walpb.Snapshot) *walpb.Snapshot {
 	for i := len(marks) - 1; i > 0; i-- {
 		name := fmt.Sprintf("%016x-%016x.snap", marks[i].GetTerm(), marks[i].GetIndex())
@@ -245,8 +247,7 @@ func newest(dir string, marks []*walpb.Snapshot) *walpb.Snapshot {
 	return marks[0]
 }
 
-// Members returns how many members the cluster of a directory has, as far as its server has learnt; 0: this is
-// unknown.
+// Members returns how many members the cluster of a directory has, as far as its server knows; 0: unknown.
 func Members(dir string) int {
 	n, err := guarded(func() (n int, err error) {
 		db, err := bolt.Open(database(dir), 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})

@@ -16,14 +16,14 @@ import (
 
 func database(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
 
-// IsMember tells whether a directory holds the data of an etcd server, which then needs no Config.Cluster.
+// IsMember reports whether a directory holds the data of an etcd server, which then needs no Config.Cluster.
 func IsMember(dir string) bool {
 	log, _ := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	return len(log) > 0
 }
 
-// ClearUnfinished removes what the first start of a server left in a directory if it wrote no log: etcd has no
-// state there. Other errors are those of a start in this directory.
+// ClearUnfinished removes the files that a server's first start left in a directory if it wrote no log: etcd has no
+// state there. Other errors are the same as those of a start in this directory.
 func ClearUnfinished(dir string) error {
 	if err := checkDir(dir); err != nil || IsMember(dir) {
 		return err
@@ -34,7 +34,7 @@ func ClearUnfinished(dir string) error {
 	return nil
 }
 
-// checkUnused detects another etcd that runs in a directory: ours would silently wait for its end. Conflict.
+// checkUnused detects another etcd that runs in a directory: a second one would silently wait for its end. Conflict.
 func checkUnused(dir string) error {
 	db, err := os.Open(database(dir))
 	if errors.Is(err, os.ErrNotExist) {
@@ -55,8 +55,8 @@ func checkUnused(dir string) error {
 	return nil
 }
 
-// afterRestore is by how much the revision is raised when a snapshot is restored: more than was written since
-// the snapshot was taken. Watches from a later revision then list again.
+// afterRestore is by how much the revision is raised when a snapshot is restored, which must exceed the number of
+// revisions since the snapshot. Watches from a later revision then list again.
 const afterRestore = 1_000_000_000
 
 // Restore creates the data of a single-member cluster from a snapshot, in dir, which must not exist. Invalid:

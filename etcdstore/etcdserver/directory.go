@@ -15,7 +15,7 @@ import (
 )
 
 // checkDir returns an error if the embedded etcd may not use a directory, which need not exist yet: it is a file, this
-// user may not write in it, or other programs' files are in it. It changes nothing. Invalid; Unavailable: its file
+// user may not write to it, or it contains files of other programs. It changes nothing. Invalid; Unavailable: its file
 // system is read-only.
 func checkDir(dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +39,7 @@ func checkDir(dir string) error {
 	return checkForeign(dir)
 }
 
-// unusable returns the error for a directory that the embedded etcd does not touch.
+// unusable returns the error for a directory that the embedded etcd leaves alone.
 func unusable(dir, why string) error {
 	return croft.Errorf(croft.Invalid, "use %s as the directory of the embedded etcd: %s; move it away, or give another "+
 		"state directory with --state-dir", dir, why)
@@ -83,13 +83,13 @@ func checkAccess(dir string) error {
 	return damaged(dir, err.Error())
 }
 
-// checkKinds returns an error if a file has the place of one of etcd's directories, or the reverse.
+// checkKinds returns an error if there is a file in place of one of etcd's directories, or the reverse.
 func checkKinds(dir string) error {
 	for path, isDir := range map[string]bool{"member": true, "member/wal": true, "member/snap": true,
 		"member/snap/db": false} {
 		info, err := os.Stat(filepath.Join(dir, path))
 		switch {
-		case err != nil: // it does not exist, or what it is in is no directory
+		case err != nil: // it does not exist, or its parent is not a directory
 		case isDir && !info.IsDir():
 			return unusable(dir, path+" in it is a file, and no directory of etcd's")
 		case !isDir && !info.Mode().IsRegular():
@@ -99,8 +99,8 @@ func checkKinds(dir string) error {
 	return nil
 }
 
-// layout lists patterns of what etcd and croft write in a directory and its subdirectories. Names that begin with a
-// dot are of the file system or temporary.
+// layout lists patterns of the files that etcd and croft write in a directory and its subdirectories. Names that start
+// with a dot are temporary files, or belong to the file system.
 var layout = map[string][]string{
 	"":            {".*", "lost+found", "member", "ballast", "client.sock", "peer.sock"},
 	"member":      {".*", "snap", "wal", "wal.*"},
@@ -108,7 +108,7 @@ var layout = map[string][]string{
 	"member/wal":  {".*", "*.wal", "*.tmp", "*.broken"},
 }
 
-// checkForeign returns an error if a directory that no etcd has used yet has files of other programs.
+// checkForeign returns an error if a directory that no etcd has used yet contains files of other programs.
 func checkForeign(dir string) error {
 	for _, sub := range []string{"", "member", "member/snap", "member/wal"} {
 		all, err := os.ReadDir(filepath.Join(dir, sub))

@@ -39,12 +39,12 @@ import (
 	"croft/internal/connlimit"
 )
 
-// Limits on what one connection may cost the server.
+// Limits on the resources that one connection may use.
 const (
 	// greetTime bounds the TLS handshake and the first header of a client or member.
 	greetTime = 10 * time.Second
-	// drainTime bounds how long a peer may take to read what is sent at once, 32 KiB or a TLS record, or to
-	// answer a ping.
+	// drainTime is how long a peer may take to read data that is sent at once, 32 KiB or a TLS record, or to answer a
+	// ping.
 	drainTime = 20 * time.Second
 	// pingEvery is how long a client may be silent before it is pinged.
 	pingEvery = time.Minute
@@ -52,24 +52,25 @@ const (
 	closeTime = time.Second
 )
 
-// bounds limits what connections may cost, each and in total.
+// bounds limits the resources of connections, each and in total.
 type bounds struct {
 	clients, peers connlimit.Limits
 	greet, drain   time.Duration
 }
 
-// or fills in defaults. secured: clients must present certificates.
+// or sets defaults. secured: clients must present certificates.
 func (b bounds) or(secured bool) bounds {
 	if b.clients.Total == 0 {
 		b.clients = connlimit.OfEtcd()
 		if !secured {
-			b.clients.PerSource = b.clients.Total // no client can prove its identity, and all may be on one machine
+			// no client can prove its identity, and all clients may be on one machine
+			b.clients.PerSource = b.clients.Total
 		}
 	}
 	if b.peers.Total == 0 {
 		b.peers = connlimit.OfProcess()
 	}
-	// Voters are never closed in favour of others.
+	// Connections of voters are never closed to make room for others.
 	b.peers.UnprovenOnly = true
 	b.greet, b.drain = cmp.Or(b.greet, greetTime), cmp.Or(b.drain, drainTime)
 	return b
@@ -86,9 +87,9 @@ type service struct {
 	tls     *tls.Config         // nil: plain text
 	peerTLS *tls.Config
 
-	failed chan error // receives the error of a listener that ended by itself
+	failed chan error // receives the error of a listener that ended before it was closed
 	work   sync.WaitGroup
-	end    []func(context.Context) // shut down the servers for clients
+	end    []func(context.Context) // functions that shut down the servers for clients
 }
 
 // listen opens the listeners. Conflict: an address is in use.
@@ -151,10 +152,10 @@ func (s *service) endpoint() string {
 	return scheme + s.clients.Addr().String()
 }
 
-// hide makes etcd itself listen on sockets that nobody connects to, since it requires listeners. unlink removes
-// the sockets; dir is closed after the server.
+// hide makes etcd itself listen on sockets that no client uses, since it requires listeners. unlink removes the
+// sockets; dir must be closed after the server.
 func hide(cfg *embed.Config) (unlink func(), dir *os.File, err error) {
-	// The path of a socket is limited in length, that of the directory is not.
+	// The path of a socket is limited in length, but the path of the directory is not.
 	if dir, err = os.Open(cfg.Dir); err != nil {
 		return nil, nil, fmt.Errorf("open the directory of the embedded etcd: %w", err)
 	}
@@ -194,7 +195,7 @@ func (s *service) serveClients(options []grpc.ServerOption) {
 	web := s.newServer(s.named(mux))
 	s.end = append(s.end, func(ctx context.Context) { shutdown(ctx, web) })
 	if s.tls != nil {
-		// Over TLS gRPC and HTTP share a port and differ only in their requests.
+		// With TLS, gRPC and HTTP share a port and are distinguished by their requests.
 		web.Handler, web.TLSConfig = apart(calls, web.Handler), s.tls
 		s.end = append(s.end, func(context.Context) { calls.Stop() })
 		s.serveWeb(web, s.clients)
@@ -216,7 +217,7 @@ func (s *service) newServer(h http.Handler) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: math.MaxInt32, // etcd's own limit; the client has shown a certificate
+			MaxConcurrentStreams: math.MaxInt32, // like etcd's own limit; the client has presented a certificate
 			SendPingTimeout:      pingEvery, PingTimeout: s.bounds.drain, WriteByteTimeout: s.bounds.drain,
 		},
 		ConnContext: connlimit.Context,
@@ -261,7 +262,7 @@ func (s *service) closeClients() {
 	s.clients.End()
 }
 
-// close closes the rest and returns when no connection is left.
+// close closes the remaining connections and returns when none is left.
 func (s *service) close() {
 	s.clients.End()
 	if s.peers != nil {
@@ -277,7 +278,7 @@ func shutdown(ctx context.Context, web *http.Server) {
 	}
 }
 
-// stop is shutdown for gRPC.
+// stop does the same as shutdown, for gRPC.
 func stop(ctx context.Context, calls *grpc.Server) {
 	done := make(chan struct{})
 	go func() {
@@ -292,7 +293,7 @@ func stop(ctx context.Context, calls *grpc.Server) {
 	}
 }
 
-// apart passes gRPC requests to calls and others to h.
+// apart passes gRPC requests to calls and all others to h.
 func apart(calls *grpc.Server, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && strings.Contains(r.Header.Get("Content-Type"), "application/grpc") {
@@ -303,7 +304,7 @@ func apart(calls *grpc.Server, h http.Handler) http.Handler {
 	})
 }
 
-// proven marks connections that showed a certificate: they are closed last.
+// proven marks connections that presented a certificate, so that they are closed last.
 func proven(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -313,8 +314,8 @@ func proven(h http.Handler) http.Handler {
 	})
 }
 
-// named refuses plain HTTP requests for a name that is not the server's, against DNS rebinding: a web page can
-// make its own name resolve here.
+// named refuses plain HTTP requests for a name other than the server's, as a protection against DNS rebinding: a web
+// page can make its own name resolve to this server.
 func (s *service) named(h http.Handler) http.Handler {
 	names := s.config.names()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,10 +27,10 @@ type Server struct {
 	etcd    *embed.Etcd
 	service *service
 	dir     *os.File      // holds the sockets of etcd's own listeners
-	full    chan struct{} // closed when the disk is full and the other members go on
+	full    chan struct{} // closed when the disk is full and the other members continue without this one
 	stop    context.CancelFunc
 	work    sync.WaitGroup // of the compactor and the space keeper
-	space   *spaceKeeper   // nil: nobody looks after the disk
+	space   *spaceKeeper   // nil: the disk space is not checked
 }
 
 // Start starts the server and returns when it is ready; a member of several waits for a majority. Conflict: a
@@ -65,7 +65,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	s, err := start(ctx, c)
 	for range joinTries {
-		// A member that it asks may not know yet that it was added.
+		// A member that it contacts may not know yet that it was added.
 		if err == nil || c.Cluster == "" || !strings.Contains(err.Error(), "member count is unequal") ||
 			delay.For(ctx, joinRetry) != nil {
 			break
@@ -86,7 +86,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// joinTries is how often a new member retries its join, and joinRetry the pause before each try.
+// joinTries is the maximum number of retries when a new member joins, and joinRetry the pause before each.
 const (
 	joinTries = 20
 	joinRetry = 500 * time.Millisecond
@@ -107,7 +107,8 @@ func start(ctx context.Context, c Config) (_ *Server, err error) {
 			return
 		}
 		if s.etcd != nil {
-			s.etcd.Server.HardStop() // before Close, which waits for handlers that begin only when the server is ready
+			// must precede Close, which waits for handlers that start only when the server is ready
+			s.etcd.Server.HardStop()
 		}
 		s.closeServer()
 	}()
@@ -140,7 +141,8 @@ func (s *Server) keep(c Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	compactor := newCompactor(s.etcd.Server, c)
-	compactor.base = s.etcd.Server.Backend().SizeInUse() // now, not when the busy machine comes to it: writes follow
+	// read now, because the goroutine may run only after the first writes
+	compactor.base = s.etcd.Server.Backend().SizeInUse()
 	s.work.Go(func() { compactor.run(ctx) })
 	if !c.Unsynced {
 		s.space = &spaceKeeper{etcd: s.etcd.Server, client: s.Client(), peers: s.service.peers, dir: c.Dir,
@@ -160,8 +162,8 @@ func (s *Server) Client() *clientv3.Client { return newClient(s.etcd.Server) }
 // Endpoint returns the URL at which clients reach the server.
 func (s *Server) Endpoint() string { return s.service.endpoint() }
 
-// Wait returns nil when ctx ends, or the error that ended the server. NotFound: the other members removed it.
-// ErrFull: its disk is full, and the others go on.
+// Wait returns nil when ctx ends, or the error that ended the server. NotFound: the other members removed it. ErrFull:
+// its disk is full, and the others continue.
 func (s *Server) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -177,7 +179,7 @@ func (s *Server) Wait(ctx context.Context) error {
 	}
 }
 
-// ErrRemoved is the end of a server that the others removed, or that could not go on.
+// ErrRemoved is the error of a server that the others removed, or that could not continue.
 var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
 
 // Close stops the server and returns when it has stopped.
@@ -232,14 +234,14 @@ func (s *Server) Promote(ctx context.Context) error {
 			return fmt.Errorf("become a full member of etcd: %w", cmp.Or(err, ctx.Err()))
 		case <-server.StopNotify():
 			return ErrRemoved
-		case <-time.After(promoteRetry): // until the server itself has learnt of it
+		case <-time.After(promoteRetry): // until the server itself knows of the promotion
 		}
 	}
 	return nil
 }
 
-// Metrics returns the server's own metrics: etcd_, and grpc_ for its connections. etcd keeps one set for all
-// servers of a process.
+// Metrics returns the server's own metrics: etcd_, and grpc_ for its connections. etcd keeps one set for all servers of
+// a process.
 func (s *Server) Metrics() prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := prometheus.DefaultGatherer.Gather()

@@ -31,20 +31,20 @@ import (
 
 const (
 	mib = 1 << 20
-	// leastSpace is required to start without data: two files of the log of 64 MiB each, the database, the
-	// reserve, and some space to begin with.
+	// leastSpace is required to start without data: two log files of 64 MiB each, the database, the reserve, and some
+	// space to start with.
 	leastSpace = 256 * mib
 	// leastToGoOn is required to start again with data, even if only read-only.
 	leastToGoOn = 16 * mib
-	// lowSpace is the limit below which nothing new has room: the next file of the log takes most of that. New records
+	// lowSpace is the limit below which no new records are accepted: the next log file needs most of it. New records
 	// are accepted again at enoughSpace.
 	lowSpace    = 96 * mib
 	enoughSpace = 128 * mib
-	// reserve is how much the database may grow although the disk is full. It grows by 16 MiB at a time. Less than
-	// reserveLeast is left to it for removals once the file has grown twice.
+	// reserve is how much the database can grow although the disk is full. It grows by 16 MiB at a time. After it has
+	// grown twice, less than reserveLeast is left for removals.
 	reserve      = 48 * mib
 	reserveLeast = 24 * mib
-	// ballast is the size of the file that is made smaller by ballastPart whenever fewer than leastFree bytes are free:
+	// ballast is the size of a file that is shortened by ballastPart whenever fewer than leastFree bytes are free:
 	// every few thousand writes etcd writes a small file, and ends the process if it cannot.
 	ballast     = 2 * mib
 	ballastPart = 256 << 10
@@ -55,8 +55,8 @@ const (
 	askTime = 2 * time.Second
 )
 
-// checkSpace refuses to start on a disk that is too full, where etcd would end the process. Unavailable; also
-// ErrFull if there is data, since the other members may go on with it.
+// checkSpace refuses to start on a disk that is too full, where etcd would end the process. Unavailable; also ErrFull
+// if there is data, since the other members may continue without this one.
 func checkSpace(dir string) error {
 	free, err := freeSpace(dir)
 	if err != nil {
@@ -80,7 +80,7 @@ func checkSpace(dir string) error {
 	return nil
 }
 
-// isFull is an error that is ErrFull and has its own text.
+// isFull is an error that counts as ErrFull and has its own text.
 type isFull struct{ error }
 
 func (isFull) Is(target error) bool { return target == ErrFull }
@@ -96,11 +96,11 @@ func freeSpace(dir string) (int64, error) {
 
 // spaceKeeper watches the free disk space of a server.
 //
-// A server that cannot write ends its process. So space is reserved: blocks behind the end of the database, a file of
-// etcd's log ahead of its use, which etcd makes itself, and a ballast. While little else is free, a key below LowPrefix
-// tells every store to write no new records, so the reserve is left for removals, fences, observations and leases. Once
-// the reserve itself is used up, etcd's own alarm refuses everything but deletions. If other members can go on without
-// this one, it ends instead.
+// A server that cannot write ends its process. So space is reserved: blocks behind the end of the database, a log file
+// that etcd itself allocates ahead of its use, and a ballast. While little other space is free, a key below LowPrefix
+// makes every store refuse new records, so that the reserve is left for removals, fences, observations and leases. Once
+// the reserve is used up, etcd's own alarm refuses everything except deletions. If the other members can continue
+// without this one, it ends instead.
 type spaceKeeper struct {
 	etcd   *etcdserver.EtcdServer
 	client *clientv3.Client    // of etcd
@@ -108,16 +108,16 @@ type spaceKeeper struct {
 	dir    string
 	log    *slog.Logger
 
-	said  bool             // the log has said that the disk is nearly full
-	lease clientv3.LeaseID // of our key below LowPrefix; 0: there is none
-	bare  int              // rounds in a row that found no reserve
+	said  bool             // the log already reports that the disk is nearly full
+	lease clientv3.LeaseID // of this member's key below LowPrefix; 0: the key does not exist
+	bare  int              // consecutive rounds that found no reserve
 }
 
-// LowPrefix begins the keys that are present while the disk of a member is nearly full. Each ends in the ID of the
-// member, and has a lease, so that the key of a member that has ended goes away.
+// LowPrefix is the prefix of the keys that exist while the disk of a member is nearly full. Each key ends in the ID of
+// the member, and has a lease, so that the key of a member that has ended expires.
 const LowPrefix = "/croft/low/"
 
-// lowTTL is the time after which the key of a member that has ended goes away, in seconds.
+// lowTTL is the time, in seconds, after which the key of a member that has ended expires.
 const lowTTL = 30
 
 // run checks until ctx ends, or until this member must end because its disk is full.
@@ -134,14 +134,15 @@ func (k *spaceKeeper) run(ctx context.Context) (full bool) {
 	return full
 }
 
-// look is one round; it tells whether this member must end.
+// look does one round; it reports whether this member must end.
 func (k *spaceKeeper) look(ctx context.Context) (full bool) {
 	free, err := freeSpace(k.dir)
 	if err == nil && free < lowSpace && k.dispensable(ctx) {
 		k.log.Error("the disk is nearly full: this member of etcd rests until there is room again, and the others go on",
 			"dir", k.dir, "free_mib", free/mib)
-		_ = k.permit(ctx) // what was refused while the others could not go on without it
-		k.peers.End()     // so that the next member with a full disk does not rely on this one
+		// permits writes that were refused while the others could not continue without this member
+		_ = k.permit(ctx)
+		k.peers.End() // so that another member whose disk fills does not count on this one
 		return true
 	}
 	if err == nil {
@@ -153,26 +154,26 @@ func (k *spaceKeeper) look(ctx context.Context) (full bool) {
 	return false
 }
 
-// ErrFull is the end of a member whose disk is nearly full, while the others go on without it.
+// ErrFull is the error of a member that ended because its disk is nearly full, while the others continue.
 var ErrFull = croft.Errorf(croft.Unavailable,
 	"the disk of this member of etcd is nearly full, and the others go on without it")
 
-// MayServe tells whether a member with data in a directory has room to serve. After ErrFull more space is
-// needed than the limit at which it ended. A file system that does not report free space has room.
+// MayServe reports whether a member with data in a directory has enough space to serve. After ErrFull more space is
+// needed than the limit at which it ended. A file system that does not report free space counts as having enough.
 func MayServe(dir string) bool {
 	free, err := freeSpace(dir)
 	return err != nil || free >= enoughSpace
 }
 
-// AwaitRoom returns once the disk lets the server take writes: at once, or when there is room again. Meanwhile it can
-// be read, and the log says what is missing. ErrFull and ErrRemoved as for Wait.
+// AwaitRoom returns once the disk has enough space for writes, which may be immediately. Until then the server can be
+// read, and the log reports the problem. ErrFull and ErrRemoved as for Wait.
 func (s *Server) AwaitRoom(ctx context.Context) error {
 	k := s.space
 	for said := false; k != nil; {
 		free, err := freeSpace(k.dir)
 		room := err != nil || k.overQuota() || free >= lowSpace && !k.alarmed()
 		if room && (free < enoughSpace || !k.noted(ctx)) {
-			return nil // what is written now says what else is wrong
+			return nil // a write now reports any other problem
 		}
 		if !said && !room {
 			k.log.Error("the disk is nearly full: etcd can be read meanwhile, and the start goes on once there is room",
@@ -203,8 +204,8 @@ func AwaitSpace(ctx context.Context, dir string) error {
 	return nil
 }
 
-// dispensable tells whether more than half of the members answer without this one. Members whose disks fill at
-// once ask one after the other, so that they do not rely on each other.
+// dispensable reports whether more than half of the members answer without this one. Members whose disks fill at the
+// same time check this one after the other, so that they do not count on each other.
 func (k *spaceKeeper) dispensable(ctx context.Context) bool {
 	if k.etcd.IsLearner() {
 		return true
@@ -245,7 +246,7 @@ func (k *spaceKeeper) dispensable(ctx context.Context) bool {
 	return int(answering.Load()) > len(members)/2
 }
 
-// answers tells whether a member answers at a URL.
+// answers reports whether a member answers at a URL.
 func answers(ctx context.Context, rt http.RoundTripper, peer string) bool {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, peer+"/version", nil)
 	if err != nil {
@@ -259,8 +260,8 @@ func answers(ctx context.Context, rt http.RoundTripper, peer string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// refuse has new records refused while little space is free, and all writes while no reserve is left either. It logs
-// each change once.
+// refuse makes stores refuse new records while little space is free, and etcd refuse all writes while no reserve is
+// left either. It logs each change once.
 func (k *spaceKeeper) refuse(ctx context.Context, free int64) error {
 	switch {
 	case free < lowSpace:
@@ -272,7 +273,7 @@ func (k *spaceKeeper) refuse(ctx context.Context, free int64) error {
 		if k.bare++; k.reserved() {
 			k.bare = 0
 		}
-		if k.bare <= 1 { // once: etcd may just be making the next file of its log
+		if k.bare <= 1 { // the first time, etcd may just be allocating its next log file
 			return k.note(ctx)
 		}
 		if k.alarmed() {
@@ -291,14 +292,14 @@ func (k *spaceKeeper) refuse(ctx context.Context, free int64) error {
 	return nil
 }
 
-// permit takes back what refuse did. The alarm stays where etcd has another reason for it.
+// permit reverses the effects of refuse. The alarm stays if etcd has another reason for it.
 func (k *spaceKeeper) permit(ctx context.Context) error {
 	if k.alarmed() && !k.overQuota() {
 		if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
 			return err
 		}
 	}
-	if k.noted(ctx) { // by this process, or by one that was killed
+	if k.noted(ctx) { // stored by this process, or by one that was killed
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		if _, err := k.client.Delete(ctx, k.key()); err != nil {
@@ -309,16 +310,16 @@ func (k *spaceKeeper) permit(ctx context.Context) error {
 	return nil
 }
 
-// key is the key of this member below LowPrefix.
+// key returns the key of this member below LowPrefix.
 func (k *spaceKeeper) key() string { return LowPrefix + k.etcd.MemberID().String() }
 
-// noted reports whether the key of this member is present, as far as this member knows.
+// noted reports whether the key of this member exists, according to this member's own data.
 func (k *spaceKeeper) noted(ctx context.Context) bool {
 	got, err := k.client.Get(ctx, k.key(), clientv3.WithCountOnly(), clientv3.WithSerializable())
 	return err == nil && got.Count > 0
 }
 
-// note stores, or keeps, the key that tells stores to write no new records.
+// note stores the key that makes stores refuse new records, or renews its lease.
 func (k *spaceKeeper) note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -346,13 +347,13 @@ func wrapNote(err error) error {
 	return nil
 }
 
-// reserved reports whether removals still have space: for the database and for the log.
+// reserved reports whether the database and the log still have reserved space for removals.
 func (k *spaceKeeper) reserved() bool {
 	size, allocated := blocks(database(k.dir))
 	if allocated-size < reserveLeast {
 		return false
 	}
-	for _, next := range []string{"0.tmp", "1.tmp"} { // etcd's next file of the log
+	for _, next := range []string{"0.tmp", "1.tmp"} { // etcd's next log file
 		if _, allocated := blocks(filepath.Join(k.dir, "member", "wal", next)); allocated >= wal.SegmentSizeBytes {
 			return true
 		}
@@ -369,7 +370,7 @@ func blocks(file string) (size, allocated int64) {
 	return s.Size, s.Blocks * 512
 }
 
-// keepBallast makes the ballast while there is room, and gives a part of it back once nothing else is free.
+// keepBallast creates the ballast while there is enough space, and shortens it when no other space is free.
 func (k *spaceKeeper) keepBallast(free int64) error {
 	file := filepath.Join(k.dir, "ballast")
 	size, _ := blocks(file)
@@ -412,13 +413,13 @@ func (k *spaceKeeper) alarmed() bool {
 	return false
 }
 
-// overQuota tells whether etcd has its own reason for the alarm: its database is close to the quota.
+// overQuota reports whether etcd has its own reason for the alarm: its database is close to the quota.
 func (k *spaceKeeper) overQuota() bool {
 	quota := cmp.Or(k.etcd.Cfg.QuotaBackendBytes, storage.DefaultQuotaBytes)
 	return quota > 0 && k.etcd.Backend().Size() >= quota/10*9
 }
 
-// reserveAhead makes the file system reserve blocks for a file and beyond its end, without changing its size.
+// reserveAhead makes the file system allocate blocks for a file and beyond its end, without changing its size.
 func reserveAhead(file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// newClient returns a client that calls the server without a connection. etcd's own watch stream of such a client
-// holds one message in each direction. One goroutine of the client both sends requests and takes answers, so when many
-// watches end at once, the client and the server wait for each other to receive, for ever. watchStream takes its place.
+// newClient returns a client that calls the server without a connection. etcd's own watch stream of such a client holds
+// one message in each direction. One goroutine of the client both sends requests and receives answers, so when many
+// watches end at once, the client and the server wait for each other to receive, forever. watchStream replaces that
+// stream.
 func newClient(server *etcdserver.EtcdServer) *clientv3.Client {
 	etcd := v3client.New(server)
 	etcd.Watcher = clientv3.NewWatchFromWatchClient(watchClient{v3rpc.NewWatchServer(server)}, etcd)
@@ -41,8 +42,8 @@ func (c watchClient) Watch(ctx context.Context, _ ...grpc.CallOption) (pb.Watch_
 }
 
 // watchStream is a stream of watch requests and their answers. The client's Send never blocks, so the client always
-// comes back to receive answers, and neither end waits for the other in a circle. The queue of requests stays short:
-// it holds at most a creation and a cancellation per watch of the client.
+// returns to receiving answers, and the two ends cannot wait for each other. The queue of requests stays short: it
+// contains at most a creation and a cancellation per watch of the client.
 type watchStream struct {
 	ctx     context.Context // ends with the client's context and with the server's handler
 	answers chan *pb.WatchResponse
@@ -51,14 +52,14 @@ type watchStream struct {
 
 	mu       sync.Mutex
 	requests []*pb.WatchRequest
-	closed   bool          // the client sends no more
-	wake     chan struct{} // has an element after a change of requests or closed
+	closed   bool          // the client sends no further requests
+	wake     chan struct{} // contains an element after a change of requests or closed
 }
 
 // Context implements grpc.ClientStream and grpc.ServerStream.
 func (s *watchStream) Context() context.Context { return s.ctx }
 
-// change changes the queue and tells the server of it.
+// change changes the queue and wakes the server's end.
 func (s *watchStream) change(do func()) {
 	s.mu.Lock()
 	do()
@@ -87,7 +88,7 @@ func (c watchClientEnd) CloseSend() error {
 // Send implements pb.Watch_WatchClient. It never blocks.
 func (c watchClientEnd) Send(request *pb.WatchRequest) error {
 	if c.ctx.Err() != nil {
-		return io.EOF // as gRPC does; Recv returns the reason
+		return io.EOF // like gRPC; Recv returns the reason
 	}
 	c.change(func() { c.requests = append(c.requests, request) })
 	return nil
@@ -145,7 +146,7 @@ func (s watchServerEnd) Recv() (*pb.WatchRequest, error) {
 	}
 }
 
-// next takes the oldest request; nil: there is none.
+// next takes the oldest request; nil: there is no request.
 func (s *watchStream) next() (request *pb.WatchRequest, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaks finds goroutines left behind by tests. Connections between stopped servers last some seconds, until
+// leaks finds goroutines that tests left behind. Connections between stopped servers remain for some seconds, until
 // their next deadline.
 func leaks() (err error) {
 	for range 10 {
@@ -51,7 +51,7 @@ func WantSays(t testing.TB, text string, words ...string) {
 	}
 }
 
-// Must ends the test on an error: Must(f())(t).
+// Must returns a function that returns v, and ends the test on an error: Must(f())(t).
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -62,7 +62,7 @@ func Must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// NewInstance returns an instance as a request makes it, with user-data.
+// NewInstance returns an instance like that of a request, with user-data.
 func NewInstance(name string) croft.Instance {
 	return croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,

@@ -10,7 +10,7 @@ import (
 	"croft/internal/testing/freeport"
 )
 
-// Cluster is an etcd of several servers, which joined one after the other, as hosts do.
+// Cluster is an etcd of several servers, which joined one after the other, like hosts.
 type Cluster struct {
 	Members []croft.EtcdMember
 	Servers []*etcdserver.Server // nil: not running
@@ -25,13 +25,13 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	return StartClusterOf(t, n, etcdserver.Config{})
 }
 
-// StartClusterOf is StartCluster with a configuration for the servers.
+// StartClusterOf is like StartCluster, with a configuration for the servers.
 func StartClusterOf(t testing.TB, n int, kind etcdserver.Config) *Cluster {
 	t.Helper()
 	return StartClusterFor(t, n, kind, etcdstore.Access{})
 }
 
-// StartClusterFor is StartClusterOf with servers that require the credentials in access.
+// StartClusterFor is like StartClusterOf, with servers that require the credentials in access.
 func StartClusterFor(t testing.TB, n int, kind etcdserver.Config, access etcdstore.Access) *Cluster {
 	t.Helper()
 	c := &Cluster{access: access}
@@ -55,7 +55,7 @@ func (c *Cluster) JoinWith(t testing.TB, kind etcdserver.Config) {
 	c.Start(t, len(c.configs)-1)
 }
 
-// JoinAt adds a server that keeps its data in dir, and checks how full that disk is.
+// JoinAt adds a server that keeps its data in dir, and checks the free space of its disk.
 func (c *Cluster) JoinAt(t testing.TB, dir string) {
 	t.Helper()
 	c.add(t, c.configs[0])
@@ -141,7 +141,7 @@ func (c *Cluster) Open(t testing.TB, i int) *etcdstore.Store {
 	return open(t, etcdstore.Config{Endpoints: []string{c.Servers[i].Endpoint()}, Access: c.access})
 }
 
-// OpenAll returns a store that knows all servers, also those that do not run.
+// OpenAll returns a store with the endpoints of all servers, including those that do not run.
 func (c *Cluster) OpenAll(t testing.TB) *etcdstore.Store {
 	t.Helper()
 	var endpoints []string

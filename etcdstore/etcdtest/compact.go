@@ -10,7 +10,7 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// Compact compacts a server's whole history, as happens from time to time.
+// Compact compacts a server's whole history, as servers do occasionally.
 func Compact(t testing.TB, server *etcdserver.Server) {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
@@ -23,7 +23,7 @@ func Compact(t testing.TB, server *etcdserver.Server) {
 		t.Fatal(err)
 	}
 	_, err = etcd.Compact(t.Context(), now.Header.Revision)
-	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) { // where it was sent twice
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) { // the request was sent twice
 		t.Fatal(err)
 	}
 }

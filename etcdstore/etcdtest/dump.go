@@ -21,14 +21,14 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// issued are the secrets that tests of this process were given.
+// issued are the secrets that were given to tests of this process.
 var issued struct {
 	sync.Mutex
 	secrets []string
 }
 
-// Issued notes secrets that the cloud gave to a test, and that may be nowhere in etcd. Of an access token, its secret
-// part alone may not be there either.
+// Issued records secrets that the cloud gave to a test, and that must not occur in etcd. For an access token, its
+// secret part alone must not occur either.
 func Issued(secrets ...string) {
 	issued.Lock()
 	defer issued.Unlock()
@@ -36,13 +36,13 @@ func Issued(secrets ...string) {
 		if parts := accessToken.FindStringSubmatch(s); parts != nil {
 			s = parts[1]
 		}
-		if len(s) >= 16 { // shorter ones, of tests, are also words
+		if len(s) >= 16 { // shorter secrets of tests are also ordinary words
 			issued.secrets = append(issued.secrets, s)
 		}
 	}
 }
 
-// The forms of secrets that croft makes, whoever got them.
+// The forms of secrets that croft generates.
 var (
 	accessToken = regexp.MustCompile(`croft_[0-9a-f]{12}_([A-Za-z0-9_-]{43})`)
 	secretForms = map[string]*regexp.Regexp{
@@ -69,7 +69,7 @@ func CheckDump(t testing.TB, endpoint string) {
 	}
 }
 
-// Breaches lists what CheckDump fails for, of all that etcd has now and that its history still has.
+// Breaches lists the problems for which CheckDump fails, in the current content of etcd and in its history.
 func Breaches(ctx context.Context, endpoint string) ([]string, error) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
 	if err != nil {
@@ -96,7 +96,7 @@ func Breaches(ctx context.Context, endpoint string) ([]string, error) {
 	return slices.Sorted(maps.Keys(d.found)), err
 }
 
-// eachWrite calls look with everything that is stored, and with everything that was, as far as it is not compacted.
+// eachWrite calls look with everything that is stored, and with all earlier writes that are not compacted.
 func eachWrite(ctx context.Context, etcd *clientv3.Client, until int64, look func(key string, value []byte)) error {
 	all, err := etcd.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithRev(until))
 	if err != nil {
@@ -127,7 +127,7 @@ func eachWrite(ctx context.Context, etcd *clientv3.Client, until int64, look fun
 	return nil
 }
 
-// dump is a look at all keys of an etcd.
+// dump is one check of all keys of an etcd.
 type dump struct {
 	home    string
 	listed  []*regexp.Regexp
@@ -158,8 +158,9 @@ func (d *dump) look(key string, value []byte) {
 	}
 }
 
-// texts are the texts of a value: as it is, and what the strings of its JSON are in base64. Left out is what etcd has
-// in plain text on purpose (docs/security.md): guests' host keys, tokens of agents' APIs, and keys in user-data.
+// texts returns the texts of a value: the value itself, and its JSON strings decoded from base64. It omits secrets that
+// etcd stores in plain text on purpose (docs/security.md): guests' host keys, tokens of agents' APIs, and keys in
+// user-data.
 func texts(key string, value []byte) []string {
 	kind, _, _ := strings.Cut(key, "/")
 	text := string(value)
@@ -203,7 +204,7 @@ func texts(key string, value []byte) []string {
 
 var keyOfList = regexp.MustCompile(`(?m)^//\t(/croft/(?:<[^>]*>|[^\s<])+)`)
 
-// listedKeys are the keys that etcdstore/keys.go lists.
+// listedKeys returns patterns of the keys that etcdstore/keys.go lists.
 var listedKeys = sync.OnceValues(func() (all []*regexp.Regexp, err error) {
 	dir, err := os.Getwd()
 	for err == nil && dir != "/" {

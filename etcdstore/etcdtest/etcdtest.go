@@ -29,14 +29,14 @@ func Server(t testing.TB) *etcdserver.Server {
 	return server
 }
 
-// Embedded returns a store on its own server, without a connection between them, as in a process that has both.
-// Both end with the test.
+// Embedded returns a store on its own server, without a connection between them, as in a process with both. Both end
+// with the test.
 func Embedded(t testing.TB) *etcdstore.Store {
 	t.Helper()
 	return open(t, etcdstore.Config{Embedded: Server(t)})
 }
 
-// Open returns another store on a server, as another process would have.
+// Open returns another store on a server, like that of another process.
 func Open(t testing.TB, server *etcdserver.Server) *etcdstore.Store {
 	t.Helper()
 	return open(t, etcdstore.Config{Endpoints: []string{server.Endpoint()}})

@@ -11,8 +11,7 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// Fill writes to a server, whose MaxBytes should be small, until it is full, and returns a client with which to
-// repair that.
+// Fill writes to a server, whose MaxBytes should be small, until it is full, and returns a client for the repair.
 func Fill(t testing.TB, server *etcdserver.Server) *clientv3.Client {
 	t.Helper()
 	etcd := Client(t, server, etcdstore.Access{})

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// History is what was written to an etcd during a test, to find out how it came to what a check found at its end.
+// History records the writes to an etcd during a test, to find the cause of a failed check at its end.
 type History struct {
 	mu     sync.Mutex
 	events []event
@@ -23,8 +23,8 @@ type event struct {
 	text     string
 }
 
-// Record keeps all writes below /croft/ from now on until the test ends. It survives restarts of the server at the same
-// address; writes that are compacted before it has seen them are missing.
+// Record records all writes below /croft/ from now on until the test ends. It survives restarts of the server at the
+// same address; writes that are compacted before it has received them are missing.
 func Record(t testing.TB, endpoint string) *History {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
@@ -43,7 +43,7 @@ func Record(t testing.TB, endpoint string) *History {
 	return h
 }
 
-// follow records until ctx ends, watching again where a watch ends.
+// follow records until ctx ends, and starts a new watch after each watch that ends.
 func (h *History) follow(ctx context.Context, etcd *clientv3.Client) {
 	for next := int64(1); ctx.Err() == nil; {
 		watching, end := context.WithCancel(ctx)
@@ -65,8 +65,8 @@ func (h *History) add(e *clientv3.Event) {
 	h.events = append(h.events, event{at: time.Now(), revision: e.Kv.ModRevision, text: text})
 }
 
-// About returns the writes whose key or value contains the text, one line each, in their order. It starts with the time
-// at which the recording saw the write.
+// About returns the writes whose key or value contains the text, one line each, in their order. Each line starts with
+// the time at which the write was received.
 func (h *History) About(text string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,5 +79,6 @@ func (h *History) About(text string) []string {
 	return lines
 }
 
-// Clock is the form of the times in a history; lines of other sources that start with it can be sorted among its own.
+// Clock is the format of the times in a history; lines of other sources that start with such a time can be merged with
+// it by sorting.
 const Clock = "15:04:05.000000"

@@ -36,8 +36,8 @@ func raw(ctx context.Context, endpoint string, op clientv3.Op) error {
 	return nil
 }
 
-// Expire ends the lease of a key of a partition, as if nobody renewed it. No effect on a key that does not
-// exist or has no lease.
+// Expire ends the lease of a key of a partition, as if it were not renewed. It has no effect if the key does not exist
+// or has no lease.
 func Expire(ctx context.Context, endpoint string, p croft.PartitionID, key string) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: ctx})
 	if err != nil {

@@ -54,7 +54,7 @@ func (a *Authority) Issue(name string) (cert, key string) {
 	return a.IssueUntil(name, time.Now().Add(time.Hour))
 }
 
-// IssueUntil is Issue with an expiry, which may be in the past.
+// IssueUntil is like Issue, with an expiry, which may be in the past.
 func (a *Authority) IssueUntil(name string, end time.Time) (cert, key string) {
 	a.t.Helper()
 	return a.sign(name, &x509.Certificate{
@@ -95,7 +95,7 @@ func (a *Authority) write(name, kind string, content []byte) string {
 	return path
 }
 
-// ServerWith is Server with a configuration.
+// ServerWith is like Server, with a configuration.
 func ServerWith(t testing.TB, c etcdserver.Config) *etcdserver.Server {
 	t.Helper()
 	c.Dir, c.Listen, c.Unsynced = t.TempDir(), "127.0.0.1:0", true
@@ -107,9 +107,9 @@ func ServerWith(t testing.TB, c etcdserver.Config) *etcdserver.Server {
 	return server
 }
 
-// RequireUsers makes a server require a user from now on. Its users are root, who may do everything, croft,
-// with croft's permissions, and guest, with none; each has its name as its password. access is what the server
-// requires besides.
+// RequireUsers makes a server require a user from now on. Its users are root, who may do everything, croft, with
+// croft's permissions, and guest, with none; each user's password equals its name. access is what else the server
+// requires.
 func RequireUsers(t testing.TB, server *etcdserver.Server, access etcdstore.Access) {
 	t.Helper()
 	etcd := Client(t, server, access)

@@ -7,8 +7,8 @@ import (
 	"croft/federation"
 )
 
-// Keys builds the keys of partitions other than home. It is the prefix of all that croft stores; the list of all keys
-// is in etcdstore.
+// Keys builds the keys of partitions other than home. It is the prefix of all keys of croft; the list of all keys is in
+// etcdstore.
 type Keys string
 
 func (k Keys) registry() string                           { return string(k) + "partitions/" }
@@ -27,7 +27,7 @@ func (k Keys) row(p croft.PartitionID, d string, kind federation.Kind, n int) st
 	return fmt.Sprintf("%s%08d", k.kind(p, d, kind), n)
 }
 
-// PeerKeys builds the keys of home about its peers. It is home's prefix.
+// PeerKeys builds the keys of the home partition about its peers. It is the prefix of the home partition.
 type PeerKeys string
 
 func (k PeerKeys) all() string                     { return string(k) + "peers/" }
@@ -40,10 +40,10 @@ func (k PeerKeys) mapping(m federation.Mapping) string {
 	return k.MappingsOf(m.Project) + string(m.Peer) + "/" + string(m.Theirs)
 }
 
-// MappingsOf is the prefix of the mappings of a project, which go with it.
+// MappingsOf returns the prefix of the mappings of a project, which are removed with it.
 func (k PeerKeys) MappingsOf(p croft.Project) string { return k.mappings() + string(p) + "/" }
 
-// Used assertions are not below the other keys, which are watched.
+// Used assertions are outside the other keys, because those are watched.
 func (k PeerKeys) nonce(p croft.PartitionID, nonce string) string {
 	return string(k) + "assertions/" + string(p) + "/" + nonce
 }

@@ -14,22 +14,22 @@ import (
 	"croft/federation/assertion"
 )
 
-// Nonces remembers which assertions of peers were used, in keys under leases. Assertions of the same minute share one
+// Nonces stores which assertions of peers were used, in keys under leases. Assertions of the same minute share one
 // lease, so that a request costs one transaction. It implements assertion.Nonces.
 type Nonces struct {
 	store *Partitions
 
 	mu    sync.Mutex
 	lease clientv3.LeaseID
-	since time.Time // when the lease was granted, at the earliest
+	since time.Time // earliest time at which the lease may have been granted
 }
 
-// NewNonces returns the memory of one server; all servers of a cloud see what each has used.
+// NewNonces returns the Nonces of one server; all servers of a cloud see each other's used assertions.
 func (s *Partitions) NewNonces() *Nonces { return &Nonces{store: s} }
 
 var _ assertion.Nonces = (*Nonces)(nil)
 
-// leaseShared is how long a lease is given to new keys; a key lives for assertion.Kept at least.
+// leaseShared is how long a lease is used for new keys; a key exists for at least assertion.Kept.
 const leaseShared = time.Minute
 
 // Use implements assertion.Nonces. If the answer is lost, the nonce counts as used, and the assertion is refused.
@@ -43,7 +43,7 @@ func (n *Nonces) Use(ctx context.Context, peer croft.PartitionID, nonce string) 
 		done, err := conn.Etcd.Txn(ctx).If(kv.Absent(key)).Then(clientv3.OpPut(key, "", clientv3.WithLease(lease))).
 			Commit()
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound) && !fresh: // this process slept for long
+		case errors.Is(err, rpctypes.ErrLeaseNotFound) && !fresh: // this process was suspended for long
 			n.drop(lease)
 			continue
 		case err != nil:
@@ -55,7 +55,7 @@ func (n *Nonces) Use(ctx context.Context, peer croft.PartitionID, nonce string) 
 	}
 }
 
-// granted returns a lease that lives long enough, and whether it is a new one.
+// granted returns a lease that lasts long enough, and whether it is new.
 func (n *Nonces) granted(ctx context.Context) (lease clientv3.LeaseID, fresh bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -71,7 +71,7 @@ func (n *Nonces) granted(ctx context.Context) (lease clientv3.LeaseID, fresh boo
 	return n.lease, true, nil
 }
 
-// drop forgets a lease that is gone.
+// drop discards a lease that has expired.
 func (n *Nonces) drop(lease clientv3.LeaseID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package partitions stores what is known of partitions other than home, and what was imported of them, each below its
-// own key; and reads home as one snapshot. The rows of an import are written under a number of its own. One
-// transaction then makes it the one that is shown, so that nobody ever sees a part of one.
+// Package partitions stores data about partitions other than home, and their imports, each below its own key; and reads
+// home as one snapshot. The rows of an import are written under their own key. One transaction then makes the import
+// visible, so that readers never see a part of one.
 package partitions
 
 import (
@@ -26,7 +26,7 @@ type Partitions struct {
 	home Home
 }
 
-// New makes the store of partitions below a prefix, in which home is one of them.
+// New makes the store of partitions below a prefix, which include home.
 func New(c *kv.Conn, k Keys, h Home) *Partitions { return &Partitions{c, k, h} }
 
 var (
@@ -40,18 +40,18 @@ type entry struct {
 	Added time.Time `json:"added"`
 }
 
-// head is the value of the key that says what is shown of a partition.
+// head is the value of the key that names the visible import of a partition.
 type head struct {
-	Draft string `json:"draft"` // whose rows they are
+	Draft string `json:"draft"` // name of the draft that has the rows
 	federation.Imported
 }
 
-// known is a partition as read, with what a change of it compares.
+// known is a partition as it was read, with the values that a change of it compares.
 type known struct {
 	federation.Partition
 	entry entry
 	head  head
-	shown int64 // revision of the head; 0: there is none
+	shown int64 // revision of the head; 0: there is no head
 }
 
 // List implements federation.Store.
@@ -64,7 +64,7 @@ func (s *Partitions) List(ctx context.Context) ([]federation.Partition, error) {
 	return out, err
 }
 
-// read returns all partitions by alias, as of the revision that it returns.
+// read returns all partitions by alias, and the revision at which it read them.
 func (s *Partitions) read(ctx context.Context) (all []known, revision int64, err error) {
 	prefix := s.keys.registry()
 	got, err := s.conn.Etcd.Get(ctx, prefix, clientv3.WithPrefix())
@@ -86,7 +86,7 @@ func (s *Partitions) read(ctx context.Context) (all []known, revision int64, err
 	return all, got.Header.Revision, s.readPeers(ctx, all, got.Header.Revision)
 }
 
-// readHead reads what is shown of a partition, as of a revision.
+// readHead reads the visible import of a partition, at a revision.
 func (s *Partitions) readHead(ctx context.Context, p *known, revision int64) error {
 	got, err := s.conn.Etcd.Get(ctx, s.keys.head(p.ID), clientv3.WithRev(revision))
 	if err != nil {
@@ -128,7 +128,8 @@ func (s *Partitions) Remove(ctx context.Context, id croft.PartitionID) error {
 			return err
 		}
 		ops = append(ops, clientv3.OpDelete(key), clientv3.OpDelete(s.keys.imported(id), clientv3.WithPrefix()))
-		// Existence is enough: the caller removes what has this UUID now, and still compares that it is as just read.
+		// Existence is enough: the caller removes whatever has this UUID now, and still compares that it is unchanged
+		// since it was read.
 		done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key), still).Then(ops...).
 			Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
 		switch {
@@ -142,7 +143,7 @@ func (s *Partitions) Remove(ctx context.Context, id croft.PartitionID) error {
 	}
 }
 
-// draft is an import that is not shown yet. Its key exists as long as nobody removed its rows.
+// draft is an import that is not visible yet. Its key exists until its rows are removed.
 type draft struct {
 	store *Partitions
 	id    croft.PartitionID
@@ -203,20 +204,20 @@ func (d *draft) Show(ctx context.Context, settle func([]federation.Partition, *f
 		}
 		if shown {
 			for _, name := range c.stale {
-				_ = (&draft{d.store, d.id, name, nil}).Discard(ctx) // else the next import does it
+				_ = (&draft{d.store, d.id, name, nil}).Discard(ctx) // otherwise the next import does this
 			}
 			return c.next, nil
 		}
 	}
 }
 
-// change is what Show builds on, and writes.
+// change holds the data that Show reads, and the record that it writes.
 type change struct {
 	revision int64
 	others   []federation.Partition
-	former   known // of this partition; without an ID: it is not known yet
+	former   known // this partition as read; without an ID: it is not known yet
 	next     federation.Partition
-	stale    []string // drafts that are removed
+	stale    []string // drafts to remove
 }
 
 func (c *change) current() *federation.Partition {
@@ -226,7 +227,7 @@ func (c *change) current() *federation.Partition {
 	return &c.former.Partition
 }
 
-// change reads what Show builds on. Conflict: the draft is gone.
+// change reads the data for Show. Conflict: the draft was removed.
 func (d *draft) change(ctx context.Context) (*change, error) {
 	all, revision, err := d.store.read(ctx)
 	if err != nil {
@@ -260,7 +261,8 @@ func (d *draft) change(ctx context.Context) (*change, error) {
 	return c, nil
 }
 
-// show shows the draft, unless something has changed. What was shown before becomes a draft, to be removed.
+// show makes the draft visible, unless something has changed. The import that was visible before becomes a draft, to be
+// removed.
 func (d *draft) show(ctx context.Context, c *change) (bool, error) {
 	k, e := d.store.keys, entry{Alias: c.next.Alias, Added: c.former.entry.Added}
 	if e.Added.IsZero() {
@@ -281,7 +283,8 @@ func (d *draft) show(ctx context.Context, c *change) (bool, error) {
 	return done.Succeeded, nil
 }
 
-// Discard implements federation.Draft. It compares that the draft was not shown, which may be unknown.
+// Discard implements federation.Draft. It compares that the draft has not become visible, because the outcome of Show
+// may be unknown.
 func (d *draft) Discard(ctx context.Context) error {
 	k := d.store.keys
 	// Existence is enough: the name of a draft is a random UUID.

@@ -22,7 +22,7 @@ var (
 	_ assertion.Pins       = (*Partitions)(nil)
 )
 
-// peer is the value of a peer's key. The alias is that of the registry: both are written by one transaction.
+// peer is the value of a peer's key. The alias equals the one in the registry: one transaction writes both.
 type peer struct {
 	Alias string `json:"alias"`
 	federation.Peer
@@ -30,7 +30,7 @@ type peer struct {
 
 func (s *Partitions) peerKeys() PeerKeys { return PeerKeys(s.conn.Prefix) }
 
-// readPeers adds to partitions the peers that they are, as of a revision.
+// readPeers adds the data of peers to partitions, at a revision.
 func (s *Partitions) readPeers(ctx context.Context, all []known, revision int64) error {
 	got, err := s.conn.Etcd.Get(ctx, s.peerKeys().peers(), clientv3.WithPrefix(), clientv3.WithRev(revision))
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Partitions) readPeers(ctx context.Context, all []known, revision int64)
 	for _, stored := range got.Kvs {
 		i := slices.IndexFunc(all, func(p known) bool { return string(p.ID) == kv.Last(stored.Key) })
 		if i < 0 {
-			continue // of a registry that lost it: it is in no list, and forwards nothing
+			continue // the registry has lost it: it is in no list, and forwards nothing
 		}
 		var p peer
 		if err := s.conn.Decode(stored.Key, stored.Value, &p); err != nil {
@@ -50,7 +50,7 @@ func (s *Partitions) readPeers(ctx context.Context, all []known, revision int64)
 	return nil
 }
 
-// unchangedBelow compares that nothing below a prefix was written since a revision.
+// unchangedBelow compares that no key below a prefix was written since a revision.
 func unchangedBelow(prefix string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(prefix).WithPrefix(), "<", revision+1)
 }
@@ -90,7 +90,7 @@ func (s *Partitions) PutPeer(ctx context.Context, id croft.PartitionID,
 	}
 }
 
-// cut returns what ends the exchange with a peer: its record and its mappings, which are few.
+// cut returns the operations that end the exchange with a peer: they remove its record and its mappings, which are few.
 func (s *Partitions) cut(ctx context.Context, id croft.PartitionID) (still clientv3.Cmp, ops []clientv3.Op, err error) {
 	all, revision, err := s.mappings(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Partitions) cut(ctx context.Context, id croft.PartitionID) (still clien
 	return unchangedBelow(k.mappings(), revision), ops, nil
 }
 
-// RemovePeer implements federation.PeerStore. A partition of which nothing was imported is forgotten.
+// RemovePeer implements federation.PeerStore. A partition without an import is forgotten.
 func (s *Partitions) RemovePeer(ctx context.Context, id croft.PartitionID) error {
 	for {
 		still, ops, err := s.cut(ctx, id)
@@ -155,14 +155,15 @@ func (s *Partitions) mappings(ctx context.Context) (all []federation.Mapping, re
 	return all, got.Header.Revision, nil
 }
 
-// mostMappings bounds the mappings of a peer, so that one transaction removes them all.
+// mostMappings is the maximum number of mappings of a peer, so that one transaction can remove them all.
 const mostMappings = 100
 
-// mostOfProject bounds the mappings of one project here to projects of a peer, so that others have some too.
+// mostOfProject is the maximum number of mappings of one project here to projects of a peer, so that other projects can
+// have mappings too.
 const mostOfProject = 10
 
-// PutMapping implements federation.PeerStore. A mapping that gets another role stays bound to the project that it is
-// bound to, unless a new one is named.
+// PutMapping implements federation.PeerStore. A mapping whose role changes stays bound to its project, unless a new
+// project is named.
 func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error {
 	k := s.peerKeys()
 	project := s.home.Project(m.Project)
@@ -200,7 +201,7 @@ func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error
 	}
 }
 
-// settleMapping decides what is stored of a mapping beside all others. Conflict.
+// settleMapping returns the form in which a mapping is stored, given all others. Conflict.
 func settleMapping(all []federation.Mapping, m federation.Mapping) (federation.Mapping, error) {
 	of, own := 0, 0
 	for _, other := range all {
@@ -276,7 +277,7 @@ func (s *Partitions) RemoveMapping(ctx context.Context, m federation.Mapping) er
 	return nil
 }
 
-// FollowedPeers is a feed of peers for one follower, which can catch up with what is stored.
+// FollowedPeers is a feed of peers for one follower, which can wait until it has everything stored so far.
 type FollowedPeers struct {
 	partitions *Partitions
 	tail       *kv.Tail
@@ -292,7 +293,7 @@ func (s *Partitions) NewFeed() *FollowedPeers {
 	return &FollowedPeers{s, s.conn.NewTail("the peers of this cloud", s.peerKeys().all())}
 }
 
-// WatchPeers implements assertion.Feed. What cannot be read is no peer, and no mapping: it lets nobody in.
+// WatchPeers implements assertion.Feed. Records that cannot be read are treated as missing, so they grant no access.
 func (f *FollowedPeers) WatchPeers(ctx context.Context,
 	changed func([]federation.Partition, []federation.Mapping)) error {
 	return f.partitions.watchPeers(ctx, f.tail, changed)
@@ -336,7 +337,7 @@ func (s *Partitions) watchPeers(ctx context.Context, tail *kv.Tail,
 	})
 }
 
-// PutSigner records the public half of a key with which a server of the API signs, and where that server is.
+// PutSigner stores the public half of a key with which a server of the API signs, and the address of that server.
 func (s *Partitions) PutSigner(ctx context.Context, one federation.Signer) error {
 	_, err := s.conn.Etcd.Put(ctx, s.peerKeys().signer(one.Key.ID()), kv.Encode(one))
 	if err != nil {

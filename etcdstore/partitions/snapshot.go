@@ -17,7 +17,7 @@ import (
 	"croft/tenant"
 )
 
-// Home reads the home partition as of a revision.
+// Home holds the functions and keys with which the home partition is read at a revision.
 type Home struct {
 	Hosts, Drained, Instances string // prefixes of keys that end in an ID
 	Authority                 string // the key of the authority of hosts
@@ -84,7 +84,7 @@ func (n *snapshot) hosts(ctx context.Context) error {
 	return n.read(ctx, n.home.Hosts, func(stored *mvccpb.KeyValue) error {
 		var h struct {
 			croft.Host
-			Token string `json:"token"` // known, and not exported
+			Token string `json:"token"` // read, but not exported
 		}
 		if err := n.conn.Decode(stored.Key, stored.Value, &h); err != nil {
 			return err

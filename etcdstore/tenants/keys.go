@@ -35,7 +35,8 @@ func (k Keys) entriesAbout(inst croft.Instance) string {
 func (k Keys) charged(inst croft.Instance) string { return k.entriesAbout(inst) + "charged" }
 func (k Keys) repaid(inst croft.Instance) string  { return k.entriesAbout(inst) + "repaid" }
 
-// entriesAboutToken returns the prefix of the entries about an access token. Token IDs are never reused, so no entry replaces another.
+// entriesAboutToken returns the prefix of the entries about an access token. Token IDs are never reused, so no entry
+// replaces another.
 func (k Keys) entriesAboutToken(t access.Token) string {
 	return k.entriesOf(t.Project) + "token-" + string(t.ID) + "/"
 }

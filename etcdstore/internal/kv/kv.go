@@ -1,5 +1,5 @@
-// Package kv is the part of a store's connection to etcd that its rooms share: the client, comparisons, reads in
-// pages, and the wording of errors.
+// Package kv is the part of a store's connection to etcd that the packages below etcdstore share: the client,
+// comparisons, reads in pages, and the wrapping of errors.
 package kv
 
 import (
@@ -22,43 +22,43 @@ import (
 type Conn struct {
 	Etcd   *clientv3.Client
 	Prefix string // of all keys of the partition
-	// Wrap says what was attempted and gives an error its kind.
+	// Wrap adds the attempted action to an error, and gives it its kind.
 	Wrap func(err error, format string, args ...any) error
 	// MayGrow returns why no new records may be stored now; nil: they may. NoCapacity.
 	MayGrow func(ctx context.Context) error
-	// Decode reads a stored value. Invalid: it is damaged, or of a newer version.
+	// Decode reads a stored value. Invalid: it is damaged, or a newer version wrote it.
 	Decode func(key, value []byte, into any) error
 	// Newer reports whether programs of a newer version may have written records.
 	Newer func() bool
-	// KeepUnknown has the next writes of a key keep the fields of its value that the type of as lacks. as is a pointer,
+	// KeepUnknown makes later writes of a key keep the fields of its value that the type of as lacks. as is a pointer,
 	// and is written to.
 	KeepUnknown func(key, value []byte, as any)
-	// Follow calls seen for every key below a prefix and then for every change, until ctx ends; it calls listed
-	// before each time that it lists all keys.
+	// Follow calls seen for every key below a prefix and then for every change, until ctx ends; it calls listed before
+	// each list of all keys.
 	Follow func(ctx context.Context, prefix string, listed func(), seen func(kv *mvccpb.KeyValue, present bool)) error
-	// FollowWhole calls listed with all keys below a prefix, and again after a gap, and seen for every change.
+	// FollowWhole calls listed with all keys below a prefix, again after a gap, and seen for every change.
 	FollowWhole func(ctx context.Context, prefix string, listed func([]*mvccpb.KeyValue),
 		seen func(kv *mvccpb.KeyValue, present bool)) error
 }
 
-// Partition is the partition that the connection is to.
+// Partition returns the partition of the connection.
 func (c *Conn) Partition() croft.PartitionID {
 	return croft.PartitionID(Last([]byte(strings.TrimSuffix(c.Prefix, "/"))))
 }
 
-// clockTolerance is how much the clocks of machines may differ before nothing is removed by one of them. It has room
-// for the age of what is compared.
+// clockTolerance is the maximum difference between the clocks of machines at which they count as equal, so that records
+// may be removed because of their age. It allows for the age of the compared times.
 const clockTolerance = 10 * time.Minute
 
-// CheckClock compares a time, as this machine tells it, with what the agents of living hosts last told theirs to be,
-// within a minute or two. Unavailable: it differs from one, so nothing may be removed because of its age.
+// CheckClock compares a time of this machine with the times that the agents of living hosts last reported, which are up
+// to two minutes old. Unavailable: it differs from one of them, so nothing may be removed because of its age.
 func (c *Conn) CheckClock(ctx context.Context, now time.Time) error {
 	_, err := c.CompareClocks(ctx, now)
 	return err
 }
 
-// CompareClocks is CheckClock, and returns the largest difference to the clock of a living host, as
-// croft.Host.ClockDifference tells it.
+// CompareClocks is like CheckClock, and also returns the largest difference to the clock of a living host, as
+// croft.Host.ClockDifference computes it.
 func (c *Conn) CompareClocks(ctx context.Context, now time.Time) (largest time.Duration, differ error) {
 	alive, seen := c.Prefix+"alive/", c.Prefix+"seen/"
 	got, err := c.Etcd.Txn(ctx).Then(clientv3.OpGet(alive, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
@@ -87,7 +87,7 @@ func (c *Conn) CompareClocks(ctx context.Context, now time.Time) (largest time.D
 	return largest, differ
 }
 
-// StandDown revokes a lease, so that the next round begins with a fresh one. If etcd does not answer, it expires.
+// StandDown revokes a lease, so that the next round starts with a new one. If etcd does not answer, the lease expires.
 func (c *Conn) StandDown(ctx context.Context, id clientv3.LeaseID) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -100,7 +100,7 @@ func Last(key []byte) string {
 	return s[strings.LastIndexByte(s, '/')+1:]
 }
 
-// Encode returns a value as stored.
+// Encode returns a value in its stored form.
 func Encode(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -109,18 +109,18 @@ func Encode(v any) string {
 	return string(b)
 }
 
-// Created compares that a key is the one that was first written at a revision, whatever its value is by now; 0: that it
-// does not exist. Removing a key and writing it again changes the revision, so this compares identity.
+// Created compares that a key was created at a revision, whatever its value is now; 0: that it does not exist. Removing
+// a key and writing it again changes this revision, so this compares identity.
 func Created(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", revision)
 }
 
-// Exists compares that a key exists, which says nothing about its identity: where the key names something that was read
-// before, compare Created or SameSince. A comment at each use says why existence is enough; a test checks that.
+// Exists compares that a key exists, which does not compare its identity: if the key names an object that was read
+// before, use Created or SameSince. A comment at each use says why existence is enough; a test checks that.
 func Exists(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), ">", 0) }
 
 // SameSince compares that a key was not removed after a revision at which it was read or written, whatever its value is
-// by now.
+// now.
 func SameSince(key string, revision int64) []clientv3.Cmp {
 	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
 		clientv3.Compare(clientv3.CreateRevision(key), "<", revision+1)}
@@ -134,7 +134,7 @@ func AbsentBelow(prefix string) clientv3.Cmp {
 	return Absent(prefix).WithRange(clientv3.GetPrefixRangeEnd(prefix))
 }
 
-// NoneSince compares that no key below a prefix was made after a revision.
+// NoneSince compares that no key below a prefix was created after a revision.
 func NoneSince(prefix string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(prefix), "<", revision+1).
 		WithRange(clientv3.GetPrefixRangeEnd(prefix))
@@ -145,7 +145,7 @@ func Unchanged(key string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
 }
 
-// First returns the first key of an answer, or nil.
+// First returns the first key of an answer; nil: it has none.
 func First(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
 	if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
 		return kvs[0]
@@ -153,16 +153,16 @@ func First(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
 	return nil
 }
 
-// PageSize is how many keys are read per request: answers of etcd are limited in size.
+// PageSize is how many keys one request reads, because answers of etcd are limited in size.
 const PageSize = 2000
 
-// ReadRange calls each with everything below a prefix, as of a revision; 0: the present one.
+// ReadRange calls each with everything below a prefix, at a revision; 0: the current one.
 func (c *Conn) ReadRange(ctx context.Context, what, prefix string, revision int64,
 	each func(*mvccpb.KeyValue) error, more ...clientv3.OpOption) error {
 	return c.ReadBetween(ctx, what, prefix, clientv3.GetPrefixRangeEnd(prefix), revision, each, more...)
 }
 
-// ReadBetween calls each with every key from one up to another, which is left out, as ReadRange does.
+// ReadBetween is like ReadRange, for every key from one up to another, which is excluded.
 func (c *Conn) ReadBetween(ctx context.Context, what, from, end string, revision int64,
 	each func(*mvccpb.KeyValue) error, more ...clientv3.OpOption) error {
 	for {
@@ -187,8 +187,8 @@ func (c *Conn) ReadBetween(ctx context.Context, what, from, end string, revision
 // maxGets is how many operations etcd permits in one transaction by default.
 const maxGets = 128
 
-// GetMany reads what is asked for, in the order of ops; each of them names the revision, so that together they are of
-// one moment.
+// GetMany does many reads, and returns the results in the order of ops. Each of ops must name the revision, so that
+// together they are the state of one moment.
 func (c *Conn) GetMany(ctx context.Context, what string, ops []clientv3.Op) (all [][]*mvccpb.KeyValue, err error) {
 	for some := range slices.Chunk(ops, maxGets) {
 		got, err := c.Etcd.Txn(ctx).Then(some...).Commit()
@@ -202,7 +202,7 @@ func (c *Conn) GetMany(ctx context.Context, what string, ops []clientv3.Op) (all
 	return all, nil
 }
 
-// ReadAll reads everything below a prefix at one revision; 0: at the present one.
+// ReadAll reads everything below a prefix at one revision; 0: the current one.
 func ReadAll[T any](ctx context.Context, c *Conn, what, prefix string, revision int64) (all []T, err error) {
 	err = c.ReadRange(ctx, what, prefix, revision, func(kv *mvccpb.KeyValue) error {
 		var v T

@@ -11,29 +11,29 @@ import (
 	"croft"
 )
 
-// The bounds of looks for what a copy lacks. Requests that nobody vouches for may ask, such as those with tokens that
-// were made up: however many there are, etcd is asked a few times a second.
+// Limits of the comparisons of a copy with etcd. Unauthenticated requests can cause them, for example with invented
+// tokens: however many such requests there are, etcd is queried only a few times a second.
 const (
-	lookEvery   = 250 * time.Millisecond // between the starts of two looks
-	lookTime    = 5 * time.Second        // a watch that has not told of a write by then is cut off
-	mostLooking = 512                    // callers that wait at once
+	lookEvery   = 250 * time.Millisecond // between the starts of two comparisons
+	lookTime    = 5 * time.Second        // a watch that has not reported a write by then is disconnected
+	mostLooking = 512                    // number of callers that wait at the same time
 )
 
-// Tail knows how far a copy has come that follows all keys below a prefix, and has readers wait until it has what was
-// stored before they asked.
+// Tail records how up to date a copy of all keys below a prefix is. It makes readers wait until the copy has everything
+// that was stored before they asked.
 type Tail struct {
-	what   string // that is followed, for people
+	what   string // the followed records, for error messages
 	newest func(ctx context.Context) (int64, error)
 
 	mu      sync.Mutex
-	reached int64         // the greatest revision of a key that the copy has; -1: it was not read yet
+	reached int64         // the greatest revision of a key in the copy; -1: nothing has been read yet
 	moved   chan struct{} // closed when reached grows
-	next    *look         // has not begun; callers may join it; nil: the next caller makes one
-	begun   time.Time     // the last look
+	next    *look         // has not started; callers may join it; nil: the next caller creates one
+	begun   time.Time     // start of the last look
 	waiting int
 }
 
-// look is one comparison of a copy with what is stored, for all callers that came before it.
+// look is one comparison of a copy with etcd, for all callers that came before it started.
 type look struct {
 	done chan struct{}
 	err  error
@@ -62,10 +62,10 @@ func newestOf(all []*mvccpb.KeyValue) (revision int64) {
 	return revision
 }
 
-// Listed notes that the copy has all of these keys.
+// Listed records that the copy has all of these keys.
 func (t *Tail) Listed(all []*mvccpb.KeyValue) { t.reach(newestOf(all)) }
 
-// Seen notes that the copy has a change.
+// Seen records that the copy has a change.
 func (t *Tail) Seen(stored *mvccpb.KeyValue) { t.reach(stored.ModRevision) }
 
 func (t *Tail) reach(revision int64) {
@@ -78,8 +78,8 @@ func (t *Tail) reach(revision int64) {
 	}
 }
 
-// CatchUp returns once the copy has all keys that were stored when it was called. Callers share looks at etcd, which
-// begin at most every lookEvery. Unavailable.
+// CatchUp returns once the copy has all keys that were stored when it was called. Callers share comparisons with etcd,
+// which start at most every lookEvery. Unavailable.
 func (t *Tail) CatchUp(ctx context.Context) error {
 	t.mu.Lock()
 	if t.waiting >= mostLooking {
@@ -98,7 +98,7 @@ func (t *Tail) CatchUp(ctx context.Context) error {
 		defer t.mu.Unlock()
 		t.waiting--
 	}()
-	if leads { // others wait for this look, so it goes on if the request of this caller ends
+	if leads { // others wait for this look, so it continues if this caller's request ends
 		l.err = t.look(context.WithoutCancel(ctx))
 		close(l.done)
 		return l.err
@@ -111,7 +111,7 @@ func (t *Tail) CatchUp(ctx context.Context) error {
 	}
 }
 
-// look waits for its time, and then until the copy has what is stored.
+// look waits until a look is allowed, and then until the copy has everything that is stored.
 func (t *Tail) look(ctx context.Context) error {
 	t.mu.Lock()
 	pause := time.Until(t.begun.Add(lookEvery))
