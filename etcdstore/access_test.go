@@ -166,7 +166,7 @@ func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
 	}
 }
 
-// wantRefusal expects an error of the kind that contains the text, and no store.
+// wantRefusal fails the test unless opening fails with an error of the kind that contains the text.
 func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Access, kind croft.Kind, says string) {
 	t.Helper()
 	var err error

@@ -50,7 +50,7 @@ func (b *breakable) watch(ctx context.Context, own clientv3.Watcher, key string,
 			select {
 			case <-ctx.Done():
 				return
-			case <-stop: // receives while the history is lost, and is closed then
+			case <-stop: // receives while the history is lost, and is then closed
 				<-stop
 				select {
 				case answers <- clientv3.WatchResponse{CompactRevision: 1 << 40}:
@@ -69,7 +69,7 @@ func (b *breakable) watch(ctx context.Context, own clientv3.Watcher, key string,
 	return answers
 }
 
-// during holds the watches up, calls do, compacts the history and lets the watches notice.
+// during suspends the watches, calls do, compacts the history and lets the watches notice.
 func (b *breakable) during(t *testing.T, server *etcdserver.Server, do func()) {
 	b.mu.Lock()
 	stops := b.stops
@@ -171,7 +171,7 @@ func TestTokensGoWithTheirProject(t *testing.T) {
 	}
 }
 
-// TestNoTokenOutlivesItsProject tries both orders, and a project that comes back, at each moment of the creation.
+// TestNoTokenOutlivesItsProject tests both orders, and a project that is created again, at each moment of the creation.
 func TestNoTokenOutlivesItsProject(t *testing.T) {
 	t.Parallel()
 	create := func(t *testing.T, s *etcdstore.Store) {
@@ -184,7 +184,7 @@ func TestNoTokenOutlivesItsProject(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name                  string
-		before, during, after func(*testing.T, *etcdstore.Store) // nil: nothing
+		before, during, after func(*testing.T, *etcdstore.Store) // nil: nothing happens
 		want, within          croft.Kind
 	}{
 		{"removed afterwards", create, nil, remove, "", ""},
@@ -196,7 +196,7 @@ func TestNoTokenOutlivesItsProject(t *testing.T) {
 		{"made meanwhile", nil, create, nil, croft.Conflict, croft.NotFound},
 	} {
 		for n := range 4 {
-			within, writing := n%2 == 1, n/2 == 1 // else the project is read
+			within, writing := n%2 == 1, n/2 == 1 // otherwise at the read of the project
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				server := etcdtest.Server(t)
@@ -222,7 +222,8 @@ func TestNoTokenOutlivesItsProject(t *testing.T) {
 				etcdtest.WantKind(t, make(t.Context(), token), want)
 				do(c.after)
 				left := etcdtest.Must(store.AccessTokens.List(t.Context(), access.Everything()))(t)
-				outlives := c.name == "removed before" && !within // an operator made it, of a name without a project
+				// an operator created it, for a name without a project
+				outlives := c.name == "removed before" && !within
 				if len(left) > 0 != outlives {
 					t.Errorf("there is %+v", left)
 				}

@@ -15,7 +15,7 @@ import (
 	"croft/schedule"
 )
 
-// TestConcurrentChangesOfAnAggregateAllCount adds and removes hosts from many connections at once.
+// TestConcurrentChangesOfAnAggregateAllCount adds and removes hosts through many connections at once.
 func TestConcurrentChangesOfAnAggregateAllCount(t *testing.T) {
 	store := etcdtest.Start(t)
 	ctx := t.Context()
@@ -52,8 +52,8 @@ func TestConcurrentChangesOfAnAggregateAllCount(t *testing.T) {
 	}
 }
 
-// TestAForgottenHostIsInNoAggregate forgets hosts while others add them to aggregates: whatever comes first, no
-// aggregate has a host that there is not.
+// TestAForgottenHostIsInNoAggregate forgets hosts while others add them to aggregates: in any order, no aggregate has a
+// host that does not exist.
 func TestAForgottenHostIsInNoAggregate(t *testing.T) {
 	store := etcdtest.Start(t)
 	ctx := t.Context()
@@ -98,8 +98,8 @@ func TestAForgottenHostIsInNoAggregate(t *testing.T) {
 	}
 }
 
-// TestAnOrderNeedsTheAggregatesAsTheyWere: every way to write the first order on a host compares what the choice of the
-// host is based on.
+// TestAnOrderNeedsTheAggregatesAsTheyWere: every way to write the first order on a host compares the data on which the
+// choice of the host is based.
 func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 	p := newPlacing(t)
 	ctx := t.Context()
@@ -160,7 +160,7 @@ func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestAMoveNeedsTheAggregatesAsTheyWere is the same of the order on another host.
+// TestAMoveNeedsTheAggregatesAsTheyWere tests the same for the order of a move to another host.
 func TestAMoveNeedsTheAggregatesAsTheyWere(t *testing.T) {
 	f := scheduled(t)
 	ctx := t.Context()

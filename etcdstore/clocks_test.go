@@ -12,7 +12,7 @@ import (
 	"croft/usage"
 )
 
-// A server whose clock is ahead takes everything for old. The agents of living hosts tell what time it is elsewhere.
+// A server whose clock is ahead considers all records old. The agents of living hosts report their times.
 func TestNothingIsRemovedByAClockThatDiffersFromThatOfAHost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t) // with a living host
@@ -44,7 +44,7 @@ func TestNothingIsRemovedByAClockThatDiffersFromThatOfAHost(t *testing.T) {
 	}
 }
 
-// A caretaker lets nothing expire while its clock differs from a living host's.
+// A caretaker expires nothing while its clock differs from a living host's.
 func TestACaretakerIsToldThatClocksDiffer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

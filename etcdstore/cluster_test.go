@@ -30,8 +30,8 @@ func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
 	return 0
 }
 
-// A host stays alive and a watch goes on while the leader is stopped, the history is compacted, and all leases
-// are lost. The problems are reported meanwhile.
+// A host stays alive and a watch continues while the leader is stopped, the history is compacted, and all leases are
+// lost. The problems are reported meanwhile.
 func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)

@@ -11,7 +11,7 @@ import (
 	"croft/schedule/scheduletest"
 )
 
-// scheduling has the parts of a store that a scheduler uses.
+// scheduling returns the parts of a store that a scheduler uses.
 func scheduling(s *etcdstore.Store) scheduletest.Store {
 	return scheduletest.Store{Partition: s.Partition(), Records: s.Instances, Holds: s.Instances, View: s.Instances,
 		Registry: s.Registry, Groups: s.Groups, Agents: s.Registry, Orders: s.Orders, Losses: s.Instances}

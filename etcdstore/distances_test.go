@@ -11,7 +11,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// TestConcurrentChangesOfDistancesAllCount states and removes distances from many connections at once.
+// TestConcurrentChangesOfDistancesAllCount states and removes distances through many connections at once.
 func TestConcurrentChangesOfDistancesAllCount(t *testing.T) {
 	store := etcdtest.Start(t)
 	ctx := t.Context()

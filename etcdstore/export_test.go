@@ -20,13 +20,13 @@ func (c Config) WithoutKeepalive() Config {
 	return c
 }
 
-// Under puts a KV between the store and its client.
+// Under inserts a KV between the store and its client.
 func (c Config) Under(kv func(clientv3.KV) clientv3.KV) Config {
 	c.under = kv
 	return c
 }
 
-// WithSurplus adds to next what stored has beyond the fields a, list and in, which the test knows.
+// WithSurplus adds to next the part of stored that exceeds the fields a, list and in, which the test's type has.
 func WithSurplus(stored, next string) string {
 	type element struct {
 		A int `json:"a,omitempty"`
@@ -40,7 +40,7 @@ func WithSurplus(stored, next string) string {
 	return string(surplusOf([]byte(stored), reflect.TypeFor[value]()).addTo([]byte(next)))
 }
 
-// OweAnswers makes every connection owe an answer for longer than hungSilence.
+// OweAnswers marks the answers of all connections as overdue for longer than hungSilence.
 func (s *conn) OweAnswers() {
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *conn) OweAnswers() {
 	}
 }
 
-// Owing returns how many connections have owed an answer for too long.
+// Owing returns how many connections have overdue answers.
 func (s *conn) Owing() int { return len(s.conns.silent()) }
 
 // Hung returns how many connections were closed.
@@ -118,7 +118,7 @@ type interposed struct {
 	lose   bool
 	twice  bool
 	over   atomic.Bool
-	skip   atomic.Int64 // transactions that are sent as they are before it begins
+	skip   atomic.Int64 // transactions that are sent unchanged first
 }
 
 func (k *interposed) Txn(ctx context.Context) clientv3.Txn {
@@ -151,27 +151,27 @@ func (t *interposedTxn) Commit() (*clientv3.TxnResponse, error) {
 	return done, err
 }
 
-// RunTelling is Run, and calls changed after each change.
+// RunTelling is like Run, and calls changed after each change.
 func (v *HostsView) RunTelling(ctx context.Context, changed func()) error {
 	return v.mirror.Run(ctx, changed)
 }
 
-// Has tells whether the view answers for a host without a request to etcd.
+// Has reports whether the view answers for a host without a request to etcd.
 func (v *HostsView) Has(id croft.HostID) bool {
 	_, others := v.mirror.open([]croft.HostID{id})
 	return len(others) == 0
 }
 
-// MintAgain mints the home as a program does that found none.
+// MintAgain mints the home like a program that found none.
 func (s *conn) MintAgain(ctx context.Context) error { return s.mint(ctx) }
 
-// RaiseFrom raises the schema as a program does that read the home at a revision.
+// RaiseFrom raises the schema like a program that read the home at a revision.
 func (s *conn) RaiseFrom(ctx context.Context, revision int64) error {
 	return s.raise(ctx, home{Partition: s.partition, Schema: schemaOf(0)}, revision)
 }
 
-// HoldTxns gives the next n transactions up at once. release sends the first of them, and returns whether it was done
-// then.
+// HoldTxns makes the next n transactions fail immediately, as if given up. release sends the first of them, and returns
+// whether it was done.
 func (s *conn) HoldTxns(n int64) (release func() bool) {
 	held := &heldTxn{KV: s.etcd.KV, most: n}
 	s.etcd.KV = held
@@ -185,7 +185,7 @@ type heldTxn struct {
 	clientv3.KV
 	most  int64
 	taken atomic.Int64
-	txn   clientv3.Txn // the first
+	txn   clientv3.Txn // the first held transaction
 }
 
 func (k *heldTxn) Txn(ctx context.Context) clientv3.Txn {
@@ -207,7 +207,7 @@ func (t *givenUp) Else(o ...clientv3.Op) clientv3.Txn { t.Txn.Else(o...); return
 
 func (t *givenUp) Commit() (*clientv3.TxnResponse, error) { return nil, rpctypes.ErrTimeout }
 
-// StopWatches makes watches deliver nothing, and not end.
+// StopWatches makes watches deliver nothing, without ending them.
 func (s *conn) StopWatches() { s.etcd.Watcher = silentWatcher{s.etcd.Watcher} }
 
 type silentWatcher struct{ clientv3.Watcher }

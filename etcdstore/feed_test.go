@@ -102,7 +102,7 @@ func TestAllChangesOfARevisionComeTogetherAndInOneOrder(t *testing.T) {
 			}
 		}
 		if slices.Equal(ids, want) {
-			return // the host is silent: all of its instances
+			return // the host is silent, which concerns all its instances
 		}
 	}
 }

@@ -15,7 +15,7 @@ func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
 	f := newFixture(t)
 	other := etcdtest.Open(t, f.server)
 	f.inst = etcdtest.Must(other.Instances.Create(t.Context(), etcdtest.NewInstance("db")))(t)
-	if err := other.Close(); err != nil { // what a suspended process finds when it goes on
+	if err := other.Close(); err != nil { // the state that a suspended process finds when it continues
 		t.Fatal(err)
 	}
 	_, err := f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning))
@@ -24,7 +24,7 @@ func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
 	etcdtest.WantKind(t, err, croft.NotFound)
 }
 
-// A command that does not know the outcome of its request must not keep agents from undoing it.
+// A command that does not know the outcome of its request must not keep agents from undoing the request.
 func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
 	f := newFixture(t)
 	for name, unsettled := range map[string]func(*etcdstore.Store, croft.Instance) error{
@@ -102,7 +102,7 @@ func TestForgetLeavesARecordThatHasJustChanged(t *testing.T) {
 	if err := slow.Orders.Forget(t.Context(), tombstone); err != nil {
 		t.Fatal(err)
 	}
-	// An order that appears in between does not belong to this tombstone either.
+	// An order that is written in between does not belong to this tombstone either.
 	f = scheduled(t)
 	if err := f.Instances.Bury(t.Context(), f.inst, f.order(2, croft.WantGone)); err != nil {
 		t.Fatal(err)

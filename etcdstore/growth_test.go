@@ -15,8 +15,8 @@ import (
 	"croft/tenant"
 )
 
-// Tenants fill etcd with implementations until no more are accepted. What removes records, fences requests or renews
-// leases still has room.
+// Tenants fill etcd with implementations until no more are accepted. Removals, fences and renewals of leases still
+// succeed.
 func TestRemovalsHaveRoomWhenNothingNewHas(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.ServerWith(t, etcdserver.Config{MaxBytes: 64 << 20})
@@ -49,7 +49,7 @@ func TestRemovalsHaveRoomWhenNothingNewHas(t *testing.T) {
 	if _, err := s.Instances.Fence(ctx, inst); err != nil {
 		t.Errorf("a request is not fenced: %v", err)
 	}
-	other := etcdtest.Open(t, server) // with a lease of its own
+	other := etcdtest.Open(t, server) // with its own lease
 	if err := other.Registry.Drain(ctx, croft.HostID("0e2f6a64-4a1a-4d8e-9a4e-0d3f1f7f0a11")); croft.KindOf(
 		err,
 	) == croft.Unavailable {
@@ -67,7 +67,7 @@ func TestRemovalsHaveRoomWhenNothingNewHas(t *testing.T) {
 	now := etcdtest.Must(etcd.Get(ctx, "/croft/home"))(t)
 	etcdtest.Must(etcd.Compact(ctx, now.Header.Revision))(t)
 	for begun := time.Now(); ; {
-		etcdtest.Must(etcd.Put(ctx, "/beat", time.Now().String()))(t) // as agents do; pages become free with a write
+		etcdtest.Must(etcd.Put(ctx, "/beat", time.Now().String()))(t) // like agents do; a write makes pages free
 		err := s.SSHKeys.AddKey(ctx, schedule.Key{Project: "evil", Name: "key"})
 		if err == nil {
 			break

@@ -49,7 +49,7 @@ func TestAFullStoreIsSaidAndMended(t *testing.T) {
 	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 }
 
-// The process said that it was ready while no watch delivered anything.
+// The process reported that it was ready while no watch delivered anything.
 func TestAStoreWhoseWatchesDeliverNothingIsNotUsable(t *testing.T) {
 	t.Parallel()
 	store := etcdtest.Open(t, etcdtest.Server(t))
@@ -62,7 +62,7 @@ func TestAStoreWhoseWatchesDeliverNothingIsNotUsable(t *testing.T) {
 	etcdtest.WantSays(t, err.Error(), "watch", "nothing was delivered")
 }
 
-// A member that accepts connections and never answers is reported, while the other serves.
+// A member that accepts connections and never answers is reported, while the other member serves.
 func TestAMemberThatDoesNotAnswerIsTold(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)

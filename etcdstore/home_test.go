@@ -14,7 +14,7 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// putHome writes the home key as an older or a newer croft would.
+// putHome writes the home key like an older or a newer croft.
 func putHome(t *testing.T, server *etcdserver.Server, p croft.PartitionID, schema string) {
 	t.Helper()
 	if err := etcdtest.PutHome(t.Context(), server.Endpoint(), p, schema); err != nil {
@@ -45,7 +45,7 @@ func TestProgramsOfAnOlderMinorVersionAreToldNothingThatTheyDoNotKnow(t *testing
 	t.Parallel()
 	f := newFixture(t)
 	putHome(t, f.server, f.Partition(), "1.0")
-	// as `schedule` does
+	// like `schedule`
 	command, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestALongRunningPartRaisesTheMinorVersion(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	putHome(t, f.server, f.Partition(), "1.0")
-	raised := etcdtest.Open(t, f.server) // as an agent does
+	raised := etcdtest.Open(t, f.server) // like an agent
 	if raised.Partition() != f.Partition() {
 		t.Fatalf("the partition is %s, was %s", raised.Partition(), f.Partition())
 	}
@@ -89,8 +89,8 @@ func TestWhatANewerMinorVersionAddsIsIgnored(t *testing.T) {
 	}
 }
 
-// An agent of 1.0 that started before the schema was raised would refuse an order with a trace. Its life key
-// contains only the time since when it lives.
+// An agent of 1.0 that started before the schema was raised would refuse an order with a trace. Its alive key contains
+// only the time since which it is alive.
 func TestAHostSaysWhetherItsAgentKnowsTraces(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

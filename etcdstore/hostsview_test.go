@@ -15,8 +15,8 @@ import (
 // hostsView is a running view with controls for tests.
 type hostsView struct {
 	*etcdstore.HostsView
-	stop  func()                              // cuts it off from changes
-	await func(what string, done func() bool) // checks after each change
+	stop  func()                              // disconnects it from changes
+	await func(what string, done func() bool) // checks done after each change
 }
 
 // viewed runs a view of the fixture's hosts and returns once it has the first host.
@@ -75,8 +75,8 @@ func TestAHostsViewReadsHostsThatTakeOrdersFromMemory(t *testing.T) {
 	}
 }
 
-// An outdated view costs a refusal by Assign, or a read from etcd: it never causes an order for a host that
-// accepts none, nor a host that is skipped.
+// An outdated view costs a refusal by Assign, or a read from etcd. It never causes an order for a host that refuses
+// orders, or a host to be skipped.
 func TestAHostsViewThatIsBehind(t *testing.T) {
 	t.Parallel()
 	t.Run("reads hosts that took no orders", func(t *testing.T) {

@@ -139,7 +139,7 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	})
 
 	for i, p := range proxies {
-		// Only this store's connection is frozen: the members go on, and there is no election.
+		// Only this store's connection is frozen: the members continue, and there is no election.
 		p.freeze()
 		done := etcdtest.Must(direct.Placement(0).Commit(t.Context(),
 			ledger.Txn{Then: []ledger.Write{{Key: ledger.Key{Kind: "test", ID: "x"}, Value: []byte("{}")}}}))(t)
@@ -150,7 +150,7 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 				t.Fatalf("member %d hangs, and the watch with it", i)
 			}
 		}
-		for range 2 * len(proxies) { // they take turns
+		for range 2 * len(proxies) { // the proxies take turns
 			patient.Until(t, "a request is answered", func() bool {
 				_, err := store.Instances.Create(t.Context(),
 					etcdtest.NewInstance("web-"+string(croft.NewInstanceID())))
@@ -162,7 +162,7 @@ func TestAMemberThatHangsIsLeft(t *testing.T) {
 	}
 }
 
-// A connection without an answer to what was sent is kept if its member answers on other connections.
+// A connection whose answer is overdue is kept if its member answers on other connections.
 func TestAMemberThatOwesNoAnswerIsKept(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)

@@ -25,7 +25,7 @@ func TestAProjectIsNotCreatedBelowAParentThatWasReplacedMeanwhile(t *testing.T) 
 	create(tenant.Tenant{Name: "north"})
 	create(tenant.Tenant{Name: "south", Limits: tenant.Limits{"VCPU": 1}})
 	create(tenant.Tenant{Name: "team", Parent: "north"})
-	s.BeforeNthTxn(3, func() { // two read the chain of the parent, this one writes
+	s.BeforeNthTxn(3, func() { // two transactions read the chain of the parent, this one writes
 		if err := other.Projects.Remove(t.Context(), "team"); err != nil {
 			t.Error(err)
 		}
@@ -43,8 +43,8 @@ func TestAProjectIsNotCreatedBelowAParentThatWasReplacedMeanwhile(t *testing.T) 
 	etcdtest.WantKind(t, err, croft.OverQuota)
 }
 
-// A server of the API knows that a project is full, by a limit of its own. The project is removed elsewhere,
-// and its name used without a record.
+// A server of the API has read that a project is full, by its own limit. Then another process removes the project, and
+// its name is used without a record.
 func TestANameWhoseFullProjectWasRemovedHasRoomAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlacing(t)
@@ -91,7 +91,7 @@ func TestAProjectKeepsItsIdentityAndItsSuccessorHasAnother(t *testing.T) {
 	}
 }
 
-// sameMAC returns two UUIDs whose instances have the same MAC, which takes some 2^16 tries.
+// sameMAC returns two UUIDs whose instances have the same MAC, which takes about 2^16 tries.
 func sameMAC() (one, other croft.InstanceID) {
 	seen := map[string]croft.InstanceID{}
 	for n := uint64(0); ; n++ {

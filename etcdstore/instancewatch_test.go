@@ -14,11 +14,11 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// openWatches knows the watches of a store that are open.
+// openWatches tracks the open watches of a store.
 type openWatches struct {
 	mu   sync.Mutex
 	ends map[int]context.CancelFunc
-	n    int // so far
+	n    int // number of watches started so far
 	most int
 }
 
@@ -55,8 +55,8 @@ func (o *openWatches) open() int {
 	return len(o.ends)
 }
 
-// Many requests of a tenant may wait for instances. They cost etcd one watch together, each learns of every change of
-// its instance, also of those around a broken watch, and nothing of the watch is left after the last one.
+// Many requests of a tenant wait for instances. Together they cost etcd one watch, each gets every change of its
+// instance, including changes around a broken watch, and the watch ends with the last request.
 func TestManyWhoWaitForInstancesShareOneWatch(t *testing.T) {
 	t.Parallel()
 	const many, changes = 60, 5
@@ -102,13 +102,13 @@ func TestManyWhoWaitForInstancesShareOneWatch(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if watches.most > many/2 { // some of the first one, which watches alone, may still be ending
+	if watches.most > many/2 { // watches of the first request, which has its own, may still be ending
 		t.Errorf("%d waiters had %d watches at once", many, watches.most)
 	}
 	patient.Until(t, "the watches end", func() bool { return watches.open() == 0 })
 }
 
-// A change between the read of a waiter and its wait is not missed, whenever the shared watch began.
+// A change between the read of a waiter and its wait is not missed, whenever the shared watch started.
 func TestAWaiterThatJoinsAWatchMissesNoChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -116,7 +116,7 @@ func TestAWaiterThatJoinsAWatchMissesNoChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var others sync.WaitGroup
-	for range 2 { // one with its own watches, one that begins the shared watch
+	for range 2 { // one with its own watches, one that starts the shared watch
 		begun := make(chan struct{})
 		others.Go(func() {
 			err := s.Instances.WatchInstance(ctx, f.inst.ID, func(*croft.Status) bool {

@@ -37,7 +37,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	c.Join(t)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
 
-	// With one member away, nothing stops, and none of the others may be removed.
+	// With one member down, everything continues, and no other member may be removed.
 	etcdtest.Must(c.Open(t, 1).Instances.Create(t.Context(), etcdtest.NewInstance("before")))(t)
 	c.Stop(t, 2)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberSilent)
@@ -47,7 +47,7 @@ func TestAServerJoinsStopsAndLeaves(t *testing.T) {
 	etcdtest.WantSays(t, fmt.Sprint(err), "1 of 2 members would answer, and 2 have to", c.Members[2].Clients[0])
 	etcdtest.WantKind(t, first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host), croft.Conflict)
 
-	// It returns unchanged, and then one member may be removed; a member that is away may be removed at once.
+	// If it returns with its data, one member may be removed; a member that is down may be removed immediately.
 	c.Start(t, 2)
 	roles(croft.MemberLeads, croft.MemberFollows, croft.MemberFollows)
 	if err := first.Cluster.RemoveEtcdMember(t.Context(), c.Members[1].Host); err != nil {
@@ -97,8 +97,8 @@ func TestADeadMemberMakesRoom(t *testing.T) {
 	}
 }
 
-// A join that is interrupted costs nothing: its member does not vote, a second try resumes it, and it may be
-// removed at any time.
+// An interrupted join has no effect: its member does not vote, a second attempt resumes it, and it may be removed at
+// any time.
 func TestAJoinThatDiesCostsNothing(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 1)

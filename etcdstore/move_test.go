@@ -34,7 +34,7 @@ func TestAnInstanceIsRelocatedWholeOrNotAtAll(t *testing.T) {
 	if moved.Host != there || moved.Moving != "" || moved.MovedFrom != f.host || moved.Generation != 3 {
 		t.Errorf("got %+v", moved)
 	}
-	// What remains on the old host is removed without the record.
+	// The rest on the old host is removed, but not the record.
 	if err := f.Orders.Forget(t.Context(), etcdtest.Must(f.Orders.Order(t.Context(), f.host,
 		f.inst.ID))(t)); err != nil {
 		t.Fatal(err)
@@ -210,12 +210,12 @@ func TestAMoveTakesTheMembershipsAlong(t *testing.T) {
 	}
 }
 
-// Agents of schema 1.1 wait for one former host alone.
+// Agents of schema 1.1 can wait for only one former host.
 func TestAnAgentOfTheVersionBeforeIsNotGivenMoreFormerHostsThanItKnows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		version string // of the agent of the next host; empty: it has none
+		version string // schema version of the agent of the next host; empty: there is no agent
 		removed bool   // the former host has carried out its tombstone
 		want    croft.Kind
 		says    string
@@ -272,7 +272,7 @@ func TestTheTargetOfAMoveIsWrittenToAnUnchangedRecordOnly(t *testing.T) {
 	}
 }
 
-// What an instance is charged with is the same on every host, stopped or not, until its record is gone.
+// The charge of an instance is the same on every host, stopped or not, until its record is removed.
 func TestAMoveAndAStopAreChargedNothing(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)

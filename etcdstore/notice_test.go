@@ -33,8 +33,8 @@ func TestTransactionOfPlacementThatIsSentTwiceIsDoneOnce(t *testing.T) {
 	}
 }
 
-// TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor breaks the watch itself, as a compaction does. After a
-// broken connection etcd would resend what was missed.
+// TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor breaks the watch itself, as a compaction does. After a broken
+// connection etcd would resend the missed events.
 func TestOrderThatGoesWhileTheWatchIsBrokenIsWokenFor(t *testing.T) {
 	t.Parallel()
 	f := scheduled(t)

@@ -13,11 +13,11 @@ import (
 	"croft/tenant"
 )
 
-// noted makes things and what is noted about them.
+// noted creates objects with properties.
 type noted struct {
 	*fixture
 	bare
-	made map[objects.Ref]croft.Instance // also the member of a group
+	made map[objects.Ref]croft.Instance // for a group: one of its members
 }
 
 func newNoted(t *testing.T) *noted {
@@ -25,7 +25,7 @@ func newNoted(t *testing.T) *noted {
 	return &noted{f, f.raw(t), map[objects.Ref]croft.Instance{}}
 }
 
-// create makes an instance, perhaps a member of groups on the host.
+// create creates an instance, optionally as a member of groups on the host.
 func (n *noted) create(t *testing.T, project croft.Project, groups ...string) croft.Instance {
 	t.Helper()
 	inst := etcdtest.NewInstance(fmt.Sprintf("vm%d", len(n.made)+len(groups)*100))
@@ -82,7 +82,7 @@ func (n *noted) end(t *testing.T, ref objects.Ref) {
 	}
 }
 
-// hasNoted reports whether anything is stored about a thing.
+// hasNoted reports whether anything is stored about an object.
 func (n *noted) hasNoted(t *testing.T, ref objects.Ref) bool {
 	t.Helper()
 	key := "objects/" + string(ref.Kind) + "/"
@@ -92,7 +92,7 @@ func (n *noted) hasNoted(t *testing.T, ref objects.Ref) bool {
 	return n.has(t, key+ref.ID)
 }
 
-// note puts a tag on a thing.
+// note adds a tag to an object.
 func (n *noted) note(t *testing.T, ref objects.Ref) {
 	t.Helper()
 	etcdtest.Must(objects.New(n.Objects).Change(t.Context(), objectstest.Operator, access.Everything(), ref,
@@ -147,7 +147,7 @@ func TestAGroupKeepsItsPropertiesUntilItsLastMemberLeaves(t *testing.T) {
 	for range 3 {
 		members = append(members, n.create(t, "lab", group.ID))
 	}
-	n.create(t, "lab", "web2") // keys of another group stand right behind
+	n.create(t, "lab", "web2") // the keys of another group follow directly
 	n.note(t, group)
 	for i, inst := range members {
 		n.inst = inst

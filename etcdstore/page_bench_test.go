@@ -15,7 +15,8 @@ import (
 	"croft/objects"
 )
 
-// crowd is a cloud with three instances of the project few, about which something is noted, and many others'.
+// crowd is a cloud with three instances of the project few, which have properties, and many instances of other
+// projects.
 func crowd(b *testing.B, others int) *etcdstore.Store {
 	b.Helper()
 	store := etcdtest.Open(b, etcdtest.Server(b))
@@ -45,8 +46,8 @@ func crowd(b *testing.B, others int) *etcdstore.Store {
 
 var operator = access.Caller{Roles: []access.Role{access.PartitionAdmin}}
 
-// BenchmarkListsOfASmallProject measures what lists of three instances cost in a cloud of 10,000, as a ratio to what
-// they cost in a cloud that has no others.
+// BenchmarkListsOfASmallProject measures the cost of lists of three instances in a cloud of 10,000, as a ratio to the
+// cost in a cloud without others.
 func BenchmarkListsOfASmallProject(b *testing.B) {
 	alone, crowded := crowd(b, 0), crowd(b, 10_000)
 	for _, c := range []struct {

@@ -36,7 +36,7 @@ func newPlacing(t *testing.T) *placing {
 	return p
 }
 
-// placer returns a loaded ledger over a store, and a Placer through it. The ledger writes only what it is asked to.
+// placer returns a loaded ledger over a store, and a Placer through it. The ledger makes no writes of its own.
 func placer(t *testing.T, s *etcdstore.Store) (*ledger.Ledger, *etcdstore.Placer) {
 	t.Helper()
 	l := etcdtest.Must(ledger.New(ledger.Config{Store: s.Placement(0), Log: slog.New(slog.DiscardHandler),
@@ -66,7 +66,7 @@ func offer(t *testing.T, l *ledger.Ledger, host croft.HostID, vcpus int64) {
 	}
 }
 
-// wanted is an instance to place.
+// wanted returns an instance to place.
 func wanted(t *testing.T, name string) croft.Instance {
 	t.Helper()
 	inst := etcdtest.NewInstance(name)
@@ -81,7 +81,7 @@ func (p *placing) place(ctx context.Context, by *etcdstore.Placer, inst croft.In
 	return by.Place(ctx, inst, schedule.NewOrder(p.Partition(), inst, p.host, croft.WantRunning), c)
 }
 
-// used returns what is claimed from the fixture's host.
+// used returns the amount claimed from the fixture's host.
 func (p *placing) used(t *testing.T) (n int64) {
 	t.Helper()
 	if err := p.ledger.CatchUp(t.Context()); err != nil {
@@ -125,7 +125,7 @@ func (p *placing) whole(t *testing.T, n int) {
 func TestAnInstanceIsPlacedInOneTransaction(t *testing.T) {
 	t.Parallel()
 	p := newPlacing(t)
-	etcdtest.Must(p.place(t.Context(), p.placer, wanted(t, "first")))(t) // begins the session, and reads the quota
+	etcdtest.Must(p.place(t.Context(), p.placer, wanted(t, "first")))(t) // creates the session, and reads the quota
 	inst := wanted(t, "db")
 	inst.Spec.UserData = []byte("#cloud-config")
 	placed := etcdtest.Must(p.place(t.Context(), p.placer, inst))(t)
@@ -146,7 +146,7 @@ func TestWhatIsTakenIsRefusedAndNothingIsLeft(t *testing.T) {
 	_, err := p.place(t.Context(), p.placer, wanted(t, "db"))
 	etcdtest.WantKind(t, err, croft.Conflict)
 	etcdtest.WantSays(t, err.Error(), "the name db is taken by instance "+string(had.ID))
-	_, err = p.place(t.Context(), p.placer, wanted(t, "web")) // the fixture's, which is only recorded
+	_, err = p.place(t.Context(), p.placer, wanted(t, "web")) // the fixture's instance, which only has a record
 	etcdtest.WantKind(t, err, croft.Conflict)
 	again := wanted(t, "other")
 	again.ID = had.ID
@@ -271,7 +271,7 @@ func TestAQuotaLetsExactlyItsLimitThroughManyPlacers(t *testing.T) {
 		inst.Project = []croft.Project{"web", "db"}[i/2%2]
 		work.Go(func() {
 			var err error
-			if i%5 == 4 { // beside one that works in three steps
+			if i%5 == 4 { // concurrently with requests in three steps
 				_, err = other.Instances.Create(t.Context(), inst)
 			} else {
 				_, err = p.place(t.Context(), placers[i%2], inst)
@@ -351,7 +351,7 @@ func TestATransactionOfUnknownOutcomeIsSettled(t *testing.T) {
 		t.Parallel()
 		p := newPlacing(t)
 		etcdtest.Must(p.place(t.Context(), p.placer, wanted(t, "first")))(t)
-		p.HoldTxns(2) // the fence too
+		p.HoldTxns(2) // the fence fails too
 		_, err := p.place(t.Context(), p.placer, wanted(t, "db"))
 		etcdtest.WantKind(t, err, croft.Unavailable)
 		etcdtest.WantSays(t, err.Error(), "whether it was done is not known")
@@ -360,7 +360,7 @@ func TestATransactionOfUnknownOutcomeIsSettled(t *testing.T) {
 	})
 }
 
-// A process that was suspended past its lease begins another session and goes on.
+// A process that was suspended past its lease creates another session and continues.
 func TestASessionThatIsGoneIsBegunAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlacing(t)
@@ -373,7 +373,7 @@ func TestASessionThatIsGoneIsBegunAgain(t *testing.T) {
 	p.whole(t, 2)
 }
 
-// What an instance has given back and nobody has counted is counted before another one of its UUID is charged.
+// Entries of an earlier instance are counted before another instance with its UUID is charged.
 func TestAnInstanceThatFollowsAnotherOfItsUUID(t *testing.T) {
 	t.Parallel()
 	p := newPlacing(t)
@@ -423,7 +423,7 @@ func TestRequestsShareTransactions(t *testing.T) {
 	p.whole(t, 31)
 }
 
-// Without limits, requests of many projects through several ledgers do not wait for each other's counters for long.
+// Without limits, requests of many projects through several ledgers do not wait long for each other's counters.
 func TestManyProjectsThroughTwoLedgers(t *testing.T) {
 	t.Parallel()
 	p := newPlacing(t)

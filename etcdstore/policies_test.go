@@ -46,8 +46,8 @@ func TestPoliciesAreKept(t *testing.T) {
 	wantKind(t, s.Remove(ctx, "db", nil), croft.NotFound)
 }
 
-// TestNumbersStay gives numbers from many connections at once while hosts come and go: none is given twice, and none
-// changes.
+// TestNumbersStay assigns numbers through many connections at once while hosts are added and removed: no number is
+// assigned twice, and none changes.
 func TestNumbersStay(t *testing.T) {
 	store := etcdtest.Start(t)
 	ctx := t.Context()
@@ -65,7 +65,8 @@ func TestNumbersStay(t *testing.T) {
 			return store.Policies.Number(ctx, ids[i*5:], []string{"s1", fmt.Sprint("s1.r", i)})
 		})
 	}
-	work.Go(func() error { return store.Policies.Number(ctx, []croft.HostID{croft.NewHostID()}, nil) }) // no host
+	// not a host
+	work.Go(func() error { return store.Policies.Number(ctx, []croft.HostID{croft.NewHostID()}, nil) })
 	if err := work.Wait(); err != nil {
 		t.Fatal(err)
 	}

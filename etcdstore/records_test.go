@@ -123,11 +123,11 @@ func TestDropRemovesWhatIsLostUnlessItChanged(t *testing.T) {
 	a := croft.Affinity{Group: "g", Rule: croft.Apart}
 	for _, c := range []struct {
 		kind audit.Kind
-		key  func(id string) string // of what is lost
-		also func(id string) string // goes with it, if anything does
-		// belongs: with this key what was lost belongs to an instance, or to an order
+		key  func(id string) string // of the remaining record
+		also func(id string) string // removed together with it
+		// belongs is a key with which the remaining record belongs to an instance, or to an order
 		belongs func(id string) string
-		always  bool // also where it was written anew
+		always  bool // even if it was written again
 	}{
 		{kind: audit.LostName, key: func(id string) string { return "names/default/" + id }},
 		{kind: audit.LostOrder, key: func(id string) string { return "orders/" + string(f.host) + "/" + id },
@@ -180,7 +180,7 @@ func TestDropRemovesWhatIsLostUnlessItChanged(t *testing.T) {
 		t.Run(string(c.kind)+" that is lost no more stays", func(t *testing.T) {
 			d, id := lose(t)
 			drop(t, d, id, true, func() { raw.put(t, c.belongs(id), "{}") })
-			raw.remove(t, c.belongs(id)) // it is no record
+			raw.remove(t, c.belongs(id)) // it is not a record
 		})
 	}
 }
@@ -194,7 +194,7 @@ func TestANameIsWrittenForARecordAloneAndOverNoOther(t *testing.T) {
 		name   string
 		change func(t *testing.T)
 		want   croft.Kind
-		id     string // what has the name then; empty: nobody
+		id     string // the new holder of the name; empty: none
 	}{
 		{"it is free", func(t *testing.T) { raw.remove(t, key) }, "", string(f.inst.ID)},
 		{"another instance has it", func(t *testing.T) { raw.put(t, key, "another") }, croft.Conflict, "another"},

@@ -203,7 +203,7 @@ func TestAForcedEndLeavesOnlyTheTombstone(t *testing.T) {
 		t.Errorf("got %d instances, want none", len(all))
 	}
 	tombstone := etcdtest.Must(f.Orders.Order(t.Context(), f.host, inst.ID))(t)
-	// The same UUID may live again elsewhere before the host returns.
+	// The same UUID may be in use elsewhere before the host returns.
 	again := etcdtest.NewInstance("web")
 	again.ID = inst.ID
 	etcdtest.Must(f.Instances.Create(t.Context(), again))(t)

@@ -20,7 +20,7 @@ func TestWhatAMemberTellsOfItself(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*clientv3.StatusResponse)
-		says   string // of one problem; empty: no problem
+		says   string // part of one problem; empty: no problem
 	}{
 		{"one that is well", func(*clientv3.StatusResponse) {}, ""},
 		{"one a little behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind }, ""},

@@ -98,8 +98,8 @@ func TestWhereHostsJoinAndWhomToTrust(t *testing.T) {
 	}
 }
 
-// TestJoinServersOfNeighbouringVersions plays the previous version, which knows only the former key, and the
-// next version, which knows only the new one.
+// TestJoinServersOfNeighbouringVersions imitates the previous version, which knows only the former key, and the next
+// version, which knows only the new one.
 func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)

@@ -30,8 +30,8 @@ const (
 	later    = `"later":12345678901234567890`
 )
 
-// whole are the kinds of records that one program writes as a whole, without reading them: what a newer program wrote
-// there before is replaced by its own next write.
+// whole are the kinds of records that one program writes as a whole, without reading them: its next write replaces the
+// fields that a newer program wrote there.
 var whole = []string{"observed/", "orders/", "hosts/", "agents/", "twins/", "members/", "joins/", "control/",
 	"quota/unsettled/", "pools/leader", "pools/standby/"}
 
@@ -42,8 +42,8 @@ type newerKV struct {
 	prefix string
 
 	mu    sync.Mutex
-	known map[string]bool // the records with the fields of a newer program
-	seen  map[string]bool // the kinds of which one was changed
+	known map[string]bool // the keys of records with the fields of a newer program
+	seen  map[string]bool // the kinds of which a record was changed
 }
 
 func (k *newerKV) Put(ctx context.Context, key, value string, options ...clientv3.OpOption) (*clientv3.PutResponse,
@@ -145,7 +145,7 @@ func rewritten(t *testing.T, endpoint, prefix string) map[string]bool {
 	return known
 }
 
-// A program that reads, changes and writes a record leaves the fields in it that a newer program has put there.
+// A program that reads, changes and writes a record keeps the fields that a newer program has added.
 func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -197,7 +197,7 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	}
 	others(f.Store, 1)
 	provider, consumer := croft.NewHostID(), string(croft.NewInstanceID())
-	// claims changes what a consumer has of a provider, and traits and inventories of the provider.
+	// claims changes a consumer's allocations from a provider, and traits and inventories of the provider.
 	claims := func(l *ledger.Ledger, generation *int64, n int64) {
 		t.Helper()
 		must(nil, l.Change(ctx, func(tx *ledger.Tx) error {
@@ -275,7 +275,8 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	}
 }
 
-// What a value has beyond its type is added to what replaces it, except where that part was removed.
+// The part of a value that its type does not know is added to its replacement, except where the containing part was
+// removed.
 func TestSurplusIsAddedWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, stored, next, want string }{

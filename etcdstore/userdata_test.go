@@ -101,7 +101,8 @@ func TestUserDataIsStoredOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if each := (raw.written(t) - before) / lifecycles; each > 96<<10 { // leases and other small records add to it
+	// leases and other small records add to the size
+	if each := (raw.written(t) - before) / lifecycles; each > 96<<10 {
 		t.Errorf("a lifecycle with 64 KiB of user-data writes %d bytes, want at most 96 KiB", each)
 	}
 	if keys := raw.keys(t, "userdata/"); len(keys) > 1 { // the fixture's
@@ -109,7 +110,7 @@ func TestUserDataIsStoredOnce(t *testing.T) {
 	}
 }
 
-// TestUserDataOfEveryEndIsRemoved tries the ends that need no host.
+// TestUserDataOfEveryEndIsRemoved tests the ends of instances that need no host.
 func TestUserDataOfEveryEndIsRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -127,8 +128,8 @@ func TestUserDataOfEveryEndIsRemoved(t *testing.T) {
 	}
 }
 
-// TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders: the host's agent reports schema 1.1, which has no key
-// for user-data.
+// TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders: the host's agent reports schema 1.1, which has no key for
+// user-data.
 func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -158,7 +159,7 @@ func TestAgentsOfTheVersionBeforeGetTheirUserDataInOrders(t *testing.T) {
 	}
 }
 
-// TestUserDataMovesWithItsInstance reads the instance from a list, as a move does: without its user-data.
+// TestUserDataMovesWithItsInstance reads the instance from a list, like a move: without its user-data.
 func TestUserDataMovesWithItsInstance(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.1", "1.2"} {

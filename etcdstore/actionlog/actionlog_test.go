@@ -19,7 +19,7 @@ import (
 // begin is a time in the past of every test.
 var begin = time.Now().UTC().Truncate(time.Second).Add(-time.Hour)
 
-// entry is something that ann did n seconds after the beginning.
+// entry returns an action of ann, n seconds after begin.
 func entry(project croft.Project, n int) actions.Entry {
 	return actions.Entry{Time: begin.Add(time.Duration(n) * time.Second), Operation: "stopInstance", User: "ann",
 		Project: project, Result: actions.Done,
@@ -89,7 +89,7 @@ func TestPagesHaveEveryEntryOnce(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	var want []string
-	for i := range 100 { // more blocks than are read at once
+	for i := range 100 { // more blocks than are read together
 		write(t, s, entry("lab", 3*i), entry("shop", 3*i), entry("lab", 3*i+1), entry("lab", 3*i+2))
 		want = append(want, fmt.Sprint("shop:vm", 3*i))
 		for k := range 3 {
@@ -107,7 +107,7 @@ func TestPagesHaveEveryEntryOnce(t *testing.T) {
 		if len(page.Entries) != 7 {
 			t.Fatalf("a page has %d entries", len(page.Entries))
 		}
-		if pages == 3 { // what is new moves nothing
+		if pages == 3 { // new entries do not move others
 			write(t, s, entry("lab", 1000))
 		}
 	}
@@ -131,13 +131,13 @@ func TestABatchIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(t, s, entry("lab", 1)) // of another server, at the same moment
+	write(t, s, entry("lab", 1)) // from another server, at the same moment
 	if got := names(list(t, s, access.Everything(), actions.Filter{})); got != "shop:vm2 lab:vm1 lab:vm1" {
 		t.Errorf("there is %q", got)
 	}
 }
 
-// fill writes n entries of a project in blocks of 50, from a time on.
+// fill writes n entries of a project in blocks of 50, starting at a time.
 func fill(t *testing.T, s *etcdstore.Store, project croft.Project, n int, from time.Time) {
 	t.Helper()
 	for done := 0; done < n; done += 50 {
@@ -221,10 +221,10 @@ func TestALaterProjectOfTheNameSeesNothingOfTheFormer(t *testing.T) {
 	}
 	write(t, s, entry("lab", 1))
 	skewed := entry("lab", 2)
-	skewed.Time = time.Now().Add(time.Hour) // of a server with a wrong clock
+	skewed.Time = time.Now().Add(time.Hour) // from a server with a wrong clock
 	write(t, s, skewed)
 	remove()
-	late := entry("lab", 3) // done before, written after
+	late := entry("lab", 3) // done before the end, written after it
 	write(t, s, late)
 	if got := names(list(t, s, lab, actions.Filter{})); got != "" {
 		t.Errorf("a later tenant sees %q", got)
@@ -238,7 +238,7 @@ func TestALaterProjectOfTheNameSeesNothingOfTheFormer(t *testing.T) {
 	if got := names(list(t, s, lab, actions.Filter{})); got != "lab:vm4" {
 		t.Errorf("the later tenant sees %q", got)
 	}
-	// Once all of it is gone, what is known of the end goes too, and hides nothing any more.
+	// Once all entries are removed, the record of the end is removed too, and hides nothing any more.
 	if err := s.Actions.Trim(t.Context(), time.Now().Add(actions.Kept+2*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestALaterProjectOfTheNameSeesNothingOfTheFormer(t *testing.T) {
 	}
 }
 
-// Whoever has the token of a member cannot push out what the log says of them by requests that are refused.
+// Refused requests, which can be sent with a member's token, cannot displace the log's entries about that member.
 func TestRefusedRequestsPushOutNothingElse(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -60,7 +60,7 @@ func wipe(t *testing.T, endpoint string) {
 	}
 }
 
-// keysOf lists the keys of clusters, without those of the kinds.
+// keysOf lists the keys of clusters, except those of the given kinds.
 func keysOf(t *testing.T, client *clientv3.Client, without ...string) (all []string) {
 	t.Helper()
 	got, err := client.Get(context.WithoutCancel(t.Context()), "/croft/", clientv3.WithPrefix(),
@@ -147,7 +147,7 @@ func TestClustersCountForTheQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Revised = 0
-	again.State = cluster.Scheduling // its ID comes back
+	again.State = cluster.Scheduling // its ID is reused
 	if again, err = s.Clusters.Create(ctx, again, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestAProjectStaysWhileItHasCredentialsOrAppliances(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft lives a whole life, after which etcd has no key of it.
+// TestNothingIsLeft runs a cluster from its creation to its removal, after which etcd has none of its keys.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	s, client := start(t)
@@ -236,7 +236,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestOfRemovalsAtOnceOneRemoves: the others find nothing, so that nothing is given back twice.
+// TestOfRemovalsAtOnceOneRemoves: of several concurrent removals one succeeds, so that the usage is reduced only once.
 func TestOfRemovalsAtOnceOneRemoves(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)
@@ -290,7 +290,8 @@ func TestSecretsInEtcdAreSealed(t *testing.T) {
 		plain := cluster.NewSecret(secret)
 		n := cluster.NewCredential{Plain: plain, Credential: cluster.Credential{Name: "mine", Project: "dev",
 			User: "ann", Site: "sim", Username: "annie", ProjectName: "hpc"}}
-		if _, err = r.Credentials().Create(t.Context(), n); croft.KindOf(err) == croft.Conflict { // the second
+		// the second credential
+		if _, err = r.Credentials().Create(t.Context(), n); croft.KindOf(err) == croft.Conflict {
 			change := cluster.CredentialChange{Plain: &plain}
 			_, err = r.Credentials().Change(t.Context(), "dev", "ann", "mine", change, nil)
 		}
@@ -309,7 +310,7 @@ func TestSecretsInEtcdAreSealed(t *testing.T) {
 	etcdtest.CheckDump(t, server.Endpoint())
 }
 
-// TestACloudOfTheVersionBeforeHasNoClusters has a schema that programs of that version know.
+// TestACloudOfTheVersionBeforeHasNoClusters uses a schema version that programs of the previous version know.
 func TestACloudOfTheVersionBeforeHasNoClusters(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -363,7 +364,7 @@ func TestAHoldEndsWithItsProcess(t *testing.T) {
 	etcdtest.WantKind(t, err, croft.Conflict)
 }
 
-// TestAHoldWhoseAnswerWasLostIsTakenOver forgets a release on its way.
+// TestAHoldWhoseAnswerWasLostIsTakenOver loses a release.
 func TestAHoldWhoseAnswerWasLostIsTakenOver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)

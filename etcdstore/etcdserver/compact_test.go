@@ -38,8 +38,8 @@ func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 		if _, err := etcd.Put(t.Context(), "/key", value); err != nil {
 			t.Fatalf("after %d MiB: %v", written>>20, err)
 		}
-		// No faster than a disk, nor, on a busy machine, than it compacts: recent history is kept whatever its
-		// size.
+		// No faster than a disk writes or, on a busy machine, than the server compacts: recent history is kept whatever
+		// its size.
 		time.Sleep(2 * time.Millisecond)
 		patient.Until(t, "history is compacted", func() bool {
 			return s.etcd.Server.Backend().SizeInUse() <= smallQuota*3/4
@@ -47,7 +47,7 @@ func TestEmbeddedServerIsNotFilledByItsHistory(t *testing.T) {
 	}
 }
 
-// A server that grows within the time that history is kept, and then no more, is still compacted later.
+// A server that grows within the time for which history is kept, and then no more, is still compacted later.
 func TestWhatWasTooRecentIsForgottenLater(t *testing.T) {
 	t.Parallel()
 	s, etcd := startHasty(t, time.Second)
@@ -77,7 +77,7 @@ func TestCompactorKeepsTheLastMoments(t *testing.T) {
 			t.Errorf("after %d s what was before revision %d is old, want %d", second, got, want)
 		}
 	}
-	first := int64(1) // oldest revision kept, as the server compacts
+	first := int64(1) // oldest revision that is kept, given the compactions
 	for i, look := range []struct {
 		size int64
 		to   int64 // 0: nothing is due
@@ -95,7 +95,7 @@ func TestCompactorKeepsTheLastMoments(t *testing.T) {
 	}
 }
 
-// What is due stays due until it is compacted, by this server or by the leader.
+// A due revision stays due until it is compacted, by this server or by the leader.
 func TestACompactionThatFailsIsRepeated(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()

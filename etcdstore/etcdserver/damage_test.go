@@ -13,7 +13,7 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// written returns a directory of a server that was written to and closed.
+// written returns the directory of a server that was written to and closed.
 func written(t *testing.T, value string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "etcd")
@@ -32,8 +32,8 @@ func written(t *testing.T, value string) string {
 	return dir
 }
 
-// Files as a power loss, a full disk or a mistaken copy leave them: a start names the damage and what to do, in one
-// sentence, and neither panics nor waits. What etcd repairs by itself is no damage.
+// Files are damaged as by a power loss, a full disk or a mistaken copy. A start names the damage and its remedy, in one
+// sentence, and neither panics nor waits. Damage that etcd itself repairs is no error.
 func TestDamagedFilesAreNamedWithTheirRemedy(t *testing.T) {
 	t.Parallel()
 	good, other := written(t, "a"), written(t, "b")
@@ -61,7 +61,7 @@ func TestDamagedFilesAreNamedWithTheirRemedy(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		damage func(dir string) error
-		says   string // empty: it starts
+		says   string // empty: the server starts
 	}{
 		{"nothing", func(string) error { return nil }, ""},
 		{"an empty log", func(dir string) error { return os.Truncate(log(dir), 0) }, ".wal is empty"},
@@ -75,7 +75,7 @@ func TestDamagedFilesAreNamedWithTheirRemedy(t *testing.T) {
 		{"an empty database", func(dir string) error { return os.Truncate(db(dir), 0) },
 			"the database member/snap/db cannot be read"},
 		{"flipped bytes at the beginning of the database", func(dir string) error {
-			return flip(db(dir), 0) // the second of its two meta pages counts then
+			return flip(db(dir), 0) // then the second of its two meta pages is used
 		}, ""},
 		{"a database without a beginning", func(dir string) error {
 			return os.WriteFile(db(dir), make([]byte, 65536), 0o600)
@@ -86,7 +86,7 @@ func TestDamagedFilesAreNamedWithTheirRemedy(t *testing.T) {
 				return err
 			}
 			return os.WriteFile(log(dir), text, 0o600)
-		}, ""}, // servers that begin alike have one ID
+		}, ""}, // servers with the same first entries have the same ID
 		{"a first start that did not finish", func(dir string) error {
 			return os.RemoveAll(filepath.Join(dir, "member"))
 		}, ""},

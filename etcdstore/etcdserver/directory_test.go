@@ -63,8 +63,8 @@ func startAsNobody(t *testing.T, c etcdserver.Config) error {
 	return <-result
 }
 
-// A directory may be another program's, a file or of another user by a mistake in the settings or in a mount. A start
-// says so in one sentence with its remedy, and changes nothing.
+// By a mistake in the settings or in a mount, a directory may belong to another program or user, or be a file. A start
+// reports this in one sentence with its remedy, and changes nothing.
 func TestADirectoryThatIsNotEtcdsIsRefusedAndStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	good := written(t, "a")
@@ -150,11 +150,11 @@ func TestADirectoryThatIsNotEtcdsIsRefusedAndStaysAsItIs(t *testing.T) {
 	}
 }
 
-// giveToNobody makes nobody the owner of a directory and of all in it, and lets nobody reach it.
+// giveToNobody makes the user nobody the owner of a directory and its content, and makes it accessible to that user.
 func giveToNobody(t *testing.T, dir string) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		return // the modes alone count
+		return // only the modes matter
 	}
 	for above := filepath.Dir(dir); above != filepath.Clean(os.TempDir()) && above != "/"; above = filepath.Dir(above) {
 		if err := os.Chmod(above, 0o755); err != nil {
@@ -169,7 +169,8 @@ func giveToNobody(t *testing.T, dir string) {
 	}
 }
 
-// What a first start leaves when it is killed, and what file systems keep in a directory, does not keep etcd from it.
+// Remains of a first start that was killed, and files that file systems keep in a directory, do not prevent the use of
+// the directory.
 func TestADirectoryOfAnUnfinishedStartIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "etcd")

@@ -6,7 +6,7 @@ import (
 	"croft/internal/connlimit"
 )
 
-// Bounded limits the listeners to so many connections and to these times; ended is called for each connection
+// Bounded limits the listeners to these numbers of connections and these times; ended is called for each connection
 // that a listener closes, for clients or peers.
 func (c Config) Bounded(clients, peers int, greet, drain time.Duration, ended func(peer bool)) Config {
 	c.bounds = bounds{
@@ -20,8 +20,8 @@ func (c Config) Bounded(clients, peers int, greet, drain time.Duration, ended fu
 // PeerAddress returns the address at which other members reach the server.
 func (s *Server) PeerAddress() string { return s.service.peers.Addr().String() }
 
-// BelongTogether is compare for a log and a database of which the arguments tell: the member whose log it is, the entry
-// that the log continues, the members that its entries add, and the members in the database.
+// BelongTogether calls compare for a log and a database with this content: the member whose log it is, the entry on
+// which the log is based, the members that its entries add, and the members in the database.
 func BelongTogether(member string, from uint64, added, members []string) error {
 	log := &logged{member: member, from: from, last: from + 10, added: map[string]bool{}}
 	for _, id := range added {

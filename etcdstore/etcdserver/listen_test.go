@@ -70,8 +70,8 @@ func open(conns []net.Conn) (n int) {
 	return n
 }
 
-// Connections without a certificate are closed in favour of others, at the client port and at the peer port;
-// those with one go on.
+// Connections without a certificate are closed to make room for others, at the client port and at the peer port; those
+// with a certificate continue.
 func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 	t.Parallel()
 	const bound = 8
@@ -93,7 +93,7 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 		return etcdtest.Must(etcd.Status(patient.Context(t), c.Members[0].Clients[0]))(t).RaftTerm
 	}
 	var made int
-	flood := func() (closed int) { // returns how many of the latest connections to one address it closed
+	flood := func() (closed int) { // returns how many of the latest connections to one address were closed
 		for _, m := range c.Servers {
 			for _, address := range []string{strings.TrimPrefix(m.Endpoint(), "https://"), m.PeerAddress()} {
 				all := silent(t, address, 4*bound)
@@ -109,7 +109,7 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 		}
 		return closed
 	}
-	// On a busy machine an election may make members reconnect: then a flood proves nothing.
+	// On a busy machine an election may make members reconnect: then the result of a flood has no meaning.
 	patient.Until(t, "a flood leaves the leader alone, and closes only what came first", func() bool {
 		before, closed := term(), flood()
 		now := term()
@@ -132,7 +132,7 @@ func TestAConnectionHasToSayWhoItIsInTime(t *testing.T) {
 			for _, address := range addresses {
 				wantEnded(t, silent(t, address, 3))
 				half := silent(t, address, 1)
-				// the beginning of a handshake, and no more
+				// only the start of a handshake
 				if _, err := io.WriteString(half[0], "\x16\x03\x01"); err != nil {
 					t.Fatal(err)
 				}

@@ -73,8 +73,8 @@ func TestADiskThatIsTooSmallIsSaidBeforeTheStart(t *testing.T) {
 	}
 }
 
-// While the disk is full the store is read-only, and errors say why. When there is room again it accepts
-// writes; a restart in between changes nothing.
+// While the disk is full the store is read-only, and errors say why. When there is space again it accepts writes; a
+// restart in between makes no difference.
 func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "400m")
@@ -120,7 +120,7 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 	}
 	server.Close()
 	end = func() {}
-	full := fill(t, dir) // the space that it released at its end
+	full := fill(t, dir) // the space that was released when the server ended
 	_, err = etcdserver.Start(t.Context(), config)
 	etcdtest.WantKind(t, err, croft.Unavailable)
 	etcdtest.WantSays(t, err.Error(), "0 MiB are left on the disk of "+dir, "it needs 16 MiB to start")
@@ -150,7 +150,7 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 }
 
 // While the disk is full no new records are stored, but records are removed and changed. etcd refuses all other writes
-// only once its reserve is used up too, and then it still deletes. With room everything is accepted again.
+// only once its reserve is used up too; even then it deletes. With free space, everything is accepted again.
 func TestRemovalsHaveRoomOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "400m")
@@ -210,7 +210,7 @@ func TestRemovalsHaveRoomOnAFullDisk(t *testing.T) {
 	remove(all[30:])
 }
 
-// A server that was killed while its disk was full takes new records at once after a start with room.
+// A server that was killed while its disk was full accepts new records immediately after a start with free space.
 func TestRoomIsNoticedAtTheStart(t *testing.T) {
 	t.Parallel()
 	config := etcdserver.Config{Dir: filepath.Join(smallDisk(t, "400m"), "etcd"), Listen: "127.0.0.1:0"}
@@ -221,7 +221,7 @@ func TestRoomIsNoticedAtTheStart(t *testing.T) {
 	etcd := server.Client()
 	members := etcdtest.Must(etcd.MemberList(t.Context()))(t)
 	etcdtest.Must(etcd.Put(t.Context(), fmt.Sprintf("%s%x", etcdserver.LowPrefix, members.Members[0].ID), ""))(t)
-	_ = etcd.Close() // which tells of its own cancellation
+	_ = etcd.Close() // its end cancels the request
 	server.Close()
 	if server, err = etcdserver.Start(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -238,8 +238,8 @@ func TestRoomIsNoticedAtTheStart(t *testing.T) {
 	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 }
 
-// Of three members the one with a full disk rests, and the others go on; with room again it serves what was
-// written meanwhile.
+// Of three members the one with a full disk ends, and the others continue; with free space it serves again, including
+// the writes made meanwhile.
 func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 2)
@@ -274,7 +274,7 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 	}
 }
 
-// Of two members neither goes on without the other: with a full disk both are read-only.
+// Neither of two members continues without the other: if one disk is full, both are read-only.
 func TestAFullDiskOfTwoMembersMakesTheStoreReadOnly(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 1)

@@ -10,7 +10,7 @@ import (
 )
 
 // A client's watches share one stream. When many ended at once, the client waited to send their ends while the server
-// waited to send its answers, and no watch of the process got anything again.
+// waited to send its answers, and no watch of the process received anything any more.
 func TestManyWatchesThatEndAtOnceDoNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	server, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0",

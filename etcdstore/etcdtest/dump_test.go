@@ -16,14 +16,14 @@ import (
 	"croft/trust/invitation"
 )
 
-// Every breach is noticed, also one that was removed since, and what is as it should be is none.
+// Every breach is reported, even one that has been removed since, and correct content is not.
 func TestADumpShowsBreaches(t *testing.T) {
 	server := etcdtest.Server(t)
 	s := etcdtest.Open(t, server)
 	inst := etcdtest.NewInstance("web")
 	inst.Spec.HostKey = etcdtest.Must(hostkey.New())(t)
 	etcdtest.Must(s.Instances.Create(t.Context(), inst))(t)
-	etcdtest.CheckDump(t, server.Endpoint()) // a cloud that is well
+	etcdtest.CheckDump(t, server.Endpoint()) // a cloud without breaches
 
 	home, other := s.Partition(), croft.NewPartitionID()
 	secret := access.NewSecret()

@@ -8,7 +8,7 @@ import (
 	"croft/federation"
 )
 
-// TestMappingsOfAPeerAreBounded: the last one within a limit is made, and the next one is refused.
+// TestMappingsOfAPeerAreBounded: the last mapping within a limit is stored, and the next one is refused.
 func TestMappingsOfAPeerAreBounded(t *testing.T) {
 	mappings := func(n int, of func(i int) federation.Mapping) (all []federation.Mapping) {
 		for i := range n {

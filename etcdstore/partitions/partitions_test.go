@@ -52,7 +52,8 @@ func (i *installation) check(err error) {
 	}
 }
 
-// fill stores a host, a project, limits, properties and an instance, the same in every installation but for UUIDs.
+// fill stores a host, a project, limits, properties and an instance, which are the same in every installation except
+// for UUIDs.
 func (i *installation) fill() {
 	i.Helper()
 	host := croft.Host{ID: croft.NewHostID(), Name: "site1.row1.rack1.host1", Token: "secret-of-the-host"}
@@ -96,7 +97,7 @@ func (i *installation) take(text, alias string) (federation.Partition, bool, err
 	return i.Import(i.Context(), strings.NewReader(text), alias)
 }
 
-// shown returns what is shown of a partition.
+// shown returns the visible import of a partition.
 func (i *installation) shown(alias string) (all []string) {
 	i.Helper()
 	for _, kind := range federation.Kinds {
@@ -227,7 +228,7 @@ func TestImportingAgainAndOlderOnes(t *testing.T) {
 	}
 }
 
-// An import that fails at any line, or any of whose writes fails, shows nothing and leaves nothing.
+// An import that fails at any line, or at any write, changes nothing visible and leaves no rows.
 func TestAnImportThatFailsShowsNothing(t *testing.T) {
 	a, b := install(t), install(t)
 	b.fill()
@@ -265,7 +266,7 @@ func TestAnImportThatFailsShowsNothing(t *testing.T) {
 
 var errWrite = errors.New("it was not written")
 
-// failing fails the n-th write of a draft after its beginning.
+// failing fails the n-th write of a draft after its creation.
 type failing struct {
 	federation.Store
 	n *int
@@ -301,7 +302,7 @@ func (f failingDraft) Show(ctx context.Context, settle func([]federation.Partiti
 	return f.Draft.Show(ctx, settle)
 }
 
-// The answer to the transaction that shows an import is lost: discarding it afterwards removes nothing.
+// The answer to the transaction that makes an import visible is lost: discarding the import afterwards removes nothing.
 func TestAnImportThatIsShownIsNotDiscarded(t *testing.T) {
 	a, b := install(t), install(t)
 	b.fill()
@@ -317,7 +318,7 @@ func TestAnImportThatIsShownIsNotDiscarded(t *testing.T) {
 	if got := a.shown("east"); len(got) != 1 {
 		t.Errorf("shown: %s", got)
 	}
-	// Discarded first, it is never shown.
+	// If it is discarded first, it never becomes visible.
 	late, err := a.store.Partitions.Begin(t.Context(), b.Home)
 	a.check(err)
 	a.check(late.Discard(t.Context()))
@@ -330,7 +331,7 @@ func TestAnImportThatIsShownIsNotDiscarded(t *testing.T) {
 	}
 }
 
-// A process that dies while it imports leaves rows that nobody sees, and that the next import removes.
+// A process that dies during an import leaves rows that are never visible, and that the next import removes.
 func TestWhatADeadImportLeftIsRemoved(t *testing.T) {
 	a, b := install(t), install(t)
 	b.fill()
@@ -356,8 +357,8 @@ func TestWhatADeadImportLeftIsRemoved(t *testing.T) {
 	}
 }
 
-// Many imports at once, of two partitions with the same name, some older: at every moment what is shown is one whole
-// export, in the end the newest one, under two aliases, and nothing else is left.
+// Many concurrent imports, of two partitions with the same name, some of older exports: at every moment the visible
+// import is one whole export, in the end it is the newest one, under two aliases, and no other rows are left.
 func TestImportsAtOnce(t *testing.T) {
 	a, b, c := install(t), install(t), install(t)
 	var files []string

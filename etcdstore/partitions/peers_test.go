@@ -44,7 +44,7 @@ func (i *installation) meet(other *installation, alias string, roles ...access.R
 	return p
 }
 
-// reads returns the book of an installation, which has a peer.
+// reads returns the book of an installation that has a peer.
 func (i *installation) reads() *assertion.Book {
 	i.Helper()
 	book := assertion.NewBook(i.store.Partitions.NewFeed())
@@ -74,7 +74,7 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 	}
 	card, err := west.Card(t.Context(), "home-of-bob", "https://other.example/")
 	east.check(err)
-	// whoever knows the UUID of a peer can write a card of it
+	// a card with the UUID of a peer can be forged
 	forged := card
 	forged.Keys = append(
 		slices.Clone(card.Keys),
@@ -112,7 +112,7 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// a third one may not take the alias of the second
+	// a third installation may not take the alias of the second
 	south := install(t)
 	south.signs("https://south.example")
 	card, err = south.Card(t.Context(), "west", "")
@@ -127,7 +127,7 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 		p.Alias != "west-2" {
 		t.Errorf("a proposed alias that is taken: %+v, %v", p, err)
 	}
-	// an import neither renames a peer nor ends it
+	// an import neither renames nor removes a peer
 	west.fill()
 	if _, _, err := east.take(west.export("west"), "neighbour"); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("an import under another alias: %v", err)
@@ -207,7 +207,7 @@ func TestMappingsGoWithTheirPeerAndTheirProject(t *testing.T) {
 	_, err = east.RemovePeer(t.Context(), "west")
 	east.check(err)
 	east.meet(west, "west", access.Member)
-	list(0) // what the former peer had does not come back
+	list(0) // mappings of the former peer are not restored
 	_, err = east.Map(t.Context(), m)
 	east.check(err)
 	east.check(east.Unmap(t.Context(), m))
@@ -260,7 +260,7 @@ func TestAReplayedAssertionPassesOnce(t *testing.T) {
 			t.Errorf("one assertion passed %d times", passed.Load())
 		}
 	}
-	// every nonce is under a lease
+	// every nonce has a lease
 	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{west.server.Endpoint()}})
 	west.check(err)
 	defer raw.Close()
@@ -282,7 +282,7 @@ func TestARemovedPeerIsCutAtOnce(t *testing.T) {
 	west.meet(east, "east", access.Member)
 	book := west.reads()
 	patient.Until(t, "the peers are read", func() bool { _, err := book.Called("east"); return err == nil })
-	_, err := west.Remove(t.Context(), "east") // with everything that is known of it
+	_, err := west.Remove(t.Context(), "east") // removes everything about it
 	west.check(err)
 	patient.Until(t, "the peers are read", func() bool {
 		_,
@@ -293,7 +293,7 @@ func TestARemovedPeerIsCutAtOnce(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestTheMappingsOfOtherPeersStay when one peer is removed.
+// TestTheMappingsOfOtherPeersStay removes one of several peers.
 func TestTheMappingsOfOtherPeersStay(t *testing.T) {
 	east, west, south := install(t), install(t), install(t)
 	west.signs("https://west.example:8781")
@@ -314,7 +314,7 @@ func TestTheMappingsOfOtherPeersStay(t *testing.T) {
 	}
 }
 
-// TestAMappingIsPinnedOnce, however many servers do it at once, each to a project that it saw.
+// TestAMappingIsPinnedOnce has many servers pin a mapping at once, each to the project that it has read.
 func TestAMappingIsPinnedOnce(t *testing.T) {
 	east, west := install(t), install(t)
 	west.signs("https://west.example:8781")

@@ -26,7 +26,7 @@ func (e elsewhere) Providers(context.Context) ([]croft.Provider, error) {
 		e.err
 }
 
-// stale is a store whose etcd has a provider, as where Placement was moved to a store of its own.
+// stale is a store whose etcd has a provider, as after Placement was moved to its own store.
 type stale struct{ federation.Store }
 
 func (s stale) Snapshot(ctx context.Context, begin func(int64) error, each func(federation.Row) error) error {
@@ -51,7 +51,7 @@ func TestProvidersAreThoseOfThePlacementInUse(t *testing.T) {
 		"elsewhere, and etcd had one": {&foreign, []string{"there", "disk"}},
 	} {
 		_, err := b.store.Projects.Create(t.Context(), tenant.Tenant{Name: croft.Project("p" + fmt.Sprint(len(name)))})
-		b.check(err) // or it would be the same revision
+		b.check(err) // otherwise it would be the same revision
 		var file bytes.Buffer
 		_, err = c.service.Export(t.Context(), "east", &file)
 		a.check(err)
@@ -78,8 +78,8 @@ func TestProvidersAreThoseOfThePlacementInUse(t *testing.T) {
 	}
 }
 
-// While instances come and go, an export has for every instance its project, and for every project as many instances as
-// its name says.
+// While instances are created and removed, an export has the project of every instance, and for every project as many
+// instances as its name says.
 func TestAnExportIsOfOneMoment(t *testing.T) {
 	a, b := install(t), install(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,7 +29,7 @@ func TestStoreKeepsTheContractOfPools(t *testing.T) {
 	})
 }
 
-// A killed server that returns to its place need not wait for its own lease to expire.
+// A killed server that returns to its directory need not wait for its own lease to expire.
 func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	server := etcdtest.Server(t)
 	first, second := etcdtest.Open(t, server), etcdtest.Open(t, server)
@@ -53,9 +53,8 @@ func TestAServerTakesOverFromItsPlace(t *testing.T) {
 	}
 }
 
-// A batch that exceeds one transaction is written in an order from which the next server can continue if this
-// one dies in between: what is referred to before what refers to it, and the end of a ticket before its
-// resource goes to another.
+// A batch that exceeds one transaction is written in an order from which the next server can continue if this one dies
+// in between: a record before the records that refer to it, and the end of a ticket before its resource is reassigned.
 func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -68,7 +67,7 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 	prefix := "/croft/" + string(store.Partition()) + "/pools/"
 	watching, end := context.WithCancel(t.Context())
 	defer end()
-	// It begins before the writes: the history of a server that tests share may be compacted at any time.
+	// Start it before the writes, because the history of a server that tests share may be compacted at any time.
 	answers := etcd.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	<-answers
 	large := strings.Repeat("x", 700<<10) // no two in one transaction
@@ -122,7 +121,8 @@ func TestABatchOfSeveralTransactionsIsWrittenInItsOrder(t *testing.T) {
 		}
 	}
 	want := []string{
-		"leader", "head, pools/gone, tickets/0000000000000090, resources/0000000000000090", // at first
+		// the first transactions
+		"leader", "head, pools/gone, tickets/0000000000000090, resources/0000000000000090",
 		"head, pools/p", "head, tickets/0000000000000001", "head, tickets/0000000000000003",
 		"head, resources/0000000000000001", "head, tickets/0000000000000002, no tickets/0000000000000090",
 		"head, no resources/0000000000000090", "head, no pools/gone",

@@ -16,8 +16,8 @@ import (
 	"croft/tenant"
 )
 
-// Rounds of a manager of pools charge tickets and pools while instances of the same projects come and go, answers are
-// lost, and projects are created and removed: counters equal records at every revision.
+// Rounds of a manager of pools charge tickets and pools while instances of the same projects are created and removed,
+// answers are lost, and projects are created and removed: counters equal records at every revision.
 func TestTicketsAndPoolsAreCountedWithTheirRounds(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -38,7 +38,7 @@ func TestTicketsAndPoolsAreCountedWithTheirRounds(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if n == 10 { // it may have tickets by then, and then it cannot be below another
+			if n == 10 { // it may have tickets by then, and then cannot be put below another project
 				_, _ = other.Projects.Create(t.Context(), tenant.Tenant{Name: "late", Parent: "org"})
 			}
 		}
@@ -109,10 +109,10 @@ func TestTicketsAndPoolsAreCountedWithTheirRounds(t *testing.T) {
 			t.Errorf("project %s has %d tickets counted, want %d", name, got, want[name])
 		}
 	}
-	etcdtest.WantKind(t, s.Projects.Remove(t.Context(), "dev"), croft.Conflict) // it has instances at least
+	etcdtest.WantKind(t, s.Projects.Remove(t.Context(), "dev"), croft.Conflict) // it has at least instances
 }
 
-// The next leader continues with what the one before it charged.
+// The next leader continues with the charges of the previous one.
 func TestTheNextLeaderGivesBackWhatTheFirstCharged(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)

@@ -6,7 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Owed counts the repayments that are not settled, and returns the present revision of etcd.
+// Owed counts the unsettled reductions, and returns the current revision of etcd.
 func (s *Projects) Owed(ctx context.Context) (n, revision int64, err error) {
 	got, err := s.conn.Etcd.Get(ctx, s.keys().allEntries(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"croft/tenant"
 )
 
-// asked is an instance of a project, as requested.
+// asked returns an instance of a project in the form of a request.
 func asked(project croft.Project, name string, vcpus int64) croft.Instance {
 	inst := etcdtest.NewInstance(name)
 	inst.Project, inst.Spec.Resources = project, croft.Resources{croft.VCPU: vcpus}
@@ -32,7 +32,7 @@ func newProject(t *testing.T, s *etcdstore.Store, name, parent croft.Project, li
 	return etcdtest.Must(s.Projects.Create(t.Context(), tenant.Tenant{Name: name, Parent: parent, Limits: limits}))(t)
 }
 
-// countsHold asserts that at every revision the counters say what the records say.
+// countsHold fails the test unless at every revision the counters equal the sums over the records.
 func countsHold(t *testing.T, s *etcdstore.Store) {
 	t.Helper()
 	_, head, err := s.Projects.Owed(t.Context())
@@ -84,8 +84,8 @@ func TestSixtyRequestsAgainstAQuotaOfTwenty(t *testing.T) {
 	countsHold(t, stores[0])
 }
 
-// Random requests and removals in a tree of projects, from several processes: no limit is ever passed, counters equal
-// records at every revision, and in the end everything has been given back.
+// Random requests and removals in a tree of projects, from several processes: no limit is ever exceeded, counters equal
+// records at every revision, and the usage is zero in the end.
 func TestCountersEqualRecordsAtEveryRevision(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -168,7 +168,8 @@ func TestWhatAChildUsesCountsForThoseAboveIt(t *testing.T) {
 	if err := s.Projects.Admit(t.Context(), "dev", more); err != nil {
 		t.Errorf("who asks after it was given back is told: %v", err)
 	}
-	etcdtest.Must(s.Instances.Create(t.Context(), asked("dev", "c", 2)))(t) // what ops gave back is there at once
+	// the room released by ops is available immediately
+	etcdtest.Must(s.Instances.Create(t.Context(), asked("dev", "c", 2)))(t)
 	if diff := cmp.Diff(tenant.Amounts{"VCPU": 2, tenant.CountInstances: 1}, used(t, s, "org")); diff != "" {
 		t.Errorf("org uses (-want +got):\n%s", diff)
 	}
@@ -184,7 +185,8 @@ func TestALimitBelowUseRefusesGrowthAlone(t *testing.T) {
 	p = etcdtest.Must(s.Projects.Change(t.Context(), p))(t)
 	_, err := s.Instances.Create(t.Context(), asked("web", "b", 1))
 	etcdtest.WantKind(t, err, croft.OverQuota)
-	etcdtest.Must(s.Instances.Create(t.Context(), asked("web", "none", 0)))(t) // what asks for no VCPU is not refused
+	// a request without VCPUs is not refused
+	etcdtest.Must(s.Instances.Create(t.Context(), asked("web", "none", 0)))(t)
 	if err := s.Instances.Discard(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +301,7 @@ func TestProjectsAreATree(t *testing.T) {
 	}
 }
 
-// A counter that was tampered with, or that an older version did not keep, is found and counted again.
+// A counter that was modified, or that an older version did not maintain, is found and counted again.
 func TestACountThatIsWrongIsFoundAndMended(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
@@ -329,7 +331,7 @@ func TestACountThatIsWrongIsFoundAndMended(t *testing.T) {
 	}
 }
 
-// What an earlier instance of the same ID gave back is settled before the ID is charged again.
+// Reductions by an earlier instance with the same ID are settled before the ID is charged again.
 func TestAnIDThatComesBackIsChargedEachTime(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)

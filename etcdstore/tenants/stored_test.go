@@ -20,7 +20,7 @@ import (
 	"croft/tenant"
 )
 
-// stored returns what a project stores.
+// stored returns the amounts that a project stores.
 func stored(t *testing.T, s *etcdstore.Store, p croft.Project) tenant.Amounts {
 	t.Helper()
 	return etcdtest.Must(s.Projects.Accounts(t.Context(), p))(t)[0].Stored
@@ -30,7 +30,7 @@ func newKey(p croft.Project, name string) schedule.Key {
 	return schedule.Key{Project: p, Name: name, Line: "ssh-ed25519 AAAA " + name}
 }
 
-// countsAreRight fails unless the counters say what the records say now.
+// countsAreRight fails the test unless the counters equal the sums over the records now.
 func countsAreRight(t *testing.T, s *etcdstore.Store) {
 	t.Helper()
 	if found := etcdtest.Must(s.Projects.Check(t.Context()))(t); len(found) > 0 {
@@ -38,7 +38,7 @@ func countsAreRight(t *testing.T, s *etcdstore.Store) {
 	}
 }
 
-// wantRefusal fails unless an error refuses more of a measure, by the limit of a project.
+// wantRefusal fails the test unless an error refuses more of a measure because of the limit of a project.
 func wantRefusal(t *testing.T, err error, m tenant.Measure, by croft.Project) {
 	t.Helper()
 	refusal, is := errors.AsType[*tenant.Refusal](err)
@@ -224,7 +224,7 @@ func TestWhatAnEarlierVersionStoredCounts(t *testing.T) {
 	}
 	write(old)
 	wantRefusal(t, s.SSHKeys.AddKey(t.Context(), newKey("org", "new")), tenant.CountKeys, "org")
-	write(newKey("org", "older")) // the counter does not know
+	write(newKey("org", "older")) // the counter does not include it
 	found := etcdtest.Must(s.Projects.Check(t.Context()))(t)
 	if len(found) != 1 || found[0].Counted[tenant.CountKeys] != 1 || found[0].Records[tenant.CountKeys] != 2 {
 		t.Errorf("the check finds %+v", found)

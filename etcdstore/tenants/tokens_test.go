@@ -18,7 +18,7 @@ import (
 	"croft/tenant"
 )
 
-// newToken stores a token of a project that expired that many days ago.
+// newToken stores a token of a project that expired daysAgo days ago.
 func newToken(t *testing.T, s *etcdstore.Store, p croft.Project, daysAgo int) access.Token {
 	t.Helper()
 	token, _ := accesstest.NewToken(t, p, -daysAgo*24*60)
@@ -58,10 +58,10 @@ func TestTokensAreCountedForTheWholeChain(t *testing.T) {
 	if made.Load() != 5 || refused.Load() != 7 {
 		t.Errorf("%d made and %d refused, want 5 and 7", made.Load(), refused.Load())
 	}
-	newToken(t, s, "", 0) // an operator's is no project's
+	newToken(t, s, "", 0) // an operator's token belongs to no project
 	all := etcdtest.Must(s.AccessTokens.List(t.Context(), access.Within("dev")))(t)
 	etcdtest.Must(s.AccessTokens.Revoke(t.Context(), access.Everything(), all[0].ID))(t)
-	newToken(t, s, "dev", 0) // what was given back is there at once
+	newToken(t, s, "dev", 0) // the released room is available immediately
 	countsHold(t, s)
 	if err := s.Projects.Remove(t.Context(), "dev"); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,8 @@ func TestANameThatUsesSomethingIsNotPutBelowAnother(t *testing.T) {
 	countsHold(t, s)
 }
 
-// TestTokensEndWithTheirMember: those of the name in that project, and no others, whoever makes some meanwhile.
+// TestTokensEndWithTheirMember: the member's tokens in that project are removed, and no others, while tokens are
+// created concurrently.
 func TestTokensEndWithTheirMember(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Open(t, etcdtest.Server(t))
@@ -160,7 +161,7 @@ func TestTokensEndWithTheirMember(t *testing.T) {
 	make("ann", "dev")
 	bobs, elsewhere := make("bob", "dev"), make("ann", "other")
 	var work sync.WaitGroup
-	for range 8 { // either before the change, which ends them, or after it
+	for range 8 { // either before the change, which removes them, or after it
 		work.Go(func() { make("ann", "dev") })
 	}
 	delete(p.Members, "ann")

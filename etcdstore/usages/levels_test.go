@@ -26,8 +26,8 @@ func newProject(t *testing.T, s *etcdstore.Store, name, parent croft.Project) {
 	etcdtest.Must(s.Projects.Create(t.Context(), tenant.Tenant{Name: name, Parent: parent}))(t)
 }
 
-// What is heard of, revision by revision, is what projects use at that revision, while instances come and go in
-// projects below each other, projects are removed and made anew, and counters are counted again.
+// The reported usage equals the usage of projects at each revision, while instances are created and removed in nested
+// projects, projects are removed and created again, and counters are counted again.
 func TestWhatIsHeardIsWhatIsUsedAtEachRevision(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
@@ -61,7 +61,7 @@ func TestWhatIsHeardIsWhatIsUsedAtEachRevision(t *testing.T) {
 			if err := s.Projects.Recount(t.Context(), projects[random.IntN(4)]); err != nil {
 				t.Fatal(err)
 			}
-		default: // it may be there, or be used
+		default: // it may exist, or be in use
 			if _, err := s.Projects.Create(t.Context(), tenant.Tenant{Name: "late", Parent: "dev"}); err != nil {
 				_ = s.Projects.Remove(t.Context(), "late")
 			}
@@ -106,7 +106,7 @@ func TestWhatIsHeardIsWhatIsUsedAtEachRevision(t *testing.T) {
 	if err != context.Canceled || heard < 40 {
 		t.Errorf("%d revisions were heard, then %v", heard, err)
 	}
-	// What is heard is also what the records say.
+	// The reported usage also equals the sums over the records.
 	if found := etcdtest.Must(s.Projects.Check(t.Context()))(t); len(found) > 0 {
 		t.Errorf("counters and records differ: %+v", found)
 	}

@@ -19,14 +19,14 @@ import (
 
 var everything = access.Everything()
 
-// midnight is the begin of the days of these tests.
+// midnight is the start of the days of these tests.
 var midnight = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 func stored(project croft.Project, born int64, m usage.Meter) usage.Stored {
 	return usage.Stored{ID: usage.ID{Project: project, Born: born}, Meter: m}
 }
 
-// bornOf is when the counter of a project began.
+// bornOf returns when the counter of a project was created.
 func bornOf(t *testing.T, s *etcdstore.Store, p croft.Project) int64 {
 	t.Helper()
 	return etcdtest.Must(s.Projects.Born(t.Context(), 0))(t)[p]
@@ -48,7 +48,7 @@ func record(t *testing.T, s *etcdstore.Store, days int, projects ...croft.Projec
 	etcdtest.Must(s.Usage.Write(t.Context(), step))(t)
 }
 
-// words lists a report: the project, with ! a former one, the days and the unit-seconds of VCPU.
+// words formats a report: each project, with ! for a former one, its days and its unit-seconds of VCPU.
 func words(r usage.Report) string {
 	var all []string
 	for _, a := range r.Projects {
@@ -76,7 +76,7 @@ func TestWhoeverAsksSeesTheOwnProjects(t *testing.T) {
 	if err := s.Projects.Remove(t.Context(), "old"); err != nil {
 		t.Fatal(err)
 	}
-	newProject(t, s, "old", "org") // another one of this name
+	newProject(t, s, "old", "org") // another project of this name
 	const days3 = 2*86400 + 3600
 	both := fmt.Sprintf("dev 3 %d, org 3 %d", days3, days3)
 	for _, c := range []struct {
@@ -176,7 +176,7 @@ func TestWhatIsTooOldOrTooMuchGoes(t *testing.T) {
 	}
 	trim(midnight.Add(usage.Kept), 23, 0)
 	look(all)
-	trim(midnight.Add(usage.Kept), 22, 1) // those of the former project go first
+	trim(midnight.Add(usage.Kept), 22, 1) // those of the former project are removed first
 	look("late 11 867600, old! 2 86401, org 11 867600")
 	trim(midnight.Add(usage.Kept), 18, 4) // then the oldest ones
 	look("late 10 781200, org 10 781200")
@@ -184,7 +184,7 @@ func TestWhatIsTooOldOrTooMuchGoes(t *testing.T) {
 	look("late 8 608400, org 8 608400")
 }
 
-// Recorders with etcd record what instances use, one after the other.
+// Recorders with etcd record the usage of instances, one after the other.
 func TestRecordersTakeOver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)

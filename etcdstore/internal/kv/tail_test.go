@@ -13,7 +13,7 @@ import (
 	"croft"
 )
 
-// TestAReaderWaitsForWhatWasStoredBefore: a copy that lags is waited for, and one that has everything is not.
+// TestAReaderWaitsForWhatWasStoredBefore: readers wait for a copy that lags, and not for one that has everything.
 func TestAReaderWaitsForWhatWasStoredBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tail := newTail("things", func(context.Context) (int64, error) { return 7, nil })
@@ -44,7 +44,7 @@ func TestAWatchThatIsCutOffIsNotWaitedForForLong(t *testing.T) {
 	})
 }
 
-// TestAFloodOfReadersAsksTheStoreRarely: many readers share a look, and more than a bound are refused.
+// TestAFloodOfReadersAsksTheStoreRarely: many readers share a comparison, and more than a maximum are refused.
 func TestAFloodOfReadersAsksTheStoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks, refused, served atomic.Int64
@@ -76,8 +76,8 @@ func TestAFloodOfReadersAsksTheStoreRarely(t *testing.T) {
 	})
 }
 
-// TestALookIsSharedByThoseBeforeItAlone: a reader that asks while a look is under way waits for the next one, since
-// that look may have read before the write that the reader knows of.
+// TestALookIsSharedByThoseBeforeItAlone: a reader that asks during a comparison waits for the next one, since the
+// present one may have read before a write that the reader knows of.
 func TestALookIsSharedByThoseBeforeItAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int64
@@ -90,7 +90,7 @@ func TestALookIsSharedByThoseBeforeItAlone(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var readers sync.WaitGroup
-		readers.Go(func() { _ = tail.CatchUp(ctx) }) // its end is not that of the others
+		readers.Go(func() { _ = tail.CatchUp(ctx) }) // its end does not end the others' wait
 		synctest.Wait()
 		readers.Go(func() {
 			if err := tail.CatchUp(t.Context()); err != nil || looks.Load() != 2 {
