@@ -6,17 +6,17 @@ import (
 	"croft"
 )
 
-// AboutCredential says what the secret of a credential belongs to, for Vault.
+// AboutCredential returns the text that binds a sealed secret to its credential, for Vault.
 func AboutCredential(p croft.PartitionID, c Credential) string {
 	return strings.Join([]string{"credential", string(p), string(c.Project), c.User, string(c.ID), c.Site}, "\x00")
 }
 
-// AboutValue says what a secret output or parameter of a cluster belongs to; name is as in Cluster.Sealed.
+// AboutValue returns the text that binds a sealed output or parameter to its cluster; name is as in Cluster.Sealed.
 func AboutValue(p croft.PartitionID, c croft.ClusterID, name string) string {
 	return strings.Join([]string{"value", string(p), string(c), name}, "\x00")
 }
 
-// AboutAccount says what the password of an account belongs to.
+// AboutAccount returns the text that binds a sealed password to its account.
 func AboutAccount(p croft.PartitionID, c croft.ClusterID, user string) string {
 	return strings.Join([]string{"account", string(p), string(c), user}, "\x00")
 }

@@ -10,28 +10,28 @@ import (
 // Created is the answer to a request for a cluster.
 type Created struct {
 	Cluster Cluster
-	Reused  bool // it was there already: the request joined it, or was made before
+	Reused  bool // the cluster existed before: the request joined it, or repeated an earlier request
 }
 
-// Change changes what a user may change of a cluster. Nil fields stay.
+// Change changes the fields of a cluster that a user may change. Nil fields stay.
 type Change struct {
 	Name   *string
 	Slaves *int
-	// Indexes names the wanted slaves, for a cloud whose site this cloud is: both then count alike after a resize that
-	// one of them refused. Slaves, if given, is their number.
+	// Indexes names the wanted slaves. It is for a cloud that uses this cloud as a site: the two then count slaves
+	// alike after a resize that one of them refused. Slaves, if given, is the number of Indexes.
 	Indexes  *[]int
 	KeepIdle *time.Duration
 	Expires  *time.Duration // from now on; 0: never
 }
 
-// Removal says how a cluster is to be deleted.
+// Removal is a request to delete a cluster.
 type Removal struct {
-	User    string // who asks
-	Force   bool   // although others use it
-	Abandon bool   // without its site: what is left there stays
+	User    string // the user who asks
+	Force   bool   // delete it even while other users have uses of it
+	Abandon bool   // do not wait for the site: what remains on it is left there
 }
 
-// Filter chooses clusters; empty fields choose all.
+// Filter selects clusters; an empty field selects all.
 type Filter struct {
 	State           State
 	Appliance, Site string
@@ -42,7 +42,7 @@ type Explanation struct {
 	Candidates []Choice  `json:"candidates"` // best first
 	Dropped    []Dropped `json:"dropped"`
 	Reuse      string    `json:"reuse,omitempty"` // the name of the cluster that the request would join
-	Quota      string    `json:"quota,omitempty"` // why the project may have no cluster more
+	Quota      string    `json:"quota,omitempty"` // why the quota of the project permits no further cluster
 }
 
 // Choice is a candidate as users see it.
@@ -50,12 +50,12 @@ type Choice struct {
 	Site           string           `json:"site"`
 	Implementation ImplementationID `json:"implementation"`
 	Revision       int              `json:"revision"`
-	Credential     string           `json:"credential,omitempty"` // its name
+	Credential     string           `json:"credential,omitempty"` // name of the credential
 	Capacity       string           `json:"capacity"`             // one sentence
-	Why            string           `json:"why"`                  // what put it before those behind it
+	Why            string           `json:"why"`                  // why it ranks before the next choice
 }
 
-// ChoiceError says that no site can build a cluster. It is a croft.NoCapacity.
+// ChoiceError says that no site can build a cluster. Its kind is NoCapacity.
 type ChoiceError struct{ Dropped []Dropped }
 
 // Error implements error.
@@ -78,7 +78,7 @@ func (e *ChoiceError) Unwrap() error { return croft.NoCapacity }
 type NewCredential struct {
 	Credential // without ID, Secret and times
 	Plain      Secret
-	Unverified bool // do not try to log in first
+	Unverified bool // do not try to log in before storing it
 }
 
 // CredentialChange changes a credential. Nil fields stay.
@@ -97,7 +97,7 @@ type SiteChange struct {
 	BuildTimeout                       *time.Duration
 }
 
-// SiteHealth is how a site answers now.
+// SiteHealth is the answer of a site to a probe made now.
 type SiteHealth struct {
 	Site      string `json:"site"`
 	Reachable bool   `json:"reachable"`
@@ -113,15 +113,15 @@ type ApplianceChange struct {
 	Agent       *Agent
 }
 
-// Login is an account as its user gets it.
+// Login is an account as its user sees it.
 type Login struct {
 	Username string
 	Password Secret
-	Made     bool // just now
+	Made     bool // the account was created by this request
 }
 
-// AwayError says that something outside of the cloud's own store cannot answer now: a site, what runs there, or the
-// keys. It is Unavailable; unlike what is wrong inside of the cloud, users are told of it.
+// AwayError says that something outside of the cloud's own store does not answer now: a site, a service that runs
+// there, or the vault. Its kind is Unavailable. Users see its text, unlike that of internal errors.
 type AwayError struct{ Text string }
 
 // Away makes an AwayError.
@@ -136,7 +136,7 @@ func (e *AwayError) Unwrap() error { return croft.Unavailable }
 // SilentError is the error of a driver whose site sent no HTTP response at all. Its kind is Unavailable.
 type SilentError struct{ Err error }
 
-// Silent marks an error as the silence of a site.
+// Silent wraps err in a SilentError.
 func Silent(err error) error { return &SilentError{err} }
 
 // Error implements error.
@@ -145,12 +145,12 @@ func (e *SilentError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause and the kind.
 func (e *SilentError) Unwrap() []error { return []error{e.Err, croft.Unavailable} }
 
-// FaultError is the error of a driver whose site responded to a request, and could not serve it: a response of 5xx, or
+// FaultError is the error of a driver whose site answered a request, but could not serve it: with a 5xx status, or with
 // a page of a proxy. Its kind is Unavailable. It counts against the stack or the credential of the request, and never
-// closes the site for others.
+// closes the site for other requests.
 type FaultError struct{ Err error }
 
-// Faulty marks an error as a fault that a site responded with.
+// Faulty wraps err in a FaultError.
 func Faulty(err error) error { return &FaultError{err} }
 
 // Error implements error.
@@ -159,7 +159,7 @@ func (e *FaultError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause and the kind.
 func (e *FaultError) Unwrap() []error { return []error{e.Err, croft.Unavailable} }
 
-// ImageError is the error of a driver whose site has no such image. It has the kind of its cause.
+// ImageError is the error of a driver whose site does not have the requested image. It has the kind of its cause.
 type ImageError struct{ Err error }
 
 // Error implements error.
@@ -172,5 +172,5 @@ func (e *ImageError) Unwrap() error { return e.Err }
 type Output struct {
 	Name   string
 	Value  any
-	Secret bool // it is kept sealed
+	Secret bool // the value is stored sealed
 }

@@ -12,21 +12,21 @@ import (
 
 // The bounds of a request.
 const (
-	// MaxParameters is how many parameters a request may give.
+	// MaxParameters is the maximum number of parameters of a request.
 	MaxParameters = 100
-	// MaxParameterBytes bounds them all together, as JSON.
+	// MaxParameterBytes bounds the sum of all parameters, as JSON.
 	MaxParameterBytes = 64 << 10
 	maxHints          = 100
 	maxKeys           = 100
-	maxKeyBytes       = 16 << 10 // of one
+	maxKeyBytes       = 16 << 10 // of one key
 	maxPeriod         = 10 * 365 * 24 * time.Hour
 	minPeriod         = time.Minute
 )
 
-// hintNames are the hints that are hard, and the wish, as requests spell them.
+// hintNames are the names of the hints in requests: the hard ones, then the preference.
 var hintNames = []string{"sites", "exclude_sites", "credentials", "implementations", "prefer_sites"}
 
-// Check validates a request as far as it can be without knowing what there is. Invalid.
+// Check validates a request without looking at stored records. Invalid.
 func (r Request) Check() error {
 	if r.ID != "" {
 		if id, err := croft.ParseClusterID(string(r.ID)); err != nil || id != r.ID {
@@ -61,7 +61,7 @@ func (r Request) Check() error {
 	return checkParameters(r.Parameters)
 }
 
-// checkKeys refuses what could not be a line of authorized_keys. Whether it is a key, whoever takes it says.
+// checkKeys rejects keys that cannot be a line of authorized_keys. It does not parse them: the consumer of a key does.
 func checkKeys(keys []string) error {
 	if len(keys) > maxKeys {
 		return croft.Errorf(croft.Invalid, "%d keys are given, at most %d are read", len(keys), maxKeys)
@@ -74,7 +74,7 @@ func checkKeys(keys []string) error {
 	return nil
 }
 
-// CheckSlaves validates the size of a cluster of an appliance that needs at least some slaves. Invalid.
+// CheckSlaves validates the number of slaves of a cluster whose appliance needs at least least. Invalid.
 func CheckSlaves(n, least int) error {
 	if n < 0 || n > MaxSlaves {
 		return croft.Errorf(croft.Invalid, "%d slaves: a cluster has 0 to %d", n, MaxSlaves)
@@ -85,7 +85,7 @@ func CheckSlaves(n, least int) error {
 	return nil
 }
 
-// CheckPeriods validates how long a cluster is kept. Invalid.
+// CheckPeriods validates the periods after which a cluster ends. Invalid.
 func CheckPeriods(keepIdle, expires time.Duration) error {
 	for what, d := range map[string]time.Duration{"keep_idle": keepIdle, "expires": expires} {
 		if d < 0 || d > maxPeriod {
@@ -99,7 +99,7 @@ func CheckPeriods(keepIdle, expires time.Duration) error {
 	return nil
 }
 
-// Check validates hints as far as it can be without knowing what there is. Invalid.
+// Check validates hints without looking at stored records. Invalid.
 func (h Hints) Check() error {
 	for i, list := range [][]string{h.Sites, h.ExcludeSites, h.Credentials, h.implementations(), h.PreferSites} {
 		if len(list) > maxHints {

@@ -13,7 +13,7 @@ func TestRequestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Request)
-		want   string // part of the error; "": it is good
+		want   string // part of the error; "": the request is valid
 	}{
 		{"a plain request", func(*Request) {}, ""},
 		{"an ID that is none", func(r *Request) { r.ID = "x" }, `"x" is not an ID for a cluster`},

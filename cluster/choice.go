@@ -11,7 +11,7 @@ type Dropped struct {
 type Candidate struct {
 	Site           Site
 	Implementation Implementation
-	Credential     Credential // the zero one at a local site
+	Credential     Credential // the zero value at a local site
 	Room           Room
-	Why            string // what put it before the next one; Choose fills it
+	Why            string // why it ranks before the next candidate; Choose fills it
 }

@@ -12,58 +12,59 @@ import (
 	"croft/internal/wording"
 )
 
-// World is what a site is chosen from.
+// World is the input for the choice of a site, beside the request.
 type World struct {
-	Types           []SiteType       // of sites that this server has a driver for
+	Types           []SiteType       // the types that this server has a driver for
 	Implementations []Implementation // of the appliance, all revisions
 	Sites           []Site
 	Credentials     []Credential                  // of the user in the project
-	Contracts       map[ImplementationID]Contract // one that is not in it is not checked
-	Faults          map[ImplementationID]error    // what makes one useless; of kind Invalid
-	Filling         Filling                       // what Fill is told besides site and implementation
-	Rooms           map[Place]Room                // one that is not in it is not known
-	Clusters        []Cluster                     // of the whole partition, for what sites hold
-	Troubles        []Trouble                     // of the last hour
-	Attempts        []Tried                       // of this request, that failed
+	Contracts       map[ImplementationID]Contract // an implementation without an entry is not checked
+	Faults          map[ImplementationID]error    // why an implementation cannot be used; of kind Invalid
+	Filling         Filling                       // the input of Fill, without site and implementation
+	Rooms           map[Place]Room                // a place without an entry has unknown room
+	Clusters        []Cluster                     // all clusters of the partition, to count those of each site
+	Troubles        []Trouble                     // troubles of the last hour
+	Attempts        []Tried                       // failed attempts of this request
 	Reuse           string                        // the site of a cluster that the request would join
 	Now             time.Time
 }
 
-// Place is where a cluster could be built, and by whom.
+// Place is a site, an implementation and a credential that a cluster could be built with.
 type Place struct {
 	Site           string
 	Credential     CredentialID
 	Implementation ImplementationID
 }
 
-// Place returns where the candidate is.
+// Place returns the place of the candidate.
 func (c Candidate) Place() Place { return Place{c.Site.Name, c.Credential.ID, c.Implementation.ID} }
 
 // Trouble is a failure at a site.
 type Trouble struct {
 	Site string
 	At   time.Time
-	// Silent: no response arrived, or requests of several projects failed and none succeeded; and the site has not
-	// responded since. Otherwise a build failed there, which may be the template's fault, so that it must not close
-	// the site for others.
+	// Silent: no response arrived, or requests of several projects failed and none succeeded, and the site has not
+	// answered since. Otherwise a build failed there. The template may be at fault for that, so it does not close the
+	// site for other requests.
 	Silent bool
 }
 
-// A site that was silent troubleMax times within troubleSpan is closed for as long as that took, between closedLeast
-// and closedMost: a restart of seconds closes it for seconds.
+// A site that was silent troubleMax times within troubleSpan is closed for as long as these silences took, at least
+// closedLeast and at most closedMost. So a restart that takes seconds closes it for seconds.
 const (
 	troubleMax  = 3
 	troubleSpan = 10 * time.Minute
 	closedLeast = 10 * time.Second
 	closedMost  = 5 * time.Minute
-	// TroubleKept is how long troubles count for the order of sites.
+	// TroubleKept is how long a trouble affects the order of sites.
 	TroubleKept = time.Hour
 )
 
-// Choose says where a request can be built, best first, and why not elsewhere. Every implementation is either a
-// candidate or dropped, once; a site that has none is dropped too. Where the contract of an implementation is known,
-// its parameters can be filled. Equals are in the order of the random source. Invalid: a hint names what does not
-// exist, or there is no candidate because of parameters or faults alone.
+// Choose returns the candidates for a request, best first, and the dropped sites and implementations. Every
+// implementation is either a candidate or dropped, exactly once; a site without an implementation is dropped too. If
+// the contract of a candidate's implementation is known, its parameters can be filled. The random source decides the
+// order of equal candidates. Invalid: a hint names something that does not exist, or parameters or faults alone are the
+// reason that there is no candidate.
 func Choose(r Request, w World, random *rand.Rand) ([]Candidate, []Dropped, error) {
 	if err := CheckHints(r.Hints, w); err != nil {
 		return nil, nil, err
@@ -97,7 +98,7 @@ func Choose(r Request, w World, random *rand.Rand) ([]Candidate, []Dropped, erro
 	return left, dropped, nil
 }
 
-// without lists the sites for which the appliance has no implementation.
+// without lists the sites that the appliance has no implementation for.
 func (w World) without(appliance string) []Dropped {
 	var all []Dropped
 	for _, s := range w.Sites {
@@ -109,7 +110,7 @@ func (w World) without(appliance string) []Dropped {
 	return all
 }
 
-// newestOf returns the newest enabled revision at each site, of those that the hints permit.
+// newestOf returns, by site, the newest enabled implementation that the hints permit.
 func newestOf(h Hints, all []Implementation) map[string]Implementation {
 	newest := map[string]Implementation{}
 	for _, i := range all {
@@ -124,7 +125,7 @@ func permitted(h Hints, i Implementation) bool {
 	return len(h.Implementations) == 0 || slices.Contains(h.Implementations, i.ID)
 }
 
-// candidate returns what building by an implementation would be, or one sentence why it cannot be.
+// candidate returns the candidate for an implementation, or one sentence that says why there is none.
 func (w World) candidate(r Request, i Implementation, newest map[string]Implementation) (Candidate, string) {
 	site, reason := w.site(r.Hints, i.Site)
 	if reason == "" {
@@ -141,7 +142,7 @@ func (w World) candidate(r Request, i Implementation, newest map[string]Implemen
 	return c, ""
 }
 
-// fills reports whether the template of a candidate can be used, and told all that it asks for. Invalid.
+// fills reports whether the template of a candidate is usable and all its parameters have values. Invalid.
 func (w World) fills(c Candidate) error {
 	if err := w.Faults[c.Implementation.ID]; err != nil {
 		return err
@@ -152,12 +153,12 @@ func (w World) fills(c Candidate) error {
 	}
 	f := w.Filling
 	f.Site, f.Implementation = c.Site, c.Implementation
-	f.Image = cmp.Or(f.Image, c.Implementation.Image) // it may not have been brought there yet
+	f.Image = cmp.Or(f.Image, c.Implementation.Image) // the site may not have the image yet
 	_, _, err := Fill(contract, f)
 	return err
 }
 
-// site returns a site, or why it is not to be used.
+// site returns a site, or why it cannot be used.
 func (w World) site(h Hints, name string) (Site, string) {
 	at := slices.IndexFunc(w.Sites, func(s Site) bool { return s.Name == name })
 	if at < 0 {
@@ -187,7 +188,7 @@ func (w World) site(h Hints, name string) (Site, string) {
 	return s, ""
 }
 
-// silentUntil returns until when a site is left alone, in the past if it is not.
+// silentUntil returns the time until which a silent site is closed; it is in the past if the site is open.
 func (w World) silentUntil(site string) time.Time {
 	var times []time.Time
 	for _, t := range w.Troubles {
@@ -207,13 +208,13 @@ func (w World) silentUntil(site string) time.Time {
 	return until
 }
 
-// SiteFull says that a site has n clusters, which is as many as it may have. Conflict: a site with room may be chosen.
+// SiteFull returns the error for a site that has n clusters, its maximum. Conflict, because another site may have room.
 func SiteFull(s Site, n int) error {
 	return croft.Errorf(croft.Conflict, "site %s has %s, and may have %d", s.Name,
 		wording.Count(n, "cluster"), s.MaxClusters)
 }
 
-// held counts the clusters that a site has, but for the one that is being chosen for.
+// held counts the clusters of a site, without the one that the choice is for.
 func (w World) held(site string) int {
 	n := 0
 	for _, c := range w.Clusters {

@@ -13,7 +13,7 @@ import (
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// world is one with an OpenStack, a second one, and the local site; the user has credentials for both.
+// world returns a World with two OpenStack sites and the local site; the user has credentials for both OpenStack sites.
 func world() World {
 	return World{
 		Types: SiteTypes,
@@ -58,8 +58,8 @@ func TestDropped(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Request, *World)
-		what   string // an implementation
-		want   string // "": it is a candidate
+		what   string // implementation
+		want   string // reason; "": it is a candidate
 	}{
 		{"nothing is against it", func(*Request, *World) {}, "w2", ""},
 		{"an older revision", func(*Request, *World) {}, "w1", "revision 2 is newer"},
@@ -246,7 +246,7 @@ func TestOrder(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Request, *World)
-		why    string // west is first, because
+		why    string // why west is the first candidate
 	}{
 		{"a cluster to reuse comes before known room", func(_ *Request, w *World) {
 			w.Reuse, w.Rooms = "west", map[Place]Room{east: {Known: true, Fits: true}}

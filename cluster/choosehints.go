@@ -9,7 +9,8 @@ import (
 	"croft/internal/nearest"
 )
 
-// CheckHints refuses hints that name what does not exist: an empty choice would not say what is wrong. Invalid.
+// CheckHints rejects hints that name something that does not exist: an empty list of candidates would not say what is
+// wrong. Invalid.
 func CheckHints(h Hints, w World) error {
 	var sites, credentials, implementations []string
 	for _, s := range w.Sites {
@@ -41,11 +42,11 @@ func CheckHints(h Hints, w World) error {
 	return nil
 }
 
-// NeedsCredential reports whether nothing can be built at a site of this type without a credential.
+// NeedsCredential reports whether a site of this type builds clusters only with a credential.
 func (t SiteType) NeedsCredential() bool { return t == OpenStack || t == Croft }
 
-// credential returns the one to use at a site: in the order of the hints, else the one that was verified last, else
-// the oldest. One that the site has refused since comes after the others.
+// credential returns the credential to use at a site: the first one in the order of the hints, else the one that was
+// verified last, else the oldest one. Credentials that the site has refused since come after all others.
 func (w World) credential(h Hints, s Site) (Credential, string) {
 	var own []Credential
 	for _, c := range w.Credentials {
@@ -76,7 +77,7 @@ func (w World) credential(h Hints, s Site) (Credential, string) {
 	}), ""
 }
 
-// rank returns the place of a credential in the hints; behind all that are there if it is not.
+// rank returns the position of a credential in the hints, or the number of hints if they do not name it.
 func rank(h Hints, c Credential) int {
 	at := slices.IndexFunc(h.Credentials, func(s string) bool { return s == c.Name || s == string(c.ID) })
 	if at < 0 {
@@ -85,7 +86,7 @@ func rank(h Hints, c Credential) int {
 	return at
 }
 
-// Choices returns candidates as users see them.
+// Choices converts candidates to the form that users see.
 func Choices(all []Candidate) []Choice {
 	choices := []Choice{}
 	for _, c := range all {

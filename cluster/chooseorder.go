@@ -10,15 +10,15 @@ import (
 	"croft/internal/wording"
 )
 
-// A criterion compares candidates by one number, of which less is better.
+// A criterion compares candidates by a number; smaller is better.
 type criterion struct {
 	of  func(Candidate) float64
-	why func(a, b Candidate) string // why a is before b
+	why func(a, b Candidate) string // says why a is before b
 }
 
-// order sorts candidates, and says of each what put it before the next.
+// order sorts candidates, best first, and sets the reason why each is before the next.
 func (w World) order(h Hints, all []Candidate, random *rand.Rand) {
-	// The order of the input must not show, or the random source would not decide between equals alone.
+	// The order of the input must not matter: the random source alone decides between equal candidates.
 	slices.SortFunc(all, func(a, b Candidate) int { return cmp.Compare(a.Implementation.ID, b.Implementation.ID) })
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	criteria := w.criteria(h)
@@ -87,7 +87,7 @@ func (w World) criteria(h Hints) []criterion {
 	}
 }
 
-// before is the number of what comes first if it is so.
+// before maps a condition to a sort key: 0, which sorts first, if it holds, else 1.
 func before(yes bool) float64 {
 	if yes {
 		return 0

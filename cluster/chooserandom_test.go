@@ -138,7 +138,7 @@ func checkObeyed(t *testing.T, seed uint64, h Hints, candidates []Candidate) {
 	}
 }
 
-// checkEquals requires that two random sources give the same candidates, and that only equals change places.
+// checkEquals requires that two random sources give the same candidates, and that only equal candidates change places.
 func checkEquals(t *testing.T, seed uint64, w World, h Hints, a, b []Candidate) {
 	t.Helper()
 	if len(a) != len(b) {

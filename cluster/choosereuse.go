@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// reusable are the states in which a cluster can be joined, the one that can be used soonest first.
+// reusable lists the states in which a cluster can be joined; those in which it is ready for use sooner come first.
 var reusable = []State{Ready, Resizing, Building, Scheduling}
 
-// Joins reports whether a request may get a cluster that is there already, all but their parameters considered.
-// credentials are those of the user, whose names hints may hold.
+// Joins reports whether a request may join an existing cluster. It compares all but their parameters. credentials are
+// the user's; hints may refer to them by name.
 func (r Request) Joins(c Cluster, credentials []Credential) bool {
 	return r.Reuse == ReuseAuto && c.Project == r.Project && c.User == r.User && c.Appliance == r.Appliance &&
 		slices.Contains(reusable, c.State) && c.Slaves >= r.Slaves && r.Hints.permit(c, credentials)
 }
 
-// permit reports whether a cluster is where the hints ask for. One that has no site yet is, if it was asked for with
-// the same hints, or if these permit any.
+// permit reports whether the hints permit the site of a cluster. A cluster without a site is permitted if its request
+// had the same hints, or if h has no hard hints.
 func (h Hints) permit(c Cluster, credentials []Credential) bool {
 	if c.Site == "" {
 		return h.hard() == nil || slices.EqualFunc(h.hard(), c.Hints.hard(), slices.Equal)
@@ -34,7 +34,7 @@ func (h Hints) permit(c Cluster, credentials []Credential) bool {
 	return at >= 0 && rank(h, credentials[at]) < len(h.Credentials)
 }
 
-// hard lists the hints that are no wishes, each sorted; nil: there are none.
+// hard lists the hints that are not preferences, each sorted; nil: there are none.
 func (h Hints) hard() [][]string {
 	all := [][]string{h.Sites, h.ExcludeSites, h.Credentials, h.implementations()}
 	some := false
@@ -48,8 +48,8 @@ func (h Hints) hard() [][]string {
 	return all
 }
 
-// CompareReuse orders clusters that a request may join: one of its name, then the one that can be used soonest, then
-// the smallest, then the oldest.
+// CompareReuse orders the clusters that a request may join: by a name equal to the requested one, then by the state
+// that is ready for use soonest, then by size, then by age. Smaller and older clusters come first.
 func (r Request) CompareReuse(a, b Cluster) int {
 	return cmp.Or(cmp.Compare(before(a.Name == r.Name), before(b.Name == r.Name)),
 		cmp.Compare(slices.Index(reusable, a.State), slices.Index(reusable, b.State)),

@@ -1,7 +1,7 @@
-// Package cluster holds the nouns of clusters and decides about them: which site builds a cluster and why, what its
-// template is told, and what comes next in its life. A cluster is a master and any number of slaves that an appliance
-// describes and one site builds: the hosts of this cloud, an OpenStack with Heat, or another croft. Everything here is
-// pure; drivers reach the sites, a store keeps the records, and cluster/manager joins them.
+// Package cluster declares the types of clusters and decides about them: which site builds a cluster and why, what
+// values its template gets, and which step comes next in its life. A cluster is a master and any number of slaves that
+// an appliance describes and one site builds. A site is the hosts of this cloud, an OpenStack with Heat, or another
+// croft. Everything here is pure: drivers call the sites, a store keeps the records, and cluster/manager connects them.
 package cluster
 
 import (
@@ -10,104 +10,108 @@ import (
 	"croft"
 )
 
-// State is where a cluster is in its life.
+// State is a stage in the life of a cluster.
 type State string
 
-// The states. A cluster is changed only by the one manager that holds it, one transaction for each change.
+// The states. Only the one manager that holds a cluster changes its state, in one transaction per change.
 const (
-	Scheduling State = "SCHEDULING" // a site is being chosen, or its image is brought there
-	Building   State = "BUILDING"   // the site was asked, or is about to be
-	Ready      State = "READY"      // all members are there
-	Resizing   State = "RESIZING"   // the site makes it larger or smaller
-	Degraded   State = "DEGRADED"   // the master is there, and a slave is missing
-	Failed     State = "ERROR"      // it cannot be used; it stays until its user destroys it
-	Deleting   State = "DELETING"   // it is being removed from its site
-	Deleted    State = "DELETED"    // nothing of it is left; kept for Remembered, so that its end can be read
+	Scheduling State = "SCHEDULING" // a site is being chosen, or the image is being copied to it
+	Building   State = "BUILDING"   // the site was asked to build, or is about to be
+	Ready      State = "READY"      // all members exist
+	Resizing   State = "RESIZING"   // the site adds or removes slaves
+	Degraded   State = "DEGRADED"   // the master exists, and a slave is missing
+	Failed     State = "ERROR"      // it cannot be used, and stays until its user destroys it
+	Deleting   State = "DELETING"   // the site removes it
+	Deleted    State = "DELETED"    // nothing is left of it; kept for Remembered, so that users can read how it ended
 )
 
-// States lists all states in the order of a life.
+// States lists all states in the order in which a cluster passes through them.
 var States = []State{Scheduling, Building, Ready, Resizing, Degraded, Failed, Deleting, Deleted}
 
-// Settled reports whether nothing is under way that ends by itself.
+// Settled reports whether no operation is in progress.
 func (s State) Settled() bool {
 	return s == Ready || s == Degraded || s == Failed || s == Deleted
 }
 
-// Remembered is how long a cluster that was deleted can still be read.
+// Remembered is how long a deleted cluster can still be read.
 const Remembered = 24 * time.Hour
 
-// MaxRemembered is how many deleted clusters of a project can still be read. Those that ended first are forgotten
-// sooner.
+// MaxRemembered is the number of deleted clusters of a project that can still be read. Beyond it, those that ended
+// first are forgotten before Remembered is over.
 const MaxRemembered = 100
 
-// Cluster is the record of a cluster. The name belongs to the cluster until it is DELETED.
+// Cluster is the record of a cluster. The cluster keeps its name until it is DELETED.
 type Cluster struct {
 	ID      croft.ClusterID `json:"id"`
 	Name    string          `json:"name"` // unique in its project
 	Project croft.Project   `json:"project"`
-	User    string          `json:"user"` // who asked for it; reuse is for the same user alone
+	User    string          `json:"user"` // the user who requested it; only the same user can reuse it
 
 	Appliance      string           `json:"appliance"`
-	Implementation ImplementationID `json:"implementation,omitempty"` // empty until one is chosen
+	Implementation ImplementationID `json:"implementation,omitempty"` // empty until a site is chosen
 	Revision       int              `json:"revision,omitempty"`       // of the implementation
 	Site           string           `json:"site,omitempty"`
-	Credential     CredentialID     `json:"credential,omitempty"` // empty where the site needs none
+	Credential     CredentialID     `json:"credential,omitempty"` // empty if the site needs none
 
-	Digest     string         `json:"digest,omitempty"`     // of the request, to know it again; see Request.Digest
+	// Request.Digest of the request, to recognize a repeated one
+	Digest     string         `json:"digest,omitempty"`
 	Hints      Hints          `json:"hints"`                // as given
-	Parameters map[string]any `json:"parameters,omitempty"` // as given, but for hidden ones, which are in Sealed
-	Keys       []string       `json:"keys,omitempty"`       // of those who may log in, as lines of authorized_keys
-	Slaves     int            `json:"slaves"`               // wanted
-	Good       int            `json:"good_slaves"`          // as it last was READY with; to go back to
-	// of the slaves that are wanted, ascending; never used twice
+	Parameters map[string]any `json:"parameters,omitempty"` // as given, without the hidden ones, which are in Sealed
+	// SSH keys of the users who may log in, as lines of authorized_keys
+	Keys   []string `json:"keys,omitempty"`
+	Slaves int      `json:"slaves"` // wanted number of slaves
+	// number of slaves when it was READY last; a failed resize goes back to it
+	Good int `json:"good_slaves"`
+	// of the wanted slaves, ascending; an index is never used twice
 	Indexes   []int  `json:"indexes"`
 	NextIndex int    `json:"next_index"`        // of the next slave
-	Removed   []int  `json:"removed,omitempty"` // indexes that were taken out by name
-	Sizing    Sizing `json:"sizing,omitzero"`   // what the site was told of that
+	Removed   []int  `json:"removed,omitempty"` // indexes of slaves that were removed by name
+	Sizing    Sizing `json:"sizing,omitzero"`   // the last request for a size to the site
 
 	State    State          `json:"state"`
-	Step     string         `json:"step,omitempty"` // what happens now, in English
+	Step     string         `json:"step,omitempty"` // the current step, in English
 	Error    *Failure       `json:"error,omitempty"`
 	MasterIP string         `json:"master_ip,omitempty"`
-	Outputs  map[string]any `json:"outputs,omitempty"` // of the site, but for secret ones, which are in Sealed
+	Outputs  map[string]any `json:"outputs,omitempty"` // of the site, without the secret ones, which are in Sealed
 	Members  []Member       `json:"hosts"`
 	Remote   Remote         `json:"remote"`
-	Attempts []Tried        `json:"attempts,omitempty"` // that failed, oldest first
+	Attempts []Tried        `json:"attempts,omitempty"` // failed attempts, oldest first
 	Why      []Dropped      `json:"why,omitempty"`      // sites that were not chosen
-	Deadline time.Time      `json:"deadline,omitzero"`  // of the build or resize that is under way
-	Retry    Retry          `json:"retry,omitzero"`     // of a removal that the site refused
-	// FaultSince is since when the site responds with faults to what is under way; PartialSince since when it says that
-	// it is done, and members are missing.
+	Deadline time.Time      `json:"deadline,omitzero"`  // of the build or resize in progress
+	Retry    Retry          `json:"retry,omitzero"`     // of a removal
+	// FaultSince is the time since which the site has answered the operation in progress with faults. PartialSince is
+	// the time since which the site has said that it is done although members are missing.
 	FaultSince   time.Time `json:"fault_since,omitzero"`
 	PartialSince time.Time `json:"partial_since,omitzero"`
 
 	Uses      []Use         `json:"uses"`
-	KeepIdle  time.Duration `json:"keep_idle,omitempty"` // how long it stays without uses; 0: for ever
-	IdleSince time.Time     `json:"idle_since,omitzero"` // since when it has no use
-	Expires   time.Time     `json:"expires,omitzero"`    // when it is destroyed whoever uses it; zero: never
+	KeepIdle  time.Duration `json:"keep_idle,omitempty"` // how long it is kept without uses; 0: forever
+	IdleSince time.Time     `json:"idle_since,omitzero"` // when it lost its last use
+	Expires   time.Time     `json:"expires,omitzero"`    // when it is destroyed, whether it is used or not; zero: never
 	Warned    time.Time     `json:"warned,omitzero"`     // when its end was announced
-	KeptUntil time.Time     `json:"kept_until,omitzero"` // until when what failed stays on the site, to be looked at
-	Ended     time.Time     `json:"ended,omitzero"`      // when it became DELETED
-	Abandoned bool          `json:"abandoned,omitempty"` // its user gave up what is left on the site
-	Created   time.Time     `json:"created"`
-	Updated   time.Time     `json:"updated"`
+	// how long the remains of a failed build stay on the site, for inspection
+	KeptUntil time.Time `json:"kept_until,omitzero"`
+	Ended     time.Time `json:"ended,omitzero"`      // when it became DELETED
+	Abandoned bool      `json:"abandoned,omitempty"` // its user gave up what remains on the site
+	Created   time.Time `json:"created"`
+	Updated   time.Time `json:"updated"`
 
-	Sealed map[string]Sealed `json:"sealed,omitempty"` // secret outputs and parameters by name; never printed
+	Sealed map[string]Sealed `json:"sealed,omitempty"` // secret outputs and parameters by name; never shown
 
-	// Generation counts the changes that users see, for If-Match.
+	// Generation counts the changes that are visible to users, for If-Match.
 	Generation int64 `json:"generation"`
-	// Revised is the version of the stored record. A write compares it. Never stored.
+	// Revised is the revision of the stored record, which a write compares. Never stored.
 	Revised int64 `json:"-"`
 }
 
-// Failure says what is wrong with a cluster.
+// Failure is the error of a cluster.
 type Failure struct {
 	Code    FailureCode `json:"code"`
 	Message string      `json:"message"` // at most MaxMessage bytes
 	At      time.Time   `json:"at"`
 }
 
-// MaxMessage bounds what is kept of the reason that a site gives, in bytes.
+// MaxMessage bounds the stored part of a site's reason, in bytes.
 const MaxMessage = 2 << 10
 
 // FailureCode classifies a failure.
@@ -115,18 +119,19 @@ type FailureCode string
 
 // The codes.
 const (
-	FailedBuild      FailureCode = "build"       // the site could not build it
-	FailedDeadline   FailureCode = "deadline"    // the site did not build it in time
-	FailedOutputs    FailureCode = "outputs"     // it was built, and its outputs cannot be used
-	FailedResize     FailureCode = "resize"      // a resize failed and was taken back
-	FailedCredential FailureCode = "credential"  // the site refuses the credential, or shows it another project
-	FailedRemoved    FailureCode = "removed"     // somebody removed it from its site
+	FailedBuild    FailureCode = "build"    // the site failed to build it
+	FailedDeadline FailureCode = "deadline" // the site did not build it in time
+	FailedOutputs  FailureCode = "outputs"  // it was built, and its outputs cannot be used
+	FailedResize   FailureCode = "resize"   // a resize failed and was undone
+	// the site refuses the credential, or the credential now belongs to another project there
+	FailedCredential FailureCode = "credential"
+	FailedRemoved    FailureCode = "removed"     // it was removed from its site outside of croft
 	FailedRoom       FailureCode = "no capacity" // no site has room
-	FailedImage      FailureCode = "image"       // its image cannot be brought to the site
+	FailedImage      FailureCode = "image"       // its image cannot be copied to the site
 	FailedMaster     FailureCode = "master"      // its master is gone
 )
 
-// MemberState is how far a member is.
+// MemberState is the state of a member.
 type MemberState string
 
 // The states of members.
@@ -136,39 +141,40 @@ const (
 	MemberGone     MemberState = "GONE" // it is being removed, or was lost
 )
 
-// Member is one machine of a cluster. Its ID follows from cluster, role and index, so it is known before the machine
-// is, and stays through every resize.
+// Member is one machine of a cluster. Its ID is computed from cluster, role and index, so it is known before the
+// machine exists, and does not change with a resize.
 type Member struct {
-	ID       MemberID    `json:"id"`
-	Name     string      `json:"name,omitempty"`
-	Role     Role        `json:"role"`
-	Index    int         `json:"index"` // of a slave, from 0; 0 of the master
-	Address  string      `json:"address,omitempty"`
-	RemoteID string      `json:"remote_id,omitempty"` // at the site; of a local one the instance's UUID, the same as ID
+	ID      MemberID `json:"id"`
+	Name    string   `json:"name,omitempty"`
+	Role    Role     `json:"role"`
+	Index   int      `json:"index"` // of a slave, from 0; 0 of the master
+	Address string   `json:"address,omitempty"`
+	// at the site; at the local site the UUID of the instance, which equals ID
+	RemoteID string      `json:"remote_id,omitempty"`
 	State    MemberState `json:"state"`
-	Step     string      `json:"step,omitempty"` // asked, booting, set-up, ready
+	Step     string      `json:"step,omitempty"` // asked, booting, set-up or ready
 	Error    string      `json:"error,omitempty"`
 }
 
-// Remote is what the site has of a cluster.
+// Remote is the state of a cluster on its site.
 type Remote struct {
-	ID      string `json:"id,omitempty"`      // of the stack; empty until it is known
-	Name    string `json:"name,omitempty"`    // written before the site is asked
-	Project string `json:"project,omitempty"` // at the site, so that a credential for another one is noticed
+	ID      string `json:"id,omitempty"`      // of the stack; empty until known
+	Name    string `json:"name,omitempty"`    // stored before the site is asked
+	Project string `json:"project,omitempty"` // at the site, to detect a credential for another project
 	Status  string `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Asked is set before the site is asked to build, so that a site is asked to remove whatever it may have begun.
+	// Asked is set before the site is asked to build, so that a removal covers whatever the site may have created.
 	Asked bool `json:"asked,omitempty"`
-	// Counted says that Open counts the requests to build that the site has neither taken nor refused: they may take
-	// effect yet. Records of versions before 1.8 do not count them.
+	// Counted says that Open is maintained: it counts the build requests that the site has neither accepted nor
+	// refused, and that may still take effect. Records of versions before 1.8 do not count them.
 	Counted bool `json:"counted,omitempty"`
 	Open    int  `json:"open,omitempty"`
 }
 
-// nothing reports whether the site refused all that it was asked to build, so that nothing of it can come.
+// nothing reports whether the site refused all build requests, so that none can take effect any more.
 func (r Remote) nothing() bool { return r.Asked && r.Counted && r.Open == 0 && r.ID == "" }
 
-// Tried is a build that failed.
+// Tried is a failed build.
 type Tried struct {
 	Site           string           `json:"site"`
 	Implementation ImplementationID `json:"implementation"`
@@ -176,35 +182,36 @@ type Tried struct {
 	At             time.Time        `json:"at"`
 }
 
-// MaxAttempts is how many builds are tried for one request, each on another site.
+// MaxAttempts is the maximum number of builds for one request, each on another site.
 const MaxAttempts = 3
 
-// Sizing is what a site was last told of the size of a cluster.
+// Sizing is the last request for a size to a site.
 type Sizing struct {
-	Told  []int `json:"told,omitempty"`  // the indexes of the slaves
-	Taken bool  `json:"taken,omitempty"` // it took the request; what Told is not, has to be told
-	Back  bool  `json:"back,omitempty"`  // a resize failed, and is being taken back
-	Good  []int `json:"good,omitempty"`  // the indexes that it last was READY with
+	Told []int `json:"told,omitempty"` // the indexes of the slaves in the request
+	// the site accepted the request; indexes that are not in Told need another request
+	Taken bool  `json:"taken,omitempty"`
+	Back  bool  `json:"back,omitempty"` // a resize failed, and is being undone
+	Good  []int `json:"good,omitempty"` // the indexes when the cluster was READY last
 
-	// Open counts requests without an answer, the last one at Sent: they may take effect yet.
+	// Open counts the requests without an answer, the last one sent at Sent: they may still take effect.
 	Open int       `json:"open,omitempty"`
 	Sent time.Time `json:"sent,omitzero"`
-	// Unwanted lists the indexes of slaves that the site had although they were not wanted, when it was last looked at.
+	// Unwanted lists the indexes of unwanted slaves that the site had at the last look.
 	Unwanted []int `json:"unwanted,omitempty"`
 }
 
-// Retry counts how often the site was asked to remove a cluster, and when it is asked again.
+// Retry counts the requests to remove a cluster, and says when the next one is due.
 type Retry struct {
-	Taken bool      `json:"taken,omitempty"` // it took the request once: what is absent since then is gone
+	Taken bool      `json:"taken,omitempty"` // the site accepted a removal: from then on, absent means gone
 	Tries int       `json:"tries"`
 	Since time.Time `json:"since"`
 	Next  time.Time `json:"next"`
 }
 
-// MaxUses bounds the uses that a cluster has at a time.
+// MaxUses bounds the number of concurrent uses of a cluster.
 const MaxUses = 500
 
-// Use is somebody's interest in a cluster: it is not idle while it has one.
+// Use is a user's claim on a cluster: a cluster with a use is not idle.
 type Use struct {
 	ID     UseID     `json:"id"`
 	Since  time.Time `json:"since"`
@@ -214,13 +221,13 @@ type Use struct {
 // Event is something that happened to a cluster.
 type Event struct {
 	At      time.Time `json:"at"`
-	State   State     `json:"state"`             // from then on
-	Host    string    `json:"host,omitempty"`    // the member that it is about
+	State   State     `json:"state"`             // state from then on
+	Host    string    `json:"host,omitempty"`    // the member concerned
 	Message string    `json:"message"`           // one sentence
-	Console string    `json:"console,omitempty"` // the end of the console of a member that failed
+	Console string    `json:"console,omitempty"` // the last part of the console of a failed member
 }
 
-// Account is a user's account on the machines of a cluster, made by the appliance's agent.
+// Account is a user's account on the machines of a cluster, created by the appliance's agent.
 type Account struct {
 	Cluster  croft.ClusterID `json:"cluster"`
 	User     string          `json:"user"`
@@ -231,7 +238,7 @@ type Account struct {
 
 // Request asks for a cluster.
 type Request struct {
-	ID         croft.ClusterID `json:"id,omitempty"` // empty: a new one
+	ID         croft.ClusterID `json:"id,omitempty"` // empty: Create makes a new one
 	Name       string          `json:"name"`
 	Project    croft.Project   `json:"project"`
 	User       string          `json:"user"`
@@ -245,19 +252,19 @@ type Request struct {
 	Expires    time.Duration   `json:"expires,omitempty"` // from now on; 0: never
 }
 
-// Reuse says whether a request may get a cluster that is there already.
+// Reuse says whether a request may be given an existing cluster.
 type Reuse string
 
 // The ways of reuse.
 const (
-	ReuseAuto  Reuse = ""      // one of the same user, appliance and parameters that is large enough
-	ReuseNever Reuse = "never" // always a new one
+	ReuseAuto  Reuse = ""      // an existing cluster of the same user, appliance and parameters, if it is large enough
+	ReuseNever Reuse = "never" // always a new cluster
 )
 
 // MaxSlaves bounds the size of a cluster.
 const MaxSlaves = 1000
 
-// Hints narrow the choice of a site; only PreferSites is a wish.
+// Hints restrict the choice of a site; PreferSites alone is only a preference.
 type Hints struct {
 	Sites           []string           `json:"sites,omitempty"`
 	ExcludeSites    []string           `json:"exclude_sites,omitempty"`

@@ -7,52 +7,52 @@ import (
 	"croft"
 )
 
-// Driver reaches sites of one type. Every method is safe to repeat: a call that was given up may still take effect, and
-// the next one finds what it did. Unavailable: nothing is known; a *SilentError says that no response arrived, a
-// *FaultError that the site responded with a fault. Denied: the site refuses the credential. Drivers keep nothing that
-// a restart would lose. clustertest holds each of them to one contract.
+// Driver calls sites of one type. Every method can be repeated safely: a call that was abandoned may still take effect,
+// and the next call finds its result. Unavailable: the outcome is unknown; a *SilentError says that no response
+// arrived, a *FaultError that the site answered with a fault. Denied: the site refuses the credential. Drivers keep no
+// state that a restart would lose. clustertest checks all of them against one contract.
 type Driver interface {
-	// Check reads an implementation before it is stored. Invalid, with the line of the template.
+	// Check parses an implementation before it is stored. Invalid, with the line in the template.
 	Check(ctx context.Context, i Implementation) (Contract, error)
-	// Probe asks how a site is; with a credential, whether it is accepted.
+	// Probe reads the state of a site; with a credential, also whether the site accepts it.
 	Probe(ctx context.Context, at Access) (Probe, error)
-	// Room says whether a cluster fits now; of a build with Growth, whether the slaves of Indexes fit beside what is
-	// there. It changes nothing.
+	// Room says whether a cluster fits now; for a build with Growth, whether the slaves of Indexes fit in addition to
+	// the existing ones. It changes nothing.
 	Room(ctx context.Context, at Access, b Build) (Room, error)
-	// Bring begins or goes on to bring an image to the site, for a bounded time, and says how far it is.
+	// Bring starts or continues the copy of an image to the site, for a bounded time, and returns its progress.
 	Bring(ctx context.Context, at Access, i Image) (Placed, error)
-	// Launch has the site build a cluster, which Remote.Name names there. It returns once the site has taken the
-	// request, and adopts what an earlier call began. NoCapacity: the site has no room. Invalid: it refuses the
-	// template or a parameter. Conflict: something that is not ours has the name.
+	// Launch asks the site to build a cluster under the name Remote.Name. It returns once the site has accepted the
+	// request, and adopts the result of an earlier call. NoCapacity: the site has no room. Invalid: the site refuses
+	// the template or a parameter. Conflict: something that does not belong to this cloud has the name.
 	Launch(ctx context.Context, at Access, b Build) (Remote, error)
-	// Resize has the site change a cluster to the slaves of the build, also after a resize that failed. Once it has
-	// returned, Observe tells of this resize and of nothing before it. Conflict: something else is under way there.
+	// Resize asks the site to give a cluster the slaves of the build, also after a failed resize. Once Resize has
+	// returned, Observe reports this resize and no earlier one. Conflict: another operation is in progress there.
 	Resize(ctx context.Context, at Access, b Build) error
-	// Destroy has the site remove a cluster, whether it is known by Remote.ID or by Remote.Name alone, and leaves alone
-	// what is not ours. It returns once the site has taken the request; Observe then says Removing, Stuck or Absent. Of
-	// what is not there it is no error.
+	// Destroy asks the site to remove a cluster, which it finds by Remote.ID or by Remote.Name alone, and does not
+	// touch objects of others. It returns once the site has accepted the request; Observe then reports Removing, Stuck
+	// or Absent. A cluster that does not exist is no error.
 	Destroy(ctx context.Context, at Access, b Build) error
-	// Observe looks at clusters that share site and credential, with as few requests as can be. One about which nothing
-	// could be learned is missing in the answer.
+	// Observe looks at clusters that share site and credential, with as few requests as possible. The result has no
+	// entry for a cluster whose state could not be read.
 	Observe(ctx context.Context, at Access, all []Build) (map[croft.ClusterID]Seen, error)
-	// List returns the clusters of this partition that the site has, for the sweep.
+	// List returns the clusters of this partition on the site, for the sweep.
 	List(ctx context.Context, at Access) ([]Found, error)
 }
 
-// Contract is what a template asks for and offers.
+// Contract is the parameters that a template declares and the operations that it supports.
 type Contract struct {
 	Declared    map[string]Declared // parameters by name
-	RemoveNamed bool                // slaves can be removed by name, not just the last one
+	RemoveNamed bool                // slaves can be removed by name, not only the last ones
 }
 
 // Declared is a parameter that a template declares.
 type Declared struct {
-	Type    string // of Heat: string, number, boolean, json, comma_delimited_list
-	Default bool   // it has one, so nobody needs to fill it
+	Type    string // type in Heat: string, number, boolean, json, comma_delimited_list
+	Default bool   // the template has a default, so a value is optional
 	Hidden  bool
 }
 
-// Build is all that a driver needs to know of a cluster.
+// Build is the input of a driver about a cluster.
 type Build struct {
 	Partition      croft.PartitionID
 	Cluster        croft.ClusterID
@@ -60,44 +60,45 @@ type Build struct {
 	Project        croft.Project
 	User           string
 	Implementation Implementation
-	Image          string         // reference at the site, where the implementation names an image
-	Parameters     map[string]any // all that the template is to be told; may hold secrets
+	Image          string         // reference of the image at the site, if the implementation names an image
+	Parameters     map[string]any // all values for the template; may contain secrets
 	Indexes        []int          // of the wanted slaves, ascending
-	Removed        []int          // indexes that were taken out by name
-	Growth         bool           // for Room: the cluster is there, and Indexes are the slaves to be added
+	Removed        []int          // indexes of slaves that were removed by name
+	Growth         bool           // for Room: the cluster exists, and Indexes are the slaves to add
 	Remote         Remote
-	Timeout        time.Duration // for the site itself; our own deadline is apart from it
+	Timeout        time.Duration // for the site itself; the deadline of the manager is separate
 }
 
-// Phase is how far a site is with a cluster.
+// Phase is the state of a cluster on its site.
 type Phase string
 
 // The phases.
 const (
-	Absent   Phase = "absent"   // the site knows nothing of it, or has removed it
-	Working  Phase = "working"  // it is being built
-	Updating Phase = "updating" // it is being resized
-	Standing Phase = "standing" // the last request was carried out
+	Absent   Phase = "absent"   // the site does not know the cluster, or has removed it
+	Working  Phase = "working"  // the site is building it
+	Updating Phase = "updating" // the site is resizing it
+	Standing Phase = "standing" // the site completed the last request
 	Broken   Phase = "broken"   // the build failed
 	Unsized  Phase = "unsized"  // the resize failed
-	Removing Phase = "removing" // it is being removed
-	Stuck    Phase = "stuck"    // the removal failed; ask again
+	Removing Phase = "removing" // the site is removing it
+	Stuck    Phase = "stuck"    // the removal failed, and has to be asked for again
 )
 
-// Seen is what a site has of a cluster.
+// Seen is the observed state of a cluster on its site.
 type Seen struct {
-	Phase     Phase
-	Remote    Remote
-	Members   []Member            // as far as the site tells; those without an address are BUILDING
-	MasterIP  string              // empty: not known yet
-	Outputs   map[string]any      // all of them, secret ones too; only where Phase is Standing
-	Failure   string              // why, where Phase is Broken, Unsized or Stuck, or where Outputs are of no use
-	NoRoom    bool                // Failure is for lack of room, so that another site may do better
-	Elsewhere bool                // the credential sees another project now: the site refuses to show the cluster
-	Consoles  map[MemberID]string // the ends of the consoles of members that failed
+	Phase    Phase
+	Remote   Remote
+	Members  []Member       // as far as the site reports them; those without an address are BUILDING
+	MasterIP string         // empty: not known yet
+	Outputs  map[string]any // all outputs, including secret ones; only if Phase is Standing
+	Failure  string         // the reason, if Phase is Broken, Unsized or Stuck, or if Outputs cannot be used
+	NoRoom   bool           // the reason of Failure is a lack of room, so another site may succeed
+	// the credential belongs to another project now, so the site does not show the cluster
+	Elsewhere bool
+	Consoles  map[MemberID]string // the last parts of the consoles of failed members
 }
 
-// Probe is how a site answers.
+// Probe is the state of a site.
 type Probe struct {
 	Version  string          `json:"version,omitempty"` // of Keystone, or of croft
 	Builds   bool            `json:"builds"`            // it can build clusters: Heat is in its catalogue
@@ -109,11 +110,11 @@ type Probe struct {
 type Room struct {
 	Known bool
 	Fits  bool
-	Why   string  // it does not fit: "needs 12 VCPU, 8 are left"
+	Why   string  // why it does not fit: "needs 12 VCPU, 8 are left"
 	Free  float64 // the fraction of its scarcest resource that would be left; 0 to 1
 }
 
-// Found is a cluster of ours that a site has.
+// Found is a cluster of this partition on a site.
 type Found struct {
 	Cluster croft.ClusterID
 	Remote  Remote

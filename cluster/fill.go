@@ -8,23 +8,23 @@ import (
 	"croft/internal/nearest"
 )
 
-// Filling is what a template is told from.
+// Filling is the source of the values of a template's parameters.
 type Filling struct {
 	Cluster        croft.ClusterID
 	Name           string // of the cluster; empty: not known
 	Slaves         int
-	Removed        []int          // indexes that were taken out by name
-	Image          string         // the reference at the site, where the implementation names an image
+	Removed        []int          // indexes of slaves that were removed by name
+	Image          string         // the reference at the site, if the implementation names an image
 	AllowedIP      string         // CIDR of this server; empty: not known
-	Keys           []string       // public SSH keys of those who may log in
-	Given          map[string]any // with the request, hidden ones too
+	Keys           []string       // public SSH keys of the users who may log in
+	Given          map[string]any // in the request, including hidden ones
 	Implementation Implementation
 	Site           Site
 }
 
-// The parameters that the manager fills if they are declared.
+// The parameters that the manager fills if the template declares them.
 const (
-	ParamSize      = "cluster_size" // slaves, without the master
+	ParamSize      = "cluster_size" // number of slaves, without the master
 	ParamCluster   = "cluster_id"
 	ParamRemoved   = "removed"
 	ParamImage     = "image"
@@ -32,11 +32,11 @@ const (
 	ParamKeys      = "authorized_keys" // a list of public SSH keys
 )
 
-// ParamName is filled with what the names of the cluster's machines begin with, unless somebody gives another value:
-// templates had parameters of this name before it was filled.
+// ParamName gets the common prefix of the machine names of the cluster, unless another source has a value: templates
+// had a parameter of this name before the manager filled it.
 const ParamName = "cluster_name"
 
-// fallback returns what is filled in if nobody else gives a value.
+// fallback returns the values that apply if no other source has one.
 func (f Filling) fallback() map[string]any {
 	if f.Name == "" {
 		return nil
@@ -44,7 +44,7 @@ func (f Filling) fallback() map[string]any {
 	return map[string]any{ParamName: machinePrefix(f.Name, f.Cluster)}
 }
 
-// own returns what the manager itself fills in, which comes before all else.
+// own returns the values that the manager sets; they override all others.
 func (f Filling) own() map[string]any {
 	removed := []any{}
 	for _, i := range f.Removed {
@@ -64,10 +64,10 @@ func (f Filling) own() map[string]any {
 	return own
 }
 
-// Fill returns what a template is told, and the names of what is hidden in it, sorted. Of several values the manager's
-// own comes first, then the request's, the implementation's, the default of the site, and the name of the cluster; what
-// is not declared is left out. Invalid: the request gives one that is not declared, or that the manager fills; nobody
-// gives one that has no default; a value has the wrong type.
+// Fill returns the values for a template, and the sorted names of the hidden ones. The first of these sources that has
+// a value wins: the manager, the request, the implementation, the defaults of the site, and the name of the cluster.
+// Values for undeclared parameters are left out. Invalid: the request gives a parameter that is not declared or that
+// the manager fills; no source has a value for a parameter without a default; a value has the wrong type.
 func Fill(c Contract, f Filling) (map[string]any, []string, error) {
 	own := f.own()
 	if err := checkGiven(c, f.Given, own); err != nil {
@@ -99,11 +99,11 @@ func Fill(c Contract, f Filling) (map[string]any, []string, error) {
 	return values, hidden, nil
 }
 
-// hides reports whether the value of a declared parameter is to be kept sealed.
+// hides reports whether the value of a declared parameter must be stored sealed.
 func (d Declared) hides(name string) bool { return d.Hidden || Hidden(name) }
 
-// HiddenIn returns the names of the given parameters that are to be kept sealed, sorted: by their names, or because a
-// contract says so.
+// HiddenIn returns the sorted names of the given parameters that must be stored sealed, because of their names or
+// because a contract says so.
 func HiddenIn(given map[string]any, contracts ...Contract) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -115,7 +115,7 @@ func HiddenIn(given map[string]any, contracts ...Contract) []string {
 	return names
 }
 
-// checkGiven refuses what a request may not give.
+// checkGiven rejects parameters that a request must not give.
 func checkGiven(c Contract, given, own map[string]any) error {
 	may := slices.Sorted(maps.Keys(c.Declared))
 	may = slices.DeleteFunc(may, func(name string) bool { _, filled := own[name]; return filled })

@@ -154,7 +154,7 @@ func TestHiddenNames(t *testing.T) {
 	}
 }
 
-// vault seals by writing about before the value.
+// vault seals a value by prefixing it with the last characters of about.
 type vault struct{}
 
 func (vault) Seal(s Secret, about string) (Sealed, error) {

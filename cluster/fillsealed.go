@@ -10,11 +10,11 @@ import (
 	"croft"
 )
 
-// parameterPrefix is before the names of parameters in Cluster.Sealed, so that they are told from outputs, which stand
-// there under their names alone.
+// parameterPrefix starts the names of parameters in Cluster.Sealed. It distinguishes them from outputs, which are
+// stored there under their plain names.
 const parameterPrefix = "parameter "
 
-// SecretOutputs returns the sorted names of the outputs that are kept sealed.
+// SecretOutputs returns the sorted names of the outputs that are stored sealed.
 func (c Cluster) SecretOutputs() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(c.Sealed)) {
@@ -25,8 +25,8 @@ func (c Cluster) SecretOutputs() []string {
 	return names
 }
 
-// SealParameters sets the given parameters of a cluster: those whose names are in hidden go to Sealed. Unavailable:
-// there is no key.
+// SealParameters sets the given parameters of a cluster: those named in hidden go to Sealed, sealed. Unavailable: there
+// is no key.
 func SealParameters(v Vault, p croft.PartitionID, c Cluster, given map[string]any, hidden []string) (Cluster, error) {
 	c.Sealed = maps.Clone(c.Sealed)
 	c.Parameters = maps.Clone(given)
@@ -52,8 +52,8 @@ func SealParameters(v Vault, p croft.PartitionID, c Cluster, given map[string]an
 	return c, nil
 }
 
-// GivenParameters returns the parameters that were given for a cluster, with the sealed ones: for Filling.Given.
-// Unavailable: there is no key for them.
+// GivenParameters returns the given parameters of a cluster, including the sealed ones, for Filling.Given. Unavailable:
+// there is no key for them.
 func GivenParameters(v Vault, p croft.PartitionID, c Cluster) (map[string]any, error) {
 	given := maps.Clone(c.Parameters)
 	for _, key := range slices.Sorted(maps.Keys(c.Sealed)) {
@@ -81,7 +81,7 @@ func GivenParameters(v Vault, p croft.PartitionID, c Cluster) (map[string]any, e
 	return given, nil
 }
 
-// SameParameters reports whether two sets of given parameters are equal, whatever types of Go their numbers have.
+// SameParameters reports whether two sets of given parameters are equal, regardless of the Go types of their numbers.
 func SameParameters(a, b map[string]any) bool {
 	if len(a) == 0 && len(b) == 0 {
 		return true

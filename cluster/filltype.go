@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// ParameterTypes are the types of parameters, as Heat has them; all sites know the same.
+// ParameterTypes are the types of parameters in Heat; all sites support the same ones.
 var ParameterTypes = []string{"string", "number", "boolean", "json", "comma_delimited_list"}
 
-// convert returns a value as a template's type wants it; false: it is of no such type. Numbers and truths may be
-// written as text, as on a command line.
+// convert converts a value to the type that the template declares; false: the value has no such type. Numbers and
+// booleans may be given as text, as on a command line.
 func convert(kind string, value any) (any, bool) {
 	switch kind {
 	case "string":
@@ -44,7 +44,7 @@ func text(value any) (any, bool) {
 	return fmt.Sprint(n), true
 }
 
-// number returns an int where the value is whole, so that it is written without a point.
+// number returns an int for a whole number, so that it is written without a decimal point.
 func number(value any) (any, bool) {
 	var f float64
 	switch v := value.(type) {
@@ -90,7 +90,7 @@ func truth(value any) (any, bool) {
 	return slices.Contains(yes, word), slices.Contains(yes, word) || slices.Contains(no, word)
 }
 
-// structure takes a mapping or a list, or JSON text of one.
+// structure accepts a mapping or a list, or JSON text of one.
 func structure(value any) (any, bool) {
 	if s, ok := value.(string); ok {
 		var parsed any
@@ -106,7 +106,7 @@ func structure(value any) (any, bool) {
 	return nil, false
 }
 
-// list takes text with commas, or a list of scalars.
+// list accepts text with commas, or a list of scalars.
 func list(value any) (any, bool) {
 	if s, ok := value.(string); ok {
 		return s, true

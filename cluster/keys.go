@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Wants reports whether a member is one of the build.
+// Wants reports whether the build includes a member.
 func (b Build) Wants(m Member) bool { return m.Role == Master || slices.Contains(b.Indexes, m.Index) }
 
-// Keys are the public SSH keys among the parameters.
+// Keys returns the public SSH keys among the parameters.
 func (b Build) Keys() (keys []string) {
 	listed, _ := b.Parameters[ParamKeys].([]any)
 	for _, key := range listed {

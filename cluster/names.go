@@ -30,15 +30,15 @@ func NewUseID() UseID { return UseID(uuid.NewString()) }
 // space is the name space of the UUIDs of members.
 var space = uuid.MustParse("7c0e6d0e-5a7e-4c52-9d5e-3a1f0c3d1b57")
 
-// IDOf returns the ID of a member. At a local site it is the UUID of its instance.
+// IDOf returns the ID of a member. At the local site it is the UUID of the member's instance.
 func IDOf(c croft.ClusterID, r Role, index int) MemberID {
 	return MemberID(uuid.NewSHA1(space, []byte(string(c)+"/"+string(r)+"/"+strconv.Itoa(index))).String())
 }
 
-// nameForm is the form of the names of sites, credentials, appliances, images and clusters.
+// nameForm matches the names of sites, credentials, appliances, images and clusters.
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// CheckName validates a name; what says what it is the name of. A name cannot be taken for an ID. Invalid.
+// CheckName validates a name; what says what kind of object it names. A name never has the form of an ID. Invalid.
 func CheckName(what, name string) error {
 	if _, err := croft.ParseClusterID(name); err == nil {
 		return croft.Errorf(croft.Invalid, "%q is not a name for %s: it has the form of an ID", name, what)
@@ -50,11 +50,11 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// longestHostName is how long the name of a machine may be.
+// longestHostName is the maximum length of a machine name.
 const longestHostName = 63
 
-// MachineName returns the name of a machine of a cluster, which is a host name: a long name of a cluster is cut, and
-// told from others by the beginning of its ID.
+// MachineName returns the name of a machine of a cluster, which is a host name. A long cluster name is cut, and the
+// start of the cluster's ID keeps it unique.
 func MachineName(name string, id croft.ClusterID, suffix string) string {
 	if len(name)+len(suffix) <= longestHostName {
 		return strings.TrimRight(name, "-") + suffix
@@ -63,15 +63,15 @@ func MachineName(name string, id croft.ClusterID, suffix string) string {
 	return strings.TrimRight(name[:longestHostName-len(suffix)-len(mark)], "-") + mark + suffix
 }
 
-// machinePrefix returns what the names of all machines of a cluster begin with, however many there are.
+// machinePrefix returns the common prefix of the names of all machines of a cluster, for any number of slaves.
 func machinePrefix(name string, id croft.ClusterID) string {
 	const last = "-slave-99999"
 	return strings.TrimSuffix(MachineName(name, id, last), last)
 }
 
-// ScopedAppliance returns the name of an appliance that is unique in the cloud: @shop:slurm for the appliance slurm of
-// project shop. The operators' appliances belong to no project, and have their names alone; so do the appliances of
-// projects that earlier versions stored.
+// ScopedAppliance returns the cloud-wide unique name of an appliance: @shop:slurm for the appliance slurm of project
+// shop. The appliances of operators belong to no project and have plain names; so do the appliances of projects that
+// earlier versions stored.
 func ScopedAppliance(project croft.Project, name string) string {
 	if project == "" {
 		return name
@@ -79,7 +79,8 @@ func ScopedAppliance(project croft.Project, name string) string {
 	return "@" + string(project) + ":" + name
 }
 
-// SplitAppliance returns the project in the unique name of an appliance, if it has one, and the name inside it.
+// SplitAppliance splits the unique name of an appliance into its project, which may be empty, and its name in the
+// project.
 func SplitAppliance(unique string) (project croft.Project, name string) {
 	if rest, scoped := strings.CutPrefix(unique, "@"); scoped {
 		if of, name, found := strings.Cut(rest, ":"); found {
@@ -89,7 +90,7 @@ func SplitAppliance(unique string) (project croft.Project, name string) {
 	return "", unique
 }
 
-// ApplianceName returns the name of an appliance inside its project.
+// ApplianceName returns the name of an appliance in its project.
 func ApplianceName(unique string) string {
 	_, name := SplitAppliance(unique)
 	return name
@@ -106,13 +107,13 @@ func CheckAppliance(unique string) error {
 	return CheckName("an appliance", name)
 }
 
-// hidden matches the names of outputs and parameters that are secret.
+// hidden matches the names of secret outputs and parameters.
 var hidden = regexp.MustCompile(`(?i)password|secret|token`)
 
-// Hidden reports whether a parameter or output is to be kept sealed, by its name.
+// Hidden reports whether a parameter or output must be stored sealed, by its name.
 func Hidden(name string) bool { return hidden.MatchString(name) }
 
-// Role is what a member is in its cluster.
+// Role is the role of a member in its cluster.
 type Role string
 
 // The roles.

@@ -13,60 +13,61 @@ import (
 	"croft"
 )
 
-// Act is what a manager does next about a cluster.
+// Act is the next action of a manager for a cluster.
 type Act string
 
-// The acts. Each but ActRest is followed by another Plan, which is told how it went.
+// The acts. After each act but ActRest, Plan runs again with the result of the act.
 const (
-	ActRest    Act = "rest"    // nothing, until Next says, or the record changes
+	ActRest    Act = "rest"    // do nothing until the time in Next, or until the record changes
 	ActLook    Act = "look"    // Driver.Observe
-	ActChoose  Act = "choose"  // a site, as Choose does
-	ActBring   Act = "bring"   // Driver.Bring, of the image that the implementation names
+	ActChoose  Act = "choose"  // choose a site with Choose
+	ActBring   Act = "bring"   // Driver.Bring for the image that the implementation names
 	ActLaunch  Act = "launch"  // Driver.Launch
 	ActResize  Act = "resize"  // Driver.Resize, to Indexes
 	ActDestroy Act = "destroy" // Driver.Destroy
 	ActForget  Act = "forget"  // Records.Forget
 )
 
-// Learned is what a manager knows beside the record. The zero value: nothing yet.
+// Learned is the input of Plan beside the record. The zero value means that nothing is known yet.
 type Learned struct {
-	Did Act   // the act that was the last, and is over
-	Err error // of it: its kind counts
+	Did Act   // the last act, which is complete
+	Err error // error of the act; its kind counts
 
-	Seen       *Seen       // of ActLook; nil: nothing was learned
+	Seen       *Seen       // result of ActLook; nil: the state could not be read
 	Candidates []Candidate // of ActChoose, best first
 	Dropped    []Dropped   // of ActChoose
-	Placed     Placed      // of ActBring; one that names no image is ImageReady
+	Placed     Placed      // result of ActBring; ImageReady if the implementation names no image
 	Remote     Remote      // of ActLaunch
 
-	Image   string        // that the implementation names, for people
-	Timeout time.Duration // of builds at the site; 0: BuildTimeout
+	Image   string        // image that the implementation names, for messages
+	Timeout time.Duration // timeout of builds at the site; 0: BuildTimeout
 
-	// ClocksDiffer reports that the clock of this machine and that of a host differ: nothing is over by the time alone.
+	// ClocksDiffer reports that the clocks of this machine and of a host differ, so that Plan must not end anything
+	// because of the time.
 	ClocksDiffer bool
-	// Held is when this manager began to hold the cluster: short patience counts from then at the earliest, because the
-	// clock of the manager before it may differ.
+	// Held is when this manager started to hold the cluster. Short periods of patience are measured from then at the
+	// earliest, because the clock of the previous manager may differ.
 	Held time.Time
 }
 
-// Next is what comes next for a cluster. The record is written first, then Do is done.
+// Next is the decision of Plan. The manager writes the record first, then performs Do.
 type Next struct {
 	Record  Cluster
-	Changed bool           // the record is not as it was
-	Secrets map[string]any // outputs to be sealed into the record, which are secret
-	Events  []Event        // to be noted after the record is written
+	Changed bool           // the record differs from the input
+	Secrets map[string]any // secret outputs, to be sealed into the record
+	Events  []Event        // to be appended after the record is written
 	Do      Act
-	Reason  string        // of Do, in English
-	Pace    time.Duration // of ActRest: look again about then; 0: no need
-	At      time.Time     // of ActRest: look again then; zero: no need
-	Over    bool          // a time on record is over by the clock, which decided something
+	Reason  string        // reason of Do, in English
+	Pace    time.Duration // for ActRest: look again after about this time; 0: not needed
+	At      time.Time     // for ActRest: look again at this time; zero: not needed
+	Over    bool          // the decision depends on a time of the record having passed
 }
 
-// The times of a life.
+// The durations in the life of a cluster.
 const (
-	KeepFailed  = time.Hour        // how long what failed stays on its site, to be looked at
-	WarnBefore  = 10 * time.Minute // how long before its end a cluster's end is announced
-	warnAtLeast = time.Minute      // a cluster never ends sooner after its announcement
+	KeepFailed  = time.Hour        // how long the remains of a failed build stay on the site, for inspection
+	WarnBefore  = 10 * time.Minute // how long before its end the end of a cluster is announced
+	warnAtLeast = time.Minute      // minimum time between the announcement and the end of a cluster
 	paceQuick   = 2 * time.Second
 	paceSlow    = 10 * time.Second
 	paceSettled = time.Minute
@@ -75,8 +76,8 @@ const (
 	retryMost   = 10 * time.Minute
 )
 
-// Plan decides what comes next in the life of a cluster, from its record and from what was learned. It is pure. What it
-// relies on: the record is written before the act is done, by its holder; acts may be repeated.
+// Plan decides the next step in the life of a cluster from its record and from what was learned. It is pure. It relies
+// on two promises of its caller: the holder writes the record before it performs the act, and acts may be repeated.
 func Plan(c Cluster, l Learned, now time.Time) Next {
 	p := &plan{was: c, c: c, l: l, now: now, timeout: cmp.Or(l.Timeout, BuildTimeout), next: Next{Do: ActRest}}
 	p.c.Members = slices.Clone(c.Members)
@@ -100,7 +101,7 @@ func Plan(c Cluster, l Learned, now time.Time) Next {
 	return p.finish()
 }
 
-// plan is one decision in the making.
+// plan is the state of one call of Plan.
 type plan struct {
 	was, c  Cluster
 	l       Learned
@@ -109,10 +110,10 @@ type plan struct {
 	next    Next
 }
 
-// sizing is what plan does about a cluster that stands.
+// sizing decides about a cluster that is built.
 type sizing struct{ *plan }
 
-// removal is what plan does about a cluster that is to leave its site.
+// removal decides about a cluster that is to be removed from its site.
 type removal struct{ *plan }
 
 func (p *plan) finish() Next {
@@ -139,7 +140,7 @@ func (p *plan) finish() Next {
 	return p.next
 }
 
-// visible is what of a record counts as a change for its users.
+// visible returns a text of the fields whose change is visible to users.
 func visible(c Cluster) string {
 	var failure Failure
 	if c.Error != nil {
@@ -152,12 +153,12 @@ func (p *plan) do(a Act, reason string) {
 	p.next.Do, p.next.Reason, p.next.Pace, p.next.At = a, reason, 0, time.Time{}
 }
 
-// rest waits, and looks again after about that time.
+// rest waits, and looks again after about pace.
 func (p *plan) rest(pace time.Duration, reason string) {
 	p.next.Do, p.next.Reason, p.next.Pace = ActRest, reason, pace
 }
 
-// at has the manager look again at a time, if not sooner.
+// at makes the manager look again at t at the latest.
 func (p *plan) at(t time.Time) {
 	if p.next.At.IsZero() || t.Before(p.next.At) {
 		p.next.At = t
@@ -168,7 +169,7 @@ func (p *plan) note(message string) {
 	p.next.Events = append(p.next.Events, Event{At: p.now, State: p.c.State, Message: message})
 }
 
-// pace is how often to look at something that began some time ago.
+// pace returns how often to look at an operation that started at began.
 func (p *plan) pace(began time.Time) time.Duration {
 	if p.now.Sub(began) < quickFor {
 		return paceQuick
@@ -176,7 +177,7 @@ func (p *plan) pace(began time.Time) time.Duration {
 	return paceSlow
 }
 
-// begin gives what begins now its own time.
+// begin sets the deadline of an operation that starts now.
 func (p *plan) begin() {
 	p.c.Deadline, p.c.FaultSince, p.c.PartialSince = p.now.Add(p.timeout), time.Time{}, time.Time{}
 }
@@ -185,8 +186,8 @@ func (p *plan) began() time.Time { return p.c.Deadline.Add(-p.timeout) }
 
 func (p *plan) late() bool { return !p.c.Deadline.IsZero() && p.over(p.c.Deadline) }
 
-// over reports whether a time has passed, after which something is removed or given up. No time has passed while the
-// clocks of machines differ.
+// over reports whether t has passed, after which something is removed or given up. While the clocks of machines differ,
+// it reports false.
 func (p *plan) over(t time.Time) bool {
 	if p.now.Before(t) {
 		return false
@@ -195,7 +196,7 @@ func (p *plan) over(t time.Time) bool {
 	return !p.l.ClocksDiffer
 }
 
-// since returns from when patience counts that began at a time on record.
+// since returns the start of a period of patience that started at began according to the record.
 func (p *plan) since(began time.Time) time.Time {
 	if began.Before(p.l.Held) {
 		return p.l.Held
@@ -203,7 +204,7 @@ func (p *plan) since(began time.Time) time.Time {
 	return began
 }
 
-// wait looks again at what is under way, and in any case at its deadline.
+// wait looks again at the operation in progress, and at its deadline at the latest.
 func (p *plan) wait(step string) {
 	p.c.Step = step
 	p.rest(p.pace(p.began()), step)
@@ -212,7 +213,7 @@ func (p *plan) wait(step string) {
 	}
 }
 
-// silent deals with an act that the site did not answer, or refused the credential for: nothing is known then.
+// silent handles an act that the site did not answer, or whose credential it refused: nothing is known then.
 func (p *plan) silent() bool {
 	if p.l.Did == "" {
 		return false
@@ -247,7 +248,7 @@ func (p *plan) silent() bool {
 	return true
 }
 
-// unheardOf says since when the site does not tell of a cluster, and why.
+// unheardOf sets a step that says since when the site has not reported the cluster, and why.
 func (p *plan) unheardOf() {
 	since := cmp.Or(p.untoldSince(), p.now.UTC().Format(time.RFC3339))
 	step := "site " + p.c.Site + " cannot be asked since " + since
@@ -266,10 +267,10 @@ func (p *plan) unheardOf() {
 	}
 }
 
-// untoldStep matches the step of a cluster that its site does not tell of.
+// untoldStep matches a step that unheardOf wrote.
 var untoldStep = regexp.MustCompile(`^site \S+ (?:unreachable|cannot be asked|fails) since ([0-9-]+T[0-9:]+Z)`)
 
-// untoldSince returns since when the site does not tell of a cluster; empty: it does.
+// untoldSince returns since when the site has not reported the cluster; empty: it reports it.
 func (p *plan) untoldSince() string {
 	if m := untoldStep.FindStringSubmatch(p.c.Step); m != nil {
 		return m[1]
@@ -277,24 +278,25 @@ func (p *plan) untoldSince() string {
 	return ""
 }
 
-// faultPatience is how long a site may respond to what is asked for one cluster with faults until that has failed.
+// faultPatience is how long a site may answer requests for one cluster with faults before the operation fails.
 const faultPatience = 5 * time.Minute
 
-// faulty reports whether a site has responded with faults for too long.
+// faulty reports whether a site has answered with faults for too long.
 func (p *plan) faulty() bool {
 	_, fault := errors.AsType[*FaultError](p.l.Err)
 	return fault && !p.c.FaultSince.IsZero() && p.over(p.since(p.c.FaultSince).Add(faultPatience))
 }
 
-// How long a site may say that it is done while members are not ready, or while it says that they are gone. Heat shows
-// the addresses of servers some time after a stack is complete; what is missing then will not come.
+// How long a site may say that it is done while members are not ready (complete), or while it says that they are gone
+// (vanished). Heat shows the addresses of servers some time after a stack is complete; members that are still missing
+// after that do not appear.
 const (
 	complete = 40 * time.Second
 	vanished = 5 * time.Second
 )
 
-// partial reports whether a site that says that it is done has told of too few members for too long. With it comes
-// what is missing.
+// partial reports whether a site that says that it is done has reported too few members for too long. It also returns a
+// text that names the missing members.
 func (p *plan) partial() (string, bool) {
 	if p.c.PartialSince.IsZero() {
 		p.c.PartialSince = p.now
@@ -323,7 +325,7 @@ func (p *plan) partial() (string, bool) {
 	return "site " + p.c.Site + " is done, and " + strings.Join(missing, ", "), p.over(end)
 }
 
-// blame sets what is wrong, unless that is on record already.
+// blame sets the error of the cluster, unless it is set to the same one.
 func (p *plan) blame(code FailureCode, message string) {
 	message = strings.ToValidUTF8(message[:min(len(message), MaxMessage)], "")
 	if e := p.c.Error; e == nil || e.Code != code || e.Message != message {
@@ -331,7 +333,7 @@ func (p *plan) blame(code FailureCode, message string) {
 	}
 }
 
-// fail ends in ERROR what cannot go on, and leaves the site alone.
+// fail sets the state ERROR, and leaves the site alone.
 func (p *plan) fail(code FailureCode, message string) {
 	p.blame(code, message)
 	p.c.State, p.c.Deadline, p.c.KeptUntil = Failed, time.Time{}, time.Time{}
@@ -339,7 +341,7 @@ func (p *plan) fail(code FailureCode, message string) {
 	p.rest(0, message)
 }
 
-// lost deals with a site that has our cluster no more, or shows it no more.
+// lost handles a site that does not have the cluster any more, or does not show it any more.
 func (p *plan) lost() bool {
 	switch {
 	case p.l.Seen.Elsewhere:
@@ -361,7 +363,7 @@ func (p *plan) lost() bool {
 	return true
 }
 
-// deleted forgets a tombstone in time.
+// deleted forgets a tombstone once Remembered is over.
 func (p *plan) deleted() {
 	if end := p.c.Ended.Add(Remembered); !p.over(end) {
 		p.at(end)

@@ -13,7 +13,7 @@ var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 const planned croft.ClusterID = "5b0d7a53-9f6b-4a39-8f3c-1f2a6f0e7a10"
 
-// record returns a cluster of two slaves in a state, as the manager leaves it there.
+// record returns the record of a cluster with two slaves, as the manager leaves it in a state.
 func record(state State, change ...func(c *Cluster)) Cluster {
 	c := Cluster{ID: planned, Name: "c", Project: "p", User: "ada", Appliance: "hadoop", Slaves: 2, Indexes: []int{0,
 		1},
@@ -142,7 +142,7 @@ func TestAFaultThatGoesOnIsToldInTheSameWords(t *testing.T) {
 	}
 }
 
-// TestPlan has a row for what each state does about what can be learned.
+// TestPlan checks the decision of each state for each kind of observation.
 func TestPlan(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -151,7 +151,7 @@ func TestPlan(t *testing.T) {
 		state State
 		act   Act
 		code  FailureCode
-		step  string // contained
+		step  string // substring
 	}{
 		{"a new cluster gets a site chosen", record(Scheduling), Learned{}, Scheduling, ActChoose, "", ""},
 		{"a site that is chosen is written before it is asked", record(Scheduling), candidates("a", "b"), Building,
@@ -423,7 +423,7 @@ func resizeError(c *Cluster) {
 func idle(c *Cluster)   { c.KeepIdle, c.IdleSince = time.Hour, noon.Add(-time.Hour) }
 func warned(c *Cluster) { c.Warned = noon.Add(-5 * time.Minute) }
 
-// Nothing that is over while clocks differ may make a manager look again at once, over and over.
+// While clocks differ, a time that has passed must not make the manager look again at once in a loop.
 func TestWhileClocksDifferAPlanRestsForAWhile(t *testing.T) {
 	for name, c := range map[string]Cluster{
 		"tombstone": record(Deleted, func(c *Cluster) { c.Ended = noon.Add(-2 * Remembered) }),
@@ -436,7 +436,8 @@ func TestWhileClocksDifferAPlanRestsForAWhile(t *testing.T) {
 	}
 }
 
-// TestALostSlaveIsMadeAgain: a site is asked again for a slave that two looks found gone, and not too often.
+// TestALostSlaveIsMadeAgain checks that the site is asked again for a slave that two looks found gone, and not too
+// often.
 func TestALostSlaveIsMadeAgain(t *testing.T) {
 	sent := func(ago time.Duration) func(*Cluster) { return func(c *Cluster) { c.Sizing.Sent = noon.Add(-ago) } }
 	lost := func(state MemberState) Learned {
@@ -468,7 +469,7 @@ func TestALostSlaveIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestALaunchThatWasRefusedLeavesNothing: a refusal is the last word of the site if no other request is without answer.
+// TestALaunchThatWasRefusedLeavesNothing checks that a refusal is final if no other request is without an answer.
 func TestALaunchThatWasRefusedLeavesNothing(t *testing.T) {
 	limit := croft.Errorf(croft.NoCapacity, "RequestLimitExceeded")
 	for _, c := range []struct {
@@ -499,7 +500,7 @@ func TestALaunchThatWasRefusedLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestASlaveThatNobodyWants: a resize that takes effect after its caller was given up leaves a slave behind.
+// TestASlaveThatNobodyWants checks that a slave is removed that exists because an abandoned resize took effect later.
 func TestASlaveThatNobodyWants(t *testing.T) {
 	extra := looked(Standing, func(s *Seen) { s.Members = members(MemberReady, 0, 1) })
 	c := record(Ready, func(c *Cluster) {
@@ -529,8 +530,8 @@ func TestASlaveThatNobodyWants(t *testing.T) {
 	}
 }
 
-// TestARequestOfLongAgoIsSettledByTheNextOne: what had no answer for ten minutes takes effect no more once another
-// request is sent; a younger one still may.
+// TestARequestOfLongAgoIsSettledByTheNextOne checks that requests without an answer for ten minutes do not count as
+// open once another request is sent, while younger ones do.
 func TestARequestOfLongAgoIsSettledByTheNextOne(t *testing.T) {
 	for age, want := range map[time.Duration]int{settleAfter: 1, settleAfter - time.Second: 4} {
 		c := record(Resizing, grown, func(c *Cluster) { c.Sizing.Open, c.Sizing.Sent = 3, noon.Add(-age) })
@@ -541,7 +542,8 @@ func TestARequestOfLongAgoIsSettledByTheNextOne(t *testing.T) {
 	}
 }
 
-// TestAbsentIsGoneOnlyAfterTheSiteTookTheRemoval: what was launched by a call that was given up may come later.
+// TestAbsentIsGoneOnlyAfterTheSiteTookTheRemoval checks that Absent alone does not end a removal: an abandoned launch
+// may still take effect.
 func TestAbsentIsGoneOnlyAfterTheSiteTookTheRemoval(t *testing.T) {
 	next := Plan(record(Deleting, func(c *Cluster) {
 		c.Retry = Retry{Since: noon, Tries: 1, Next: noon.Add(5 * time.Second)}

@@ -10,10 +10,10 @@ import (
 	"croft/internal/wording"
 )
 
-// RemoteName is what a site calls a cluster, and knows it by.
+// RemoteName returns the name of a cluster on its site, which identifies it there.
 func RemoteName(id croft.ClusterID) string { return "croft-" + string(id) }
 
-// scheduling: a site is to be chosen; or the remains of a failed build are removed first; or an image is brought.
+// scheduling first removes the remains of a failed build, then chooses a site, then copies an image to it.
 func (p *plan) scheduling() {
 	switch {
 	case p.c.Remote.Asked && !p.c.Retry.Since.IsZero():
@@ -27,14 +27,14 @@ func (p *plan) scheduling() {
 	}
 }
 
-// another begins anew after the remains of an attempt are gone.
+// another starts the next attempt after the remains of the last one are gone.
 func (p *plan) another() {
 	p.forgetSite()
 	p.l = Learned{}
 	p.do(ActChoose, "the build failed, and what was left of it is gone")
 }
 
-// forgetSite takes the attempt out of the record.
+// forgetSite removes the attempt from the record.
 func (p *plan) forgetSite() {
 	p.c.Site, p.c.Implementation, p.c.Revision, p.c.Credential = "", "", 0, ""
 	p.c.Remote, p.c.Sizing, p.c.Retry, p.c.Members = Remote{}, Sizing{}, Retry{}, nil
@@ -67,7 +67,7 @@ func (p *plan) choose() {
 	}
 }
 
-// giveUp ends in ERROR after the last attempt. What failed stays on its site for a while.
+// giveUp sets the state ERROR after the last attempt. The remains of the failed build stay on the site until KeptUntil.
 func (p *plan) giveUp() {
 	kept := p.c.KeptUntil
 	last := p.c.Attempts[len(p.c.Attempts)-1]
@@ -97,7 +97,7 @@ func (p *plan) chosen(c Candidate) {
 	p.do(ActBring, "the image is brought to site "+p.c.Site)
 }
 
-// bringing waits for an image.
+// bringing waits until the site has the image.
 func (p *plan) bringing() {
 	name := "image " + p.l.Image
 	switch {
@@ -121,7 +121,7 @@ func (p *plan) bringing() {
 	}
 }
 
-// build writes down that the site is about to be asked.
+// build records that the site is about to be asked.
 func (p *plan) build() {
 	p.c.State, p.c.Step = Building, "site "+p.c.Site+" is asked to build it"
 	p.c.Remote = Remote{Name: RemoteName(p.c.ID), Asked: true, Counted: true}
@@ -131,7 +131,7 @@ func (p *plan) build() {
 	p.launch(p.c.Step)
 }
 
-// launch writes a request down before it is sent.
+// launch counts a request in the record before it is sent.
 func (p *plan) launch(reason string) {
 	p.c.Remote.Open++
 	p.do(ActLaunch, reason)
@@ -160,7 +160,7 @@ func (p *plan) building() {
 	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.built():
 	case p.faulty():
 		p.attempt(FailedBuild, p.l.Err.Error(), KeepFailed)
-	case p.late() && (p.l.Did != "" || p.c.Remote.ID == ""): // what was built meanwhile is seen first
+	case p.late() && (p.l.Did != "" || p.c.Remote.ID == ""): // first look at what was built meanwhile
 		p.attempt(FailedDeadline, fmt.Sprintf("site %s did not build it within %s", p.c.Site,
 			wording.Duration(p.timeout)), KeepFailed)
 	case p.l.Did != "":
@@ -172,7 +172,7 @@ func (p *plan) building() {
 	}
 }
 
-// refused reports whether an error of a site is its last word.
+// refused reports whether an error of a site is a definite refusal.
 func refused(err error) bool {
 	switch croft.KindOf(err) {
 	case croft.NoCapacity, croft.Invalid, croft.Conflict, croft.OverQuota, croft.NotFound:
@@ -190,7 +190,7 @@ func (p *plan) launched() {
 	p.wait("site " + p.c.Site + " is building it")
 }
 
-// built deals with what the site has of a build, and reports false while that goes on.
+// built handles the observed state of a build, and returns false while the build goes on.
 func (p *plan) built() bool {
 	seen := *p.l.Seen
 	if p.lost() {
@@ -234,7 +234,7 @@ func (p *plan) built() bool {
 	return false
 }
 
-// attempt puts down a build that failed. Another site is tried, if the request permits one.
+// attempt records a failed build. If the request permits another site, that is tried next.
 func (p *plan) attempt(code FailureCode, message string, keep time.Duration) {
 	p.blame(code, message)
 	message = p.c.Error.Message
@@ -255,7 +255,7 @@ func (p *plan) attempt(code FailureCode, message string, keep time.Duration) {
 	p.do(ActChoose, message)
 }
 
-// pinned reports whether a request permits one site alone.
+// pinned reports whether a request permits only one site.
 func pinned(h Hints) bool {
 	return len(h.Sites) == 1 || len(h.Implementations) == 1 || len(h.Credentials) == 1
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// end has a cluster destroyed that expires, or that nobody uses any more, some time after that was announced.
+// end destroys a cluster that expires, or that has been idle for KeepIdle, some time after it announced that.
 func (p *plan) end() {
 	if p.c.State == Deleting || p.c.State == Deleted {
 		return
@@ -33,7 +33,7 @@ func (p *plan) end() {
 	p.at(p.destroyed(end))
 }
 
-// destroyed is when a cluster is destroyed that ends at a time and was warned.
+// destroyed returns when a cluster whose end was announced is destroyed.
 func (p *plan) destroyed(end time.Time) time.Time {
 	if soonest := p.c.Warned.Add(warnAtLeast); end.Before(soonest) {
 		return soonest
@@ -41,7 +41,7 @@ func (p *plan) destroyed(end time.Time) time.Time {
 	return end
 }
 
-// ends returns when a cluster ends, zero if never, and why.
+// ends returns when a cluster ends, and why; zero: never.
 func (p *plan) ends() (time.Time, string) {
 	end, why := p.c.Expires, "it expires"
 	idle := p.c.State == Ready || p.c.State == Degraded || p.c.State == Failed
@@ -53,8 +53,8 @@ func (p *plan) ends() (time.Time, string) {
 	return end, why
 }
 
-// failed looks after a cluster in ERROR: what is kept of it on its site goes in time; one that the site does not show
-// comes back when it does.
+// failed handles a cluster in ERROR. The remains on its site are removed after KeptUntil. A cluster that its site did
+// not show comes back when the site shows it again.
 func (p removal) failed() {
 	switch {
 	case p.c.Error != nil && p.c.Error.Code == FailedCredential && p.c.KeptUntil.IsZero():
@@ -107,7 +107,7 @@ func (p removal) deleting() {
 	p.remove(func() { p.gone("nothing of it is left") })
 }
 
-// gone makes a tombstone.
+// gone turns the record into a tombstone.
 func (p removal) gone(message string) {
 	p.c.State, p.c.Step, p.c.Error, p.c.Ended = Deleted, "", nil, p.now
 	p.c.Members, p.c.Uses, p.c.Sealed, p.c.Outputs, p.c.MasterIP = nil, nil, nil, nil, ""
@@ -117,8 +117,8 @@ func (p removal) gone(message string) {
 	p.next.At = p.now.Add(Remembered)
 }
 
-// remove has the site remove the cluster until nothing is left there, then calls gone. That nothing is seen counts only
-// after the site took a request to remove: what was launched by a call that was given up may come later.
+// remove asks the site to remove the cluster until nothing is left there, then calls gone. Absence counts only after
+// the site accepted a removal: a launch whose call was abandoned may take effect later.
 func (p removal) remove(gone func()) {
 	p.c.Deadline = time.Time{}
 	switch r := &p.c.Retry; {
@@ -158,7 +158,7 @@ func (p removal) destroyAsked() {
 	p.at(r.Next)
 }
 
-// notCredential is the error without one of the credential, which works again.
+// notCredential returns the error of the cluster, or nil if the error is about the credential, which works again.
 func (p removal) notCredential() *Failure {
 	if p.c.Error != nil && p.c.Error.Code == FailedCredential {
 		return nil
@@ -166,7 +166,7 @@ func (p removal) notCredential() *Failure {
 	return p.c.Error
 }
 
-// unheard says why the site does not remove it now.
+// unheard sets a step that says why the site does not remove the cluster now.
 func (p removal) unheard() {
 	if !p.silent() {
 		p.c.Step = fmt.Sprintf("site %s does not remove it: %.200s", p.c.Site, p.l.Err)
@@ -174,7 +174,7 @@ func (p removal) unheard() {
 	}
 }
 
-// removed deals with what the site has of a removal.
+// removed handles the observed state of a removal.
 func (p removal) removed(seen Seen, gone func()) {
 	r := &p.c.Retry
 	next := r.Next

@@ -11,7 +11,7 @@ import (
 	"croft/internal/wording"
 )
 
-// remote takes over what the site calls the cluster.
+// remote copies the site's ID and status of the cluster into the record.
 func (p *plan) remote(seen Seen) {
 	if seen.Remote.ID != "" {
 		p.c.Remote.ID, p.c.Remote.Project = seen.Remote.ID, cmp.Or(seen.Remote.Project, p.c.Remote.Project)
@@ -20,7 +20,7 @@ func (p *plan) remote(seen Seen) {
 	p.c.Remote.Reason = seen.Remote.Reason[:min(len(seen.Remote.Reason), MaxMessage)]
 }
 
-// members takes over what the site tells of the members. What it does not tell stays as it is. Those that are not
+// members copies the observed members into the record. Fields that the site does not report stay. Members that are not
 // wanted any more stay as GONE until the resize is over.
 func (p *plan) members(seen Seen) {
 	old := p.c.Members
@@ -61,8 +61,8 @@ func (p *plan) member(old []Member, seen Seen, r Role, index int) Member {
 	return now
 }
 
-// tidy returns what a site tells of a member, with an address that is one and texts that are short lines: another cloud
-// may tell anything.
+// tidy returns a member as a site reports it, with an invalid address removed and texts cut to short lines: another
+// cloud may send anything.
 func tidy(m Member) Member {
 	if !isAddress(m.Address) {
 		m.Address = ""
@@ -78,13 +78,13 @@ func tidy(m Member) Member {
 	return m
 }
 
-// isAddress reports whether a text is an IP address. One with a zone is of a network of somebody else's machine.
+// isAddress reports whether a text is an IP address without a zone. A zone belongs to a network of another machine.
 func isAddress(text string) bool {
 	ip, err := netip.ParseAddr(text)
 	return err == nil && ip.Zone() == ""
 }
 
-// untold is a member that the site does not speak of. Where it speaks of others, the member is not there.
+// untold returns a member that the site does not report. If the site reports other members, this one does not exist.
 func untold(m Member, seen Seen) Member {
 	over := seen.Phase == Standing || seen.Phase == Unsized
 	switch told := m.Role == Master || tellsSlaves(seen); {
@@ -96,12 +96,12 @@ func untold(m Member, seen Seen) Member {
 	return m
 }
 
-// masterGone reports whether the site has lost the master, or tells of slaves alone.
+// masterGone reports whether the site has lost the master, or reports only slaves.
 func (p *plan) masterGone(seen Seen) bool {
 	return p.member(p.c.Members, seen, Master, 0).State == MemberGone
 }
 
-// tellsSlaves reports whether the site says which slaves there are; a template may have no output for them.
+// tellsSlaves reports whether the site reports its slaves; a template may have no output for them.
 func tellsSlaves(seen Seen) bool {
 	_, hosts := seen.Outputs["hosts"]
 	_, workers := seen.Outputs["worker_ips"]
@@ -119,7 +119,7 @@ func (p *plan) whole() bool {
 	return ready == 1+len(p.c.Indexes)
 }
 
-// unusable says why the outputs of a cluster that stands cannot be used, if so.
+// unusable says why the outputs of a complete cluster cannot be used; empty: they can.
 func unusable(seen Seen) string {
 	if seen.Failure != "" {
 		return "its outputs cannot be used: " + seen.Failure
@@ -130,7 +130,7 @@ func unusable(seen Seen) string {
 	return ""
 }
 
-// ready takes over what stands.
+// ready records a complete cluster as READY.
 func (p *plan) ready(seen Seen) {
 	p.members(seen)
 	p.c.Members = slices.DeleteFunc(p.c.Members, func(m Member) bool { return m.State == MemberGone })
@@ -145,7 +145,7 @@ func (p *plan) ready(seen Seen) {
 	p.rest(paceSettled, "it is ready")
 }
 
-// outputs takes over what the site put out; secrets are sealed by the manager.
+// outputs copies the outputs into the record; the manager seals the secret ones.
 func (p *plan) outputs(seen Seen) {
 	p.c.Outputs, p.next.Secrets = map[string]any{}, map[string]any{}
 	for name, value := range seen.Outputs {
@@ -157,7 +157,7 @@ func (p *plan) outputs(seen Seen) {
 	}
 }
 
-// noteMembers notes which members failed, with the ends of their consoles.
+// noteMembers adds an event for each failed member, with the last part of its console.
 func (p *plan) noteMembers() {
 	if p.l.Seen == nil {
 		return
@@ -176,7 +176,7 @@ func (p *plan) noteMembers() {
 	}
 }
 
-// name says in words which member it is.
+// name returns the words for a member in messages.
 func name(m Member) string {
 	if m.Role == Master {
 		return "the master"

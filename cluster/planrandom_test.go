@@ -10,8 +10,8 @@ import (
 	"croft"
 )
 
-// FuzzPlan lives a life of random sightings, then one in which the site tells the truth and the user destroys the
-// cluster. The argument is the seed.
+// FuzzPlan simulates the life of a cluster with random observations, then with a site that works, while the user
+// destroys the cluster. The argument is the seed.
 func FuzzPlan(f *testing.F) {
 	for range 500 {
 		f.Add(rand.Uint64())
@@ -44,18 +44,18 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// life is a cluster, a site and a manager that does what Plan says.
+// life is a cluster, its site, and a manager that performs the decisions of Plan.
 type life struct {
 	*testing.T
 	r    *rand.Rand
 	now  time.Time
 	c    Cluster
 	acts []Act
-	has  bool // the site has it
+	has  bool // the site has the cluster
 	size []int
 }
 
-// step is a pass of the manager, up to a rest.
+// step is one pass of the manager, up to a rest.
 func (l *life) step(world func(a Act, c Cluster) Learned) {
 	var learned Learned
 	for n := 0; ; n++ {
@@ -95,7 +95,7 @@ func (l *life) rest(next Next) {
 	l.now = to
 }
 
-// check checks what holds whatever was learned.
+// check checks the invariants that hold for every observation.
 func (l *life) check(was Cluster, learned Learned, next Next) {
 	l.Helper()
 	c := next.Record
@@ -141,7 +141,7 @@ func (l *life) whole(c Cluster) bool {
 
 func (l *life) oneOf(errs ...error) error { return errs[l.r.IntN(len(errs))] }
 
-// anything is an answer without sense.
+// anything returns a random result of an act.
 func (l *life) anything(a Act, c Cluster) Learned {
 	learned := Learned{Err: l.oneOf(nil, nil, nil, silence, refusal, noRoom, croft.Errorf(croft.Conflict, "x"),
 		croft.Errorf(croft.NotFound, "x"), errors.New("x"))}
@@ -170,7 +170,7 @@ func (l *life) anything(a Act, c Cluster) Learned {
 	return learned
 }
 
-// choice offers sites that were not tried.
+// choice offers sites that were not tried yet.
 func (l *life) choice(c Cluster) Learned {
 	var sites []string
 	for _, s := range []string{"there", "a", "b", "c"} {
@@ -181,7 +181,7 @@ func (l *life) choice(c Cluster) Learned {
 	return candidates(sites...)
 }
 
-// user changes the size, as requests do.
+// user changes the size, as a request would.
 func (l *life) user() {
 	if l.c.State != Ready && l.c.State != Degraded && l.c.State != Resizing {
 		return
@@ -195,7 +195,7 @@ func (l *life) user() {
 	l.c.Slaves = len(l.c.Indexes)
 }
 
-// truth is what a site answers that works.
+// truth returns the result of an act at a site that works.
 func (l *life) truth(a Act, c Cluster) Learned {
 	switch a {
 	case ActLaunch:

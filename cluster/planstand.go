@@ -11,7 +11,7 @@ import (
 	"croft/internal/wording"
 )
 
-// standing looks after a cluster that is READY or DEGRADED.
+// standing handles a cluster that is READY or DEGRADED.
 func (p sizing) standing() {
 	switch {
 	case p.resizeWanted():
@@ -43,18 +43,18 @@ func (p sizing) standing() {
 	}
 }
 
-// settleAfter is how long a resize without an answer may take to take effect. Then the size is told once more: that
-// settles what an old request may have changed.
+// settleAfter is how long a resize without an answer may still take effect. After it the size is sent once more, which
+// overrides any effect of the old request.
 const settleAfter = 10 * time.Minute
 
-// resizeWanted reports whether the site has to be told another size. Several changes become one resize.
+// resizeWanted reports whether a size has to be sent to the site. Several changes are combined into one resize.
 func (p *plan) resizeWanted() bool {
 	s := p.c.Sizing
 	unsettled := s.Open > 0 && !p.now.Before(s.Sent.Add(settleAfter))
 	return !s.Taken || unsettled || !slices.Equal(s.Told, p.c.Indexes)
 }
 
-// resizeSent writes down a request before it is sent. Those that were sent long ago are settled by it.
+// resizeSent counts a request before it is sent. The new request settles those that were sent at least settleAfter ago.
 func (p sizing) resizeSent() {
 	s := &p.c.Sizing
 	if !p.now.Before(s.Sent.Add(settleAfter)) {
@@ -65,7 +65,7 @@ func (p sizing) resizeSent() {
 
 func (p sizing) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
 
-// settled judges a cluster by its members.
+// settled derives the state of a cluster from its members.
 func (p sizing) settled(seen Seen) {
 	p.remote(seen)
 	p.c.Step = ""
@@ -99,23 +99,23 @@ func (p sizing) settled(seen Seen) {
 	}
 }
 
-// recreateAgain is how long after a size was told a site is asked again for slaves that it lost. A slave is asked for
-// once two looks found it gone.
+// recreateAgain is the minimum time after the last resize request before the site is asked again for lost slaves. A
+// slave is asked for once two looks found it gone.
 const recreateAgain = 10 * time.Minute
 
-// slaveGone reports whether the site has lost a slave. One that failed or boots is still there.
+// slaveGone reports whether the site has lost a slave. A slave that failed or is booting still exists.
 func (p *plan) slaveGone() bool {
 	return slices.ContainsFunc(p.c.Members[1:], func(m Member) bool {
 		return m.State == MemberGone && slices.Contains(p.c.Indexes, m.Index)
 	})
 }
 
-// unwantedAgain is how long after a size was told it is told again because of the same slaves that are not wanted: the
-// outputs of a template may name hosts that are none.
+// unwantedAgain is the minimum time after the last resize request before the same unwanted slaves cause another one:
+// the outputs of a template may name hosts that do not exist.
 const unwantedAgain = time.Hour
 
-// unwanted has the site told the size again if it has slaves that are not wanted: a resize that took effect late, after
-// others were told, leaves them behind.
+// unwanted makes the manager send the size again if the site has unwanted slaves. Such slaves remain when an older
+// resize takes effect after newer ones.
 func (p sizing) unwanted(seen Seen) {
 	var extra []int
 	for _, m := range seen.Members {
@@ -163,7 +163,7 @@ func (p sizing) resizing() {
 	}
 }
 
-// resized deals with what the site has of a resize, and reports false while that goes on.
+// resized handles the observed state of a resize, and returns false while the resize goes on.
 func (p sizing) resized() bool {
 	seen := *p.l.Seen
 	if p.lost() {
@@ -174,7 +174,7 @@ func (p sizing) resized() bool {
 		p.members(seen)
 		if !p.masterGone(seen) {
 			p.c.PartialSince = time.Time{}
-			return false // something is under way
+			return false // an operation is in progress
 		}
 		if _, over := p.partial(); !over {
 			return false
@@ -217,8 +217,8 @@ func (p sizing) resized() bool {
 	return false
 }
 
-// unsized takes a resize back that failed, once. Slaves that were to be added are given up; a cluster that was to
-// become smaller is asked for once more.
+// unsized undoes a failed resize, once. Slaves that were to be added are given up; a removal of slaves is asked for
+// once more.
 func (p sizing) unsized(message string) {
 	p.blame(FailedResize, message)
 	p.noteMembers()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// In reports whether a text, such as the reason of a site, holds the secret: as it is, or as it is sent: escaped, in
-// hexadecimal digits, or in base64, alone or with more before and after it.
+// In reports whether a text, such as a site's reason, contains the secret, in plain form or in an encoding that is used
+// for sending: escaped, in hexadecimal digits, or in base64, alone or with more text around it.
 func (s Secret) In(text string) bool {
 	if s.value == "" {
 		return false
@@ -26,7 +26,8 @@ func (s Secret) In(text string) bool {
 	return false
 }
 
-// inBase64 returns what the base64 of any text that holds the secret holds: it depends on how many bytes are before.
+// inBase64 returns substrings, one of which the base64 of any text with the secret contains. The encoding depends on
+// the number of bytes before the secret, modulo 3.
 func (s Secret) inBase64() (all []string) {
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		all = append(all, e.EncodeToString([]byte(s.value)))

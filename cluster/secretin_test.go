@@ -26,7 +26,7 @@ func TestASecretIsFoundInTexts(t *testing.T) {
 				t.Errorf("%q %s is not found in %q", value, name, text)
 			}
 		}
-		for before := range 4 { // of a pair, as in a header
+		for before := range 4 { // of a user:password pair, as in a header
 			if text := std([]byte(strings.Repeat("u", before) + value + ":more")); len(value) >= 6 && !s.In(text) {
 				t.Errorf("%q after %d bytes is not found in %q", value, before, text)
 			}

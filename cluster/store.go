@@ -7,49 +7,52 @@ import (
 	"croft"
 )
 
-// Records stores clusters. Every write is one transaction that compares the record as it was read, and the holder where
-// there is one.
+// Records stores clusters. Every write is one transaction that compares the revision of the record that was read, and
+// the holder if there is one.
 type Records interface {
-	// Get returns a cluster, also a deleted one while it is remembered. NotFound.
+	// Get returns a cluster, including a deleted one that is still remembered. NotFound.
 	Get(ctx context.Context, id croft.ClusterID) (Cluster, error)
-	// Named returns the cluster that has a name. NotFound.
+	// Named returns the cluster with a name. NotFound.
 	Named(ctx context.Context, project croft.Project, name string) (Cluster, error)
-	// List returns the clusters of a project by name, deleted ones too; an empty project means all.
+	// List returns the clusters of a project by name, including deleted ones; an empty project means all.
 	List(ctx context.Context, project croft.Project) ([]Cluster, error)
 	// Living returns the clusters of a project that are not deleted, by name. It reads no others.
 	Living(ctx context.Context, project croft.Project) ([]Cluster, error)
-	// Create writes a record, takes its name and charges its project, if nobody has created one of the same project,
-	// user and appliance since Latest was read. Conflict: somebody has. *TakenError: the name or the ID is taken.
-	// OverQuota.
+	// Create writes a record, reserves its name and charges its project, provided that no cluster of the same project,
+	// user and appliance was created since Latest was read. Conflict: one was. *TakenError: the name or the ID is
+	// taken. OverQuota.
 	Create(ctx context.Context, c Cluster, latest int64) (Cluster, error)
-	// Latest returns a number that changes whenever one of the same project, user and appliance is created.
+	// Latest returns a number that changes whenever a cluster of the same project, user and appliance is created.
 	Latest(ctx context.Context, project croft.Project, user, appliance string) (int64, error)
-	// Update replaces a record as it was read, and moves its name with it. One that becomes DELETED loses name,
-	// accounts and charge in the same transaction. Conflict: it changed, or by is not its holder any more, or it names
-	// a site that has as many clusters as it may. *TakenError: the new name is taken. by is nil for requests of users.
+	// Update replaces the record that was read, and renames the cluster if the name changed. A cluster that becomes
+	// DELETED loses name, accounts and charge in the same transaction. Conflict: the record changed, by is not the
+	// holder any more, or the record names a site that already has its maximum of clusters. *TakenError: the new name
+	// is taken. by is nil for requests of users.
 	Update(ctx context.Context, c Cluster, by *Holder) (Cluster, error)
-	// Forget removes what is left of a deleted cluster. NotFound; Conflict: it is not deleted.
+	// Forget removes the remaining keys of a deleted cluster. NotFound. Conflict: the cluster is not deleted.
 	Forget(ctx context.Context, id croft.ClusterID) error
-	// Hold makes the caller the holder of a cluster until Release, or until its lease ends. Conflict: another one is.
+	// Hold makes the caller the holder of a cluster until Release, or until its lease ends. Conflict: the cluster has
+	// another holder.
 	Hold(ctx context.Context, id croft.ClusterID) (*Holder, error)
-	// Release ends a hold. An error may be ignored: the lease ends.
+	// Release ends a hold. Callers may ignore its error: the hold ends with the lease.
 	Release(ctx context.Context, h *Holder) error
-	// Follow calls changed with each cluster that there is, and with each that changes, until ctx ends.
+	// Follow calls changed for each existing cluster, and for each cluster that changes, until ctx ends.
 	Follow(ctx context.Context, changed func(croft.ClusterID)) error
 	// Note appends to the events of a cluster, of which the latest MaxEvents are kept. NotFound: the cluster is gone,
-	// even if its UUID is that of a later one by now.
+	// even if a later cluster has its UUID.
 	Note(ctx context.Context, c Cluster, e Event) error
 	// Events returns the events, oldest first.
 	Events(ctx context.Context, id croft.ClusterID) ([]Event, error)
 }
 
-// MaxEvents is how many events of a cluster are kept.
+// MaxEvents is the number of events that are kept per cluster.
 const MaxEvents = 200
 
-// MaxConsole bounds what an event keeps of a console, in bytes.
+// MaxConsole bounds the console text of an event, in bytes.
 const MaxConsole = 16 << 10
 
-// Bounded returns the event as it is kept: with the beginning of a long message, and the end of a long console.
+// Bounded returns the event in the form that is stored: it keeps the start of a long message, and the end of a long
+// console.
 func (e Event) Bounded() Event {
 	if len(e.Message) > MaxMessage {
 		e.Message = strings.ToValidUTF8(e.Message[:MaxMessage], "")
@@ -63,15 +66,15 @@ func (e Event) Bounded() Event {
 // Holder is the right to act on a cluster.
 type Holder struct {
 	Cluster croft.ClusterID
-	Key     string // of the store
-	Created int64  // its revision
+	Key     string // in the store
+	Created int64  // revision at which Key was created
 	Lease   int64
 }
 
-// TakenError says that a name or an ID belongs to another cluster. It is a croft.Conflict.
+// TakenError says that a name or an ID belongs to another cluster. Its kind is Conflict.
 type TakenError struct {
 	What string          // "name" or "id"
-	By   croft.ClusterID // empty: not known
+	By   croft.ClusterID // empty: unknown
 	Text string
 }
 
@@ -81,41 +84,43 @@ func (e *TakenError) Error() string { return e.Text }
 // Unwrap returns its kind.
 func (e *TakenError) Unwrap() error { return croft.Conflict }
 
-// Catalogue stores what clusters are built by. Writes compare the generation of what they replace, where 0 is that
-// there is none. Conflict: it has another one, or a name is taken. NotFound.
+// Catalogue stores the records that clusters are built from. A write compares the generation of the record that it
+// replaces; 0 means that the record must not exist. Conflict: the generation differs, or a name is taken. NotFound.
 type Catalogue interface {
 	Sites(ctx context.Context) ([]Site, error)
 	PutSite(ctx context.Context, s Site) (Site, error)
-	// RemoveSite removes a site that nothing uses. Conflict: something does; the error counts it.
+	// RemoveSite removes an unused site. Conflict: it is used; the error counts the uses.
 	RemoveSite(ctx context.Context, name string) error
 
-	// Credentials lists those of a user in a project, or of AnyUser; of all, if both are empty. It reads no others.
+	// Credentials lists the credentials of a user, or of AnyUser, in a project; if both are empty, all credentials. It
+	// reads no others.
 	Credentials(ctx context.Context, project croft.Project, user string) ([]Credential, error)
 	Credential(ctx context.Context, id CredentialID) (Credential, error)
 	PutCredential(ctx context.Context, c Credential) (Credential, error)
-	// RemoveCredential removes one that no living cluster needs. Conflict.
+	// RemoveCredential removes a credential that no living cluster needs. Conflict: one needs it.
 	RemoveCredential(ctx context.Context, id CredentialID) error
 
-	// Appliances lists the appliances of a project and those that have no project in their unique names; an empty
-	// project means all. It reads no others. In a Catalogue, appliances have their unique names.
+	// Appliances lists the appliances of a project and those without a project in their unique names; an empty project
+	// means all. It reads no others. In a Catalogue, appliances have their unique names.
 	Appliances(ctx context.Context, project croft.Project) ([]Appliance, error)
-	// Appliance returns the appliance of a unique name. If project shop has no @shop:slurm, that is slurm, unless slurm
-	// is private to another project. NotFound.
+	// Appliance returns the appliance with a unique name. If @shop:slurm does not exist, that is slurm, unless slurm is
+	// private to a project other than shop. NotFound.
 	Appliance(ctx context.Context, unique string) (Appliance, error)
-	// PutAppliance stores an appliance. A new @shop:slurm is refused while slurm is public or belongs to shop, and a
-	// public @shop:slurm is slurm for every other project. Conflict.
+	// PutAppliance stores an appliance. A public @shop:slurm is also slurm for every other project. Conflict: a new
+	// @shop:slurm while slurm is public or belongs to shop, or a public @shop:slurm while slurm is another appliance.
 	PutAppliance(ctx context.Context, a Appliance) (Appliance, error)
-	// RemoveAppliance removes the appliance of exactly this unique name, which has no implementations. Conflict.
+	// RemoveAppliance removes the appliance with exactly this unique name. Conflict: it has implementations.
 	RemoveAppliance(ctx context.Context, unique string) error
 
-	// Implementations lists those of the appliance of a unique name; of all, if it is empty. It reads no others.
+	// Implementations lists the implementations of the appliance with a unique name; if it is empty, all
+	// implementations. It reads no others.
 	Implementations(ctx context.Context, appliance string) ([]Implementation, error)
 	Implementation(ctx context.Context, id ImplementationID) (Implementation, error)
-	// AddImplementation stores a new one, and gives it the next revision.
+	// AddImplementation stores a new implementation with the next revision.
 	AddImplementation(ctx context.Context, i Implementation) (Implementation, error)
-	// EnableImplementation changes nothing but that.
+	// EnableImplementation sets Enabled, and changes nothing else.
 	EnableImplementation(ctx context.Context, id ImplementationID, enabled bool) (Implementation, error)
-	// RemoveImplementation removes one that no cluster was built by. Conflict.
+	// RemoveImplementation removes an implementation that no cluster was built from. Conflict: one was.
 	RemoveImplementation(ctx context.Context, id ImplementationID) error
 
 	Images(ctx context.Context) ([]Image, error)
@@ -123,19 +128,20 @@ type Catalogue interface {
 	RemoveImage(ctx context.Context, name string) error
 }
 
-// AnyUser stands for all users of a project. No user has this name, since it has a blank.
+// AnyUser stands for all users of a project. No user has this name, because it contains a blank.
 const AnyUser = "any user"
 
 // Accounts stores the accounts of users on clusters.
 type Accounts interface {
 	Account(ctx context.Context, id croft.ClusterID, user string) (Account, error)
-	// AddAccount stores one. Conflict: there is one, or the cluster is being removed.
+	// AddAccount stores an account. Conflict: it exists, or the cluster is being removed.
 	AddAccount(ctx context.Context, a Account) error
 	RemoveAccount(ctx context.Context, id croft.ClusterID, user string) error
-	// DropAccount removes one that is still as given. NotFound: it is not.
+	// DropAccount removes an account if its record is unchanged. NotFound: it is not.
 	DropAccount(ctx context.Context, a Account) error
 	// AllAccounts lists the accounts on all clusters.
 	AllAccounts(ctx context.Context) ([]Account, error)
-	// SealAccount stores the password of an account as another key sealed it. NotFound: the account is not as it was.
+	// SealAccount replaces the password of an account with the same one, sealed by another key. NotFound: the record of
+	// the account changed.
 	SealAccount(ctx context.Context, a Account, password Sealed) error
 }

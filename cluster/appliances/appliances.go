@@ -1,5 +1,6 @@
-// Package appliances holds the appliances that croft ships, each a directory of text: what it is, and how a site builds
-// it. A line #include FILE stands for the file, so that scripts are files of their own.
+// Package appliances holds the appliances that croft ships. Each is a directory of texts: its description, and its
+// implementation for each type of site. A line "#include FILE" in a text is replaced by the file, so that scripts are
+// separate files.
 package appliances
 
 import (
@@ -19,20 +20,20 @@ import (
 //go:embed *.sh *.mime */*
 var files embed.FS
 
-// Built is an appliance that croft ships, with how sites build it.
+// Built is an appliance that croft ships, with its implementations.
 type Built struct {
 	Appliance       cluster.Appliance
 	Implementations []cluster.Implementation
 }
 
-// about is appliance.yaml.
+// about is the content of appliance.yaml.
 type about struct {
 	Description string         `yaml:"description"`
 	MinSlaves   int            `yaml:"min_slaves"`
 	Agent       *cluster.Agent `yaml:"agent"`
 }
 
-// All returns the appliances by name, each for the site of this cloud's own hosts, for every project.
+// All returns the shipped appliances by name, with their implementations for the local site. All projects may use them.
 func All() []Built {
 	var all []Built
 	for _, name := range Names() {
@@ -40,7 +41,7 @@ func All() []Built {
 		d := yaml.NewDecoder(strings.NewReader(read(path.Join(name, "appliance.yaml"))))
 		d.KnownFields(true)
 		if err := d.Decode(&a); err != nil {
-			panic(fmt.Sprintf("appliance %s: %v", name, err)) // it is a part of this program, and tested
+			panic(fmt.Sprintf("appliance %s: %v", name, err)) // embedded in this program, and tested
 		}
 		text, _ := Text(name, "local")
 		all = append(all, Built{
@@ -57,7 +58,7 @@ func All() []Built {
 func Names() (names []string) {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // embedded
 	}
 	for _, e := range entries {
 		if e.IsDir() {
@@ -67,8 +68,8 @@ func Names() (names []string) {
 	return names
 }
 
-// Text returns how a kind of site builds an appliance: local, or heat for OpenStack. False: it is not shipped for
-// those.
+// Text returns the implementation of an appliance for a kind of site: local, or heat for OpenStack. False: croft ships
+// none.
 func Text(name, kind string) (string, bool) {
 	text, err := files.ReadFile(path.Join(name, kind+".yaml"))
 	if err != nil {
@@ -77,9 +78,9 @@ func Text(name, kind string) (string, bool) {
 	return assemble(string(text), kind == "local"), true
 }
 
-// shared are the texts of other packages that a line #include may name.
+// shared are texts of other packages that an #include line may name.
 var shared = map[string]string{
-	"acquaint/peers": acquaint.Script(acquaint.Master), // where no metadata server of croft answers
+	"acquaint/peers": acquaint.Script(acquaint.Master), // for clusters without a metadata server of croft
 	"acquaint/wait":  acquaint.Wait(),
 }
 
@@ -89,16 +90,16 @@ func read(name string) string {
 	}
 	text, err := files.ReadFile(name)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // embedded
 	}
 	return string(text)
 }
 
-// include is a line that stands for a file.
+// include matches an #include line.
 var include = regexp.MustCompile(`(?m)^([ \t]*)#include (\S+)\n`)
 
-// assemble puts files in their places, as deep as the lines that stand for them. Local sites replace names in what they
-// read; the scripts' own variables are theirs.
+// assemble replaces #include lines by the named files, indented like the line. Local sites expand ${NAME} in templates;
+// with escape, the variables of included scripts are escaped from that.
 func assemble(text string, escape bool) string {
 	return include.ReplaceAllStringFunc(text, func(line string) string {
 		m := include.FindStringSubmatch(line)

@@ -1,6 +1,6 @@
-// Package croft builds clusters in another cloud of croft, by its API: the driver of sites of type croft. The other
-// cloud gets the cluster under the ID that it has here, so a request that is repeated finds what the first one began,
-// and the members have the same IDs in both. Which of its own sites builds it, the other cloud decides.
+// Package croft is the driver for sites of type croft: it builds clusters in another croft cloud through its API. The
+// other cloud gets the cluster under the same ID, so a repeated request finds the result of the first one, and the
+// members have the same IDs in both clouds. The other cloud chooses which of its own sites builds the cluster.
 package croft
 
 import (
@@ -27,15 +27,16 @@ type Peer struct {
 	Close   func() error
 }
 
-// Connect connects to a site. It sends nothing yet. Invalid: the site's address or the token cannot be used.
+// Connect returns a connection to a site. It sends nothing yet. Invalid: the site's address or the token cannot be
+// used.
 type Connect func(at cluster.Access) (Peer, error)
 
-// Driver is the driver. Its connections live as long as a call.
+// Driver implements cluster.Driver. It opens a connection for each call.
 type Driver struct {
 	connect Connect
 
 	mu    sync.Mutex
-	since map[croft.ClusterID]time.Time // since when it is not settled whether a request to build arrives yet
+	since map[croft.ClusterID]time.Time // since when an earlier build request may still arrive
 }
 
 var _ cluster.Driver = (*Driver)(nil)
@@ -58,7 +59,7 @@ func (d *Driver) with(at cluster.Access, what string, do func(p Peer) error) (er
 	return nil
 }
 
-// responded says of an error that the other cloud did not respond, or that it responded with a fault.
+// responded marks an error as silence of the other cloud, or as a fault that it answered with.
 func responded(err error) error {
 	switch kind := croft.KindOf(err); {
 	case kind != croft.Unavailable && kind != "":
@@ -69,17 +70,18 @@ func responded(err error) error {
 	return cluster.Faulty(croft.Errorf(croft.Unavailable, "%w", err))
 }
 
-// name is what a cluster is called there. The names of two clouds that use one project do not meet.
+// name returns the name of a cluster in the other cloud. The prefix avoids conflicts between two clouds that use one
+// project.
 func name(p croft.PartitionID, id croft.ClusterID) string {
 	return prefix(p) + string(id)
 }
 
 func prefix(p croft.PartitionID) string { return "croft-" + string(p[:min(len(p), 8)]) + "-" }
 
-// project is the project there, as the credential says; empty: that of the token.
+// project returns the project in the other cloud, from the credential; empty: the project of the token.
 func project(at cluster.Access) croft.Project { return croft.Project(at.Credential.ProjectName) }
 
-// request is what the other cloud is asked for.
+// request returns the request that is sent to the other cloud.
 func request(at cluster.Access, b cluster.Build) (cluster.Request, error) {
 	t, err := parse(b.Implementation)
 	if err != nil {
@@ -102,7 +104,7 @@ func (d *Driver) Probe(ctx context.Context, at cluster.Access) (probe cluster.Pr
 	return probe, err
 }
 
-// Room implements cluster.Driver. What can be added to a cluster is not known before it is asked for.
+// Room implements cluster.Driver. Room for growth is reported as unknown.
 func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (room cluster.Room, err error) {
 	if b.Growth {
 		return cluster.Room{}, nil
@@ -126,7 +128,7 @@ func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (
 	return room, err
 }
 
-// Bring implements cluster.Driver: the other cloud brings the images of its appliances itself.
+// Bring implements cluster.Driver with an error: the other cloud has images of its own.
 func (*Driver) Bring(_ context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
 	return cluster.Placed{}, croft.Errorf(
 		croft.Invalid,
@@ -148,7 +150,7 @@ func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build)
 		remote = remoteOf(b, c.Cluster)
 		return err
 	})
-	if errors.Is(err, croft.NotFound) { // its appliance
+	if errors.Is(err, croft.NotFound) { // of the appliance
 		err = croft.Errorf(croft.Invalid, "%w", err)
 	}
 	return remote, err
@@ -162,8 +164,8 @@ func remoteOf(b cluster.Build, c cluster.Cluster) cluster.Remote {
 	return r
 }
 
-// Resize implements cluster.Driver. The other cloud is told the indexes of the slaves, so that they have the same IDs
-// in both, also after a resize that one of them refused. A cloud of a version before 1.8 takes their number alone.
+// Resize implements cluster.Driver. It sends the indexes of the slaves, so that they have the same IDs in both clouds,
+// also after a resize that one of them refused. A cloud of a version before 1.8 gets only their number.
 func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	return d.with(at, "resize cluster "+string(b.Cluster), func(p Peer) error {
 		indexes := append([]int{}, b.Indexes...)
@@ -175,7 +177,7 @@ func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build)
 	})
 }
 
-// resizeByNumber resizes a cluster of a cloud that counts indexes by itself.
+// resizeByNumber resizes a cluster of a cloud that assigns indexes itself.
 func resizeByNumber(ctx context.Context, p Peer, at cluster.Access, b cluster.Build) error {
 	c, err := p.Clusters.Find(ctx, project(at), string(b.Cluster))
 	if err != nil {
@@ -196,14 +198,14 @@ func resizeByNumber(ctx context.Context, p Peer, at cluster.Access, b cluster.Bu
 	return err
 }
 
-// settle is how long a request to build may take to arrive after its caller gave up: longer than a call takes here.
+// settle is how long a build request may arrive after its caller gave up. It is longer than the timeout of a call.
 const settle = 2 * time.Minute
 
-// Destroy implements cluster.Driver. Whether a request whose answer was lost took effect, or will, is settled by making
-// it once more: the other cloud knows it by its ID, which it takes no second time once the cluster is deleted. A
-// refusal for another reason, such as lack of room, settles nothing: the late request may find room. Then the removal
-// is asked for again, and ends once that has been so for as long as a request can take; what comes later is found by
-// the sweep.
+// Destroy implements cluster.Driver. If the answer to a build request was lost, Destroy repeats the request to find out
+// whether the first one took effect or will: the other cloud recognizes it by its ID, and does not accept that ID again
+// once the cluster is deleted. A refusal for another reason, such as lack of room, decides nothing, because the late
+// request may find room. Destroy then returns Unavailable, so that it is called again, until that has lasted as long as
+// a request can take. The sweep finds a cluster that is created even later.
 func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	err := d.with(at, "delete cluster "+string(b.Cluster), func(p Peer) error {
 		removed := func() error {
@@ -223,12 +225,12 @@ func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build
 		if refusal != nil && !isRefusal(refusal) {
 			return refusal
 		}
-		// The repeated request has made it, or the late one has meanwhile.
+		// The repeated request created the cluster, or the late one has done so meanwhile.
 		if err := removed(); croft.KindOf(err) != croft.NotFound {
 			return err
 		}
 		if refusal == nil || croft.KindOf(refusal) == croft.Conflict || d.unsettled(b.Cluster) >= settle {
-			return nil // the ID is another's, so the late request fails too
+			return nil // the ID belongs to another cluster, so the late request fails too
 		}
 		return croft.Errorf(
 			croft.Unavailable,
@@ -242,7 +244,7 @@ func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build
 	return err
 }
 
-// isRefusal reports whether an error is the last word of the other cloud.
+// isRefusal reports whether an error is a definite refusal of the other cloud.
 func isRefusal(err error) bool {
 	switch croft.KindOf(err) {
 	case croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity, croft.OverQuota:
@@ -251,10 +253,10 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// mostUnsettled bounds what is remembered.
+// mostUnsettled bounds the number of remembered clusters.
 const mostUnsettled = 1000
 
-// unsettled returns for how long it has not been known whether a request to build arrives yet.
+// unsettled returns how long it has been unknown whether a build request will still arrive.
 func (d *Driver) unsettled(id croft.ClusterID) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -313,7 +315,7 @@ func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, 
 	return all, nil
 }
 
-// seen is what the other cloud says of a cluster, as of a site.
+// seen converts a cluster of the other cloud to an observation.
 func seen(b cluster.Build, c cluster.Cluster) cluster.Seen {
 	s := cluster.Seen{Remote: remoteOf(b, c), MasterIP: c.MasterIP, Members: slices.Clone(c.Members)}
 	message := func() string {
@@ -349,8 +351,8 @@ func seen(b cluster.Build, c cluster.Cluster) cluster.Seen {
 	return s
 }
 
-// standing is the phase of a cluster that can be used: the other cloud may not have begun a resize yet, or have taken
-// it back.
+// standing returns the phase of a usable cluster: the other cloud may not have started a resize yet, or may have undone
+// it.
 func standing(b cluster.Build, c cluster.Cluster) cluster.Phase {
 	switch {
 	case c.Slaves != len(b.Indexes):

@@ -12,17 +12,18 @@ import (
 	"croft/cluster"
 )
 
-// text is an implementation at a site of this type, in YAML.
+// text is an implementation at a site of type croft, in YAML.
 type text struct {
-	Appliance   string               `yaml:"appliance"`    // of the other cloud
-	Sites       []string             `yaml:"sites"`        // of the other cloud, any of them; empty: all
+	Appliance string `yaml:"appliance"` // of the other cloud
+	// of the other cloud, each of which may be chosen; empty: all
+	Sites       []string             `yaml:"sites"`
 	RemoveNamed bool                 `yaml:"remove_named"` // slaves can be removed by name there
-	Parameters  map[string]parameter `yaml:"parameters"`   // that are passed on
+	Parameters  map[string]parameter `yaml:"parameters"`   // the parameters that are passed on
 }
 
 type parameter struct {
-	Type     string `yaml:"type"`     // as Heat has them; string by default
-	Required bool   `yaml:"required"` // somebody has to give it
+	Type     string `yaml:"type"`     // a type of Heat; string by default
+	Required bool   `yaml:"required"` // the request has to give a value
 	Hidden   bool   `yaml:"hidden"`
 }
 
@@ -42,7 +43,8 @@ func parse(i cluster.Implementation) (t text, err error) {
 	return t, nil
 }
 
-// Check implements cluster.Driver. Whether the other cloud has the appliance, it says when it is asked for a cluster.
+// Check implements cluster.Driver. The other cloud checks only when it is asked for a cluster whether it has the
+// appliance.
 func (*Driver) Check(_ context.Context, i cluster.Implementation) (cluster.Contract, error) {
 	t, err := parse(i)
 	if err != nil {

@@ -13,11 +13,12 @@ import (
 	"croft/cluster"
 )
 
-// hashForm is the form of a SHA-256.
+// hashForm matches a SHA-256 in hexadecimal digits.
 var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Bring implements cluster.Driver. An upload goes on in the background until Close; a call waits for it for
-// Config.Linger. Glance keeps how far it is, so other processes know, and replace one that stopped.
+// Bring implements cluster.Driver. An upload runs in the background until Close; a call waits up to Config.Linger for
+// it. The progress is stored in Glance, so that other processes know about the upload, and can replace one that
+// stopped.
 func (d *Driver) Bring(ctx context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
 	if !hashForm.MatchString(i.SHA256) {
 		return cluster.Placed{}, croft.Errorf(croft.Invalid, "image %s has no SHA-256, so it cannot be checked", i.Name)
@@ -50,7 +51,7 @@ func (d *Driver) Bring(ctx context.Context, at cluster.Access, i cluster.Image) 
 	}))
 }
 
-// placed says how far images are that are there. Uploads that stopped are deleted.
+// placed returns the state of the images at the site. It deletes those whose upload stopped.
 func (d *Driver) placed(ctx context.Context, g *glance, there []images.Image) (cluster.Placed, bool) {
 	for _, i := range there {
 		if i.Status == images.ImageStatusActive {
@@ -68,7 +69,7 @@ func (d *Driver) placed(ctx context.Context, g *glance, there []images.Image) (c
 	return cluster.Placed{}, false
 }
 
-// wait waits for an upload for a moment, and says how far it is.
+// wait waits up to Config.Linger for an upload, and returns its progress.
 func (d *Driver) wait(ctx context.Context, key uploadKey, u *upload) (cluster.Placed, error) {
 	placed := cluster.Placed{State: cluster.ImageUploading}
 	select {

@@ -18,14 +18,14 @@ import (
 	"croft/internal/plain"
 )
 
-// answer is what a service said no with: never more of it than its type and message.
+// answer is an error response of a service. It keeps only type and message.
 type answer struct {
 	status        int
 	kind, message string
-	json          bool // it was of the service, not of something before it
+	json          bool // the service sent it, not a proxy in front of it
 }
 
-// answerOf returns the answer that an error carries.
+// answerOf returns the response in an error.
 func answerOf(err error) (answer, bool) {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		return answerOf(again.ErrReauth)
@@ -61,7 +61,7 @@ func answerOf(err error) (answer, bool) {
 	return a, true
 }
 
-// String words an answer, as one line.
+// String formats an answer as one line.
 func (a answer) String() string {
 	text := fmt.Sprintf("%d %s: %s", a.status, a.kind, a.message)
 	if a.kind == "" {
@@ -70,7 +70,7 @@ func (a answer) String() string {
 	return plain.Cut(text, cluster.MaxMessage)
 }
 
-// missing reports whether Heat itself says that there is no such stack. A page of a proxy says nothing.
+// missing reports whether Heat itself says that the stack does not exist. The page of a proxy proves nothing.
 func missing(err error) bool {
 	a, ok := answerOf(err)
 	return ok && a.status == http.StatusNotFound && a.json && (a.kind == "EntityNotFound" || a.kind == "StackNotFound")
@@ -82,11 +82,11 @@ func forbidden(err error) bool {
 	return ok && a.status == http.StatusForbidden && a.json
 }
 
-// noRoom matches the reasons for which another site may do better.
+// noRoom matches failures for which another site may succeed.
 var noRoom = regexp.MustCompile(`(?i)no valid host|quota|maximum (number of )?stacks|maximum .* exceeded|exceeded for resources|` +
 	`not enough (hosts|resources)|no more (ip|floating)|insufficient (free )?(host|compute|disk|memory)`)
 
-// explain turns an error of a service into one that can be shown. hidden is masked in it.
+// explain converts an error of a service to one that can be shown to users, with the values in hidden masked.
 func (s *session) explain(what string, err error, hidden ...string) error {
 	if err == nil {
 		return nil
@@ -95,7 +95,7 @@ func (s *session) explain(what string, err error, hidden ...string) error {
 		return s.explain(what, again.ErrReauth, hidden...)
 	}
 	if done, ok := errors.AsType[*explained](err); ok {
-		return done // of a renewal of the token
+		return done // from a renewal of the token
 	}
 	a, ok := answerOf(err)
 	if !ok {
@@ -103,7 +103,7 @@ func (s *session) explain(what string, err error, hidden ...string) error {
 			s.mask(outbound.Explain("its server", err), hidden...)))
 	}
 	if a.status >= http.StatusInternalServerError && a.json {
-		s.doubtful.Store(true) // Heat answers so too if the token was revoked
+		s.doubtful.Store(true) // Heat also answers so if the token was revoked
 	}
 	explanation := croft.Errorf(a.kindOfError(), "site %s: %s: %s", s.site.Name, what,
 		s.mask(a.String(), hidden...))
@@ -121,8 +121,8 @@ func unanswered(err, explanation error) error {
 	return cluster.Faulty(explanation)
 }
 
-// whole is what gophercloud extracted from an answer, which is never nil without an error. gophercloud itself returns
-// nil and no error for JSON that lacks the object, such as {}.
+// whole returns an object that gophercloud extracted from a response, which is never nil without an error. gophercloud
+// itself returns nil and no error for JSON without the object, such as {}.
 func whole[T any](v *T, err error) (*T, error) {
 	if err == nil && v == nil {
 		err = &json.UnmarshalTypeError{Value: "null", Type: reflect.TypeFor[T]()}
@@ -149,11 +149,11 @@ func (a answer) kindOfError() croft.Kind {
 	return croft.Unavailable
 }
 
-// full reports whether the project may have no more of something: the last word of the service, and nothing was made.
+// full reports whether the project has reached a limit. That is a definite refusal: nothing was created.
 func (a answer) full() bool {
 	switch a.status {
 	case http.StatusForbidden, http.StatusRequestEntityTooLarge:
-	case http.StatusBadRequest: // RequestLimitExceeded is the type of a template that is too long, too
+	case http.StatusBadRequest: // a template that is too long also has the type RequestLimitExceeded
 		if a.kind != "RequestLimitExceeded" {
 			return false
 		}
@@ -165,13 +165,13 @@ func (a answer) full() bool {
 	return noRoom.MatchString(a.message)
 }
 
-// explained is an error that can be shown as it is.
+// explained is an error that can be shown to users unchanged.
 type explained struct{ error }
 
 // Unwrap returns the error with its kind.
 func (e *explained) Unwrap() error { return e.error }
 
-// explainLogin words a refused or failed login.
+// explainLogin converts the error of a login to one that can be shown to users.
 func (s *session) explainLogin(err error) error {
 	server := "Keystone at " + host(s.site.AuthURL)
 	a, ok := answerOf(err)
@@ -194,10 +194,11 @@ func (s *session) explainLogin(err error) error {
 	return &explained{explanation}
 }
 
-// shortestSecret is the length from which on a value is masked in messages: shorter ones would mask words.
+// shortestSecret is the minimum length, in bytes, of values that are masked in messages: shorter ones would mask parts
+// of words.
 const shortestSecret = 3
 
-// mask replaces secrets in a text: the credential's, and others.
+// mask replaces secrets in a text: that of the credential, and the given values.
 func (s *session) mask(text string, hidden ...string) string {
 	for _, value := range append(hidden, s.secret) {
 		if len(value) >= shortestSecret {
@@ -207,7 +208,7 @@ func (s *session) mask(text string, hidden ...string) string {
 	return text
 }
 
-// hidden returns the values of a build that are never shown.
+// hidden returns the values of a build that must never be shown.
 func hidden(b cluster.Build, c cluster.Contract) []string {
 	var values []string
 	for name, value := range b.Parameters {
@@ -220,10 +221,10 @@ func hidden(b cluster.Build, c cluster.Contract) []string {
 			values = append(values, string(text))
 		}
 	}
-	// A value that contains another one goes first.
+	// A value that contains another one must be replaced first.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	return values
 }
 
-// cut makes a reason one line of a length that is kept.
+// cut shortens a reason to one line of storable length.
 func cut(text string) string { return plain.Cut(text, cluster.MaxMessage) }

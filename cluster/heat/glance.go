@@ -19,21 +19,21 @@ import (
 	"croft/cluster"
 )
 
-// The properties of images that we made. Nothing without them is changed or deleted.
+// The properties of images that the driver created. It never changes or deletes an image without them.
 const (
 	imageProperty = "croft_image"
 	hashProperty  = "croft_sha256"
-	doneProperty  = "croft_done" // bytes, told every progressPause while an upload goes on
+	doneProperty  = "croft_done" // uploaded bytes, updated every progressPause during an upload
 )
 
-// glance is Glance at a site, for a session.
+// glance is the Glance API of a site, with a session.
 type glance struct {
 	*session
 	c   *gophercloud.ServiceClient
 	log *slog.Logger
 }
 
-// glance returns Glance of the site. Invalid: the site has none.
+// glance returns the Glance API of the site. Invalid: the site has none.
 func (s *session) glance(log *slog.Logger) (*glance, error) {
 	client := s.service("image")
 	if client == nil {
@@ -45,7 +45,7 @@ func (s *session) glance(log *slog.Logger) (*glance, error) {
 	return &glance{s, client, log}, nil
 }
 
-// imageQuery asks for our images of one source in the project.
+// imageQuery selects the driver's images of one source in the project.
 type imageQuery struct{ name, hash, owner string }
 
 // ToImageListQuery implements images.ListOptsBuilder.
@@ -53,7 +53,7 @@ func (q imageQuery) ToImageListQuery() (string, error) {
 	return "?" + url.Values{imageProperty: {q.name}, hashProperty: {q.hash}, "owner": {q.owner}}.Encode(), nil
 }
 
-// images returns our images of a source, oldest first.
+// images returns the driver's images of a source, oldest first.
 func (g *glance) images(ctx context.Context, i cluster.Image) ([]images.Image, error) {
 	ctx, cancel := g.brief(ctx)
 	defer cancel()
@@ -73,7 +73,7 @@ func (g *glance) images(ctx context.Context, i cluster.Image) ([]images.Image, e
 	return all, nil
 }
 
-// deleteImage deletes an image of ours; the next call repeats what fails.
+// deleteImage deletes an image of the driver. The next call of Bring repeats a failed deletion.
 func (g *glance) deleteImage(ctx context.Context, id string) {
 	ctx, cancel := g.brief(context.WithoutCancel(ctx))
 	defer cancel()
@@ -83,7 +83,8 @@ func (g *glance) deleteImage(ctx context.Context, id string) {
 	}
 }
 
-// upload makes an image of a source. An image whose hash is wrong never becomes usable: its last bytes are not sent.
+// upload creates an image from a source. An image with a wrong hash never becomes usable, because its last byte is not
+// sent.
 func (g *glance) upload(ctx context.Context, i cluster.Image, u *upload) error {
 	source, err := open(ctx, i)
 	if err != nil {
@@ -115,7 +116,7 @@ func (g *glance) upload(ctx context.Context, i cluster.Image, u *upload) error {
 	return err
 }
 
-// createImage makes an image without content.
+// createImage creates an image without content.
 func (g *glance) createImage(ctx context.Context, i cluster.Image) (string, error) {
 	ctx, cancel := g.brief(ctx)
 	defer cancel()
@@ -134,7 +135,7 @@ func (g *glance) createImage(ctx context.Context, i cluster.Image) (string, erro
 	return made.ID, nil
 }
 
-// tell tells Glance how far an upload is, so that other processes leave it alone.
+// tell stores the progress of an upload in Glance, so that other processes do not replace the upload.
 func (g *glance) tell(ctx context.Context, id string, u *upload) {
 	for {
 		select {
@@ -152,7 +153,7 @@ func (g *glance) tell(ctx context.Context, id string, u *upload) {
 	}
 }
 
-// checkImage checks that Glance has all of an image.
+// checkImage checks that Glance has received the complete image.
 func (g *glance) checkImage(ctx context.Context, id string, size int64) error {
 	ctx, cancel := g.brief(ctx)
 	defer cancel()
@@ -167,14 +168,14 @@ func (g *glance) checkImage(ctx context.Context, id string, size int64) error {
 	return nil
 }
 
-// put sends a source. It is not gophercloud's, which sends what is left of a body once more with a renewed token, and
-// never says how long it is.
+// put sends a source. It does not use gophercloud, which repeats the rest of a body after it renewed the token, and
+// never sends Content-Length.
 func (g *glance) put(ctx context.Context, address string, source *source) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, address, source)
 	if err != nil {
 		return croft.Errorf(croft.Invalid, "site %s: the address of its image service is none", g.site.Name)
 	}
-	r.ContentLength = source.total // -1: not known
+	r.ContentLength = source.total // -1: unknown
 	r.Header.Set("Content-Type", "application/octet-stream")
 	r.Header.Set("X-Auth-Token", g.provider.Token())
 	a, err := g.provider.HTTPClient.Do(r)

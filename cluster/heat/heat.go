@@ -1,10 +1,10 @@
-// Package heat builds clusters at sites of OpenStack: each is one stack of Heat. It sends templates as they were
-// written, and resolves nothing in them. A stack is ours by its tags alone: croft, croft-<partition> and
-// croft-<cluster>.
+// Package heat is the driver for sites of type OpenStack: it builds each cluster as one stack of Heat. It sends
+// templates unchanged, and resolves no references in them. A stack belongs to this driver only if it has its tags:
+// croft, croft-<partition> and croft-<cluster>.
 //
-// A request to Heat whose answer was lost may take effect later, and Heat can make two stacks of one name out of two
-// requests at once. So a launch looks for the name afterwards and keeps one; and a removal of what was asked for and is
-// not there holds the name by an empty stack for some time, which turns a late request away.
+// A request to Heat whose answer was lost may take effect later, and two concurrent requests can create two stacks of
+// one name. So a launch lists the stacks of the name afterwards and keeps one. A removal of a stack that was asked for
+// but does not exist reserves the name with an empty stack for some time, so that Heat rejects the late request.
 package heat
 
 import (
@@ -18,21 +18,21 @@ import (
 	"croft/cluster/heat/template"
 )
 
-// Config is what a driver needs. All fields are optional.
+// Config configures a driver. All fields are optional.
 type Config struct {
 	Log *slog.Logger
-	// Timeout is for each request to a site; 30 s by default.
+	// Timeout bounds each request to a site; 30 s by default.
 	Timeout time.Duration
-	// Settle is how long the name of a launch that may be under way is held before its removal ends; 90 s by default,
-	// since Heat's API gives its engine 60 s.
+	// Settle is how long a removal reserves the name of a launch that may still be in progress; 90 s by default, since
+	// Heat's API gives its engine 60 s.
 	Settle time.Duration
-	// Refresh is how old the outputs of a stack that did not change may be; 5 min by default.
+	// Refresh is the maximum age of the outputs of an unchanged stack; 5 min by default.
 	Refresh time.Duration
 	// Linger is how long Bring waits for an upload; 5 s by default.
 	Linger time.Duration
 }
 
-// Driver implements cluster.Driver. It remembers logins and answers, which are learned anew after a restart.
+// Driver implements cluster.Driver. It caches logins and responses, which a restart loses without harm.
 type Driver struct {
 	config   Config
 	sessions sessions
@@ -55,7 +55,7 @@ func New(c Config) *Driver {
 	return d
 }
 
-// Close ends uploads and idle connections. Images whose upload it ends are uploaded anew by the next Bring.
+// Close ends uploads and closes idle connections. The next Bring repeats the uploads that Close ended.
 func (d *Driver) Close() {
 	d.uploads.close()
 	d.sessions.close()
@@ -69,7 +69,7 @@ func (d *Driver) Check(_ context.Context, i cluster.Implementation) (cluster.Con
 	return template.Check(text(i))
 }
 
-// contract is Check of what was checked before, which is remembered.
+// contract returns the result of Check, cached per implementation.
 func (d *Driver) contract(ctx context.Context, i cluster.Implementation) (cluster.Contract, error) {
 	c, known := recall(&d.memory, d.contracts, i.ID)
 	if known && i.ID != "" {
@@ -83,7 +83,7 @@ func (d *Driver) contract(ctx context.Context, i cluster.Implementation) (cluste
 	return c, nil
 }
 
-// text returns what builds an implementation.
+// text returns the template of an implementation.
 func text(i cluster.Implementation) string {
 	if i.Template == "" {
 		return template.Minimal
@@ -91,7 +91,7 @@ func text(i cluster.Implementation) string {
 	return i.Template
 }
 
-// connect logs in, and returns Heat of the site.
+// connect logs in, and returns the Heat API of the site.
 func (d *Driver) connect(ctx context.Context, at cluster.Access) (*api, error) {
 	s, err := d.sessions.session(ctx, at)
 	if err != nil {

@@ -42,12 +42,12 @@ func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build)
 	return d.adopt(ctx, a, b)
 }
 
-// twins is how long a second request that runs at the same time may take to show. Heat looks whether a name is in use,
-// and makes the stack later: of two requests at once both may be granted.
+// twins is how long the stack of a concurrent request may take to appear. Heat checks whether a name is in use before
+// it creates the stack, so it may accept two requests at once.
 const twins = time.Second
 
-// adopt returns the stack of a cluster after a request for it. Of several, which requests at once can make, it keeps
-// the oldest.
+// adopt returns the stack of a cluster after a request for it. If concurrent requests created several, it keeps the
+// oldest.
 func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Remote, error) {
 	select {
 	case <-time.After(twins):
@@ -78,11 +78,11 @@ func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Re
 	return a.remote(first), nil
 }
 
-// noImage matches what Heat says of a parameter or property that names an image which Glance does not have.
+// noImage matches errors of Heat about a parameter or property that names an image that Glance does not have.
 var noImage = regexp.MustCompile(`(?i)error validating value .*image.*(not be found|no .*found)|no images? matching|` +
 	`glance\.image|could not find image`)
 
-// undecided keeps an error after a request that Heat took from being read as the refusal of the launch.
+// undecided prevents that an error after Heat accepted the launch is read as a refusal of the launch.
 func undecided(err error) error {
 	if kind := croft.KindOf(err); kind == croft.Unavailable || kind == croft.Denied {
 		return err
@@ -90,9 +90,10 @@ func undecided(err error) error {
 	return croft.Errorf(croft.Unavailable, "%w", err)
 }
 
-// validate has Heat read a template that it has not read for us yet, with the parameters: conditions may need them.
-// Invalid: Heat refuses the template, or fails because of it. A validation changes nothing, so a fault of Heat's own
-// code that is not about its database, its messages or other services is about the template.
+// validate asks Heat to validate a template that it has not validated for this driver yet, with the parameters, since
+// conditions may depend on them. Invalid: Heat refuses the template, or fails because of it. A validation changes
+// nothing, so a fault in Heat's own code is blamed on the template, unless it is about Heat's database, its messages or
+// other services.
 func (d *Driver) validate(ctx context.Context, a *api, b cluster.Build, told map[string]any, secret []string) error {
 	key := validation{a.site.Name, b.Implementation.ID}
 	if known, _ := recall(&d.memory, d.validated, key); known && key.implementation != "" {
@@ -119,11 +120,11 @@ func (d *Driver) validate(ctx context.Context, a *api, b cluster.Build, told map
 }
 
 // elsewhere matches the types of faults that are not about a template: those of Heat's database, of its messages, of
-// Keystone, and of what Heat could not name.
+// Keystone, and unnamed ones.
 var elsewhere = regexp.MustCompile(`(?i)^(DB|Messag|Remote|Timeout|Operational|Interface|Connect|Request|Auth|` +
 	`Unauthorized|Forbidden|Keystone|Http|Service|Unknown|Internal)|Timeout$|Unavailable$`)
 
-// parameters returns what a new stack is told: the build's, with the slaves as they are wanted.
+// parameters returns the parameters of a new stack: those of the build, with the number of wanted slaves.
 func parameters(b cluster.Build, c cluster.Contract) map[string]any {
 	all := map[string]any{}
 	for name, value := range b.Parameters {
@@ -141,7 +142,7 @@ func parameters(b cluster.Build, c cluster.Contract) map[string]any {
 	return all
 }
 
-// removedBy returns the indexes that a group of the build's slaves leaves out, ascending.
+// removedBy returns the indexes that the build's slaves leave out, ascending.
 func removedBy(b cluster.Build) []int {
 	out := slices.Clone(b.Removed)
 	last := -1
@@ -155,7 +156,7 @@ func removedBy(b cluster.Build) []int {
 	return append([]int{}, slices.Compact(out)...)
 }
 
-// minutes rounds a time up, as Heat takes it.
+// minutes rounds a duration up to minutes, the unit of Heat.
 func minutes(d time.Duration) int {
 	if d <= 0 {
 		d = cluster.BuildTimeout

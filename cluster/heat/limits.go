@@ -10,24 +10,24 @@ import (
 	"croft"
 )
 
-// fresh is how long what a site said about its room is believed.
+// fresh is how long the limits of a project are cached.
 const fresh = 30 * time.Second
 
-// unlimited is more than any site has.
+// unlimited is larger than any real amount.
 const unlimited = 1 << 40
 
-// limits are what a project may use and uses; negative limits are none.
+// limits are the limits of a project and their use. A negative limit means unlimited.
 type limits struct {
 	read      time.Time
-	compute   bool // known
+	compute   bool // Nova's limits are known
 	cores     amount
 	memory    amount // MiB
 	instances amount
-	network   bool // known
+	network   bool // Neutron's limits are known
 	addresses amount
 }
 
-// amount is a limit and what is used of it.
+// amount is a limit and the used part of it.
 type amount struct{ most, used int64 }
 
 func (a amount) left() int64 {
@@ -37,7 +37,7 @@ func (a amount) left() int64 {
 	return max(0, a.most-a.used)
 }
 
-// free returns what is left, as far as it is limited.
+// free returns the unused amounts of the limited resources.
 func (l *limits) free() croft.Resources {
 	free := croft.Resources{}
 	if l.compute && l.cores.most >= 0 {
@@ -49,7 +49,7 @@ func (l *limits) free() croft.Resources {
 	return free
 }
 
-// limits returns what Nova and Neutron say, those of them that the catalogue has.
+// limits returns the limits that Nova and Neutron report, as far as the catalogue has them.
 func (s *session) limits(ctx context.Context) (*limits, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

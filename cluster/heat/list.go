@@ -25,7 +25,7 @@ func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, 
 	for _, st := range all {
 		id := clusterOf(st.Tags, at.Partition)
 		if id == "" || several[id] > 1 && d.phase(st) == cluster.Removing {
-			continue // a second stack that goes
+			continue // a duplicate stack that is being deleted
 		}
 		found = append(found, cluster.Found{Cluster: id, Remote: a.remote(st)})
 	}

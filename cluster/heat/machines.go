@@ -16,7 +16,7 @@ import (
 	"croft/cluster/heat/template"
 )
 
-// master is the name of the resource that is the master in templates whose machines are compared with Nova.
+// master is the name of the master's resource in templates whose machines are compared with Nova.
 const master = "master"
 
 // resource is one resource of a stack, as Heat lists it.
@@ -35,7 +35,7 @@ func (r resource) number(group string) (int, bool) {
 	return n, err == nil && r.Parent == group && !strings.HasPrefix(r.Status, "DELETE_COMPLETE")
 }
 
-// stack returns name and ID of the stack that has the resource itself, which is nested for the members of a group.
+// stack returns name and ID of the stack that contains the resource. For the members of a group this is a nested stack.
 func (r resource) stack() (name, id string) {
 	for _, link := range r.Links {
 		if _, path, found := strings.Cut(link.Href, "/stacks/"); found && link.Rel == "stack" {
@@ -60,9 +60,9 @@ func (a *api) resources(ctx context.Context, name, id string) ([]resource, error
 	return body.Resources, err
 }
 
-// lost returns the machines of a stack that Nova does not have any more: somebody deleted them without Heat, which goes
-// on showing them. Only the resource `master` and the group of slaves that can be removed by name are compared, as it
-// is known which members these are. Without a Nova nothing is lost.
+// lost returns the machines of a stack that Nova does not have any more. Heat goes on showing machines that were
+// deleted directly in Nova. Only the resource "master" and the group of slaves that can be removed by name are
+// compared, since only their members are known. At a site without Nova, nothing is lost.
 func (a *api) lost(ctx context.Context, b cluster.Build, c cluster.Contract, name, id string) ([]resource, error) {
 	nova := a.service("compute")
 	if nova == nil || !c.RemoveNamed {
@@ -95,7 +95,8 @@ func (a *api) lost(ctx context.Context, b cluster.Build, c cluster.Contract, nam
 	}), nil
 }
 
-// absent reports whether Nova says of one server that there is none. A list also lacks those of a cell that is down.
+// absent reports whether Nova says that one server does not exist. A list is no proof: it also lacks the servers of a
+// cell that is down.
 func absent(ctx context.Context, nova *gophercloud.ServiceClient, id string) bool {
 	_, err := servers.Get(ctx, nova, id).Extract()
 	return gophercloud.ResponseCodeIs(err, http.StatusNotFound)
@@ -118,8 +119,8 @@ func missed(seen *cluster.Seen, lost []resource, st *stacks.RetrievedStack, b cl
 	}
 }
 
-// replace has the next update of a stack make the lost slaves again, and returns how many there are. What it cannot
-// learn or mark does not keep the stack from being resized.
+// replace marks the lost slaves, so that the next update of the stack creates them again, and returns their number. A
+// failure to read or mark them does not prevent the resize.
 func (d *Driver) replace(ctx context.Context, a *api, b cluster.Build, c cluster.Contract,
 	st *stacks.RetrievedStack) int {
 	lost, err := a.lost(ctx, b, c, st.Name, st.ID)

@@ -9,23 +9,23 @@ import (
 	"croft/cluster"
 )
 
-// memory is what a driver remembers of sites. After a restart it is learned anew.
+// memory caches facts about sites. After a restart they are read again.
 type memory struct {
 	mu        sync.Mutex
 	validated map[validation]bool
 	contracts map[cluster.ImplementationID]cluster.Contract
-	details   map[string]*detail   // by the ID of the stack
-	removing  map[string]bool      // whose deletion Heat took, by the ID of the stack
-	markers   map[string]time.Time // when an empty stack was first seen, by its ID; or refused, by its name
+	details   map[string]*detail   // by ID of the stack
+	removing  map[string]bool      // stacks whose deletion Heat accepted, by ID
+	markers   map[string]time.Time // when an empty stack was first seen, by its ID, or first refused, by its name
 }
 
-// validation is a template that Heat of a site accepted.
+// validation identifies a template that the Heat of a site accepted.
 type validation struct {
 	site           string
 	implementation cluster.ImplementationID
 }
 
-// detail is what was learned of a stack beyond a list.
+// detail is the cached state of a stack that a list does not include.
 type detail struct {
 	status  string
 	updated time.Time
@@ -35,7 +35,7 @@ type detail struct {
 	lost    []resource // machines that Nova does not have any more
 }
 
-// mostRemembered bounds each kind of memory.
+// mostRemembered bounds the entries of each map.
 const mostRemembered = 5000
 
 func newMemory() memory {
@@ -43,7 +43,7 @@ func newMemory() memory {
 		details: map[string]*detail{}, removing: map[string]bool{}, markers: map[string]time.Time{}}
 }
 
-// remember puts something into a map of memory.
+// remember adds an entry to a map of memory.
 func remember[K comparable, V any](m *memory, into map[K]V, key K, value V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func remember[K comparable, V any](m *memory, into map[K]V, key K, value V) {
 	into[key] = value
 }
 
-// recall returns what is in a map of memory.
+// recall reads an entry from a map of memory.
 func recall[K comparable, V any](m *memory, from map[K]V, key K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,15 +61,15 @@ func recall[K comparable, V any](m *memory, from map[K]V, key K) (V, bool) {
 	return value, found
 }
 
-// forget forgets what is known of a stack that is about to change.
+// forget drops the details of a stack that is about to change.
 func (m *memory) forget(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.details, id)
 }
 
-// held returns for how long an empty stack has been seen to hold a name. The clock of the site may be wrong, so it is
-// ours: after a restart the time begins anew.
+// held returns how long an empty stack has been seen to reserve a name. It uses the clock of this machine, since that
+// of the site may be wrong; after a restart the time starts again.
 func (m *memory) held(id string) time.Duration {
 	since, seen := recall(m, m.markers, id)
 	if !seen {
@@ -79,7 +79,7 @@ func (m *memory) held(id string) time.Duration {
 	return time.Since(since)
 }
 
-// phase is how far a stack is, where a removal that was taken counts from the start.
+// phase returns the phase of a stack. A stack whose deletion Heat accepted counts as being removed at once.
 func (m *memory) phase(st stacks.ListedStack) cluster.Phase {
 	p := phase(st.Status)
 	if removing, _ := recall(m, m.removing, st.ID); removing && p != cluster.Absent && p != cluster.Stuck {

@@ -12,21 +12,20 @@ import (
 	"croft/cluster/heat/template"
 )
 
-// numbering is how Heat numbers its group of slaves. Heat numbers them itself: it has the first of the numbers from 0
-// that were not
-// removed. A number is skipped only if it is named while the group has it. So an index of ours that never came to be,
-// such as one whose resize was refused, has no number: it is a gap. Gaps are kept in the parameter `removed` of the
-// stack, as texts that Heat ignores.
+// numbering maps the indexes of slaves to the numbers of Heat's group. Heat assigns the numbers itself: it uses the
+// lowest numbers from 0 that were not removed. It skips a number only if a request names it while the group has a
+// member of that number. So an index for which no member was ever created, such as one whose resize was refused, has no
+// number: it is a gap. Gaps are kept in the parameter "removed" of the stack, as texts that Heat ignores.
 type numbering struct {
 	size    int
-	skipped []int // numbers of Heat
-	gaps    []int // indexes of ours, ascending
+	skipped []int // numbers that Heat skips
+	gaps    []int // indexes without a number, ascending
 }
 
-// gapMark begins a gap in the parameter `removed`.
+// gapMark is the prefix of a gap in the parameter "removed".
 const gapMark = "gap-"
 
-// numberingOf reads the parameters of a stack.
+// numberingOf reads the numbering from the parameters of a stack.
 func numberingOf(st *stacks.RetrievedStack) numbering {
 	g := numbering{}
 	size, _ := strconv.ParseFloat(st.Parameters[template.ClusterSize], 64)
@@ -47,7 +46,7 @@ func numberingOf(st *stacks.RetrievedStack) numbering {
 	return g
 }
 
-// listOf reads a list as Heat shows one: JSON, or texts with commas.
+// listOf parses a list as Heat shows it: JSON, or texts separated by commas.
 func listOf(text string) []string {
 	var items []any
 	if json.Unmarshal([]byte(text), &items) != nil {
@@ -65,7 +64,7 @@ func listOf(text string) []string {
 	return all
 }
 
-// numbers returns the numbers of the members that the group is to have.
+// numbers returns the numbers of the members of the group.
 func (g numbering) numbers() []int {
 	var all []int
 	for n := 0; len(all) < g.size; n++ {
@@ -76,7 +75,7 @@ func (g numbering) numbers() []int {
 	return all
 }
 
-// number returns the number of an index of ours.
+// number converts an index to a number.
 func (g numbering) number(index int) int {
 	below := 0
 	for _, gap := range g.gaps {
@@ -87,7 +86,7 @@ func (g numbering) number(index int) int {
 	return index - below
 }
 
-// index returns our index of a number.
+// index converts a number to an index.
 func (g numbering) index(number int) int {
 	i := number
 	for _, gap := range g.gaps { // ascending
@@ -98,7 +97,7 @@ func (g numbering) index(number int) int {
 	return i
 }
 
-// indexes returns our indexes of the members that the group is to have.
+// indexes returns the indexes of the members of the group.
 func (g numbering) indexes() []int {
 	all := g.numbers()
 	for i, n := range all {
@@ -107,8 +106,8 @@ func (g numbering) indexes() []int {
 	return all
 }
 
-// resized returns what the group is to be told so that it has these indexes, where present are the numbers of the
-// members it has now. Invalid: one of the indexes was taken out before.
+// resized returns the numbering that gives the group the wanted indexes. present are the numbers of its current
+// members. Invalid: one of the indexes was removed before.
 func (g numbering) resized(wanted, present []int) (numbering, error) {
 	next := numbering{size: len(wanted), skipped: slices.Clone(g.skipped), gaps: slices.Clone(g.gaps)}
 	var added []int
@@ -141,7 +140,7 @@ func (g numbering) resized(wanted, present []int) (numbering, error) {
 	return next, nil
 }
 
-// removed returns the parameter of that name.
+// removed returns the value of the parameter "removed".
 func (g numbering) removed() []any {
 	all := []any{}
 	for _, n := range g.skipped {
@@ -153,7 +152,7 @@ func (g numbering) removed() []any {
 	return all
 }
 
-// same reports whether two groups are told the same.
+// same reports whether two numberings lead to the same parameters.
 func (g numbering) same(other numbering) bool {
 	return g.size == other.size && slices.Equal(g.skipped, other.skipped) && slices.Equal(g.gaps, other.gaps)
 }

@@ -11,7 +11,8 @@ import (
 	"croft/cluster"
 )
 
-// Observe implements cluster.Driver: one list for all clusters, and a request more for each whose stack changed.
+// Observe implements cluster.Driver with one list for all clusters, and one more request for each cluster whose stack
+// changed.
 func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
 	error) {
 	if len(all) == 0 {
@@ -42,14 +43,14 @@ func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.B
 	return seen, nil
 }
 
-// glimpse is one look at several clusters.
+// glimpse is one observation of several clusters.
 type glimpse struct {
 	*Driver
 	*api
 	listed map[croft.ClusterID][]stacks.ListedStack // oldest first
 }
 
-// look returns what the site has of one cluster.
+// look returns the observed state of one cluster.
 func (o *glimpse) look(ctx context.Context, b cluster.Build) (cluster.Seen, error) {
 	if o.sees(b) != nil {
 		return cluster.Seen{Phase: cluster.Absent, Remote: b.Remote, Elsewhere: true,
@@ -74,7 +75,7 @@ func (o *glimpse) look(ctx context.Context, b cluster.Build) (cluster.Seen, erro
 	return seen, o.fill(ctx, &seen, *st, b)
 }
 
-// choose returns the stack that is the cluster's, or nil.
+// choose returns the stack of the cluster, or nil.
 func (o *glimpse) choose(ctx context.Context, b cluster.Build) (*stacks.ListedStack, error) {
 	of := o.listed[b.Cluster]
 	if i := slices.IndexFunc(of, func(st stacks.ListedStack) bool { return st.ID == b.Remote.ID }); i >= 0 {
@@ -98,16 +99,17 @@ func (o *glimpse) choose(ctx context.Context, b cluster.Build) (*stacks.ListedSt
 	return listedOf(st), nil
 }
 
-// listedOf shortens a stack to what a list has of it.
+// listedOf converts a stack to the form of a list entry.
 func listedOf(st *stacks.RetrievedStack) *stacks.ListedStack {
 	return &stacks.ListedStack{CreationTime: st.CreationTime, ID: st.ID, Name: st.Name, Status: st.Status,
 		StatusReason: st.StatusReason, Tags: st.Tags, UpdatedTime: st.UpdatedTime}
 }
 
-// lookAtMarker says how it is with a name that is held: it is to be given free once late requests are over.
+// lookAtMarker returns the state of an empty stack that reserves a name. It is to be deleted once no late request can
+// arrive.
 func (o *glimpse) lookAtMarker(seen cluster.Seen) cluster.Seen {
 	held := o.held(seen.Remote.ID)
-	seen.Remote.ID = "" // it is not the cluster
+	seen.Remote.ID = "" // it is not the stack of the cluster
 	if seen.Phase == cluster.Removing || seen.Phase == cluster.Stuck {
 		return seen
 	}
@@ -118,7 +120,7 @@ func (o *glimpse) lookAtMarker(seen cluster.Seen) cluster.Seen {
 	return seen
 }
 
-// fill adds what only the stack itself tells.
+// fill adds the facts that only a request for the stack itself returns.
 func (o *glimpse) fill(ctx context.Context, seen *cluster.Seen, st stacks.ListedStack, b cluster.Build) error {
 	switch seen.Phase {
 	case cluster.Standing, cluster.Unsized, cluster.Broken, cluster.Stuck:
@@ -151,7 +153,7 @@ func (o *glimpse) fill(ctx context.Context, seen *cluster.Seen, st stacks.Listed
 	return nil
 }
 
-// detail returns what is known of a stack, and asks if that may have changed.
+// detail returns the cached details of a stack, and reads them if they may have changed.
 func (o *glimpse) detail(ctx context.Context, st stacks.ListedStack, p cluster.Phase, b cluster.Build,
 	c cluster.Contract) (*detail, error) {
 	known, _ := recall(&o.memory, o.details, st.ID)
@@ -168,7 +170,7 @@ func (o *glimpse) detail(ctx context.Context, st stacks.ListedStack, p cluster.P
 		if d.stack.Status != st.Status || !d.stack.UpdatedTime.Equal(st.UpdatedTime) {
 			return nil, croft.Errorf(croft.Unavailable, "the stack is changing")
 		}
-		if d.lost, err = o.lost(ctx, b, c, st.Name, st.ID); err != nil { // Nova may be away for some time
+		if d.lost, err = o.lost(ctx, b, c, st.Name, st.ID); err != nil { // Nova may be unavailable for some time
 			o.config.Log.Debug("the machines of a cluster cannot be compared with Nova", "cluster", b.Cluster,
 				"err", err)
 		}

@@ -15,7 +15,7 @@ import (
 // mostOutputs bounds the outputs of a stack, in bytes of JSON.
 const mostOutputs = 256 << 10
 
-// read adds what the outputs of a stack tell.
+// read adds the outputs of a stack to the observation.
 func read(seen *cluster.Seen, st *stacks.RetrievedStack, b cluster.Build, c cluster.Contract) {
 	outputs, failed := outputsOf(st)
 	if text, err := json.Marshal(outputs); err != nil || len(text) > mostOutputs {
@@ -47,8 +47,8 @@ func read(seen *cluster.Seen, st *stacks.RetrievedStack, b cluster.Build, c clus
 	addSlaves(seen, entries, numberingOf(st), b, c)
 }
 
-// slavesIn checks that an output has as many slaves as the stack was told to have: of a stack that is complete, no more
-// will come.
+// slavesIn checks that an output lists as many slaves as the stack was asked for: no more will appear once the stack is
+// complete.
 func slavesIn(output string, entries []entry, g numbering, b cluster.Build, c cluster.Contract) error {
 	want := len(b.Indexes)
 	if _, sized := c.Declared[template.ClusterSize]; sized {
@@ -66,7 +66,7 @@ func slavesIn(output string, entries []entry, g numbering, b cluster.Build, c cl
 	return nil
 }
 
-// outputsOf returns the outputs by name, and why some have no value.
+// outputsOf returns the outputs by name, and for those without a value the reason.
 func outputsOf(st *stacks.RetrievedStack) (outputs map[string]any, failed map[string]string) {
 	outputs, failed = map[string]any{}, map[string]string{}
 	for _, o := range st.Outputs {
@@ -83,11 +83,11 @@ func outputsOf(st *stacks.RetrievedStack) (outputs map[string]any, failed map[st
 type entry struct {
 	name, address, remote string
 	master                bool
-	index                 int // -1: not told
+	index                 int // -1: not given
 }
 
-// entriesOf reads the output hosts, or worker_ips where there is none, and returns the name of the one that it read.
-// Nil entries: there is neither. An output that is null, or no list, is an error.
+// entriesOf parses the output hosts or, if it is missing, worker_ips, and returns the name of the parsed output. Nil
+// entries: there is neither. An output that is null or not a list is an error.
 func entriesOf(outputs map[string]any) (name string, all []entry, err error) {
 	name = template.Hosts
 	value, there := outputs[name]
@@ -119,7 +119,7 @@ func entriesOf(outputs map[string]any) (name string, all []entry, err error) {
 	return name, all, nil
 }
 
-// indexOf reads an index, which Heat may give as text. -1: there is none.
+// indexOf parses an index, which Heat may return as text. -1: there is none.
 func indexOf(value any) int {
 	switch v := value.(type) {
 	case float64:
@@ -132,7 +132,7 @@ func indexOf(value any) int {
 	return -1
 }
 
-// addSlaves adds the slaves that outputs tell of, each with the index that it has here.
+// addSlaves adds the slaves in the outputs, each with its index in this cloud.
 func addSlaves(seen *cluster.Seen, entries []entry, g numbering, b cluster.Build, c cluster.Contract) {
 	_, sized := c.Declared[template.ClusterSize]
 	var indexes []int
@@ -144,7 +144,7 @@ func addSlaves(seen *cluster.Seen, entries []entry, g numbering, b cluster.Build
 	default:
 		indexes = b.Indexes
 	}
-	if entries == nil { // the template tells nothing of slaves but that all of the stack is there
+	if entries == nil { // the template does not list slaves, so a complete stack means that all exist
 		for _, i := range indexes {
 			m := member(b, cluster.Slave, i)
 			m.State, m.Step = cluster.MemberReady, "ready"
@@ -172,7 +172,7 @@ func addSlaves(seen *cluster.Seen, entries []entry, g numbering, b cluster.Build
 	}
 }
 
-// firstOf returns that many indexes: the wanted ones, and then further ones.
+// firstOf returns size indexes: the wanted ones, then further ones.
 func firstOf(wanted []int, size int) []int {
 	all := append([]int{}, wanted[:min(size, len(wanted))]...)
 	for next := 0; len(all) < size; next++ {
@@ -184,7 +184,7 @@ func firstOf(wanted []int, size int) []int {
 	return all
 }
 
-// member returns a member that is not there yet.
+// member returns a member that does not exist yet.
 func member(b cluster.Build, role cluster.Role, index int) cluster.Member {
 	name := b.Name + "-" + string(role)
 	if role == cluster.Slave {
@@ -194,7 +194,8 @@ func member(b cluster.Build, role cluster.Role, index int) cluster.Member {
 		State: cluster.MemberBuilding, Step: "booting"}
 }
 
-// place gives a member its address. Without one it stays as it is: half-made machines are told of with null.
+// place sets the address of a member. Without an address the member stays as it is: an incomplete machine has the
+// address null.
 func place(m *cluster.Member, address string) {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		m.Address, m.State, m.Step = ip.String(), cluster.MemberReady, "ready"

@@ -9,7 +9,7 @@ import (
 	"croft/cluster/outbound"
 )
 
-// caller returns what calls the servers of a site, each request for as long as its context.
+// caller returns the HTTP client for a site. Only the context limits the time of a request.
 func caller(site cluster.Site) (*http.Client, error) {
 	client, err := outbound.Client(outbound.Config{CACert: site.CACert, Timeout: -1})
 	if err != nil {
@@ -19,7 +19,7 @@ func caller(site cluster.Site) (*http.Client, error) {
 	return client, nil
 }
 
-// noPages refuses web pages: what answers with one is no service of OpenStack, whatever its status code is.
+// noPages rejects web pages: a server that answers with one is no service of OpenStack, whatever the status code is.
 type noPages struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -29,7 +29,7 @@ func (n noPages) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	redirect := a.StatusCode > 300 && a.StatusCode < 400
-	if a.StatusCode == http.StatusNoContent || redirect { // Glance names a type of nothing
+	if a.StatusCode == http.StatusNoContent || redirect { // Glance sends a content type with an empty body
 		return a, nil
 	}
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
@@ -41,7 +41,7 @@ func (n noPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a, nil
 }
 
-// CloseIdleConnections is called by http.Client.
+// CloseIdleConnections closes the idle connections of the inner transport; http.Client calls it.
 func (n noPages) CloseIdleConnections() {
 	if t, is := n.RoundTripper.(interface{ CloseIdleConnections() }); is {
 		t.CloseIdleConnections()

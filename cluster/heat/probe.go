@@ -11,8 +11,8 @@ import (
 	"croft/cluster"
 )
 
-// Probe implements cluster.Driver. It logs in, since a remembered login says nothing of the password now. With a
-// refused credential it returns what it learned, and Denied.
+// Probe implements cluster.Driver. It logs in, since a cached login does not prove that the password is still valid. If
+// the credential is refused, it returns the facts that it read, and Denied.
 func (d *Driver) Probe(ctx context.Context, at cluster.Access) (cluster.Probe, error) {
 	version, err := d.version(ctx, at)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/orchestration/v1/stacks"
 )
 
-// eventDepth is how deep in groups of groups the cause of a failure is looked for, and mostEvents in how many events.
+// The search for the cause of a failure covers groups nested up to eventDepth deep, and up to mostEvents events.
 const (
 	eventDepth = 5
 	mostEvents = 200
@@ -43,7 +43,7 @@ func (o *glimpse) events(ctx context.Context, st stacks.ListedStack) ([]stackeve
 	return body.Events, err
 }
 
-// firstCause returns the reason of the resource that failed first in what the stack did last.
+// firstCause returns the reason of the resource that failed first in the stack's last operation.
 func firstCause(latestFirst []stackevents.Event, st stacks.ListedStack) string {
 	cause := ""
 	for _, e := range latestFirst {
@@ -59,7 +59,7 @@ func firstCause(latestFirst []stackevents.Event, st stacks.ListedStack) string {
 	return cause
 }
 
-// follows reports whether a reason only says that something else failed before.
+// follows reports whether a reason only says that another resource failed before.
 func follows(reason string) bool {
 	return reason == "" || slices.ContainsFunc([]string{"aborted", "cancelled", "canceled"}, func(word string) bool {
 		return strings.Contains(reason, word)

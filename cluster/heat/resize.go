@@ -15,8 +15,8 @@ import (
 	"croft/cluster/heat/template"
 )
 
-// Resize implements cluster.Driver. Heat is told the size and what was removed, and nothing else, so that no other
-// change reaches the members.
+// Resize implements cluster.Driver. It sends only the size and the removed members to Heat, so that no other change
+// reaches the members.
 func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	contract, err := d.contract(ctx, b.Implementation)
 	if err != nil {
@@ -42,14 +42,14 @@ func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build)
 	if err != nil || told == nil && lost == 0 {
 		return err
 	}
-	if told == nil { // the size stays, and what was lost is made again
+	if told == nil { // the size stays, and lost slaves are created again
 		told = map[string]any{}
 	}
 	return d.patch(ctx, a, st, raw{"parameters": told, "tags": strings.Join(st.Tags, ","),
 		"disable_rollback": true, "timeout_mins": minutes(b.Timeout)})
 }
 
-// sizing returns what the stack is to be told, or nothing if it was told so and has done so.
+// sizing returns the parameters to send, or nil if the stack has them already and is complete.
 func (a *api) sizing(ctx context.Context, b cluster.Build, c cluster.Contract, st *stacks.RetrievedStack) (
 	map[string]any, error) {
 	now, done := numberingOf(st), strings.HasSuffix(st.Status, "_COMPLETE")
@@ -81,7 +81,7 @@ func (a *api) sizing(ctx context.Context, b cluster.Build, c cluster.Contract, s
 	return map[string]any{template.ClusterSize: next.size, template.Removed: next.removed()}, nil
 }
 
-// skipped returns the numbers that a group skips for good. Nil: this Heat does not tell.
+// skipped returns the numbers that a group skips forever. Nil: this Heat does not report them.
 func (a *api) skipped(ctx context.Context, st *stacks.RetrievedStack, name string) ([]int, error) {
 	ctx, cancel := a.brief(ctx)
 	defer cancel()
@@ -103,7 +103,7 @@ func (a *api) skipped(ctx context.Context, st *stacks.RetrievedStack, name strin
 	return all, nil
 }
 
-// present returns the numbers of the members of a group, failed ones too.
+// present returns the numbers of the members of a group, including failed ones.
 func (a *api) present(ctx context.Context, st *stacks.RetrievedStack, name string) ([]int, error) {
 	listed, err := a.resources(ctx, st.Name, st.ID)
 	if err != nil {
@@ -131,7 +131,7 @@ func resizable(a *api, st *stacks.RetrievedStack) error {
 	return nil
 }
 
-// patch updates the parameters of a stack, and waits until that is seen.
+// patch updates the parameters of a stack, and waits until the status shows the update.
 func (d *Driver) patch(ctx context.Context, a *api, st *stacks.RetrievedStack, body raw) error {
 	d.forget(st.ID)
 	request, cancel := a.brief(ctx)

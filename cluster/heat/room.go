@@ -9,8 +9,8 @@ import (
 	"croft/cluster"
 )
 
-// Room implements cluster.Driver. It is known where the catalogue has a Nova and the implementation says what a member
-// needs; what is known not to fit is told without that too.
+// Room implements cluster.Driver. The room is known if the catalogue has Nova and the implementation says what a member
+// needs. If the cluster certainly does not fit, Room says so even without these.
 func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Room, error) {
 	s, err := d.sessions.session(ctx, at)
 	if err != nil {
@@ -24,7 +24,7 @@ func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (
 	if err != nil {
 		return cluster.Room{}, err
 	}
-	if !l.compute && !l.network { // then at least whether it answers
+	if !l.compute && !l.network { // then check at least that Heat answers
 		if _, err := a.page(ctx, clusterTag(b.Cluster), ""); err != nil {
 			return cluster.Room{}, s.explain("list stacks", err)
 		}
@@ -32,14 +32,14 @@ func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (
 	return l.room(b), nil
 }
 
-// need is an amount that a cluster needs of what is left.
+// need is an amount that a cluster needs of a limited resource.
 type need struct {
 	what   string
 	amount int64
 	of     amount
 }
 
-// room compares what a cluster needs with what is left.
+// room compares the needs of a cluster with the unused amounts.
 func (l *limits) room(b cluster.Build) cluster.Room {
 	var needs []need
 	if l.compute {
@@ -66,13 +66,13 @@ func (l *limits) room(b cluster.Build) cluster.Room {
 	return r
 }
 
-// total returns what all new members of a build need.
+// total returns the sum of a resource class over all new members of a build.
 func total(b cluster.Build, class croft.ResourceClass) int64 {
 	r := b.Implementation.Resources
 	return int64(masters(b))*r[cluster.Master][class] + int64(len(b.Indexes))*r[cluster.Slave][class]
 }
 
-// masters returns how many masters are to be added.
+// masters returns the number of masters to add.
 func masters(b cluster.Build) int {
 	if b.Growth {
 		return 0

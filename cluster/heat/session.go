@@ -18,7 +18,7 @@ import (
 	"croft/cluster"
 )
 
-// session is a login of one credential at one site. Its token is renewed when it ends, and is in memory alone.
+// session is a login with one credential at one site. Its token is renewed when it expires, and is kept only in memory.
 type session struct {
 	site     cluster.Site
 	provider *gophercloud.ProviderClient
@@ -26,20 +26,19 @@ type session struct {
 	secret   string
 	timeout  time.Duration // of each request
 
-	doubtful atomic.Bool // the next use logs in again
+	doubtful atomic.Bool // the next use has to log in again
 
 	mu   sync.Mutex
-	room *limits // as last asked
+	room *limits // cached limits
 }
 
-// mostSessions bounds how many logins are remembered.
+// mostSessions bounds the number of cached logins.
 const mostSessions = 500
 
-// refusal is how long a refused login is not tried again with the same password, so that many clusters of one user do
-// not lock the account.
+// refusal is how long a refused password is not tried again, so that the clusters of one user do not lock the account.
 const refusal = 2 * time.Second
 
-// sessions remembers logins by site and credential.
+// sessions caches logins by site and credential.
 type sessions struct {
 	timeout time.Duration
 	mu      sync.Mutex
@@ -51,17 +50,17 @@ type whose struct {
 	credential cluster.CredentialID
 }
 
-// login is the session of whose it is. One goroutine at a time logs in: the one that holds turn.
+// login is the cached session of a site and credential. Only the goroutine that holds turn logs in.
 type login struct {
 	turn    chan struct{}
-	mark    [sha256.Size]byte // of all that the session depends on
+	mark    [sha256.Size]byte // hash of everything that the session depends on
 	session *session
 	denied  error
-	until   time.Time // when it may be tried again after denied
+	until   time.Time // time until which denied is returned without a new login
 	used    time.Time
 }
 
-// of returns the login of a place, a new one if there is none.
+// of returns the login of a site and credential, which may be new.
 func (s *sessions) of(p whose) *login {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +77,7 @@ func (s *sessions) of(p whose) *login {
 	return l
 }
 
-// makeRoom forgets the login that was not used for longest; mu is held.
+// makeRoom drops the least recently used login if the cache is full. Callers hold mu.
 func (s *sessions) makeRoom() {
 	var oldest whose
 	for p, l := range s.all {
@@ -104,12 +103,12 @@ func (s *sessions) close() {
 	s.all = nil
 }
 
-// session returns the login of an access, a remembered one if there is one. Denied. Unavailable.
+// session returns a session for an access, cached if possible. Denied. Unavailable.
 func (s *sessions) session(ctx context.Context, at cluster.Access) (*session, error) {
 	return s.get(ctx, at, false)
 }
 
-// renewed logs in, so that the answer is that of Keystone now. Denied. Unavailable.
+// renewed logs in again, so that the result is Keystone's current answer. Denied. Unavailable.
 func (s *sessions) renewed(ctx context.Context, at cluster.Access) (*session, error) {
 	return s.get(ctx, at, true)
 }
@@ -143,11 +142,11 @@ func (s *sessions) get(ctx context.Context, at cluster.Access, anew bool) (*sess
 	return one, err
 }
 
-// markOf sums up what a login depends on.
+// markOf returns a hash of everything that a login depends on.
 func markOf(at cluster.Access) [sha256.Size]byte {
 	c := at.Credential
 	text, _ := json.Marshal([]string{at.Site.AuthURL, at.Site.Region, at.Site.Interface, at.Site.CACert, c.Username,
-		c.UserDomain, c.ProjectName, c.ProjectID, c.ProjectDomain, at.Secret.Reveal()}) // strings cannot fail
+		c.UserDomain, c.ProjectName, c.ProjectID, c.ProjectDomain, at.Secret.Reveal()}) // strings: cannot fail
 	return sha256.Sum256(text)
 }
 
@@ -184,7 +183,7 @@ func (all *sessions) logIn(ctx context.Context, at cluster.Access) (*session, er
 	return s, nil
 }
 
-// boundRenewal gives the renewal of the token a time that does not depend on the request that found it ended.
+// boundRenewal gives the renewal of the token a timeout that is independent of the request that caused it.
 func (s *session) boundRenewal() {
 	renew := s.provider.ReauthFunc
 	if renew == nil {
@@ -200,7 +199,7 @@ func (s *session) boundRenewal() {
 	}
 }
 
-// options is what Keystone is told.
+// options returns the login options for Keystone.
 func options(at cluster.Access, secret string) *tokens.AuthOptions {
 	c := at.Credential
 	o := &tokens.AuthOptions{Username: c.Username, Password: secret, AllowReauth: true,
@@ -212,7 +211,7 @@ func options(at cluster.Access, secret string) *tokens.AuthOptions {
 	return o
 }
 
-// orDefault returns the name of a domain.
+// orDefault returns a domain name, "Default" if it is empty.
 func orDefault(domain string) string {
 	if domain == "" {
 		return "Default"
@@ -220,7 +219,7 @@ func orDefault(domain string) string {
 	return domain
 }
 
-// base returns the URL of Keystone without its version, with a slash at the end.
+// base returns the URL of Keystone without its version, with a trailing slash.
 func base(site cluster.Site) (string, error) {
 	u, err := url.Parse(site.AuthURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
@@ -231,7 +230,7 @@ func base(site cluster.Site) (string, error) {
 	return u.Scheme + "://" + u.Host + path + "/", nil
 }
 
-// service returns a client of a service in the catalogue, or nil if it is not there.
+// service returns a client for a service in the catalogue, or nil if the catalogue does not have it.
 func (s *session) service(kind string) *gophercloud.ServiceClient {
 	o := gophercloud.EndpointOpts{Region: s.site.Region, Availability: gophercloud.Availability(s.site.Interface)}
 	o.ApplyDefaults(kind)
@@ -242,12 +241,12 @@ func (s *session) service(kind string) *gophercloud.ServiceClient {
 	return &gophercloud.ServiceClient{ProviderClient: s.provider, Endpoint: endpoint, Type: kind}
 }
 
-// brief bounds one request.
+// brief limits the time of one request.
 func (s *session) brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.timeout)
 }
 
-// host names the server of a URL.
+// host returns the server in a URL, for messages.
 func host(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		return u.Host

@@ -17,19 +17,19 @@ import (
 	"croft/cluster/outbound"
 )
 
-// source is the content of an image as it comes. Its last bytes are held back until the hash is right.
+// source reads the content of an image. It holds the last byte back until the hash is verified.
 type source struct {
 	io.Closer
 	in    *bufio.Reader
 	name  string
-	total int64 // -1: not known
+	total int64 // -1: unknown
 	want  string
 	sum   hash.Hash
 	done  *atomic.Int64
-	wrong error // the hash is another one
+	wrong error // set if the hash differs
 }
 
-// open begins to read the source of an image.
+// open starts to read the source of an image.
 func open(ctx context.Context, i cluster.Image) (*source, error) {
 	client, err := outbound.Client(outbound.Config{Timeout: -1, MaxBody: mostImage})
 	if err != nil {
@@ -51,7 +51,7 @@ func open(ctx context.Context, i cluster.Image) (*source, error) {
 		total: a.ContentLength, want: i.SHA256, sum: sha256.New()}, nil
 }
 
-// closing closes the connections of a client with a body.
+// closing closes the connections of a client together with a body.
 type closing struct {
 	io.ReadCloser
 	client *http.Client
@@ -64,7 +64,7 @@ func (c closing) Close() error {
 	return err
 }
 
-// Read implements io.Reader. The last byte comes only if the hash is right.
+// Read implements io.Reader. It returns the last byte only if the hash is correct.
 func (s *source) Read(p []byte) (int, error) {
 	next, err := s.in.Peek(2)
 	if len(next) == 2 {
@@ -79,7 +79,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return s.last(p, next)
 }
 
-// last hands out the last byte.
+// last returns the last byte after it verified the hash.
 func (s *source) last(p, left []byte) (int, error) {
 	s.sum.Write(left)
 	if got := hex.EncodeToString(s.sum.Sum(nil)); got != s.want {

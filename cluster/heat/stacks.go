@@ -15,30 +15,30 @@ import (
 	"croft/cluster"
 )
 
-// raw is the body of a request as it is sent. The builders of gophercloud open what a template names.
+// raw is the body of a request, sent unchanged. The builders of gophercloud would load the files that a template names.
 type raw map[string]any
 
 func (r raw) ToStackCreateMap() (map[string]any, error)           { return r, nil }
 func (r raw) ToStackUpdatePatchMap() (map[string]any, error)      { return r, nil }
 func (r raw) ToStackTemplateValidateMap() (map[string]any, error) { return r, nil }
 
-// The tags of our stacks.
+// The tags of the driver's stacks.
 const (
 	ours    = "croft"
 	prefix  = "croft-"
-	holding = "croft-holds-a-name" // an empty stack that turns late requests away
+	holding = "croft-holds-a-name" // an empty stack that makes Heat reject late requests
 )
 
 func partitionTag(p croft.PartitionID) string { return prefix + string(p) }
 
 func clusterTag(c croft.ClusterID) string { return prefix + string(c) }
 
-// tagsOf returns the tags of the stack of a build, as Heat takes them.
+// tagsOf returns the tags of the stack of a build, in Heat's format.
 func tagsOf(b cluster.Build, more ...string) string {
 	return strings.Join(append([]string{ours, partitionTag(b.Partition), clusterTag(b.Cluster)}, more...), ",")
 }
 
-// isOf reports whether a stack is the cluster's.
+// isOf reports whether a stack belongs to the cluster.
 func isOf(s stacks.ListedStack, b cluster.Build) bool {
 	return slices.Contains(s.Tags, clusterTag(b.Cluster)) && slices.Contains(s.Tags, partitionTag(b.Partition))
 }
@@ -51,13 +51,13 @@ func nameOf(b cluster.Build) string {
 	return prefix + string(b.Cluster)
 }
 
-// api is Heat at a site, for a session.
+// api is the Heat API of a site, with a session.
 type api struct {
 	*session
 	c *gophercloud.ServiceClient
 }
 
-// heat returns Heat of the site. Unavailable: there is none.
+// heat returns the Heat API of the site. Unavailable: the catalogue has none.
 func (s *session) heat() (*api, error) {
 	if client := s.service("orchestration"); client != nil {
 		return &api{s, client}, nil
@@ -70,13 +70,13 @@ func (s *session) heat() (*api, error) {
 		region)
 }
 
-// pageSize is how many stacks are asked for at once.
+// pageSize is the number of stacks per page of a list.
 const pageSize = 200
 
-// mostPages bounds a list, in case a site sends the same page for ever.
+// mostPages bounds a list, in case a site sends the same page forever.
 const mostPages = 100
 
-// list returns the stacks with a tag, oldest first, in as few requests as can be.
+// list returns the stacks with a tag, oldest first, with as few requests as possible.
 func (a *api) list(ctx context.Context, tag string) ([]stacks.ListedStack, error) {
 	var all []stacks.ListedStack
 	marker := ""
@@ -87,7 +87,7 @@ func (a *api) list(ctx context.Context, tag string) ([]stacks.ListedStack, error
 		}
 		all = append(all, page...)
 		if len(page) < pageSize {
-			// A deleted stack is listed for a moment more.
+			// Heat lists a deleted stack for a short time.
 			all = slices.DeleteFunc(all, func(st stacks.ListedStack) bool { return st.Status == "DELETE_COMPLETE" })
 			slices.SortStableFunc(all, older)
 			return all, nil
@@ -121,7 +121,7 @@ func (a *api) get(ctx context.Context, name, id string) (*stacks.RetrievedStack,
 	return whole(stacks.Get(ctx, a.c, url.PathEscape(name), url.PathEscape(id)).Extract())
 }
 
-// find returns the stack of a build, whichever way it is known; nil if there is none. Denied: it is in another project.
+// find returns the stack of a build by ID or by tag; nil: there is none. Denied: it is in another project.
 func (a *api) find(ctx context.Context, b cluster.Build) (*stacks.RetrievedStack, error) {
 	if err := a.sees(b); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (a *api) find(ctx context.Context, b cluster.Build) (*stacks.RetrievedStack
 	return st, nil
 }
 
-// isMarker reports whether a stack only holds a name.
+// isMarker reports whether a stack only reserves a name.
 func isMarker(tags []string) bool { return slices.Contains(tags, holding) }
 
 // sees checks that the session is for the project that a cluster was built in. Denied.
@@ -162,10 +162,10 @@ func (s *session) sees(b cluster.Build) error {
 		s.site.Name, b.Remote.Project, s.project)
 }
 
-// pause is how long to wait between two looks at a stack that is about to change.
+// pause is the interval between two looks at a stack that is about to change.
 const pause = 150 * time.Millisecond
 
-// begun waits until a request is seen in the status of a stack: the older engine answers before it begins.
+// begun waits until the status of a stack shows a request: Heat's older engine answers before it starts.
 func (a *api) begun(ctx context.Context, look func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := a.brief(ctx)
 	defer cancel()
@@ -181,7 +181,7 @@ func (a *api) begun(ctx context.Context, look func(ctx context.Context) (bool, e
 	}
 }
 
-// clusterOf returns the cluster that tags name.
+// clusterOf returns the cluster that the tags name.
 func clusterOf(tags []string, p croft.PartitionID) croft.ClusterID {
 	for _, tag := range tags {
 		id, found := strings.CutPrefix(tag, prefix)
@@ -192,7 +192,7 @@ func clusterOf(tags []string, p croft.PartitionID) croft.ClusterID {
 	return ""
 }
 
-// remote describes a stack.
+// remote converts a stack to the form of the record.
 func (s *session) remote(st stacks.ListedStack) cluster.Remote {
 	return cluster.Remote{ID: st.ID, Name: st.Name, Project: s.project, Status: st.Status,
 		Reason: cut(s.mask(st.StatusReason)), Asked: true}
@@ -207,7 +207,7 @@ func statusOf(err error) int {
 // taken reports whether the name of a stack is in use.
 func taken(err error) bool { return statusOf(err) == http.StatusConflict }
 
-// create asks Heat for a stack.
+// create asks Heat to create a stack.
 func (a *api) create(ctx context.Context, body raw) error {
 	ctx, cancel := a.brief(ctx)
 	defer cancel()
@@ -215,7 +215,7 @@ func (a *api) create(ctx context.Context, body raw) error {
 	return err
 }
 
-// delete deletes a stack that may be gone.
+// delete deletes a stack. A stack that is gone is no error.
 func (a *api) delete(ctx context.Context, name, id string) error {
 	ctx, cancel := a.brief(ctx)
 	defer cancel()

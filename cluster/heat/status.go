@@ -6,7 +6,8 @@ import (
 	"croft/cluster"
 )
 
-// phase reads the status of a stack. What others do to our stacks (check, suspend, snapshot) leaves them standing.
+// phase converts the status of a stack. Actions of others on the driver's stacks (check, suspend, snapshot) leave them
+// standing.
 func phase(status string) cluster.Phase {
 	action, state, _ := strings.Cut(status, "_")
 	switch {

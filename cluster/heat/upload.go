@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// progressPause is how often Glance is told how far an upload is.
+// progressPause is the interval at which the progress of an upload is stored in Glance.
 const progressPause = 10 * time.Second
 
-// abandoned is how long an upload may tell no progress until another one replaces it.
+// abandoned is how long an upload may show no progress before another process replaces it.
 const abandoned = 6 * progressPause
 
-// mostUploads is how many uploads go on at once.
+// mostUploads is the maximum number of concurrent uploads.
 const mostUploads = 4
 
 // mostImage bounds an image, in bytes.
 const mostImage = 1 << 40
 
-// uploadKey is what is uploaded where.
+// uploadKey identifies the image and target of an upload.
 type uploadKey struct{ site, project, image, hash string }
 
-// upload is one under way.
+// upload is an upload in progress.
 type upload struct {
 	done, total atomic.Int64
 	id          atomic.Pointer[string]
 	ended       chan struct{}
-	err         error // once ended is closed
+	err         error // valid once ended is closed
 }
 
 func (u *upload) ref() string {
@@ -37,18 +37,18 @@ func (u *upload) ref() string {
 	return ""
 }
 
-// uploads are those of this process.
+// uploads are the uploads of this process.
 type uploads struct {
 	mu    sync.Mutex
 	all   map[uploadKey]*upload
-	seen  map[string]sighting // of uploads of other processes, by image
+	seen  map[string]sighting // uploads of other processes, by image
 	ctx   context.Context     // ends with Close
 	end   context.CancelFunc
 	slots chan struct{}
 	work  sync.WaitGroup
 }
 
-// sighting is when an image was first seen as it is.
+// sighting is when an image was first seen with its current update time.
 type sighting struct{ updated, first time.Time }
 
 func (u *uploads) init() {
@@ -61,14 +61,14 @@ func (u *uploads) close() {
 	u.work.Wait()
 }
 
-// running returns the upload under a key, also one that ended and whose end nobody was told of yet.
+// running returns the upload under a key, including one that ended and whose result was not read yet.
 func (u *uploads) running(key uploadKey) *upload {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.all[key]
 }
 
-// begin runs an upload unless one runs.
+// begin starts an upload, unless one is running.
 func (u *uploads) begin(key uploadKey, do func(ctx context.Context, u *upload) error) *upload {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -98,7 +98,8 @@ func (u *uploads) forget(key uploadKey, one *upload) {
 	}
 }
 
-// stopped reports whether an upload of another process has told no progress for long, by our clock.
+// stopped reports whether an upload of another process has shown no progress for abandoned, by the clock of this
+// machine.
 func (u *uploads) stopped(id string, updated time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"croft/cluster"
 )
 
-// bringTime bounds one call of Bring; the hosts keep what they have by then, and the next call goes on.
+// bringTime bounds one call of Bring; the hosts keep what they have downloaded, and the next call continues.
 const bringTime = 30 * time.Second
 
-// Bring implements cluster.Driver: all hosts that take orders fetch the image. Those that are silent fetch it when they
-// need it.
+// Bring implements cluster.Driver: all hosts that accept orders fetch the image. A silent host fetches it when it needs
+// it.
 func (d *Driver) Bring(ctx context.Context, _ cluster.Access, i cluster.Image) (cluster.Placed, error) {
 	ref := i.URL
 	if i.SHA256 != "" {
@@ -43,7 +43,7 @@ func (d *Driver) Bring(ctx context.Context, _ cluster.Access, i cluster.Image) (
 	return d.pull(ctx, i.Name, placed, take)
 }
 
-// pull has hosts fetch an image, for a bounded time.
+// pull makes hosts fetch an image, for a bounded time.
 func (d *Driver) pull(ctx context.Context, name string, placed cluster.Placed, hosts []croft.Host) (cluster.Placed,
 	error) {
 	pulling, cancel := context.WithTimeout(ctx, bringTime)

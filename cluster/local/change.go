@@ -8,8 +8,8 @@ import (
 	"croft/cluster"
 )
 
-// Resize implements cluster.Driver: it claims for new slaves, all or none, removes those that are not wanted, and
-// builds those anew that failed or were lost. NoCapacity.
+// Resize implements cluster.Driver: it claims for new slaves, all or none, removes unwanted ones, and rebuilds those
+// that failed or were lost. NoCapacity.
 func (d *Driver) Resize(ctx context.Context, _ cluster.Access, b cluster.Build) error {
 	r, err := d.recipe(ctx, b)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *Driver) Resize(ctx context.Context, _ cluster.Access, b cluster.Build) 
 	return d.mend(ctx, r, have)
 }
 
-// mend builds wanted slaves anew that are not up.
+// mend rebuilds wanted slaves that failed or were lost.
 func (d *Driver) mend(ctx context.Context, r *recipe, have roll) error {
 	l := d.look(ctx, r.build, have, r.Ready)
 	var broken []member
@@ -46,7 +46,7 @@ func (d *Driver) mend(ctx context.Context, r *recipe, have roll) error {
 	})
 }
 
-// Destroy implements cluster.Driver. The master goes first: without it, nothing more is ordered.
+// Destroy implements cluster.Driver. It destroys the master first: without the master, nothing more is ordered.
 func (d *Driver) Destroy(ctx context.Context, _ cluster.Access, b cluster.Build) error {
 	have, err := d.read(ctx, b)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *Driver) Destroy(ctx context.Context, _ cluster.Access, b cluster.Build)
 	return d.destroy(ctx, b, rest)
 }
 
-// destroy orders members to be removed, or gives back what is held for them.
+// destroy orders the removal of members, or releases what is held for them.
 func (d *Driver) destroy(ctx context.Context, b cluster.Build, all []*croft.Status) error {
 	return each(all, func(st *croft.Status) error {
 		if st.Instance.State == croft.StateDestroying {

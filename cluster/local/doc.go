@@ -1,5 +1,5 @@
-// Package local builds clusters on the hosts of this cloud: the driver of the site of type local. A member is an
-// instance whose UUID is the member's ID, and which belongs to the cluster. Claims of all members are held before any
-// of them is ordered, so a cluster gets all that it asks for or nothing. What the driver knows, it reads from the
-// records of the instances, so that any process can go on with what another has begun.
+// Package local is the driver of the site of type local: it builds clusters on the hosts of this cloud. A member is an
+// instance whose UUID is the member's ID, and which belongs to the cluster. The driver holds the claims of all members
+// before it orders any of them, so a cluster gets everything that it asks for or nothing. The driver reads its state
+// from the records of the instances, so any process can continue what another one has started.
 package local

@@ -17,26 +17,26 @@ import (
 	"croft/schedule"
 )
 
-// The names that user_data may use beside parameters.
+// The names that user_data may use in addition to parameters.
 const (
 	nameCluster  = "cluster_id"
 	nameName     = "name"
 	nameRole     = "role"
 	nameIndex    = "index"
-	nameSize     = "cluster_size" // slaves, without the master
-	nameMasterIP = "master_ip"    // in user_data of slaves alone
+	nameSize     = "cluster_size" // number of slaves, without the master
+	nameMasterIP = "master_ip"    // only in user_data of slaves
 	nameKey      = "key"          // the first public SSH key of the member; empty: it has none
-	paramKeyName = "key_name"     // names of keys that the project keeps, with commas
+	paramKeyName = "key_name"     // names of keys that the project keeps, separated by commas
 )
 
-// fixed are the names that are there without being declared.
+// fixed are the names that need no declaration.
 var fixed = []string{nameCluster, nameName, nameRole, nameIndex, nameSize, nameMasterIP, nameKey,
 	cluster.ParamAllowedIP, paramKeyName, cluster.ParamRemoved, cluster.ParamKeys}
 
-// whole matches a name to be replaced, or one that is to stay because of a second dollar.
+// whole matches a name to be replaced, or one that a second dollar sign protects.
 var whole = regexp.MustCompile(`\$?\$\{[^}\n]*\}?`)
 
-// expand replaces the names in a value. Invalid, with the line: there is no such name.
+// expand replaces the names in a value. Invalid, with the line: a name is unknown.
 func (t *text) expand(path, value string, values map[string]string) (string, error) {
 	var wrong error
 	at0 := 0
@@ -66,7 +66,7 @@ func uses(value, name string) bool {
 	return slices.Contains(whole.FindAllString(value, -1), "${"+name+"}")
 }
 
-// values returns the parameters of a text as they are written into it.
+// values returns the parameters of a text in the form in which they are inserted.
 func (t *text) values(given map[string]any) map[string]string {
 	all := map[string]string{}
 	for name, p := range t.Parameters {
@@ -93,7 +93,7 @@ func written(v any) string {
 	return fmt.Sprint(v)
 }
 
-// of returns what says how members of a role are made.
+// of returns the description of the members of a role.
 func (t *text) of(r cluster.Role) (machine, string) {
 	if r == cluster.Master {
 		return t.Master, "master"
@@ -101,7 +101,7 @@ func (t *text) of(r cluster.Role) (machine, string) {
 	return t.Slave, "slave"
 }
 
-// made is a machine with everything in its place, except for its user-data.
+// made is a machine with all values inserted, except for its user-data.
 type made struct {
 	query     schedule.Query
 	image     string
@@ -152,7 +152,7 @@ func queryOf(amounts string, traits []string) (schedule.Query, error) {
 	return schedule.ParseQuery(amounts + "&required=" + strings.Join(traits, ","))
 }
 
-// checkMembers expands everything as far as that can be done without a cluster.
+// checkMembers expands everything that can be expanded without a cluster.
 func (t *text) checkMembers() error {
 	params := t.values(nil)
 	undecided := false
@@ -200,7 +200,7 @@ func (t *text) memberValues(params map[string]string, r cluster.Role, name strin
 	return values
 }
 
-// setUp returns the user-data of a member: the text's own, and on the master its checks.
+// setUp returns the user-data of a member: that of the text, and on the master the checks too.
 func (t *text) setUp(r cluster.Role, values map[string]string) ([]byte, error) {
 	m, path := t.of(r)
 	own, err := t.expand(path+".user_data", m.UserData, values)
@@ -216,7 +216,7 @@ func (t *text) setUp(r cluster.Role, values map[string]string) ([]byte, error) {
 		script += fmt.Sprintf("for n in $(seq 150); do if sh -c %[1]s; then n=done; break; fi; sleep 2; done\n"+
 			"[ \"$n\" = done ] || { echo %[2]s >&2; exit 1; }\n", quoted(command), quoted("the check failed: "+command))
 	}
-	// cloud-init runs scripts in the order of their names: this one comes after runcmd
+	// cloud-init runs scripts in the order of their names, so this one runs after runcmd
 	parts := []userdata.Part{{Name: "zz-croft-checks", Data: []byte(script)}}
 	if own != "" {
 		parts = append([]userdata.Part{{Name: "user-data", Data: []byte(own)}}, parts...)
@@ -224,7 +224,7 @@ func (t *text) setUp(r cluster.Role, values map[string]string) ([]byte, error) {
 	return userdata.Join(parts...), nil
 }
 
-// quoted is a word for the shell.
+// quoted quotes a word for the shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func sorted[M ~map[K]V, K cmp.Ordered, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }

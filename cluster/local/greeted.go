@@ -10,13 +10,13 @@ import (
 	"croft/internal/sshgreeting"
 )
 
-// greeted remembers which guests' SSH servers have answered. What is forgotten is asked again.
+// greeted remembers which guests' SSH servers have answered. A forgotten guest is asked again.
 type greeted struct {
 	mu   sync.Mutex
 	seen map[croft.InstanceID]string // the address that answered
 }
 
-// mostRemembered bounds what is remembered.
+// mostRemembered bounds the number of remembered guests.
 const mostRemembered = 10000
 
 // greetTime is how long an SSH server may take to answer.

@@ -15,18 +15,18 @@ import (
 	"croft/schedule"
 )
 
-// atOnce bounds how many members are asked for at a time.
+// atOnce is the maximum number of concurrent requests for members.
 const atOnce = 16
 
-// leftBehind is for how long this process sees a claim under way until whoever began it has given it up, whatever the
-// clock of its maker said. Tests shorten it.
+// leftBehind is how long this process must see a claim in progress before it considers the claim abandoned by its
+// maker, whatever the maker's clock says. Tests shorten it.
 var leftBehind = 15 * time.Second
 
 func remoteOf(b cluster.Build) cluster.Remote {
 	return cluster.Remote{ID: string(b.Cluster), Name: b.Remote.Name, Asked: true}
 }
 
-// Launch implements cluster.Driver. Once it has returned, Observe orders what has to wait for the master's address.
+// Launch implements cluster.Driver. Observe later orders the members that have to wait for the master's address.
 func (d *Driver) Launch(ctx context.Context, _ cluster.Access, b cluster.Build) (cluster.Remote, error) {
 	r, err := d.recipe(ctx, b)
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *Driver) Launch(ctx context.Context, _ cluster.Access, b cluster.Build) 
 	return remoteOf(b), nil
 }
 
-// gather claims for all members that are not there, or for none, and orders what can be ordered.
+// gather claims for all missing members, or for none, and orders those that can be ordered.
 func (d *Driver) gather(ctx context.Context, r *recipe, joined string) error {
 	have, err := d.read(ctx, r.build)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *Driver) gather(ctx context.Context, r *recipe, joined string) error {
 	for _, m := range wanted(r.build) {
 		st := have[m.id]
 		switch {
-		case st != nil && st.Instance.State == croft.StateLost: // the cluster builds its own anew
+		case st != nil && st.Instance.State == croft.StateLost: // the cluster rebuilds its members itself
 			if err := d.destroy(ctx, r.build, []*croft.Status{st}); err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func (d *Driver) gather(ctx context.Context, r *recipe, joined string) error {
 		case st.Instance.State == croft.StateDestroying:
 			kind := croft.Conflict
 			if joined == withBuild {
-				kind = croft.Unavailable // what is left of an earlier build: once it is gone, this one goes on
+				kind = croft.Unavailable // remains of an earlier build: once they are gone, this build continues
 			}
 			return croft.Errorf(kind, "%s is still being removed", m.name)
 		}
@@ -89,7 +89,7 @@ func (d *Driver) hold(ctx context.Context, r *recipe, missing []member, joined s
 	for i, m := range missing {
 		work.Go(func() error {
 			if stop.Err() != nil && ctx.Err() == nil {
-				return nil // another one was refused
+				return nil // the claim of another member was refused
 			}
 			q := r.request(m, joined)
 			q.Policy = policy
@@ -99,7 +99,7 @@ func (d *Driver) hold(ctx context.Context, r *recipe, missing []member, joined s
 			return nil
 		})
 	}
-	_ = work.Wait() // errs has what happened
+	_ = work.Wait() // errs has the errors
 	if err = worst(errs); err == nil || !decided(err) {
 		return err
 	}
@@ -109,8 +109,8 @@ func (d *Driver) hold(ctx context.Context, r *recipe, missing []member, joined s
 	return err
 }
 
-// forTenants words the lack of room without the names of hosts: the error becomes the cluster's, and hosts are for
-// operators alone.
+// forTenants words a lack of room without the names of hosts: the error is stored in the cluster, and only operators
+// may see hosts.
 func forTenants(err error) error {
 	why, is := errors.AsType[*schedule.Explanation](err)
 	if !is {
@@ -119,7 +119,7 @@ func forTenants(err error) error {
 	return croft.Errorf(croft.KindOf(err), "%s", why.ForTenants())
 }
 
-// decided reports whether an error will not pass by itself.
+// decided reports whether an error persists until something else changes.
 func decided(err error) bool {
 	switch croft.KindOf(err) {
 	case croft.NoCapacity, croft.OverQuota, croft.Invalid, croft.Conflict, croft.Denied, croft.NotFound:
@@ -128,7 +128,7 @@ func decided(err error) bool {
 	return false
 }
 
-// worst returns an error that will not pass by itself, else any.
+// worst returns a decided error if there is one, else any error.
 func worst(errs []error) (found error) {
 	for _, err := range errs {
 		if err != nil && (found == nil || decided(err) && !decided(found)) {
@@ -138,15 +138,15 @@ func worst(errs []error) (found error) {
 	return found
 }
 
-// claimed tells claims under way from each other.
+// claimed identifies a claim in progress.
 type claimed struct {
 	id      croft.InstanceID
 	session string
-	created int64 // the record's creation revision
+	created int64 // creation revision of the record
 }
 
-// claim holds what a member needs. It is no error if that is held already. Unavailable: another launch of the cluster
-// is at it. Conflict: the name or the ID belongs to something else.
+// claim holds the resources of a member. An existing hold is no error. Unavailable: another launch of the cluster is
+// making the claim. Conflict: the name or the ID belongs to another object.
 func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
 	_, err := d.Scheduler.Of(q.Cluster).Request(ctx, q)
 	if croft.KindOf(err) != croft.Conflict {
@@ -177,21 +177,21 @@ func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
 	return croft.Errorf(croft.Unavailable, "%s is being claimed for by another launch", q.Name)
 }
 
-// giveBack releases what is held for members.
+// giveBack releases the holds of members.
 func (d *Driver) giveBack(ctx context.Context, b cluster.Build, all []member) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwards)
 	defer cancel()
 	return each(all, func(m member) error {
 		_, err := d.Scheduler.Of(b.Cluster).ReleaseHold(ctx, b.Project, string(m.id))
 		switch croft.KindOf(err) {
-		case croft.NotFound, croft.Conflict: // it was never held, or is somebody else's to give back
+		case croft.NotFound, croft.Conflict: // it was never held, or another process is responsible for it
 			return nil
 		}
 		return err
 	})
 }
 
-// each does something for all of a list, several at a time, and returns one of the errors.
+// each calls do for all elements, several at a time, and returns one of the errors.
 func each[T any](all []T, do func(T) error) error {
 	var work errgroup.Group
 	work.SetLimit(atOnce)
@@ -201,8 +201,9 @@ func each[T any](all []T, do func(T) error) error {
 	return work.Wait()
 }
 
-// order orders members whose claims are held: the master first, whose record has the key that all share; slaves once
-// its address is known, if their text asks for that. Unavailable: not all could be ordered that may be.
+// order orders members with held claims: first the master, whose record has the host key that all members share; then
+// the slaves, once the master's address is known if their text uses it. Unavailable: a member that may be ordered could
+// not be.
 func (d *Driver) order(ctx context.Context, r *recipe, have roll) error {
 	master := have.master(r.build)
 	if master == nil {
@@ -244,7 +245,7 @@ func (d *Driver) order(ctx context.Context, r *recipe, have roll) error {
 	})
 }
 
-// use orders one member. Unavailable: another process did, or the host does not take orders now.
+// use orders one member. Unavailable: another process did, or the host does not accept orders now.
 func (d *Driver) use(ctx context.Context, r *recipe, m member, key, ip string) (croft.Instance, error) {
 	u, err := r.use(m, key, ip)
 	if err != nil {

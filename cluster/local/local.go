@@ -16,23 +16,24 @@ import (
 // Config configures a Driver.
 type Config struct {
 	Scheduler *schedule.Scheduler // required
-	Keys      schedule.Keys       // required: SSH keys that projects keep
-	// ResolveImage turns an image's name into the reference that hosts download. Required. Anybody who may write an
-	// implementation names images, so it refuses what is not for everybody, such as files of the hosts. Invalid.
+	Keys      schedule.Keys       // required: the SSH keys of projects
+	// ResolveImage converts an image's name to the reference that hosts download. Required. Anyone who may write an
+	// implementation can name images, so it rejects images that are not for everyone, such as files of the hosts.
+	// Invalid.
 	ResolveImage func(name string) (string, error)
 
-	// Quotas says whether a project may have more instances. Nil: its quota is met at the launch.
+	// Quotas says whether a project may have more instances. Nil: a launch finds out about the quota.
 	Quotas tenant.Quotas
-	// PublicImage reports whether a name, which led to a reference, is an address that leads to the internet alone,
-	// because anybody may have written it. Nil: none is.
+	// PublicImage reports whether a name with its reference is an address that hosts may look up only in the internet,
+	// because a tenant may have written it. Nil: none is.
 	PublicImage func(name, reference string) bool
 	// Pull makes a host fetch an image before it is needed. Nil: hosts fetch images when they need them.
 	Pull func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error
-	// Console returns what a guest wrote to its console. Nil: failures are told without it.
+	// Console returns the console output of a guest. Nil: failures are reported without it.
 	Console func(ctx context.Context, st croft.Status) (string, error)
 
-	// SetsUp reports whether a guest sets itself up, so that it can say when it has; simulated ones run nothing. Nil:
-	// all do.
+	// SetsUp reports whether a guest runs its set-up, so that it can report the end; simulated ones run nothing. Nil:
+	// all guests do.
 	SetsUp func(st *croft.Status) bool
 
 	Version string       // of this program
@@ -43,7 +44,7 @@ type Config struct {
 type Driver struct {
 	Config
 	greeted *greeted
-	claims  sighting.First[claimed] // under way, that this process has found
+	claims  sighting.First[claimed] // claims in progress that this process has found
 }
 
 var _ cluster.Driver = (*Driver)(nil)
@@ -67,7 +68,7 @@ func (d *Driver) Check(ctx context.Context, i cluster.Implementation) (cluster.C
 	}
 	for _, r := range []cluster.Role{cluster.Master, cluster.Slave} {
 		m, path := t.of(r)
-		if strings.Contains(m.Image, "${") { // known at the request
+		if strings.Contains(m.Image, "${") { // depends on the request
 			continue
 		}
 		if _, err := d.ResolveImage(m.Image); err != nil {
@@ -107,7 +108,7 @@ func (d *Driver) Probe(ctx context.Context, _ cluster.Access) (cluster.Probe, er
 
 func takesOrders(h croft.Host) bool { return h.Alive && !h.Drained }
 
-// afterwards is how long undoing may take.
+// afterwards bounds the time for undoing a claim.
 const afterwards = 30 * time.Second
 
 // List implements cluster.Driver.

@@ -16,10 +16,10 @@ import (
 
 // The tags of members, which their guests can read.
 const (
-	tagCluster = "croft-cluster" // what the site calls the cluster
+	tagCluster = "croft-cluster" // name of the cluster on the site
 	tagRole    = "croft-role"
 	tagIndex   = "croft-index"
-	tagJoined  = "croft-joined" // with the build, or a resize
+	tagJoined  = "croft-joined" // with the build, or with a resize
 )
 
 // The values of tagJoined.
@@ -50,12 +50,12 @@ func instanceOf(c croft.ClusterID, r cluster.Role, index int) croft.InstanceID {
 	return croft.InstanceID(cluster.IDOf(c, r, index))
 }
 
-// nameOf is the name of a member.
+// nameOf returns the name of a member.
 func nameOf(b cluster.Build, suffix string) string {
 	return cluster.MachineName(b.Name, b.Cluster, suffix)
 }
 
-// recipe is a text with what one cluster is told.
+// recipe is a text together with the parameters of one cluster.
 type recipe struct {
 	*text
 	build  cluster.Build
@@ -65,7 +65,7 @@ type recipe struct {
 	keys   map[cluster.Role][]string // lines of authorized_keys
 }
 
-// recipe reads what a build says. Invalid.
+// recipe parses the text of a build. Invalid.
 func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 	t, err := textOf(b.Implementation)
 	if err != nil {
@@ -99,7 +99,7 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 			}
 			return nil, fmt.Errorf("the image of the %s: %w", role, err)
 		}
-		// An operator chose the image that was brought to the site.
+		// An operator chose the image that was copied to the site.
 		m.public = named != b.Image && d.PublicImage != nil && d.PublicImage(named, m.image)
 		keys := strings.FieldsFunc(written(b.Parameters[paramKeyName]), func(c rune) bool {
 			return c == ',' || c == ' '
@@ -112,7 +112,7 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 	return r, nil
 }
 
-// keysAsked are the keys that the request for a cluster gives. Invalid.
+// keysAsked returns the keys in the request for a cluster. Invalid.
 func keysAsked(b cluster.Build) (lines []string, err error) {
 	for _, key := range b.Keys() {
 		line, err := sshkeys.Parse(key)
@@ -149,7 +149,7 @@ func (d *Driver) keysOf(ctx context.Context, p croft.Project, texts []string) (l
 	return slices.Compact(lines), err
 }
 
-// request asks for the claim of a member.
+// request returns the request for the claim of a member.
 func (r *recipe) request(m member, joined string) schedule.Request {
 	b, made := r.build, r.made[m.role]
 	q := schedule.Request{ID: m.id, Project: b.Project, Name: m.name, Query: made.query, Image: made.image,
@@ -163,7 +163,7 @@ func (r *recipe) request(m member, joined string) schedule.Request {
 	return q
 }
 
-// use says what a member is to be. masterIP may be empty where the text does not ask for it.
+// use returns the order for a member. masterIP may be empty if the text does not use it.
 func (r *recipe) use(m member, key, masterIP string) (schedule.Use, error) {
 	values := r.memberValues(r.params, m.role, m.name, m.index)
 	values[nameCluster], values[nameSize] = string(r.build.Cluster), strconv.Itoa(len(r.build.Indexes))
@@ -178,7 +178,7 @@ func (r *recipe) use(m member, key, masterIP string) (schedule.Use, error) {
 	return schedule.Use{UserData: data, ClusterKey: key}, err
 }
 
-// policy is by what the hosts of a cluster are chosen; nil: as ever.
+// policy returns the policy that chooses the hosts of a cluster; nil: the default.
 func (d *Driver) policy(ctx context.Context, t *text) (*schedule.Policy, error) {
 	if t.Policy == "" {
 		return nil, nil
@@ -189,10 +189,10 @@ func (d *Driver) policy(ctx context.Context, t *text) (*schedule.Policy, error) 
 	return schedule.PolicyNamed("crush:" + t.Policy)
 }
 
-// roll is the members that there are, by their IDs.
+// roll is the existing members, by ID.
 type roll map[croft.InstanceID]*croft.Status
 
-// ofCluster returns those of a cluster in a list.
+// ofCluster returns the members of a cluster from a list.
 func ofCluster(all []croft.Status, id croft.ClusterID) roll {
 	have := roll{}
 	for i := range all {
@@ -229,7 +229,7 @@ func (h roll) extra(b cluster.Build) []*croft.Status {
 	return rest
 }
 
-// address is where a member is reached, from the moment that it is known, before the guest has it; empty: not yet.
+// address returns the address of a member, known from its lease even before the guest has it; empty: not known yet.
 func address(st *croft.Status) string {
 	if st == nil || st.Observation == nil || st.Instance.State != croft.StateScheduled {
 		return ""

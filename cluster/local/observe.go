@@ -13,8 +13,9 @@ import (
 	"croft/internal/hostkey"
 )
 
-// Observe implements cluster.Driver. It reads the instances of each project once, and goes on with what Launch and
-// Resize began: it orders slaves that waited for the address of their master, and tells members of each other.
+// Observe implements cluster.Driver. It reads the instances of each project once, and continues what Launch and Resize
+// started: it orders slaves that waited for the address of their master, and sends the members' addresses to each
+// other.
 func (d *Driver) Observe(ctx context.Context, _ cluster.Access, all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
 	error) {
 	lists := map[croft.Project][]croft.Status{}
@@ -33,7 +34,7 @@ func (d *Driver) Observe(ctx context.Context, _ cluster.Access, all []cluster.Bu
 	return found, ctx.Err()
 }
 
-// see looks at one cluster, and goes on with it.
+// see looks at one cluster, and continues its build.
 func (d *Driver) see(ctx context.Context, b cluster.Build, have roll) cluster.Seen {
 	ready := readyAddress
 	t, err := textOf(b.Implementation)
@@ -56,7 +57,7 @@ func (d *Driver) see(ctx context.Context, b cluster.Build, have roll) cluster.Se
 	return seen
 }
 
-// goOn orders what is held and may be ordered, and introduces the members to each other.
+// goOn orders held members that may be ordered, and introduces the members to each other.
 func (d *Driver) goOn(ctx context.Context, b cluster.Build, have roll, l look) error {
 	if l.held > 0 {
 		r, err := d.recipe(ctx, b)
@@ -72,7 +73,7 @@ func (d *Driver) goOn(ctx context.Context, b cluster.Build, have roll, l look) e
 	return d.introduce(ctx, b, have)
 }
 
-// progress is how far one member is.
+// progress is the progress of one member.
 type progress int
 
 const (
@@ -80,33 +81,33 @@ const (
 	held
 	coming
 	up
-	failed // it never was up
-	lost   // it was up, and is not
+	failed // it was never up
+	lost   // it was up, and is not any more
 	going  // it is being removed
 )
 
-// look is what was learned of a cluster.
+// look is the result of looking at a cluster.
 type look struct {
 	phase   cluster.Phase
-	members []cluster.Member // of those that are wanted and there
+	members []cluster.Member // the wanted members that exist
 	at      map[croft.InstanceID]progress
 	held    int
-	joined  string // how the one joined that is not up, if one is
+	joined  string // tagJoined of a member that is not up, if there is one
 	failure string
 }
 
-// look judges the members of a cluster, and from them the cluster.
+// look determines the state of each member, and from these the state of the cluster.
 func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready string) look {
 	l := look{at: map[croft.InstanceID]progress{}}
 	counts := map[progress]int{}
-	ordered := 0 // slaves
+	ordered := 0 // number of slaves
 	for _, m := range wanted(b) {
 		st := have[m.id]
 		seen, p := d.judge(ctx, m, st, ready)
 		l.at[m.id] = p
 		counts[p]++
 		if st == nil {
-			if m.role == cluster.Master && len(have) > 0 { // without it, no slave is ordered
+			if m.role == cluster.Master && len(have) > 0 { // without the master, no slave is ordered
 				seen.State, seen.Step = cluster.MemberGone, ""
 				l.members = append(l.members, seen)
 			}
@@ -124,7 +125,8 @@ func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready str
 		}
 	}
 	l.held = counts[held]
-	leavingNow := slices.ContainsFunc(have.extra(b), func(st *croft.Status) bool { // others were not asked to leave yet
+	// the others were not asked to leave yet
+	leavingNow := slices.ContainsFunc(have.extra(b), func(st *croft.Status) bool {
 		return st.Instance.State == croft.StateDestroying
 	})
 	masterID := instanceOf(b.Cluster, cluster.Master, 0)
@@ -153,8 +155,8 @@ func (d *Driver) look(ctx context.Context, b cluster.Build, have roll, ready str
 	return l
 }
 
-// unwanted adds the slaves that are there and not wanted, and that nobody asked to leave: those of a resize that took
-// effect late.
+// unwanted adds the existing slaves that are not wanted and that no request has removed. A resize that took effect late
+// leaves them.
 func (l *look) unwanted(b cluster.Build, have roll) {
 	for _, st := range have.extra(b) {
 		index, err := strconv.Atoi(st.Instance.Spec.Tags[tagIndex])
@@ -166,7 +168,7 @@ func (l *look) unwanted(b cluster.Build, have roll) {
 	}
 }
 
-// vanished adds the wanted slaves that have no record: where nothing is held or coming, they are not about to be made.
+// vanished adds the wanted slaves without a record. Nothing is held or coming, so they will not be created.
 func (l *look) vanished(b cluster.Build, have roll) {
 	for _, m := range wanted(b)[1:] {
 		if have[m.id] == nil {
@@ -176,7 +178,7 @@ func (l *look) vanished(b cluster.Build, have roll) {
 	}
 }
 
-// failing is the phase of a cluster of which a member failed.
+// failing returns the phase of a cluster with a failed member.
 func (l look) failing() cluster.Phase {
 	if l.joined == withResize {
 		return cluster.Unsized
@@ -184,7 +186,7 @@ func (l look) failing() cluster.Phase {
 	return cluster.Broken
 }
 
-// removing reports whether all that there is of a cluster is being removed, and why that fails, if it does.
+// removing reports whether everything of a cluster is being removed, and if that fails, why.
 func removing(have roll) (all bool, why string) {
 	for _, st := range have {
 		if st.Instance.State != croft.StateDestroying {
@@ -197,7 +199,7 @@ func removing(have roll) (all bool, why string) {
 	return len(have) > 0, why
 }
 
-// judge says how far a member is. A silent host changes nothing: what it last told counts.
+// judge returns the progress of a member. Silence of a host changes nothing: its last report counts.
 func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready string) (cluster.Member, progress) {
 	out := cluster.Member{ID: cluster.MemberID(m.id), Name: m.name, Role: m.role, Index: m.index,
 		State: cluster.MemberBuilding, Step: "asked"}
@@ -239,7 +241,7 @@ func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready st
 		}
 		return out, failed
 	case o.State == croft.StateFailed:
-		out.Error = bounded(agentError(st)) // its host tries again
+		out.Error = bounded(agentError(st)) // the host tries again
 		return out, coming
 	case o.State != croft.StateRunning:
 		out.Step = "booting"
@@ -248,7 +250,7 @@ func (d *Driver) judge(ctx context.Context, m member, st *croft.Status, ready st
 	return d.running(ctx, out, o, ready)
 }
 
-// running judges a member whose guest runs and has an address.
+// running returns the progress of a member whose guest runs and has an address.
 func (d *Driver) running(ctx context.Context, out cluster.Member, o *croft.Observation, ready string) (cluster.Member,
 	progress) {
 	out.Step = "set-up"
@@ -266,8 +268,8 @@ func (d *Driver) running(ctx context.Context, out cluster.Member, o *croft.Obser
 	return out, up
 }
 
-// agentError is what the agent of a host says of a member, without the names and addresses of that host. They are words
-// of their own: a part of another word is left alone.
+// agentError returns the agent's error about a member without the names and addresses of its host. It removes only
+// whole words: a part of another word stays.
 func agentError(st *croft.Status) string {
 	text := st.Observation.Error
 	if st.Host == nil || text == "" {
@@ -286,7 +288,7 @@ func agentError(st *croft.Status) string {
 
 func bounded(text string) string { return text[:min(len(text), cluster.MaxMessage)] }
 
-// seen is what the driver tells of a cluster.
+// seen converts a look to an observation.
 func (l look) seen(b cluster.Build) cluster.Seen {
 	s := cluster.Seen{Phase: l.phase, Remote: remoteOf(b), Members: l.members, Consoles: map[cluster.MemberID]string{}}
 	if l.phase == cluster.Absent {
@@ -317,14 +319,14 @@ func (l look) seen(b cluster.Build) cluster.Seen {
 	return s
 }
 
-// The end of a console that is kept, and how long its host may take to tell it.
+// consoleEnd is the number of bytes kept from the end of a console, and consoleTime bounds the request to the host.
 const (
 	consoleEnd  = 4 << 10
 	consoleTime = 3 * time.Second
-	mostShown   = 4 // members of a cluster
+	mostShown   = 4 // members per cluster
 )
 
-// consoles adds the ends of the consoles of members that failed.
+// consoles adds the last parts of the consoles of failed members.
 func (d *Driver) consoles(ctx context.Context, have roll, l look, seen *cluster.Seen) {
 	if d.Console == nil {
 		return
@@ -343,11 +345,12 @@ func (d *Driver) consoles(ctx context.Context, have roll, l look, seen *cluster.
 	}
 }
 
-// mostAcquainted is the size up to which all members of a cluster know each other. Of larger ones the master knows all,
-// and slaves know the master and themselves: the lists of all would be as long as the square of the size.
+// mostAcquainted is the size up to which all members of a cluster know each other. In a larger cluster the master knows
+// all, and slaves know the master and themselves: the total size of the lists would grow with the square of the number
+// of members.
 const mostAcquainted = 256
 
-// introduce tells the members who the others are, once all of them have addresses.
+// introduce sends each member the addresses of the others, once all of them have addresses.
 func (d *Driver) introduce(ctx context.Context, b cluster.Build, have roll) error {
 	members := wanted(b)
 	var all []croft.Peer
@@ -358,7 +361,7 @@ func (d *Driver) introduce(ctx context.Context, b cluster.Build, have roll) erro
 		}
 		key, err := hostkey.Public(st.Instance.Spec.HostKey)
 		if err != nil {
-			key = "" // made by another version: then the first connection is not verified
+			key = "" // made by another version: the first connection is not verified then
 		}
 		all = append(all, croft.Peer{Name: st.Instance.Name, Address: address(st), HostKey: key, Role: string(m.role)})
 	}
@@ -379,7 +382,7 @@ func (d *Driver) introduce(ctx context.Context, b cluster.Build, have roll) erro
 	return each(news, func(n told) error {
 		err := d.Scheduler.Of(b.Cluster).Introduce(ctx, b.Project, n.id, n.peers)
 		if kind := croft.KindOf(err); kind == croft.Conflict || kind == croft.NotFound {
-			return nil // it is on its way out
+			return nil // the member is being removed
 		}
 		return err
 	})

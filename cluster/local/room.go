@@ -13,10 +13,10 @@ import (
 	"croft/topology"
 )
 
-// amount is what a host has of a class.
+// amount is a host's amount of a resource class.
 type amount struct{ left, capacity int64 }
 
-// free returns what hosts have left, with what lies below them.
+// free returns the free amounts of hosts, including those of nested providers.
 func (d *Driver) free(ctx context.Context, hosts map[croft.HostID]croft.Host) (
 	map[croft.HostID]map[croft.ResourceClass]amount, error) {
 	providers, err := d.Scheduler.Claims.Providers(ctx)
@@ -42,7 +42,7 @@ func (d *Driver) free(ctx context.Context, hosts map[croft.HostID]croft.Host) (
 	return all, nil
 }
 
-// Room implements cluster.Driver: it asks for a host of each role, and counts how many members fit there together.
+// Room implements cluster.Driver: it looks for hosts for each role, and counts how many members fit there together.
 func (d *Driver) Room(ctx context.Context, _ cluster.Access, b cluster.Build) (cluster.Room, error) {
 	r, err := d.recipe(ctx, b)
 	if err != nil {
@@ -81,7 +81,7 @@ func (d *Driver) Room(ctx context.Context, _ cluster.Access, b cluster.Build) (c
 	return p.room(len(members)), nil
 }
 
-// overQuota says why a project may not have so many members; empty: it may.
+// overQuota says why the quota of a project does not allow the members; empty: it does.
 func (d *Driver) overQuota(ctx context.Context, r *recipe, members []member) (string, error) {
 	if d.Quotas == nil {
 		return "", nil
@@ -97,7 +97,7 @@ func (d *Driver) overQuota(ctx context.Context, r *recipe, members []member) (st
 	return "", err
 }
 
-// hostsFor returns the hosts that a member fits on, and if there are none, why.
+// hostsFor returns the hosts that a member fits on, or why there are none.
 func (d *Driver) hostsFor(ctx context.Context, r *recipe, m member) (ids []croft.HostID, why string, err error) {
 	q := r.request(m, withBuild)
 	if q.Policy, err = d.policy(ctx, r.text); err != nil {
@@ -116,7 +116,7 @@ func (d *Driver) hostsFor(ctx context.Context, r *recipe, m member) (ids []croft
 	return ids, why, nil
 }
 
-// standAlready notes where the members of a cluster are that is to grow.
+// standAlready adds the hosts of the existing members of a cluster that is to grow.
 func (d *Driver) standAlready(ctx context.Context, b cluster.Build, p *packing) error {
 	have, err := d.read(ctx, b)
 	if err != nil {
@@ -135,15 +135,15 @@ type packing struct {
 	rule   croft.AffinityRule
 	hosts  map[croft.HostID]croft.Host
 	free   map[croft.HostID]map[croft.ResourceClass]amount
-	taken  map[string]bool // locations that have a member, where each may have one
+	taken  map[string]bool // locations with a member, if each may have only one
 	placed int
-	barred int             // that would fit but for the rule
-	total  croft.Resources // that all members need
-	given  croft.Resources // of it, what was placed
+	barred int             // number of members that would fit without the rule
+	total  croft.Resources // sum of the needs of all members
+	given  croft.Resources // part of total that was placed
 	used   []croft.HostID  // hosts that were candidates
 }
 
-// location is where no other member may be beside one on a host; empty: the rule allows more.
+// location returns the location of a host that the rule allows only one member at; empty: it allows more.
 func (p *packing) location(host croft.HostID) string {
 	if p.rule == "" || p.rule.Soft() {
 		return ""
@@ -159,7 +159,7 @@ func (p *packing) location(host croft.HostID) string {
 	return path.At(clauses[0].Level).String()
 }
 
-// place takes room for a member on the host that has the most of its scarcest resource left then.
+// place reserves room for a member on the host that then has the largest fraction of its scarcest resource left.
 func (p *packing) place(need croft.Resources, on []croft.HostID) {
 	for class, n := range need {
 		p.total[class] += n
@@ -196,7 +196,7 @@ func (p *packing) place(need croft.Resources, on []croft.HostID) {
 	}
 }
 
-// after is the fraction that a host would have left of its scarcest resource; negative: the member does not fit.
+// after returns the fraction of its scarcest resource that a host would have left; negative: the member does not fit.
 func (p *packing) after(id croft.HostID, need croft.Resources) float64 {
 	least := 1.0
 	for class, n := range need {
@@ -233,7 +233,7 @@ func (p *packing) room(wanted int) cluster.Room {
 	return cluster.Room{Known: true, Why: why}
 }
 
-// fraction is what is left of the scarcest resource that the members need.
+// fraction returns the free fraction of the scarcest resource that the members need.
 func (p *packing) fraction() float64 {
 	least := 1.0
 	for class := range p.total {

@@ -15,21 +15,22 @@ import (
 	"croft/internal/nearest"
 )
 
-// text is how a local site builds an appliance.
+// text is an implementation at the local site.
 type text struct {
 	Description string               `yaml:"description"`
 	Parameters  map[string]parameter `yaml:"parameters"`
-	Policy      string               `yaml:"policy"`   // of CRUSH, by its name
-	ApartBy     string               `yaml:"apart_by"` // a level of locations, also with :soft
+	Policy      string               `yaml:"policy"`   // name of a CRUSH policy
+	ApartBy     string               `yaml:"apart_by"` // a level of locations, optionally with :soft
 	Ready       string               `yaml:"ready"`
-	Checks      []string             `yaml:"checks"` // commands on the master: once all of them succeed, it is set up
-	Master      machine              `yaml:"master"`
-	Slave       machine              `yaml:"slave"`
+	// commands on the master: its set-up is complete once all of them succeed
+	Checks []string `yaml:"checks"`
+	Master machine  `yaml:"master"`
+	Slave  machine  `yaml:"slave"`
 
-	lines map[string]int // of values, by their paths, such as master.user_data
+	lines map[string]int // of values, by path, such as master.user_data
 }
 
-// machine says what a member is.
+// machine describes the members of a role.
 type machine struct {
 	Resources string   `yaml:"resources"`
 	Image     string   `yaml:"image"`
@@ -40,7 +41,7 @@ type machine struct {
 	Ephemeral bool     `yaml:"ephemeral"`
 }
 
-// parameter is one that a text declares.
+// parameter is a parameter that a text declares.
 type parameter struct {
 	Type        string `yaml:"type"`
 	Default     any    `yaml:"default"`
@@ -48,11 +49,11 @@ type parameter struct {
 	Hidden      bool   `yaml:"hidden"`
 }
 
-// When a member is ready.
+// The conditions under which a member is ready.
 const (
 	readyAddress = "address"    // it runs and has an address
-	readySSH     = "ssh"        // its SSH server answers too
-	readySetUp   = "phone-home" // its guest has reported the end of its set-up
+	readySSH     = "ssh"        // its SSH server answers, too
+	readySetUp   = "phone-home" // its guest has reported the end of the set-up
 )
 
 var (
@@ -63,7 +64,7 @@ var (
 	paramForm  = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 )
 
-// parse reads a text strictly. Invalid, with the line.
+// parse parses a text strictly. Invalid, with the line.
 func parse(given string) (*text, error) {
 	if len(given) > cluster.MaxTemplate {
 		return nil, croft.Errorf(croft.Invalid, "the text has %d bytes: it may have %d", len(given),
@@ -86,7 +87,7 @@ func parse(given string) (*text, error) {
 	return t, t.check()
 }
 
-// plain is an error of YAML in one line, without the name of the package.
+// plain returns a YAML error as one line, without the name of the package.
 func plain(err error) string {
 	if e, ok := errors.AsType[*yaml.TypeError](err); ok {
 		return strings.Join(e.Errors, "; ")
@@ -94,7 +95,7 @@ func plain(err error) string {
 	return strings.TrimPrefix(err.Error(), "yaml: ")
 }
 
-// look refuses unknown keys and aliases below a mapping, and notes the lines of values.
+// look rejects unknown keys and aliases below a mapping, and stores the lines of values.
 func (t *text) look(n *yaml.Node, path string, known []string) error {
 	if n.Kind != yaml.MappingNode {
 		return at(n.Line, "%s is no mapping", orText(path))
@@ -110,7 +111,7 @@ func (t *text) look(n *yaml.Node, path string, known []string) error {
 		}
 		t.lines[full] = value.Line
 		if value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-			t.lines[full]++ // the text begins below its mark
+			t.lines[full]++ // a block text starts on the line after its indicator
 		}
 		var err error
 		switch {
@@ -147,12 +148,12 @@ func orText(path string) string {
 	return path
 }
 
-// at is an error about a line.
+// at returns an error for a line.
 func at(line int, format string, args ...any) error {
 	return croft.Errorf(croft.Invalid, "line %d: %s", line, fmt.Sprintf(format, args...))
 }
 
-// check validates what can be told without the cloud.
+// check validates a text as far as that is possible without the cloud.
 func (t *text) check() error {
 	for _, name := range []string{"master", "slave"} {
 		if t.lines[name] == 0 {
@@ -226,7 +227,7 @@ func (t *text) rule() (croft.AffinityRule, error) {
 	return rule, nil
 }
 
-// declared is what Fill may give to the text.
+// declared returns the parameters that Fill may set.
 func (t *text) declared() map[string]cluster.Declared {
 	all := map[string]cluster.Declared{
 		cluster.ParamAllowedIP: {Type: "string", Default: true},
@@ -239,7 +240,7 @@ func (t *text) declared() map[string]cluster.Declared {
 	return all
 }
 
-// minimal is the text for an implementation that is an image alone.
+// minimal returns the text for an implementation that only names an image.
 func minimal(i cluster.Implementation) *text {
 	of := func(r cluster.Role) machine {
 		m := machine{Resources: "VCPU:1,MEMORY_MB:1024,DISK_GB:10", Image: "${image}"}
@@ -261,7 +262,7 @@ func textOf(i cluster.Implementation) (*text, error) {
 	return parse(i.Template)
 }
 
-// line returns the line of a value, and within it of an offset.
+// line returns the line of an offset in a value.
 func (t *text) line(path, value string, offset int) int {
 	return t.lines[path] + strings.Count(value[:offset], "\n")
 }

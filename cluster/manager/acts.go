@@ -13,7 +13,7 @@ import (
 	"croft/cluster"
 )
 
-// known adds what Plan is told whatever was done.
+// known adds the facts that Plan always gets.
 func (m *Manager) known(ctx context.Context, c cluster.Cluster, l *cluster.Learned) {
 	if sites, err := m.sites.all(ctx); err == nil {
 		l.Timeout = cmp.Or(sites[c.Site].BuildTimeout, cluster.BuildTimeout)
@@ -23,7 +23,7 @@ func (m *Manager) known(ctx context.Context, c cluster.Cluster, l *cluster.Learn
 	}
 }
 
-// act does one act, and returns what was learned by it.
+// act performs one act, and returns its result.
 func (m *Manager) act(ctx context.Context, e *entry, c cluster.Cluster, do cluster.Act,
 	l cluster.Learned) cluster.Learned {
 	l = cluster.Learned{Did: do, Timeout: l.Timeout}
@@ -64,7 +64,7 @@ func (m *Manager) act(ctx context.Context, e *entry, c cluster.Cluster, do clust
 	return l
 }
 
-// choose asks where a cluster can be built.
+// choose returns the candidates for a cluster.
 func (m *Manager) choose(ctx context.Context, c cluster.Cluster) ([]cluster.Candidate, []cluster.Dropped, error) {
 	given, err := cluster.GivenParameters(m.c.Vault, m.c.Partition, c)
 	if err != nil {
@@ -76,7 +76,7 @@ func (m *Manager) choose(ctx context.Context, c cluster.Cluster) ([]cluster.Cand
 	return found.Candidates, found.Dropped, err
 }
 
-// seal keeps secret outputs sealed. It returns events for those that could not be kept.
+// seal seals secret outputs into the record. It returns events for those that could not be sealed.
 func (m *Manager) seal(c *cluster.Cluster, secrets map[string]any) (lost []cluster.Event) {
 	if len(secrets) == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (m *Manager) sealed(id croft.ClusterID, name string, value any) (cluster.Se
 	return m.c.Vault.Seal(cluster.NewSecret(text), cluster.AboutValue(m.c.Partition, id, name))
 }
 
-// look returns what the site has of a cluster, seen after the last act was over.
+// look returns an observation of a cluster that started after the end of the last act.
 func (m *Manager) look(ctx context.Context, e *entry, c cluster.Cluster) (*cluster.Seen, error) {
 	m.mu.Lock()
 	fresh := e.fresh
@@ -138,7 +138,7 @@ func (m *Manager) look(ctx context.Context, e *entry, c cluster.Cluster) (*clust
 	}
 }
 
-// lookingAt is what a look at a cluster that rests would ask, if one is to come.
+// lookingAt returns the observation that a resting cluster is due for, or nil if it needs none.
 func (m *Manager) lookingAt(ctx context.Context, c cluster.Cluster, next cluster.Next) *looking {
 	if next.Pace == 0 || c.Site == "" || !c.Remote.Asked {
 		return nil
@@ -150,7 +150,7 @@ func (m *Manager) lookingAt(ctx context.Context, c cluster.Cluster, next cluster
 	return &looking{place{c.Site, c.Credential}, b}
 }
 
-// soon lists those who rest and would look at a place before long.
+// soon returns the resting clusters at a place that are due for an observation soon.
 func (m *Manager) soon(at place, but map[croft.ClusterID]waiter) (soon []cluster.Build) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +163,7 @@ func (m *Manager) soon(at place, but map[croft.ClusterID]waiter) (soon []cluster
 	return soon
 }
 
-// refresh hands to a cluster what was seen of it while it rested.
+// refresh gives a resting cluster a new observation of it.
 func (m *Manager) refresh(ctx context.Context, id croft.ClusterID, s sight) {
 	m.mu.Lock()
 	e := m.entries[id]

@@ -7,7 +7,7 @@ import (
 	"croft/cluster"
 )
 
-// answers remembers how sites answered.
+// answers stores the last result of each site.
 type answers struct {
 	mu  sync.Mutex
 	all map[string]cluster.Health
@@ -19,7 +19,7 @@ func (a *answers) health(site string) cluster.Health {
 	return a.all[site]
 }
 
-// silent counts the sites that do not answer now.
+// silent counts the sites that do not answer.
 func (a *answers) silent() float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -32,7 +32,7 @@ func (a *answers) silent() float64 {
 	return float64(n)
 }
 
-// put notes how a site answered, and reports whether that is new.
+// put stores the result of a site, and reports whether it changed.
 func (a *answers) put(site string, fault string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

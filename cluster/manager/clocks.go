@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// clocksKept is how long an answer about clocks counts: many clusters may be over at once.
+// clocksKept is how long a comparison of clocks is cached: many clusters may end at once.
 const clocksKept = 30 * time.Second
 
-// clocks remembers whether the clocks of machines differ.
+// clocks caches whether the clocks of machines differ.
 type clocks struct {
 	check func(ctx context.Context) error
 	log   *slog.Logger
@@ -20,7 +20,7 @@ type clocks struct {
 	err   error
 }
 
-// differ reports whether nothing may be removed or given up because of the time.
+// differ reports whether the clocks differ, so that nothing may be removed or given up because of the time.
 func (c *clocks) differ(ctx context.Context) bool {
 	if c.check == nil {
 		return false

@@ -10,29 +10,29 @@ import (
 	"croft/cluster/survey"
 )
 
-// Config is what a manager needs.
+// Config configures a manager.
 type Config struct {
 	Partition croft.PartitionID
 	Records   cluster.Records
 	Catalogue cluster.Catalogue
 	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                            // nil: no secret can be opened or kept
-	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue, NotFound; may be nil
+	Vault     cluster.Vault                            // nil: no secret can be opened or stored
+	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue; NotFound; may be nil
 	AllowedIP string                                   // CIDR of this server, for templates; may be empty
-	// shared with requests, so that both know silent sites; nil: its own
+	// shared with the handling of requests, so that both know silent sites; nil: an own one
 	Survey *survey.Survey
 	Log    *slog.Logger
-	// Clocks compares the clock of this machine with those of hosts. Unavailable: they differ, or are not known, and no
-	// cluster ends because of the time. nil: they are not compared.
+	// Clocks compares the clock of this machine with those of hosts. Unavailable: they differ, or could not be
+	// compared, and no cluster ends because of the time. nil: they are not compared.
 	Clocks func(ctx context.Context) error
 
-	CallTimeout time.Duration // of each call to a site; 1 min
-	PerSite     int           // calls that change something at a site, at once; 8
-	Sweep       time.Duration // between two sweeps; 10 min
-	Standby     time.Duration // between two looks whether another manager has let go of a cluster; 15 s
+	CallTimeout time.Duration // bounds each call to a site; 1 min by default
+	PerSite     int           // maximum number of concurrent changing calls per site; 8 by default
+	Sweep       time.Duration // interval between sweeps; 10 min by default
+	Standby     time.Duration // interval between checks whether another manager released a cluster; 15 s by default
 }
 
-// complete checks what is required, and fills in what is not.
+// complete checks required fields, and sets defaults.
 func (c *Config) complete() error {
 	if c.Partition == "" || c.Records == nil || c.Catalogue == nil || c.Log == nil {
 		return croft.Errorf(croft.Invalid, "manager: Partition, Records, Catalogue and Log are required")

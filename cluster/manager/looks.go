@@ -9,31 +9,31 @@ import (
 	"croft/cluster"
 )
 
-// The times of looks at a site.
+// The times of observations.
 const (
-	lookPause = 2 * time.Second        // between the beginnings of two looks at one place
-	gather    = 100 * time.Millisecond // how long a look waits for others that come at the same time
-	lookAhead = 8 * time.Second        // those who would look within this time are served too
+	lookPause = 2 * time.Second        // between the starts of two observations of one place
+	gather    = 100 * time.Millisecond // how long an observation waits for other requests
+	lookAhead = 8 * time.Second        // clusters that are due within this time are observed too
 )
 
-// looks shares observations: all clusters of one site and credential are observed by one call.
+// looks combines observations: one call observes all clusters of one site and credential.
 type looks struct {
 	sites   *sites
 	metrics *metrics
-	run     func() context.Context                                         // what looks end with
-	soon    func(at place, but map[croft.ClusterID]waiter) []cluster.Build // who would look before long
-	refresh func(ctx context.Context, id croft.ClusterID, s sight)         // hands to one of those what was seen
+	run     func() context.Context                                         // context that ends the observations
+	soon    func(at place, but map[croft.ClusterID]waiter) []cluster.Build // returns clusters that are due soon
+	refresh func(ctx context.Context, id croft.ClusterID, s sight)         // gives a resting cluster its observation
 
 	work   sync.WaitGroup
 	mu     sync.Mutex
 	queues map[place]*queue
 }
 
-// queue is a place with those who wait for a look that has not begun.
+// queue holds the waiters for the next observation of a place.
 type queue struct {
 	waiting map[croft.ClusterID]waiter
-	busy    bool      // a goroutine serves it
-	begun   time.Time // of the last look
+	busy    bool      // a goroutine serves the queue
+	begun   time.Time // start of the last observation
 }
 
 type waiter struct {
@@ -43,7 +43,7 @@ type waiter struct {
 
 func (l *looks) wait() { l.work.Wait() }
 
-// ask has a cluster looked at by the next look at its place.
+// ask requests that the next observation of a place includes a cluster.
 func (l *looks) ask(ctx context.Context, at looking) chan sight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *looks) ask(ctx context.Context, at looking) chan sight {
 	return answer
 }
 
-// serve looks at a place until nobody waits.
+// serve observes a place until its queue is empty.
 func (l *looks) serve(ctx context.Context, at place, g *queue) {
 	for {
 		l.mu.Lock()
@@ -85,7 +85,7 @@ func (l *looks) serve(ctx context.Context, at place, g *queue) {
 	}
 }
 
-// once looks at a place, for those who wait and for those who would look soon.
+// once observes a place for the waiting clusters and for those that are due soon.
 func (l *looks) once(ctx context.Context, at place, waiting map[croft.ClusterID]waiter) {
 	soon := l.soon(at, waiting)
 	var builds []cluster.Build

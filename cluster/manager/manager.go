@@ -1,8 +1,8 @@
-// Package manager makes clusters what their records say: it looks at sites, has cluster.Plan decide, and does what that
-// says, one cluster at a time and many at once. Requests, timers and the start wake the same worker, which reads all
-// that it needs. Several managers may run: each acts only on clusters that it holds, and every write compares the hold.
-// Whatever it was doing when it was killed, another one goes on from the records. What a call left at a site after its
-// caller gave up is found by a sweep.
+// Package manager brings clusters to the state in their records: it observes sites, lets cluster.Plan decide, and
+// performs the decisions, one at a time per cluster and many clusters at once. Requests, timers and the start wake the
+// same worker, which reads all its input again. Several managers may run: each acts only on clusters that it holds, and
+// every write compares the hold. If a manager is killed, another one continues from the records. A sweep finds objects
+// that an abandoned call left on a site.
 package manager
 
 import (
@@ -19,7 +19,7 @@ import (
 	"croft/internal/keyed"
 )
 
-// Manager is created by New, and works in Run.
+// Manager is created by New; Run does its work.
 type Manager struct {
 	c       Config
 	survey  *survey.Survey
@@ -32,11 +32,11 @@ type Manager struct {
 	mu         sync.Mutex
 	entries    map[croft.ClusterID]*entry
 	tombstones map[croft.Project][]tombstone
-	strays     map[stray]bool  // what the last sweep found without a record
-	run        context.Context // of Run: wakes by timers use it
+	strays     map[stray]bool  // objects without a record that the last sweep found
+	run        context.Context // context of Run, used by wakes of timers
 }
 
-// New returns a manager. It starts nothing. Invalid: something is missing.
+// New returns a manager. It starts nothing. Invalid: a required field is missing.
 func New(c Config) (*Manager, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -52,7 +52,8 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Run works until ctx ends, and returns when all that it started has ended. It lets go of the clusters that it held.
+// Run works until ctx ends, and returns when everything that it started has ended. It releases the clusters that it
+// held.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	m.run = ctx
@@ -82,7 +83,7 @@ func (m *Manager) Run(ctx context.Context) error {
 // Collector returns the manager's metrics.
 func (m *Manager) Collector() prometheus.Collector { return m.metrics }
 
-// Health says how a site answered when it was last asked.
+// Health returns the last result of a site.
 func (m *Manager) Health(site string) cluster.Health { return m.sites.answers.health(site) }
 
 func (m *Manager) entry(id croft.ClusterID) *entry {
@@ -96,7 +97,7 @@ func (m *Manager) entry(id croft.ClusterID) *entry {
 	return e
 }
 
-// forget drops what is remembered of a cluster.
+// forget drops the entry of a cluster.
 func (m *Manager) forget(id croft.ClusterID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +108,7 @@ func (m *Manager) forget(id croft.ClusterID) {
 	m.unremember(id)
 }
 
-// sleep wakes a cluster after some time, if nothing else does. The record was as revised says.
+// sleep wakes a cluster after some time, unless something else wakes it before.
 func (m *Manager) sleep(id croft.ClusterID, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +123,7 @@ func (m *Manager) sleep(id croft.ClusterID, after time.Duration) {
 	e.timer = time.AfterFunc(after, func() { m.workers.Wake(ctx, id) })
 }
 
-// letGo releases all that is held. It has a time of its own, since Run's has ended.
+// letGo releases all holds. It uses its own timeout, since Run's context has ended.
 func (m *Manager) letGo() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.run), 5*time.Second)
 	defer cancel()
@@ -146,7 +147,7 @@ func (m *Manager) letGo() {
 	}
 }
 
-// lateRemovals counts clusters that their sites do not remove.
+// lateRemovals counts clusters whose removal takes longer than alarmAfter.
 func (m *Manager) lateRemovals() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +160,7 @@ func (m *Manager) lateRemovals() float64 {
 	return float64(n)
 }
 
-// unrecorded counts what the last sweep found without a record.
+// unrecorded counts the objects without a record that the last sweep found.
 func (m *Manager) unrecorded() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,47 +7,48 @@ import (
 	"croft/cluster"
 )
 
-// pause is how long after a fault of the store a cluster is looked at again.
+// pause is the delay of the next pass after an error of the store.
 const pause = 5 * time.Second
 
-// alarmAfter is how long a site may take to remove a cluster before an operator should look.
+// alarmAfter is how long a site may take to remove a cluster before an operator should check.
 const alarmAfter = time.Hour
 
-// entry is what a manager remembers of a cluster between two passes. Its worker alone uses it, but for what sleeps.
+// entry is the state of a cluster that a manager keeps between two passes. Only the cluster's worker uses it, except
+// for the fields of its sleep.
 type entry struct {
 	holder   *cluster.Holder
-	held     time.Time // since when
-	revised  int64     // of the record when the last pass ended
-	due      time.Time // when to look again although the record is as it was; zero: no need
+	held     time.Time // start of the hold
+	revised  int64     // revision of the record at the end of the last pass
+	due      time.Time // when to look again although the record did not change; zero: never
 	standing bool      // another manager holds it
-	acted    time.Time // when an act at the site was last over: what was seen before does not count
+	acted    time.Time // end of the last act at the site: older observations do not count
 	timer    *time.Timer
-	asleep   *looking      // what a look would ask; nil: it does not wait for one
-	fresh    *sight        // what was seen meanwhile
+	asleep   *looking      // the observation to ask for; nil: it needs none
+	fresh    *sight        // observation made during the sleep
 	state    cluster.State // for metrics
-	removal  time.Time     // since when it is to be removed; zero: it is not
+	removal  time.Time     // start of its removal; zero: it is not being removed
 }
 
-// place is where clusters are looked at together.
+// place is a site and credential, whose clusters are observed together.
 type place struct {
 	site       string
 	credential cluster.CredentialID
 }
 
-// looking is a cluster that a look is to be at.
+// looking is a cluster to observe.
 type looking struct {
 	place
 	build cluster.Build
 }
 
-// sight is what a look saw.
+// sight is an observation.
 type sight struct {
-	seen  *cluster.Seen // nil: nothing was learned
+	seen  *cluster.Seen // nil: the state could not be read
 	err   error
 	begun time.Time
 }
 
-// stray is something at a site that should not be there.
+// stray is an object at a site that should not exist.
 type stray struct {
 	site    string
 	cluster croft.ClusterID

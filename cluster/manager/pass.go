@@ -13,7 +13,7 @@ import (
 // maxActs bounds the acts of one pass.
 const maxActs = 20
 
-// pass brings one cluster as far as it can be brought now.
+// pass advances one cluster as far as possible now.
 func (m *Manager) pass(ctx context.Context, id croft.ClusterID) {
 	e := m.entry(id)
 	c, err := m.c.Records.Get(ctx, id)
@@ -52,28 +52,28 @@ func (m *Manager) pass(ctx context.Context, id croft.ClusterID) {
 	m.work(ctx, e, c)
 }
 
-// early reports whether a wake is the echo of the manager's own write, or tells of what another manager holds.
+// early reports whether a wake was caused by the manager's own write, or concerns a cluster that another manager holds.
 func (m *Manager) early(e *entry, c cluster.Cluster) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return (e.standing || e.holder != nil && e.revised == c.Revised) && time.Now().Before(e.due)
 }
 
-// awake has nobody look at a cluster on behalf of its sleep.
+// awake ends the sleep of a cluster: others do not observe it any more on behalf of its sleep.
 func (m *Manager) awake(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.asleep, e.standing = nil, false
 }
 
-// held begins to act on a cluster: what was seen before may be what another manager has changed since.
+// held starts a hold: another manager may have changed the site since the older observations.
 func (m *Manager) held(e *entry, h *cluster.Holder) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.holder, e.held, e.acted, e.fresh = h, time.Now(), time.Now(), nil
 }
 
-// stand waits for another manager to let go of a cluster.
+// stand waits for another manager to release a cluster.
 func (m *Manager) stand(id croft.ClusterID, e *entry, err error) {
 	if !errors.Is(err, croft.Conflict) {
 		m.trouble(id, "hold", err)
@@ -92,7 +92,7 @@ func (m *Manager) trouble(id croft.ClusterID, what string, err error) {
 	m.sleep(id, pause+rand.N(pause))
 }
 
-// work does what Plan says until that is to rest.
+// work performs the decisions of Plan until ActRest.
 func (m *Manager) work(ctx context.Context, e *entry, c cluster.Cluster) {
 	var learned cluster.Learned
 	for range maxActs {
@@ -104,7 +104,7 @@ func (m *Manager) work(ctx context.Context, e *entry, c cluster.Cluster) {
 			next = cluster.Plan(c, learned, time.Now().UTC())
 		}
 		acting := next.Do == cluster.ActLaunch || next.Do == cluster.ActResize || next.Do == cluster.ActDestroy
-		if next.Changed || acting { // the write before an act shows that the cluster is still held
+		if next.Changed || acting { // the write before an act verifies that the cluster is still held
 			var err error
 			if c, err = m.write(ctx, e, next); err != nil {
 				m.unwritten(ctx, e, c.ID, err)
@@ -128,7 +128,7 @@ func (m *Manager) work(ctx context.Context, e *entry, c cluster.Cluster) {
 	m.sleep(c.ID, pause)
 }
 
-// write writes a record, and notes what happened.
+// write writes a record, and appends the events.
 func (m *Manager) write(ctx context.Context, e *entry, next cluster.Next) (cluster.Cluster, error) {
 	c := next.Record
 	lost := m.seal(&c, next.Secrets)
@@ -148,7 +148,7 @@ func (m *Manager) write(ctx context.Context, e *entry, next cluster.Next) (clust
 	return written, nil
 }
 
-// unwritten deals with a record that could not be written: it was changed, or is held by another manager now.
+// unwritten handles a failed write: the record was changed, or another manager holds the cluster.
 func (m *Manager) unwritten(ctx context.Context, e *entry, id croft.ClusterID, err error) {
 	if !errors.Is(err, croft.Conflict) {
 		m.trouble(id, "write", err)
@@ -170,12 +170,12 @@ func (m *Manager) release(ctx context.Context, e *entry) {
 	m.mu.Unlock()
 }
 
-// rest sleeps until Plan wants to look again.
+// rest sleeps until the time that Plan returned.
 func (m *Manager) rest(ctx context.Context, e *entry, c cluster.Cluster, next cluster.Next) {
 	after := time.Duration(-1)
 	if next.Pace > 0 {
 		after = next.Pace
-		if after > 2*time.Second { // those of one start do not stay in step
+		if after > 2*time.Second { // so that clusters that started together do not stay in step
 			after = after/2 + rand.N(after)
 		}
 	}
@@ -189,7 +189,7 @@ func (m *Manager) rest(ctx context.Context, e *entry, c cluster.Cluster, next cl
 	e.revised, e.asleep = c.Revised, looking
 	m.mu.Unlock()
 	if after < 0 {
-		after = time.Hour // nothing is awaited; what is on record is what counts
+		after = time.Hour // nothing is awaited; the record has the state
 	}
 	m.sleep(c.ID, after)
 	if c.State == cluster.Deleted {
@@ -208,7 +208,7 @@ func (m *Manager) bury(ctx context.Context, e *entry, id croft.ClusterID) {
 	m.forget(id)
 }
 
-// note remembers what metrics tell of a cluster.
+// note stores the state of a cluster for metrics.
 func (m *Manager) note(e *entry, c cluster.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,27 +13,27 @@ import (
 	"croft/cluster"
 )
 
-// sites reaches the sites of clusters. What never changes, or may be a little old, is read once.
+// sites calls the sites of clusters. It caches data that never changes or that may be a little old.
 type sites struct {
 	c       Config
 	answers answers
-	stopped func() bool // the manager ends: calls that fail were given up by us
+	stopped func() bool // the manager ends: failed calls were cancelled by it
 
 	mu              sync.Mutex
 	implementations map[cluster.ImplementationID]cluster.Implementation
 	known           map[string]cluster.Site
-	read            time.Time                // when the sites were
-	credential      int64                    // the newest generation of a credential that the sites were read after
-	calls           map[string]chan struct{} // by site: calls that change something
+	read            time.Time                // when known was read
+	credential      int64                    // the newest generation of a credential for which known was read again
+	calls           map[string]chan struct{} // by site: semaphore of changing calls
 }
 
-// sitesKept is how old the sites may be.
+// sitesKept is how long the sites are cached.
 const sitesKept = 5 * time.Second
 
-// maxKept bounds how many implementations are kept.
+// maxKept bounds the number of cached implementations.
 const maxKept = 1000
 
-// implementation returns one that a cluster is built by; the zero one where none is chosen.
+// implementation returns the implementation of a cluster; the zero value if none is chosen.
 func (s *sites) implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
 	if id == "" {
 		return cluster.Implementation{}, nil
@@ -74,8 +74,8 @@ func (s *sites) all(ctx context.Context) (map[string]cluster.Site, error) {
 	return s.known, nil
 }
 
-// readAfter has the sites read again unless they were read after a credential was written: it may be for a site that
-// replaced another one of its name, whose server must not get it.
+// readAfter drops the cached sites, unless they were read after a credential was written. The credential may be for a
+// new site that replaced one of the same name, whose server must not get it.
 func (s *sites) readAfter(credential int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,15 +84,15 @@ func (s *sites) readAfter(credential int64) {
 	}
 }
 
-// forget has the sites read again.
+// forget drops the cached sites.
 func (s *sites) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known = nil
 }
 
-// access returns the driver of a cluster's site, and what it needs to reach it for the cluster's user. Denied: the
-// credential is gone, or cannot be opened.
+// access returns the driver of a cluster's site, and the data to call it for the cluster's user. Denied: the credential
+// is gone, or cannot be opened.
 func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID) (cluster.Driver, cluster.Access,
 	error) {
 	none := cluster.Access{}
@@ -107,7 +107,7 @@ func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID
 		return nil, none, err
 	}
 	one, found := sites[site]
-	if !found { // it may have been made since they were read
+	if !found { // it may have been created since the last read
 		s.forget()
 		if sites, err = s.all(ctx); err != nil {
 			return nil, none, err
@@ -132,7 +132,7 @@ func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID
 	return driver, at, nil
 }
 
-// build returns what a driver is told of a cluster, without what its template is told.
+// build returns the driver's input for a cluster, without the values of its template.
 func (s *sites) build(ctx context.Context, c cluster.Cluster) (cluster.Build, error) {
 	i, err := s.implementation(ctx, c.Implementation)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *sites) build(ctx context.Context, c cluster.Cluster) (cluster.Build, er
 		Implementation: i, Indexes: c.Indexes, Removed: c.Removed, Remote: remote, Timeout: cluster.BuildTimeout}, nil
 }
 
-// fill adds what its template is told. Invalid: that is not complete any more.
+// fill adds the values of the template. Invalid: a value is missing.
 func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, at cluster.Access,
 	b *cluster.Build) error {
 	b.Timeout = cmp.Or(at.Site.BuildTimeout, b.Timeout)
@@ -173,7 +173,7 @@ func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, a
 	return err
 }
 
-// bring has an image brought to a site, if it is not there already.
+// bring copies an image to a site, unless the site has it.
 func (s *sites) bring(ctx context.Context, d cluster.Driver, at cluster.Access, name string) (cluster.Placed, error) {
 	all, err := s.c.Catalogue.Images(ctx)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *sites) bring(ctx context.Context, d cluster.Driver, at cluster.Access, 
 	return d.Bring(ctx, at, image)
 }
 
-// call reaches the site of a cluster, for a bounded time, and with few others at once.
+// call calls the site of a cluster, for a bounded time, with a bounded number of concurrent calls.
 func (s *sites) call(ctx context.Context, c cluster.Cluster, do func(ctx context.Context, d cluster.Driver,
 	at cluster.Access, b cluster.Build) error) error {
 	d, at, err := s.access(ctx, c.Site, c.Credential)
@@ -232,14 +232,14 @@ func (s *sites) turn(site string) chan struct{} {
 	return s.calls[site]
 }
 
-// unlessKnown makes an error of the store one that says nothing of the site.
+// unlessKnown makes an error of the store Unavailable, so that Plan learns nothing about the site from it.
 func unlessKnown(err error) error { return croft.Errorf(croft.Unavailable, "%w", err) }
 
-// answered takes account of how a site responded to a call: silence keeps new clusters away for a while, and a
-// credential that is refused says so.
+// answered records the result of a call: silence keeps new clusters away from the site for a while, and a refused
+// credential is marked.
 func (s *sites) answered(ctx context.Context, at cluster.Access, err error) {
 	if s.stopped() {
-		return // the call was given up by us
+		return // this process cancelled the call
 	}
 	silent := s.c.Survey.Note(at, err)
 	unknown := err != nil && (errors.Is(err, croft.Unavailable) || croft.KindOf(err) == "")
@@ -254,7 +254,7 @@ func (s *sites) answered(ctx context.Context, at cluster.Access, err error) {
 	}
 }
 
-// blame notes in a credential that its site refuses it, or that it accepts it again.
+// blame records in a credential that its site refuses it, or that the site accepts it again.
 func (s *sites) blame(ctx context.Context, c cluster.Credential, err error) {
 	fault := ""
 	if errors.Is(err, croft.Denied) {

@@ -13,8 +13,8 @@ import (
 	"croft/internal/meter"
 )
 
-// sweep compares what sites have with the records, for calls that took effect after their callers gave up. What a
-// tombstone or a failed attempt names is removed; what has no record is reported and left alone.
+// sweep compares the objects on sites with the records, to find the effects of abandoned calls. It removes objects of a
+// tombstone or a failed attempt; it reports objects without a record and leaves them alone.
 func (m *Manager) sweep(ctx context.Context) {
 	places, err := m.places(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func (m *Manager) sweep(ctx context.Context) {
 	var work sync.WaitGroup
 	for _, all := range places {
 		work.Go(func() {
-			for _, at := range all { // those of one site after each other
+			for _, at := range all { // the places of one site one after another
 				strays, err := m.sweepPlace(ctx, at)
 				m.metrics.sweeps.WithLabelValues(meter.Result(err)).Inc()
 				mu.Lock()
@@ -55,7 +55,7 @@ func (m *Manager) sweep(ctx context.Context) {
 	}
 }
 
-// places lists what can be listed: each enabled site with each credential for it.
+// places lists the places to sweep: each enabled site with each credential for it.
 func (m *Manager) places(ctx context.Context) (map[string][]place, error) {
 	sites, err := m.sites.all(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (m *Manager) sweepPlace(ctx context.Context, at place) (map[stray]bool, err
 	return strays, errs
 }
 
-// judge removes what a site must not have any more, or says that it is to be reported.
+// judge removes an object that must not exist any more, or returns true if the object is to be reported.
 func (m *Manager) judge(ctx context.Context, d cluster.Driver, at cluster.Access, f cluster.Found) (bool, error) {
 	c, err := m.c.Records.Get(ctx, f.Cluster)
 	if errors.Is(err, croft.NotFound) {
@@ -118,7 +118,7 @@ func (m *Manager) judge(ctx context.Context, d cluster.Driver, at cluster.Access
 	case c.State == cluster.Deleted:
 		return true, nil
 	case here && c.Remote.Asked:
-		return false, nil // its worker sees to it
+		return false, nil // its worker removes it
 	case tried:
 	default:
 		return true, nil

@@ -16,8 +16,8 @@ type tombstone struct {
 	ended time.Time
 }
 
-// remember notes a tombstone, and forgets the oldest one if its project has too many, so that a project that creates
-// and deletes clusters in a loop does not fill etcd.
+// remember adds a tombstone, and forgets the oldest one if its project has too many, so that a project that creates and
+// deletes clusters in a loop does not fill etcd.
 func (m *Manager) remember(ctx context.Context, c cluster.Cluster) {
 	surplus := m.surplus(c)
 	if surplus == "" {
@@ -30,7 +30,7 @@ func (m *Manager) remember(ctx context.Context, c cluster.Cluster) {
 	m.forget(surplus)
 }
 
-// surplus notes a tombstone, and returns the one that ended first if its project has too many; empty: it has not.
+// surplus adds a tombstone, and returns the one that ended first if its project has too many, else an empty ID.
 func (m *Manager) surplus(c cluster.Cluster) croft.ClusterID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,7 @@ func (m *Manager) surplus(c cluster.Cluster) croft.ClusterID {
 	return first.id
 }
 
-// unremember drops a tombstone that is forgotten. The caller holds the mutex.
+// unremember drops a forgotten tombstone. Callers hold mu.
 func (m *Manager) unremember(id croft.ClusterID) {
 	for project, all := range m.tombstones {
 		if i := slices.IndexFunc(all, func(t tombstone) bool { return t.id == id }); i >= 0 {

@@ -17,8 +17,8 @@ import (
 	"croft/internal/plain"
 )
 
-// Explain says in one sentence why a call to a server failed before there was an answer that could be used. It names
-// the server, and nothing else of the request.
+// Explain says in one sentence why a call to a server failed without a usable response. It names the server, and
+// nothing else of the request.
 func Explain(server string, err error) string {
 	if inner := innermost(err); inner != nil {
 		return plain.Cut(server+": "+inner.Error(), 500)
@@ -50,7 +50,7 @@ func NoResponse(err error) bool {
 	return network.Timeout()
 }
 
-// innermost returns the error of this package that a call failed with, or nil.
+// innermost returns the error of this package in err, or nil.
 func innermost(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -64,7 +64,7 @@ func innermost(err error) error {
 	return err
 }
 
-// reason completes a sentence whose subject is the server.
+// reason returns a predicate whose subject is the server.
 func reason(err error) string {
 	if text := certificate(err); text != "" {
 		return text
@@ -118,7 +118,7 @@ func certificate(err error) string {
 	return ""
 }
 
-// names lists what a certificate is for.
+// names lists the names and addresses in a certificate.
 func names(c *x509.Certificate) string {
 	all := c.DNSNames
 	for _, ip := range c.IPAddresses {

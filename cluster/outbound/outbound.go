@@ -1,6 +1,7 @@
-// Package outbound calls URLs that somebody gave to the server: of sites, and of what sites and clusters name. It never
-// reaches addresses that only machines of a cloud may ask, such as those of metadata servers, wherever a name leads; it
-// follows redirects within one server alone, and bounds time and size of answers.
+// Package outbound calls URLs that users or operators gave to the server: those of sites, and those that sites and
+// clusters name. It never connects to addresses that only machines of a cloud may use, such as those of metadata
+// servers, whatever name resolves to them. It follows redirects only within one server, and bounds time and size of
+// responses.
 package outbound
 
 import (
@@ -21,11 +22,11 @@ import (
 	"croft"
 )
 
-// Config says how URLs are called.
+// Config configures a client.
 type Config struct {
-	CACert  string        // PEM, beside the system's
-	Timeout time.Duration // of a request with its answer; 30 s by default. Negative: its context alone ends it
-	MaxBody int64         // of an answer, in bytes; 16 MiB by default
+	CACert  string        // PEM, in addition to the system's certificates
+	Timeout time.Duration // of a request with its response; 30 s by default. Negative: only its context limits it
+	MaxBody int64         // of a response, in bytes; 16 MiB by default
 }
 
 const (
@@ -34,14 +35,14 @@ const (
 	maxURL         = 2 << 10
 )
 
-// Client returns a client. Invalid: the certificates are none.
+// Client returns a client. Invalid: the certificates cannot be parsed.
 func Client(c Config) (*http.Client, error) {
 	roots, err := authorities(c.CACert)
 	if err != nil {
 		return nil, err
 	}
 	timeout := cmp.Or(c.Timeout, 30*time.Second)
-	transport := &http.Transport{ // without a proxy, which would connect to where we may not
+	transport := &http.Transport{ // without a proxy, which could connect to forbidden addresses
 		DialContext: (&net.Dialer{Timeout: connectTimeout, Control: control}).DialContext, ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: connectTimeout,
 		MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10,
@@ -51,7 +52,7 @@ func Client(c Config) (*http.Client, error) {
 		Timeout: max(timeout, 0)}, nil
 }
 
-// authorities returns the certificates of the system with others; nil: those of the system alone.
+// authorities returns the certificates of the system together with those in text; nil: only those of the system.
 func authorities(text string) (*x509.CertPool, error) {
 	if text == "" {
 		return nil, nil
@@ -84,7 +85,7 @@ func redirect(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// bounded bounds answers.
+// bounded limits the size of responses.
 type bounded struct {
 	http.RoundTripper
 	most int64
@@ -99,7 +100,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// CloseIdleConnections closes connections that nobody uses.
+// CloseIdleConnections closes idle connections.
 func (b bounded) CloseIdleConnections() {
 	if t, is := b.RoundTripper.(*http.Transport); is {
 		t.CloseIdleConnections()
@@ -112,7 +113,7 @@ type body struct {
 	host string
 }
 
-// Read implements io.Reader. Unavailable: the answer is longer than it may be.
+// Read implements io.Reader. Unavailable: the response exceeds the limit.
 func (b *body) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
@@ -126,7 +127,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// control refuses to connect to an address, which a name was resolved to.
+// control rejects forbidden addresses after name resolution.
 func control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -136,15 +137,15 @@ func control(_, address string, _ syscall.RawConn) error {
 }
 
 var (
-	// metadata are the addresses of metadata servers that are not link-local ones.
+	// metadata are the addresses of metadata servers that are not link-local.
 	metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
 		netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"),
 		netip.MustParseAddr("192.0.0.192")}
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// CheckAddress refuses addresses that are not to be reached on behalf of others: link-local ones, such as those of
-// metadata servers, those of groups, and none at all. Invalid.
+// CheckAddress rejects addresses that the server must not call on behalf of others: link-local ones, such as those of
+// metadata servers, multicast ones and the unspecified address. Invalid.
 func CheckAddress(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {
@@ -161,12 +162,13 @@ func CheckAddress(a netip.Addr) error {
 	return nil
 }
 
-// CheckURL validates a URL; what says what it is of. Names are looked at again when they are called. Invalid.
+// CheckURL validates a URL; what says what it is for. The addresses of host names are checked when they are called.
+// Invalid.
 func CheckURL(what, text string) error {
 	bad := func(why string) error { return croft.Errorf(croft.Invalid, "the URL of %s %s", what, why) }
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || len(text) > maxURL: // the error of which holds the URL
+	case err != nil || len(text) > maxURL: // err is not shown, because it contains the URL
 		return bad("is none")
 	case u.User != nil:
 		return bad("holds a user or a password: URLs are shown to others, so leave them out")

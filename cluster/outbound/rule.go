@@ -8,29 +8,29 @@ import (
 	"croft"
 )
 
-// Rule decides which addresses are called that a tenant can name, such as that of a master in the outputs of a
-// template. What an operator configured, such as the URL of a site, CheckAddress decides about.
+// Rule decides which of the addresses are called that a tenant can name, such as that of a master in the outputs of a
+// template. For addresses that an operator configured, such as the URL of a site, CheckAddress decides.
 type Rule struct {
-	// networks that are called although they are not part of the internet; an operator lists them
+	// networks that may be called although they are not part of the internet; an operator lists them
 	Allow []netip.Prefix
-	// Setting is the setting that Allow comes from, for errors. Empty: clusters.call_networks.
+	// Setting is the name of the setting behind Allow, for errors. Empty: clusters.call_networks.
 	Setting string
 }
 
-// apart are networks beside the internet that netip does not know.
+// apart are non-public networks that netip does not know.
 var apart = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),      // this host
-	netip.MustParsePrefix("100.64.0.0/10"),  // shared by the customers of a provider
-	netip.MustParsePrefix("192.0.0.0/24"),   // of protocols
-	netip.MustParsePrefix("198.18.0.0/15"),  // of benchmarks
+	netip.MustParsePrefix("100.64.0.0/10"),  // shared address space of providers (CGNAT)
+	netip.MustParsePrefix("192.0.0.0/24"),   // protocol assignments
+	netip.MustParsePrefix("198.18.0.0/15"),  // benchmarks
 	netip.MustParsePrefix("240.0.0.0/4"),    // reserved, and broadcast
-	netip.MustParsePrefix("fec0::/10"),      // of sites, formerly
-	netip.MustParsePrefix("64:ff9b:1::/48"), // any IPv4 address, behind a translator of this network
+	netip.MustParsePrefix("fec0::/10"),      // site-local, deprecated
+	netip.MustParsePrefix("64:ff9b:1::/48"), // IPv4 addresses behind a local translator
 }
 
-// Check refuses an address that is neither of the internet nor in a network that an operator allows: private, loopback,
-// link-local and unique local ones, those of groups and of metadata servers, and IPv6 addresses that lead to such an
-// IPv4 address. Invalid.
+// Check rejects an address that is neither public nor in a network that an operator allows: private, loopback,
+// link-local, unique local and multicast ones, those of metadata servers, and IPv6 addresses that map to such an IPv4
+// address. Invalid.
 func (r Rule) Check(a netip.Addr) error {
 	a = embedded(a.WithZone("").Unmap())
 	if slices.ContainsFunc(r.Allow, func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -47,7 +47,7 @@ func (r Rule) Check(a netip.Addr) error {
 	return nil
 }
 
-// embedded returns the IPv4 address that an address of a translator or of a 6to4 tunnel leads to.
+// embedded returns the IPv4 address in a NAT64 or 6to4 address.
 func embedded(a netip.Addr) netip.Addr {
 	b := a.As16()
 	switch {

@@ -15,7 +15,7 @@ import (
 
 type appliances struct{ *Registry }
 
-// Appliances returns what manages appliances and their implementations.
+// Appliances returns the manager of appliances and their implementations.
 func (r *Registry) Appliances() cloud.Appliances { return appliances{r} }
 
 // List implements cloud.Appliances.
@@ -24,7 +24,7 @@ func (r appliances) List(ctx context.Context, project croft.Project) ([]cluster.
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]bool{} // shadows what others may use
+	own := map[string]bool{} // the project's appliances, which hide others of the same name
 	for i := range all {
 		of, name := cluster.SplitAppliance(all[i].Name)
 		own[name] = own[name] || of != "" && of == project
@@ -42,13 +42,13 @@ func (r appliances) List(ctx context.Context, project croft.Project) ([]cluster.
 	return all, nil
 }
 
-// plain returns an appliance with the name that it has inside its project.
+// plain returns an appliance with its name in its project.
 func plain(a cluster.Appliance) cluster.Appliance {
 	a.Name = cluster.ApplianceName(a.Name)
 	return a
 }
 
-// plainly returns an implementation with the name that its appliance has inside its project.
+// plainly returns an implementation with the name that its appliance has in its project.
 func plainly(i cluster.Implementation) cluster.Implementation {
 	i.Appliance = cluster.ApplianceName(i.Appliance)
 	return i
@@ -60,11 +60,11 @@ func (r appliances) Find(ctx context.Context, name string) (cluster.Appliance, e
 	return plain(a), err
 }
 
-// find returns an appliance with its unique name. A name without a project is that of an appliance without one, else of
-// the only project that has an appliance of the name. NotFound. Conflict: several projects have one.
+// find returns an appliance with its unique name. A name without a project means the appliance without one; if there is
+// none, that of the only project that has an appliance of the name. NotFound. Conflict: several projects have one.
 func (r appliances) find(ctx context.Context, unique string) (cluster.Appliance, error) {
 	project, name := cluster.SplitAppliance(unique)
-	if err := cluster.CheckAppliance(unique); err != nil { // it becomes part of a key
+	if err := cluster.CheckAppliance(unique); err != nil { // the name becomes part of a key
 		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
 	}
 	a, err := r.Catalogue.Appliance(ctx, unique)
@@ -76,7 +76,7 @@ func (r appliances) find(ctx context.Context, unique string) (cluster.Appliance,
 		return cluster.Appliance{}, err
 	}
 	var namesakes []cluster.Appliance
-	var usable []string // others are not hinted at
+	var usable []string // hints name only these
 	for _, a := range all {
 		if project == "" && cluster.ApplianceName(a.Name) == name {
 			namesakes = append(namesakes, a)
@@ -165,7 +165,7 @@ func (r appliances) AddImplementation(ctx context.Context, i cluster.Implementat
 	}
 	if i.ID == "" {
 		i.ID = cluster.NewImplementationID()
-	} else if _, err := croft.ParseClusterID(string(i.ID)); err != nil { // any UUID
+	} else if _, err := croft.ParseClusterID(string(i.ID)); err != nil { // any UUID is valid
 		return i, err
 	}
 	i.Enabled, i.Created, i.Generation = true, now(), 0
@@ -173,7 +173,7 @@ func (r appliances) AddImplementation(ctx context.Context, i cluster.Implementat
 	return plainly(made), err
 }
 
-// checkImplementation validates an implementation, and has the driver of its site read the template. Invalid.
+// checkImplementation validates an implementation, and lets the driver of its site check the template. Invalid.
 func (r *Registry) checkImplementation(ctx context.Context, i cluster.Implementation, at cluster.Site) error {
 	switch {
 	case (i.Template == "") == (i.Image == ""):
@@ -219,7 +219,7 @@ func (r *Registry) checkImplementation(ctx context.Context, i cluster.Implementa
 	return declared(i, contract)
 }
 
-// declared refuses fixed values that the template would not take. Invalid.
+// declared rejects fixed values that the template does not accept. Invalid.
 func declared(i cluster.Implementation, c cluster.Contract) error {
 	var names []string
 	for name := range c.Declared {
@@ -235,7 +235,7 @@ func declared(i cluster.Implementation, c cluster.Contract) error {
 	return nil
 }
 
-// implementation returns one of an appliance. NotFound.
+// implementation checks that an implementation belongs to an appliance. NotFound.
 func (r appliances) implementation(ctx context.Context, appliance string, id cluster.ImplementationID) error {
 	a, err := r.find(ctx, appliance)
 	if err != nil {

@@ -12,22 +12,22 @@ import (
 	"croft/cluster"
 )
 
-// BuiltIn is an appliance that croft ships, with how sites build it.
+// BuiltIn is an appliance that croft ships, with its implementations.
 type BuiltIn struct {
 	Appliance       cluster.Appliance
-	Implementations []cluster.Implementation // each for a site
+	Implementations []cluster.Implementation // one per site
 }
 
-// BuiltInOwner owns the appliances that croft ships. No user can have the name.
+// BuiltInOwner owns the shipped appliances. No user can have this name.
 const BuiltInOwner = "(croft)"
 
-// builtInSpace is the name space of the IDs of implementations that croft ships: the same text has the same ID on every
-// server, so that it is stored once.
+// builtInSpace is the name space of the IDs of shipped implementations: the same text has the same ID on every server,
+// so that it is stored once.
 var builtInSpace = uuid.MustParse("3d3f2a76-9f0c-4b57-8f9c-0a4f0d1c6e21")
 
-// EnsureBuiltIn stores the appliances that croft ships, and a new revision of an implementation whose text changed
-// since. What operators disabled stays disabled, in its next revision too, and an appliance of the same name that
-// somebody else owns stays as it is.
+// EnsureBuiltIn stores the shipped appliances, and a new revision of each implementation whose text changed. If
+// operators disabled an implementation, its next revision is disabled too. An appliance of the same name with another
+// owner stays unchanged.
 func (r *Registry) EnsureBuiltIn(ctx context.Context, list []BuiltIn) error {
 	var errs []error
 	for _, b := range list {
@@ -42,7 +42,8 @@ func (r *Registry) ensure(ctx context.Context, b BuiltIn) error {
 	a, err := r.Catalogue.Appliance(ctx, b.Appliance.Name)
 	if croft.KindOf(err) == croft.NotFound {
 		b.Appliance.Owner, b.Appliance.Project = BuiltInOwner, ""
-		if a, err = r.Appliances().Create(ctx, b.Appliance); croft.KindOf(err) == croft.Conflict { // another server did
+		// another server created it
+		if a, err = r.Appliances().Create(ctx, b.Appliance); croft.KindOf(err) == croft.Conflict {
 			a, err = r.Catalogue.Appliance(ctx, b.Appliance.Name)
 		}
 	}
@@ -67,7 +68,7 @@ func (r *Registry) ensure(ctx context.Context, b BuiltIn) error {
 	return nil
 }
 
-// ensureImplementation adds an implementation, unless its text was added before.
+// ensureImplementation adds an implementation, unless the same text was added before.
 func (r *Registry) ensureImplementation(ctx context.Context, i cluster.Implementation,
 	there []cluster.Implementation) error {
 	i.ID = builtInID(i)
@@ -82,7 +83,7 @@ func (r *Registry) ensureImplementation(ctx context.Context, i cluster.Implement
 	}
 	at, err := r.site(ctx, i.Site)
 	if croft.KindOf(err) == croft.NotFound {
-		return nil // a site that this cloud has not
+		return nil // this cloud does not have the site
 	}
 	if err != nil {
 		return err
@@ -91,17 +92,18 @@ func (r *Registry) ensureImplementation(ctx context.Context, i cluster.Implement
 		return err
 	}
 	i.Enabled, i.Created, i.Generation = enabled || !others, now(), 0
-	if _, err := r.Catalogue.AddImplementation(ctx, i); croft.KindOf(err) != croft.Conflict { // else another server did
+	// else another server added it
+	if _, err := r.Catalogue.AddImplementation(ctx, i); croft.KindOf(err) != croft.Conflict {
 		return err
 	}
 	return nil
 }
 
-// builtInID is the ID of an implementation that croft ships.
+// builtInID returns the ID of a shipped implementation.
 func builtInID(i cluster.Implementation) cluster.ImplementationID {
 	text, err := json.Marshal([]any{i.Appliance, i.Site, i.Template, i.Image, i.Resources, i.Parameters})
 	if err != nil {
-		panic(fmt.Sprintf("registry: encode an implementation: %v", err)) // our own: cannot happen
+		panic(fmt.Sprintf("registry: encode an implementation: %v", err)) // our own data: cannot fail
 	}
 	return cluster.ImplementationID(uuid.NewSHA1(builtInSpace, text).String())
 }

@@ -14,20 +14,20 @@ import (
 	"croft/cluster/outbound"
 )
 
-// Bounds of what is stored.
+// Bounds of stored values.
 const (
-	maxText       = 255       // of what sites know by a name, in bytes
+	maxText       = 255       // of a site's name for something, in bytes
 	maxNote       = 1 << 10   // of a description
 	maxParameters = 16 << 10  // of all parameters of a site or an implementation, as JSON
 	maxSecret     = 4 << 10   // of a secret
 	maxCA         = 256 << 10 // of a site's certificates
-	maxPriority   = 1000      // and its negative is the least
+	maxPriority   = 1000      // the minimum is its negative
 	maxBuild      = 24 * time.Hour
 )
 
 var parameterForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// checkText validates a name that a site knows something by. Invalid.
+// checkText validates a site's name for something. Invalid.
 func checkText(what, text string) error {
 	if len(text) > maxText {
 		return croft.Errorf(croft.Invalid, "the %s has %d bytes, at most %d are stored", what, len(text), maxText)
@@ -38,7 +38,7 @@ func checkText(what, text string) error {
 	return nil
 }
 
-// checkParameters validates values that templates are told. They are no secrets: whoever may see a site or an
+// checkParameters validates values for templates. They are not secret: every user who may see the site or the
 // implementation sees them. Invalid.
 func checkParameters(of string, all map[string]any) error {
 	for name, value := range all {
@@ -102,7 +102,7 @@ func checkSite(s cluster.Site) error {
 	return checkParameters("site "+s.Name, s.Defaults)
 }
 
-// checkReach validates how a site is reached.
+// checkReach validates the address of a site.
 func checkReach(s cluster.Site) error {
 	if s.Type == cluster.Local || s.Type == cluster.Sim {
 		if s.AuthURL != "" || s.Region != "" || s.Interface != "" || s.CACert != "" {
@@ -130,7 +130,7 @@ func checkReach(s cluster.Site) error {
 	return outbound.CheckCA(s.CACert)
 }
 
-// checkCredential validates a credential for a site, and fills in what is usual. Invalid.
+// checkCredential validates a credential for a site, and sets defaults. Invalid.
 func checkCredential(c *cluster.Credential, at cluster.Site) error {
 	kind, err := at.CredentialKind()
 	if err != nil {
@@ -176,7 +176,7 @@ func checkPassword(c *cluster.Credential) error {
 		c.UserDomain = "Default"
 	}
 	if c.ProjectName == "" {
-		c.ProjectDomain = "" // an ID has none
+		c.ProjectDomain = "" // a project given by ID needs no domain
 	} else if c.ProjectDomain == "" {
 		c.ProjectDomain = "Default"
 	}
@@ -190,7 +190,7 @@ func checkSecret(s cluster.Secret) error {
 	return nil
 }
 
-// checkAppliance validates an appliance, and fills in what is usual. Invalid.
+// checkAppliance validates an appliance, and sets defaults. Invalid.
 func checkAppliance(a *cluster.Appliance) error {
 	if err := cluster.CheckAppliance(a.Name); err != nil {
 		return err
@@ -215,7 +215,7 @@ func checkAppliance(a *cluster.Appliance) error {
 	case a.Agent == nil:
 		return nil
 	}
-	agent := *a.Agent // the caller's stays
+	agent := *a.Agent // the caller's copy stays unchanged
 	a.Agent = &agent
 	return checkAgent(&agent)
 }

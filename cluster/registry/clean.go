@@ -7,7 +7,7 @@ import (
 	"croft/cluster"
 )
 
-// bounded returns the beginning of a site's reason.
+// bounded cuts a site's reason to its maximum length.
 func bounded(text string) string {
 	if len(text) > cluster.MaxMessage {
 		text = strings.ToValidUTF8(text[:cluster.MaxMessage], "") + "..."
@@ -15,11 +15,11 @@ func bounded(text string) string {
 	return text
 }
 
-// withheld is said in place of a site's reason that holds the secret.
+// withheld replaces a site's reason that contains the secret.
 const withheld = "its reason is not shown, since it holds the secret"
 
-// clean returns the reason of a site as it may be shown and kept: nothing of it, if it holds the secret in any form in
-// which it was sent or could be repeated.
+// clean returns the reason of a site in a form that may be shown and stored: withheld if it contains the secret in any
+// form in which it was sent or could be repeated.
 func clean(err error, s cluster.Secret) string {
 	text := err.Error()
 	if s.In(text) {
@@ -28,7 +28,7 @@ func clean(err error, s cluster.Secret) string {
 	return bounded(text)
 }
 
-// refused is the error about a credential that a site does not accept. It wraps nothing of the site.
+// refused returns the error for a credential that a site does not accept. It wraps no error of the site.
 func refused(site string, why string) error {
 	return croft.Errorf(croft.Invalid, "site %s does not accept the credential: %s", site, why)
 }

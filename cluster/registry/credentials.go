@@ -12,13 +12,13 @@ import (
 
 type credentials struct{ *Registry }
 
-// Credentials returns what manages credentials.
+// Credentials returns the manager of credentials.
 func (r *Registry) Credentials() cloud.Credentials { return credentials{r} }
 
-// maxCredentials is how many a user may have in a project.
+// maxCredentials is the maximum number of credentials of a user in a project.
 const maxCredentials = 100
 
-// shown is a credential as answers have it.
+// shown returns a credential without its secret, for responses.
 func shown(c cluster.Credential) cluster.Credential {
 	c.Secret = nil
 	return c
@@ -51,7 +51,7 @@ func (r *Registry) find(ctx context.Context, project croft.Project, user, idOrNa
 			return c, nil
 		}
 	}
-	if project == "" && user == "" { // of all, which share names
+	if project == "" && user == "" { // names are not unique across projects and users
 		return cluster.Credential{}, croft.Errorf(croft.NotFound, "there is no credential with ID %.80q", idOrName)
 	}
 	return pick("credential", idOrName, all, func(c cluster.Credential) string { return c.Name })
@@ -86,7 +86,8 @@ func (r credentials) Create(ctx context.Context, n cluster.NewCredential) (clust
 	return shown(c), err
 }
 
-// isFree refuses a name that is taken, before a site is asked, and a user's hundredth. Conflict. Invalid.
+// isFree rejects a name that is taken, before the site is asked, and a credential beyond maxCredentials. Conflict.
+// Invalid.
 func (r credentials) isFree(ctx context.Context, c cluster.Credential) error {
 	all, err := r.Catalogue.Credentials(ctx, c.Project, c.User)
 	if err != nil {
@@ -124,7 +125,8 @@ func (r *Registry) open(c cluster.Credential) (cluster.Secret, error) {
 	return s, nil
 }
 
-// verify logs in at a site. Invalid: it refuses. Unavailable: it does not answer. Neither error holds the secret.
+// verify logs in at a site. Invalid: the site refuses. Unavailable: it does not answer. Neither error contains the
+// secret.
 func (r *Registry) verify(ctx context.Context, at cluster.Site, c cluster.Credential, s cluster.Secret) error {
 	driver, err := r.driver(at)
 	if err != nil {
@@ -151,7 +153,7 @@ func (r *Registry) verify(ctx context.Context, at cluster.Site, c cluster.Creden
 		"store it unverified", at.Name, why)
 }
 
-// Change implements cloud.Credentials. What the site refuses is not stored.
+// Change implements cloud.Credentials. A change that the site refuses is not stored.
 func (r credentials) Change(ctx context.Context, project croft.Project, user, idOrName string,
 	c cluster.CredentialChange, generation *int64) (cluster.Credential, error) {
 	first, err := r.find(ctx, project, user, idOrName)
@@ -169,7 +171,7 @@ func (r credentials) Change(ctx context.Context, project croft.Project, user, id
 	return shown(next), err
 }
 
-// change changes a credential, and has the site accept what is new of it.
+// change changes a credential, and verifies the changes at the site.
 func (r credentials) change(ctx context.Context, at cluster.Site, v *cluster.Credential,
 	c cluster.CredentialChange) error {
 	set(&v.Name, c.Name)
@@ -199,7 +201,7 @@ func (r credentials) change(ctx context.Context, at cluster.Site, v *cluster.Cre
 	return r.verify(ctx, at, *v, secret)
 }
 
-// secretOf seals a new secret, or opens the one that there is.
+// secretOf seals a new secret, or opens the stored one.
 func (r credentials) secretOf(v *cluster.Credential, plain *cluster.Secret) (cluster.Secret, error) {
 	if plain == nil {
 		return r.open(*v)
@@ -223,8 +225,8 @@ func (r credentials) Remove(ctx context.Context, project croft.Project, user, id
 	return r.Catalogue.RemoveCredential(ctx, c.ID)
 }
 
-// Rewrap has the first key seal all secrets of credentials, clusters and accounts again, so that the others are needed
-// no more, and returns how many it sealed.
+// Rewrap seals all secrets of credentials, clusters and accounts again with the first key, so that the other keys can
+// be removed, and returns the number of sealed values.
 func (r *Registry) Rewrap(ctx context.Context) (n int, err error) {
 	vault, is := r.Vault.(interface {
 		Rewrap(v cluster.Sealed, about string) (cluster.Sealed, bool, error)
@@ -250,7 +252,7 @@ func (r *Registry) Rewrap(ctx context.Context) (n int, err error) {
 			}
 			return r.Catalogue.PutCredential(ctx, v)
 		})
-		if err != nil && croft.KindOf(err) != croft.NotFound { // or it was removed meanwhile
+		if err != nil && croft.KindOf(err) != croft.NotFound { // else it was removed meanwhile
 			return n, croft.Errorf(croft.KindOf(err), "credential %s of %s: %w", c.Name, c.User, err)
 		}
 		if changed && err == nil {

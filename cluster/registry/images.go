@@ -11,15 +11,15 @@ import (
 	"croft/cluster/outbound"
 )
 
-// images manages images. Bring asks a site once, for a bounded time: the site begins or goes on, and what it says is
-// noted. Whoever calls again sees how far it is; the manager, which asks the driver itself while a cluster waits for
-// its image, does not depend on that.
+// images manages images. Bring asks a site once, for a bounded time: the site starts or continues the copy, and its
+// progress is stored. A later call shows the progress. The manager asks the driver itself while a cluster waits for its
+// image, and does not depend on Bring.
 type images struct{ *Registry }
 
-// SiteImages returns what manages images.
+// SiteImages returns the manager of images.
 func (r *Registry) SiteImages() cloud.SiteImages { return images{r} }
 
-// image returns an image that is stored, or that of the cloud. NotFound.
+// image returns a stored image, or the cloud's image of the name. NotFound.
 func (r *Registry) image(ctx context.Context, name string) (cluster.Image, error) {
 	all, err := r.Catalogue.Images(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Registry) image(ctx context.Context, name string) (cluster.Image, error
 	if croft.KindOf(err) == croft.NotFound {
 		return i, missing
 	}
-	i.Name, i.Generation = name, 0 // it is not stored here
+	i.Name, i.Generation = name, 0 // not stored here
 	return i, err
 }
 
@@ -75,7 +75,7 @@ func (r images) Create(ctx context.Context, i cluster.Image) (cluster.Image, err
 	return r.Catalogue.PutImage(ctx, i)
 }
 
-// Remove implements cloud.SiteImages. What was brought to sites stays there.
+// Remove implements cloud.SiteImages. Copies at sites stay there.
 func (r images) Remove(ctx context.Context, name string) error {
 	all, err := r.Catalogue.Images(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r images) Remove(ctx context.Context, name string) error {
 	return r.Catalogue.RemoveImage(ctx, name)
 }
 
-// Bring implements cloud.SiteImages. An image of the cloud is stored too, so that there is a place to note where it is.
+// Bring implements cloud.SiteImages. It also stores an image of the cloud's catalogue, to have a record for the copies.
 func (r images) Bring(ctx context.Context, name, site, ref string, project croft.Project, user string) (cluster.Image,
 	error) {
 	i, err := r.image(ctx, name)
@@ -121,7 +121,7 @@ func (r images) Bring(ctx context.Context, name, site, ref string, project croft
 	}, r.Catalogue.PutImage)
 }
 
-// bring asks a site to bring an image, or to go on, and returns under which key its answer is noted.
+// bring asks a site to start or continue the copy of an image, and returns the key under which the result is stored.
 func (r *Registry) bring(ctx context.Context, i cluster.Image, at cluster.Site, project croft.Project, user string) (
 	key string, p cluster.Placed, err error) {
 	if i.URL == "" {
@@ -137,7 +137,7 @@ func (r *Registry) bring(ctx context.Context, i cluster.Image, at cluster.Site, 
 		return "", p, err
 	}
 	key = at.Name
-	if access.Credential.ID != "" { // private to the project that the credential is for
+	if access.Credential.ID != "" { // private to the project of the credential
 		key += "/" + string(access.Credential.ID)
 	} else if at.Type != cluster.Local && at.Type != cluster.Sim {
 		return "", p, croft.Errorf(croft.Invalid, "site %s needs a credential of yours to bring an image there: see `croft "+

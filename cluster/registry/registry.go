@@ -1,6 +1,6 @@
-// Package registry decides what clusters may be built by: sites, credentials, appliances, their implementations, and
-// images. It validates what is to be stored, tries credentials and templates where they are used, and gives no secret
-// away: not in answers, nor in errors of sites that repeat it.
+// Package registry manages the records that clusters are built from: sites, credentials, appliances, their
+// implementations, and images. It validates records before it stores them, and tries credentials and templates at their
+// sites. It reveals no secret, neither in responses nor in errors of sites that repeat it.
 package registry
 
 import (
@@ -15,28 +15,29 @@ import (
 	"croft/internal/nearest"
 )
 
-// Config is what a registry needs.
+// Config configures a registry.
 type Config struct {
 	Partition croft.PartitionID
 	Catalogue cluster.Catalogue
-	Records   cluster.Records  // what of them is sealed is sealed again by Rewrap; nil: nothing is
+	Records   cluster.Records  // Rewrap seals their secrets again; nil: it does not
 	Accounts  cluster.Accounts // likewise
 	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                            // nil: credentials cannot be stored
-	Images    func(name string) (cluster.Image, error) // of the cloud's catalogue, by name; nil: it has none
-	Log       *slog.Logger
-	Timeout   time.Duration // of what sites are asked for a request; 20 s by default
+	Vault     cluster.Vault // nil: credentials cannot be stored
+	// the image of a name in the cloud's catalogue; nil: the cloud has no catalogue
+	Images  func(name string) (cluster.Image, error)
+	Log     *slog.Logger
+	Timeout time.Duration // of the calls to sites for a request; 20 s by default
 }
 
-// Registry is what clusters are built by.
+// Registry manages the records that clusters are built from.
 type Registry struct {
 	Config
 
 	mu     sync.Mutex
-	health map[string]cluster.Health // of sites, as last noted
+	health map[string]cluster.Health // last health of each site
 }
 
-// New makes a registry.
+// New returns a registry.
 func New(c Config) (*Registry, error) {
 	if c.Partition == "" || c.Catalogue == nil || len(c.Drivers) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "registry: Partition, Catalogue and Drivers are required")
@@ -50,7 +51,7 @@ func New(c Config) (*Registry, error) {
 	return &Registry{Config: c, health: map[string]cluster.Health{}}, nil
 }
 
-// NoteHealth notes how a site answered: nil, or why it did not.
+// NoteHealth stores the last result of a site: nil, or why it did not answer.
 func (r *Registry) NoteHealth(site string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +71,7 @@ func (r *Registry) healthOf(site string) cluster.Health {
 	return r.health[site]
 }
 
-// driver returns what reaches a site. Unavailable.
+// driver returns the driver of a site. Unavailable: this server has none.
 func (r *Registry) driver(s cluster.Site) (cluster.Driver, error) {
 	d := r.Drivers[s.Type]
 	if d == nil {
@@ -89,7 +90,7 @@ func (r *Registry) site(ctx context.Context, name string) (cluster.Site, error) 
 	return pick("site", name, all, func(s cluster.Site) string { return s.Name })
 }
 
-// pick returns the one of a name, or NotFound with the nearest name.
+// pick returns the element with a name, or NotFound with the nearest name.
 func pick[T any](what, name string, all []T, nameOf func(T) string) (one T, err error) {
 	var names []string
 	for _, v := range all {
@@ -101,8 +102,8 @@ func pick[T any](what, name string, all []T, nameOf func(T) string) (one T, err 
 	return one, croft.Errorf(croft.NotFound, "there is no %s %.80q%s", what, name, nearest.Hint(name, names))
 }
 
-// amend reads something, changes and writes it. If it has to be of a generation it is tried once, else until nobody
-// else wrote it meanwhile.
+// amend reads, changes and writes a record. With a generation it tries once; otherwise it tries again until no
+// concurrent write intervenes.
 func amend[T any](ctx context.Context, generation *int64, read func(context.Context) (T, int64, error),
 	change func(*T) error, write func(context.Context, T) (T, error)) (T, error) {
 	for {
@@ -122,13 +123,13 @@ func amend[T any](ctx context.Context, generation *int64, read func(context.Cont
 			return next, err
 		}
 		again, after, lost := read(ctx)
-		if lost != nil || after == now { // it is not the generation that is in conflict
+		if lost != nil || after == now { // the conflict is not about the generation
 			return again, err
 		}
 	}
 }
 
-// set changes a field, if it is to be changed.
+// set sets a field if value is not nil.
 func set[T any](field, value *T) {
 	if value != nil {
 		*field = *value

@@ -7,10 +7,10 @@ import (
 	"croft/cluster"
 )
 
-// rewrap is Rewrap of a vault.
+// rewrap is the type of a vault's Rewrap.
 type rewrap func(v cluster.Sealed, about string) (cluster.Sealed, bool, error)
 
-// rewrapClusters seals again what is sealed of clusters, and the passwords of accounts on them.
+// rewrapClusters seals the secret values of clusters again, and the passwords of their accounts.
 func (r *Registry) rewrapClusters(ctx context.Context, again rewrap) (n int, err error) {
 	if r.Records == nil || r.Accounts == nil {
 		return 0, nil
@@ -37,18 +37,18 @@ func (r *Registry) rewrapClusters(ctx context.Context, again rewrap) (n int, err
 		switch {
 		case err == nil && changed:
 			n++
-		case err != nil && croft.KindOf(err) != croft.NotFound: // or it was removed meanwhile
+		case err != nil && croft.KindOf(err) != croft.NotFound: // else it was removed meanwhile
 			return n, croft.Errorf(croft.KindOf(err), "the account of %s on cluster %s: %w", a.User, a.Cluster, err)
 		}
 	}
 	return n, nil
 }
 
-// rewrapValues seals again what is sealed of one cluster, which its manager may change at the same time.
+// rewrapValues seals the secret values of one cluster again. Its manager may change the cluster concurrently.
 func (r *Registry) rewrapValues(ctx context.Context, id croft.ClusterID, again rewrap) (int, error) {
 	for {
 		c, err := r.Records.Get(ctx, id)
-		if croft.KindOf(err) == croft.NotFound { // it was forgotten meanwhile
+		if croft.KindOf(err) == croft.NotFound { // forgotten meanwhile
 			return 0, nil
 		}
 		if err != nil {
@@ -67,7 +67,7 @@ func (r *Registry) rewrapValues(ctx context.Context, id croft.ClusterID, again r
 		if n == 0 {
 			return 0, nil
 		}
-		if _, err = r.Records.Update(ctx, c, nil); croft.KindOf(err) != croft.Conflict { // else it was changed
+		if _, err = r.Records.Update(ctx, c, nil); croft.KindOf(err) != croft.Conflict { // else the record was changed
 			return n, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 type sites struct{ *Registry }
 
-// Sites returns what manages sites.
+// Sites returns the manager of sites.
 func (r *Registry) Sites() cloud.Sites { return sites{r} }
 
 // List implements cloud.Sites.
@@ -125,7 +125,7 @@ func (r sites) Health(ctx context.Context, name string, project croft.Project, u
 	return h, nil
 }
 
-// accessOf returns how a user reaches a site: with the credential that was accepted last, or without any.
+// accessOf returns a user's access to a site: with the credential that was accepted last, or without any.
 func (r *Registry) accessOf(ctx context.Context, at cluster.Site, project croft.Project, user string) (cluster.Access,
 	error) {
 	if user == "" || project == "" {
@@ -152,7 +152,7 @@ func (r *Registry) accessOf(ctx context.Context, at cluster.Site, project croft.
 	return cluster.Access{Site: at, Credential: best, Secret: secret}, nil
 }
 
-// EnsureLocal makes the site of the cloud's own hosts, if there is none.
+// EnsureLocal creates the site of the cloud's own hosts, if it does not exist.
 func (r *Registry) EnsureLocal(ctx context.Context) error {
 	if _, err := r.site(ctx, cluster.LocalSite); croft.KindOf(err) != croft.NotFound {
 		return err
@@ -160,7 +160,7 @@ func (r *Registry) EnsureLocal(ctx context.Context) error {
 	at := now()
 	_, err := r.Catalogue.PutSite(ctx, cluster.Site{Name: cluster.LocalSite, Type: cluster.Local, Enabled: true,
 		Created: at, Updated: at})
-	if croft.KindOf(err) == croft.Conflict { // another server was faster
+	if croft.KindOf(err) == croft.Conflict { // another server created it
 		return nil
 	}
 	return err

@@ -13,18 +13,19 @@ import (
 	"croft/internal/delay"
 )
 
-// An account is made under a mark in the store: a server that finds the mark of another waits for what that one
-// makes. A mark that a server has seen for markKept, by its own clock from the first sight on, is of a server that has
-// ended. When the mark was made says nothing, because the clock of its maker may differ.
+// A server creates an account under a mark in the store. A server that finds the mark of another one waits for its
+// account. If a server has seen a mark for markKept, measured by its own clock since it first saw the mark, the mark
+// belongs to a server that has ended. The creation time in the mark proves nothing, because the clock of its maker may
+// differ.
 const (
 	markKept = 3 * agentPatience
 	markWait = 100 * time.Millisecond
 )
 
-// mark names the mark of a user. No user's name begins with a dot.
+// mark returns the name of a user's mark. No user name starts with a dot.
 func mark(user string) string { return ".making." + user }
 
-// Account implements cloud.Clusters. Of several that ask at once, one has the account made.
+// Account implements cloud.Clusters. Of several concurrent requests, one creates the account.
 func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, user string) (cluster.Login, error) {
 	c, err := s.Find(ctx, project, idOrName)
 	if err != nil {
@@ -55,7 +56,7 @@ func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, 
 	}
 }
 
-// agent returns the agent of a cluster that can make accounts now. Invalid. Unavailable.
+// agent returns the agent of a cluster that can create accounts now. Invalid. Unavailable.
 func (s *Service) agent(ctx context.Context, c cluster.Cluster) (cluster.Agent, error) {
 	a, err := s.c.Catalogue.Appliance(ctx, c.Appliance)
 	if err != nil && !errors.Is(err, croft.NotFound) {
@@ -72,7 +73,7 @@ func (s *Service) agent(ctx context.Context, c cluster.Cluster) (cluster.Agent, 
 		cluster.ApplianceName(c.Appliance))
 }
 
-// stored returns an account that was made before. NotFound.
+// stored returns an existing account. NotFound.
 func (s *Service) stored(ctx context.Context, c cluster.Cluster, user string) (cluster.Login, error) {
 	a, err := s.c.Accounts.Account(ctx, c.ID, user)
 	if err != nil {
@@ -92,7 +93,7 @@ func noKey() error {
 	return cluster.Away("accounts need a key to seal passwords with")
 }
 
-// make has an account made, and stores it; the mark of the user is own, and is removed.
+// make creates an account, stores it, and removes the user's mark own.
 func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Agent, user string,
 	own cluster.Account) (login cluster.Login, err error) {
 	defer func() {
@@ -105,7 +106,7 @@ func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Age
 	if s.c.Vault == nil {
 		return login, noKey()
 	}
-	// That a password can be sealed is seen before one is made that nobody could be told of again.
+	// Check that a password can be sealed before the agent creates one, which could not be shown again otherwise.
 	about := cluster.AboutAccount(s.c.Partition, c.ID, user)
 	if _, err := s.c.Vault.Seal(cluster.NewSecret("trial"), about); err != nil {
 		return login, err
@@ -124,8 +125,8 @@ func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Age
 		Created: time.Now().UTC()}, login)
 }
 
-// mayCall refuses to call the master of a cluster whose address the template of another site says, and so a tenant,
-// unless the rule for such addresses permits it. Addresses of machines of this cloud are what their hosts tell.
+// mayCall rejects the address of a master at another site, unless the rule for such addresses permits it: the template
+// determines that address, and so a tenant does. Addresses of machines of this cloud come from their hosts.
 func (s *Service) mayCall(ctx context.Context, c cluster.Cluster) error {
 	all, err := s.c.Catalogue.Sites(ctx)
 	if err != nil {
@@ -146,8 +147,8 @@ func (s *Service) mayCall(ctx context.Context, c cluster.Cluster) error {
 	return nil
 }
 
-// keep stores an account. It is on the machines by now, so it is stored although the caller may have gone, and again
-// if the answer was lost.
+// keep stores an account. The account exists on the machines by now, so keep stores it even if the caller has gone, and
+// repeats a write whose answer was lost.
 func (s *Service) keep(ctx context.Context, c cluster.Cluster, a cluster.Account, login cluster.Login) (cluster.Login,
 	error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), agentPatience)
@@ -158,7 +159,7 @@ func (s *Service) keep(ctx context.Context, c cluster.Cluster, a cluster.Account
 			return login, nil
 		}
 		if errors.Is(err, croft.Conflict) && try > 0 {
-			return s.stored(ctx, c, a.User) // an earlier try has stored it
+			return s.stored(ctx, c, a.User) // an earlier try stored it
 		}
 		if !lost(err) || try >= lostTries {
 			return cluster.Login{}, fmt.Errorf("store the account of %s on cluster %s: %w", a.User, c.Name, err)
@@ -169,7 +170,8 @@ func (s *Service) keep(ctx context.Context, c cluster.Cluster, a cluster.Account
 	}
 }
 
-// awaitMark waits a moment for another server that makes the account, and removes the mark of one that has ended.
+// awaitMark waits a moment for another server that creates the account, and removes the mark of a server that has
+// ended.
 func (s *Service) awaitMark(ctx context.Context, c cluster.Cluster, user string) error {
 	m, err := s.c.Accounts.Account(ctx, c.ID, mark(user))
 	if errors.Is(err, croft.NotFound) {
@@ -187,14 +189,15 @@ func (s *Service) awaitMark(ctx context.Context, c cluster.Cluster, user string)
 	return delay.For(ctx, markWait)
 }
 
-// sighted tells marks from each other.
+// sighted identifies a mark.
 type sighted struct {
 	cluster    croft.ClusterID
 	user, name string
 	made       time.Time
 }
 
-// removing refuses accounts on a cluster that is being removed, which the store has refused as well. Unavailable.
+// removing returns the error for an account on a cluster that is being removed, which the store has refused as well.
+// Unavailable.
 func (s *Service) removing(ctx context.Context, c cluster.Cluster) error {
 	now, err := s.c.Records.Get(ctx, c.ID)
 	if err == nil && (now.State == cluster.Deleting || now.State == cluster.Deleted) {
@@ -203,7 +206,7 @@ func (s *Service) removing(ctx context.Context, c cluster.Cluster) error {
 	return err
 }
 
-// RemoveAccount implements cloud.Clusters. What the agent made on the machines stays there.
+// RemoveAccount implements cloud.Clusters. The account on the machines stays there.
 func (s *Service) RemoveAccount(ctx context.Context, project croft.Project, idOrName, user string) error {
 	c, err := s.Find(ctx, project, idOrName)
 	if err != nil {

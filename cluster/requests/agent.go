@@ -17,7 +17,7 @@ import (
 	"croft/cluster"
 )
 
-// What an agent may do: it runs on a machine of a user, and is trusted with nothing.
+// Limits of an agent: it runs on a user's machine, and is not trusted.
 const (
 	agentPatience = 10 * time.Second
 	maxAnswer     = 64 << 10
@@ -29,8 +29,8 @@ const (
 // agents calls the agents of appliances.
 type agents struct{ client *http.Client }
 
-// newAgents returns a caller that follows no redirects and uses no proxy, so that it reaches the address of a master
-// and nothing else.
+// newAgents returns a caller that follows no redirects and uses no proxy, so that it connects only to the address of a
+// master.
 func newAgents(dial func(ctx context.Context, network, address string) (net.Conn, error)) agents {
 	return agents{&http.Client{
 		Timeout: agentPatience,
@@ -40,7 +40,7 @@ func newAgents(dial func(ctx context.Context, network, address string) (net.Conn
 	}}
 }
 
-// login has the agent on a master make an account. Unavailable: it does not, or answers something else.
+// login asks the agent on a master to create an account. Unavailable: it does not, or its response is invalid.
 func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent) (cluster.Login, error) {
 	target, err := agentURL(masterIP, agent)
 	if err != nil {
@@ -54,11 +54,11 @@ func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent)
 	answer, err := a.client.Do(request)
 	if err != nil {
 		if known, is := errors.AsType[*url.Error](err); is {
-			err = known.Err // without the URL, which is told already
+			err = known.Err // without the URL, which the message has already
 		}
 		return cluster.Login{}, cluster.Away("the agent at %s does not answer: %s", target, err)
 	}
-	defer func() { _ = answer.Body.Close() }() // nothing is read from it any more
+	defer func() { _ = answer.Body.Close() }() // the body is not read any more
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated {
 		return cluster.Login{}, cluster.Away("the agent at %s answers %d", target, answer.StatusCode)
 	}
@@ -73,7 +73,7 @@ func (a agents) login(ctx context.Context, masterIP string, agent cluster.Agent)
 	return readLogin(target, body)
 }
 
-// readLogin reads what an agent answered. Nothing of it is quoted in errors: it holds a password.
+// readLogin parses the response of an agent. Errors quote nothing of it, since it contains a password.
 func readLogin(target string, body []byte) (cluster.Login, error) {
 	var login struct{ Username, Password string }
 	if json.Unmarshal(body, &login) != nil || login.Username == "" || login.Password == "" {
@@ -86,7 +86,7 @@ func readLogin(target string, body []byte) (cluster.Login, error) {
 	return cluster.Login{Username: login.Username, Password: cluster.NewSecret(login.Password), Made: true}, nil
 }
 
-// agentURL returns where an agent is called. Its host is the address alone, whatever else a site may say.
+// agentURL returns the URL of an agent. Its host is only the IP address, whatever else the site returned.
 func agentURL(masterIP string, agent cluster.Agent) (string, error) {
 	ip, err := netip.ParseAddr(masterIP)
 	if err != nil || !callable(ip) {
@@ -105,17 +105,17 @@ func agentURL(masterIP string, agent cluster.Agent) (string, error) {
 	return "http://" + net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(port)) + path, nil
 }
 
-// forbidden are addresses that lead to this server or to its own metadata, beside those that netip knows about.
+// forbidden are addresses that lead to this server or to its own metadata, in addition to those that netip knows.
 var forbidden = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),         // this host
 	netip.MustParsePrefix("240.0.0.0/4"),       // reserved, and broadcast
-	netip.MustParsePrefix("64:ff9b::/96"),      // any IPv4 address, behind a translator
-	netip.MustParsePrefix("2002::/16"),         // likewise, by a tunnel
+	netip.MustParsePrefix("64:ff9b::/96"),      // IPv4 addresses behind a translator
+	netip.MustParsePrefix("2002::/16"),         // likewise, through a tunnel
 	netip.MustParsePrefix("fd00:ec2::254/128"), // metadata
 }
 
-// callable reports whether an address may be that of a machine of a cluster. Private ones may: clusters are often
-// there.
+// callable reports whether an address can belong to a machine of a cluster. Private addresses can: clusters often have
+// them.
 func callable(ip netip.Addr) bool {
 	if ip.Zone() != "" {
 		return false
@@ -126,5 +126,5 @@ func callable(ip netip.Addr) bool {
 			return false
 		}
 	}
-	return ip.IsGlobalUnicast() // no loopback, link-local, multicast or unspecified one
+	return ip.IsGlobalUnicast() // not loopback, link-local, multicast or unspecified
 }

@@ -11,10 +11,10 @@ import (
 	"croft/cluster"
 )
 
-// errChanged says that a record was changed by somebody else since it was read.
+// errChanged says that another request changed the record since it was read.
 var errChanged = errors.New("it was changed by somebody else")
 
-// update writes a record as a change that users see. errChanged; any other Conflict is the caller's.
+// update writes a record as a change that is visible to users. errChanged; any other Conflict is the caller's.
 func (s *Service) update(ctx context.Context, c cluster.Cluster) (cluster.Cluster, error) {
 	c.Generation++
 	c.Updated = time.Now().UTC()
@@ -25,8 +25,8 @@ func (s *Service) update(ctx context.Context, c cluster.Cluster) (cluster.Cluste
 	return written, err
 }
 
-// change changes a cluster as it is when it is written: what others change meanwhile is read again. change returns
-// false if there is nothing to do.
+// change applies change to the record, and repeats that with the new record if another request changed it meanwhile.
+// The function returns false if there is nothing to do.
 func (s *Service) change(ctx context.Context, project croft.Project, idOrName string,
 	change func(c *cluster.Cluster) (bool, error)) (cluster.Cluster, error) {
 	c, err := s.Find(ctx, project, idOrName)
@@ -41,7 +41,7 @@ func (s *Service) change(ctx context.Context, project croft.Project, idOrName st
 			return written, err
 		}
 		if err = pause(ctx, try); err == nil {
-			c, err = s.c.Records.Get(ctx, c.ID) // by its ID: its name may be another's now
+			c, err = s.c.Records.Get(ctx, c.ID) // by ID: another cluster may have the name now
 		}
 	}
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *Service) Change(ctx context.Context, project croft.Project, idOrName st
 	})
 }
 
-// end returns when a time from now on ends; zero: never.
+// end returns the time in d from now; zero: never.
 func end(d time.Duration) time.Time {
 	if d == 0 {
 		return time.Time{}
@@ -140,7 +140,7 @@ func checkChange(ch cluster.Change) error {
 	return cluster.CheckPeriods(keepIdle, expires)
 }
 
-// living refuses changes of what is being removed. Conflict.
+// living rejects changes of a cluster that is being removed. Conflict.
 func living(c cluster.Cluster) error {
 	switch c.State {
 	case cluster.Deleting:
@@ -196,7 +196,7 @@ func (s *Service) Delete(ctx context.Context, project croft.Project, idOrName st
 	return c, err
 }
 
-// stays says what an abandoned cluster leaves at its site.
+// stays says what an abandoned cluster leaves on its site.
 func stays(c cluster.Cluster) string {
 	if !c.Remote.Asked {
 		return "it was given up, and its site was not asked for anything yet"

@@ -15,11 +15,11 @@ import (
 	"croft/tenant"
 )
 
-// maxTries bounds how often a write is tried that others win.
+// maxTries bounds the tries of a write that loses against concurrent ones.
 const maxTries = 50
 
-// Create implements cloud.Clusters. A request with an ID may be repeated: nothing is made twice. Joining one that is
-// there asks no site.
+// Create implements cloud.Clusters. A request with an ID may be repeated: nothing is created twice. Joining an existing
+// cluster asks no site.
 func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Created, error) {
 	if err := s.check(ctx, &r); err != nil {
 		return cluster.Created{}, err
@@ -32,13 +32,13 @@ func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Create
 	} else {
 		r.ID = croft.NewClusterID()
 	}
-	var found *survey.Result // asked once, however often others win
+	var found *survey.Result // read once for all tries
 	for try := range maxTries {
 		latest, err := s.c.Records.Latest(ctx, r.Project, r.User, r.Appliance)
 		if err != nil {
 			return cluster.Created{}, err
 		}
-		// What is joined is read after latest: one that is created in between makes Create fail.
+		// Clusters to join are read after latest: if one is created in between, Create of the store fails.
 		if joined, err := s.joinAny(ctx, r); err != nil || joined.Reused {
 			return joined, err
 		}
@@ -54,7 +54,7 @@ func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Create
 		if again, errLatest := s.c.Records.Latest(ctx, r.Project, r.User, r.Appliance); errLatest != nil {
 			return cluster.Created{}, errLatest
 		} else if again == latest {
-			return cluster.Created{}, err // nobody was faster: the name or the ID belongs to another cluster
+			return cluster.Created{}, err // no concurrent request: the name or the ID belongs to another cluster
 		}
 		if err := pause(ctx, try); err != nil {
 			return cluster.Created{}, err
@@ -64,7 +64,7 @@ func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Create
 		r.Name, cluster.ApplianceName(r.Appliance))
 }
 
-// check validates a request, and gives its appliance the unique name. Invalid. NotFound.
+// check validates a request, and sets the unique name of its appliance. Invalid. NotFound.
 func (s *Service) check(ctx context.Context, r *cluster.Request) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *Service) check(ctx context.Context, r *cluster.Request) error {
 	return cluster.CheckSlaves(r.Slaves, a.MinSlaves)
 }
 
-// look asks where a request can be built. *cluster.ChoiceError.
+// look returns the candidates for a request. *cluster.ChoiceError.
 func (s *Service) look(ctx context.Context, r cluster.Request) (*survey.Result, error) {
 	found, err := s.survey.Look(ctx, r, nil, "")
 	if err != nil {
@@ -89,7 +89,8 @@ func (s *Service) look(ctx context.Context, r cluster.Request) (*survey.Result, 
 	return &found, nil
 }
 
-// put puts a cluster on record. An answer that was lost is settled by the same write again: it finds the ID taken.
+// put writes the record of a new cluster. If the answer is lost, it repeats the write, which finds the ID taken if the
+// first one took effect.
 func (s *Service) put(ctx context.Context, r cluster.Request, found survey.Result, latest int64) (
 	cluster.Created, error) {
 	c, err := s.record(r, found)
@@ -117,7 +118,7 @@ func (s *Service) put(ctx context.Context, r cluster.Request, found survey.Resul
 	return cluster.Created{}, err
 }
 
-// lostTries is how often a write is repeated whose answer was lost.
+// lostTries is how often a write is tried whose answer is lost.
 const lostTries = 5
 
 // lost reports whether a write may have taken effect although it failed.
