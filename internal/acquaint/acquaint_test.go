@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// python runs statements behind the program of a source, as a member that was told some lines.
+// python runs statements after the program of a source, like a member that has read the lines told.
 func python(ctx context.Context, t *testing.T, told, statements string) *exec.Cmd {
 	t.Helper()
 	dir := t.TempDir()
@@ -166,7 +166,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// TestOneProgramServesBothSources: what members write is the same, and every source answers what it asks.
+// TestOneProgramServesBothSources: members write the same files with every source, and every source answers the
+// requests of the program.
 func TestOneProgramServesBothSources(t *testing.T) {
 	for name, source := range map[string]acquaint.Source{"metadata": acquaint.Metadata, "master": acquaint.Master} {
 		text := acquaint.Script(source)

@@ -1,4 +1,4 @@
-// Package build says which version the binary is.
+// Package build contains the version of the binary.
 package build
 
 // Version is set when the binary is built.

@@ -24,16 +24,16 @@ type Result struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
 	Found string `json:"found"`
-	Do    string `json:"do,omitempty"` // what to do; empty: nothing
+	Do    string `json:"do,omitempty"` // advice; empty: none
 }
 
-// Good returns the finding that nothing is wrong.
+// Good returns the finding of a successful check.
 func Good(found string) Result { return Result{Level: OK, Found: found} }
 
-// Warning returns the finding of a restriction, and what to do about it.
+// Warning returns the finding of a restriction, with advice.
 func Warning(found, do string) Result { return Result{Level: Warn, Found: found, Do: do} }
 
-// Failure returns the finding that something does not work, and what to do about it; empty: nothing.
+// Failure returns the finding that something does not work, with advice, which may be empty.
 func Failure(found, do string) Result { return Result{Level: Fail, Found: found, Do: do} }
 
 // Check examines one aspect of a system. Its name is one or two words and the same in every release, since
@@ -43,7 +43,7 @@ type Check struct {
 	Look func(ctx context.Context) Result
 }
 
-// patience is the timeout of one check. The slowest normal one boots a tiny guest to prove KVM.
+// patience is the timeout of one check. The slowest usual check boots a tiny guest to prove KVM.
 const patience = 20 * time.Second
 
 // Run runs all checks concurrently and returns their findings in the order of checks.
@@ -62,7 +62,7 @@ func Run(ctx context.Context, checks []Check) []Result {
 	return findings
 }
 
-// Healthy reports whether nothing failed.
+// Healthy reports whether no check failed.
 func Healthy(findings []Result) bool {
 	return !slices.ContainsFunc(findings, func(f Result) bool { return f.Level == Fail })
 }

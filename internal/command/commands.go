@@ -1,5 +1,6 @@
-// Package command has the conventions of all command lines of this repository: counts of arguments, hints for mistyped
-// words and flags, prompts, output formats, and errors with their own exit code. It knows no cloud.
+// Package command implements the conventions of all command lines of this repository: counts of arguments, hints for
+// mistyped words and flags, prompts, output formats, and errors with their own exit code. It does not depend on a
+// cloud.
 package command
 
 import (
@@ -39,7 +40,7 @@ func UnknownCommand(cmd *cobra.Command, word string) error {
 	return croft.Errorf(croft.Invalid, "there is no command %q%s", word, CommandHint(cmd, word))
 }
 
-// CommandHint proposes a command similar to a word; empty: none is close.
+// CommandHint suggests a command similar to a word; empty: no command is similar.
 func CommandHint(cmd *cobra.Command, word string) string {
 	if hint := nearest.Hint(word, Subcommands(cmd)); hint != "" {
 		return hint
@@ -85,8 +86,8 @@ func Count(least, most int) cobra.PositionalArgs {
 // optionalValues is the annotation of flags whose value is optional. It lists the values.
 const optionalValues = "croft-optional-values"
 
-// OptionalValue makes the value of a flag optional: the flag alone stands for otherwise, which is one of values. Count
-// refuses a value that stands behind the flag without =, which pflag takes for an argument.
+// OptionalValue makes the value of a flag optional: the flag without a value stands for otherwise, which is one of
+// values. Count refuses a value that follows the flag without =, which pflag treats as an argument.
 func OptionalValue(flag *pflag.Flag, otherwise string, values []string) {
 	flag.NoOptDefVal = otherwise
 	if flag.Annotations == nil {
@@ -115,7 +116,7 @@ func strayValue(cmd *cobra.Command, args []string, least int) (err error) {
 	return err
 }
 
-// AllFlags are the flags of a command, its own and inherited.
+// AllFlags returns the flags of a command, its own and inherited ones.
 func AllFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
 	return func(yield func(*pflag.Flag) bool) {
 		more := true
@@ -123,7 +124,7 @@ func AllFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
 	}
 }
 
-// FlagError describes what is wrong with a flag, and proposes a similar one.
+// FlagError returns the error for a wrong flag, and suggests a similar one.
 func FlagError(cmd *cobra.Command, err error) error {
 	words := cmd.Flags().Args()
 	_, takes, _ := strings.Cut(cmd.Use, " ")
@@ -170,7 +171,7 @@ type Interrupted struct{ Text string }
 
 func (i *Interrupted) Error() string { return i.Text }
 
-// Unwrap makes it reported like other interruptions.
+// Unwrap makes the error count as an interruption.
 func (*Interrupted) Unwrap() error { return context.Canceled }
 
 // Exited is an exit code independent of the error's kind.

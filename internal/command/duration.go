@@ -8,10 +8,10 @@ import (
 	"croft/internal/wording"
 )
 
-// duration is the value of a flag. It accepts days, which pflag's own does not.
+// duration is the value of a flag. It accepts days, unlike pflag's own duration.
 type duration time.Duration
 
-// String implements pflag.Value. pflag reads it back in GetDuration.
+// String implements pflag.Value. GetDuration of pflag parses the result.
 func (d *duration) String() string { return time.Duration(*d).String() }
 
 // Set implements pflag.Value.
@@ -32,11 +32,11 @@ func DurationVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Dur
 	f.Var((*duration)(p), name, usage)
 	f.Lookup(name).DefValue = wording.Duration(value)
 	if value == 0 {
-		f.Lookup(name).DefValue = "0" // help leaves out such a default
+		f.Lookup(name).DefValue = "0" // help does not show this default
 	}
 }
 
-// Duration is DurationVar with a variable of its own.
+// Duration is like DurationVar, and returns a new variable.
 func Duration(f *pflag.FlagSet, name string, value time.Duration, usage string) *time.Duration {
 	p := new(time.Duration)
 	DurationVar(f, p, name, value, usage)

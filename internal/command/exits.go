@@ -9,12 +9,12 @@ import (
 	"croft"
 )
 
-// OwnErrors is the annotation of commands that OneForErrors changed.
+// OwnErrors is the annotation of commands that OneForErrors has changed.
 const OwnErrors = "croft-own-errors"
 
-// OneForErrors makes a command and those below it end with exit code 1 for every error that is no Exited, wrong
-// arguments and flags too. It is for programs whose other exit codes have meanings of their own; it is called once,
-// when all subcommands have been added.
+// OneForErrors makes a command and its subcommands end with exit code 1 for every error that is not an Exited,
+// including wrong arguments and flags. It is for programs whose other exit codes have special meanings. It must be
+// called once, after all subcommands were added.
 func OneForErrors(cmd *cobra.Command) {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
@@ -39,16 +39,15 @@ func one(err error) error {
 	return &Exited{Code: croft.ExitFailure, Err: err}
 }
 
-// exits begins the paragraph of a help text that lists exit codes.
+// exits starts the paragraph of a help text that lists exit codes.
 const exits = "Exit codes:"
 
-// commonExits lists the exit codes of commands that do not state others; see croft.ExitCode.
+// commonExits lists the exit codes of commands that do not document others; see croft.ExitCode.
 const commonExits = exits + ` 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity or over quota,
 5 conflict, 6 something does not answer, or not in time, 7 not permitted.`
 
-// DocumentExits adds the exit codes to the help of a command and of all commands below it. A command whose help has no
-// such paragraph gets the one of its nearest ancestor that has one. It is called once, when all subcommands have been
-// added.
+// DocumentExits adds the exit codes to the help of a command and of all its subcommands. A command whose help has no
+// such paragraph gets that of its nearest ancestor with one. It must be called once, after all subcommands were added.
 func DocumentExits(cmd *cobra.Command) { documentExits(cmd, commonExits) }
 
 func documentExits(cmd *cobra.Command, inherited string) {

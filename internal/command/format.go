@@ -16,7 +16,7 @@ func AddFormat(cmd *cobra.Command) {
 	CompleteFlag(cmd, "output", out.Formats)
 }
 
-// FormatOf returns the format that its flag names. Invalid.
+// FormatOf returns the format that the flag -o names. Invalid.
 func FormatOf(cmd *cobra.Command) (string, error) {
 	format, err := cmd.Flags().GetString("output")
 	if err == nil && !slices.Contains(out.Formats, format) {
@@ -30,6 +30,6 @@ func FormatOf(cmd *cobra.Command) (string, error) {
 func CompleteFlag(cmd *cobra.Command, flag string, values []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		panic(err) // the flag is not defined yet, or has a completion
+		panic(err) // a mistake in the program: the flag is not defined yet, or has a completion
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// ReadSecret asks on a terminal for a line that is not shown. If ctx ends first, the terminal shows again what is
-// typed, and the error is an *Interrupted; the read itself ends with the next line or the process.
+// ReadSecret prompts on a terminal for a line that is not shown. If ctx ends first, it turns the terminal's echo on
+// again, and the error is an *Interrupted; the read itself ends with the next line or with the process.
 func ReadSecret(ctx context.Context, terminal *os.File, prompts io.Writer, prompt string) ([]byte, error) {
 	fd := int(terminal.Fd())
 	before, err := term.GetState(fd)

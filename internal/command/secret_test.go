@@ -55,10 +55,10 @@ func TestAnInterruptEndsTheQuestion(t *testing.T) {
 	if got := prompts.String(); got != "password: \n" {
 		t.Errorf("it wrote %q", got)
 	}
-	term.Type(t, "\n") // the read ends, before the terminal does
+	term.Type(t, "\n") // the read ends before the terminal does
 }
 
-// hidden waits until what is typed is not shown.
+// hidden waits until the terminal does not show typed text.
 func hidden(t *testing.T, term *pty.Terminal) {
 	t.Helper()
 	for echoes(t, term) {

@@ -1,7 +1,8 @@
-// Package connlimit bounds the connections to a listener, per source and in total. Over a bound, a new connection
-// replaces an old one, unproven peers first, so that neither idle connections nor a flood disconnect known clients.
+// Package connlimit bounds the connections to a listener, per source and in total. If a bound is exceeded, a new
+// connection replaces an old one, preferably of an unproven peer, so that neither idle connections nor a flood
+// disconnect known clients.
 //
-// A source is an IPv4 address, or the /64 of an IPv6 address, since whoever has one address of a /64 usually has all
+// A source is an IPv4 address, or the /64 of an IPv6 address, since a client with one address of a /64 usually has all
 // of them. Loopback is one source.
 package connlimit
 
@@ -20,7 +21,7 @@ import (
 // Limits are the bounds, and callbacks for metrics, which may be nil.
 type Limits struct {
 	PerSource, Total int
-	// UnprovenOnly exempts proven peers from the count: only unproven connections are then closed to make room.
+	// UnprovenOnly exempts proven peers: only unproven connections count, and are closed to make room.
 	UnprovenOnly bool
 	// WriteTime is how long the peer may take to read one write; 0: no limit.
 	WriteTime time.Duration
@@ -30,7 +31,7 @@ type Limits struct {
 	Opened, Ended, Dropped func() // called per connection; a dropped one ends too
 }
 
-// The most connections per listener if the process has many descriptors.
+// Upper limits per listener for a process that may have many descriptors.
 const (
 	mostPerSource = 1024
 	mostTotal     = 32 << 10
@@ -46,16 +47,16 @@ func Files() int {
 	return int(min(files.Cur, unlimited))
 }
 
-// OfProcess returns the share of one listener, of which one source may have half. All listeners of a process
-// together take less than half of its descriptors: etcd, with a connection of each host, five sixteenths
-// (OfEtcd), and the others, at most seven, a fortieth each: Placement, control, the agent, etcd's peers,
-// metadata on IPv4 and IPv6, and pools or metrics.
+// OfProcess returns the limits of one listener, of which one source may use half. All listeners of a process together
+// use less than half of its descriptors: five sixteenths for etcd, which has a connection from each host (OfEtcd), and
+// one fortieth for each of the others, which are at most seven: Placement, control, the agent, etcd's peers, metadata
+// on IPv4 and IPv6, and pools or metrics.
 func OfProcess() Limits {
 	total := min(max(Files()/40, 2), mostTotal)
 	return Limits{PerSource: min(total/2, mostPerSource), Total: total}
 }
 
-// OfEtcd returns the share of etcd's listener for clients.
+// OfEtcd returns the limits of etcd's listener for clients.
 func OfEtcd() Limits {
 	total := max(Files()*5/16, 2)
 	return Limits{PerSource: min(total/2, 4*mostPerSource), Total: total}
@@ -79,7 +80,7 @@ type connections struct {
 
 func (c *connections) len() int { return c.unproven.Len() + c.proven.Len() }
 
-// of returns the list that a connection belongs to.
+// of returns the list that contains proven or unproven connections.
 func (c *connections) of(proven bool) *list.List {
 	if proven {
 		return &c.proven
@@ -142,7 +143,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add registers c and returns the connection to close for it; nil: none.
+// add registers c and returns the connection to close to make room; nil: none.
 func (l *Listener) add(c *limited) (close *limited) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +155,7 @@ func (l *Listener) add(c *limited) (close *limited) {
 	if close != nil {
 		l.remove(close)
 	}
-	if l.sources[c.source] == nil { // remove deletes a source without connections
+	if l.sources[c.source] == nil { // needed, because remove deletes a source without connections
 		l.sources[c.source] = &connections{}
 	}
 	l.insert(c)
@@ -162,7 +163,7 @@ func (l *Listener) add(c *limited) (close *limited) {
 	return close
 }
 
-// count returns how many connections of c count against the bounds.
+// count returns how many connections of c count for the limits.
 func (l *Listener) count(c *connections) int {
 	if l.limits.UnprovenOnly {
 		return c.unproven.Len()
@@ -205,7 +206,7 @@ func (l *Listener) remove(c *limited) {
 	c.inAll, c.inSource = nil, nil
 }
 
-// limited is a connection that deregisters when closed.
+// limited is a connection that deregisters itself when it is closed.
 type limited struct {
 	net.Conn
 	limiter         *Listener
@@ -233,7 +234,7 @@ func (c *limited) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// Write ends by the deadline that is set and within WriteTime.
+// Write ends by the deadline that the server has set, and within WriteTime.
 func (c *limited) Write(p []byte) (int, error) {
 	if err := c.hurry(); err != nil {
 		return 0, err
@@ -250,7 +251,7 @@ func (c *limited) hurry() error {
 	defer c.deadline.Unlock()
 	end := time.Now().Add(within)
 	if t := c.deadline.time; !t.IsZero() && t.Before(end) {
-		return nil // the deadline is set
+		return nil // the server's deadline is already in effect
 	}
 	return c.Conn.SetWriteDeadline(end)
 }
@@ -302,18 +303,18 @@ func Context(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// NetConn returns the connection below, which may know who is at its other end.
+// NetConn returns the underlying connection, for example to find out its peer.
 func (c *limited) NetConn() net.Conn { return c.Conn }
 
-// Prove notes that a request carried valid credentials: its connection is closed for others only if no
-// unproven one is left. ctx is the request's.
+// Prove marks the connection of a request with valid credentials as proven: it is closed to make room only if no
+// unproven connection is left. ctx is the request's.
 func Prove(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(*limited); ok {
 		c.prove()
 	}
 }
 
-// sourceOf returns a connection's source. Connections without an address share the zero address and its bound.
+// sourceOf returns a connection's source. Connections without an address share the zero address and its limit.
 func sourceOf(c net.Conn, eachAddress bool) netip.Addr {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

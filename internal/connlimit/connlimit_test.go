@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// prove does what a server does after a request on c with valid credentials.
+// prove does the same as a server after a request on c with valid credentials.
 func prove(c net.Conn) { connlimit.Prove(connlimit.Context(context.Background(), c)) }
 
 // from is a connection from an address.
@@ -84,7 +84,7 @@ func TestOverABoundTheOldestIsClosed(t *testing.T) {
 	}
 }
 
-// accepted accepts connections from addresses, with the bounds 2 and 4, and returns them.
+// accepted accepts connections from addresses, with the limits 2 and 4, and returns them.
 func accepted(t *testing.T, limits connlimit.Limits, proven bool, addresses ...string) (*connlimit.Listener,
 	func(address string, proven bool) net.Conn, []net.Conn) {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package delay waits for time to pass, and no longer than a context lasts.
+// Package delay waits for a time, but no longer than a context lasts.
 package delay
 
 import (
@@ -17,8 +17,8 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Every calls do after each interval until ctx ends. Intervals are up to a tenth longer at random, so that many
-// processes do not act in step.
+// Every calls do after each interval until ctx ends. Intervals are randomly up to a tenth longer, so that many
+// processes do not act at the same time.
 func Every(ctx context.Context, interval time.Duration, do func(context.Context)) {
 	for For(ctx, interval+rand.N(interval/10+1)) == nil {
 		do(ctx)

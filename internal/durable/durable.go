@@ -1,4 +1,4 @@
-// Package durable replaces a file atomically: after a crash the old content or the new one is there, whole. The
+// Package durable replaces files atomically: after a crash a file has either the old or the new content, complete. The
 // parent directories must exist.
 package durable
 
@@ -10,18 +10,18 @@ import (
 	"path/filepath"
 )
 
-// flush makes written data survive a crash of the machine. A variable, so that tests can observe it.
+// flush makes written data survive a crash of the machine. It is a variable, so that tests can replace it.
 var flush = (*os.File).Sync
 
 // Write replaces the file at path atomically. The file has the mode from the start.
 func Write(path string, text []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // readable by its owner only
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // readable only by its owner
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // gone already if only the directory failed
+			_ = os.Remove(f.Name()) // it does not exist any more if only flushing the directory failed
 			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
@@ -35,7 +35,7 @@ func Write(path string, text []byte, mode fs.FileMode) (err error) {
 	return FlushDir(filepath.Dir(path))
 }
 
-// FlushDir makes the names in a directory survive a crash, such as that of a renamed file.
+// FlushDir makes the names in a directory, for example of a renamed file, survive a crash.
 func FlushDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestAFileIsReplacedOrStaysAsItWas(t *testing.T) {
 	}
 }
 
-// A crash leaves what was flushed: the new file before it replaces the old one, the directory after that.
+// A crash preserves flushed data: the new file is flushed before it replaces the old one, the directory after that.
 func TestAFileIsFlushedBeforeItTakesThePlaceOfTheOther(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")

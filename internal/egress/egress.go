@@ -1,6 +1,6 @@
-// Package egress makes the HTTP transports of all rooms, of two kinds: internal ones, which reach the parts of a cloud
-// and use no proxy whatever the environment says, and outward ones, which reach servers elsewhere through the proxy of
-// the environment or of a setting.
+// Package egress makes the HTTP transports of all packages. There are two kinds: internal transports reach the parts of
+// a cloud and never use a proxy, whatever the environment says; outward transports reach other servers through the
+// proxy of the environment or of a setting.
 package egress
 
 import (
@@ -40,8 +40,7 @@ func Environment(r *http.Request) (*url.URL, error) { return http.ProxyFromEnvir
 // None chooses no proxy.
 func None(*http.Request) (*url.URL, error) { return nil, nil }
 
-// ParseProxy reads a setting: the URL of a proxy for all requests, none, or empty, for that of the environment.
-// Invalid.
+// ParseProxy reads a setting: the URL of a proxy for all requests, none, or empty for the environment's proxy. Invalid.
 func ParseProxy(setting string) (Proxy, error) {
 	switch setting {
 	case "":

@@ -1,4 +1,5 @@
-// Package endpoint says who reaches an address: this machine alone or others too, and which address they use.
+// Package endpoint determines who can reach an address, only this machine or others too, and which address they should
+// use.
 package endpoint
 
 import (
@@ -14,7 +15,7 @@ import (
 func OwnAddresses() []string {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // shown to people only
+		return nil // only shown to users
 	}
 	var all []string
 	for _, a := range addrs {
@@ -59,7 +60,7 @@ func AnyLoopback(endpoints []string) bool {
 	return false
 }
 
-// Outward is Outside for a URL.
+// Outward is like Outside, for a URL.
 func Outward(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -69,8 +70,8 @@ func Outward(endpoint string) string {
 	return u.String()
 }
 
-// IsWrongScheme reports whether a body is what Go's servers answer, with status 400, to a request without TLS where TLS
-// is expected.
+// IsWrongScheme reports whether a body is the answer, with status 400, of Go's servers to a request without TLS where
+// TLS is expected.
 func IsWrongScheme(body []byte) bool {
 	return bytes.Contains(body, []byte("HTTP request to an HTTPS server"))
 }

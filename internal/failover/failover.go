@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Endpoints are the servers that a client knows. Its methods may be called concurrently.
+// Endpoints are the equivalent servers of a client. Its methods may be called concurrently.
 type Endpoints struct{ known atomic.Pointer[list] }
 
 type list struct {
@@ -31,8 +31,8 @@ func newList(all []string) *list {
 	return l
 }
 
-// Set replaces the endpoints. The one in use stays in use if it is among them, else the first is used. all
-// must not be empty.
+// Set replaces the endpoints. The endpoint in use stays in use if it is among the new ones, else the first one is used.
+// all must not be empty.
 func (e *Endpoints) Set(all []string) {
 	now, _ := e.Current()
 	next := newList(all)

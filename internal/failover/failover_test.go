@@ -17,7 +17,7 @@ func TestEndpointsAreUsedInTurn(t *testing.T) {
 		t.Fatalf("%s of %d", current(e), e.Len())
 	}
 	_, first := e.Current()
-	_, second := e.Current() // for another request that meets the same failure
+	_, second := e.Current() // for another request with the same failure
 	first()
 	second()
 	if current(e) != "http://b" {

@@ -1,6 +1,6 @@
 // Package filelock locks files for as long as the locking process keeps them open. A killed process may have had a
-// child between fork and exec, which holds the file open for some milliseconds more, so taking a lock waits for a
-// moment before it reports that somebody else has it.
+// child between fork and exec, which keeps the file open for some more milliseconds. So taking a lock waits briefly
+// before it reports that another process has the lock.
 package filelock
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrTaken means that another process holds the lock.
+// ErrTaken reports that another process holds the lock.
 var ErrTaken = errors.New("another process has the lock")
 
 // How long Take waits, and how often it tries.
@@ -22,7 +22,7 @@ const (
 // Take locks a file until it is closed. ErrTaken: another process holds the lock.
 func Take(file *os.File) error { return TakeWithin(file, patience) }
 
-// TakeWithin is Take for locks whose holders take turns: it waits up to d.
+// TakeWithin is like Take, for locks whose holders take turns: it waits up to d.
 func TakeWithin(file *os.File, d time.Duration) error {
 	for deadline := time.Now().Add(d); ; time.Sleep(pause) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

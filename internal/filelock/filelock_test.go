@@ -11,14 +11,14 @@ import (
 	"croft/internal/filelock"
 )
 
-// opened opens a file once more, as another holder of locks.
+// opened opens a file again, like another holder of locks.
 func opened(t *testing.T, path string) *os.File {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Close() }) // some are closed already
+	t.Cleanup(func() { _ = file.Close() }) // some are already closed
 	return file
 }
 

@@ -1,4 +1,4 @@
-// Package health answers over HTTP whether a process lives and whether it can do its work, with the reasons if not.
+// Package health answers over HTTP whether a process is alive and whether it can do its work, with the reasons if not.
 // It answers in time even if a part that it checks hangs.
 package health
 
@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// Patience is how long the check of one part may take before the part is reported as silent.
+// Patience is how long the check of one part may take; after that the part is reported as silent.
 const Patience = 3 * time.Second
 
 // Checks are the conditions for a process to be ready. The zero value is ready. Look may run while checks are added.
 type Checks struct {
-	// Cheap: checks cost nothing, so each answer to /readyz is current.
+	// Cheap says that checks cost nothing, so that every answer to /readyz is current.
 	Cheap bool
 
 	mu  sync.Mutex
@@ -29,10 +29,11 @@ type Checks struct {
 	at      time.Time // of seen; zero: no result yet
 }
 
-// freshness is how old an answer to /readyz may be: checks cost the parts, and anyone may ask.
+// freshness is the maximum age of a cached answer to /readyz, because checks use resources of the parts, and requests
+// need no authorization.
 const freshness = 500 * time.Millisecond
 
-// recent is Look, shared by concurrent callers.
+// recent returns the result of Look, which concurrent callers share.
 func (c *Checks) recent(ctx context.Context) []Result {
 	if c.Cheap {
 		return c.Look(ctx)
@@ -47,7 +48,7 @@ func (c *Checks) recent(ctx context.Context) []Result {
 		looking = make(chan struct{})
 		c.looking = looking
 		go func() {
-			found := c.Look(context.WithoutCancel(ctx)) // the caller that started it may leave
+			found := c.Look(context.WithoutCancel(ctx)) // the caller that started it may disconnect
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.seen, c.at, c.looking = found, time.Now(), nil
@@ -58,7 +59,7 @@ func (c *Checks) recent(ctx context.Context) []Result {
 	select {
 	case <-looking:
 	case <-ctx.Done():
-		return nil // the caller has gone
+		return nil // the caller has disconnected
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +71,8 @@ type check struct {
 	look func(context.Context) error
 }
 
-// Add adds a part to the checks. look returns what is wrong with it, in a sentence that says what to do; it
-// may be slow, and may be called concurrently.
+// Add adds a part to the checks. look returns the problem of the part, as a sentence with advice; it may be slow, and
+// may be called concurrently.
 func (c *Checks) Add(part string, look func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,9 +120,9 @@ func (c check) find(ctx context.Context) Result {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// Register serves GET /livez, which returns 200 as long as the process answers, and GET /readyz, which
-// returns 200 if nothing is wrong, else 503 with a line for each part that is not ready. Both list all parts
-// as JSON for ?verbose or clients that accept JSON.
+// Register serves GET /livez, which returns 200 as long as the process answers, and GET /readyz, which returns 200 if
+// all parts are ready, else 503 with a line for each part that is not ready. Both list all parts as JSON for ?verbose,
+// and for clients that accept JSON.
 func (c *Checks) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, r *http.Request) {
 		write(w, r, []Result{{Part: "process", Ready: true}})
@@ -140,7 +141,7 @@ func write(w http.ResponseWriter, r *http.Request, findings []Result) {
 	if wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(struct { // ignore clients that went away
+		_ = json.NewEncoder(w).Encode(struct { // ignore clients that disconnected
 			Ready bool     `json:"ready"`
 			Parts []Result `json:"parts"`
 		}{len(unready) == 0, findings})

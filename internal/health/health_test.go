@@ -108,7 +108,7 @@ func TestAPartThatHangsKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// With cheap checks, no answer is out of date.
+// With cheap checks, no answer is outdated.
 func TestACheapLookIsNeverOld(t *testing.T) {
 	var broken error
 	c := &health.Checks{Cheap: true}
@@ -122,7 +122,8 @@ func TestACheapLookIsNeverOld(t *testing.T) {
 	}
 }
 
-// Every answer to /readyz ran all checks, so a client that polled without pause slowed the parts.
+// Without sharing, every answer to /readyz ran all checks, so that a client that polled without pause slowed down the
+// parts.
 func TestManyWhoAskShareALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0

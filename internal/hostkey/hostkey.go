@@ -1,4 +1,4 @@
-// Package hostkey makes the host key of a guest's SSH server, so that whoever made the guest can verify the very
+// Package hostkey makes the host key of a guest's SSH server, so that the creator of the guest can verify the very
 // first connection to it.
 package hostkey
 
@@ -26,9 +26,8 @@ func New() (string, error) {
 	return string(pem.EncodeToMemory(block)), nil
 }
 
-// Public returns the public key of a private key as written in known_hosts after the host, such as
-// ssh-ed25519 AAAA. A key that is public already, as the API of the cloud gives it, stays as it is. Invalid: it is
-// neither.
+// Public returns the public key of a private key in the form of known_hosts without the host, such as ssh-ed25519 AAAA.
+// A public key, which the API of the cloud returns, is returned unchanged. Invalid: the text is neither.
 func Public(private string) (string, error) {
 	if public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(private)); err == nil {
 		return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public))), nil

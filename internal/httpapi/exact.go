@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// ExactPaths answers by otherwise where a path has empty parts or leads by dots, and by next elsewhere. http.ServeMux
-// would redirect the client to another path, and so to what it did not name.
+// ExactPaths calls otherwise for a path with empty or dot elements, and next for all others. http.ServeMux would
+// redirect the client to another path, which it did not request.
 func ExactPaths(next, otherwise http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.EscapedPath(); p != path.Clean(p) {

@@ -1,5 +1,5 @@
-// Package httpapi has what croft's HTTP servers share: requests are read within bounds, answers are JSON, and the
-// status of an answer can be read afterwards.
+// Package httpapi has the common parts of croft's HTTP servers: requests are read with limits, answers are JSON, and
+// the status of an answer can be read afterwards.
 package httpapi
 
 import (
@@ -32,7 +32,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64, within time.Du
 	return text, nil
 }
 
-// Decode decodes a JSON document into a struct that must have all of its fields.
+// Decode decodes a JSON document into a struct. Unknown fields are errors.
 func Decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -48,7 +48,7 @@ func Answer(w http.ResponseWriter, status int, document any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // ignore clients that went away
+	_, _ = w.Write(append(text, '\n')) // ignore clients that disconnected
 }
 
 // Error answers with the error's text and the status of its kind.

@@ -1,5 +1,5 @@
-// Package keyed runs at most one function at a time per key, many keys at once, and remembers at most one
-// further request per key.
+// Package keyed runs at most one function at a time per key, many keys concurrently, and remembers at most one further
+// request per key.
 package keyed
 
 import (
@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// Workers runs Do for keys that are woken. A wake carries no data: Do reads what it needs, so one run serves
-// all wakes that came before it began.
+// Workers runs Do for keys that are woken. A wake carries no data: Do reads the state that it needs, so one run serves
+// all wakes before its start.
 type Workers[K comparable] struct {
 	// Do is called with a context that ends with the waker's context or with Interrupt.
 	Do func(ctx context.Context, key K)
 
 	mu   sync.Mutex
 	busy map[K]*run
-	idle *sync.Cond // signalled when busy becomes empty; nil: nobody waits
+	idle *sync.Cond // signalled when busy becomes empty; nil: there is no waiter
 }
 
 // run is one key's worker: a key in busy is owned by a goroutine.
 type run struct {
-	again  bool // woken meanwhile: run once more
+	again  bool // woken during the run: run once more
 	cancel context.CancelFunc
 }
 

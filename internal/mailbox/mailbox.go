@@ -1,5 +1,5 @@
-// Package mailbox hands keys from callbacks that must not block to one reader, each key once however often it was put
-// before the reader took it.
+// Package mailbox passes keys from callbacks that must not block to one reader. A key that is put several times before
+// the reader takes it is delivered once.
 package mailbox
 
 import (
@@ -67,7 +67,7 @@ func (b *Box[K]) Run(ctx context.Context, each func(K)) error {
 	}
 }
 
-// Boxes is a set of boxes that all receive what is put.
+// Boxes is a set of boxes that all receive every key.
 type Boxes[K comparable] struct {
 	mu    sync.Mutex
 	boxes map[*Box[K]]struct{}

@@ -1,8 +1,8 @@
-// Package meter makes the metrics that a room keeps of itself. A room has one Set and hands it out as a collector, so
-// several instances can live in one process; nothing registers itself globally.
+// Package meter makes the metrics that a package keeps of itself. A package has one Set and returns it as a collector,
+// so several instances can exist in one process; there is no global registration.
 //
-// Names are croft_<part>_<what>_<unit>, with the suffix _total for counters. Labels have few values, known in
-// advance: never an ID, a name or an address.
+// Names are croft_<part>_<what>_<unit>, with the suffix _total for counters. Labels have few values, known in advance:
+// never an ID, a name or an address.
 package meter
 
 import (
@@ -60,7 +60,8 @@ func (s *Set) Now(name, help string, read func() float64) {
 	add(s, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
-// Seconds adds histograms of durations. A Prometheus server with native histograms receives those, others the buckets.
+// Seconds adds histograms of durations. A Prometheus server that supports native histograms receives those, others the
+// buckets.
 func (s *Set) Seconds(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return add(s, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,
@@ -70,7 +71,7 @@ func (s *Set) Seconds(name, help string, buckets []float64, labels ...string) *p
 	}, labels))
 }
 
-// Buckets for Seconds: for what a program waits for, and for what a person does.
+// Buckets for Seconds: Requests for short waits of programs, Work for longer work.
 var (
 	Requests = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
 	Work     = []float64{.05, .1, .2, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600}

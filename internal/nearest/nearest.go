@@ -1,4 +1,4 @@
-// Package nearest suggests the word that a mistyped one most likely stands for, or nothing if none is close.
+// Package nearest suggests the word that a mistyped one most likely stands for, or nothing if no word is similar.
 package nearest
 
 import (
@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Word returns the candidate closest to the word, the first of equals, or "" if none is close: at most one
-// edit for every three letters, and at least one. If none is, it returns the shortest candidate that begins
-// with the word, or ends with it after a _, if the word has three letters or more. Case is ignored.
+// Word returns the candidate closest to the word, the first of equally close ones, or "" if none is close enough: at
+// most one edit for every three letters, and at least one edit, is allowed. If no candidate is close enough and the
+// word has three letters or more, it returns the shortest candidate that starts with the word, or ends with it after a
+// _. Case is ignored.
 func Word(word string, candidates []string) string {
 	if word == "" {
 		return ""
@@ -49,8 +50,8 @@ func Hint(word string, candidates []string) string {
 	return ""
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal
-// string alignment).
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string
+// alignment).
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -24,10 +24,10 @@ type Bars struct {
 type Line struct {
 	bar   *mpb.Bar
 	words atomic.Pointer[string]
-	bytes atomic.Pointer[croft.Progress] // nil: none are counted
+	bytes atomic.Pointer[croft.Progress] // nil: no bytes are counted
 }
 
-// NewBars starts drawing on w. Each line begins with the text first.
+// NewBars starts drawing on w. Each line first shows the text first.
 func NewBars(w io.Writer, names []string, first string) *Bars {
 	b := &Bars{all: mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))}
 	for _, name := range names {
@@ -77,22 +77,22 @@ func (l *Line) size() string {
 	return fmt.Sprintf("% .1f of % .1f", decor.SizeB1024(p.Done), decor.SizeB1024(p.Total))
 }
 
-// Say sets the text beside the name.
+// Say sets the text next to the name.
 func (l *Line) Say(words string) {
 	words = plain.Line(words)
 	l.words.Store(&words)
 }
 
-// Count draws a bar of the received bytes; nil: none are counted.
+// Count draws a bar of the received bytes; nil: no bytes are counted.
 func (l *Line) Count(p *croft.Progress) { l.bytes.Store(p) }
 
-// End stops the line as it is, without its bar.
+// End stops the line in its present state, without its bar.
 func (l *Line) End() {
 	l.bytes.Store(nil)
 	l.bar.SetTotal(-1, true)
 }
 
-// Leave adds the note that nobody waits for the line any longer.
+// Leave adds the note that the command no longer waits for the line.
 func (l *Line) Leave() { l.Say(*l.words.Load() + ", no longer waited for") }
 
 // Wait returns once all lines have ended and are drawn. It may be called again.

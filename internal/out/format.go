@@ -20,9 +20,9 @@ import (
 
 // The formats of results.
 const (
-	FormatText  = "text"  // for people and for $(...)
-	FormatTable = "table" // for people who want to see everything
-	FormatWide  = "wide"  // a list with all columns; for a single thing the same as FormatTable
+	FormatText  = "text"  // for users and for $(...)
+	FormatTable = "table" // for users who want all details
+	FormatWide  = "wide"  // a list with all columns; for a single object the same as FormatTable
 	FormatJSON  = "json"
 	FormatYAML  = "yaml"
 )
@@ -82,7 +82,7 @@ func escaped(text []byte) []byte {
 	return out
 }
 
-// steersInJSON is plain.Steers except for the line breaks between values.
+// steersInJSON is like plain.Steers, except for the line breaks between values.
 func steersInJSON(r rune) bool { return r != '\n' && plain.Steers(r) }
 
 // IsTerminal reports whether w is a terminal that can draw.
@@ -91,8 +91,8 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// Draws reports whether w is a terminal on which lines can be drawn over. Serial consoles often do not know their size,
-// and get lines below each other.
+// Draws reports whether lines on w can be redrawn: w is a terminal with a known size. Serial consoles often do not know
+// their size, and get one line after the other instead.
 func Draws(w any) bool {
 	f, ok := w.(*os.File)
 	if !ok || !IsTerminal(w) {
@@ -112,7 +112,7 @@ func OrDash(text string) string {
 	return text
 }
 
-// Bytes formats a size for people.
+// Bytes formats a size for users.
 func Bytes(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)
@@ -120,8 +120,8 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("% .1f", decor.SizeB1024(n))
 }
 
-// Readable waits briefly for input. A blocking read of a terminal cannot be interrupted, and this process may
-// have more to do.
+// Readable waits briefly for input, because a blocking read of a terminal cannot be interrupted, and this process may
+// have other work.
 func Readable(in *os.File) bool {
 	const moment = 100 // milliseconds
 	fds := []unix.PollFd{{Fd: int32(in.Fd()), Events: unix.POLLIN}}
@@ -129,8 +129,8 @@ func Readable(in *os.File) bool {
 	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
-// ShowText prints the output of a guest or a program: on a terminal only text and colors, so that it cannot
-// control that; elsewhere unchanged.
+// ShowText prints the output of a guest or a program. On a terminal it prints only text and colors, so that the output
+// cannot control the terminal; elsewhere it is unchanged.
 func ShowText(w io.Writer, from io.Reader) error {
 	if IsTerminal(w) {
 		return plain.Copy(w, from)

@@ -10,7 +10,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// StageBar draws the progress of work in stages as one line on a terminal. Elsewhere it draws nothing.
+// StageBar draws the progress of work in stages as one line on a terminal. If w is not a terminal, it draws nothing.
 type StageBar struct {
 	all  *mpb.Progress
 	bar  *mpb.Bar

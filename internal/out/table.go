@@ -1,5 +1,5 @@
-// Package out prints the output of commands: tables, JSON and YAML, progress on a terminal. Its output never
-// controls a terminal, whatever the text.
+// Package out prints the output of commands: tables, JSON and YAML, progress on a terminal. Its output never controls a
+// terminal, whatever texts it contains.
 package out
 
 import (
@@ -11,7 +11,7 @@ import (
 	"croft/internal/plain"
 )
 
-// color is an ANSI color; empty: none.
+// color is an ANSI color; empty: no color.
 type color string
 
 const (
@@ -87,7 +87,7 @@ func (t *Table) Print(w io.Writer) error {
 	return err
 }
 
-// Paint colors a text if colors are welcome.
+// Paint colors a text if welcome is set.
 func Paint(text string, c color, welcome bool) string {
 	if c == "" || !welcome || text == "" {
 		return text

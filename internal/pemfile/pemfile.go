@@ -22,7 +22,7 @@ func Read(setting, path string) ([]byte, error) {
 	return text, nil
 }
 
-// CheckPair returns an error that says what is wrong with a certificate and its key, and names their settings.
+// CheckPair returns an error about a wrong pair of certificate and key, with the names of their settings.
 func CheckPair(certSetting, cert, keySetting, key string) error {
 	certText, err := Read(certSetting, cert)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package plain makes untrusted text safe for terminals, logs and records: the result cannot move the cursor, change
-// what is on the screen, or reorder text.
+// the screen otherwise, or reorder text.
 package plain
 
 import (
@@ -27,7 +27,7 @@ func Line(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// Lines is Line, but keeps line breaks and tabs.
+// Lines is like Line, but keeps line breaks and tabs.
 func Lines(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -42,13 +42,13 @@ func Lines(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// Cut returns Line of at most the first bytes of a text. A character cut in two becomes the replacement character.
+// Cut applies Line to at most the first bytes of a text. A character cut in two becomes the replacement character.
 func Cut(text string, bytes int) string { return Line(text[:min(len(text), bytes)]) }
 
-// Steers reports whether a rune does anything but display.
+// Steers reports whether a rune is more than a displayed character.
 func Steers(r rune) bool { return breaks(r) || invisible(r) }
 
-// breaks reports controls, including those of eight bits, and line separators.
+// breaks reports control characters, including those of eight bits, and line separators.
 func breaks(r rune) bool { return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) }
 
 // invisible reports format characters: direction marks, joiners, tags, and the like.
@@ -56,13 +56,13 @@ func invisible(r rune) bool { return unicode.Is(unicode.Cf, r) }
 
 const escape = 0x1b
 
-// Copy copies what a guest or a program wrote to a terminal: text, line breaks, tabs and colors, and no other
-// control sequence.
+// Copy copies the output of a guest or a program to a terminal: text, line breaks, tabs and colors, but no other
+// control sequences.
 func Copy(w io.Writer, from io.Reader) error {
 	r := bufio.NewReader(from)
 	out := bufio.NewWriter(w)
 	for {
-		if r.Buffered() == 0 { // show what was read before waiting for more
+		if r.Buffered() == 0 { // show the text read so far before waiting for more
 			if err := out.Flush(); err != nil {
 				return err
 			}
@@ -90,11 +90,11 @@ func Copy(w io.Writer, from io.Reader) error {
 	}
 }
 
-// mostParameters bounds a sequence that is parsed as a whole.
+// mostParameters is the maximum length, in bytes, of a sequence that is parsed as a whole.
 const mostParameters = 32
 
-// sequence reads what follows an escape character, and returns it if it is a color (CSI digits m), else
-// nothing. A string sequence ends at the latest with its line.
+// sequence reads the rest of a sequence after an escape character, and returns the sequence if it is a color (CSI
+// digits m), else "". A string sequence ends at the latest with its line.
 func sequence(r *bufio.Reader) string {
 	kind, err := r.ReadByte()
 	switch {
@@ -145,7 +145,7 @@ func skipTo(r *bufio.Reader) {
 // mostString bounds a string sequence, such as a title, in bytes.
 const mostString = 4 << 10
 
-// skipString reads such a string to its end, and returns the end of the line if that came first.
+// skipString reads such a string to its end, and returns the line break if that comes first.
 func skipString(r *bufio.Reader) string {
 	for range mostString {
 		c, err := r.ReadByte()

@@ -1,4 +1,4 @@
-// Package redact removes secrets from addresses, so that they can be shown to people who may not use them.
+// Package redact removes secrets from addresses, so that they can be shown to users who may not use them.
 package redact
 
 import (
@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// URL returns an address without user, password, query and fragment: a signature in the query is as good as a password.
+// URL returns an address without user, password, query and fragment: a signature in the query can be used like a
+// password.
 func URL(u *url.URL) string {
 	shown := *u
 	shown.User, shown.RawQuery, shown.ForceQuery, shown.Fragment, shown.RawFragment = nil, "", false, "", ""
 	return shown.String()
 }
 
-// Image returns the reference of an image without the secrets of its addresses. What verifies the image stays.
+// Image returns the reference of an image without the secrets of its addresses. The checksum is kept.
 func Image(reference string) string {
 	if strings.HasPrefix(reference, "/") {
 		return reference // a path on the host
@@ -35,7 +36,7 @@ func Image(reference string) string {
 	return shown + "#" + strings.Join(checks, "&")
 }
 
-// text redacts an address in a text; what is none loses what could be a secret of one.
+// text redacts an address. From a text that is no address it removes the parts that could be secrets of one.
 func text(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		return URL(u)

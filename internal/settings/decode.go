@@ -87,7 +87,7 @@ func keyAt(n *yaml.Node, path string) *yaml.Node {
 
 var lineForm = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
-// SyntaxError returns a YAML parser's error as Invalid, with the line after the file's name, where editors look for it.
+// SyntaxError converts a YAML parser's error to Invalid, with the line after the file's name, where editors expect it.
 func SyntaxError(file string, err error) error {
 	text := err.Error()
 	found := lineForm.FindStringSubmatch(text)
@@ -102,18 +102,18 @@ func SyntaxError(file string, err error) error {
 	return croft.Errorf(croft.Invalid, "%s: %s", file, rest)
 }
 
-// placed returns an error with its line, to follow the file's name.
+// placed returns an error with its line, to be printed after the file's name.
 func placed(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%d: %w", n.Line, fmt.Errorf(format, args...))
 }
 
-// check compares a node with its type, so that an error says which setting is wrong, where, and how it is written.
+// check compares a node with its type, so that an error names the wrong setting, its position, and how it is written.
 func check(n *yaml.Node, t reflect.Type, path string) error {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return placed(n, "%sanchors and aliases are not for settings: write the value out", label(path))
 	}
 	if n.Tag == "!!null" {
-		return nil // null is the same as absent
+		return nil // null has the same meaning as an absent setting
 	}
 	switch {
 	case isGroup(t) || t.Kind() == reflect.Map:
@@ -191,7 +191,7 @@ func checkScalar(n *yaml.Node, t reflect.Type, path string) error {
 	return placed(n, "%s: want %s, not %q", path, describe(t), n.Value)
 }
 
-// describe says how a value of the type is written.
+// describe returns how a value of the type is written.
 func describe(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

@@ -1,7 +1,7 @@
-// Package settings reads a program's settings strictly: the first file of a search path overrides the defaults,
-// CROFT_* variables override the file, and flags override both. An unknown setting in a file is an error that names
-// its position and the nearest known word, so a typo never silently means a default. Unknown variables are ignored,
-// since croft's other programs have their own.
+// Package settings reads a program's settings strictly: the first file of a search path overrides the defaults, CROFT_*
+// variables override the file, and flags override both. An unknown setting in a file is an error that contains its
+// position and the nearest known word, so that a typo does not silently result in a default. Unknown variables are
+// ignored, since croft's other programs have their own.
 package settings
 
 import (
@@ -20,15 +20,15 @@ import (
 	"croft/internal/nearest"
 )
 
-// Source says where settings come from.
+// Source is the origin of settings.
 type Source struct {
-	Name  string                      // of the file, such as schedule.yaml
-	File  string                      // named explicitly, and must exist; empty: Name is searched
-	Dirs  []string                    // searched for Name; the first that has it is used alone; SearchPath by default
+	Name  string                      // name of the file, such as schedule.yaml
+	File  string                      // explicit path, which must exist; empty: Name is searched
+	Dirs  []string                    // searched for Name; only the first file found is used; SearchPath by default
 	Env   func(string) (string, bool) // os.LookupEnv by default
-	Flags map[string]string           // values by their paths, such as etcd.endpoints
+	Flags map[string]string           // values of flags by the paths of settings, such as etcd.endpoints
 
-	// Former maps the paths of settings of other versions to what replaced them.
+	// Former maps the paths of settings of other versions to their replacements.
 	Former map[string]string
 
 	// Renamed maps the former paths of settings, or of groups, to the current ones. Former names are still
@@ -43,17 +43,18 @@ func (s Source) warn(format string, args ...any) {
 	}
 }
 
-// SearchPath returns the directories searched for settings: the working directory, the user's configuration,
-// the machine's.
+// SearchPath returns the directories searched for settings: the working directory, the user's configuration, the
+// machine's configuration.
 func SearchPath() []string {
 	return []string{".", filepath.Join(xdg.ConfigHome, "croft"), "/etc/croft"}
 }
 
-// Load returns the defaults as changed by the source, and the file that was read; empty: no file. T is a struct whose
-// fields have yaml tags. A setting in a nested struct has a dotted path; the environment's name for etcd.endpoints is
-// CROFT_ETCD_ENDPOINTS, and an empty variable is unset. Lists of texts are separated by commas in variables and flags.
+// Load returns the defaults with the changes of the source, and the file that was read; empty: no file. T is a struct
+// whose fields have yaml tags. A setting in a nested struct has a dotted path; the variable for etcd.endpoints is
+// CROFT_ETCD_ENDPOINTS, and an empty variable counts as unset. In variables and flags, elements of lists of texts are
+// separated by commas.
 //
-// If *T has a method Validate() error, it is called last. Every error is Invalid.
+// If *T has a method Validate() error, Load calls it last. Every error is Invalid.
 func Load[T any](defaults T, s Source) (settings T, file string, err error) {
 	settings = defaults
 	v := reflect.ValueOf(&settings).Elem()
@@ -106,8 +107,8 @@ func (s Source) read() (file string, text []byte, err error) {
 	return "", nil, nil
 }
 
-// CheckOwner rejects a file that was found by search if it belongs to a user other than root and the one who
-// runs the program, or is writable by everybody: the working directory may be anybody's. Invalid.
+// CheckOwner rejects a file that was found by search if it belongs to a user other than root and the program's user, or
+// is writable by all users, because the working directory may belong to any user. Invalid.
 func CheckOwner(file string) error {
 	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} { // a symlink is checked too
 		info, err := look(file)
@@ -162,7 +163,7 @@ func (s Source) overlay(v reflect.Value) error {
 	for path, text := range s.Flags {
 		i := slices.IndexFunc(all, func(l leaf) bool { return l.path == path })
 		if i < 0 {
-			return fmt.Errorf("settings have no %q", path) // an error of the program, not of its user
+			return fmt.Errorf("settings have no %q", path) // a mistake in the program, not of its user
 		}
 		if err := all[i].set(text); err != nil {
 			return croft.Errorf(croft.Invalid, "flag for %s: %w", path, err)
@@ -171,7 +172,7 @@ func (s Source) overlay(v reflect.Value) error {
 	return nil
 }
 
-// formerPath returns the former path of a setting; empty: it had none.
+// formerPath returns the former path of a setting; empty: it has no former path.
 func (s Source) formerPath(path string) string {
 	for former, now := range s.Renamed {
 		if path == now {
@@ -209,7 +210,7 @@ func leaves(v reflect.Value, prefix string) []leaf {
 	return all
 }
 
-// set decodes text as in the file; lists of texts are separated by commas.
+// set decodes text as in the file; elements of lists of texts are separated by commas.
 func (l leaf) set(text string) error {
 	list := l.value.Kind() == reflect.Slice && l.value.Type().Elem().Kind() == reflect.String
 	if !list {
@@ -259,7 +260,7 @@ func unknown(t reflect.Type, path, key string) error {
 	return &unknownKey{path + key, nearest.Hint(key, names)}
 }
 
-// EnvNames lists the variables that override the settings of a struct, including those of former names.
+// EnvNames lists the variables that override the settings of a struct, including the variables of former names.
 func EnvNames[T any](of T, renamed map[string]string) []string {
 	var names []string
 	for _, l := range leaves(reflect.ValueOf(&of).Elem(), "") {

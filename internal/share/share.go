@@ -1,4 +1,4 @@
-// Package share lets callers that arrive during a slow read share the next one.
+// Package share lets callers that arrive during a slow read share the next read.
 package share
 
 import (
@@ -6,19 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// Read performs a slow read, such as of all providers, once for all concurrent callers, as when --count 100 finds
+// Read does a slow read, such as of all providers, once for all concurrent callers, for example when --count 100 finds
 // no room. No caller gets data that was read before its call.
 type Read[T any] struct {
 	now     atomic.Int64  // logical clock: counts callers and reads
-	reading chan struct{} // a mutex with contexts: full while a caller reads
-	begun   int64         // when the last successful read began
+	reading chan struct{} // a mutex that supports contexts: full while a caller reads
+	begun   int64         // when the last successful read started
 	last    T
 }
 
 // NewRead makes a Read.
 func NewRead[T any]() *Read[T] { return &Read[T]{reading: make(chan struct{}, 1)} }
 
-// Get reads, or returns what another caller began to read after this call. Callers must not change the result.
+// Get reads, or returns the result of a read that another caller started after this call. Callers must not change the
+// result.
 func (s *Read[T]) Get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
 	asked := s.now.Add(1)
 	select {

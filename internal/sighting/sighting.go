@@ -1,5 +1,5 @@
-// Package sighting measures how long this process has seen things, by its own monotonic clock. What another machine
-// wrote about when a thing was made does not count, because its clock may differ.
+// Package sighting measures how long this process has seen objects, with its own monotonic clock. It does not use
+// creation times that other machines wrote, because their clocks may differ.
 package sighting
 
 import (
@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// forgotten is after how many of its patiences a thing is forgotten that was not asked for since.
+// forgotten: an object is forgotten after this many times its patience without a call for it.
 const forgotten = 100
 
-// First remembers when each thing was first seen. A thing has to be told from a later one in its place. The zero value
-// has seen nothing.
+// First records when each object was first seen. Keys must distinguish an object from a later one in its place. The
+// zero value has seen no objects.
 type First[K comparable] struct {
 	mu    sync.Mutex
 	first map[K]time.Time
 }
 
-// Longer reports whether a thing was first seen more than a patience ago. The first call for it returns false.
+// Longer reports whether an object was first seen more than patience ago. The first call for an object returns false.
 func (f *First[K]) Longer(thing K, patience time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package span records OpenTelemetry spans. It makes a span only if a caller, here or in another process, started a
-// recorded trace; so rooms need no tracer of their own, and without a trace nothing is done or kept.
+// recorded trace. So other packages need no tracer, and without a trace nothing is done or kept.
 package span
 
 import (
@@ -39,7 +39,7 @@ func Begin(ctx context.Context, provider trace.TracerProvider, name string,
 	}
 }
 
-// Do runs work in a span, as Start does.
+// Do runs work in a span; see Start.
 func Do(ctx context.Context, name string, work func(context.Context) error, about ...attribute.KeyValue) error {
 	ctx, end := Start(ctx, name, about...)
 	err := work(ctx)

@@ -1,4 +1,4 @@
-// Package sshgreeting asks whether an SSH server answers. It logs in nowhere.
+// Package sshgreeting checks whether an SSH server answers, without logging in.
 package sshgreeting
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Read reads the greeting of the SSH server at an address with its port, once, until ctx ends. An error says why there
-// is none.
+// Read reads the greeting of the SSH server at an address with port, once, until ctx ends. An error is the reason why
+// there is none.
 func Read(ctx context.Context, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -18,7 +18,7 @@ func Read(ctx context.Context, address string) error {
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
-	_ = conn.SetReadDeadline(deadline) // an open connection accepts it
+	_ = conn.SetReadDeadline(deadline) // an open connection accepts a deadline
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && !strings.HasPrefix(line, "SSH-") {
 		err = fmt.Errorf("%.40q is not a greeting of an SSH server", line)

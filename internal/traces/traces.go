@@ -1,5 +1,5 @@
 // Package traces exports the spans of a process over OTLP. The process never waits for the collector: if that is slow
-// or away, spans are dropped.
+// or unreachable, spans are dropped.
 package traces
 
 import (
@@ -24,7 +24,7 @@ import (
 	"croft/internal/egress"
 )
 
-// Settings say where traces are sent; settings files of both kinds include them.
+// Settings contain the address to which traces are sent; settings files of both kinds include them.
 type Settings struct {
 	Endpoint string `yaml:"endpoint"`
 }
@@ -58,8 +58,8 @@ func (s Settings) wanted(env func(string) string) (bool, error) {
 	return false, nil
 }
 
-// How long a process waits at its end for a collector to take the remaining spans, and how long a running
-// process sends to it.
+// Time limits: how long a process waits at its end for a collector to accept the remaining spans, and how long a
+// running process takes to send to it.
 const (
 	CommandFlush = 500 * time.Millisecond
 	PartFlush    = 2 * time.Second
@@ -67,7 +67,7 @@ const (
 )
 
 // Start records the process's spans if traces are enabled. Spans are queued and sent in the background: if the
-// collector is unreachable or slow they are dropped, and no caller waits. end sends the rest within flush.
+// collector is unreachable or slow they are dropped, and no caller waits. end sends the remaining spans within flush.
 func (s Settings) Start(ctx context.Context, service string, flush time.Duration,
 	log *slog.Logger) (_ trace.TracerProvider, end func(), err error) {
 	if wanted, err := s.wanted(os.Getenv); !wanted || err != nil {
@@ -105,7 +105,7 @@ func (s Settings) Start(ctx context.Context, service string, flush time.Duration
 type traceErrors struct {
 	log    *slog.Logger
 	mu     sync.Mutex
-	logged string // the last one logged
+	logged string // text of the last logged error
 }
 
 // Handle implements otel.ErrorHandler.

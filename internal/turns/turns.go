@@ -1,5 +1,5 @@
-// Package turns runs what concerns one key in the order in which it was requested, one after the other. Different
-// keys do not wait for each other.
+// Package turns runs the work for one key sequentially, in the order in which it was requested. Different keys do not
+// wait for each other.
 package turns
 
 import (
@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Turns is ready to use.
+// Turns grants turns by key. The zero value is ready to use.
 type Turns[K comparable] struct {
 	mu    sync.Mutex
 	lines map[K]*line

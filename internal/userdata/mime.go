@@ -79,9 +79,9 @@ type Part struct {
 	Data []byte
 }
 
-// Join joins pieces as parts of one MIME message, in their order, which is also the order in which cloud-init
-// processes them. Equal pieces give equal bytes, so a guest that reads twice sees no change. A piece that is
-// MIME becomes a part with its own parts.
+// Join joins pieces as parts of one MIME message, in their order, which is also the order in which cloud-init processes
+// them. Equal pieces give equal bytes, so that a guest that reads twice sees no change. A piece that is MIME becomes a
+// part that contains its parts.
 func Join(parts ...Part) []byte {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -101,7 +101,7 @@ func Join(parts ...Part) []byte {
 	return append([]byte(head), body.Bytes()...)
 }
 
-// encode returns the part's header and body as in the message.
+// encode returns the part's header and body for the message.
 func (p Part) encode() (textproto.MIMEHeader, []byte) {
 	if KindOf(p.Data) == Multipart {
 		if m, err := mail.ReadMessage(bytes.NewReader(p.Data)); err == nil {

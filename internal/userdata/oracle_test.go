@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// judge prints for each line of base64 whether cloud-init applies the user-data in it.
+// judge prints for each base64 line whether cloud-init applies the user-data in it.
 const judge = `
 import base64, logging, sys
 logging.disable(logging.CRITICAL)
@@ -28,9 +28,9 @@ for line in sys.stdin:
     except Exception: print(False, flush=True)
 `
 
-// TestCheckJudgesAsCloudInitDoes asks cloud-init's own code, of which Debian 12 has 22.4.
+// TestCheckJudgesAsCloudInitDoes compares Check with cloud-init's own code, version 22.4 in Debian 12.
 func TestCheckJudgesAsCloudInitDoes(t *testing.T) {
-	const python = "/usr/bin/python3" // the one that Debian's packages are for
+	const python = "/usr/bin/python3" // the interpreter for which Debian's packages are installed
 	if err := exec.CommandContext(t.Context(), python, "-c", "import cloudinit.user_data").Run(); err != nil {
 		t.Skip("cloud-init is not on this machine: scripts/install-deps test installs it")
 	}

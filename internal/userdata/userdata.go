@@ -1,6 +1,6 @@
-// Package userdata reads user data as cloud-init would, and joins several parts. Check finds what a guest would
-// ignore, or fail on long after anybody looks; Join leaves each part unchanged, so it means the same beside the
-// others as alone.
+// Package userdata reads user-data like cloud-init, and joins several parts. Check finds user-data that a guest would
+// ignore, or that would fail only long after the request; Join leaves each part unchanged, so that its meaning does not
+// depend on the other parts.
 package userdata
 
 import (
@@ -22,7 +22,7 @@ import (
 // maxUnpacked bounds uncompressed user-data, in bytes.
 const maxUnpacked = 1 << 20
 
-// Kind is what a piece of user-data is to cloud-init: its MIME type.
+// Kind is the MIME type of a piece of user-data, as cloud-init determines it.
 type Kind string
 
 // The kinds that croft distinguishes. Plain is everything with an unknown first line; the guest may know more.
@@ -35,8 +35,8 @@ const (
 	Plain       Kind = "text/plain"
 )
 
-// KindOf returns the kind of data from its beginning, as cloud-init does: it compares beginnings in lower case, behind
-// blanks. A script begins with its first byte, for the kernel of the guest.
+// KindOf returns the kind of data from its start, as cloud-init does: it compares prefixes in lower case, after white
+// space. A script must start with the first byte, because the guest's kernel requires it.
 func KindOf(data []byte) Kind {
 	line := firstLine(data)
 	start := strings.ToLower(string(bytes.TrimLeftFunc(data[:min(len(data), 512)], unicode.IsSpace)))
@@ -62,14 +62,14 @@ func firstLine(data []byte) string {
 	return string(line[:min(len(line), 256)])
 }
 
-// isMessage reports whether the line begins the header of a MIME message.
+// isMessage reports whether the line starts the header of a MIME message.
 func isMessage(line string) bool {
 	name, _, _ := strings.Cut(strings.ToLower(line), ":")
 	return name == "content-type" || name == "mime-version"
 }
 
-// Check checks user-data as far as possible outside the guest: its size, gzip that does not unpack, text that
-// is binary, cloud-config that is not YAML, MIME without parts. Errors are Invalid. Empty data is valid.
+// Check checks user-data as far as possible outside the guest: its size, gzip that does not unpack, binary text,
+// cloud-config that is not YAML, MIME without parts. Errors are Invalid. Empty data is valid.
 func Check(data []byte) error {
 	if len(data) > croft.MaxUserData {
 		return croft.Errorf(
@@ -142,8 +142,8 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// configKeys are keys at the top of cloud-config, as cloud-init's schema names them, that no other kind of user-data
-// begins with.
+// configKeys are top-level keys of cloud-config, as cloud-init's schema names them, with which no other kind of
+// user-data starts.
 var configKeys = []string{"apt", "bootcmd", "ca_certs", "chpasswd", "disable_root", "disk_setup", "final_message",
 	"fqdn", "fs_setup", "groups", "growpart", "hostname", "keyboard", "locale", "manage_etc_hosts", "mounts", "ntp",
 	"package_reboot_if_required", "package_update", "package_upgrade", "packages", "password", "phone_home",
@@ -151,8 +151,8 @@ var configKeys = []string{"apt", "bootcmd", "ca_certs", "chpasswd", "disable_roo
 	"ssh_import_id", "ssh_keys", "ssh_pwauth", "swap", "system_info", "timezone", "user", "users", "write_files",
 	"yum_repos"}
 
-// checkPlace finds cloud-config without its header, a header behind the beginning of YAML, where cloud-init does
-// not look for it, and a script behind blanks.
+// checkPlace finds cloud-config without its header, a header after the start of YAML, where cloud-init ignores it, and
+// a script after white space.
 func checkPlace(data []byte) error {
 	n, begun := 0, false
 	for line := range bytes.Lines(data) {
@@ -226,7 +226,7 @@ func checkCloudConfig(data []byte) error {
 	return nil
 }
 
-// unknownTag returns a node with a tag that YAML itself does not define; nil: there is none.
+// unknownTag returns a node with a tag that YAML itself does not define; nil: there is no such tag.
 func unknownTag(n *yaml.Node) *yaml.Node {
 	if tag := n.ShortTag(); tag != "" && !strings.HasPrefix(tag, "!!") && tag != "!" ||
 		strings.HasPrefix(tag, "!!python/") {

@@ -1,4 +1,4 @@
-// Package wording writes numbers and durations into sentences for people.
+// Package wording formats numbers and durations for sentences.
 package wording
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Count writes a number with its noun: 1 cluster, 2 clusters.
+// Count formats a number with its noun: 1 cluster, 2 clusters.
 func Count[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -20,8 +20,8 @@ func Count[N int | int64](n N, noun string) string {
 // day is the largest unit: months and years have no fixed length.
 const day = 24 * time.Hour
 
-// Duration writes a duration without units that are zero: 90d, 1d12h, 2h, 1m30s. It writes days, and drops what is
-// less than a second of a duration of a second or more.
+// Duration formats a duration without units that are zero: 90d, 1d12h, 2h, 1m30s. It uses days, and omits fractions of
+// a second if the duration is a second or more.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		return "-" + Duration(-max(d, -math.MaxInt64)) // the least duration has no positive counterpart
@@ -42,8 +42,8 @@ func Duration(d time.Duration) string {
 	return b.String()
 }
 
-// ParseDuration reads a duration as Duration writes it, and as time.ParseDuration reads it: 90d, 1d12h, 1h30m, 1.5h. A
-// day has 24 hours, stands first, and is a whole number.
+// ParseDuration parses the forms of Duration and of time.ParseDuration: 90d, 1d12h, 1h30m, 1.5h. A day has 24 hours;
+// days come first and are a whole number.
 func ParseDuration(text string) (time.Duration, error) {
 	rest, sign := text, time.Duration(1)
 	if after, negative := strings.CutPrefix(text, "-"); negative {
@@ -68,7 +68,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return sign * d, nil
 }
 
-// List joins words as a sentence does: a, b and c.
+// List joins words for a sentence: a, b and c.
 func List(all []string) string {
 	if len(all) < 2 {
 		return strings.Join(all, "")

@@ -1,5 +1,5 @@
-// Package badserver has the HTTP servers that a client meets while processes are killed. A client must report each
-// of them as croft.Unavailable: it may succeed later.
+// Package badserver has HTTP servers that behave like servers whose processes are being killed. A client must report
+// each of them as croft.Unavailable, because a later request may succeed.
 package badserver
 
 import (
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// All starts one server of each kind, over TLS if secure, and returns their addresses, HOST:PORT, by what is wrong
-// with them. They end with the test.
+// All starts one server of each kind, over TLS if secure, and returns their addresses, HOST:PORT, by their faults. They
+// end with the test.
 func All(t testing.TB, secure bool) map[string]string {
 	t.Helper()
 	all := map[string]string{

@@ -1,4 +1,4 @@
-// Package built builds the programs, and the guest image, that whole-system tests run.
+// Package built builds the programs and the guest image that whole-system tests run.
 package built
 
 import (
@@ -11,24 +11,25 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Config says what a package's tests run, and under which name they report.
+// Config selects what a package's tests run, and the name under which they report.
 type Config struct {
 	Name   string // required; the directory below test/
 	Prefix string // of the temporary directory; croft-NAME- by default
 	Race   bool   // build with the race detector
 	Names  []string
-	Guest  bool         // provide the small guest too: CROFT_TEST_GUEST, or a new one
-	End    func() error // called after the tests; nil: nothing
+	Guest  bool         // also provide the small guest: CROFT_TEST_GUEST, or a new one
+	End    func() error // called after the tests; may be nil
 }
 
-// Made is what exists while the tests run.
+// Made contains the paths that exist while the tests run.
 type Made struct {
 	Repository string // root of the repository
-	Binaries   string // directory with croft, and Names linked to it
+	Binaries   string // directory with croft, and with links named Names to it
 	Guest      string // path of the image; empty without Guest
 }
 
-// Run builds all that, passes it to use, runs the tests, checks for leaked goroutines, and returns the exit code.
+// Run builds the programs and the guest, passes their paths to use, runs the tests, checks for leaked goroutines, and
+// returns the exit code.
 func Run(m interface{ Run() int }, c Config, use func(Made)) int {
 	code, err := run(m, c, use)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package freeport finds free addresses for servers that must know where to listen before they start, in tests and
+// Package freeport finds free addresses for servers that must know their address before they start, in tests and
 // benchmarks.
 package freeport
 
@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// The range of ports used. Linux takes ports of outgoing connections from 32768 on (net.ipv4.ip_local_port_range):
-// a connection could take a port of that range before the server listens on it.
+// The range of ports. It ends below 32768, where Linux takes ports of outgoing connections from
+// (net.ipv4.ip_local_port_range): a connection could take such a port before the server listens on it.
 const (
 	lowest = 10000
 	beyond = 32000
@@ -20,7 +20,7 @@ const (
 // given are the ports already returned in this process; none is returned twice.
 var given sync.Map
 
-// Address returns an address of host, an IP address of this machine, on which nobody listens.
+// Address returns an unused address of host, which is an IP address of this machine.
 func Address(host string) (string, error) {
 	var err error
 	for range 1000 {
@@ -49,7 +49,7 @@ func Addresses(n int) (all []string, err error) {
 	return all, nil
 }
 
-// For is Address for a test, which fails if there is none.
+// For is like Address, for a test, which fails if there is no free address.
 func For(t interface {
 	Helper()
 	Fatal(...any)

@@ -1,5 +1,5 @@
-// Package libvirttest gives tests a libvirt at qemu:///system with its default network active. It uses what runs
-// already, and leaves what it starts running for the next test.
+// Package libvirttest gives tests a libvirt at qemu:///system with its default network active. It uses a running
+// libvirt, and leaves one that it starts running for the next test.
 package libvirttest
 
 import (
@@ -25,7 +25,7 @@ var start = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // releases the lock too
+	defer lock.Close() // this also releases the lock
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ var start = sync.OnceValue(func() error {
 	return startNetwork("default")
 })
 
-// Start makes libvirt answer, or fails the test with what is missing. It needs root and the packages that
+// Start makes libvirt answer, or fails the test with the reason. It needs root and the packages that
 // scripts/install-deps installs.
 func Start(t testing.TB) {
 	t.Helper()
@@ -80,7 +80,7 @@ func startNetwork(name string) error {
 	return startErr
 }
 
-// moduleRoot returns the nearest directory with a go.mod, from the test's upwards.
+// moduleRoot returns the nearest directory with a go.mod, from the test's directory upwards.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -106,7 +106,7 @@ func run(name string, args ...string) error {
 	return err
 }
 
-// output does not wait for daemons that keep the output open.
+// output runs a program and returns its output. It does not wait for daemons that keep the output open.
 func output(name string, args ...string) (string, error) {
 	var out, errs strings.Builder
 	cmd := exec.Command(name, args...)
@@ -131,8 +131,8 @@ func (e *runError) Error() string {
 
 func (e *runError) Unwrap() error { return e.err }
 
-// Dir returns a directory that QEMU can reach, removed when the test ends; t.TempDir's is accessible to its user
-// only.
+// Dir returns a directory that QEMU can access, which is removed when the test ends; t.TempDir's is accessible only to
+// its user.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "croft-libvirttest-")

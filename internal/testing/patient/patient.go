@@ -1,6 +1,6 @@
-// Package patient waits in tests for other goroutines and processes. A busy machine outruns every short deadline, so
-// these last for minutes, and end before the test binary's own deadline, whose message says less. Tests in a bubble
-// of testing/synctest do not need it: the binary has no deadline there.
+// Package patient waits in tests for other goroutines and processes. A busy machine exceeds any short deadline, so
+// these waits last for minutes, but end before the test binary's own deadline, whose message says less. Tests in a
+// bubble of testing/synctest do not need this package, because the binary has no deadline there.
 package patient
 
 import (
@@ -14,7 +14,7 @@ const (
 	Longest = 5 * time.Minute
 	// spare is the part of the test binary's time reserved for the failing test's message and clean-up.
 	spare = 30 * time.Second
-	// shortestPause and longestPause are the pauses between two looks.
+	// shortestPause and longestPause limit the pauses between two polls.
 	shortestPause = 5 * time.Millisecond
 	longestPause  = 200 * time.Millisecond
 )
@@ -37,8 +37,8 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Until polls is, and fails the test at its Deadline. It looks less and less often, since a look may cost as much of
-// the processor as what it waits for.
+// Until polls is, and fails the test at its Deadline. Its pauses grow, since a poll may use as much of the processor as
+// the work that it waits for.
 func Until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	pause := shortestPause

@@ -17,16 +17,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// Config says which servers to check, and with how much load.
+// Config selects the servers to check, and the load.
 type Config struct {
 	Servers []string // URLs, all of the same Placement; some may be down temporarily
 	Token   string
 	Seed    uint64
 	Groups  int // 8 by default
 	Clients int // per group; 8 by default
-	// Places is the capacity of each provider, and so the number of claims that fit; 6 by default.
+	// Places is the capacity of each provider, which is the number of claims that fit; 6 by default.
 	Places int64
-	// Give bounds the checker's search; one minute by default.
+	// Give limits the time of the checker's search; one minute by default.
 	Give time.Duration
 }
 
@@ -115,7 +115,7 @@ func (k *Check) Run(ctx context.Context, requests int) {
 	k.more.Broadcast()
 }
 
-// Await returns true when n more requests have ended, false when Run has. Tests use it to time faults of the
+// Await returns true when n more requests have ended, false when Run has ended. Tests use it to time faults of the
 // servers.
 func (k *Check) Await(n int) bool {
 	k.mu.Lock()
@@ -160,7 +160,8 @@ func (k *Check) do(ctx context.Context, g, client int, q request, private bool) 
 	return a
 }
 
-// Verify looks for a sequential order; nil: there is one. No request may be in flight, and the servers must answer.
+// Verify searches for a sequential order of the requests; nil: there is one. No request may be in flight, and the
+// servers must answer.
 func (k *Check) Verify(ctx context.Context) error {
 	defer k.caller.http.CloseIdleConnections()
 	errs := slices.Clone(k.wrong)
@@ -204,7 +205,7 @@ func (k *Check) String() string {
 		k.counts[done], k.counts[full], k.counts[stale], k.counts[absent], k.counts[unknown])
 }
 
-// Done counts the executed requests: a check without any proves nothing.
+// Done counts the executed requests: without any, a check proves nothing.
 func (k *Check) Done() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

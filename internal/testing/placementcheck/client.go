@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// group is two providers and the consumers that use only them. Groups share nothing, so each has a separate
-// history.
+// group is two providers and the consumers that use only them. Groups share no objects, so each has a separate history.
 type group struct {
 	providers [2]string // UUIDs
 	start     state
@@ -31,9 +30,9 @@ type caller struct {
 	http    *http.Client
 }
 
-// send returns the status and the body. A server that left a request unanswered gets the next one only when it
-// reports ready, as behind a load balancer; if a server does not even listen, the next one is tried, since nothing
-// was sent. That repeats until a server takes the request or ctx ends.
+// send returns the status and the body. A server that left a request unanswered gets the next one only when it reports
+// ready, as behind a load balancer. If a server does not listen, the next server is tried, since nothing was sent. That
+// repeats until a server accepts the request or ctx ends.
 func (c *caller) send(ctx context.Context, method, path string, body any) (int, []byte, error) {
 	text := ""
 	if body != nil {
@@ -64,7 +63,7 @@ func (c *caller) send(ctx context.Context, method, path string, body any) (int, 
 	}
 }
 
-// errUnsent means that no server took a request before ctx ended.
+// errUnsent reports that no server accepted a request before ctx ended.
 var errUnsent = errors.New("no server is ready")
 
 func (c *caller) ready(ctx context.Context, i int) bool {
@@ -138,7 +137,7 @@ func (c *caller) call(ctx context.Context, g *group, q request) (answer, error) 
 		a.verdict = stale
 		return a, nil
 	case status == http.StatusConflict && strings.Contains(string(out), "Another thread concurrently updated"):
-		a.verdict = unknown // the answer says that nothing was done; that is checked anyway
+		a.verdict = unknown // the answer says that nothing was done, but the checker verifies that too
 		return a, nil
 	}
 	return a, fmt.Errorf("%s %s: %d %s", method, path, status, out)

@@ -66,7 +66,7 @@ func (c *client) forget(o *owned) {
 	}
 }
 
-// wish returns random amounts: of one provider, or of both.
+// wish returns random amounts from one provider or both.
 func (c *client) wish() amounts {
 	want := amounts{int64(c.rand.IntN(3)), int64(c.rand.IntN(3))}
 	if want == (amounts{}) {
@@ -89,7 +89,7 @@ func (c *client) claim(ctx context.Context) {
 			c.mine = append(c.mine, o)
 		}
 	case a.verdict == unknown:
-		c.forget(o) // leave its claim as it is
+		c.forget(o) // its claim stays unchanged
 	}
 }
 
@@ -118,7 +118,7 @@ func (c *client) move(ctx context.Context) {
 	}
 }
 
-// resize reads a provider's generation and changes its total, if nobody else changes the provider in between.
+// resize reads a provider's generation and changes its total, unless another client changes the provider in between.
 func (c *client) resize(ctx context.Context) {
 	p := c.rand.IntN(2)
 	now := c.do(ctx, request{kind: usage, provider: p}, false)

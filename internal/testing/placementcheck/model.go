@@ -48,12 +48,12 @@ const (
 	done    verdict = "done"
 	full    verdict = "full"    // rejected for lack of capacity
 	stale   verdict = "stale"   // rejected for a wrong generation
-	absent  verdict = "absent"  // rejected: there is nothing to delete
-	unsent  verdict = "unsent"  // no server took it
-	unknown verdict = "unknown" // no answer, or one without information
+	absent  verdict = "absent"  // rejected: nothing to delete
+	unsent  verdict = "unsent"  // no server accepted it
+	unknown verdict = "unknown" // no answer, or an answer without information
 )
 
-// answer is what a server answered.
+// answer is a server's answer.
 type answer struct {
 	verdict    verdict
 	has        amounts // consumer

@@ -9,9 +9,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// settle reads the final state, and infers from it and from earlier reads what became of requests without an
-// answer, and when at the latest. It only excludes the impossible: otherwise the checker would have to try all
-// combinations, which takes forever.
+// settle reads the final state, and infers from it and from earlier reads whether requests without an answer were
+// executed, and when at the latest. It only excludes impossible outcomes. Without it the checker would have to try all
+// combinations, which takes too long.
 func (k *Check) settle(ctx context.Context, g int) error {
 	dropped := map[int]bool{}
 	for id, changes := range k.owned[g] {
@@ -49,8 +49,8 @@ func (k *Check) settle(ctx context.Context, g int) error {
 	return nil
 }
 
-// happened infers from a consumer's final state whether its last change was made: a client without an answer leaves
-// the consumer alone.
+// happened infers from a consumer's final state whether its last change was made. A client that got no answer does not
+// change the consumer again.
 func happened(q request, end answer) bool {
 	switch q.kind {
 	case release:
@@ -61,8 +61,8 @@ func happened(q request, end answer) bool {
 	return end.generation == max(q.generation, 0)+1
 }
 
-// narrow bounds the time of a consumer's last change, which was made: after the start of all reads that do not show
-// it, and before the end of any that shows it.
+// narrow bounds the time of a consumer's last change, which was made: after the start of all reads that do not show it,
+// and before the end of any read that shows it.
 func (k *Check) narrow(g, i int, id string) {
 	op := &k.events[g][i]
 	q := op.Input.(request)
@@ -88,8 +88,8 @@ func (k *Check) narrow(g, i int, id string) {
 	}
 }
 
-// narrowResize bounds a resize without an answer: once the provider's generation is known to have changed, the
-// resize has been made or never will be.
+// narrowResize bounds the time of a resize without an answer: once the provider's generation is known to have changed,
+// the resize has been made or never will be.
 func (k *Check) narrowResize(g int, op *porcupine.Operation) {
 	q := op.Input.(request)
 	for _, other := range k.events[g] {

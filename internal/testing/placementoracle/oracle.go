@@ -1,5 +1,5 @@
-// Package placementoracle runs OpenStack's own Placement, for tests that compare ours with it: Debian's placement-api
-// under uwsgi, on SQLite, without Keystone.
+// Package placementoracle runs OpenStack's own Placement, for tests that compare croft's with it: Debian's
+// placement-api under uwsgi, on SQLite, without Keystone.
 package placementoracle
 
 import (
@@ -21,12 +21,11 @@ import (
 // Packages are the Debian packages that Start needs.
 const Packages = "placement-api python3-placement uwsgi-core uwsgi-plugin-python3"
 
-// patience bounds the time to the server's first answer: it imports much Python.
+// patience limits the time to the server's first answer, which is long because it imports many Python modules.
 const patience = 2 * time.Minute
 
-// Start runs a Placement with an empty database and returns its address. It handles one request at a time, accepts
-// the token "admin" and ends with the test. The test is skipped, with a message, only if Placement is not
-// installed.
+// Start runs a Placement with an empty database and returns its address. It handles one request at a time, accepts the
+// token "admin" and ends with the test. If Placement is not installed, Start skips the test with a message.
 func Start(t testing.TB) string {
 	t.Helper()
 	for _, program := range []string{"placement-manage", "uwsgi"} {
@@ -41,7 +40,7 @@ func Start(t testing.TB) string {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Before the server, which creates the tables at its start too, but incorrectly.
+	// This must precede the start of the server, which also creates the tables, but incorrectly.
 	if out, err := exec.CommandContext(t.Context(), "placement-manage", "--config-file", config, "db",
 		"sync").CombinedOutput(); err != nil {
 		t.Fatalf("placement-manage db sync: %v\n%s", err, out)
@@ -51,7 +50,7 @@ func Start(t testing.TB) string {
 	return "http://" + address
 }
 
-// memoryDir creates a directory, in memory if possible: SQLite syncs often.
+// memoryDir creates a directory, in memory if possible, because SQLite syncs often.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "placement-oracle-")
@@ -93,7 +92,7 @@ func serve(t testing.TB, dir, address string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := answers(ctx, "http://"+address, ended); err != nil {
-		ended <- err // for the clean-up
+		ended <- err // so that the clean-up receives it
 		t.Fatalf("uwsgi with Placement: %v\n%s", err, log.String())
 	}
 }

@@ -24,7 +24,7 @@ type Terminal struct {
 	screen   bytes.Buffer
 	read     sync.WaitGroup
 	ended    bool
-	late     bool // the awaited text can no longer arrive
+	late     bool // the time limit for the awaited text has passed
 }
 
 // New opens a terminal that ends with the test.
@@ -74,13 +74,13 @@ func (term *Terminal) copy() {
 
 // End closes the terminal and returns all output.
 func (term *Terminal) End() string {
-	_ = term.File.Close() // the reader then sees the end of the last writer
+	_ = term.File.Close() // the reader then sees that the last writer has closed
 	term.read.Wait()
 	_ = term.Master.Close()
 	return term.screen.String()
 }
 
-// Await returns once the text has been written; it fails the test if that does not happen.
+// Await returns once the text has been written; it fails the test if the text does not appear.
 func (term *Terminal) Await(t *testing.T, text string) {
 	t.Helper()
 	late := time.AfterFunc(time.Until(patient.Deadline(t)), func() {

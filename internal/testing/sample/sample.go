@@ -1,4 +1,4 @@
-// Package sample has a test try some of its many cases in each run, and all of them in make soak.
+// Package sample makes a test try some of its many cases in each run, and all of them in make soak.
 package sample
 
 import (
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// OneIn returns every nth of cases, from a random one on, and logs which, by a line that test/suite repeats at its
-// end. CROFT_SAMPLE=1 takes those from the first one on. With CROFT_SOAK it returns all cases.
+// OneIn returns every nth of cases, starting at a random one, and logs which, in a line that test/suite repeats at its
+// end. With CROFT_SAMPLE=1 it starts at the first case. With CROFT_SOAK it returns all cases.
 func OneIn[T any](t testing.TB, n int, cases []T) (some []T) {
 	t.Helper()
 	if os.Getenv("CROFT_SOAK") != "" || n < 2 {

@@ -1,4 +1,4 @@
-// Package sshagent serves SSH agents to tests.
+// Package sshagent runs SSH agents for tests.
 package sshagent
 
 import (
@@ -32,7 +32,7 @@ func Serve(t *testing.T, keys ...agent.AddedKey) string {
 				return
 			}
 			work.Go(func() {
-				_ = agent.ServeAgent(ring, c) // until its client has gone
+				_ = agent.ServeAgent(ring, c) // until its client has disconnected
 				_ = c.Close()
 			})
 		}

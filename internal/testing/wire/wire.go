@@ -1,4 +1,4 @@
-// Package wire is a TCP proxy that tests put before a server to cut, hold and slow down its connections.
+// Package wire is a TCP proxy that tests insert before a server to cut, hold and slow down its connections.
 package wire
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Wire forwards connections to one server, at first without faults.
+// Wire forwards connections to one server, initially without faults.
 type Wire struct {
 	target   string
 	listener net.Listener
@@ -46,7 +46,7 @@ func New(t testing.TB, target string) *Wire {
 	return w
 }
 
-// Address is where clients connect instead of the server's address.
+// Address returns the address to which clients connect instead of the server's address.
 func (w *Wire) Address() string { return w.listener.Addr().String() }
 
 // Drop breaks all connections; new ones are accepted.
@@ -126,7 +126,7 @@ func (w *Wire) carry(near net.Conn) {
 	back.Wait()
 }
 
-// keep registers an end of a connection, so that it can be broken. False: it is broken already.
+// keep registers an end of a connection, so that it can be broken. False: connections are broken now.
 func (w *Wire) keep(c net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
