@@ -2,15 +2,15 @@ package crush
 
 import "math/bits"
 
-// lanes is how many items are hashed at once.
+// lanes is the number of items that are hashed together.
 const lanes = 16
 
-// draw returns the index of the item that wins in a bucket that is not empty, for input x and try r. As in straw2,
-// each item draws a number by its hash, divided by its weight, and the greatest wins; the first one among equals, and
-// weight 0 loses to all others.
+// draw returns the index of the winning item of a non-empty bucket, for input x and try r. As in straw2, the draw of
+// each item is the logarithm of its hash divided by its weight, and the greatest draw wins. Among equal draws the first
+// one wins, and weight 0 loses to all others.
 //
-// A division for each item would take a third of the time. An item's shortfall s is compared by s/w < best without
-// dividing, since for whole numbers that is s < best*w.
+// A division per item would take a third of the time. An item's shortfall s is compared by s/w < best without division,
+// since for integers that is equivalent to s < best*w.
 func (n *node) draw(x, r uint32, short *[1 << 16]uint64) int {
 	var hashes [lanes]uint32
 	winner, best := 0, uint64(1)<<63
@@ -27,14 +27,15 @@ func (n *node) draw(x, r uint32, short *[1 << 16]uint64) int {
 	return winner
 }
 
-// hashPairs writes hash3(x, item, r) of the first n items, and of one more where n is odd.
+// hashPairs writes hash3(x, item, r) of the first n items, and of one more if n is odd.
 func hashPairs(to *[lanes]uint32, items *[lanes]int32, n int, x, r uint32) {
 	for i := 0; i < n; i += 2 {
 		to[i], to[i+1] = hash3twice(x, uint32(items[i]), uint32(items[i+1]), r)
 	}
 }
 
-// hash3twice returns hash3(a, b, c) and hash3(a, b2, c). A processor computes two chains in little more time than one.
+// hash3twice returns hash3(a, b, c) and hash3(a, b2, c). A processor computes two independent chains in little more
+// time than one.
 func hash3twice(a, b, b2, c uint32) (uint32, uint32) {
 	h, h2 := seed^a^b^c, seed^a^b2^c
 	a2, c2 := a, c
@@ -60,8 +61,8 @@ func mixTwice(a, b, c, d, e, f uint32) (uint32, uint32, uint32, uint32, uint32, 
 	return a, b, c, d, e, f
 }
 
-// Draw returns the number by which an item competes in a bucket for input x and try r: the least wins. An item of
-// weight 0 has the greatest possible.
+// Draw returns the number by which an item competes in a bucket for input x and try r: the smallest wins. An item of
+// weight 0 has the maximum.
 func Draw(x uint32, item ID, r uint32, w Weight) uint64 {
 	if w == 0 {
 		return ^uint64(0)

@@ -1,6 +1,6 @@
 package crush
 
-// seed starts every hash; the pads fill the places of a mix that no input takes.
+// seed is the initial value of every hash; the pads are the inputs of a mix that has fewer inputs.
 const (
 	seed = 1315423911
 	padX = 231232
@@ -21,7 +21,7 @@ func mix(a, b, c uint32) (uint32, uint32, uint32) {
 	return a, b, c
 }
 
-// Hash2 is Ceph's rjenkins1 of two numbers.
+// Hash2 returns Ceph's rjenkins1 of two numbers.
 func Hash2(a, b uint32) uint32 {
 	h := seed ^ a ^ b
 	x, y := uint32(padX), uint32(padY)
@@ -31,7 +31,7 @@ func Hash2(a, b uint32) uint32 {
 	return h
 }
 
-// hash3 is Ceph's rjenkins1 of three numbers.
+// hash3 returns Ceph's rjenkins1 of three numbers.
 func hash3(a, b, c uint32) uint32 {
 	h := seed ^ a ^ b ^ c
 	x, y := uint32(padX), uint32(padY)

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// lnTop is the fixed-point logarithm of 2^16, the greatest that lnOf returns: 44 binary places.
+// lnTop is the fixed-point logarithm of 2^16 with 44 binary places, the maximum that lnOf returns.
 const lnTop = 1 << 48
 
-// shortfalls returns, for each of the 2^16 values u that a hash may have, how far the logarithm of u+1 falls short of
-// the greatest. An item's draw is the negative quotient of that and its weight.
+// shortfalls returns, for each of the 2^16 possible hash values u, the difference between the maximum and the logarithm
+// of u+1. The draw of an item is this difference, negated and divided by its weight.
 var shortfalls = sync.OnceValue(func() *[1 << 16]uint64 {
 	t := &[1 << 16]uint64{}
 	for u := range t {
@@ -19,9 +19,8 @@ var shortfalls = sync.OnceValue(func() *[1 << 16]uint64 {
 	return t
 })
 
-// lnOf is 2^44 * log2(u+1) in whole numbers, for u below 2^16, by the construction of Ceph: the argument is split into
-// a power of two, an upper part of 7 bits and the rest, and the logarithms of the three are added. Both tables are
-// computed.
+// lnOf returns 2^44 * log2(u+1) in integers, for u below 2^16, with Ceph's method: the argument is split into a power
+// of two, an upper part of 7 bits and the rest, and the logarithms of the three are added. Both tables are computed.
 func lnOf(u uint32) uint64 {
 	x := uint64(u) + 1
 	exponent := uint64(15)
@@ -33,12 +32,12 @@ func lnOf(u uint32) uint64 {
 	upper := x>>8 - 128 // 0 to 128
 	ratio := 1 + float64(upper)/128
 	inverse := uint64(math.Ceil(lnTop / ratio))
-	// The product of x and the inverse is 2^15 times the rest, of which 8 bits count.
+	// The product of x and the inverse is 2^15 times the rest, of which 8 bits are used.
 	hi, lo := bits.Mul64(x, inverse)
 	rest := (hi<<16 | lo>>48) & 0xff
 	sum := logarithm(ratio) + logarithm(1+float64(rest)/(1<<15))
 	return exponent<<44 + sum>>4
 }
 
-// logarithm is 2^48 * log2(x), rounded down.
+// logarithm returns 2^48 * log2(x), rounded down.
 func logarithm(x float64) uint64 { return uint64(lnTop * math.Log2(x)) }

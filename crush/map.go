@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// ID names a device (0 and above) or a bucket (below 0). IDs are inputs of the hash: who renumbers moves everything.
+// ID identifies a device (0 and above) or a bucket (below 0). IDs are inputs of the hash, so changing them moves all
+// data.
 type ID int32
 
 // Weight is a share in 16.16 fixed point; One is 1.0. An item of weight 0 gets nothing.
@@ -23,8 +24,8 @@ type Type int32
 
 // Limits of maps.
 const (
-	MaxDevice   = 1 << 20      // IDs of devices are below it
-	MaxBuckets  = 1 << 20      // IDs of buckets are above its negative
+	MaxDevice   = 1 << 20      // upper bound of device IDs, exclusive
+	MaxBuckets  = 1 << 20      // bucket IDs are greater than its negative
 	MaxWeight   = 10_000 * One // of a device
 	maxDepth    = 32
 	maxSteps    = 256
@@ -36,22 +37,22 @@ type Map struct {
 	Tunables Tunables
 	Devices  []Device
 	Types    []TypeName
-	Buckets  []Bucket // children before their parents in crushtool's text; in any order otherwise
+	Buckets  []Bucket // in any order; crushtool's text needs children before their parents
 	Rules    []Rule
 }
 
 // Tunables are the settings of the algorithm.
 type Tunables struct {
-	TotalTries  int  // how often a choice is tried again before it is given up; 50
-	DescendOnce bool // a leaf is tried once, then another bucket; true
-	VaryR       int  // how a leaf's tries depend on its bucket's; 1
+	TotalTries  int  // number of tries of a choice before it is given up; 50
+	DescendOnce bool // try a leaf once, then another bucket; true
+	VaryR       int  // how the tries of a leaf depend on those of its bucket; 1
 	Stable      bool // a leaf's choice does not depend on its position; true
 }
 
-// Jewel has the tunables that Ceph calls optimal since its release jewel.
+// Jewel are the tunables that Ceph calls optimal since its release jewel.
 var Jewel = Tunables{TotalTries: 50, DescendOnce: true, VaryR: 1, Stable: true}
 
-// Device is a leaf.
+// Device is a leaf of the tree.
 type Device struct {
 	ID    ID
 	Name  string
@@ -64,16 +65,16 @@ type TypeName struct {
 	Name string
 }
 
-// Bucket is an inner node.
+// Bucket is an inner node of the tree.
 type Bucket struct {
 	ID      ID
 	Name    string
 	Type    Type
 	Items   []Item
-	Shadows []Shadow // the bucket's ID among the devices of one class only
+	Shadows []Shadow // the bucket's IDs for the devices of single classes
 }
 
-// Item is a child of a bucket. Its weight is what it has in this bucket, whatever the child's own items add up to.
+// Item is a child of a bucket. Its weight counts in this bucket, independent of the sum of the child's own items.
 type Item struct {
 	ID     ID
 	Weight Weight
@@ -98,21 +99,21 @@ func (b *Bucket) Weight() Weight {
 type Rule struct {
 	ID    int
 	Name  string
-	Kind  string // replicated or erasure; for readers only
-	Min   int    // likewise: from so many replicas
-	Max   int    // to so many
+	Kind  string // replicated or erasure; only informational
+	Min   int    // likewise: minimum number of replicas
+	Max   int    // maximum number of replicas
 	Steps []Step
 }
 
-// Op is what a step does.
+// Op is the operation of a step.
 type Op int
 
 // The steps.
 const (
-	Take             Op = iota + 1 // begin at a bucket or device, or at a bucket's devices of one class
-	ChooseFirstn                   // choose buckets or devices of a type; those behind a lost one move up
-	ChooseIndep                    // likewise, but each keeps its position, and a lost one leaves a hole
-	ChooseLeafFirstn               // choose buckets of a type, and a device in each
+	Take             Op = iota + 1 // start at a bucket or device, or at a bucket's devices of one class
+	ChooseFirstn                   // choose buckets or devices of a type; items after a failed one move up
+	ChooseIndep                    // likewise, but each item keeps its position, and a failed one leaves a hole
+	ChooseLeafFirstn               // choose buckets of a type, and one device in each
 	ChooseLeafIndep
 	Emit
 	SetChooseTries     // for the steps that follow
@@ -124,14 +125,14 @@ type Step struct {
 	Op    Op
 	Item  ID     // of Take
 	Class string // of Take; empty: all
-	N     int    // how many: below 1, that many fewer than are asked for; tries
-	Type  Type   // what to choose
+	N     int    // number of items: below 1, that many fewer than requested; number of tries
+	Type  Type   // type of the chosen items
 }
 
-// None is in the place of a position that could not be filled.
+// None marks a position that could not be filled.
 const None ID = 0x7fffffff
 
-// Bucket returns the bucket of an ID; nil: there is none.
+// Bucket returns the bucket with an ID; nil: there is none.
 func (m *Map) Bucket(id ID) *Bucket {
 	for i := range m.Buckets {
 		if m.Buckets[i].ID == id {
@@ -141,7 +142,7 @@ func (m *Map) Bucket(id ID) *Bucket {
 	return nil
 }
 
-// Roots returns the buckets that are in no other, in their order.
+// Roots returns the buckets without a parent, in order.
 func (m *Map) Roots() (roots []*Bucket) {
 	inner := map[ID]bool{}
 	for _, b := range m.Buckets {
@@ -157,8 +158,8 @@ func (m *Map) Roots() (roots []*Bucket) {
 	return roots
 }
 
-// Check reports everything that is wrong with the map: names and IDs given twice, items that are not there, buckets in
-// themselves or in two parents, types out of order, weights out of range. nil: nothing.
+// Check reports all errors of the map: duplicate names and IDs, missing items, buckets in themselves or in two parents,
+// types in the wrong order, weights out of range. nil: no errors.
 func (m *Map) Check() []error {
 	c := &checking{m: m, names: map[string]bool{}, kinds: map[Type]bool{}, of: map[ID]*Bucket{}, devices: map[ID]bool{}}
 	c.types()

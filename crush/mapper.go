@@ -2,37 +2,37 @@ package crush
 
 import "slices"
 
-// Mapper computes places. It is for one goroutine at a time.
+// Mapper computes mappings. It must not be used concurrently.
 type Mapper struct {
 	program *Program
 	short   *[1 << 16]uint64
 	watch   func(Event)
 	refuse  func(ID) bool
-	// The working lists of a rule: where it stands, what it chose there, and the leaves of that.
+	// The working lists of a rule: the current items, the items chosen below them, and their leaves.
 	here, chosen, leaves []ID
 	inputs
 }
 
-// inputs are those of the mapping that is being computed.
+// inputs are the inputs of the current mapping.
 type inputs struct {
 	x       uint32
 	weights Reweights
-	seen    Event // what is told while watched
+	seen    Event // the event for watch
 }
 
-// Reweights are shares by device: 0 is out, One and more is in, and between them a device refuses that share of all
-// inputs. A device beyond the list is out; nil: all are in.
+// Reweights are weights by device ID: 0 is out, One or more is in, and a value between them makes a device refuse the
+// remaining share of all inputs. A device beyond the end of the list is out; nil: all devices are in.
 type Reweights []Weight
 
-// NewMapper makes a Mapper.
+// NewMapper returns a Mapper.
 func (p *Program) NewMapper() *Mapper { return &Mapper{program: p, short: shortfalls()} }
 
-// Refuse makes devices unusable for which the function returns true, as if they were out; nil: none.
+// Refuse treats the devices for which the function returns true as if they were out; nil: none.
 func (m *Mapper) Refuse(refuse func(ID) bool) { m.refuse = refuse }
 
-// Map appends to out where a rule places n replicas of x. There may be fewer, and None is in the place of a position
-// that could not be filled. An unknown rule, and n of 0 or less, place nothing. It allocates nothing once the Mapper
-// has computed a mapping of that rule and n, and out has room.
+// Map appends to out the devices that a rule chooses for n replicas of x. There may be fewer; None marks a position
+// that could not be filled. An unknown rule, or n <= 0, chooses nothing. Map allocates nothing if the Mapper has
+// computed a mapping of that rule and n before, and out has room.
 func (m *Mapper) Map(rule int, x uint32, n int, weights Reweights, out []ID) []ID {
 	if n <= 0 {
 		return out
@@ -40,7 +40,7 @@ func (m *Mapper) Map(rule int, x uint32, n int, weights Reweights, out []ID) []I
 	return m.Run(m.program.rules[rule], x, n, weights, out)
 }
 
-// Run is Map for steps that are in no rule. The Take of a class must name the ID of the class's bucket.
+// Run is Map for steps that are not part of a rule. A Take with a class must have the ID of the class's bucket.
 func (m *Mapper) Run(steps []Step, x uint32, n int, weights Reweights, out []ID) []ID {
 	n = min(n, maxReplicas)
 	m.grow(n)
@@ -84,7 +84,7 @@ func (m *Mapper) has(id ID) bool {
 	return m.program.bucket(id) != nil || id >= 0 && int(id) < m.program.devices
 }
 
-// chooseAll does a step of choosing below each bucket of here, and returns what was chosen, n at most.
+// chooseAll performs a choose step below each bucket of here, and returns the chosen items, at most n.
 func (m *Mapper) chooseAll(here []ID, s Step, c choice, leafTries, n int) []ID {
 	chosen, leaves, size := m.chosen[:n], m.leaves[:n], 0
 	for _, id := range here {
@@ -120,7 +120,7 @@ func (m *Mapper) chooseAll(here []ID, s Step, c choice, leafTries, n int) []ID {
 	return append(here[:0], chosen[:size]...)
 }
 
-// unusable returns why a device does not take the input; 0: it does.
+// unusable returns why a device refuses the input; 0: it is usable.
 func (m *Mapper) unusable(id ID) Reason {
 	switch {
 	case m.weights != nil && int(id) >= len(m.weights), m.weights != nil && m.weights[id] == 0:
@@ -133,16 +133,17 @@ func (m *Mapper) unusable(id ID) Reason {
 	return 0
 }
 
-// choice is one choosing of distinct items below a bucket.
+// choice is one choice of distinct items below a bucket.
 type choice struct {
-	kind             Type // of what is chosen
+	kind             Type // type of the chosen items
 	tries, leafTries int
-	leaf             bool // choose a device in each bucket too
+	leaf             bool // also choose a device in each bucket
 	out, leaves      []ID
 }
 
-// firstn chooses items for the positions from first on, those behind a lost one moving up, and returns how many there
-// are then. At most room are added. above is the try of the bucket above, on which those here depend.
+// firstn chooses items for the positions from first on, and returns the number of filled positions. Items after a
+// failed position move up. It adds at most room items. above is the try of the parent bucket, which the tries here
+// depend on.
 func (m *Mapper) firstn(top *node, c choice, want, first int, above uint32, room int) (filled int) {
 	t := m.program.tunables
 	filled = first
@@ -203,7 +204,7 @@ func (m *Mapper) leafOf(item ID, c choice, position int, r uint32, room int) Rea
 	return 0
 }
 
-// indep chooses items for so many positions from first on, each of which keeps its place; None is where there is none.
+// indep chooses items for left positions from first on. Each keeps its position; None marks a position without an item.
 // want is the number of positions in all.
 func (m *Mapper) indep(top *node, c choice, left, want, first int, above uint32) {
 	const undecided ID = None - 1
@@ -254,7 +255,7 @@ func (m *Mapper) indep(top *node, c choice, left, want, first int, above uint32)
 	}
 }
 
-// leafAt chooses a device in a bucket for a position that keeps its place.
+// leafAt chooses a device in a bucket for a fixed position.
 func (m *Mapper) leafAt(item ID, c choice, position, want int, r uint32) Reason {
 	if item >= 0 {
 		c.leaves[position] = item
@@ -269,7 +270,7 @@ func (m *Mapper) leafAt(item ID, c choice, position, want int, r uint32) Reason 
 	return 0
 }
 
-// descend draws from a bucket down to an item of a type. wrongType: another try would find none either.
+// descend draws from a bucket down to an item of a type. wrongType: another try would not find one either.
 func (m *Mapper) descend(in *node, kind Type, r uint32) (ID, Reason) {
 	for {
 		if len(in.weights) == 0 {

@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// Program is a map, ready to be computed with. It does not change, and any number of Mappers may use it at once.
+// Program is a compiled map. It is immutable, and any number of Mappers may use it concurrently.
 type Program struct {
 	tunables Tunables
-	buckets  []node // by -1-ID; those that are not there have no type
+	buckets  []node // by -1-ID; missing ones have type 0
 	rules    map[int][]Step
-	names    map[string]int // rules
-	devices  int            // IDs of devices are below it
+	names    map[string]int // rule IDs by name
+	devices  int            // upper bound of device IDs, exclusive
 }
 
-// node is a bucket with its items in columns.
+// node is a bucket with its items as columns.
 type node struct {
-	items   []int32  // with zeros behind them, up to a multiple of lanes
-	weights []uint32 // as many as there are items
+	items   []int32  // padded with zeros to a multiple of lanes
+	weights []uint32 // one per item, not padded
 	kind    Type
 }
 
-// Compile checks a map and makes a Program of it. The error names everything that is wrong with the map.
+// Compile checks a map and converts it to a Program. The error lists all errors of the map.
 func Compile(m *Map) (*Program, error) {
 	if errs := m.Check(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -38,7 +38,7 @@ func Compile(m *Map) (*Program, error) {
 	for i := range m.Buckets {
 		c.of[m.Buckets[i].ID] = &m.Buckets[i]
 	}
-	// Children come before their parents, whose shadows weigh what their children's shadows weigh.
+	// Children come before their parents, because the weight of a shadow is the sum of its children's shadows.
 	for _, b := range slices.SortedStableFunc(slices.Values(m.Buckets), func(x, y Bucket) int {
 		return cmp.Compare(x.Type, y.Type)
 	}) {
@@ -80,7 +80,7 @@ func (c *compiling) add(id ID, kind Type, items []Item) {
 	c.p.buckets[at] = n
 }
 
-// addShadow adds a bucket with its devices of a class only, and the shadows of its buckets, even empty ones.
+// addShadow adds a bucket with only its devices of a class, and the shadows of its child buckets, even empty ones.
 func (c *compiling) addShadow(b *Bucket, s Shadow) error {
 	var items []Item
 	for _, it := range b.Items {
@@ -105,7 +105,7 @@ func (c *compiling) addShadow(b *Bucket, s Shadow) error {
 	return nil
 }
 
-// shadow returns the ID of a bucket's devices of a class; 0: it has none.
+// shadow returns the ID of a bucket's shadow for a class; 0: it has none.
 func (c *compiling) shadow(id ID, class string) ID {
 	for _, s := range c.of[id].Shadows {
 		if s.Class == class {
@@ -115,16 +115,16 @@ func (c *compiling) shadow(id ID, class string) ID {
 	return 0
 }
 
-// Rule returns the number of the rule of a name.
+// Rule returns the ID of the rule with a name.
 func (p *Program) Rule(name string) (id int, ok bool) {
 	id, ok = p.names[name]
 	return id, ok
 }
 
-// Devices returns the number above the greatest ID of a device.
+// Devices returns the highest device ID plus 1.
 func (p *Program) Devices() int { return p.devices }
 
-// bucket returns a bucket; nil: there is none of that ID.
+// bucket returns the bucket with an ID; nil: there is none.
 func (p *Program) bucket(id ID) *node {
 	if at := int(-1 - id); at >= 0 && at < len(p.buckets) && p.buckets[at].kind != 0 {
 		return &p.buckets[at]

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// resolve gives IDs to the buckets without one, and turns names into IDs.
+// resolve assigns IDs to the buckets without one, and replaces names by IDs.
 func (t *reading) resolve() error {
 	t.free = -1
 	for i := range t.m.Buckets {
@@ -19,7 +19,7 @@ func (t *reading) resolve() error {
 	for i, b := range t.m.Buckets {
 		of[b.ID] = i
 	}
-	order := make([]int, len(t.m.Buckets)) // children first: an item's weight may be its bucket's own
+	order := make([]int, len(t.m.Buckets)) // children first: an item without a weight gets the weight of its bucket
 	for i := range order {
 		order[i] = i
 	}
@@ -84,7 +84,7 @@ func (t *reading) resolveItems(i int, of map[ID]int) error {
 	return nil
 }
 
-// shade gives a bucket, and all below it, IDs for their devices of a class.
+// shade assigns IDs to a bucket, and to all buckets below it, for their devices of a class.
 func (t *reading) shade(i int, class string, of map[ID]int) {
 	b := &t.m.Buckets[i]
 	if !slices.ContainsFunc(b.Shadows, func(s Shadow) bool { return s.Class == class }) {

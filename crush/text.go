@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// maxText is the size up to which texts are read, in bytes: some 100,000 devices.
+// maxText bounds the size of a text, in bytes: about 100,000 devices.
 const maxText = 32 << 20
 
-// ReadText reads a map in the text form of crushtool. Buckets may come in any order, and those without an ID get the
-// next one that is free; so do those below a bucket of which a rule takes a class. The error names the line. What
-// crushtool knows beyond this package, such as buckets that are not straw2, is an error.
+// ReadText parses a map in the text form of crushtool. Buckets may come in any order. Buckets without an ID get the
+// next free one; so do the shadows of buckets from which a rule takes a class. The error names the line. Features of
+// crushtool that this package does not support, such as buckets other than straw2, are errors.
 func ReadText(r io.Reader) (*Map, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxText+1))
 	if err != nil {
@@ -33,7 +33,7 @@ func ReadText(r io.Reader) (*Map, error) {
 	return t.m, nil
 }
 
-// legacy are the tunables of a text that names none, from before they could be named.
+// legacy are the tunables of a text that names none: those of the time before texts could name them.
 var legacy = Tunables{TotalTries: 19}
 
 type word struct {
@@ -41,7 +41,7 @@ type word struct {
 	line int
 }
 
-// apart makes words of braces.
+// apart separates braces from words.
 var apart = strings.NewReplacer("{", " { ", "}", " } ")
 
 func wordsOf(text string) (all []word) {
@@ -54,15 +54,15 @@ func wordsOf(text string) (all []word) {
 	return all
 }
 
-// reading is the state of reading a text. Names of items are resolved at the end.
+// reading is the state of the parser. It resolves names of items at the end.
 type reading struct {
 	words []word
 	line  int
 	m     *Map
 	ids   map[string]ID
 	types map[string]Type
-	used  map[ID]bool // IDs of buckets
-	// By bucket, and by rule and step: what is named.
+	used  map[ID]bool // IDs of buckets in use
+	// Names to resolve, by bucket, and by rule and step.
 	items [][]namedItem
 	takes []namedTake
 	free  ID
@@ -71,7 +71,7 @@ type reading struct {
 type namedItem struct {
 	name   string
 	weight string // empty: not given
-	at     int    // position; -1: the next
+	at     int    // position; -1: the next one
 	line   int
 }
 
@@ -85,7 +85,7 @@ func (t *reading) wrong(format string, args ...any) error {
 	return fmt.Errorf("line %d: %s", t.line, fmt.Sprintf(format, args...))
 }
 
-// next returns the next word, or an error that says what should have been there.
+// next returns the next word, or an error that names the expected element.
 func (t *reading) next(what string) (string, error) {
 	if len(t.words) == 0 {
 		return "", t.wrong("the map ends where %s should be", what)
@@ -107,7 +107,7 @@ func (t *reading) number(what string) (int, error) {
 	return int(n), nil
 }
 
-// accept takes the next word if it is this one.
+// accept consumes the next word if it equals text.
 func (t *reading) accept(text string) bool {
 	if len(t.words) == 0 || t.words[0].text != text {
 		return false
@@ -175,7 +175,7 @@ func (t *reading) tunable() error {
 	case name == "chooseleaf_stable" && (n == 0 || n == 1):
 		to.Stable = n == 1
 	case (name == "choose_local_tries" || name == "choose_local_fallback_tries") && n == 0:
-	case name == "straw_calc_version", name == "allowed_bucket_algs": // of buckets that are not straw2
+	case name == "straw_calc_version", name == "allowed_bucket_algs": // settings of buckets other than straw2
 	case slices.Contains(tunableNames, name):
 		return t.wrong("tunable %s %d is not supported", name, n)
 	default:
@@ -266,7 +266,7 @@ func (t *reading) bucket(kind Type) error {
 	return t.define("bucket", name, b.ID)
 }
 
-// only accepts a word of which there are others in Ceph.
+// only accepts only one of the keywords that Ceph allows at this place.
 func (t *reading) only(text, what, also string) error {
 	w, err := t.next(text)
 	if err == nil && w != text && (also == "" || w != also) {

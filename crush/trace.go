@@ -2,18 +2,18 @@ package crush
 
 import "fmt"
 
-// Reason is why a candidate was not taken; 0: it was.
+// Reason is why a candidate was not chosen; 0: it was.
 type Reason int
 
 // The reasons.
 const (
-	Collision  Reason = iota + 1 // it is taken already
+	Collision  Reason = iota + 1 // it was chosen already
 	Out                          // its reweight is 0
 	Reweighted                   // its reweight refuses this input
-	Refused                      // the caller refuses it: it is full, say
+	Refused                      // the caller refuses it, for example because it is full
 	NoDevice                     // it has no usable device for this try
 	Empty                        // a bucket on the way has no items
-	wrongType                    // there is nothing of the type on the way
+	wrongType                    // no item of the type was found
 )
 
 var reasons = map[Reason]string{0: "taken", Collision: "taken already", Out: "out", Reweighted: "reweighted",
@@ -27,18 +27,18 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", int(r))
 }
 
-// Event is one candidate of a mapping.
+// Event is one candidate in a mapping.
 type Event struct {
 	Step     int  // of the rule, from 0
-	Leaf     bool // a device in a bucket that is being considered
-	Position int  // which replica
+	Leaf     bool // a device in a bucket that is a candidate
+	Position int  // index of the replica
 	Try      int  // from 0
 	Item     ID   // None: an empty bucket
 	Why      Reason
 }
 
-// Watch calls the function for each candidate of the mappings to come; nil ends that. Devices in a bucket come before
-// the bucket.
+// Watch calls the function for each candidate of the following mappings; nil turns that off. Devices in a bucket come
+// before the bucket.
 func (m *Mapper) Watch(watch func(Event)) { m.watch = watch }
 
 func (m *Mapper) tell(position, try int, item ID, why Reason) {

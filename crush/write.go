@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// WriteText writes the map in the text form of crushtool, buckets after those in them. ReadText and crushtool -c read
-// it back as it is, unless a weight above 256 has more than 24 significant bits: both read weights in single precision.
+// WriteText writes the map in the text form of crushtool, each bucket after its children. ReadText and crushtool -c
+// read the same map back, unless a weight above 256 has more than 24 significant bits: both read weights in single
+// precision.
 func (m *Map) WriteText(to io.Writer) error {
 	w := &writing{m: m, to: bufio.NewWriter(to), names: map[ID]string{}, kinds: map[Type]string{}}
 	for _, d := range m.Devices {
@@ -35,7 +36,7 @@ func (m *Map) WriteText(to io.Writer) error {
 	return w.to.Flush()
 }
 
-// writing leaves errors to the Flush at the end.
+// writing writes a map. The final Flush reports its errors.
 type writing struct {
 	m     *Map
 	to    *bufio.Writer
@@ -95,8 +96,8 @@ func (w *writing) bucket(b Bucket) {
 	w.line("}")
 }
 
-// String returns the weight as a decimal fraction, with at least five places as crushtool has it, and more if it takes
-// them to be read back as it is.
+// String returns the weight as a decimal fraction, with at least five decimal places as in crushtool, and with more if
+// an exact result needs them.
 func (w Weight) String() string {
 	share := float64(w) / float64(One)
 	if text := strconv.FormatFloat(share, 'f', 5, 64); WeightOf(parsed(text)) == w {
@@ -106,7 +107,7 @@ func (w Weight) String() string {
 }
 
 func parsed(text string) float64 {
-	f, _ := strconv.ParseFloat(text, 64) // a number that was just formatted
+	f, _ := strconv.ParseFloat(text, 64) // cannot fail: the number was just formatted
 	return f
 }
 

@@ -1,8 +1,8 @@
-// Package federation exchanges what partitions have on record. An export is one consistent snapshot of the home
-// partition, without tokens, user-data, private keys and other secrets. An import shows another partition's export
-// here: as a whole or not at all, only the newest, and for reading alone. Nothing is ever scheduled on what was
-// imported, and its names and numbers never meet those of home, since it lies under its own partition's key. With peers
-// it exchanges requests: it knows where they are, with which keys they sign, and what their users may do here.
+// Package federation exchanges records between partitions. An export is one consistent snapshot of the home partition,
+// without tokens, user-data, private keys and other secrets. An import makes another partition's export visible here:
+// completely or not at all, only the newest one, and read-only. Nothing is scheduled on imported hosts, and imported
+// names and IDs never conflict with those of home, since they are stored under the key of their own partition. Home
+// exchanges requests with peers: it knows their endpoints, their keys, and what their users may do here.
 package federation
 
 import (
@@ -18,27 +18,27 @@ import (
 	"croft/internal/redact"
 )
 
-// Partition is a partition that is known here: home, one of which an export was imported, or a peer.
+// Partition is a known partition: home, an imported one, or a peer.
 type Partition struct {
 	ID       croft.PartitionID `json:"id"`
-	Alias    string            `json:"alias"` // its name here, unique; elsewhere it may have another one
+	Alias    string            `json:"alias"` // its unique name here; other clouds may use another one
 	Home     bool              `json:"home"`
 	Imported *Imported         `json:"imported,omitempty"` // nil: nothing was imported
-	Peer     *Peer             `json:"peer,omitempty"`     // nil: no requests are exchanged with it
+	Peer     *Peer             `json:"peer,omitempty"`     // nil: it is not a peer
 }
 
-// Imported says which export of a partition is shown.
+// Imported describes the visible export of a partition.
 type Imported struct {
 	Revision int64        `json:"revision"` // of the partition's etcd
 	Exported time.Time    `json:"exported"`
 	At       time.Time    `json:"at"`
-	Rows     map[Kind]int `json:"rows"` // how many there are of each kind
+	Rows     map[Kind]int `json:"rows"` // number of rows of each kind
 }
 
 // HomeAlias is the alias of the home partition.
 const HomeAlias = "home"
 
-// aliasForm is the form of an alias: safe on terminals and in URLs.
+// aliasForm matches aliases, which are safe on terminals and in URLs.
 var aliasForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 // CheckAlias validates an alias. Invalid.
@@ -56,7 +56,7 @@ func CheckAlias(alias string) error {
 	return nil
 }
 
-// Called finds a partition by its ID or its alias. NotFound.
+// Called returns a partition by ID or alias. NotFound.
 func Called(all []Partition, idOrAlias string) (Partition, error) {
 	i := slices.IndexFunc(all, func(p Partition) bool { return string(p.ID) == idOrAlias || p.Alias == idOrAlias })
 	if i < 0 {
@@ -66,8 +66,8 @@ func Called(all []Partition, idOrAlias string) (Partition, error) {
 	return all[i], nil
 }
 
-// settle decides what is shown of a partition once an import is complete. current is nil if nothing was imported yet.
-// Conflict: something newer is shown, or the alias is taken.
+// settle returns the record of a partition after an import. current is nil if nothing was imported yet. Conflict:
+// something newer is visible, or the alias is taken.
 func settle(h Header, rows map[Kind]int, alias string, others []Partition, current *Partition) (Partition, error) {
 	p := Partition{ID: h.Partition, Imported: &Imported{Revision: h.Revision, Exported: h.Time,
 		At: time.Now().UTC().Truncate(time.Second), Rows: rows}}
@@ -81,7 +81,7 @@ func settle(h Header, rows map[Kind]int, alias string, others []Partition, curre
 		return name == HomeAlias || slices.ContainsFunc(others, func(o Partition) bool { return o.Alias == name })
 	}
 	switch {
-	case p.Peer != nil && alias != "" && alias != p.Alias: // users are called by it
+	case p.Peer != nil && alias != "" && alias != p.Alias: // users address the peer by its alias
 		return p, croft.Errorf(croft.Conflict,
 			"the partition is the peer %s here: change its alias by `croft partition "+
 				"peer add --alias`", p.Alias)
@@ -96,7 +96,7 @@ func settle(h Header, rows map[Kind]int, alias string, others []Partition, curre
 	return p, nil
 }
 
-// newer refuses an export that is older than what is shown. Conflict.
+// newer rejects an export that is older than the visible one. Conflict.
 func newer(h Header, shown *Imported) error {
 	if shown != nil && h.Revision < shown.Revision {
 		return croft.Errorf(croft.Conflict, "the file is of revision %d of partition %s, and revision %d was imported "+
@@ -106,7 +106,7 @@ func newer(h Header, shown *Imported) error {
 	return nil
 }
 
-// free returns a name that is not taken: name itself, or with a number.
+// free returns a name that is not taken: name itself, or name with a number.
 func free(name string, taken func(string) bool) string {
 	candidate := name
 	for n := 2; taken(candidate); n++ {
@@ -135,7 +135,7 @@ const (
 var Kinds = []Kind{KindHost, KindProvider, KindAggregate, KindDistance, KindQuota, KindProject, KindDefinition,
 	KindObject, KindInstance}
 
-// Row is one thing on record.
+// Row is one record in an export.
 type Row struct {
 	Kind Kind            `json:"kind"`
 	Row  json.RawMessage `json:"row"`
@@ -151,7 +151,7 @@ type Host struct {
 	Drained  bool         `json:"drained,omitempty"`
 }
 
-// HostOf is what others learn of a host.
+// HostOf returns the exported fields of a host.
 func HostOf(h croft.Host) Host {
 	return Host{ID: h.ID, Name: h.Name, Location: h.Location, Version: h.Version, VirtType: h.VirtType,
 		Drained: h.Drained}
@@ -167,13 +167,13 @@ type Provider struct {
 	Aggregates  []string                                `json:"aggregates,omitempty"` // UUIDs
 }
 
-// Distance is a distance that an operator stated.
+// Distance is a distance that an operator set.
 type Distance struct {
 	Type string `json:"type"`
 	croft.Distance
 }
 
-// Instance is an instance, without what its guest gets: user-data, keys and tags.
+// Instance is an instance, without the data for its guest: user-data, keys and tags.
 type Instance struct {
 	ID         croft.InstanceID `json:"id"`
 	Project    croft.Project    `json:"project"`
@@ -189,7 +189,7 @@ type Instance struct {
 	Expires    time.Time        `json:"expires,omitzero"`
 }
 
-// InstanceOf is what others learn of an instance.
+// InstanceOf returns the exported fields of an instance.
 func InstanceOf(i croft.Instance) Instance {
 	return Instance{ID: i.ID, Project: i.Project, Name: i.Name, State: i.State, Host: i.Host, Generation: i.Generation,
 		Resources: i.Spec.Resources, Image: redact.Image(i.Spec.Image), Ephemeral: i.Spec.Ephemeral,

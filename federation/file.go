@@ -23,23 +23,23 @@ import (
 	"croft/tenant"
 )
 
-// Format is the version of the file: JSON Lines, first a Header, then a Row in each line, at last a Trailer. Those of
-// version 1 have no aggregates and no distances, those of version 2 no UUIDs of projects; both are read too.
+// Format is the version of the file: JSON Lines with a Header, then one Row per line, then a Trailer. Files of version
+// 1 have no aggregates and no distances, those of version 2 no UUIDs of projects; both can be read.
 const Format = 3
 
 // Header is the first line of an export.
 type Header struct {
 	Format    int               `json:"export"` // the version of the format
 	Partition croft.PartitionID `json:"partition"`
-	Name      string            `json:"name,omitempty"` // an alias that the exporter proposes
-	Revision  int64             `json:"revision"`       // of etcd, as of which everything is
+	Name      string            `json:"name,omitempty"` // alias that the exporter proposes
+	Revision  int64             `json:"revision"`       // of etcd, the revision of all rows
 	Time      time.Time         `json:"time"`
 }
 
-// Trailer is the last line. A file without it was cut off.
+// Trailer is the last line. A file without it is truncated.
 type Trailer struct {
 	Rows   int    `json:"rows"`
-	SHA256 string `json:"sha256"` // of all lines before, in hexadecimal digits
+	SHA256 string `json:"sha256"` // of all lines before it, in hexadecimal digits
 }
 
 // check validates a header. Invalid.
@@ -56,10 +56,10 @@ func (h Header) check() error {
 	return nil
 }
 
-// alias is the alias that a partition has unless somebody gives one.
+// alias returns the alias of a partition for which none is given.
 func (h Header) alias() string { return cmp.Or(h.Name, string(h.Partition[:8])) }
 
-// maxLine bounds a line: a row is stored as one value in etcd, which takes 1.5 MiB in a request.
+// maxLine bounds a line, in bytes: a row is stored as one value in etcd, which accepts 1.5 MiB per request.
 const maxLine = 512 << 10
 
 // writer writes an export.
@@ -96,8 +96,8 @@ func (w *writer) end() error {
 	return w.to.Flush()
 }
 
-// read reads an export: it calls begin with the header, and each with each row that is valid. Only when it returns
-// without an error is what they got complete, and as it was written. Invalid.
+// read reads an export: it calls begin with the header, and each with every valid row. Their input is complete and
+// undamaged only if read returns nil. Invalid.
 func read(from io.Reader, begin func(Header) error, each func(Row) error) error {
 	r := &reader{from: bufio.NewReader(from), sum: sha256.New(), seen: map[string]bool{}}
 	h, err := r.header()
@@ -123,10 +123,10 @@ type reader struct {
 	from        *bufio.Reader
 	sum         hash.Hash
 	lines, rows int
-	seen        map[string]bool // kinds with IDs
+	seen        map[string]bool // kinds with IDs, to find duplicates
 }
 
-// next returns a line with its end. Invalid: it is too long, or none.
+// next returns a line with its newline. Invalid: the line is too long, or the file ends.
 func (r *reader) next() ([]byte, error) {
 	var line []byte
 	for {
@@ -148,7 +148,7 @@ func (r *reader) next() ([]byte, error) {
 	}
 }
 
-// header reads the first line. Of a newer format, only the version is read.
+// header reads the first line. For a newer format it reads only the version.
 func (r *reader) header() (Header, error) {
 	line, err := r.next()
 	if err != nil {
@@ -173,7 +173,7 @@ func (r *reader) header() (Header, error) {
 	return h, h.check()
 }
 
-// line reads one line after the header, and reports whether it is the last.
+// line reads one line after the header, and reports whether it is the trailer.
 func (r *reader) line(each func(Row) error) (done bool, err error) {
 	text, err := r.next()
 	if err != nil {
@@ -228,7 +228,7 @@ func kindNames() []string {
 	return all
 }
 
-// strictly decodes one JSON value and refuses fields that nobody knows. Invalid.
+// strictly decodes one JSON value, and rejects unknown fields. Invalid.
 func strictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -242,7 +242,7 @@ func strictly(text []byte, into any) error {
 	return nil
 }
 
-// identities checks a row of each kind, and returns what no other row of the kind has. Invalid.
+// identities checks a row of each kind, and returns its identity, which must be unique in its kind. Invalid.
 var identities = map[Kind]func([]byte) (string, error){
 	KindHost:      identity(func(h Host) (string, error) { return canonical(string(h.ID)) }),
 	KindProvider:  identity(func(p Provider) (string, error) { return canonical(string(p.ID)) }),
@@ -279,7 +279,7 @@ func identity[T any](of func(T) (string, error)) func([]byte) (string, error) {
 	}
 }
 
-// canonical accepts a UUID as croft writes it. Invalid.
+// canonical accepts a UUID in croft's form. Invalid.
 func canonical(id string) (string, error) {
 	if u, err := uuid.Parse(id); err != nil || u.String() != id {
 		return "", croft.Errorf(croft.Invalid, "%.80q is not a UUID in lower case", strings.ToValidUTF8(id, "?"))

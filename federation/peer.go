@@ -22,20 +22,20 @@ import (
 	"croft/access"
 )
 
-// Peer is what home knows of a partition with which it exchanges requests: ours are forwarded to its endpoint, and its
-// requests count here where they are signed with one of its keys.
+// Peer is the stored data of a partition that home exchanges requests with: home forwards requests to its endpoint, and
+// accepts its requests if one of its keys signed them.
 type Peer struct {
 	Endpoint string        `json:"endpoint"`     // URL of its API, without a path
-	Keys     []PublicKey   `json:"keys"`         // with which it signs, one for each of its servers
-	CA       string        `json:"ca,omitempty"` // PEM of the authorities of its endpoint; empty: those of the system
-	Roles    []access.Role `json:"roles"`        // that users may have through it, in both directions
+	Keys     []PublicKey   `json:"keys"`         // public keys of its servers, one per server
+	CA       string        `json:"ca,omitempty"` // PEM of the authorities of its endpoint; empty: the system's
+	Roles    []access.Role `json:"roles"`        // roles that users may have through it, in both directions
 	Added    time.Time     `json:"added"`
 }
 
-// PublicKey is a public key of Ed25519, in base64.
+// PublicKey is an Ed25519 public key in base64.
 type PublicKey string
 
-// keyText is the encoding of public keys; strict, so that a key has one text.
+// keyText is the encoding of public keys. It is strict, so that each key has one text.
 var keyText = base64.RawURLEncoding.Strict()
 
 // PublicKeyOf returns the text of a key.
@@ -50,7 +50,7 @@ func (k PublicKey) Key() (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// ID names the key: the first 16 hexadecimal digits of its SHA-256.
+// ID returns the ID of the key: the first 16 hexadecimal digits of its SHA-256.
 func (k PublicKey) ID() string {
 	sum := sha256.Sum256([]byte(k))
 	return hex.EncodeToString(sum[:8])
@@ -62,10 +62,10 @@ const (
 	maxCA   = 64 << 10 // bytes
 )
 
-// PeerRoles are the roles that users may have through a peer: never those of operators and hosts.
+// PeerRoles are the roles that users may have through a peer, never those of operators and hosts.
 var PeerRoles = access.MemberRoles
 
-// CheckPeerRoles validates the roles that a peer's users may have, and sorts them. Invalid.
+// CheckPeerRoles validates and sorts the roles that a peer's users may have. Invalid.
 func CheckPeerRoles(roles []access.Role) ([]access.Role, error) {
 	if len(roles) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "a peer needs a role that its users may have: %v", PeerRoles)
@@ -80,8 +80,8 @@ func CheckPeerRoles(roles []access.Role) ([]access.Role, error) {
 	return roles, nil
 }
 
-// CheckEndpoint validates the address of a peer's API. Invalid: it has a path, is not encrypted beyond this machine, or
-// is a link-local address, as clouds have their metadata servers on.
+// CheckEndpoint validates the address of a peer's API. Invalid: it has a path, is unencrypted to another machine, or is
+// link-local, as the metadata servers of clouds are.
 func CheckEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
@@ -127,7 +127,7 @@ func (p Peer) Check() error {
 	return err
 }
 
-// Roots returns the authorities of the endpoint's certificate; nil: those of the system. Invalid.
+// Roots returns the authorities of the endpoint's certificate; nil: the system's. Invalid.
 func (p Peer) Roots() (*x509.CertPool, error) {
 	if p.CA == "" {
 		return nil, nil
@@ -150,7 +150,7 @@ func (p Peer) Roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Key returns the key with this ID.
+// Key returns the key with an ID.
 func (p Peer) Key(id string) (ed25519.PublicKey, bool) {
 	for _, k := range p.Keys {
 		if k.ID() == id {
@@ -161,24 +161,25 @@ func (p Peer) Key(id string) (ed25519.PublicKey, bool) {
 	return nil, false
 }
 
-// CardFormat is the version of the form of cards.
+// CardFormat is the version of the format of cards.
 const CardFormat = 1
 
-// Card is what the operator of one cloud gives to that of another, so that it becomes a peer there. It has no secret in
-// it. It proves nothing: whoever takes it compares its fingerprint with the one that its maker was shown.
+// Card is the data that the operator of one cloud gives to the operator of another, to make the cloud a peer there. It
+// contains no secret. It proves nothing: the receiving operator compares its fingerprint with the one that the sender
+// sees.
 type Card struct {
 	Format    int               `json:"card"`
 	Partition croft.PartitionID `json:"partition"`
-	Name      string            `json:"name,omitempty"` // an alias that its maker proposes
+	Name      string            `json:"name,omitempty"` // alias that the sender proposes
 	Endpoint  string            `json:"endpoint"`
 	Keys      []PublicKey       `json:"keys"`
 	CA        string            `json:"ca,omitempty"`
 }
 
-// maxCard bounds the text of a card.
+// maxCard bounds the size of a card, in bytes.
 const maxCard = 256 << 10
 
-// ParseCard reads a card. Invalid.
+// ParseCard parses a card. Invalid.
 func ParseCard(text []byte) (c Card, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -219,7 +220,7 @@ func (c Card) peer(roles []access.Role) Peer {
 	return Peer{Endpoint: strings.TrimRight(c.Endpoint, "/"), Keys: c.Keys, CA: c.CA, Roles: roles}
 }
 
-// Fingerprint is a digest of all that a card says but its name, for people to compare.
+// Fingerprint returns a digest of the card without its name, for people to compare.
 func (c Card) Fingerprint() string {
 	c.Name = ""
 	text, _ := json.Marshal(c) // plain strings: cannot fail
@@ -231,25 +232,25 @@ func (c Card) Fingerprint() string {
 	return strings.Join(parts, "-")
 }
 
-// Signer is a server of home's API that signs for its peers.
+// Signer is a server of home's API that signs for peers.
 type Signer struct {
 	Key      PublicKey `json:"key"`
-	Endpoint string    `json:"endpoint"` // of its API, as far as it knows
-	Own      bool      `json:"own"`      // its certificate is of the cloud's own authority
+	Endpoint string    `json:"endpoint"` // of its API, as far as the server knows
+	Own      bool      `json:"own"`      // its certificate was issued by the cloud's own authority
 	Host     string    `json:"host"`     // the machine's name, for people
-	Since    time.Time `json:"since"`    // when the key was made
-	Use      time.Time `json:"use"`      // from when on it signs; until then it is told in cards
+	Since    time.Time `json:"since"`    // when the key was created
+	Use      time.Time `json:"use"`      // when the server starts to sign with the key; until then it is only in cards
 }
 
-// Mapping makes the members of a project of a peer members of a project here.
+// Mapping makes the members of a peer's project members of a project here.
 type Mapping struct {
 	Project croft.Project     `json:"project"` // here
 	Peer    croft.PartitionID `json:"peer"`
-	Alias   string            `json:"alias,omitempty"` // of the peer, when read
-	Theirs  croft.Project     `json:"theirs"`          // the project there
-	// TheirsID is the identity of the project there. Empty: the next request from a project of that name decides it.
+	Alias   string            `json:"alias,omitempty"` // of the peer; set when read
+	Theirs  croft.Project     `json:"theirs"`          // project of the peer
+	// TheirsID is the identity of the peer's project. Empty: the next request from a project of that name sets it.
 	TheirsID croft.ProjectID `json:"theirs_id,omitempty"`
-	Role     access.Role     `json:"role"` // the greatest that they have here
+	Role     access.Role     `json:"role"` // the highest role that they have here
 	Added    time.Time       `json:"added"`
 }
 
@@ -269,7 +270,7 @@ func (m Mapping) Check() error {
 	return nil
 }
 
-// upTo returns the roles of a peer that are not above any of these.
+// upTo returns the roles of a peer that are not above the highest of the given roles.
 func (p Peer) upTo(roles []access.Role) []access.Role {
 	greatest := -1
 	for _, r := range roles {
@@ -280,8 +281,8 @@ func (p Peer) upTo(roles []access.Role) []access.Role {
 	})
 }
 
-// Asserts returns the roles that a caller of home has for a peer: those of the peer that are not above the caller's. An
-// operator has them all.
+// Asserts returns the roles that a caller of home has at a peer: those of the peer that are not above the caller's. An
+// operator has all of them.
 func (p Peer) Asserts(c access.Caller) []access.Role {
 	if c.Operator() {
 		return slices.Clone(p.Roles)
@@ -290,7 +291,7 @@ func (p Peer) Asserts(c access.Caller) []access.Role {
 }
 
 // Allows returns the roles that users of a peer have here through a mapping: those of the peer that are neither above
-// theirs nor above that of the mapping.
+// theirs nor above the mapping's.
 func (m Mapping) Allows(p Peer, theirs []access.Role) []access.Role {
 	p.Roles = p.upTo(theirs)
 	return p.upTo([]access.Role{m.Role})

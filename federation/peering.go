@@ -13,45 +13,45 @@ import (
 	"croft/access"
 )
 
-// PeerStore is where peers, and what their members may do here, are. Every write is one transaction, conditional on
-// what it builds on.
+// PeerStore stores peers and the mappings of their projects. Every write is one transaction that compares the records
+// that it depends on.
 type PeerStore interface {
-	// PutPeer stores what settle returns, which gets all partitions but home, and may be called repeatedly. Its error
-	// is returned.
+	// PutPeer stores the partition that settle returns. settle gets all partitions but home, and may be called
+	// repeatedly. PutPeer returns its error.
 	PutPeer(ctx context.Context, id croft.PartitionID, settle func(all []Partition) (Partition, error)) (Partition,
 		error)
-	// RemovePeer removes a peer and its mappings; what was imported of the partition stays. NotFound.
+	// RemovePeer removes a peer and its mappings; imported data of the partition stays. NotFound.
 	RemovePeer(ctx context.Context, id croft.PartitionID) error
-	// PutMapping stores a mapping, or another role for it. NotFound: there is no such peer, or no such project.
-	// Conflict: that project of the peer has members in another project here.
+	// PutMapping stores a mapping, or changes its role. NotFound: the peer or the project does not exist. Conflict:
+	// that project of the peer is mapped to another project here.
 	PutMapping(ctx context.Context, m Mapping) error
 	// RemoveMapping removes a mapping. NotFound.
 	RemoveMapping(ctx context.Context, m Mapping) error
 	// Mappings lists all mappings, by project.
 	Mappings(ctx context.Context) ([]Mapping, error)
-	// Signers lists the servers that sign for home, the newest key first.
+	// Signers lists the servers that sign for home, newest key first.
 	Signers(ctx context.Context) ([]Signer, error)
-	// RemoveSigner removes the key with this ID from those of home. NotFound.
+	// RemoveSigner removes the key with an ID from the keys of home. NotFound.
 	RemoveSigner(ctx context.Context, id string) error
 	// Authority returns the authority of home's own certificates in PEM; empty: it has none.
 	Authority(ctx context.Context) (string, error)
 }
 
-// NewPeer is a peer to add, or what is to be changed about one.
+// NewPeer is a peer to add, or a change of one.
 type NewPeer struct {
 	Card  Card          `json:"card"`
-	Alias string        `json:"alias,omitempty"` // empty: as it is, or what the card proposes
-	Roles []access.Role `json:"roles,omitempty"` // empty: as they are
-	// take over a card of a known peer that has other keys, another endpoint or other authorities: whoever wrote it
-	// acts for the peer's users from then on
+	Alias string        `json:"alias,omitempty"` // empty: unchanged, or the name on the card
+	Roles []access.Role `json:"roles,omitempty"` // empty: unchanged
+	// accept a card of a known peer that has other keys, another endpoint or other authorities: the author of the card
+	// can act for the peer's users from then on
 	Replace bool `json:"replace,omitempty"`
 }
 
-// ErrOtherCard says that a card differs from what is known of its partition.
+// ErrOtherCard says that a card differs from the stored record of its partition.
 var ErrOtherCard = croft.Errorf(croft.Conflict, "the card differs from what is known of this peer")
 
-// Card returns the card of home. An empty endpoint is that of a server of the API. Invalid: the name or the endpoint.
-// Unavailable: no server of the API has told its key yet.
+// Card returns the card of home. An empty endpoint means that of a server of the API. Invalid: name or endpoint.
+// Unavailable: no server of the API has stored its key yet.
 func (s *Service) Card(ctx context.Context, name, endpoint string) (Card, error) {
 	if name != "" {
 		if err := CheckAlias(name); err != nil {
@@ -78,7 +78,7 @@ func (s *Service) Card(ctx context.Context, name, endpoint string) (Card, error)
 		own = own || one.Own
 	}
 	if c.Endpoint == "" {
-		// of several servers, one that others may reach
+		// of several servers, prefer one that other machines can reach
 		slices.SortStableFunc(signers, func(a, b Signer) int { return cmp.Compare(rank(a), rank(b)) })
 		c.Endpoint, own = signers[0].Endpoint, signers[0].Own
 	}
@@ -91,7 +91,7 @@ func (s *Service) Card(ctx context.Context, name, endpoint string) (Card, error)
 	return c, c.Check()
 }
 
-// rank orders endpoints of home: those that others may reach first.
+// rank orders endpoints of home: those with HTTPS first.
 func rank(s Signer) int {
 	if u, err := url.Parse(s.Endpoint); err != nil || u.Scheme != "https" {
 		return 1
@@ -99,8 +99,8 @@ func rank(s Signer) int {
 	return 0
 }
 
-// AddPeer makes a partition a peer by its card, or takes over a new card of it if that is to be. Invalid. Conflict: the
-// alias is taken, or the partition is known by another card (ErrOtherCard).
+// AddPeer makes a partition a peer by its card, or accepts a new card of a peer if n.Replace is set. Invalid. Conflict:
+// the alias is taken, or the partition is stored with another card (ErrOtherCard).
 func (s *Service) AddPeer(ctx context.Context, n NewPeer) (Partition, error) {
 	if err := n.Card.Check(); err != nil {
 		return Partition{}, err
@@ -122,9 +122,9 @@ func (s *Service) AddPeer(ctx context.Context, n NewPeer) (Partition, error) {
 	return s.Peers.PutPeer(ctx, n.Card.Partition, func(all []Partition) (Partition, error) { return n.settle(all) })
 }
 
-// settle decides what is stored of a new peer.
+// settle returns the record to store for a new peer.
 func (n NewPeer) settle(all []Partition) (Partition, error) {
-	now, _ := Called(all, string(n.Card.Partition)) // or the zero one
+	now, _ := Called(all, string(n.Card.Partition)) // or the zero value
 	others := slices.DeleteFunc(slices.Clone(all), func(p Partition) bool { return p.ID == n.Card.Partition })
 	taken := func(name string) bool {
 		return name == HomeAlias || slices.ContainsFunc(others, func(o Partition) bool { return o.Alias == name })
@@ -154,7 +154,7 @@ func (n NewPeer) settle(all []Partition) (Partition, error) {
 	return now, next.Check()
 }
 
-// differs says what is other in the next card of a peer; "" if nothing is.
+// differs says what differs in the next card of a peer; empty: nothing.
 func (p Peer) differs(next Peer) string {
 	sorted := func(keys []PublicKey) []PublicKey { return slices.Sorted(slices.Values(keys)) }
 	switch {
@@ -168,7 +168,7 @@ func (p Peer) differs(next Peer) string {
 	return ""
 }
 
-// RemovePeer ends the exchange of requests with a peer, and returns what it was. NotFound.
+// RemovePeer ends the exchange of requests with a peer, and returns its former record. NotFound.
 func (s *Service) RemovePeer(ctx context.Context, idOrAlias string) (Partition, error) {
 	p, err := s.peer(ctx, idOrAlias)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Service) RemovePeer(ctx context.Context, idOrAlias string) (Partition, 
 	return p, s.Peers.RemovePeer(ctx, p.ID)
 }
 
-// peer finds a peer. NotFound.
+// peer returns a peer. NotFound.
 func (s *Service) peer(ctx context.Context, idOrAlias string) (Partition, error) {
 	all, err := s.List(ctx)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Service) peer(ctx context.Context, idOrAlias string) (Partition, error)
 	return p, nil
 }
 
-// Map makes the members of a project of a peer, which is named by UUID or alias, members of a project here. NotFound.
+// Map makes the members of a peer's project members of a project here. The peer is given by UUID or alias. NotFound.
 // Invalid. Conflict.
 func (s *Service) Map(ctx context.Context, m Mapping) (Mapping, error) {
 	if err := m.Check(); err != nil {
@@ -221,7 +221,7 @@ func (s *Service) Unmap(ctx context.Context, m Mapping) error {
 	return s.Peers.RemoveMapping(ctx, m)
 }
 
-// Mappings lists the mappings of a project; of an empty one, all.
+// Mappings lists the mappings of a project; if it is empty, all mappings.
 func (s *Service) Mappings(ctx context.Context, project croft.Project) ([]Mapping, error) {
 	all, err := s.Peers.Mappings(ctx)
 	if err != nil {
@@ -241,10 +241,10 @@ func (s *Service) Mappings(ctx context.Context, project croft.Project) ([]Mappin
 	return out, nil
 }
 
-// Signers lists the servers that sign for home, the newest key first.
+// Signers lists the servers that sign for home, newest key first.
 func (s *Service) Signers(ctx context.Context) ([]Signer, error) { return s.Peers.Signers(ctx) }
 
-// RetireSigner takes a key out of the cards of home. NotFound.
+// RetireSigner removes a key from the cards of home. NotFound.
 func (s *Service) RetireSigner(ctx context.Context, id string) error {
 	return s.Peers.RemoveSigner(ctx, id)
 }

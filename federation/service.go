@@ -12,29 +12,29 @@ import (
 	"croft"
 )
 
-// Store is where partitions and what was imported of them are.
+// Store stores partitions and their imported data.
 type Store interface {
-	// Snapshot reads everything of home that an export has, providers only of the Placement in etcd, as of one
-	// revision: it calls begin with that, then each with each row. Conflict: the revision was compacted meanwhile.
+	// Snapshot reads all rows of an export of home at one revision; providers only of the Placement in etcd. It calls
+	// begin with the revision, then each with every row. Conflict: the revision was compacted meanwhile.
 	Snapshot(ctx context.Context, begin func(revision int64) error, each func(Row) error) error
 	// List returns the partitions other than home, by alias.
 	List(ctx context.Context) ([]Partition, error)
-	// Rows calls each with the rows of a kind that are shown of a partition, in the order of the export, as of one
-	// moment. NotFound: nothing was imported of it.
+	// Rows calls each with the shown rows of a kind of a partition, in the order of the export, at one revision.
+	// NotFound: nothing was imported of the partition.
 	Rows(ctx context.Context, id croft.PartitionID, kind Kind, each func(json.RawMessage) error) error
-	// Begin begins an import, which nobody sees.
+	// Begin starts an import, which is not visible yet.
 	Begin(ctx context.Context, id croft.PartitionID) (Draft, error)
-	// Remove forgets a partition and everything imported of it. NotFound.
+	// Remove deletes a partition and its imported data. NotFound.
 	Remove(ctx context.Context, id croft.PartitionID) error
 }
 
-// Draft is an import that is not shown yet. It ends with Show or Discard.
+// Draft is an import that is not visible yet. It ends with Show or Discard.
 type Draft interface {
-	// Add adds rows. Conflict: another import of the partition was shown meanwhile, or it was removed.
+	// Add adds rows. Conflict: meanwhile another import of the partition became visible, or the partition was removed.
 	Add(ctx context.Context, rows ...Row) error
-	// Show shows the rows as the partition that settle returns, instead of those shown before, in one transaction.
-	// settle gets the other partitions and what is shown of this one, nil if nothing is; it may be called repeatedly,
-	// and its error is returned. Conflict: as for Add.
+	// Show replaces the visible rows by the draft, as the partition that settle returns, in one transaction. settle
+	// gets the other partitions and the visible state of this one, or nil; it may be called repeatedly, and Show
+	// returns its error. Conflict: as for Add.
 	Show(ctx context.Context, settle func(others []Partition, current *Partition) (Partition, error)) (Partition, error)
 	// Discard removes the rows.
 	Discard(ctx context.Context) error
@@ -50,12 +50,12 @@ type Service struct {
 	Home  croft.PartitionID
 	Store Store
 	Peers PeerStore
-	Apart Providers // asked where snapshots have no providers
-	// Foreign: the Placement has its own store, so that providers in snapshots are of former times.
+	Apart Providers // read if snapshots have no providers
+	// Foreign: Placement has its own store, so providers in snapshots are outdated.
 	Foreign bool
 }
 
-// exportTries bounds how often an export starts again because the history was compacted.
+// exportTries bounds how often an export is restarted because its revision was compacted.
 const exportTries = 5
 
 // List returns all partitions, home first.
@@ -64,7 +64,7 @@ func (s *Service) List(ctx context.Context) ([]Partition, error) {
 	return append([]Partition{{ID: s.Home, Alias: HomeAlias, Home: true}}, all...), err
 }
 
-// Find returns a partition by its ID or alias. NotFound.
+// Find returns a partition by ID or alias. NotFound.
 func (s *Service) Find(ctx context.Context, idOrAlias string) (Partition, error) {
 	all, err := s.List(ctx)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Service) Find(ctx context.Context, idOrAlias string) (Partition, error)
 	return Called(all, idOrAlias)
 }
 
-// Export writes an export of home; name, which may be empty, is an alias that others may use. Nothing is written until
-// everything was read. Invalid: the name. Unavailable.
+// Export writes an export of home. name, which may be empty, is an alias that it proposes to others. It writes nothing
+// until everything was read. Invalid: the name. Unavailable.
 func (s *Service) Export(ctx context.Context, name string, w io.Writer) (h Header, err error) {
 	if name != "" {
 		if err := CheckAlias(name); err != nil {
@@ -105,7 +105,7 @@ func (s *Service) Export(ctx context.Context, name string, w io.Writer) (h Heade
 	return h, err
 }
 
-// export writes an export into a file, from its beginning.
+// export writes an export to a file, replacing its content.
 func (s *Service) export(ctx context.Context, name string, to *os.File) (h Header, err error) {
 	if _, err := to.Seek(0, io.SeekStart); err != nil {
 		return h, err
@@ -159,12 +159,12 @@ func (s *Service) apart(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// errThere ends the reading of a file of which nothing is new.
+// errThere stops reading a file that is imported already.
 var errThere = errors.New("this export is shown already")
 
-// Import shows an export, whole or not at all. alias, if not empty, becomes the partition's alias. changed is false if
-// that very export is shown already. Invalid: the file is damaged, cut off, of another format, or of home. Conflict:
-// a newer export is shown, or the alias is another's.
+// Import imports an export completely or not at all. alias, if not empty, becomes the partition's alias. changed is
+// false if the same export is visible already. Invalid: the file is damaged, truncated, of another format, or of home.
+// Conflict: a newer export is visible, or another partition has the alias.
 func (s *Service) Import(ctx context.Context, from io.Reader, alias string) (p Partition, changed bool, err error) {
 	if alias != "" {
 		if err := CheckAlias(alias); err != nil {
@@ -187,25 +187,25 @@ func (s *Service) Import(ctx context.Context, from io.Reader, alias string) (p P
 	return p, true, nil
 }
 
-// importing is one call of Import.
+// importing is the state of one call of Import.
 type importing struct {
 	service *Service
 	ctx     context.Context
 	header  Header
-	shown   Partition // if it is shown already
+	shown   Partition // if the export is visible already
 	draft   Draft
 	rows    map[Kind]int
 	batch   []Row
 	bytes   int
 }
 
-// Bounds of a batch, which is one transaction.
+// Bounds of a batch of rows, which is one transaction.
 const (
 	batchRows  = 100
 	batchBytes = 256 << 10
 )
 
-// discardTime bounds the removal of an import that failed.
+// discardTime bounds the cleanup of a failed import.
 const discardTime = 10 * time.Second
 
 func (m *importing) begin(h Header, alias string) error {
@@ -248,7 +248,7 @@ func (m *importing) flush() error {
 	return err
 }
 
-// failed removes what was stored.
+// failed removes the stored rows of a failed import.
 func (m *importing) failed(err error) (Partition, bool, error) {
 	if errors.Is(err, errThere) {
 		return m.shown, false, nil
@@ -261,8 +261,8 @@ func (m *importing) failed(err error) (Partition, bool, error) {
 	return Partition{}, false, errors.Join(err, m.draft.Discard(after))
 }
 
-// Rows calls each with the rows of a kind that were imported of a partition. NotFound. Invalid: there is no such kind,
-// or the partition is home.
+// Rows calls each with the imported rows of a kind of a partition. NotFound. Invalid: the kind is unknown, or the
+// partition is home.
 func (s *Service) Rows(ctx context.Context, idOrAlias string, kind Kind, each func(json.RawMessage) error) error {
 	if _, known := identities[kind]; !known {
 		return croft.Errorf(croft.Invalid, "there is no kind %.40q", string(kind))
@@ -278,7 +278,7 @@ func (s *Service) Rows(ctx context.Context, idOrAlias string, kind Kind, each fu
 	return s.Store.Rows(ctx, p.ID, kind, each)
 }
 
-// Remove forgets a partition and everything imported of it, and returns what it was. NotFound. Invalid: it is home.
+// Remove deletes a partition and its imported data, and returns its former record. NotFound. Invalid: it is home.
 func (s *Service) Remove(ctx context.Context, idOrAlias string) (Partition, error) {
 	p, err := s.Find(ctx, idOrAlias)
 	switch {

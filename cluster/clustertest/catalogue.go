@@ -9,7 +9,7 @@ import (
 	"croft/cluster"
 )
 
-// sorted returns all values, decoded, in an order.
+// sorted returns all values, decoded and sorted.
 func sorted[K comparable, T any](all map[K]value, read func(value) T, order func(a, b T) int) []T {
 	list := []T{}
 	for _, v := range all {
@@ -19,7 +19,7 @@ func sorted[K comparable, T any](all map[K]value, read func(value) T, order func
 	return list
 }
 
-// same compares the generation of what a write replaces.
+// same compares the generation of the record that a write replaces.
 func same[K comparable](all map[K]value, key K, generation int64, what, name string) error {
 	if now := all[key].written; now != generation {
 		if now == 0 {

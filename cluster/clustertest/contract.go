@@ -15,7 +15,7 @@ import (
 	"croft/cluster"
 )
 
-// NewCluster returns a record as a request makes it.
+// NewCluster returns a record as a request creates it.
 func NewCluster(name string) cluster.Cluster {
 	return cluster.Cluster{ID: croft.NewClusterID(), Name: name, Project: "dev", User: "ann", Appliance: "slurm",
 		Slaves: 2, Indexes: []int{0, 1}, NextIndex: 2, State: cluster.Scheduling,
@@ -24,8 +24,8 @@ func NewCluster(name string) cluster.Cluster {
 		Generation: 1}
 }
 
-// Furnish stores what NewCluster and a cluster that is being built name: an appliance slurm, a site of type Sim named
-// sim, a credential of ann for it in project dev, and an implementation.
+// Furnish stores the records that NewCluster and a cluster in state BUILDING refer to: an appliance slurm, a site of
+// type Sim named sim, a credential of ann for it in project dev, and an implementation.
 func Furnish(t testing.TB, s cluster.Catalogue) (cluster.Implementation, cluster.Credential) {
 	t.Helper()
 	ctx := t.Context()
@@ -41,7 +41,7 @@ func Furnish(t testing.TB, s cluster.Catalogue) (cluster.Implementation, cluster
 	return i, c
 }
 
-// RunRecords is the contract of a store of records. open returns one that is empty.
+// RunRecords is the contract test of cluster.Records. open returns an empty store.
 func RunRecords(t *testing.T, open func(t *testing.T) Stores) {
 	for name, test := range map[string]func(*testing.T, Stores){
 		"what is created can be read":                      testCreate,
@@ -165,11 +165,11 @@ func testLatest(t *testing.T, s Stores) {
 	if taken, is := errors.AsType[*cluster.TakenError](err); is {
 		t.Errorf("neither name nor ID are taken: %v", taken)
 	}
-	_, err = s.Create(ctx, NewCluster("one"), before) // the caller looks at the first one, and joins it
+	_, err = s.Create(ctx, NewCluster("one"), before) // the caller reads the first one, and joins it
 	if _, is := errors.AsType[*cluster.TakenError](err); is || croft.KindOf(err) != croft.Conflict {
 		t.Errorf("the same request at the same time: %v", err)
 	}
-	for _, user := range []string{"bob", "ann/slurm", "ann\x00", "%61nn", "../ann", "ann.", ""} { // others
+	for _, user := range []string{"bob", "ann/slurm", "ann\x00", "%61nn", "../ann", "ann.", ""} { // other users
 		other := NewCluster(fmt.Sprintf("x%x", user))
 		other.User = user
 		if _, err := s.Create(ctx, other, before); err != nil {
@@ -183,7 +183,7 @@ func testLatest(t *testing.T, s Stores) {
 	first.State = cluster.Deleted
 	update(t, s, first, nil)
 	_, err = s.Create(ctx, NewCluster("three"), after)
-	want(t, err, croft.Conflict) // for the second
+	want(t, err, croft.Conflict) // for the second one
 }
 
 func testManyAtOnce(t *testing.T, s Stores) {
@@ -295,7 +295,7 @@ func testDeleted(t *testing.T, s Stores) {
 	want(t, s.Forget(ctx, c.ID), croft.NotFound)
 
 	next := NewCluster("next")
-	next.ID, next.Project = c.ID, "lab" // UUIDs may be chosen, so another project may use this one
+	next.ID, next.Project = c.ID, "lab" // UUIDs may be chosen, so another project can use this one
 	next = create(t, s, next)
 	want(t, s.Note(ctx, c, cluster.Event{Message: "a late event of the former cluster"}), croft.NotFound)
 	if all, err := s.Events(ctx, next.ID); err != nil || len(all) != 0 {
@@ -328,9 +328,9 @@ func testHold(t *testing.T, s Stores) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Update(ctx, c, h) // that of before
+	_, err = s.Update(ctx, c, h) // the previous holder
 	want(t, err, croft.Conflict)
-	if err := s.Release(ctx, h); err != nil { // which frees nothing
+	if err := s.Release(ctx, h); err != nil { // releases nothing
 		t.Error(err)
 	}
 	update(t, s, c, next)

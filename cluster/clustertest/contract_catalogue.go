@@ -11,7 +11,7 @@ import (
 	"croft/cluster"
 )
 
-// RunCatalogue is the contract of a store of what clusters are built by. open returns one that is empty.
+// RunCatalogue is the contract test of cluster.Catalogue. open returns an empty store.
 func RunCatalogue(t *testing.T, open func(t *testing.T) Stores) {
 	for name, test := range map[string]func(*testing.T, Stores){
 		"sites are kept":                            testSites,
@@ -27,7 +27,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) Stores) {
 	}
 }
 
-// wantCount checks that something is refused with a count of what uses it.
+// wantCount checks that a removal is refused with the number of uses.
 func wantCount(t testing.TB, err error, counts string) {
 	t.Helper()
 	if want(t, err, croft.Conflict); err != nil && !strings.Contains(err.Error(), counts) {
@@ -94,7 +94,7 @@ func testCredentials(t *testing.T, s Stores) {
 	twin := first
 	twin.ID, twin.Generation = cluster.NewCredentialID(), 0
 	_, err = s.PutCredential(ctx, twin)
-	want(t, err, croft.Conflict) // its name
+	want(t, err, croft.Conflict) // of its name
 	for _, user := range []string{"bob", "ann/mine", "ann\x00", "..", ""} {
 		twin.User = user
 		if _, err := s.PutCredential(ctx, twin); err != nil {
@@ -118,7 +118,7 @@ func testCredentials(t *testing.T, s Stores) {
 	if _, err := s.PutCredential(ctx, twin); err != nil {
 		t.Error(err)
 	}
-	_, err = s.PutCredential(ctx, first) // an old generation
+	_, err = s.PutCredential(ctx, first) // with an old generation
 	want(t, err, croft.Conflict)
 	renamed.User = "bob"
 	_, err = s.PutCredential(ctx, renamed)
@@ -139,7 +139,7 @@ func testCredentials(t *testing.T, s Stores) {
 		t.Fatal(err)
 	}
 	twin.SiteCreated = old.CreateRevision
-	_, err = s.PutCredential(ctx, twin) // accepted by a site whose name another one has now
+	_, err = s.PutCredential(ctx, twin) // accepted by a former site of the same name
 	want(t, err, croft.Conflict)
 	twin.SiteCreated = next.CreateRevision
 	if _, err := s.PutCredential(ctx, twin); err != nil {
@@ -178,7 +178,8 @@ func testAppliances(t *testing.T, s Stores) {
 	want(t, err, croft.NotFound)
 }
 
-// testAppliancesOfProjects stores appliances of one name for projects, for the operators, and as earlier versions did.
+// testAppliancesOfProjects stores appliances of one name for projects, for the operators, and in the way of earlier
+// versions.
 func testAppliancesOfProjects(t *testing.T, s Stores) {
 	ctx := t.Context()
 	if _, err := s.PutSite(ctx, cluster.Site{Name: "sim", Type: cluster.Sim, Enabled: true}); err != nil {
@@ -230,10 +231,10 @@ func testAppliancesOfProjects(t *testing.T, s Stores) {
 		}
 	}
 	shop.Public = true
-	_, err = s.PutAppliance(ctx, shop) // the operators have one
+	_, err = s.PutAppliance(ctx, shop) // the operators have one of that name
 	want(t, err, croft.Conflict)
 
-	old := must(put("shop", "old", false)) // as an earlier version stores it
+	old := must(put("shop", "old", false)) // as earlier versions stored it
 	sees("@shop:old", "old")
 	sees("@dev:old", "")
 	_, err = put("shop", "@shop:old", false)
@@ -370,7 +371,7 @@ func testImages(t *testing.T, s Stores) {
 	want(t, s.RemoveImage(ctx, "debian-12"), croft.NotFound)
 }
 
-// testRaces removes things while others begin to use them: what uses something never outlives it.
+// testRaces removes records while others start to use them: a user of a record never outlives the record.
 func testRaces(t *testing.T, s Stores) {
 	ctx := t.Context()
 	Furnish(t, s)
@@ -388,7 +389,7 @@ func testRaces(t *testing.T, s Stores) {
 		c := create(t, s, NewCluster(fmt.Sprint("c", n)))
 		var work sync.WaitGroup
 		added, chosen, removed := errIdle, errIdle, error(nil)
-		if n%3 != 0 { // by turns, so that each is raced alone too
+		if n%3 != 0 { // in turns, so that each is also raced alone
 			work.Go(func() { added = add(name) })
 		}
 		if n%3 != 1 {
@@ -408,7 +409,7 @@ func testRaces(t *testing.T, s Stores) {
 	}
 }
 
-// RunAccounts is the contract of a store of accounts. open returns one that is empty.
+// RunAccounts is the contract test of cluster.Accounts. open returns an empty store.
 func RunAccounts(t *testing.T, open func(t *testing.T) Stores) {
 	t.Run("accounts are kept while their cluster is there", func(t *testing.T) {
 		s, ctx := open(t), t.Context()
@@ -444,7 +445,7 @@ func RunAccounts(t *testing.T, open func(t *testing.T) Stores) {
 			got.Username != "u1" {
 			t.Errorf("sealed again: %+v, %v", got, err)
 		}
-		want(t, s.SealAccount(ctx, a, next), croft.NotFound) // as it was before
+		want(t, s.SealAccount(ctx, a, next), croft.NotFound) // with the previous record
 		if err := s.RemoveAccount(ctx, c.ID, "bob"); err != nil {
 			t.Error(err)
 		}

@@ -25,7 +25,7 @@ func testRename(t *testing.T, s Stores) {
 	}
 	_, err = s.Named(ctx, "dev", "two")
 	want(t, err, croft.NotFound)
-	create(t, s, NewCluster("two")) // which is free
+	create(t, s, NewCluster("two")) // the name is free
 }
 
 func testNamed(t *testing.T, s Stores) {

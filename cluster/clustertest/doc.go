@@ -1,2 +1,3 @@
-// Package clustertest holds what tests of clusters share: a store in memory, and the contracts of stores and drivers.
+// Package clustertest provides the shared parts of tests of clusters: a store in memory, and contract tests of stores
+// and drivers.
 package clustertest

@@ -13,7 +13,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// RunDriver is the contract of drivers. open returns a site that works, for one test.
+// RunDriver is the contract test of drivers. open returns a working site for one test.
 func RunDriver(t *testing.T, open func(t *testing.T) Harness) {
 	for _, c := range []struct {
 		name   string
@@ -71,7 +71,7 @@ func testLaunch(s *stage) {
 	}
 }
 
-// checkOutputs checks the outputs that every site has.
+// checkOutputs checks the outputs that every site must have.
 func checkOutputs(s *stage, seen cluster.Seen) {
 	s.Helper()
 	if _, err := netip.ParseAddr(seen.MasterIP); err != nil {
@@ -114,11 +114,12 @@ func testLaunchAtOnce(s *stage) {
 	if slices.Sort(ids); ids[0] == "" || ids[0] != ids[2] {
 		s.Errorf("got the IDs %q, want the same one three times", ids)
 	}
-	patient.Until(s.T, "the site lists one of them", func() bool { return listed(s) == 1 }) // others take time to go
+	// others take time to disappear
+	patient.Until(s.T, "the site lists one of them", func() bool { return listed(s) == 1 })
 	s.standing(0)
 }
 
-// launchUntil repeats a launch while another one is under way, and returns the ID.
+// launchUntil repeats a launch while another one is in progress, and returns the ID.
 func launchUntil(s *stage, d cluster.Driver) string {
 	for end := patient.Deadline(s.T); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		remote, err := d.Launch(s.Context(), s.At, s.build)
@@ -198,7 +199,7 @@ func testNoRoom(s *stage) {
 		s.Errorf("room: got %+v, %v, want that it is not known or that it does not fit, and why", room, err)
 	}
 	remote, err := s.driver.Launch(s.Context(), s.At, s.build)
-	if err == nil { // some sites take the request, and see later
+	if err == nil { // some sites accept the request, and fail later
 		s.build.Remote = remote
 		if seen := s.until(cluster.Broken); !seen.NoRoom || seen.Failure == "" {
 			s.Errorf("got %+v, want NoRoom and why", seen)

@@ -10,7 +10,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// checkSame checks that members with these IDs are as they were.
+// checkSame checks that members with the same ID are unchanged.
 func checkSame(s *stage, before, after cluster.Seen) {
 	s.Helper()
 	for _, was := range before.Members {
@@ -54,7 +54,7 @@ func testShrinkNamed(s *stage) {
 	checkSame(s, before, s.standing(0, 2, 3))
 }
 
-// testNotAsked looks as a manager does that is about to ask for another size.
+// testNotAsked looks at the cluster with a wanted size that was not requested yet, as a manager does.
 func testNotAsked(s *stage) {
 	s.launch()
 	s.standing(0, 1)
@@ -104,7 +104,7 @@ func testDestroyNothing(s *stage) {
 	s.until(cluster.Absent)
 }
 
-// gone has the cluster removed, and waits until nothing is left of it.
+// gone removes the cluster, and waits until nothing is left of it.
 func (s *stage) gone() {
 	s.Helper()
 	s.destroy()

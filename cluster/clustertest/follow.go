@@ -9,7 +9,7 @@ import (
 // follow is one caller of Follow.
 type follow struct {
 	waiting []croft.ClusterID
-	wake    chan struct{} // holds one
+	wake    chan struct{} // buffered with capacity 1
 }
 
 // Follow implements cluster.Records.
@@ -42,7 +42,7 @@ func (s *Store) Follow(ctx context.Context, changed func(croft.ClusterID)) error
 	}
 }
 
-// tell tells who follows of a change. The caller holds the mutex.
+// tell reports a change to all followers. Callers hold mu.
 func (s *memory) tell(id croft.ClusterID) {
 	for f := range s.follows {
 		f.waiting = append(f.waiting, id)

@@ -12,43 +12,44 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// Harness is one site and its driver, as a driver's tests provide them for one test of the contract. Functions that are
-// nil are what the site cannot be made to do: the tests that need them are skipped.
+// Harness is one site and its driver for one test of the contract. A nil function means that the site cannot simulate
+// that: the tests that need it are skipped.
 type Harness struct {
-	// Driver returns a driver that knows nothing of calls to others, as after a restart of the server.
+	// Driver returns a driver without knowledge of earlier calls, as after a restart of the server.
 	Driver func(t *testing.T) cluster.Driver
-	// At reaches the site.
+	// At is the access to the site.
 	At cluster.Access
-	// Partition is the only one that the site builds for. Empty: it builds for any.
+	// Partition is the only partition that the site builds for. Empty: it builds for any.
 	Partition croft.PartitionID
 	single    bool // Partition was given
-	// Implementation is one that the site can build in little time, with any number of slaves up to 4.
+	// Implementation is one that the site builds quickly, with up to 4 slaves.
 	Implementation cluster.Implementation
-	// Parameters returns what the template is told for a number of slaves, beside the indexes. Nil: nothing.
+	// Parameters returns the values of the template for a build, in addition to the indexes. Nil: none.
 	Parameters func(b cluster.Build) map[string]any
-	// Bad is an implementation that Check refuses. Zero: there is none.
+	// Bad is an implementation that Check rejects. Zero: there is none.
 	Bad cluster.Implementation
 	// Image can be brought to the site. Zero: the site has no images.
 	Image cluster.Image
 
-	// Freeze keeps what is being built or resized from ever ending, or lets it go on.
+	// Freeze prevents builds and resizes in progress from ending, or lets them continue.
 	Freeze func(frozen bool)
-	// Fail has builds and resizes that begin from now on fail, or no more. A resize fails for the slaves that it adds.
+	// Fail makes builds and resizes that start from now on fail, or succeed again. A resize fails for the slaves that
+	// it adds.
 	Fail func(failing bool)
-	// Fill leaves the site without room, or with room again.
+	// Fill removes all room from the site, or restores it.
 	Fill func(full bool)
-	// Cut has the site not answer, or answer again.
+	// Cut makes the site stop answering, or answer again.
 	Cut func(away bool)
-	// Hang has the site take requests and answer none until the context of the call ends, or answer again.
+	// Hang makes the site accept requests without answering until the context of the call ends, or answer again.
 	Hang func(hanging bool)
-	// Deny has the site refuse the credential, or accept it again.
+	// Deny makes the site refuse the credential, or accept it again.
 	Deny func(denied bool)
-	// Stick has removals that begin from now on fail, or no more.
+	// Stick makes removals that start from now on fail, or succeed again.
 	Stick func(stuck bool)
-	// Lose takes away a member of a cluster behind the driver's back.
+	// Lose removes a member of a cluster without the driver's knowledge.
 	Lose func(b cluster.Build, m cluster.Member)
-	// Occupy has something that is not of this server take the name which Launch would use for a cluster. left reports
-	// whether it is still there.
+	// Occupy gives the name that Launch would use for a cluster to an object that does not belong to this server. left
+	// reports whether that still exists.
 	Occupy func(b cluster.Build) (left func() bool)
 }
 
@@ -68,7 +69,7 @@ func newStage(t *testing.T, h Harness, slaves int) *stage {
 	return s
 }
 
-// another returns a further cluster of the same site, which nobody has launched, and removes it in the end.
+// another returns another cluster at the same site, which is not launched yet, and removes it at the end of the test.
 func (s *stage) another(slaves int) cluster.Build {
 	id := croft.NewClusterID()
 	b := cluster.Build{Partition: s.Partition, Cluster: id, Name: "c-" + string(id[:8]), Project: "physics",
@@ -103,7 +104,7 @@ func (s *stage) need(knob any, isNil bool) {
 	}
 }
 
-// launch has the cluster built, and takes what the site has of it into the build.
+// launch builds the cluster, and stores the result in the build.
 func (s *stage) launch() {
 	s.Helper()
 	remote, err := s.driver.Launch(s.Context(), s.At, s.build)
@@ -116,7 +117,7 @@ func (s *stage) launch() {
 	s.build.Remote = remote
 }
 
-// resize has the cluster resized to these slaves.
+// resize resizes the cluster to these slaves.
 func (s *stage) resize(indexes []int, removed ...int) error {
 	s.build.Indexes, s.build.Removed = indexes, append(s.build.Removed, removed...)
 	s.build = s.told(s.build)
@@ -137,7 +138,7 @@ func (s *stage) destroy() {
 	}
 }
 
-// look returns what the site has of the cluster, and whether that could be learned.
+// look returns the observed state of the cluster, and whether it could be read.
 func (s *stage) look() (cluster.Seen, bool) {
 	s.Helper()
 	all, err := s.driver.Observe(s.Context(), s.At, []cluster.Build{s.build})
@@ -148,8 +149,8 @@ func (s *stage) look() (cluster.Seen, bool) {
 	return seen, ok && err == nil
 }
 
-// until waits for a phase. Phases that may not come before it fail the test: those that end by themselves are Working,
-// Updating and Removing.
+// until waits for a phase. Other phases fail the test, unless they end on their own (Working, Updating and Removing) or
+// are in instead.
 func (s *stage) until(want cluster.Phase, instead ...cluster.Phase) cluster.Seen {
 	s.Helper()
 	var seen cluster.Seen
@@ -168,7 +169,8 @@ func (s *stage) until(want cluster.Phase, instead ...cluster.Phase) cluster.Seen
 	return seen
 }
 
-// standing waits until the cluster stands with its master and these slaves, and checks all that a site tells then.
+// standing waits until the cluster stands with its master and these slaves, and checks everything that a site reports
+// then.
 func (s *stage) standing(indexes ...int) cluster.Seen {
 	s.Helper()
 	seen := s.until(cluster.Standing)

@@ -14,23 +14,23 @@ import (
 	"croft/cluster"
 )
 
-// Stores is all that is stored of clusters.
+// Stores combines the stores of clusters.
 type Stores interface {
 	cluster.Records
 	cluster.Catalogue
 	cluster.Accounts
 }
 
-// Store is a Stores in memory, also in the bubble of synctest that it is made in. Values are stored encoded, so that
-// what is not encoded is lost, and nobody shares memory with it.
+// Store implements Stores in memory; it can be used in the synctest bubble that it was created in. It stores values
+// encoded, so that fields that are not encoded are lost, and no caller shares memory with it.
 type Store struct{ memory }
 
-// memory is what a Store holds.
+// memory is the content of a Store.
 type memory struct {
-	// Before is called before each operation, by its name. An error of it is that of the operation, which then does
+	// Before is called before each operation with its name. If it returns an error, the operation returns that and does
 	// nothing. Nil: nothing fails.
 	Before func(op string) error
-	// After is the same after an operation that was done: its answer is lost.
+	// After is called after an operation was performed: an error means that the answer is lost.
 	After func(op string) error
 
 	mu       sync.Mutex
@@ -38,7 +38,7 @@ type memory struct {
 	limits   map[croft.Project]int
 	records  map[croft.ClusterID]value
 	events   map[croft.ClusterID][]string
-	holders  map[croft.ClusterID]int64 // by when they were made
+	holders  map[croft.ClusterID]int64 // by creation revision
 	accounts map[accountKey]string
 	follows  map[*follow]bool
 
@@ -46,13 +46,13 @@ type memory struct {
 	credentials     map[cluster.CredentialID]value
 	appliances      map[string]value
 	implementations map[cluster.ImplementationID]value
-	revisions       map[string]int // that were given last, by appliance and site
+	revisions       map[string]int // the last assigned ones, by appliance and site
 	images          map[string]value
 }
 
 var _ Stores = (*Store)(nil)
 
-// value is an encoded value with the revisions at which it was made and written last.
+// value is an encoded value with the revisions of its creation and its last write.
 type value struct {
 	text          string
 	made, written int64
@@ -81,21 +81,21 @@ func NewStore() *Store {
 	}}
 }
 
-// Limit bounds how many clusters a project may have; Create is OverQuota then.
+// Limit bounds the number of clusters of a project; beyond it, Create returns OverQuota.
 func (s *Store) Limit(p croft.Project, clusters int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limits[p] = clusters
 }
 
-// Expire ends the hold of a cluster, as the end of its lease does.
+// Expire ends the hold of a cluster, like the end of its lease.
 func (s *Store) Expire(id croft.ClusterID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holders, id)
 }
 
-// do does an operation, while no other one is done.
+// do performs an operation, exclusively.
 func (s *memory) do(ctx context.Context, op string, act func() error) error {
 	if s.Before != nil {
 		if err := s.Before(op); err != nil {
@@ -114,7 +114,7 @@ func (s *memory) do(ctx context.Context, op string, act func() error) error {
 	return err
 }
 
-// put stores something as the next revision.
+// put stores a value at the next revision.
 func put[K comparable](s *memory, all map[K]value, key K, v any) int64 {
 	s.revision++
 	made := all[key].made
@@ -128,7 +128,7 @@ func put[K comparable](s *memory, all map[K]value, key K, v any) int64 {
 func encode(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("clustertest: encode %T: %v", v, err)) // our own nouns: cannot happen
+		panic(fmt.Sprintf("clustertest: encode %T: %v", v, err)) // our own types: cannot fail
 	}
 	return string(text)
 }
@@ -450,7 +450,7 @@ func (s *Store) SealAccount(ctx context.Context, a cluster.Account, password clu
 	})
 }
 
-// Dump returns all that is stored, as text, to look for what must not be there.
+// Dump returns everything stored as text, to search it for secrets.
 func (s *Store) Dump() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"croft/cluster"
 )
 
-// mayName checks what a record names that is not deleted.
+// mayName checks the references of a record that is not deleted.
 func (s *memory) mayName(c, before cluster.Cluster) error {
 	return cmp.Or(s.moveName(c, before), s.namedExist(c, before), s.siteRoom(c, before))
 }
@@ -21,7 +21,7 @@ func (s *memory) nameFree(c cluster.Cluster) error {
 	return nil
 }
 
-// moveName is nameFree for a change. Most change no name, and looking at all clusters takes time.
+// moveName is nameFree for a change. Most changes keep the name, and looking at all clusters takes time.
 func (s *memory) moveName(c, before cluster.Cluster) error {
 	if c.Name == before.Name {
 		return nil
@@ -29,7 +29,7 @@ func (s *memory) moveName(c, before cluster.Cluster) error {
 	return s.nameFree(c)
 }
 
-// namedExist checks what a record names anew.
+// namedExist checks the references that a change adds.
 func (s *memory) namedExist(c, before cluster.Cluster) error {
 	_, site := s.sites[c.Site]
 	_, credential := s.credentials[c.Credential]
@@ -47,14 +47,14 @@ func (s *memory) namedExist(c, before cluster.Cluster) error {
 	return nil
 }
 
-// siteRoom checks that a site named anew may have another cluster.
+// siteRoom checks that a newly named site may have another cluster.
 func (s *memory) siteRoom(c, before cluster.Cluster) error {
 	if c.Site == "" || c.Site == before.Site {
 		return nil
 	}
 	stored, is := s.sites[c.Site]
 	if !is {
-		return nil // namedExist says so
+		return nil // namedExist reports it
 	}
 	site, n := decode[cluster.Site](stored.text), 0
 	for _, other := range s.living() {

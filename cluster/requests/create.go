@@ -147,7 +147,8 @@ func (s *Service) record(r cluster.Request, found survey.Result) (cluster.Cluste
 	return cluster.SealParameters(s.c.Vault, s.c.Partition, c, r.Parameters, hidden)
 }
 
-// made returns what an earlier request with the same ID has made. NotFound: nothing. Conflict: it was another request.
+// made returns the cluster that an earlier request with the same ID created. NotFound: there is none. Conflict: that
+// request was another one.
 func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created, error) {
 	c, err := s.c.Records.Get(ctx, r.ID)
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created,
 	if err != nil {
 		return cluster.Created{}, err
 	}
-	if c.State == cluster.Deleted { // what was sealed is gone: the rest tells
+	if c.State == cluster.Deleted { // sealed parameters are gone: only the others can be compared
 		maps.DeleteFunc(wanted, func(name string, _ any) bool { _, open := given[name]; return !open })
 	}
 	if !cluster.SameParameters(given, wanted) {
@@ -172,7 +173,7 @@ func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created,
 	return cluster.Created{Cluster: c, Reused: true}, nil
 }
 
-// pause waits before another try, so that those who compete do not do so in step.
+// pause waits before another try, for times that keep competing requests apart.
 func pause(ctx context.Context, try int) error {
 	return delay.For(ctx, time.Duration(try+1)*5*time.Millisecond)
 }
@@ -210,7 +211,7 @@ func (s *Service) Explain(ctx context.Context, r cluster.Request) (cluster.Expla
 	return e, nil
 }
 
-// overQuota says why a project may not have one more cluster; empty: it may.
+// overQuota says why the quota does not allow another cluster; empty: it does.
 func (s *Service) overQuota(ctx context.Context, project croft.Project) (string, error) {
 	if s.c.Quotas == nil {
 		return "", nil

@@ -20,7 +20,7 @@ func (s *Service) AddHost(ctx context.Context, project croft.Project, idOrName s
 	})
 }
 
-// Last names the slave that was added last, for RemoveHost.
+// Last names the most recently added slave, for RemoveHost.
 const Last = "last"
 
 // RemoveHost implements cloud.Clusters.
@@ -41,7 +41,7 @@ func (s *Service) RemoveHost(ctx context.Context, project croft.Project, idOrNam
 	})
 }
 
-// slave returns the index of a slave that is wanted. NotFound. Conflict: it is the master, or there is none.
+// slave returns the index of a wanted slave. NotFound. Conflict: host is the master, or there are no slaves.
 func slave(c cluster.Cluster, host string) (int, error) {
 	if host == Last {
 		if len(c.Indexes) == 0 {
@@ -72,7 +72,7 @@ func isMaster(c cluster.Cluster) error {
 	return croft.Errorf(croft.Conflict, "the master of cluster %s cannot be removed: delete the cluster", c.Name)
 }
 
-// takeOut removes a slave. Conflict: its template permits to remove the last one alone, and it is another.
+// takeOut removes a slave. Conflict: the template permits to remove only the last slave, and this is another.
 func (s *Service) takeOut(ctx context.Context, c *cluster.Cluster, index int) error {
 	named, err := s.removesNamed(ctx, *c)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Service) takeOut(ctx context.Context, c *cluster.Cluster, index int) er
 	c.Indexes = slices.DeleteFunc(slices.Clone(c.Indexes), func(i int) bool { return i == index })
 	c.Slaves = len(c.Indexes)
 	if named {
-		// A site that knows which are gone uses no index twice.
+		// A site that knows the removed slaves never uses an index twice.
 		c.Removed = append(slices.Clone(c.Removed), index)
 		slices.Sort(c.Removed)
 	}
@@ -119,7 +119,7 @@ func (s *Service) site(ctx context.Context, c cluster.Cluster) (cluster.Site, er
 	return all[at], nil
 }
 
-// resize changes how many slaves are wanted; slaves are taken out at the end. Conflict.
+// resize changes the number of wanted slaves; it removes slaves from the end. Conflict.
 func (s *Service) resize(ctx context.Context, c *cluster.Cluster, slaves int) error {
 	if err := resizable(*c); err != nil {
 		return err
@@ -146,7 +146,8 @@ func (s *Service) resize(ctx context.Context, c *cluster.Cluster, slaves int) er
 	return nil
 }
 
-// resizeTo changes which slaves are wanted. Conflict: an index was used before, or a slave cannot be removed by name.
+// resizeTo changes the indexes of the wanted slaves. Conflict: an index was used before, or a slave cannot be removed
+// by name.
 func (s *Service) resizeTo(ctx context.Context, c *cluster.Cluster, indexes []int) error {
 	if err := resizable(*c); err != nil {
 		return err
@@ -156,7 +157,7 @@ func (s *Service) resizeTo(ctx context.Context, c *cluster.Cluster, indexes []in
 			return err
 		}
 	}
-	for _, i := range slices.Backward(slices.Clone(c.Indexes)) { // the last ones first
+	for _, i := range slices.Backward(slices.Clone(c.Indexes)) { // from the last one
 		if !slices.Contains(indexes, i) {
 			if err := s.takeOut(ctx, c, i); err != nil {
 				return err
@@ -178,7 +179,7 @@ func (s *Service) resizeTo(ctx context.Context, c *cluster.Cluster, indexes []in
 	return nil
 }
 
-// resizable refuses to resize what is not built, or is no use any more. Conflict.
+// resizable rejects a resize of a cluster that is not built, or cannot be used any more. Conflict.
 func resizable(c cluster.Cluster) error {
 	switch c.State {
 	case cluster.Ready, cluster.Resizing, cluster.Degraded:
@@ -191,7 +192,7 @@ func resizable(c cluster.Cluster) error {
 	return living(c)
 }
 
-// mayShrink refuses fewer slaves than the appliance needs. Conflict.
+// mayShrink rejects fewer slaves than the appliance needs. Conflict.
 func (s *Service) mayShrink(ctx context.Context, c cluster.Cluster, slaves int) error {
 	a, err := s.c.Catalogue.Appliance(ctx, c.Appliance)
 	if err != nil && !errors.Is(err, croft.NotFound) {
@@ -208,8 +209,8 @@ func (s *Service) mayShrink(ctx context.Context, c cluster.Cluster, slaves int) 
 	return nil
 }
 
-// fitsAfter asks the site of a cluster for room for more slaves. It says yes if the site does not know, or does not
-// answer: the site itself decides in the end. NoCapacity.
+// fitsAfter asks the site of a cluster for room for more slaves. Nil if the site does not know, or does not answer: the
+// resize itself decides in the end. NoCapacity.
 func (s *Service) fitsAfter(ctx context.Context, project croft.Project, idOrName string,
 	more func(cluster.Cluster) int) error {
 	c, err := s.Find(ctx, project, idOrName)
@@ -218,7 +219,7 @@ func (s *Service) fitsAfter(ctx context.Context, project croft.Project, idOrName
 	}
 	n := more(c)
 	if n <= 0 || resizable(c) != nil {
-		return nil // nothing to ask for, or refused in a moment
+		return nil // nothing to ask for, or refused later
 	}
 	room, err := s.growth(ctx, c, n)
 	if errors.Is(err, croft.Unavailable) {
@@ -251,7 +252,7 @@ func (s *Service) growth(ctx context.Context, c cluster.Cluster, n int) (cluster
 	}
 	b := cluster.Build{Partition: s.c.Partition, Cluster: c.ID, Name: c.Name, Project: c.Project, User: c.User,
 		Implementation: i, Image: i.Image, Growth: true, Remote: c.Remote, Removed: c.Removed}
-	for _, pending := range c.Indexes { // wanted already, and not yet asked of the site
+	for _, pending := range c.Indexes { // wanted already, but not requested from the site yet
 		if !slices.Contains(c.Sizing.Told, pending) {
 			b.Indexes = append(b.Indexes, pending)
 		}

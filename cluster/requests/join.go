@@ -16,7 +16,7 @@ import (
 // space is the name space of the IDs of uses.
 var space = uuid.MustParse("e4b7a1f0-53a1-4d0e-9f4b-6f0c6f2f2f1c")
 
-// useOf returns the use of a request, which follows from its ID: one that is repeated has no second one.
+// useOf returns the ID of a request's use, computed from the request's ID, so that a repeated request has the same use.
 func useOf(id croft.ClusterID) cluster.UseID {
 	return cluster.UseID(uuid.NewSHA1(space, []byte(id)).String())
 }
@@ -51,14 +51,14 @@ func (s *Service) joinable(ctx context.Context, r cluster.Request) ([]cluster.Cl
 	return all, nil
 }
 
-// alike reports whether a cluster was asked for with the same parameters. One whose parameters cannot be opened is
-// not.
+// alike reports whether a cluster was requested with the same parameters. It is false if the cluster's parameters
+// cannot be opened.
 func (s *Service) alike(c cluster.Cluster, r cluster.Request) bool {
 	given, err := cluster.GivenParameters(s.c.Vault, s.c.Partition, c)
 	return err == nil && cluster.SameParameters(given, r.Parameters)
 }
 
-// joinAny has a request join the best cluster that it may. Reused is false if there is none.
+// joinAny joins the best cluster that a request may join. Reused is false if there is none.
 func (s *Service) joinAny(ctx context.Context, r cluster.Request) (cluster.Created, error) {
 	for try := range maxTries {
 		all, err := s.joinable(ctx, r)
@@ -69,7 +69,7 @@ func (s *Service) joinAny(ctx context.Context, r cluster.Request) (cluster.Creat
 		if err == nil {
 			return cluster.Created{Cluster: c, Reused: true}, nil
 		}
-		// What changed meanwhile is looked at again. After a lost answer the use is there, or is made now.
+		// Changed records are read again. After a lost answer the use exists, or is added now.
 		if !lost(err) && !errors.Is(err, errChanged) {
 			return cluster.Created{}, err
 		}
@@ -81,7 +81,7 @@ func (s *Service) joinAny(ctx context.Context, r cluster.Request) (cluster.Creat
 		cluster.ApplianceName(r.Appliance))
 }
 
-// join adds the use of a request to a cluster, once, and keeps the cluster for as long as the request asks.
+// join adds the use of a request to a cluster, once, and extends the life of the cluster to the requested time.
 func (s *Service) join(ctx context.Context, r cluster.Request, c cluster.Cluster) (cluster.Cluster, error) {
 	now := time.Now().UTC()
 	use := newUse(r, now)

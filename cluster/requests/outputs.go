@@ -12,7 +12,7 @@ import (
 	"croft/internal/nearest"
 )
 
-// Output implements cloud.Clusters. The events of the cluster say who read a secret output.
+// Output implements cloud.Clusters. Reading a secret output adds an event with the user's name.
 func (s *Service) Output(ctx context.Context, project croft.Project, idOrName, user, name string) (cluster.Output,
 	error) {
 	c, err := s.Find(ctx, project, idOrName)
@@ -27,7 +27,7 @@ func (s *Service) Output(ctx context.Context, project croft.Project, idOrName, u
 		return cluster.Output{Name: name, Value: value}, nil
 	}
 	sealed, found := c.Sealed[name]
-	if !found || strings.Contains(name, " ") { // a sealed parameter has a space in its name
+	if !found || strings.Contains(name, " ") { // only a sealed parameter has a space in its name
 		names := slices.Concat(slices.Collect(maps.Keys(c.Outputs)), slices.Collect(maps.Keys(c.Sealed)))
 		return cluster.Output{}, croft.Errorf(croft.NotFound, "cluster %s has no output %.80q%s", c.Name, name,
 			nearest.Hint(name, names))

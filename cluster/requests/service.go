@@ -1,7 +1,7 @@
-// Package requests serves those who ask for clusters: it puts clusters on record, lets requests join those that are
-// there, and changes what is wanted of them. It asks sites for nothing but room: what is wanted is made so by
-// cluster/manager. Any number of servers may do this at once, since every change is one comparing write; two that add
-// a host each make a cluster larger by two.
+// Package requests handles the requests of users for clusters: it creates records, lets requests join existing
+// clusters, and changes the wanted state. It asks sites only for room: cluster/manager brings clusters to their wanted
+// state. Any number of servers may do this concurrently, since every change is one compare-and-write; two concurrent
+// requests to add a host make a cluster larger by two.
 package requests
 
 import (
@@ -22,18 +22,19 @@ import (
 	"croft/tenant"
 )
 
-// Config is what the service needs.
+// Config configures the service.
 type Config struct {
 	Partition croft.PartitionID
 	Records   cluster.Records
 	Catalogue cluster.Catalogue
 	Accounts  cluster.Accounts
 	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                            // nil: nothing secret can be taken
-	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue, NotFound; may be nil
-	Quotas    tenant.Quotas                            // nil: what a project may have is not explained
+	Vault     cluster.Vault                            // nil: requests with secrets are refused
+	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue; NotFound; may be nil
+	Quotas    tenant.Quotas                            // nil: explanations leave out quotas
 	AllowedIP string                                   // CIDR of this server, for templates; may be empty
-	Survey    *survey.Survey                           // shared with the manager, if there is one here; nil: its own
+	// shared with the manager, if there is one in this process; nil: an own one
+	Survey *survey.Survey
 	// Dial connects to the agents of appliances; a net.Dialer by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Outbound decides which addresses are called that templates of other sites name.
@@ -41,12 +42,12 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Service is a cloud.Clusters.
+// Service implements cloud.Clusters.
 type Service struct {
 	c      Config
 	survey *survey.Survey
 	agents agents
-	marks  sighting.First[sighted] // that this server has found
+	marks  sighting.First[sighted] // marks that this server has found
 }
 
 // New returns a service. It starts nothing.
@@ -88,7 +89,7 @@ func (s *Service) Find(ctx context.Context, project croft.Project, idOrName stri
 	return c, err
 }
 
-// gone reports whether a cluster has ended so long ago that it is not told of any more.
+// gone reports whether a cluster ended so long ago that it is not shown any more.
 func gone(c cluster.Cluster) bool {
 	return c.State == cluster.Deleted && time.Since(c.Ended) > cluster.Remembered
 }
@@ -126,7 +127,7 @@ func (s *Service) Events(ctx context.Context, project croft.Project, idOrName st
 	return s.c.Records.Events(ctx, c.ID)
 }
 
-// note tells of what was asked for. Events are for people to read, so one that is lost fails no request.
+// note appends an event. Events are for people, so a lost event fails no request.
 func (s *Service) note(ctx context.Context, c cluster.Cluster, format string, args ...any) {
 	e := cluster.Event{At: time.Now().UTC(), State: c.State, Message: fmt.Sprintf(format, args...)}
 	if err := s.c.Records.Note(context.WithoutCancel(ctx), c, e); err != nil {
@@ -134,7 +135,7 @@ func (s *Service) note(ctx context.Context, c cluster.Cluster, format string, ar
 	}
 }
 
-// appliance returns the appliance that a project calls by a name, with its unique name. NotFound.
+// appliance returns the appliance that a name means in a project, with its unique name. NotFound.
 func (s *Service) appliance(ctx context.Context, project croft.Project, name string) (cluster.Appliance, error) {
 	a, err := s.c.Catalogue.Appliance(ctx, cluster.ScopedAppliance(project, name))
 	if err == nil && (a.Public || a.Project == project) || err != nil && !errors.Is(err, croft.NotFound) {

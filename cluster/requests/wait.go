@@ -8,8 +8,8 @@ import (
 	"croft/cluster"
 )
 
-// Wait implements cloud.Clusters. A cluster of which another size is wanted than it has is not settled, even before
-// its manager has seen that.
+// Wait implements cloud.Clusters. A cluster whose wanted size differs from its size is not settled, even before its
+// manager has seen the change.
 func (s *Service) Wait(ctx context.Context, project croft.Project, idOrName string, progress func(cluster.Cluster)) (
 	cluster.Cluster, error) {
 	c, err := s.Find(ctx, project, idOrName)

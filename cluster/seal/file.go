@@ -22,8 +22,8 @@ import (
 // A key file has one line: an ID, a colon, and 32 bytes in base64.
 var fileForm = regexp.MustCompile(`^([0-9a-zA-Z._-]{1,40}):([A-Za-z0-9+/]{43}=)\n?$`)
 
-// Load reads key files. Without any, it returns Keys that seal and open nothing. Invalid: a file is not one, another
-// user may read it, or two have the same ID.
+// Load reads key files. Without paths it returns Keys that seal and open nothing. Invalid: a file is not a key file,
+// another user may read it, or two have the same ID.
 func Load(paths ...string) (*Keys, error) {
 	k := &Keys{}
 	for _, path := range paths {
@@ -40,12 +40,13 @@ func Load(paths ...string) (*Keys, error) {
 	return k, nil
 }
 
-// Files are Keys whose files are read at the first use, for commands that mostly need none. They are a cluster.Vault.
+// Files are Keys that are read from their files at the first use, for commands that rarely need them. Files implements
+// cluster.Vault.
 type Files struct{ keys func() (*Keys, error) }
 
 var _ cluster.Vault = Files{}
 
-// LoadLater returns the keys in files that Load accepts. The methods return the errors of Load as well.
+// LoadLater returns Files for the paths. Its methods also return the errors of Load.
 func LoadLater(paths ...string) Files {
 	return Files{sync.OnceValues(func() (*Keys, error) { return Load(paths...) })}
 }
@@ -78,7 +79,7 @@ func (f Files) Rewrap(v cluster.Sealed, about string) (cluster.Sealed, bool, err
 }
 
 func load(path string) (key, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // which waits for no pipe
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: opening a pipe does not wait
 	if err != nil {
 		return key{}, croft.Errorf(croft.Invalid, "read the key file: %w", err)
 	}
@@ -95,7 +96,7 @@ func load(path string) (key, error) {
 		return key{}, fmt.Errorf("read the key file: %w", err)
 	}
 	parts := fileForm.FindSubmatch(text)
-	if parts == nil { // whose text is not for errors
+	if parts == nil { // the content must not be in errors
 		return key{}, croft.Errorf(croft.Invalid, "%s is no key file: `croft credential key` makes one", path)
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(string(parts[2]))
@@ -105,7 +106,7 @@ func load(path string) (key, error) {
 	return newKey(string(parts[1]), raw)
 }
 
-// checkFile refuses a file that others may read or write.
+// checkFile rejects a file that other users may read or write.
 func checkFile(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return croft.Errorf(croft.Invalid, "the key file %s is no regular file", path)
@@ -121,7 +122,7 @@ func checkFile(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// Generate makes a new key file, and returns the ID of its key. Conflict: there is a file already.
+// Generate creates a key file, and returns the ID of its key. Conflict: the file exists.
 func Generate(path string) (id string, err error) {
 	raw, name := make([]byte, keySize), make([]byte, 4)
 	_, _ = rand.Read(raw) // never fails

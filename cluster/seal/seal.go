@@ -1,6 +1,6 @@
-// Package seal encrypts secrets of clusters before they are stored. Each value has a random data key of its own, which
-// is wrapped by a key from a file: so keys are changed by wrapping the data keys again. What a value belongs to is
-// authenticated with it, so that one that is moved to another record cannot be opened there.
+// Package seal encrypts secrets of clusters before they are stored. Each value is encrypted with its own random data
+// key, which a key from a file wraps: keys are changed by wrapping the data keys again. The record that a value belongs
+// to is authenticated with it, so that a value that is moved to another record cannot be opened there.
 package seal
 
 import (
@@ -17,7 +17,8 @@ import (
 	"croft/cluster"
 )
 
-// Keys are the keys of files. The first one seals, all open. Nothing prints them. They are a cluster.Vault.
+// Keys are the keys from files. The first one seals, all of them open. They are never printed. Keys implements
+// cluster.Vault.
 type Keys struct{ all []key }
 
 var _ cluster.Vault = (*Keys)(nil)
@@ -36,7 +37,7 @@ func newKey(id string, raw []byte) (key, error) {
 	return key{id, aead}, err
 }
 
-// gcm returns AES-256-GCM, which puts a random nonce before what it seals.
+// gcm returns AES-256-GCM with a random nonce before each sealed value.
 func gcm(raw []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(raw)
 	if err != nil {
@@ -101,7 +102,7 @@ func foreign() error {
 		"set it again")
 }
 
-// unwrap returns a sealed value with its data key.
+// unwrap parses a sealed value and decrypts its data key.
 func (k *Keys) unwrap(v cluster.Sealed, about string) (s sealed, data []byte, err error) {
 	if err := json.Unmarshal(v, &s); err != nil || s.Key == "" {
 		return s, nil, croft.Errorf(croft.Invalid, "a sealed secret is damaged: set it again")
@@ -130,8 +131,8 @@ func (k *Keys) ids() string {
 	return strings.Join(all, ", ")
 }
 
-// Rewrap has the first key wrap the data key of a value, so that another key is needed no more. False: it does already,
-// and the value stays. Errors are those of Open.
+// Rewrap wraps the data key of a value again with the first key, so that the previous key is not needed any more.
+// False: the first key wraps it already, and the value stays unchanged. Errors are those of Open.
 func (k *Keys) Rewrap(v cluster.Sealed, about string) (cluster.Sealed, bool, error) {
 	s, data, err := k.unwrap(v, about)
 	if err != nil || s.Key == k.all[0].id {

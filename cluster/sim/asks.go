@@ -12,10 +12,10 @@ import (
 	"croft/cluster"
 )
 
-// template is the text of an implementation at a site of this type, in YAML.
+// template is an implementation at a site of type sim, in YAML.
 type template struct {
 	Parameters map[string]parameter `yaml:"parameters"`
-	Outputs    map[string]any       `yaml:"outputs"` // beside master_ip and hosts, as they are
+	Outputs    map[string]any       `yaml:"outputs"` // constants, in addition to master_ip and hosts
 }
 
 type parameter struct {
@@ -37,7 +37,7 @@ func parse(i cluster.Implementation) (template, error) {
 	return t, nil
 }
 
-// templateOf is parse for what Check accepted before.
+// templateOf parses an implementation that Check has accepted.
 func templateOf(i cluster.Implementation) template {
 	t, _ := parse(i)
 	return t
@@ -93,7 +93,7 @@ func (s *Site) Room(ctx context.Context, at cluster.Access, b cluster.Build) (cl
 	return room, nil
 }
 
-// imageSize is what each image is said to have, in bytes.
+// imageSize is the simulated size of each image, in bytes.
 const imageSize = 1 << 30
 
 // Bring implements cluster.Driver: an image arrives after the delay of the place.

@@ -13,24 +13,24 @@ import (
 	"croft/cluster"
 )
 
-// place is what one site has.
+// place is the state of one site.
 type place struct {
 	faults    Faults
 	stacks    map[string]*stack // by name
-	strangers map[string]bool   // names of what is not ours
+	strangers map[string]bool   // names of objects that are not ours
 	images    map[string]time.Time
 	usual     time.Duration
 	late      []effect
-	addresses int // that were given
+	addresses int // number of assigned addresses
 }
 
-// effect is a call that was given up and takes effect yet.
+// effect is an abandoned call that will take effect.
 type effect struct {
 	at time.Time
 	do func(now time.Time)
 }
 
-// settle carries out what is due, in its order.
+// settle applies the effects that are due, in order.
 func (p *place) settle(now time.Time) {
 	slices.SortStableFunc(p.late, func(a, b effect) int { return a.at.Compare(b.at) })
 	for len(p.late) > 0 && !p.late[0].at.After(now) {
@@ -42,7 +42,7 @@ func (p *place) settle(now time.Time) {
 	p.age(now)
 }
 
-// age ends what is over by now.
+// age applies the phase changes that are due.
 func (p *place) age(now time.Time) {
 	for name, k := range p.stacks {
 		if k.age(now); k.phase == cluster.Absent {
@@ -53,7 +53,7 @@ func (p *place) age(now time.Time) {
 
 func (p *place) delay() time.Duration { return cmp.Or(p.faults.Delay, p.usual) }
 
-// find returns what a build has here, by the ID of the stack if that is known.
+// find returns the stack of a build, by its ID if that is known.
 func (p *place) find(b cluster.Build) *stack {
 	for name, k := range p.stacks {
 		ours := k.partition == b.Partition && k.cluster == b.Cluster
@@ -64,7 +64,7 @@ func (p *place) find(b cluster.Build) *stack {
 	return nil
 }
 
-// full says why that many further members do not fit, if they do not.
+// full says why more further members do not fit; empty: they do.
 func (p *place) full(more int) string {
 	used := 0
 	for _, k := range p.stacks {
@@ -81,7 +81,7 @@ func (p *place) address() string {
 	return fmt.Sprintf("10.%d.%d.%d", p.addresses>>16&0xff, p.addresses>>8&0xff, p.addresses&0xff)
 }
 
-// stack is a cluster as a site has it.
+// stack is a cluster on a site.
 type stack struct {
 	id, name  string
 	partition croft.PartitionID
@@ -91,9 +91,9 @@ type stack struct {
 	outputs   map[string]any
 	machines  map[int]*machine // slaves by index; the master is at -1
 
-	until  time.Time     // when the phase ends by itself
-	then   cluster.Phase // and which one follows
-	why    string        // its reason
+	until  time.Time     // when the phase ends
+	then   cluster.Phase // the phase that follows
+	why    string        // reason of the phase that follows
 	frozen bool
 }
 
@@ -111,7 +111,7 @@ func (k *stack) remote() cluster.Remote {
 	return cluster.Remote{ID: k.id, Name: k.name, Asked: true, Status: string(k.phase), Reason: k.reason}
 }
 
-// over reports whether nothing is under way.
+// over reports whether no operation is in progress.
 func (k *stack) over(now time.Time) bool {
 	k.age(now)
 	return k.then == ""
@@ -139,13 +139,13 @@ func (p *place) begin(b cluster.Build, now time.Time) *stack {
 	return k
 }
 
-// work begins a phase that ends by itself.
+// work starts a phase that ends after the delay.
 func (k *stack) work(p *place, now time.Time, phase, then cluster.Phase, why string) {
 	k.phase, k.reason, k.then, k.why = phase, "", then, why
 	k.until, k.frozen = now.Add(p.delay()), p.faults.Frozen && phase != cluster.Removing
 }
 
-// add adds a member, which is ready some time before the build is over.
+// add adds a member, which becomes ready some time before the build ends.
 func (k *stack) add(p *place, index int, now time.Time, nth int) {
 	k.machines[index] = &machine{id: uuid.NewString(), address: p.address(),
 		ready: now.Add(p.delay() * time.Duration(min(nth+1, 8)) / 8)}
@@ -187,10 +187,10 @@ func (k *stack) remove(p *place, now time.Time) {
 	}
 }
 
-// seen returns what the site tells of it.
+// seen returns the observed state.
 func (k *stack) seen(b cluster.Build) cluster.Seen {
 	seen := cluster.Seen{Phase: k.phase, Remote: k.remote(), Failure: k.reason, Consoles: map[cluster.MemberID]string{}}
-	for _, index := range slices.Sorted(maps.Keys(k.machines)) { // the master first; and slaves that are not wanted
+	for _, index := range slices.Sorted(maps.Keys(k.machines)) { // the master first, and unwanted slaves too
 		k.tell(&seen, index, k.machines[index])
 	}
 	if k.phase == cluster.Standing {

@@ -1,7 +1,7 @@
-// Package sim builds clusters in memory: the driver of sites of type sim, to try clusters out without a cloud, and for
-// tests. Members appear after a delay, as at a real site. Each name of a site is a place of its own. What a place has
-// is lost when the process ends. Its faults are those of real sites: no answers, lost answers, calls that take effect
-// long after their callers gave up, builds and removals that fail or never end.
+// Package sim is the driver for sites of type sim: it simulates clusters in memory, for trials without a cloud and for
+// tests. Members appear after a delay, as at a real site. Each site name has its own place, whose state is lost when
+// the process ends. Its faults are those of real sites: no responses, lost responses, calls that take effect long after
+// their callers gave up, builds and removals that fail or never end.
 package sim
 
 import (
@@ -16,9 +16,9 @@ import (
 	"croft/cluster"
 )
 
-// Site is the driver. All its methods may be called at once.
+// Site implements cluster.Driver. It is safe for concurrent use.
 type Site struct {
-	// Delay is that of places that have none of their own; 0: DefaultDelay. It may be set until the first call.
+	// Delay is the delay of places whose Faults set none; 0: DefaultDelay. It may be set only before the first call.
 	Delay time.Duration
 
 	mu     sync.Mutex
@@ -27,30 +27,30 @@ type Site struct {
 
 var _ cluster.Driver = (*Site)(nil)
 
-// New returns a driver of sites that are empty.
+// New returns a driver whose sites are empty.
 func New() *Site { return &Site{places: map[string]*place{}} }
 
-// Faults are what is wrong with a place. The zero value is a place that works.
+// Faults are the faults of a place. The zero value is a place that works.
 type Faults struct {
 	Delay  time.Duration // of each build, resize and removal; 0: DefaultDelay
 	Away   bool          // it does not answer
 	Hangs  bool          // calls wait for the end of their contexts
 	Denied bool          // it refuses credentials
-	Hidden bool          // credentials see another project
-	Errs   string        // calls are answered with this fault, and do nothing
-	Whose  croft.Project // whose calls Errs is about; empty: all
-	Room   int           // how many members it has room for; 0: for all
+	Hidden bool          // credentials belong to another project
+	Errs   string        // calls fail with this fault, and have no effect
+	Whose  croft.Project // project whose calls fail with Errs; empty: all
+	Room   int           // number of members that fit; 0: unlimited
 
-	Fails  string // the reason for which builds and growth fail that begin now
-	Sticks string // the reason for which removals fail that begin now
+	Fails  string // reason with which builds and growth fail that start now
+	Sticks string // reason with which removals fail that start now
 	Frozen bool   // builds and resizes do not end
 
-	Lost float64       // how many calls of a hundred take effect, and their answers are lost
-	Late float64       // how many calls of a hundred are answered as lost, and take effect later
-	Most time.Duration // how much later at most
+	Lost float64       // percentage of calls that take effect and whose answers are lost
+	Late float64       // percentage of calls whose answers are lost and that take effect later
+	Most time.Duration // the maximum delay of these effects
 }
 
-// DefaultDelay is how long a build takes.
+// DefaultDelay is the duration of a build.
 const DefaultDelay = 3 * time.Second
 
 // Change changes the faults of a place.
@@ -65,7 +65,7 @@ func (s *Site) Change(site string, change func(*Faults)) {
 	}
 }
 
-// place returns a place by its name; mu is held.
+// place returns a place by name. Callers hold mu.
 func (s *Site) place(name string) *place {
 	p := s.places[name]
 	if p == nil {
@@ -76,7 +76,7 @@ func (s *Site) place(name string) *place {
 	return p
 }
 
-// call does something at a place, with the faults that it has. do is called with mu held, maybe after call returned.
+// call performs do at a place, subject to its faults. do runs with mu held, possibly after call returned.
 func (s *Site) call(ctx context.Context, at cluster.Access, what string, do func(p *place, now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *Site) List(ctx context.Context, at cluster.Access) ([]cluster.Found, er
 	return found, nil
 }
 
-// Lose takes a member of a cluster away behind the driver's back.
+// Lose removes a member of a cluster without the driver's knowledge.
 func (s *Site) Lose(site string, b cluster.Build, m cluster.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,14 +214,14 @@ func (s *Site) Lose(site string, b cluster.Build, m cluster.Member) {
 	}
 }
 
-// Occupy gives a name to something that is not ours.
+// Occupy assigns a name to an object that is not ours.
 func (s *Site) Occupy(site, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.place(site).strangers[name] = true
 }
 
-// Occupied reports whether a name is still that of something that is not ours.
+// Occupied reports whether a name still belongs to an object that is not ours.
 func (s *Site) Occupied(site, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"croft/cluster"
 )
 
-// maxContracts bounds how many contracts are kept: an implementation never changes, so they hold for ever.
+// maxContracts bounds the number of cached contracts. An implementation never changes, so they stay valid.
 const maxContracts = 1000
 
 type contract struct {
@@ -19,7 +19,7 @@ type contract struct {
 	err error // Invalid
 }
 
-// read adds what the templates of candidates ask for, and what is wrong with their templates and images.
+// read adds the contracts of candidates, and the faults of their templates and images.
 func (s *Survey) read(ctx context.Context, w *cluster.World, all []cluster.Candidate) error {
 	w.Contracts = map[cluster.ImplementationID]cluster.Contract{}
 	w.Faults = map[cluster.ImplementationID]error{}
@@ -47,7 +47,7 @@ func (s *Survey) read(ctx context.Context, w *cluster.World, all []cluster.Candi
 	return nil
 }
 
-// Contract returns what an implementation asks for. Invalid: its template cannot be used.
+// Contract returns the contract of an implementation. Invalid: its template cannot be used.
 func (s *Survey) Contract(ctx context.Context, kind cluster.SiteType, i cluster.Implementation) (cluster.Contract,
 	error) {
 	s.mu.Lock()
@@ -74,7 +74,7 @@ func (s *Survey) Contract(ctx context.Context, kind cluster.SiteType, i cluster.
 	return declared, err
 }
 
-// image refuses an image that is not at the site, and cannot be brought there. Invalid.
+// image rejects an image that the site does not have and that cannot be copied there. Invalid.
 func (s *Survey) image(all []cluster.Image, c cluster.Candidate) error {
 	name := c.Implementation.Image
 	at := slices.IndexFunc(all, func(i cluster.Image) bool { return i.Name == name })

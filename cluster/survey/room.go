@@ -13,14 +13,14 @@ import (
 	"croft/cluster"
 )
 
-// How long an answer is believed. That of the local site is never kept: it is cheap, and changes with each request.
+// How long answers are cached. An answer of the local site is not cached: it is cheap, and changes with each request.
 const (
 	roomKept    = 30 * time.Second
 	failureKept = 5 * time.Second
 	maxRooms    = 1000
 )
 
-// question is what a site was asked.
+// question is the cache key of an answer.
 type question struct {
 	cluster.Place
 	slaves     int
@@ -32,7 +32,8 @@ type answer struct {
 	until time.Time
 }
 
-// ask asks candidates for room, all at once. A place whose site did not answer is missing in the result.
+// ask asks the sites of all candidates for room, concurrently. The result has no entry for a place whose site did not
+// answer.
 func (s *Survey) ask(ctx context.Context, r cluster.Request, w cluster.World, all []cluster.Candidate) (
 	rooms map[cluster.Place]cluster.Room) {
 	rooms = map[cluster.Place]cluster.Room{}
@@ -52,8 +53,8 @@ func (s *Survey) ask(ctx context.Context, r cluster.Request, w cluster.World, al
 
 func (s *Survey) cached(ctx context.Context, r cluster.Request, w cluster.World, c cluster.Candidate) cluster.Room {
 	b := s.build(r, w, c)
-	// Parameters are part of the question, since a flavor may be one; cluster and keys are not. What cannot be encoded
-	// was refused before.
+	// Parameters are part of the cache key, since one may be a flavor; cluster and keys are not. Values that cannot be
+	// encoded were rejected before.
 	alike := maps.Clone(b.Parameters)
 	delete(alike, cluster.ParamCluster)
 	delete(alike, cluster.ParamKeys)
@@ -79,7 +80,7 @@ func (s *Survey) cached(ctx context.Context, r cluster.Request, w cluster.World,
 	return room
 }
 
-// build is what a site is asked room for.
+// build returns the build that a site is asked room for.
 func (s *Survey) build(r cluster.Request, w cluster.World, c cluster.Candidate) cluster.Build {
 	b := cluster.Build{Partition: s.c.Partition, Cluster: r.ID, Name: r.Name, Project: r.Project, User: r.User,
 		Implementation: c.Implementation, Image: c.Implementation.Image, Timeout: BuildTimeout(c.Site)}
@@ -89,15 +90,15 @@ func (s *Survey) build(r cluster.Request, w cluster.World, c cluster.Candidate) 
 	f := w.Filling
 	f.Site, f.Implementation, f.Image = c.Site, c.Implementation, c.Implementation.Image
 	if declared, known := w.Contracts[c.Implementation.ID]; known {
-		b.Parameters, _, _ = cluster.Fill(declared, f) // it can be filled, or it would not be a candidate
+		b.Parameters, _, _ = cluster.Fill(declared, f) // cannot fail: the implementation would not be a candidate
 	}
 	return b
 }
 
-// BuildTimeout returns how long a build may take at a site.
+// BuildTimeout returns the timeout of builds at a site.
 func BuildTimeout(s cluster.Site) time.Duration { return cmp.Or(s.BuildTimeout, cluster.BuildTimeout) }
 
-// fresh asks a site, and says for how long the answer holds.
+// fresh asks a site, and returns how long the answer may be cached.
 func (s *Survey) fresh(ctx context.Context, site cluster.Site, credential cluster.Credential, b cluster.Build) (
 	cluster.Room, time.Duration) {
 	room, err := s.Room(ctx, site, credential, b)
@@ -117,7 +118,7 @@ func (s *Survey) fresh(ctx context.Context, site cluster.Site, credential cluste
 	return cluster.Room{}, failureKept
 }
 
-// Room asks a site whether a build fits, for a bounded time. Unavailable: it does not answer.
+// Room asks a site whether a build fits, for a bounded time. Unavailable: the site does not answer.
 func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster.Credential, b cluster.Build) (
 	cluster.Room, error) {
 	driver := s.c.Drivers[site.Type]
@@ -143,7 +144,7 @@ func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster
 	return room, err
 }
 
-// Access opens what a driver needs to reach a site. Unavailable: there is no key for the secret.
+// Access returns the data to call a site, with the opened secret. Unavailable: there is no key for the secret.
 func (s *Survey) Access(site cluster.Site, c cluster.Credential) (cluster.Access, error) {
 	at := cluster.Access{Partition: s.c.Partition, Site: site, Credential: c}
 	if c.ID == "" {

@@ -1,6 +1,6 @@
-// Package survey finds out where a cluster can be built: it reads what is stored, asks sites for room, and has
-// cluster.Choose decide. Sites are asked at once, for a bounded time; one that does not answer is left alone for a
-// while, and never holds up a request by more than that time.
+// Package survey finds out where a cluster can be built: it reads the stored records, asks sites for room, and lets
+// cluster.Choose decide. It asks the sites concurrently, for a bounded time. A site that does not answer is not asked
+// for a while, and delays a request by at most that time.
 package survey
 
 import (
@@ -15,25 +15,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config is what a survey needs.
+// Config configures a survey.
 type Config struct {
 	Partition croft.PartitionID
 	Records   Records
 	Catalogue Catalogue
 	Drivers   map[cluster.SiteType]cluster.Driver
 	Vault     cluster.Vault                            // nil: no secret can be opened
-	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue, NotFound; may be nil
+	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue; NotFound; may be nil
 	AllowedIP string                                   // CIDR of this server, for templates; may be empty
-	Patience  time.Duration                            // how long a site may take to say whether it has room; 5 s
+	Patience  time.Duration                            // timeout of a question for room; 5 s by default
 	Log       *slog.Logger
 }
 
-// Records is what it reads of clusters.
+// Records is the part of cluster.Records that a survey reads.
 type Records interface {
 	List(ctx context.Context, project croft.Project) ([]cluster.Cluster, error)
 }
 
-// Catalogue is what it reads of what clusters are built by.
+// Catalogue is the part of cluster.Catalogue that a survey reads.
 type Catalogue interface {
 	Sites(ctx context.Context) ([]cluster.Site, error)
 	Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential, error)
@@ -41,7 +41,7 @@ type Catalogue interface {
 	Images(ctx context.Context) ([]cluster.Image, error)
 }
 
-// Survey remembers for a short time what sites said. It may be used by many at once.
+// Survey caches the answers of sites for a short time. It is safe for concurrent use.
 type Survey struct {
 	c Config
 
@@ -51,7 +51,7 @@ type Survey struct {
 	contracts map[cluster.ImplementationID]contract
 }
 
-// New returns a survey that has asked nothing yet.
+// New returns a survey with an empty cache.
 func New(c Config) (*Survey, error) {
 	if c.Partition == "" || c.Records == nil || c.Catalogue == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "survey: Partition, Records, Catalogue and Log are required")
@@ -62,16 +62,16 @@ func New(c Config) (*Survey, error) {
 	return &Survey{c: c, rooms: map[question]answer{}, contracts: map[cluster.ImplementationID]contract{}}, nil
 }
 
-// Result says where a cluster can be built, best first, and why not elsewhere.
+// Result is the candidates for a cluster, best first, and the dropped sites and implementations.
 type Result struct {
 	Candidates []cluster.Candidate
 	Dropped    []cluster.Dropped
-	Contracts  map[cluster.ImplementationID]cluster.Contract // of all implementations that could have been chosen
+	Contracts  map[cluster.ImplementationID]cluster.Contract // of all implementations that were eligible
 }
 
-// Look asks where a request can be built; its ID is that of the cluster, its parameters hold the secret ones too.
-// attempts are those that have failed already, and reuse is the site of a cluster that the request would join.
-// Invalid: a hint names what does not exist, or no template takes the parameters.
+// Look returns the candidates for a request. The request's ID is the cluster's, and its parameters include the secret
+// ones. attempts are the failed attempts, and reuse is the site of a cluster that the request would join. Invalid: a
+// hint names something that does not exist, or no template accepts the parameters.
 func (s *Survey) Look(ctx context.Context, r cluster.Request, attempts []cluster.Tried, reuse string) (Result,
 	error) {
 	w, err := s.world(ctx, r)
@@ -87,7 +87,7 @@ func (s *Survey) Look(ctx context.Context, r cluster.Request, attempts []cluster
 	if err := s.read(ctx, &w, possible); err != nil {
 		return Result{}, err
 	}
-	// What is of no use is not asked for room.
+	// Ask only those for room that can be used otherwise.
 	fit, dropped, err := cluster.Choose(r, w, random)
 	if err != nil || len(fit) == 0 {
 		return Result{Dropped: dropped, Contracts: w.Contracts}, err
@@ -100,7 +100,7 @@ func (s *Survey) Look(ctx context.Context, r cluster.Request, attempts []cluster
 	return Result{candidates, dropped, w.Contracts}, err
 }
 
-// CheckHints refuses hints that name what does not exist. It asks no site. Invalid.
+// CheckHints rejects hints that name something that does not exist. It asks no site. Invalid.
 func (s *Survey) CheckHints(ctx context.Context, r cluster.Request) error {
 	w, err := s.world(ctx, r)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Survey) CheckHints(ctx context.Context, r cluster.Request) error {
 	return cluster.CheckHints(r.Hints, w)
 }
 
-// world reads what is stored.
+// world reads the stored records.
 func (s *Survey) world(ctx context.Context, r cluster.Request) (cluster.World, error) {
 	w := cluster.World{Now: time.Now(), Filling: cluster.Filling{Cluster: r.ID, Name: r.Name, Slaves: r.Slaves,
 		Given: r.Parameters, AllowedIP: s.c.AllowedIP, Keys: r.Keys}}
@@ -134,7 +134,7 @@ func (s *Survey) world(ctx context.Context, r cluster.Request) (cluster.World, e
 	return w, nil
 }
 
-// Failures returns the builds that failed within the last hour, one for each cluster and site.
+// Failures returns the builds that failed within the last hour, one per cluster and site.
 func Failures(all []cluster.Cluster, now time.Time) []cluster.Trouble {
 	var troubles []cluster.Trouble
 	for _, c := range all {

@@ -9,17 +9,17 @@ import (
 	"croft/cluster"
 )
 
-// trouble is a request that a site did not serve.
+// trouble is a failed request to a site.
 type trouble struct {
 	cluster.Trouble
 	project croft.Project // whose request it was
-	open    bool          // the site has served no request since
+	open    bool          // no request to the site has succeeded since
 	silent  bool          // no response arrived
 }
 
-// Note takes account of how a site responded to a request, and reports whether the site is silent: no response
-// arrived, or requests of at least two projects failed, and none has succeeded since. A fault that one project alone
-// sees is its own: that of a stack, or of a credential. A request that is served ends the silence at once.
+// Note records the result of a request to a site, and reports whether the site is silent: no response arrived, or
+// requests of at least two projects failed, and none has succeeded since. A fault that only one project sees is blamed
+// on its stack or credential. A successful request ends the silence at once.
 func (s *Survey) Note(at cluster.Access, err error) bool {
 	now := time.Now()
 	s.mu.Lock()
@@ -31,7 +31,7 @@ func (s *Survey) Note(at cluster.Access, err error) bool {
 	case silent || fault:
 		s.add(trouble{Trouble: cluster.Trouble{Site: at.Site.Name, At: now}, project: at.Credential.Project,
 			open: true, silent: silent})
-	case kind == croft.Denied: // by Keystone, which says nothing of Heat
+	case kind == croft.Denied: // Keystone refused, which says nothing about Heat
 	case err != nil && (kind == croft.Unavailable || kind == ""): // the site was not asked
 	default:
 		for i := range s.troubles {
@@ -43,7 +43,7 @@ func (s *Survey) Note(at cluster.Access, err error) bool {
 	return silent || s.failsForAll(at.Site.Name)
 }
 
-// add counts requests that failed at about the same time as one; mu is held.
+// add adds a trouble, unless an equal one happened at about the same time. Callers hold mu.
 func (s *Survey) add(t trouble) {
 	s.troubles = slices.DeleteFunc(s.troubles, func(o trouble) bool { return t.At.Sub(o.At) >= cluster.TroubleKept })
 	if !slices.ContainsFunc(s.troubles, func(o trouble) bool {
@@ -54,7 +54,8 @@ func (s *Survey) add(t trouble) {
 	}
 }
 
-// failsForAll reports whether requests of several projects failed at a site, and none has succeeded since; mu is held.
+// failsForAll reports whether requests of several projects failed at a site, and none has succeeded since. Callers hold
+// mu.
 func (s *Survey) failsForAll(site string) bool {
 	projects := map[croft.Project]bool{}
 	for _, t := range s.troubles {
@@ -65,8 +66,8 @@ func (s *Survey) failsForAll(site string) bool {
 	return len(projects) > 1
 }
 
-// recent lists the troubles of the last hour. Those that count as silence are at least failureKept apart, however many
-// projects saw them.
+// recent lists the troubles of the last hour. Those that count as silence are at least failureKept apart, independent
+// of the number of projects that saw them.
 func (s *Survey) recent(now time.Time) []cluster.Trouble {
 	s.mu.Lock()
 	defer s.mu.Unlock()

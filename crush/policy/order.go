@@ -2,8 +2,8 @@ package policy
 
 import "croft/crush"
 
-// Offers reports whether the policy ever gives a device for one replica. It does not where each of its takes is for
-// other replicas, as take -1 and select -1 T are.
+// Offers reports whether the policy can return a device for one replica. It cannot if all its takes are for further
+// replicas, as take -1 and select -1 T are.
 func (c *Compiled) Offers() bool {
 	for _, t := range c.takes {
 		if t.first() {
@@ -13,7 +13,7 @@ func (c *Compiled) Offers() bool {
 	return false
 }
 
-// Begins returns the buckets at which those takes begin that give devices for one replica, in the order of the policy.
+// Begins returns the start buckets of the takes that return devices for one replica, in the order of the policy.
 func (c *Compiled) Begins() (all []crush.ID) {
 	for _, t := range c.takes {
 		if t.first() {
@@ -23,7 +23,7 @@ func (c *Compiled) Begins() (all []crush.ID) {
 	return all
 }
 
-// first reports whether a take gives a device for one replica.
+// first reports whether a take returns a device for one replica.
 func (t Taking) first() bool {
 	for _, s := range t.Steps {
 		if s.Op != crush.Take && s.Op != crush.Emit && s.N < 0 {
@@ -33,10 +33,10 @@ func (t Taking) first() bool {
 	return true
 }
 
-// Order calls offer with the devices that the policy gives for one replica: the first one, then the one that it gives
-// if that is refused, and so on, each once, until offer takes one by returning true. What the policy gives once some
-// devices are refused is what it gives once they are out, so each place can be computed again with reweights alone.
-// Where nothing is left to a pass, others follow with other inputs, as in Place; pass counts from 0.
+// Order calls offer with the devices that the policy returns for one replica: the first one, then the one that it
+// returns if the first is refused, and so on, each once, until offer accepts one by returning true. Refusing devices
+// has the same effect as marking them out, so each result can be reproduced with reweights alone. When a pass has no
+// devices left, passes with other inputs follow, as in Place; pass counts from 0.
 func (c *Compiled) Order(m *crush.Mapper, x uint32, weights crush.Reweights, offer func(id crush.ID, pass int) bool) {
 	offered, taken := map[crush.ID]bool{}, false
 	defer m.Refuse(nil)

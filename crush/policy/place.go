@@ -7,29 +7,30 @@ import (
 	"croft/crush"
 )
 
-// Compiled is a policy for the buckets of one map. It does not change.
+// Compiled is a policy for the buckets of one map. It is immutable.
 type Compiled struct{ takes []Taking }
 
-// Taking is what one take does: below From, for each selection so many buckets, and N devices in each of the last.
+// Taking is the effect of one take: below From, each selection chooses N buckets, and N devices are chosen in each
+// bucket of the last selection.
 type Taking struct {
 	From    crush.ID
 	Selects []Selection
 	N       int
-	Steps   []crush.Step // the CRUSH rule that does it
-	Line    int          // of the take
+	Steps   []crush.Step // the equivalent CRUSH rule
+	Line    int          // line of the take
 }
 
-// Selection is what a select before a take does.
+// Selection is the effect of a select before a take.
 type Selection struct {
 	N    int
 	Type crush.Type
 }
 
-// Takes returns the takes in their order.
+// Takes returns the takes in order.
 func (c *Compiled) Takes() []Taking { return c.takes }
 
-// Compile resolves the names of a policy. The root is the one bucket in no other, or the one of those that is named
-// default.
+// Compile resolves the names of a policy. The root is the only bucket without a parent, or the one of these that is
+// named default.
 func Compile(p Policy, m *crush.Map) (*Compiled, error) {
 	names := newNames(m)
 	root, err := rootOf(m)
@@ -65,7 +66,7 @@ func Compile(p Policy, m *crush.Map) (*Compiled, error) {
 				taking.Selects = append(taking.Selects, Selection{step.N, step.Type})
 			}
 			c.takes = append(c.takes, taking)
-			// A select that was compiled with its take holds for a later take too.
+			// A select that was compiled with its take also applies to a later take.
 			for j := range selected {
 				selected[j].Op = crush.ChooseFirstn
 			}
@@ -99,22 +100,23 @@ func (c *Compiled) Steps() (all []crush.Step) {
 	return all
 }
 
-// Request is what is to be placed.
+// Request is the input of Place.
 type Request struct {
-	X         uint32 // the input
-	Want      int    // how many replicas
+	X         uint32 // input of the hash
+	Want      int    // number of replicas
 	Reweights crush.Reweights
-	// Refuse makes devices unusable; nil: none.
+	// Refuse returns true for unusable devices; nil: all are usable.
 	Refuse func(crush.ID) bool
-	// Kept are devices that count as placed already, so that they are not given again.
+	// Kept are devices that count as placed already, and are not returned again.
 	Kept []crush.ID
-	// Exactly as CRUSH does: one pass, in which a later take may give what an earlier one gave.
+	// Ceph selects the behaviour of CRUSH: one pass, in which a later take may return a device that an earlier one
+	// returned.
 	Ceph bool
 }
 
-// Place appends to out the devices for a request, in the order of the policy: as many as are wanted less those kept,
-// or fewer if there are no more. Unless Ceph is set, no device is given twice, and where a pass of the policy gives
-// too few, others follow with other inputs, until one adds nothing.
+// Place appends the devices for a request to out, in the order of the policy: Want less the number of Kept, or fewer if
+// there are not enough devices. Unless Ceph is set, no device occurs twice, and while a pass of the policy returns too
+// few, further passes with other inputs follow, until one adds nothing.
 func (c *Compiled) Place(m *crush.Mapper, r Request, out []crush.ID) []crush.ID {
 	begun := len(out)
 	given := func(id crush.ID) bool {

@@ -1,13 +1,13 @@
-// Package policy is the language of four instructions in which people say where replicas go: use, select, take and
-// emit. Each take is a CRUSH rule of its own, so that crushtool can check it.
+// Package policy is a language of four instructions for where replicas go: use, select, take and emit. Each take
+// becomes its own CRUSH rule, so that crushtool can check it.
 //
-//	use B         begin at bucket B
-//	select n T    below each bucket here, n distinct buckets of type T
-//	take n        below each bucket here, n distinct devices
-//	emit          hand out what was taken, and begin at the root again
+//	use B         start at bucket B
+//	select n T    below each current bucket, choose n distinct buckets of type T
+//	take n        below each current bucket, choose n distinct devices
+//	emit          return the chosen devices, and start at the root again
 //
-// n of 0 is as many as are still wanted, and -k is k fewer than are wanted. A last emit is implied. Instructions are
-// separated by semicolons or new lines; # begins a comment.
+// n = 0 means as many as are still wanted, and -k means k fewer than are wanted. A final emit is implied. Instructions
+// are separated by semicolons or newlines; # starts a comment.
 package policy
 
 import (
@@ -28,7 +28,7 @@ const (
 	maxPasses       = 16
 )
 
-// Op is what an instruction does; the values are those of the coded form.
+// Op is the operation of an instruction; the values are those of the binary form.
 type Op byte
 
 // The instructions.
@@ -56,7 +56,7 @@ type Instruction struct {
 	Op   Op
 	N    int    // of select and take
 	Name string // the bucket of use, the type of select
-	Line int    // in the text it was read from, from 1
+	Line int    // line number in the source text, from 1
 }
 
 // String returns the instruction as text.
@@ -75,7 +75,7 @@ func (i Instruction) String() string {
 // Policy is a list of instructions that ends with emit.
 type Policy []Instruction
 
-// String returns the policy as text, an instruction in each line.
+// String returns the policy as text, one instruction per line.
 func (p Policy) String() string {
 	var b strings.Builder
 	for _, i := range p {
@@ -84,8 +84,8 @@ func (p Policy) String() string {
 	return b.String()
 }
 
-// Parse reads a policy. The error names the line. The instructions must be able to place something: a take before each
-// emit.
+// Parse parses a policy. The error names the line. Before each emit there must be a take, so that the policy can place
+// something.
 func Parse(text string) (Policy, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("the policy is longer than %d KiB", maxText>>10)
@@ -136,7 +136,7 @@ func parse(fields []string) (i Instruction, err error) {
 	return i, nil
 }
 
-// check says what is wrong with the order of the instructions.
+// check validates the order of the instructions.
 func (p Policy) check() error {
 	if len(p) == 0 {
 		return fmt.Errorf("the policy has no instructions")
@@ -159,8 +159,8 @@ func (p Policy) check() error {
 	return nil
 }
 
-// Encode returns the coded form, in which buckets and types are numbers: it stays right when they are renamed. Invalid
-// names are errors.
+// Encode returns the binary form, which has numbers for buckets and types and stays valid when they are renamed.
+// Unknown names are errors.
 func (p Policy) Encode(m *crush.Map) ([]byte, error) {
 	names := newNames(m)
 	var b []byte
@@ -186,7 +186,7 @@ func (p Policy) Encode(m *crush.Map) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads the coded form.
+// Decode parses the binary form.
 func Decode(code []byte, m *crush.Map) (Policy, error) {
 	names := newNames(m)
 	var p Policy
@@ -237,7 +237,7 @@ func Decode(code []byte, m *crush.Map) (Policy, error) {
 	return p, nil
 }
 
-// names are the buckets and types of a map.
+// names indexes the buckets and types of a map.
 type names struct {
 	m       *crush.Map
 	buckets map[string]*crush.Bucket

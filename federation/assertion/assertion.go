@@ -1,7 +1,7 @@
-// Package assertion lets the users of one partition call another. Home signs an assertion for each request that it
-// forwards: who asks, in which project and which roles, for which partition, until when, and for exactly which request.
-// The other side believes it if it is signed by one of its peers, fits the request, and was not used before; what its
-// sender may do there, the mapping of the project says.
+// Package assertion authenticates the users of one partition at another. Home signs an assertion for each request that
+// it forwards: the user, project and roles, the target partition, the expiry, and a digest of the request. The target
+// accepts it if one of its peers signed it, it matches the request, and it was not used before. The mapping of the
+// project then determines what the user may do.
 package assertion
 
 import (
@@ -25,38 +25,38 @@ import (
 	"croft/internal/httpapi"
 )
 
-// How long an assertion counts, and how far clocks may be apart.
+// The lifetime of an assertion, and the tolerated difference of clocks.
 const (
 	Life = 30 * time.Second
 	Skew = 60 * time.Second
-	// longest bounds the life of the assertions of others.
+	// longest bounds the lifetime of received assertions.
 	longest = 60 * time.Second
-	// Kept is how long the nonce of a used assertion is remembered at least: its clock may be ahead by Skew, its life
-	// the longest, and its end is tolerated for Skew; the clocks of our own servers may be apart by as much again.
+	// Kept is the minimum time for which the nonce of a used assertion is kept. It is the sum of the longest lifetime,
+	// Skew for an issuer's clock that is ahead, Skew of tolerance after its end, and Skew for differences between the
+	// clocks of our own servers.
 	Kept = longest + 3*Skew
 )
 
-// Header names the partition that a request is for, by its UUID or its alias where the request is sent.
+// Header names the partition that a request is for, by its UUID or by its alias at the sender.
 const Header = "X-Croft-Partition"
 
-// Scheme is the scheme of the header Authorization of a forwarded request.
+// Scheme is the scheme of the Authorization header of a forwarded request.
 const Scheme = "Croft-Peer"
 
-// Assertion says who makes a request of another partition. Its form is a JWS of type jwsType, signed with Ed25519
-// alone.
+// Assertion says who makes a request to another partition. It is encoded as a JWS of type jwsType, signed with Ed25519.
 type Assertion struct {
 	Issuer   croft.PartitionID `json:"iss"`
 	Audience croft.PartitionID `json:"aud"`
 	User     string            `json:"sub"`
-	Project  croft.Project     `json:"project"` // of the issuer
-	Roles    []access.Role     `json:"roles"`   // there
+	Project  croft.Project     `json:"project"` // at the issuer
+	Roles    []access.Role     `json:"roles"`   // at the issuer
 	Issued   int64             `json:"iat"`     // seconds since 1970
 	Expires  int64             `json:"exp"`
 	Nonce    string            `json:"jti"` // 32 hexadecimal digits
 	Request  string            `json:"req"` // RequestDigest
 
-	// ProjectID is the identity of Project; empty: it has no record, or the issuer is croft 1.7 or older. It is not
-	// part of the assertion's text: see IdentityHeader.
+	// ProjectID is the identity of Project; empty: the project has no record, or the issuer runs croft 1.7 or older. It
+	// is not part of the assertion's text: see IdentityHeader.
 	ProjectID croft.ProjectID `json:"-"`
 }
 
@@ -70,13 +70,14 @@ func newNonce() string {
 	return hex.EncodeToString(n[:])
 }
 
-// boundHeaders are the headers of a forwarded request that mean something to the other side.
+// boundHeaders are the headers of a forwarded request that have a meaning for the target.
 var boundHeaders = []string{"Accept", "Content-Type", "If-Match", "Last-Event-Id", "Upgrade"}
 
-// BoundHeaders lists the headers that are forwarded with a request, and that its assertion is bound to.
+// BoundHeaders lists the headers that are forwarded with a request, and that its assertion covers.
 func BoundHeaders() []string { return slices.Clone(boundHeaders) }
 
-// RequestDigest is what an assertion is bound to: method, path and query, headers that are forwarded, and body.
+// RequestDigest returns the digest of a request for its assertion. It covers method, path and query, forwarded headers,
+// and body.
 func RequestDigest(method string, u *url.URL, h http.Header, body []byte) string {
 	parts := []string{"croft-peer-request 1", method, u.RequestURI()}
 	for _, name := range boundHeaders {
@@ -88,17 +89,17 @@ func RequestDigest(method string, u *url.URL, h http.Header, body []byte) string
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// maxText bounds an assertion: a user's name, a project, three roles.
+// maxText bounds an assertion, in bytes: a user name, a project, three roles.
 const maxText = 2 << 10
 
-// sealed is an assertion that was read, but is not verified.
+// sealed is a parsed assertion that is not verified yet.
 type sealed struct {
 	jws *jose.JSONWebSignature
-	key string // the ID of the key that it names
+	key string // the ID of the key that the assertion names
 	Assertion
 }
 
-// parse reads an assertion and verifies nothing but its form. Invalid.
+// parse parses an assertion. It verifies only the form. Invalid.
 func parse(text string) (sealed, error) {
 	malformed := func(why string) (sealed, error) {
 		return sealed{}, croft.Errorf(croft.Invalid, "the assertion cannot be read: %s", why)
@@ -137,7 +138,7 @@ func parse(text string) (sealed, error) {
 	return s, nil
 }
 
-// inTime refuses an assertion of another time. Denied, and the sentence names how far the clocks are apart.
+// inTime rejects an assertion that is not valid now. Denied; the message says how far the clocks differ.
 func (a Assertion) inTime(now time.Time) error {
 	issued, expires := time.Unix(a.Issued, 0), time.Unix(a.Expires, 0)
 	switch {
@@ -154,8 +155,8 @@ func (a Assertion) inTime(now time.Time) error {
 	return nil
 }
 
-// fits refuses an assertion that was made for another request. Denied. It reads the body, at most `most` bytes of it,
-// and puts it back. Invalid: it is longer.
+// fits rejects an assertion for another request. Denied. It reads the body, up to most bytes, and puts it back.
+// Invalid: the body is longer.
 func (a Assertion) fits(r *http.Request, most int64) ([]byte, error) {
 	body, err := httpapi.ReadBody(nil, r, most, 0)
 	if err != nil {

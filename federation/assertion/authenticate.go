@@ -17,25 +17,25 @@ import (
 	"croft/federation"
 )
 
-// Nonces remembers which assertions were used, for all servers of the API.
+// Nonces stores the nonces of used assertions, for all servers of the API.
 type Nonces interface {
-	// Use remembers a nonce of a peer for at least Kept. Conflict: it was used before.
+	// Use stores a nonce of a peer for at least Kept. Conflict: it was used before.
 	Use(ctx context.Context, peer croft.PartitionID, nonce string) error
 }
 
-// Pins binds mappings to the identity of the project of the peer that they name.
+// Pins binds mappings to the identity of the peer's project that they name.
 type Pins interface {
-	// PinMapping binds a mapping that is bound to no identity yet. Conflict: it is bound to another one, or gone.
+	// PinMapping binds a mapping without an identity. Conflict: it is bound to another identity, or gone.
 	PinMapping(ctx context.Context, m federation.Mapping, id croft.ProjectID) error
 }
 
-// Authenticator recognizes the users of peers.
+// Authenticator authenticates the users of peers.
 type Authenticator struct {
 	Partition croft.PartitionID // home
 	Book      *Book
 	Nonces    Nonces
-	Pins      Pins             // nil: mappings stay as they are
-	Most      int64            // bytes of a body
+	Pins      Pins             // nil: mappings are not pinned
+	Most      int64            // maximum body size, in bytes
 	Now       func() time.Time // nil: time.Now
 
 	mu    sync.Mutex
@@ -44,22 +44,22 @@ type Authenticator struct {
 
 var _ access.Authenticator = (*Authenticator)(nil)
 
-// How often the users of one peer may ask one server. It bounds what Nonces has to remember.
+// Rate limit for the users of one peer at one server. It bounds the number of nonces to store.
 const (
 	peerRate  = 200 // per second
 	peerBurst = 400
 )
 
-// accepted is the body of a request whose assertion was accepted: the assertion counts once, and for seconds, but a
-// request that goes on for long is looked at again.
+// accepted is the body of a request whose assertion was accepted. The assertion can be used once, within seconds, but a
+// long request is authenticated again.
 type accepted struct {
 	io.ReadCloser
 	assertion Assertion
 	key       string
 }
 
-// Authenticate implements access.Authenticator. It reads the body of the request, and puts it back. Other schemes of
-// Authorization than Scheme are not of its kind.
+// Authenticate implements access.Authenticator. It reads the body of the request, and puts it back. It ignores
+// Authorization headers with a scheme other than Scheme.
 func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (access.Caller, bool, error) {
 	if before, again := r.Body.(*accepted); again {
 		caller, err := a.caller(before.assertion, before.key)
@@ -67,7 +67,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (acce
 	}
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
-		return access.Caller{}, false, nil // several are refused by access.Bearer
+		return access.Caller{}, false, nil // access.Bearer rejects several headers
 	}
 	scheme, text, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, Scheme) {
@@ -77,8 +77,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (acce
 	return caller, err == nil, err
 }
 
-// accept verifies an assertion and uses it up. The signature is looked at before anything that
-// costs more, except that many requests together may have the book catch up with what is stored.
+// accept verifies an assertion and marks it as used. It checks the signature before any more expensive step. An
+// exception is that concurrent requests together may make the book read the stored records.
 func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string) (access.Caller, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string
 		return access.Caller{}, err
 	}
 	caller, err := a.caller(s.Assertion, s.key)
-	if croft.KindOf(err) == croft.Denied { // what the mapping allows may have changed just now at another server
+	if croft.KindOf(err) == croft.Denied { // another server may have changed the mapping a moment ago
 		if err := access.CatchUp(ctx, a.Book.feed); err != nil {
 			return access.Caller{}, err
 		}
@@ -131,8 +131,8 @@ func (a *Authenticator) accept(ctx context.Context, r *http.Request, text string
 	return caller, nil
 }
 
-// pin binds the mapping of an accepted assertion to the project that it is of, if the mapping has only the name of
-// that project yet. From then on no other project of that name gets in. Denied: it is bound to another project by now.
+// pin binds the mapping of an accepted assertion to the identity of its project, if the mapping has only the project's
+// name. From then on another project of that name is rejected. Denied: it was bound to another project meanwhile.
 func (a *Authenticator) pin(ctx context.Context, s Assertion) error {
 	if a.Pins == nil || s.ProjectID == "" {
 		return nil
@@ -147,13 +147,13 @@ func (a *Authenticator) pin(ctx context.Context, s Assertion) error {
 	return err
 }
 
-// errOtherProject refuses the users of a project that has the name of a mapping, but is not the one that was mapped.
+// errOtherProject rejects the users of a project that has the name of a mapping, but another identity.
 func errOtherProject(p croft.Project) error {
 	return croft.Errorf(croft.Denied, "the project %s of your cloud is not the one of this name that has members here: "+
 		"ask the operators of this cloud to remove the mapping and add it again", p)
 }
 
-// verify checks the signature against the keys of the peer that the assertion names, and reads which project it is of.
+// verify checks the signature with the peer's key that the assertion names, and reads the identity of the project.
 // Denied. Unavailable.
 func (a *Authenticator) verify(s *sealed, h http.Header, text string) error {
 	key, err := a.key(s.Issuer, s.key)
@@ -185,7 +185,7 @@ func (a *Authenticator) key(issuer croft.PartitionID, id string) (ed25519.Public
 	return key, nil
 }
 
-// caller is who the user of a peer is here, as things are now. Denied. Unavailable.
+// caller returns the caller that the user of a peer is here, by the current records. Denied. Unavailable.
 func (a *Authenticator) caller(s Assertion, key string) (access.Caller, error) {
 	if _, err := a.key(s.Issuer, key); err != nil {
 		return access.Caller{}, err
@@ -211,14 +211,14 @@ func (a *Authenticator) caller(s Assertion, key string) (access.Caller, error) {
 		Via: "peer " + p.Alias + ", project " + string(s.Project)}, nil
 }
 
-// mayAsk bounds how often the users of a peer ask.
+// mayAsk limits the request rate of the users of a peer.
 func (a *Authenticator) mayAsk(p croft.PartitionID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.rates == nil {
 		a.rates = map[croft.PartitionID]*rate.Limiter{}
 	}
-	if a.rates[p] == nil { // there are as many as peers
+	if a.rates[p] == nil { // the map has one entry per peer
 		a.rates[p] = rate.NewLimiter(peerRate, peerBurst)
 	}
 	return a.rates[p].Allow()

@@ -9,15 +9,15 @@ import (
 	"croft/federation"
 )
 
-// Feed tells what is known of peers.
+// Feed watches the records of peers.
 type Feed interface {
 	// WatchPeers calls changed with all peers and all mappings, at first and after every change, until ctx ends. Calls
 	// do not overlap.
 	WatchPeers(ctx context.Context, changed func([]federation.Partition, []federation.Mapping)) error
 }
 
-// Book has all peers and mappings in memory, so that no request waits for them, and what was removed counts no more as
-// soon as the feed says so.
+// Book keeps all peers and mappings in memory, so that no request waits for them, and a removed one is rejected as soon
+// as the feed reports the removal.
 type Book struct {
 	feed Feed
 
@@ -32,7 +32,7 @@ type mapped struct {
 	theirs croft.Project
 }
 
-// NewBook returns a book that is empty until it runs.
+// NewBook returns a book that is empty until Run.
 func NewBook(f Feed) *Book { return &Book{feed: f} }
 
 // Run keeps the book up to date until ctx ends.
@@ -51,10 +51,10 @@ func (b *Book) replace(all []federation.Partition, mappings []federation.Mapping
 	b.read, b.peers, b.mappings = true, peers, byProject
 }
 
-// errUnread is the error of a book that nobody has filled yet.
+// errUnread is the error of a book that is not filled yet.
 var errUnread = croft.Errorf(croft.Unavailable, "the peers of this cloud are still being read: try again")
 
-// Called finds a peer by its UUID or its alias. NotFound, Unavailable.
+// Called returns a peer by its UUID or alias. NotFound, Unavailable.
 func (b *Book) Called(idOrAlias string) (federation.Partition, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -69,7 +69,7 @@ func (b *Book) Called(idOrAlias string) (federation.Partition, error) {
 	return federation.Partition{}, croft.Errorf(croft.NotFound, "there is no peer %.80q", idOrAlias)
 }
 
-// Find is Called, and notices a peer that was added just now at another server.
+// Find is like Called, and also finds a peer that another server added a moment ago.
 func (b *Book) Find(ctx context.Context, idOrAlias string) (federation.Partition, error) {
 	p, err := b.Called(idOrAlias)
 	if croft.KindOf(err) != croft.NotFound {
@@ -81,11 +81,11 @@ func (b *Book) Find(ctx context.Context, idOrAlias string) (federation.Partition
 	return b.Called(idOrAlias)
 }
 
-// learn catches up with what is stored unless the book has a peer's key and a mapping of its project. Unavailable.
+// learn reads the stored records again, unless the book has a peer's key and a mapping of its project. Unavailable.
 func (b *Book) learn(ctx context.Context, peer croft.PartitionID, key string, theirs croft.Project) error {
 	p, m, err := b.mapping(peer, theirs)
 	if croft.KindOf(err) == croft.Unavailable {
-		return nil // the request itself is told
+		return nil // the request itself reports it
 	}
 	if err == nil && m.Project != "" {
 		if _, known := p.Peer.Key(key); known {
@@ -95,7 +95,7 @@ func (b *Book) learn(ctx context.Context, peer croft.PartitionID, key string, th
 	return access.CatchUp(ctx, b.feed)
 }
 
-// mapping returns a peer, and what its project is mapped to; empty: nothing. NotFound: it is no peer. Unavailable.
+// mapping returns a peer, and the mapping of its project, or the zero mapping. NotFound: it is not a peer. Unavailable.
 func (b *Book) mapping(id croft.PartitionID, theirs croft.Project) (federation.Partition, federation.Mapping, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -14,17 +14,17 @@ import (
 	"croft"
 )
 
-// IdentityHeader has the statement about the identity of the project that an assertion names. It is a JWS of its own,
-// signed with the key of the assertion and bound to its text, because clouds of croft 1.7 refuse assertions with fields
-// that they do not know, and ignore headers.
+// IdentityHeader contains the statement about the identity of the assertion's project. It is a separate JWS, signed
+// with the key of the assertion and bound to its text, because clouds of croft 1.7 reject assertions with unknown
+// fields, but ignore unknown headers.
 const IdentityHeader = "X-Croft-Project-Identity"
 
 const identityType = "croft-peer-project+jwt"
 
-// identity is what the statement says.
+// identity is the content of the statement.
 type identity struct {
 	Of      string          `json:"of"`         // digest of the assertion's text
-	Project croft.ProjectID `json:"project_id"` // of the issuer's project
+	Project croft.ProjectID `json:"project_id"` // identity of the issuer's project
 }
 
 func digestOf(assertion string) string {
@@ -32,7 +32,7 @@ func digestOf(assertion string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Signed is an assertion and the statement about its project, as a request carries them.
+// Signed is an assertion and the statement about its project, as sent with a request.
 type Signed struct {
 	Assertion string
 	Identity  string // empty: the project has no record
@@ -46,8 +46,8 @@ func (s Signed) SetHeaders(h http.Header) {
 	}
 }
 
-// parseIdentity reads and verifies the statement about the project of an assertion; empty: the request has none.
-// Denied: it is damaged, of another assertion, or signed with another key.
+// parseIdentity parses and verifies the statement about the project of an assertion; empty: the request has none.
+// Denied: it is damaged, belongs to another assertion, or is signed with another key.
 func parseIdentity(h http.Header, assertion, keyID string, key ed25519.PublicKey) (croft.ProjectID, error) {
 	values := h.Values(IdentityHeader)
 	if len(values) == 0 {

@@ -23,14 +23,14 @@ import (
 	"croft/internal/durable"
 )
 
-// Keys are the keys with which one server of the API signs for its peers, each in a file of a directory that only its
-// owner reads. They never leave the machine: the public halves are on record in the cloud, and in its cards.
+// Keys are the private keys of one server of the API for signing assertions, each in a file of a directory that only
+// its owner can read. They never leave the machine: only the public keys are stored in the cloud and in its cards.
 type Keys struct {
 	Dir string
 
 	mu   sync.Mutex
 	all  []key
-	read time.Time // the directory's time of modification when the keys were read
+	read time.Time // modification time of the directory when the keys were read
 }
 
 type key struct {
@@ -40,18 +40,18 @@ type key struct {
 	use     time.Time
 }
 
-// Key is the public half of a key, and from when on it signs.
+// Key is a public key, and the time from which its private key signs.
 type Key struct {
 	Public     federation.PublicKey
 	Since, Use time.Time
 }
 
-// keyFile is the name of the file of a key that signs from a time on.
+// keyFile returns the file name of a key that signs from use on.
 func keyFile(use time.Time, public federation.PublicKey) string {
 	return fmt.Sprintf("%d-%s.pem", use.Unix(), public.ID())
 }
 
-// Make makes a key that signs from a time on. It is stored before anybody learns of it.
+// Make creates a key that signs from use on. It stores the key before it returns it.
 func (k *Keys) Make(use time.Time) (Key, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -70,8 +70,8 @@ func (k *Keys) Make(use time.Time) (Key, error) {
 	return made, durable.Write(filepath.Join(k.Dir, keyFile(use, made.Public)), text, 0o600)
 }
 
-// Open returns the public halves of all keys, the one that signs first last. It makes a key if there is none. Invalid:
-// a file is damaged, or others may read it.
+// Open returns the public keys, the latest to sign last. It creates a key if there is none. Invalid: a file is damaged,
+// or others can read it.
 func (k *Keys) Open() ([]Key, error) {
 	all, err := k.load()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
@@ -88,7 +88,7 @@ func (k *Keys) Open() ([]Key, error) {
 	return public, err
 }
 
-// load reads the keys anew where the directory has changed, the one that is used first first.
+// load reads the keys if the directory has changed, the earliest to sign first.
 func (k *Keys) load() ([]key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -119,7 +119,7 @@ func (k *Keys) load() ([]key, error) {
 	return all, nil
 }
 
-// readKey reads a key, which nobody but its owner may read. Invalid.
+// readKey reads a key file, which only its owner may be able to read. Invalid.
 func readKey(file string) (key, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -155,7 +155,7 @@ func readKey(file string) (key, error) {
 	return key{private, public.ID(), info.ModTime().UTC().Truncate(time.Second), time.Unix(use, 0).UTC()}, nil
 }
 
-// Sign completes an assertion by its times and its nonce, and signs it with the newest key that is in use.
+// Sign adds times and a nonce to an assertion, and signs it with the newest key in use.
 func (k *Keys) Sign(a Assertion) (Signed, error) {
 	all, err := k.load()
 	if err != nil {
@@ -171,7 +171,7 @@ func (k *Keys) Sign(a Assertion) (Signed, error) {
 	return Signed{}, croft.Errorf(croft.Unavailable, "there is no key in %s to sign with", k.Dir)
 }
 
-// signBoth signs an assertion as it is, and the identity of its project.
+// signBoth signs an assertion, and the statement about its project.
 func signBoth(a Assertion, private ed25519.PrivateKey, id string) (s Signed, err error) {
 	if s.Assertion, err = sign(a, jwsType, private, id); err != nil || a.ProjectID == "" {
 		return s, err

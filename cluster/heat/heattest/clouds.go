@@ -1,5 +1,5 @@
-// Package heattest reaches the real OpenStack of tests, and stands in front of it to show what goes wrong: servers that
-// do not answer, refuse or fail.
+// Package heattest connects tests to a real OpenStack, and provides a proxy in front of it that simulates faults:
+// servers that do not answer, refuse or fail.
 package heattest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"croft/cluster"
 )
 
-// The variables that name a clouds.yaml with the clouds admin, demo and demo2: of an OpenStack whose Heat works with
+// The variables that name a clouds.yaml with the clouds admin, demo and demo2: of an OpenStack whose Heat uses
 // convergence, and of one with the older engine.
 const (
 	Convergence = "CROFT_TEST_CLOUDS"
@@ -34,7 +34,7 @@ type Cloud struct {
 	Region string `yaml:"region_name"`
 }
 
-// Clouds returns the clouds of a file that a variable names. Without the variable the test is skipped.
+// Clouds returns the clouds of the file that a variable names. Without the variable it skips the test.
 func Clouds(t testing.TB, variable string) map[string]Cloud {
 	t.Helper()
 	path := os.Getenv(variable)
@@ -58,7 +58,7 @@ func Clouds(t testing.TB, variable string) map[string]Cloud {
 	return file.Clouds
 }
 
-// Access reaches a cloud as its user, by a Keystone at an address; empty: its own.
+// Access returns the access to a cloud as its user, through the Keystone at authURL; empty: the cloud's own.
 func (c Cloud) Access(site, authURL string) cluster.Access {
 	if authURL == "" {
 		authURL = c.Auth.URL

@@ -14,32 +14,33 @@ import (
 	"testing"
 )
 
-// Front is a server in front of a Keystone and what its catalogue names. Without faults it changes nothing but the
-// addresses of the catalogue.
+// Front is a proxy in front of Keystone and the services in its catalogue. Without faults it changes only the addresses
+// in the catalogue.
 type Front struct {
 	web     *httptest.Server
 	auth    *url.URL
-	release chan struct{} // closed while nothing hangs
+	release chan struct{} // closed unless requests hang
 
 	mu       sync.Mutex
 	faults   Faults
-	services map[string]string // the true address of each type of service
+	services map[string]string // the real address of each type of service
 	token    string            // of the last request to Heat
-	stacks   string            // the path of its stacks
-	requests []string          // method and path of those to Heat
+	stacks   string            // the path of the project's stacks
+	requests []string          // method and path of the requests to Heat
 }
 
-// Faults are what goes wrong at a front.
+// Faults are the faults of a front.
 type Faults struct {
 	Away   bool                                                         // connections are closed
-	Hangs  bool                                                         // requests are taken and not answered
+	Hangs  bool                                                         // requests are accepted and not answered
 	Denied bool                                                         // tokens and passwords are refused
 	Body   func(r *http.Request, body map[string]any)                   // changes the JSON of requests to Heat
-	Answer func(w http.ResponseWriter, r *http.Request) (answered bool) // answers requests to Heat itself
-	Lose   func(r *http.Request) bool                                   // requests to Heat whose answers are lost
+	Answer func(w http.ResponseWriter, r *http.Request) (answered bool) // answers requests in place of Heat
+	// selects requests to Heat whose answers are lost
+	Lose func(r *http.Request) bool
 }
 
-// NewFront stands in front of a cloud.
+// NewFront starts a proxy in front of a cloud.
 func NewFront(t testing.TB, c Cloud) *Front {
 	t.Helper()
 	auth, err := url.Parse(c.Auth.URL)
@@ -56,7 +57,7 @@ func NewFront(t testing.TB, c Cloud) *Front {
 	return f
 }
 
-// AuthURL is the address of Keystone behind the front.
+// AuthURL returns the address of Keystone behind the front.
 func (f *Front) AuthURL() string { return f.web.URL + "/identity" + f.auth.Path }
 
 // Change changes the faults.
@@ -73,7 +74,7 @@ func (f *Front) Change(change func(*Faults)) {
 	}
 }
 
-// Requests returns method and path of the requests to Heat since it was asked last.
+// Requests returns method and path of the requests to Heat since the last call.
 func (f *Front) Requests() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,7 +147,7 @@ func (f *Front) heat(w http.ResponseWriter, r *http.Request, faults Faults, path
 	f.pass(w, r, f.service("orchestration")+"/"+path, change, nil)
 }
 
-// pass sends a request on, and its answer back. in changes the JSON of the one, out the text of the other.
+// pass forwards a request, and returns its response. in changes the JSON of the request, out the text of the response.
 func (f *Front) pass(w http.ResponseWriter, r *http.Request, address string, in func(map[string]any),
 	out func([]byte) []byte) {
 	body, _ := io.ReadAll(r.Body)
@@ -163,7 +164,7 @@ func (f *Front) pass(w http.ResponseWriter, r *http.Request, address string, in 
 		abort()
 	}
 	next.Header = r.Header.Clone()
-	next.Close = true // uwsgi closes connections without saying so
+	next.Close = true // uwsgi closes connections without announcing it
 	answer, err := http.DefaultClient.Do(next)
 	if err != nil {
 		abort()
@@ -185,7 +186,7 @@ func (f *Front) pass(w http.ResponseWriter, r *http.Request, address string, in 
 	_, _ = w.Write(text)
 }
 
-// rewrite has the catalogue of a token name the front instead of services.
+// rewrite replaces the services in the catalogue of a token by the front.
 func (f *Front) rewrite(text []byte) []byte {
 	var body struct {
 		Token struct {
@@ -213,7 +214,7 @@ func (f *Front) rewrite(text []byte) []byte {
 	return text
 }
 
-// Heat sends a request for stacks with the token of the last one, and returns status and text of the answer.
+// Heat sends a request for stacks with the token of the last one, and returns status and text of the response.
 func (f *Front) Heat(t testing.TB, method, path string, body any) (int, string) {
 	t.Helper()
 	text, err := json.Marshal(body)

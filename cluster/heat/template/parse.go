@@ -16,7 +16,7 @@ import (
 	"croft/internal/plain"
 )
 
-// parse reads one document as Heat does: JSON if it begins with a brace, else YAML.
+// parse parses one document as Heat does: JSON if it starts with a brace, else YAML.
 func parse(text string) (*yaml.Node, error) {
 	if !utf8.ValidString(text) {
 		return nil, croft.Errorf(croft.Invalid, "the template is not text in UTF-8")
@@ -51,13 +51,14 @@ func parseYAML(text string) (*yaml.Node, error) {
 	return root, nil
 }
 
-// unreadable words an error of the parser, which names a line.
+// unreadable words an error of the parser, including its line.
 func unreadable(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	return croft.Errorf(croft.Invalid, "the template is not YAML: %s", plain.Cut(text, 300))
 }
 
-// refuse checks every node: nothing that another reader could understand otherwise, and nothing that names a file.
+// refuse checks every node: it rejects everything that another parser could understand differently, and everything that
+// names a file.
 func refuse(root *yaml.Node) error {
 	left := mostNodes
 	return refuseBelow(root, 1, &left)
@@ -88,7 +89,7 @@ func refuseBelow(n *yaml.Node, depth int, left *int) error {
 	return nil
 }
 
-// plainTag reports tags that change nothing but the type of a plain value.
+// plainTag reports tags that only set the type of a plain value.
 func plainTag(tag string) bool {
 	return slices.Contains([]string{"!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq"}, tag)
 }
@@ -116,7 +117,7 @@ func refuseKeys(n *yaml.Node) error {
 	return nil
 }
 
-// pairs ranges over the keys and values of a mapping, and over nothing in anything else.
+// pairs iterates over the keys and values of a mapping; other nodes have none.
 func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(*yaml.Node, *yaml.Node) bool) {
 		if n == nil || n.Kind != yaml.MappingNode {
@@ -144,12 +145,12 @@ func empty(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!
 
 func contains(list []string, text string) bool { return slices.Contains(list, text) }
 
-// wrong is an error about a line.
+// wrong returns an error for a line.
 func wrong(at *yaml.Node, format string, args ...any) error {
 	return croft.Errorf(croft.Invalid, "line %d: %s", max(1, at.Line), plain.Line(fmt.Sprintf(format, args...)))
 }
 
-// parseJSON reads JSON into the same nodes.
+// parseJSON parses JSON into the same node types.
 func parseJSON(text string) (*yaml.Node, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -164,7 +165,7 @@ func parseJSON(text string) (*yaml.Node, error) {
 	return root, nil
 }
 
-// jsonReader makes nodes of tokens.
+// jsonReader converts tokens to nodes.
 type jsonReader struct {
 	text    string
 	decoder *json.Decoder
@@ -172,7 +173,7 @@ type jsonReader struct {
 	offset  int64
 }
 
-// here returns the line that was read last.
+// here returns the line at the current position.
 func (r *jsonReader) here() int {
 	at := min(r.decoder.InputOffset(), int64(len(r.text)))
 	r.line += strings.Count(r.text[r.offset:at], "\n")
@@ -180,7 +181,7 @@ func (r *jsonReader) here() int {
 	return r.line
 }
 
-// value reads the next value, which is so deep.
+// value reads the next value, at a depth.
 func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 	token, err := r.decoder.Token()
 	line := r.here()
@@ -205,7 +206,7 @@ func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 	return n, nil
 }
 
-// collection reads what an opening delimiter begins.
+// collection reads the content after an opening delimiter.
 func (r *jsonReader) collection(open json.Delim, n *yaml.Node, depth int) (*yaml.Node, error) {
 	n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
 	if open == '{' {

@@ -10,11 +10,11 @@ import (
 	"croft/internal/nearest"
 )
 
-// resourceKeys are what Heat knows of a resource.
+// resourceKeys are the keys of a resource in Heat.
 var resourceKeys = []string{"type", "properties", "metadata", "depends_on", "update_policy", "deletion_policy",
 	"condition", "external_id", "description"}
 
-// scope is what the functions of a template may name.
+// scope is the names that functions of a template may refer to.
 type scope struct {
 	parameters, resources []string
 }
@@ -31,8 +31,8 @@ func scopeOf(declared map[string]cluster.Declared, resources *yaml.Node) scope {
 	return s
 }
 
-// checkReferences checks that the parts of a template name each other rightly: what Heat would refuse at the first
-// build is told with its line before the template is stored.
+// checkReferences checks the references between the parts of a template, so that an error that Heat would report at the
+// first build is reported with its line before the template is stored.
 func checkReferences(s scope, sections map[string]*yaml.Node) error {
 	for _, r := range pairs(sections["resources"]) {
 		if err := s.checkResource(r); err != nil {
@@ -49,7 +49,7 @@ func checkReferences(s scope, sections map[string]*yaml.Node) error {
 	return nil
 }
 
-// checkResource checks the keys of a resource, and what it depends on.
+// checkResource checks the keys of a resource, and its dependencies.
 func (s scope) checkResource(r *yaml.Node) error {
 	for key, value := range pairs(r) {
 		if !contains(resourceKeys, key.Value) {
@@ -71,8 +71,8 @@ func (s scope) checkResource(r *yaml.Node) error {
 	return nil
 }
 
-// checkFunctions checks what get_param, get_resource and get_attr name below a node. As for Heat, a mapping with one
-// key alone is a function.
+// checkFunctions checks the names in get_param, get_resource and get_attr below a node. As in Heat, a mapping with a
+// single key is a function.
 func (s scope) checkFunctions(n *yaml.Node) error {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 2 {
 		key, named := n.Content[0], n.Content[1]
@@ -82,7 +82,7 @@ func (s scope) checkFunctions(n *yaml.Node) error {
 		var err error
 		switch key.Value {
 		case "get_param":
-			if !strings.HasPrefix(named.Value, "OS::") { // of Heat itself, such as OS::stack_name
+			if !strings.HasPrefix(named.Value, "OS::") { // parameters of Heat itself, such as OS::stack_name
 				err = check(named, key.Value, "parameter", s.parameters)
 			}
 		case "get_resource", "get_attr":
@@ -100,8 +100,8 @@ func (s scope) checkFunctions(n *yaml.Node) error {
 	return nil
 }
 
-// check refuses a name in plain text that is not one of those that there are. One with a mark of repeat or of a group,
-// such as %index%, is left to Heat.
+// check rejects a plain-text name that is unknown. A name with a placeholder of repeat or of a group, such as %index%,
+// is left to Heat.
 func check(name *yaml.Node, function, what string, known []string) error {
 	if name.Kind != yaml.ScalarNode || strings.ContainsAny(name.Value, "%<>$") || contains(known, name.Value) {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// members are the properties of groups that hold the definition of a resource.
+// members are the properties of groups that contain the definition of a resource.
 var members = []string{"resource_def", "resource"}
 
-// checkResources checks that resources are of types that the site knows itself: Heat, and clients of it, fetch a type
-// that is a path or an address.
+// checkResources checks that resources have types that the site itself defines: Heat and its clients fetch a type that
+// is a path or an address.
 func checkResources(resources *yaml.Node) error {
 	for key, r := range pairs(resources) {
 		if r.Kind != yaml.MappingNode {
@@ -27,7 +27,7 @@ func checkResources(resources *yaml.Node) error {
 	return nil
 }
 
-// checkMembers checks the types of what groups are made of, however deep.
+// checkMembers checks the types of the members of groups, at any depth.
 func checkMembers(n *yaml.Node) error {
 	for key, value := range pairs(n) {
 		if slices.Contains(members, key.Value) && value.Kind == yaml.MappingNode {
@@ -35,7 +35,7 @@ func checkMembers(n *yaml.Node) error {
 				return err
 			}
 		}
-		// A chain of resources is made of a list of types.
+		// A chain of resources has a list of types.
 		if key.Value == "resources" && value.Kind == yaml.SequenceNode {
 			for _, item := range value.Content {
 				if item.Kind == yaml.ScalarNode && !named(item.Value) {
@@ -65,7 +65,7 @@ func checkType(key, definition *yaml.Node) error {
 	return nil
 }
 
-// named reports whether a type is a name, and nothing that is fetched.
+// named reports whether a type is a name, not a reference that is fetched.
 func named(kind string) bool {
 	lower := strings.ToLower(kind)
 	if strings.ContainsAny(kind, "/\\ \t\n") || strings.HasPrefix(lower, "file:") {
@@ -76,7 +76,7 @@ func named(kind string) bool {
 	})
 }
 
-// removesNamed reports whether a policy of removal takes the parameter `removed`.
+// removesNamed reports whether a removal policy uses the parameter "removed".
 func removesNamed(n *yaml.Node) bool {
 	for key, value := range pairs(n) {
 		if key.Value == "removal_policies" && takes(value, Removed) {
@@ -86,7 +86,7 @@ func removesNamed(n *yaml.Node) bool {
 	return slices.ContainsFunc(n.Content, removesNamed)
 }
 
-// takes reports whether get_param names a parameter somewhere below a node.
+// takes reports whether get_param names a parameter anywhere below a node.
 func takes(n *yaml.Node, parameter string) bool {
 	for key, value := range pairs(n) {
 		if key.Value != "get_param" {
@@ -102,8 +102,8 @@ func takes(n *yaml.Node, parameter string) bool {
 	return slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return takes(c, parameter) })
 }
 
-// Group returns the name of the resource that is the group of slaves: the first whose policy of removal takes the
-// parameter `removed`. Empty: there is none.
+// Group returns the name of the resource that is the group of slaves: the first one whose removal policy uses the
+// parameter "removed". Empty: there is none.
 func Group(text string) string {
 	root, err := parse(text)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package template reads Heat templates before they are stored: what they ask for and offer, and whether a cluster can
-// be built by them. It resolves nothing: no file is opened, no address is called, no alias is followed. What it accepts
-// is sent to Heat as it was written.
+// Package template validates Heat templates before they are stored, and finds their parameters and outputs. It resolves
+// nothing: it opens no file, calls no address and follows no alias. Accepted templates are sent to Heat unchanged.
 package template
 
 import (
@@ -12,22 +11,22 @@ import (
 	"croft/cluster"
 )
 
-// The bounds of a template, beside cluster.MaxTemplate.
+// The bounds of a template, in addition to cluster.MaxTemplate.
 const (
 	mostDepth = 64
 	mostNodes = 50000
 )
 
-// The parameters and outputs that have a meaning here.
+// The parameters and outputs that have a meaning for croft.
 const (
-	ClusterSize = "cluster_size" // how many slaves there are
-	Removed     = "removed"      // indexes of slaves that were taken out by name
+	ClusterSize = "cluster_size" // number of slaves
+	Removed     = "removed"      // indexes of slaves that were removed by name
 	MasterIP    = "master_ip"
 	Hosts       = "hosts"
 	WorkerIPs   = "worker_ips"
 )
 
-// Check reads a template. Invalid, with the line that is wrong.
+// Check validates a template. Invalid, with the line.
 func Check(text string) (cluster.Contract, error) {
 	if len(text) > cluster.MaxTemplate {
 		return cluster.Contract{}, croft.Errorf(croft.Invalid, "the template has %d KiB; at most %d are permitted",
@@ -63,7 +62,7 @@ func Check(text string) (cluster.Contract, error) {
 var known = []string{"heat_template_version", "description", "parameter_groups", "parameters", "resources", "outputs",
 	"conditions"}
 
-// sectionsOf returns the sections by name, all that are needed among them.
+// sectionsOf returns the sections by name, and checks that the required ones exist.
 func sectionsOf(root *yaml.Node) (map[string]*yaml.Node, error) {
 	sections := map[string]*yaml.Node{}
 	for key, value := range pairs(root) {
@@ -92,7 +91,7 @@ func sectionsOf(root *yaml.Node) (map[string]*yaml.Node, error) {
 	return sections, nil
 }
 
-// checkOutputs checks that there is an address of the master.
+// checkOutputs checks that the address of the master is an output.
 func checkOutputs(outputs *yaml.Node) error {
 	for key, output := range pairs(outputs) {
 		if output.Kind != yaml.MappingNode || field(output, "value") == nil ||
@@ -136,7 +135,7 @@ func declared(section *yaml.Node) (map[string]cluster.Declared, error) {
 	return all, nil
 }
 
-// truth reads a boolean as Heat does.
+// truth parses a boolean as Heat does.
 func truth(text string) bool {
 	return contains([]string{"true", "t", "yes", "y", "on", "1"}, strings.ToLower(text))
 }

@@ -1,5 +1,5 @@
-// Package localtest does to the driver of our own hosts what clouds do to it now and then: they do not answer, lose an
-// answer, have no room, or have given a name to something else.
+// Package localtest simulates faults for the driver of the local site: a cloud that does not answer, loses an answer,
+// has no room, or has given a name to another object.
 package localtest
 
 import (
@@ -10,15 +10,15 @@ import (
 	"croft/schedule"
 )
 
-// Link is a driver's way to its cloud. What it reads there can be cut off.
+// Link is a driver's connection to its cloud. Its reads can be cut off.
 type Link struct {
 	schedule.View
 	schedule.Registry
 	Away, Hangs *atomic.Bool
-	Left        *atomic.Int64 // calls until the cloud answers no more; nil: it always does
+	Left        *atomic.Int64 // number of calls until the cloud stops answering; nil: unlimited
 }
 
-// NewLink returns a way that works.
+// NewLink returns a connection that works.
 func NewLink(v schedule.View, r schedule.Registry) Link {
 	return Link{v, r, new(atomic.Bool), new(atomic.Bool), nil}
 }
@@ -66,8 +66,8 @@ func (l Link) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]
 	return l.Registry.Hosts(ctx, ids...)
 }
 
-// Writes are the writes of a process that can be cut off: the answer to the first of them that is too many is lost, and
-// the later ones do nothing.
+// Writes are the writes of a process that can be cut off: the answer to the first write beyond the limit is lost, and
+// later writes have no effect.
 type Writes struct {
 	schedule.Records
 	schedule.Holds

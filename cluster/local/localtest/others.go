@@ -10,10 +10,10 @@ import (
 	"croft/schedule"
 )
 
-// filler is the project of what takes all room.
+// filler is the project of the instance that uses all room.
 const filler croft.Project = "filler"
 
-// Fill claims all memory that is left beside the rest that an instance needs, or gives it back.
+// Fill claims all free memory and the other resources that an instance needs, or releases them.
 func Fill(t testing.TB, s *schedule.Scheduler, full bool) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -52,8 +52,8 @@ func Fill(t testing.TB, s *schedule.Scheduler, full bool) {
 	}
 }
 
-// Occupy creates an instance that belongs to no cluster, and removes it with the test. left reports whether it is still
-// there.
+// Occupy creates an instance that belongs to no cluster, and removes it at the end of the test. left reports whether it
+// still exists.
 func Occupy(t testing.TB, s *schedule.Scheduler, q schedule.Request) (left func() bool) {
 	t.Helper()
 	if _, err := s.Request(t.Context(), q); err != nil {
@@ -66,7 +66,7 @@ func Occupy(t testing.TB, s *schedule.Scheduler, q schedule.Request) (left func(
 	}
 }
 
-// Remove has an instance removed that may be gone by itself.
+// Remove destroys an instance, which may be gone already.
 func Remove(t testing.TB, s *schedule.Scheduler, p croft.Project, idOrName string) {
 	t.Helper()
 	_, err := s.Destroy(context.WithoutCancel(t.Context()), p, idOrName, false)
@@ -75,7 +75,7 @@ func Remove(t testing.TB, s *schedule.Scheduler, p croft.Project, idOrName strin
 	}
 }
 
-// Lose takes a member away at once, as operators do with those of hosts that are lost.
+// Lose destroys a member at once, as operators do for lost hosts.
 func Lose(t testing.TB, s *schedule.Scheduler, p croft.Project, id string) {
 	t.Helper()
 	if _, err := s.Destroy(context.WithoutCancel(t.Context()), p, id, true); err != nil {
