@@ -105,8 +105,8 @@ func CatalogFiles() []string {
 	return append(MachineFiles(), filepath.Join(xdg.ConfigHome, "croft", "images.yaml"))
 }
 
-// MachineFiles returns the path where the operator keeps the images of a machine. Servers read no other: a user's own
-// images are not for tenants.
+// MachineFiles returns the path of the operator's images on a machine. Servers read no other file: a user's own images
+// are not for tenants.
 func MachineFiles() []string { return []string{"/etc/croft/images.yaml"} }
 
 // LoadCatalog merges, by name, the built-in images, those of the files that exist, and more; the later wins.
@@ -235,8 +235,8 @@ func ReferenceFor(name string) (string, error) {
 	return entry.Reference()
 }
 
-// Resolver returns ReferenceFor by these files for a process that asks often: it reads the catalog again only when one
-// of its files has changed. It may be called concurrently.
+// Resolver returns a ReferenceFor with these files, for a process that calls it often: it reads the catalog again only
+// when one of its files has changed. It is safe for concurrent use.
 func Resolver(files []string) func(name string) (string, error) {
 	var mu sync.Mutex
 	var read Catalog
@@ -259,13 +259,13 @@ func Resolver(files []string) func(name string) (string, error) {
 	}
 }
 
-// fileState tells whether a file has changed.
+// fileState is compared to find out whether a file has changed.
 type fileState struct {
 	size     int64
 	modified time.Time
 }
 
-// statesOf returns the states of files; a file that is missing has none.
+// statesOf returns the states of files; a missing file has the zero state.
 func statesOf(files []string) []fileState {
 	states := make([]fileState, len(files))
 	for i, name := range files {

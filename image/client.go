@@ -133,7 +133,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// permits refuses to connect to an address for a public reference. What a proxy connects to is looked up before.
+// permits rejects an address for a public reference. Addresses that a proxy connects to are checked before.
 func (c *client) permits(r *route, host string, a netip.Addr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,8 +150,8 @@ func (c *client) checkAddress(host string, a netip.Addr) error {
 	return nil
 }
 
-// checkPublic looks up the server of a URL in a public reference, and refuses it if one of its addresses is not
-// permitted. Unavailable: the name has no address that this host finds.
+// checkPublic looks up the server of a URL in a public reference, and rejects it if one of its addresses is not
+// permitted. Unavailable: this host finds no address for the name.
 func (c *client) checkPublic(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -237,8 +237,8 @@ func (c *client) checkNames(ctx context.Context, from, to *url.URL) error {
 	return nil
 }
 
-// farthest returns the zone of all the addresses, or the internet if they differ: whoever controls the name
-// may have chosen among them.
+// farthest returns the zone of all the addresses, or the internet if they differ: the owner of the name may have chosen
+// among them.
 func (c *client) farthest(addresses []netip.Addr) zone {
 	all := noAddress
 	for _, a := range addresses {

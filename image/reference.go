@@ -21,13 +21,13 @@ type Reference struct {
 	Sums      string // URL of the publisher's list of checksums
 	SignedBy  string // absolute path, on the fetching host, of the keyring with the list's signing key
 	Signature string // URL of the list's signature; empty: inside the list
-	Public    bool   // whether its URLs may lead to the internet alone; String leaves it out
+	Public    bool   // whether its URLs may lead only to the internet; String leaves it out
 }
 
 const publicPrefix = "public:"
 
-// key identifies the reference in the index and among downloads. A public reference has entries of its own, since those
-// of others may come from servers that it may not be fetched from.
+// key identifies the reference in the index and among downloads. A public reference has separate entries, since those
+// of others may come from servers that it must not be fetched from.
 func (r Reference) key() string {
 	if r.Public {
 		return publicPrefix + r.String()
@@ -131,7 +131,7 @@ func (r Reference) Name() string {
 	return redact.URL(u)
 }
 
-// file is the image's name in a list of checksums.
+// file returns the image's name in a list of checksums.
 func (r Reference) file() string {
 	u, err := url.Parse(r.URL)
 	if err != nil {

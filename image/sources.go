@@ -37,8 +37,8 @@ func (s Sources) Prefixes() []string {
 	return all
 }
 
-// Check refuses a reference that names anything outside of the sources: the image, or the list that verifies it, or
-// that list's signature. Denied.
+// Check rejects a reference that names an address outside of the sources: of the image, of the list that verifies it,
+// or of that list's signature. Denied.
 func (s Sources) Check(reference string) error {
 	ref, err := ParseReference(reference)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s Sources) Check(reference string) error {
 	return nil
 }
 
-// Public reports whether a reference that Check permits may lead to the internet alone: a source that names no server
-// permits it, and none that names one.
+// Public reports whether a reference that Check permits may lead only to the internet. It is true if only sources
+// without a server name permit it.
 func (s Sources) Public(reference string) bool {
 	ref, err := ParseReference(reference)
 	if err != nil {
@@ -91,8 +91,8 @@ func (s Sources) has(address string) bool {
 	return false
 }
 
-// ofTheInternet reports whether a URL does not name this machine or an address beside the internet, to which hosts get
-// and tenants do not. An operator who wants such a server for tenants' images lists it.
+// ofTheInternet reports whether a URL names neither this machine nor a non-public address. Hosts can reach such
+// addresses, and tenants cannot. An operator who wants to permit such a server for tenants' images lists it.
 func ofTheInternet(u *url.URL) bool {
 	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	a, err := netip.ParseAddr(name)
@@ -102,7 +102,7 @@ func ofTheInternet(u *url.URL) bool {
 	return zoneOf(a, nil) == internet
 }
 
-// serverOf is the name and the port that a URL leads to.
+// serverOf returns host name and port of a URL.
 func serverOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -111,8 +111,7 @@ func serverOf(u *url.URL) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")) + ":" + port
 }
 
-// plainPath reports whether a path means the same to whoever reads it: it leads nowhere by dots, and hides no
-// separators.
+// plainPath reports whether every program reads a path the same way: it has no dot segments and no escaped separators.
 func plainPath(u *url.URL) bool {
 	clean := path.Clean("/" + u.Path)
 	if strings.HasSuffix(u.Path, "/") && clean != "/" {

@@ -175,7 +175,7 @@ func (p *stagingFile) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// back drops the last byte, so that there is one to request.
+// back drops the last byte, so that a request for the rest is not empty.
 func (p *stagingFile) back() error {
 	p.size--
 	p.state.Synced = min(p.state.Synced, p.size)

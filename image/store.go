@@ -260,8 +260,8 @@ func (s *store) rememberImage(ref Reference, d digest, img compute.Image) error 
 	return nil
 }
 
-// closeOff restricts the permissions of images from an older version, which were world-readable, except those
-// with linked disks: their domains are defined without the group. The caller holds mu.
+// closeOff removes world permissions from images of an older version. It skips images with linked disks, because their
+// domains are defined without the group. The caller holds mu.
 func (s *store) closeOff() error {
 	files, err := s.files()
 	if err != nil {

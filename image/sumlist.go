@@ -9,19 +9,19 @@ import (
 
 // sumEntry is one checksum of a publisher's list.
 type sumEntry struct {
-	name string // as written; empty: the checksum stands alone
+	name string // as written; empty: the checksum has no name
 	digest
 }
 
-// findSum returns the checksum of an image from the list of checksums at an address. An entry is the image's by its
-// path beside the list, else by its name alone. A list that is named after the image ("disk.raw.sha256") and has one
-// file is about the image whatever it calls it, since publishers name the build there that an alias stands for; so is a
-// list of one bare checksum. Of several algorithms the strongest counts. Not found: there is none, or several files of
-// that name differ.
+// findSum returns the checksum of an image from the list of checksums at an address. It selects the entry with the
+// image's path relative to the list, else the entry with the image's file name. If the list is named after the image
+// ("disk.raw.sha256") and has one entry, or is one bare checksum, it belongs to the image, whatever name the entry has:
+// publishers write the name of the build that an alias refers to. Of several algorithms the strongest is used. Not
+// found: no entry matches, or several entries of the name differ.
 func findSum(text []byte, image, list string) (digest, bool) {
 	entries := parseSums(string(text), path.Base(pathOf(list)))
 	beside, dir := pathOf(image), path.Dir(pathOf(list))
-	// any reports whether there is such an entry; the checksum is zero where several differ.
+	// choose returns the checksum of the entries that match; it is zero if they differ. any: an entry matches.
 	choose := func(is func(sumEntry) bool) (_ digest, any bool) {
 		var found digest
 		several := false
@@ -63,7 +63,7 @@ func findSum(text []byte, image, list string) (digest, bool) {
 	return d, d.hex != ""
 }
 
-// commonEnd returns how many names two paths have in common at their ends.
+// commonEnd returns the number of equal trailing elements of two paths.
 func commonEnd(a, b string) (n int) {
 	as, bs := strings.Split(path.Clean(a), "/"), strings.Split(path.Clean(b), "/")
 	for n < len(as) && n < len(bs) && as[len(as)-1-n] == bs[len(bs)-1-n] {
@@ -96,9 +96,9 @@ var (
 	)
 )
 
-// parseSums reads a list of checksums, optionally within a PGP signature. The algorithm of an entry is the one that its
-// line names, else its section, else the name of the list; only where nothing names it, it follows from the length.
-// Entries of other algorithms than SHA-256 and SHA-512 are left out.
+// parseSums parses a list of checksums, which may be inside a PGP signature. The algorithm of an entry is named by its
+// line, else by its section, else by the name of the list; only if none of them names it, it follows from the length.
+// Entries with algorithms other than SHA-256 and SHA-512 are left out.
 func parseSums(text, list string) (all []sumEntry) {
 	named := ""
 	if found := inName.FindAllString(list, -1); len(found) == 1 {
@@ -157,7 +157,7 @@ func parseSums(text, list string) (all []sumEntry) {
 			all = append(all, sumEntry{name, d})
 		}
 	}
-	if lines > 1 { // then a bare checksum belongs to no file
+	if lines > 1 { // a bare checksum belongs to no file then
 		kept := all[:0]
 		for _, e := range all {
 			if e.name != "" {
@@ -169,7 +169,8 @@ func parseSums(text, list string) (all []sumEntry) {
 	return all
 }
 
-// digestBy returns a checksum by the name of its algorithm; false: it is another one, or has not its length.
+// digestBy returns a checksum by the name of its algorithm; false: the algorithm is another one, or the length is
+// wrong.
 func digestBy(algorithm, hex string) (digest, bool) {
 	word := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(algorithm))
 	want, known := map[string]string{"sha256": "sha256", "sha2256": "sha256",
@@ -178,7 +179,7 @@ func digestBy(algorithm, hex string) (digest, bool) {
 	return d, ok && known && d.algo == want
 }
 
-// unescaped returns a name that sha256sum has escaped: the line begins with a backslash then.
+// unescaped returns a name that sha256sum has escaped, as in lines that start with a backslash.
 func unescaped(name string) string {
 	return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r").Replace(name)
 }

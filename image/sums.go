@@ -93,7 +93,7 @@ func (p publisher) signed(ctx context.Context, ref Reference, text []byte) ([]by
 // archives have a few KiB.
 const maxKeyring = 64 << 20
 
-// signedInside returns only the signed text: anybody could have written the text around it.
+// signedInside returns only the signed text: the text around it is not protected.
 func signedInside(keys openpgp.EntityList, keyring string, text []byte) ([]byte, error) {
 	block, _ := clearsign.Decode(text)
 	if block == nil {

@@ -22,7 +22,7 @@ type Admission struct {
 	Self  croft.HostID // this host, which always belongs
 	Store Hosts
 	Known Known
-	Files pki.Files // trusted authorities; without a Dir nobody has certificates
+	Files pki.Files // trusted authorities; without a Dir no host has a certificate
 
 	mu      sync.Mutex
 	good    map[string]time.Time // hosts, and when they were last found in the store
@@ -40,8 +40,8 @@ const (
 	renewAtOnce = 20
 )
 
-// stillTrusted refuses a certificate of an authority that was retired since the connection began. Unavailable: a new
-// connection may succeed. A refusal is never based on cached authorities: the handshake may know a newer one.
+// stillTrusted refuses a certificate of an authority that was retired since the start of the connection. Unavailable: a
+// new connection may succeed. A refusal is never based on cached authorities: the handshake may know a newer one.
 func (a *Admission) stillTrusted(r *http.Request) error {
 	if a.Files.Dir == "" {
 		return nil

@@ -20,8 +20,8 @@ import (
 	"croft/trust/pki"
 )
 
-// Credentials are the certificates that a process shows, and the authorities with which it verifies others. A
-// nil *Credentials stands for a process without certificates.
+// Credentials are the certificates that a process shows, and the authorities with which it verifies others. nil: the
+// process has no certificates.
 type Credentials struct {
 	Partition croft.PartitionID
 	Host      croft.HostID
@@ -43,8 +43,8 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Begin opens or creates the authority of the cloud that began on this host, and creates the certificates that
-// the host needs.
+// Begin opens or creates the authority of the cloud that started on this host, and creates the certificates that the
+// host needs.
 func Begin(ctx context.Context, c Config, p croft.PartitionID) (*Credentials, error) {
 	ca, err := pki.OpenCA(CADir(c.StateDir), p)
 	if err != nil {
@@ -120,8 +120,8 @@ func (t *Credentials) OperatorFiles(a pki.Authority) pki.Files {
 	return pki.Files{Dir: filepath.Join(t.stateDir, "tls", "operator"), Authority: a}
 }
 
-// Keepers returns the keepers of this host's certificates and, on the host with the authority, of its root's
-// operator certificates. None for nil.
+// Keepers returns the keepers of this host's certificates and, on the host with the authority, of the certificates of
+// its local operator. A nil Credentials has none.
 func (t *Credentials) Keepers() []pki.Keeper {
 	if t == nil {
 		return nil
@@ -238,7 +238,7 @@ func (t *Credentials) Collector() prometheus.Collector { return t }
 // Describe implements prometheus.Collector.
 func (t *Credentials) Describe(c chan<- *prometheus.Desc) { c <- expiryMetric; c <- authorityMetric }
 
-// Collect implements prometheus.Collector. It omits certificates that cannot be read: their Keeper logs why.
+// Collect implements prometheus.Collector. It omits certificates that cannot be read: their Keeper logs the reason.
 func (t *Credentials) Collect(c chan<- prometheus.Metric) {
 	for _, a := range t.uses {
 		if pair, err := t.Files(a).Load(); err == nil {

@@ -14,7 +14,7 @@ import (
 	"croft/trust/pki"
 )
 
-// The setting trust: what hosts that join a cloud may reach.
+// The values of the setting trust: what the hosts that join a cloud may reach.
 const (
 	// Direct lets hosts connect to etcd and Placement themselves.
 	Direct = "direct"

@@ -57,8 +57,8 @@ func seen(generation int64, p compute.Power) compute.Domain {
 	return compute.Domain{Ordered: compute.Ordered{Generation: generation}, Power: p}
 }
 
-// late: a caller may give up before its call is done. The call still takes effect, and later calls about the
-// same instance take effect after it, for all pairs of operations.
+// late checks that a caller may give up before its call is complete. The call still takes effect, and later calls about
+// the same instance take effect after it, for all pairs of operations.
 func (s Suite) late(t *testing.T) {
 	for _, c := range []struct {
 		before      []verb

@@ -62,9 +62,9 @@ func (s Suite) many(t *testing.T) {
 	wg.Wait()
 }
 
-// contended: the agent runs one operation per instance at a time, but an operator may interfere. Whichever
-// calls are refused, the final state must be one of the requested ones. A start that a stop interrupts may be
-// reported as a crash: the guest did not come up.
+// contended checks concurrent operations: the agent runs one operation per instance at a time, but an operator may
+// interfere. Some calls may be refused, but the final state must be one of the requested ones. A start that a stop
+// interrupts may be reported as a crash: the guest did not come up.
 func (s Suite) contended(t *testing.T) {
 	b := s.bench(t)
 	m := s.machine(b)

@@ -86,7 +86,7 @@ func (n *connection) session() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.hold() // the caller's reference, beside the connection's
+	s.hold() // the caller's reference, in addition to the connection's
 	n.metrics.opened.Inc()
 	n.mu.Lock()
 	old := n.current
@@ -203,7 +203,7 @@ func (n *connection) close() error {
 	}
 }
 
-// unreachable adds to an error of opening what the operator can do about it.
+// unreachable adds advice for the operator to an error of opening a connection.
 func (n *connection) unreachable(err error) error {
 	e, _ := errors.AsType[libvirt.Error](err)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"croft/hypervisor/libvirt/domainxml"
 )
 
-// definition has the inputs of a domain's XML beside the machine and its mark.
+// definition is the input for a domain's XML in addition to the machine and its mark.
 type definition domainxml.Definition
 
 // define returns the XML of a machine and the digest of all of it, which the XML's mark contains too.
@@ -36,7 +36,7 @@ func (f definition) marshal(m compute.Machine, k mark) (string, error) {
 	return domainxml.Definition(f).Marshal(m)
 }
 
-// check rejects what libvirt would reject with a worse message, or misinterpret.
+// check rejects machines that libvirt would reject with a worse message, or misinterpret.
 func check(m compute.Machine) error {
 	if id, err := croft.ParseInstanceID(string(m.ID)); err != nil || id != m.ID {
 		return croft.Errorf(croft.Invalid, "define instance: %q is not a UUID", m.ID)

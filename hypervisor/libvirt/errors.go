@@ -13,7 +13,7 @@ import (
 // task describes an attempt in the infinitive, with its object.
 type task struct {
 	verb, object string
-	instance     croft.InstanceID // empty: about no instance
+	instance     croft.InstanceID // empty: the task concerns no instance
 }
 
 // about returns the task for one instance.

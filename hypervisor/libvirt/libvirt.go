@@ -276,6 +276,6 @@ func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, activ
 	return f.network, f.active, err
 }
 
-// Bridge prepares a host bridge for guests. NotFound: there is none of that name. Invalid: it is not a
-// bridge, or its guests cannot be filtered.
+// Bridge prepares a host bridge for guests. NotFound: there is no bridge of that name. Invalid: it is not a bridge, or
+// its guests cannot be filtered.
 func (d *Driver) Bridge(name string) error { return d.network.bridge(name) }

@@ -14,7 +14,7 @@ import (
 // namespace identifies croft's element in a domain's metadata. It changes when the meaning of the element changes.
 const namespace = "https://croft/1"
 
-// prefix begins the names of croft's domains; the instance ID follows.
+// prefix starts the names of croft's domains; the instance ID follows.
 const prefix = "croft-"
 
 // mark is croft's element in a domain's metadata: it identifies the domain as croft's and holds what croft
@@ -52,12 +52,12 @@ func newMark(m compute.Machine) mark {
 	return k
 }
 
-// set copies what the order says.
+// set copies the values from the order.
 func (k *mark) set(m compute.Ordered) {
 	k.Generation, k.Project, k.Open = m.Generation, m.Project, strings.Join(m.Open, " ")
 }
 
-// get returns what the order said.
+// get returns the values from the order.
 func (k *mark) get() compute.Ordered {
 	return compute.Ordered{Generation: k.Generation, Project: k.Project, Open: strings.Fields(k.Open)}
 }

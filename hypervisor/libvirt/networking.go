@@ -218,7 +218,7 @@ func (n *networking) disconnect(c *libvirt.Connect, id croft.InstanceID, nics []
 		}
 	}
 	if err := releaseLeases(c, nics); err != nil {
-		// Leases expire by themselves: they are no reason to keep the domain.
+		// Leases expire: they are no reason to keep the domain.
 		n.log.Warn("a DHCP lease stays until it expires", "instance", id, "op", "remove", "err", err)
 	}
 	return nil

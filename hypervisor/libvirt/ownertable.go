@@ -40,7 +40,7 @@ func (t *ownerTable) get(addr netip.Addr) (id croft.InstanceID, known bool, gene
 	return id, ok && age < ownersLast || !ok && age < strangersLast, t.generation
 }
 
-// put stores what was read, unless it was invalidated since the reading began.
+// put stores the result of a read, unless the table was invalidated since the read started.
 func (t *ownerTable) put(list []domain, generation int) map[netip.Addr]croft.InstanceID {
 	owners := map[netip.Addr]croft.InstanceID{}
 	for _, one := range list {
@@ -70,7 +70,7 @@ func (t *ownerTable) portsOf(id croft.InstanceID) (ports map[string]string, know
 	return maps.Clone(got.ports), ok && time.Since(got.read) < ownersLast, t.generation
 }
 
-// putPorts stores what was read, unless it was invalidated since the reading began.
+// putPorts stores the result of a read, unless the table was invalidated since the read started.
 func (t *ownerTable) putPorts(id croft.InstanceID, ports map[string]string, generation int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -164,7 +164,7 @@ func (d *Driver) Stop(ctx context.Context, id croft.InstanceID) error {
 func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err error) {
 	return call(ctx, d.conn, about("stop", id), func(c *libvirt.Connect) (off bool, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, k mark) error {
-			// Before the press: a guest that powers off because of it did not halt by itself.
+			// Before the press, so that a guest that powers off because of it is not taken for one that halted itself.
 			if err := k.noteStarted(dom, 0); err != nil {
 				return err
 			}

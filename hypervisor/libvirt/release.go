@@ -46,7 +46,7 @@ func release(n Network, mac string, l lease) error {
 		return err
 	}
 	if !n.Gateway.Is4() || !l.addr.Is4() {
-		return nil // another DHCP server's or protocol's
+		return nil // of another DHCP server or protocol
 	}
 	dialer := net.Dialer{Control: bindTo(n.Bridge)}
 	conn, err := dialer.Dial("udp4", netip.AddrPortFrom(n.Gateway, 67).String())

@@ -171,8 +171,8 @@ func updateHost(n *libvirt.Network, command libvirt.NetworkUpdateCommand, mac st
 	return n.Update(command, libvirt.NETWORK_SECTION_IP_DHCP_HOST, -1, host, flags)
 }
 
-// inUse returns the addresses of a network that others hold, use or will get, and the one that the network
-// has assigned to the MAC itself.
+// inUse returns the addresses of a network that others hold, use or are assigned, and the address that the network has
+// assigned to the MAC itself.
 func (r *reservations) inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]bool, own netip.Addr,
 	err error) {
 	taken = map[netip.Addr]bool{}

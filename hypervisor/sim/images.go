@@ -17,15 +17,15 @@ import (
 
 var _ compute.Images = Images{}
 
-// Images replaces the image cache where nothing boots: it accepts every reference, fetches nothing and
-// creates empty disks.
+// Images replaces the image cache for simulated guests: it accepts every reference, fetches nothing and creates empty
+// disks.
 type Images struct {
 	// Fault is called by every Fetch. It may block; its error fails the fetch.
 	Fault func(ctx context.Context, ref string) error
-	Kept  *Kept // what was fetched; nil: nobody asks
+	Kept  *Kept // records fetched references; nil: not recorded
 }
 
-// Kept is the cache of Images, which has references alone. The zero Kept is empty.
+// Kept is the cache of Images, which contains only references. The zero Kept is empty.
 type Kept struct {
 	mu   sync.Mutex
 	refs []string // latest first
@@ -69,14 +69,14 @@ func (s Images) Remove(_ context.Context, ref string) (removed []compute.Held, e
 
 var errNotHeld = croft.Errorf(croft.NotFound, "this host has not fetched it")
 
-// heldOf is the image of a reference, with a checksum of that.
+// heldOf returns the image of a reference, with a checksum of the reference.
 func heldOf(ref string) compute.Held {
 	sum := sha256.Sum256([]byte(ref))
 	return compute.Held{Path: "/simulated", Format: "raw",
 		SHA256: hex.EncodeToString(sum[:]), References: []string{ref}}
 }
 
-// keep notes that an image was fetched.
+// keep records a fetched image.
 func (k *Kept) keep(ref string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,7 +102,7 @@ func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 	return compute.Image{Path: "/simulated", Format: "raw"}, ctx.Err()
 }
 
-// FetchPublic is Fetch: nothing is connected to.
+// FetchPublic is Fetch, which opens no connections.
 func (s Images) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
 	return s.Fetch(ctx, ref, progress)
 }

@@ -228,7 +228,7 @@ func (h *Hypervisor) Pause(id croft.InstanceID) error {
 	return h.saved(id)
 }
 
-// off: the caller holds h.mu.
+// off ends a guest. The caller holds h.mu.
 func (h *Hypervisor) off(id croft.InstanceID, g *guest, crashed bool) error {
 	if g.Power == compute.PowerOff {
 		return nil

@@ -171,7 +171,7 @@ func (h *Hypervisor) Owner(_ context.Context, addr netip.Addr) (croft.InstanceID
 	return "", croft.Errorf(croft.NotFound, "no instance on this host has the address %s", addr)
 }
 
-// find: the caller holds h.mu.
+// find returns a guest. The caller holds h.mu.
 func (h *Hypervisor) find(id croft.InstanceID) (*guest, error) {
 	if g, ok := h.guests[id]; ok {
 		return g, nil

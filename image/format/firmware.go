@@ -11,13 +11,13 @@ import (
 	"croft"
 )
 
-// errUEFI refuses a disk that hangs in the BIOS of croft's machines, where a guest would count as running for ever.
+// errUEFI rejects a disk that would hang in the BIOS of croft's machines while its guest counts as running.
 var errUEFI = croft.Errorf(croft.Invalid,
 	"it boots only by UEFI (its partition table has an EFI partition or is a GPT, and its boot sector has no code for a "+
 		"BIOS), and machines here have a BIOS: give an image that boots by both")
 
-// needsUEFI reports whether a disk with this boot sector can be booted by UEFI firmware alone: it has no boot code, and
-// its partition table is a GPT or has an EFI system partition.
+// needsUEFI reports whether only UEFI firmware can boot a disk with this boot sector: it has no boot code, and its
+// partition table is a GPT or has an EFI system partition.
 func needsUEFI(boot []byte) bool {
 	const code, table, entry = 440, 446, 16
 	if len(boot) < sector || boot[510] != 0x55 || boot[511] != 0xaa || len(bytes.Trim(boot[:code], "\x00")) > 0 {

@@ -196,7 +196,7 @@ func markAt(r io.ReaderAt, size, place int64, mark string) bool {
 	return n == len(b) && string(b) == mark
 }
 
-// RefuseBeginning rejects, by its first 64 KiB, a file that cannot become a disk whatever follows.
+// RefuseBeginning rejects, by its first 64 KiB, a file that cannot become a disk with any further content.
 func RefuseBeginning(head []byte) error {
 	if IsQcow2(head) {
 		return nil // the rest of its header may follow later
@@ -253,9 +253,9 @@ var packings = []Packing{
 	{magic{257, "ustar"}, "tar", "tar -x", nil},
 }
 
-// openGzip ignores what comes behind the end of the last member, as gzip -d does: publishers append metadata or zeros.
+// openGzip ignores data after the end of the last member, as gzip -d does: publishers append metadata or zeros.
 func openGzip(r io.Reader) (io.ReadCloser, error) {
-	in := bufio.NewReader(r) // a reader of single bytes, of which no member takes more than its own
+	in := bufio.NewReader(r) // a byte reader, so that gzip reads no further than the end of a member
 	z, err := gzip.NewReader(in)
 	if err != nil {
 		return nil, err

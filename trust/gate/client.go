@@ -39,7 +39,7 @@ type Client struct {
 	ClientConfig
 	current atomic.Pointer[connection]
 	gates   *failover.Endpoints
-	slots   chan struct{} // a token for each call in flight
+	slots   chan struct{} // holds a token for each call in flight
 	known   orders
 }
 

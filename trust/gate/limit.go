@@ -26,7 +26,7 @@ const (
 // allowance is the state of one host's limits.
 type allowance struct {
 	rate           *rate.Limiter
-	calls, streams chan struct{} // a token for each in flight
+	calls, streams chan struct{} // holds a token for each call in flight
 	complaints     rate.Sometimes
 
 	naming sync.Mutex
@@ -87,7 +87,7 @@ func (a *allowance) bring(names map[string]bool) error {
 	return nil
 }
 
-// enter begins a call, follow begins a stream.
+// enter starts a call, follow starts a stream.
 func (a *allowance) enter(ctx context.Context) (leave func(), err error) { return take(ctx, a.calls) }
 func (a *allowance) follow(ctx context.Context) (leave func(), err error) {
 	return take(ctx, a.streams)

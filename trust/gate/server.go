@@ -31,8 +31,8 @@ type ServerConfig struct {
 	Log *slog.Logger
 }
 
-// Server serves agents. It needs HTTP/2 and a BaseContext that ends before the server does, since streams never
-// end by themselves.
+// Server serves agents. It needs HTTP/2 and a BaseContext that ends before the server does, since streams end only with
+// their context.
 type Server struct {
 	ServerConfig
 
@@ -154,8 +154,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers with an error. Faults behind the gate are logged here and not shown to hosts; so are, at a
-// limited rate, requests for what is not the host's own.
+// fail answers with an error. Faults behind the gate are logged here and not shown to hosts. Requests for objects of
+// other hosts are logged too, at a limited rate.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, caller croft.HostID, err error) {
 	f := failure{Kind: croft.KindOf(err), Error: err.Error()}
 	switch {

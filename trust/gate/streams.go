@@ -163,7 +163,7 @@ func (s *Server) serve(v visit) error {
 		case l.May != nil:
 			select {
 			case answers <- *l.May:
-			default: // there was no question
+			default: // no question is pending
 			}
 		}
 		return true

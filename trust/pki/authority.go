@@ -165,7 +165,7 @@ func (s *signer) sign(id Identity, names []string, usage []x509.ExtKeyUsage, lif
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: string(id.Kind) + " " + id.ID},
 		URIs:    []*url.URL{id.uri()},
-		// In tests, a lifetime of seconds would be over before it began.
+		// In tests, slack could exceed a lifetime of seconds.
 		NotBefore: now.Add(-min(slack, life/10)), NotAfter: earlier(now.Add(life), s.cert.NotAfter),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usage,
 		BasicConstraintsValid: true,

@@ -33,7 +33,8 @@ type Keeper struct {
 }
 
 const (
-	// every is the interval of checks: clocks are set, machines sleep, and authorities are rotated.
+	// every is the interval of checks. They are frequent because clocks are set, machines sleep, and authorities are
+	// rotated.
 	every = 10 * time.Minute
 	// retry is the pause after a first failure, and the minimum pause.
 	retry = time.Second
@@ -67,7 +68,7 @@ func jittered(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d/10)+1))
 }
 
-// Ensure does what is due, and returns when the next renewal is due.
+// Ensure requests a certificate if one is due, and returns when the next renewal is due.
 func (k Keeper) Ensure(ctx context.Context) (due time.Time, err error) {
 	trusted, err := k.Issuer.Trusted(ctx, k.Files.Authority)
 	if err != nil {

@@ -49,7 +49,7 @@ const (
 	Life = 90 * 24 * time.Hour
 	// authorityLife is the lifetime of an authority.
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// slack is how far back the validity of a certificate begins, for clocks that are behind.
+	// slack is how far the start of a certificate's validity lies in the past, for clocks that are behind.
 	slack = 10 * time.Minute
 )
 
@@ -154,7 +154,7 @@ func HostOnly(id croft.HostID) Accept {
 	}
 }
 
-// Caller returns the sender of a request over TLS, and whether they showed a certificate.
+// Caller returns the sender of a request over TLS, and whether the sender showed a certificate.
 func Caller(r *http.Request) (Identity, bool) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return Identity{}, false

@@ -10,16 +10,16 @@ import (
 	"croft/compute"
 )
 
-// How a guest's processors are run.
+// How the guest's processors are run.
 const (
 	VirtKVM  = "kvm"
 	VirtQEMU = "qemu" // emulated: slow, and works everywhere
 )
 
-// A Definition has what a domain's XML needs beside the machine.
+// A Definition is the input for a domain's XML in addition to the machine.
 type Definition struct {
 	Name     string            // of the domain
-	Metadata string            // an XML element in a namespace of its own
+	Metadata string            // an XML element in its own namespace
 	Virt     string            // VirtKVM or VirtQEMU
 	CacheMiB int               // QEMU's translation cache; VirtQEMU only; 0: QEMU's own choice
 	Ports    map[string]string // host interface names by MAC; libvirt chooses missing ones

@@ -155,7 +155,7 @@ func setUp(kvm, vcpu uintptr) error {
 	return nil
 }
 
-// run runs the guest until it stops by itself or ctx ends.
+// run runs the guest until it stops or ctx ends.
 func run(ctx context.Context, kvm, vcpu uintptr) (reason uint32, err error) {
 	size, err := ioctl(kvm, kvmGetVCPUMmapSize, 0)
 	if err != nil {

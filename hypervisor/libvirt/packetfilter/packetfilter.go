@@ -40,7 +40,7 @@ import (
 // Table is the packet filter of one cloud on this host.
 type Table struct {
 	Name   string // name of the nftables table
-	Prefix string // begins the names of its ports, and of no other interfaces on the host
+	Prefix string // prefix of the names of its ports; no other interface on the host has it
 }
 
 // TableOf returns the table of a partition.
@@ -146,7 +146,7 @@ func digest(body string) string {
 	return "rules " + hex.EncodeToString(sum[:16])
 }
 
-// body returns the sets, which say who is where, and the rules, which are constant.
+// body returns the sets, which contain the addresses of each port, and the rules, which are constant.
 func (t Table) body(r Rules) string {
 	var macs, own4, own6, targets, open4, open6, asks, kept4, kept6, keptTargets []string
 	for _, p := range r.Ports {
@@ -192,7 +192,8 @@ func (t Table) body(r Rules) string {
 		strings.ReplaceAll(rules, "PREFIX", t.Prefix)
 }
 
-// owners returns the sets and chains that say which guests belong together, and which ports others reach.
+// owners returns the sets and chains that define which guests belong together, and which ports guests of other owners
+// reach.
 func owners(r Rules) string {
 	var foreign, reached, all4, all6, chains, senders, routed []string
 	service := map[string][]string{} // elements of the sets of open ports, by name
@@ -275,11 +276,11 @@ const ownerChains = `	chain owner%[1]d {
 	}
 `
 
-// betweenOwners decides about packets from a guest of one owner to a guest of another. The name of the outgoing port
-// is empty, and matches nothing, where the packet goes to the host as a router.
+// betweenOwners decides about packets from a guest of one owner to a guest of another. If the packet goes to the host
+// as a router, the name of the outgoing port is empty and matches nothing.
 //
-// An answer over TCP comes from an open port and does not open a connection. An answer over UDP goes where a packet to
-// the open port came from within the last minutes; when the table is replaced, this is forgotten until the next one.
+// A TCP answer comes from an open port and does not open a connection. A UDP answer goes to an address from which a
+// packet to the open port came within the last minutes; replacing the table clears this memory.
 const betweenOwners = `	chain between {
 		ether type ip ip frag-off & 0x1fff != 0 drop
 		ether type ip6 frag frag-off != 0 drop
