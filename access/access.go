@@ -1,5 +1,5 @@
-// Package access says who calls the API of the cloud, and what each caller may do: one table from operations and
-// roles to decisions, which denies whatever it does not name.
+// Package access identifies the callers of the cloud's API, and decides what each caller may do: one table maps
+// operations and roles to decisions, and everything that is not in it is denied.
 package access
 
 import (
@@ -10,11 +10,11 @@ import (
 	"croft"
 )
 
-// A Role is what somebody is to a project, or to the whole partition.
+// A Role is a user's role in a project, or in the whole partition.
 type Role string
 
-// The roles. A project-admin administers the project and all projects below it. A partition-admin is an operator of
-// the cloud. An agent is a host of the cloud, which may do nothing that tenants do.
+// The roles. A project-admin administers the project and all projects below it. A partition-admin is an operator of the
+// cloud. An agent is a host of the cloud, which may do nothing that tenants do.
 const (
 	Reader         Role = "reader"
 	Member         Role = "member"
@@ -23,10 +23,10 @@ const (
 	Agent          Role = "agent"
 )
 
-// Roles are all roles, from the least to the greatest of those that people have.
+// Roles lists all roles. The roles of people come first, in ascending order.
 var Roles = []Role{Reader, Member, ProjectAdmin, PartitionAdmin, Agent}
 
-// The roles that can be given: to members of a project, and with tokens. Commands offer these, and accept no other.
+// The roles that can be granted: to members of a project, and with tokens. Commands offer these, and accept no others.
 var (
 	MemberRoles = Roles[:3:3]
 	TokenRoles  = Roles[:4:4]
@@ -35,7 +35,7 @@ var (
 // Check validates the name of a role. Invalid.
 func (r Role) Check() error { return r.CheckAmong(Roles) }
 
-// CheckAmong validates a role that has to be one of those allowed. Invalid.
+// CheckAmong validates a role that must be one of allowed. Invalid.
 func (r Role) CheckAmong(allowed []Role) error {
 	if r == Agent && !slices.Contains(allowed, r) {
 		return croft.Errorf(croft.Invalid, "the role %s is only for hosts, which have certificates", r)
@@ -55,30 +55,31 @@ func Words(roles []Role) (all []string) {
 	return all
 }
 
-// Caller is who makes a request, as its credentials say. Nothing in the request can widen it.
+// Caller is the sender of a request according to its credentials. Nothing else in the request can extend its rights.
 type Caller struct {
 	Partition croft.PartitionID `json:"partition"`
-	User      string            `json:"user"`              // name for people and for the action log
+	User      string            `json:"user"`              // user name for people and for the action log
 	Project   croft.Project     `json:"project,omitempty"` // empty only for a partition-admin or an agent
 	Roles     []Role            `json:"roles"`
-	Host      croft.HostID      `json:"host,omitempty"` // of an agent
-	Peer      croft.PartitionID `json:"peer,omitempty"` // the partition that the user is of, if it is another one
-	// Delegated names who made the caller's token in the name of User; empty: it is the user's own.
+	Host      croft.HostID      `json:"host,omitempty"` // host of an agent
+	Peer      croft.PartitionID `json:"peer,omitempty"` // partition of the user, if it is another one
+	// Delegated names the creator of the caller's token if that was created in the name of User; empty: it is the
+	// user's own.
 	Delegated string  `json:"delegated,omitempty"`
-	Token     TokenID `json:"-"` // of a caller with a token of this cloud
-	// PeerProject is the user's project in that partition, and PeerProjectID its identity.
+	Token     TokenID `json:"-"` // if the caller has a token of this cloud
+	// PeerProject is the user's project in the partition Peer, and PeerProjectID its identity.
 	PeerProject   croft.Project   `json:"peer_project,omitempty"`
 	PeerProjectID croft.ProjectID `json:"peer_project_id,omitempty"`
-	Via           string          `json:"via"` // how it was recognized, such as "token 1f3a" or "socket, uid 0"
+	Via           string          `json:"via"` // the credentials, such as "token 1f3a" or "socket, uid 0"
 
-	// ProjectID is the identity of Project, so that a later project of the same name is told from it. Empty: the name
-	// has no record, or it was not read yet.
+	// ProjectID is the identity of Project, which distinguishes it from a later project of the same name. Empty: the
+	// name has no record, or it was not read yet.
 	ProjectID croft.ProjectID `json:"project_id,omitempty"`
 
 	tree Tree // nil: no project is below another
 }
 
-// Tree knows which projects lie below which. It answers from memory.
+// Tree is the tree of projects. It answers from memory.
 type Tree interface {
 	// Below lists p and the projects below it at every depth.
 	Below(p croft.Project) []croft.Project
@@ -86,20 +87,20 @@ type Tree interface {
 	ID(p croft.Project) croft.ProjectID
 }
 
-// Refresher is a Tree that may be behind what is stored.
+// Refresher is a Tree that may be older than the stored records.
 type Refresher interface {
-	// Refresh returns once the tree has the record of p that is stored now, or knows that there is none. Unavailable.
+	// Refresh returns once the tree has the stored record of p, or knows that there is none. Unavailable.
 	Refresh(ctx context.Context, p croft.Project) error
 }
 
-// Behind is a copy in memory, of tokens, members or peers, that may be behind what is stored.
+// Behind is a copy in memory, of tokens, members or peers, that may be older than the stored records.
 type Behind interface {
-	// CatchUp returns once the copy has everything that was stored when it was called. Many callers share few reads.
-	// Unavailable.
+	// CatchUp returns once the copy includes everything that was stored when CatchUp was called. Concurrent calls share
+	// reads. Unavailable.
 	CatchUp(ctx context.Context) error
 }
 
-// CatchUp has a copy catch up with what is stored, if it may be behind.
+// CatchUp calls CatchUp of a copy that implements Behind.
 func CatchUp(ctx context.Context, copied any) error {
 	if b, behind := copied.(Behind); behind {
 		return b.CatchUp(ctx)
@@ -107,7 +108,7 @@ func CatchUp(ctx context.Context, copied any) error {
 	return nil
 }
 
-// Refresh has the tree of the caller catch up with what is stored about projects. A tree that needs none does nothing.
+// Refresh updates the caller's tree with the stored records of projects, if it implements Refresher.
 func (c Caller) Refresh(ctx context.Context, projects ...croft.Project) error {
 	t, behind := c.tree.(Refresher)
 	if !behind {
@@ -121,15 +122,15 @@ func (c Caller) Refresh(ctx context.Context, projects ...croft.Project) error {
 	return nil
 }
 
-// In returns the caller in a tree of projects, which decides what a project-admin administers besides the own
-// project. The tree is asked at each use, so a long stream notices when projects come and go.
+// In returns the caller with a tree of projects, which decides which projects a project-admin administers in addition
+// to the own one. The tree is read at each use, so a long stream notices new and removed projects.
 func (c Caller) In(t Tree) Caller {
 	c.tree = t
 	return c
 }
 
-// Identity returns the identity of a project as the tree of the caller has it at present; empty: the project has no
-// record, or there is no tree.
+// Identity returns the current identity of a project in the caller's tree; empty: the project has no record, or there
+// is no tree.
 func (c Caller) Identity(p croft.Project) croft.ProjectID {
 	if c.tree == nil || p == "" {
 		return ""
@@ -143,8 +144,8 @@ func (c Caller) Has(r Role) bool { return slices.Contains(c.Roles, r) }
 // Operator reports whether the caller may see and change everything in the partition.
 func (c Caller) Operator() bool { return c.Has(PartitionAdmin) }
 
-// Scope is what the caller may see at all: operators everything, a project-admin the own project and those below it,
-// others the own project. Agents, and callers without a role, see nothing.
+// Scope returns the projects that the caller may see: all for an operator, the own one and those below it for a
+// project-admin, the own one for others. Agents, and callers without a role, see nothing.
 func (c Caller) Scope() Scope {
 	switch {
 	case c.Operator():
@@ -159,22 +160,22 @@ func (c Caller) Scope() Scope {
 	return Scope{}
 }
 
-// Scope limits a read to projects. The zero Scope sees nothing.
+// Scope restricts a read to projects. The zero Scope includes nothing.
 type Scope struct {
 	all      bool
 	projects []croft.Project
 }
 
-// Everything is the scope of operators, and of parts of the cloud itself.
+// Everything returns the scope of operators, and of the cloud's own components.
 func Everything() Scope { return Scope{all: true} }
 
-// Within is a scope of the named projects.
+// Within returns a scope of the named projects.
 func Within(projects ...croft.Project) Scope { return Scope{projects: projects} }
 
 // Sees reports whether the scope includes a project.
 func (s Scope) Sees(p croft.Project) bool { return s.all || slices.Contains(s.projects, p) }
 
-// All reports whether the scope includes all projects, those to come as well.
+// All reports whether the scope includes all projects, including future ones.
 func (s Scope) All() bool { return s.all }
 
 // Projects lists the projects of the scope, unless All.

@@ -10,12 +10,11 @@ import (
 	"croft"
 )
 
-// Authenticator recognizes credentials of one kind.
+// Authenticator authenticates credentials of one kind.
 type Authenticator interface {
-	// Authenticate says who sent a request. False without an error: the request has no credentials of this kind.
-	// Denied: it has, and they are worth nothing, because they are unknown, expired or revoked. Unavailable:
-	// whether they are worth anything cannot be found out now. It may be called again for a request that goes on for
-	// long, see StillKnown.
+	// Authenticate returns the sender of a request. False without an error: the request has no credentials of this
+	// kind. Denied: the credentials are invalid, because they are unknown, expired or revoked. Unavailable: they cannot
+	// be checked now. It may be called repeatedly for a long request, see StillKnown.
 	Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error)
 }
 
@@ -23,22 +22,22 @@ type Authenticator interface {
 var ErrNoCredentials error = &unauthenticated{croft.Errorf(croft.Denied,
 	"the request has no credentials: send a token as \"Authorization: Bearer croft_...\"")}
 
-// unauthenticated marks an error about who the caller is, as against what the caller may do.
+// unauthenticated marks an error about the identity of the caller, as opposed to the caller's rights.
 type unauthenticated struct{ err error }
 
 func (e *unauthenticated) Error() string { return e.err.Error() }
 func (e *unauthenticated) Unwrap() error { return e.err }
 
-// Unauthenticated reports whether err is a refusal because nobody knows who the caller is (HTTP status 401). Other
-// errors of kind Denied refuse a known caller (403).
+// Unauthenticated reports whether err is a refusal because the caller is unknown (HTTP status 401). Other errors of
+// kind Denied refuse a known caller (403).
 func Unauthenticated(err error) bool {
 	_, ok := errors.AsType[*unauthenticated](err)
 	return ok
 }
 
-// First asks authenticators in turn, until one recognizes the credentials. It never answers false without an error:
-// a request without credentials is ErrNoCredentials, and one whose credentials nobody recognizes is Denied. Every
-// refusal is Unauthenticated. Credentials that one authenticator refuses are not shown to the next.
+// First calls authenticators in turn, until one accepts the credentials. It never returns false without an error: a
+// request without credentials gets ErrNoCredentials, and unknown credentials are Denied. Every refusal is
+// Unauthenticated. Credentials that one authenticator refuses are not passed to the next.
 func First(authenticators ...Authenticator) Authenticator { return first(authenticators) }
 
 type first []Authenticator
@@ -60,7 +59,7 @@ func (list first) Authenticate(ctx context.Context, r *http.Request) (Caller, bo
 		"accepted here: send a token of this cloud as \"Authorization: Bearer croft_...\""))
 }
 
-// InTree is a with callers in a tree of projects.
+// InTree returns an authenticator like a, whose callers have a tree of projects.
 func InTree(t Tree, a Authenticator) Authenticator { return inTree{t, a} }
 
 type inTree struct {
@@ -77,7 +76,7 @@ func (a inTree) Authenticate(ctx context.Context, r *http.Request) (Caller, bool
 	switch now := caller.Identity(caller.Project); {
 	case caller.ProjectID == "":
 		caller.ProjectID = now
-	case now != "" && now != caller.ProjectID: // what is known of projects, or of credentials, is not up to date
+	case now != "" && now != caller.ProjectID: // the tree or the known credentials are out of date
 		if err := caller.Refresh(ctx, caller.Project); err == nil &&
 			caller.Identity(caller.Project) == caller.ProjectID {
 			break
@@ -88,9 +87,9 @@ func (a inTree) Authenticate(ctx context.Context, r *http.Request) (Caller, bool
 	return caller, true, nil
 }
 
-// StillKnown asks a every so often whether the credentials of a request that goes on for long, such as a stream, still
-// make its sender what it was, and returns the reason once they do not. It also returns when ctx ends, with its error.
-// An authenticator that cannot tell now ends nothing.
+// StillKnown checks periodically whether the credentials of a long request, such as a stream, still identify the caller
+// was, and returns the reason once they do not. It also returns when ctx ends, with its error. An authenticator that is
+// Unavailable ends nothing.
 func StillKnown(ctx context.Context, a Authenticator, r *http.Request, was Caller, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -106,8 +105,8 @@ func StillKnown(ctx context.Context, a Authenticator, r *http.Request, was Calle
 	}
 }
 
-// Still asks a whether the credentials of a request still make its sender what it was, and returns the reason if they
-// do not. An authenticator that cannot tell now refuses nothing.
+// Still checks whether the credentials of a request still identify the caller was, and returns the reason if they do
+// not. An authenticator that is Unavailable refuses nothing.
 func Still(ctx context.Context, a Authenticator, r *http.Request, was Caller) error {
 	switch now, ok, err := a.Authenticate(ctx, r); {
 	case croft.KindOf(err) == croft.Denied:
@@ -122,7 +121,7 @@ func Still(ctx context.Context, a Authenticator, r *http.Request, was Caller) er
 	return nil
 }
 
-// refusal marks errors of kind Denied, and leaves others alone.
+// refusal marks errors of kind Denied, and returns others unchanged.
 func refusal(err error) error {
 	if croft.KindOf(err) != croft.Denied {
 		return err

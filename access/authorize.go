@@ -13,12 +13,12 @@ import (
 // Operation is the operationId of an operation in the API's document.
 type Operation string
 
-// Decision is what a role may do with an operation.
+// Decision is the right of a role to an operation.
 type Decision int
 
-// The decisions. Yes is about the projects that the caller sees: the own one for readers and members, for a
-// project-admin also those below it, for a partition-admin all. Below is Yes without the own project, for what the
-// admin of the project above decides, such as a quota.
+// The decisions. Yes applies to the projects that the caller sees: the own one for readers and members, also those
+// below it for a project-admin, all for a partition-admin. Below is Yes without the own project, for operations that
+// the admin of the project above decides about, such as setting a quota.
 const (
 	Undecided Decision = iota // not in the table, and so denied
 	No
@@ -30,13 +30,13 @@ func (d Decision) String() string {
 	return [...]string{"undecided", "no", "yes", "below"}[d]
 }
 
-// row has the decisions about one operation, by role in the order of Roles.
+// row has the decisions about one operation, indexed by role in the order of Roles.
 type row struct {
 	cloud bool // the operation concerns no project
 	roles [5]Decision
 }
 
-// What most operations are.
+// The rows of most operations.
 var (
 	reads      = row{roles: [5]Decision{Yes, Yes, Yes, Yes, No}}
 	changes    = row{roles: [5]Decision{No, Yes, Yes, Yes, No}}
@@ -47,7 +47,7 @@ var (
 	everyHuman = row{cloud: true, roles: [5]Decision{Yes, Yes, Yes, Yes, No}}
 )
 
-// table decides about every operation. What it does not name is denied.
+// table decides about every operation. Operations that are not in it are denied.
 var table = map[Operation]row{
 	"getRoot":     everybody,
 	"whoami":      everybody,
@@ -68,7 +68,7 @@ var table = map[Operation]row{
 	"keepInstance":     changes,
 	"attachConsole":    changes,
 	"forwardPort":      changes,
-	"explainRequest":   changes, // like createInstance, since it tells how full the cloud is
+	"explainRequest":   changes, // like createInstance, since it reveals how full the cloud is
 
 	"listClaims":   reads,
 	"getClaim":     reads,
@@ -79,9 +79,9 @@ var table = map[Operation]row{
 	"listPools":         reads,
 	"getPool":           reads,
 	"listPoolResources": reads,
-	"getResourceLog":    manages, // its commands are the operators', who may not have thought of readers
+	"getResourceLog":    manages, // it contains commands of operators, who may not have considered readers
 	"listTickets":       reads,
-	"getTicket":         reads, // members alone see what it hands out
+	"getTicket":         reads, // only members see the address that it assigns
 	"openTicket":        changes,
 	"renewTicket":       changes,
 	"closeTicket":       changes,
@@ -107,7 +107,7 @@ var table = map[Operation]row{
 
 	"setMembers":    manages,
 	"listMappings":  reads,
-	"setMapping":    manages, // of operators, and of the users of a peer about their own partition
+	"setMapping":    manages, // by operators, and by users of a peer for their own partition
 	"removeMapping": manages,
 
 	"listTokens":  manages,
@@ -119,7 +119,7 @@ var table = map[Operation]row{
 	"listObjects":    reads,
 	"getObject":      reads,
 	"getProperty":    reads,
-	"changeObject":   reads, // permissions of properties decide, which readers may have
+	"changeObject":   reads, // the permissions of properties decide, which may include readers
 	"setProperty":    reads,
 	"removeProperty": reads,
 	"addTag":         changes,
@@ -134,24 +134,24 @@ var table = map[Operation]row{
 	"getCluster":        reads,
 	"listClusterEvents": reads,
 	"createCluster":     changes,
-	"explainCluster":    changes, // like createCluster, since it tells how full sites are
+	"explainCluster":    changes, // like createCluster, since it reveals how full sites are
 	"changeCluster":     changes,
 	"deleteCluster":     changes,
 	"addClusterHost":    changes,
 	"removeClusterHost": changes,
 	"endUse":            changes,
-	"makeAccount":       changes, // of oneself
+	"makeAccount":       changes, // for oneself
 	"removeAccount":     changes,
 	"readOutput":        changes, // of one's own clusters
 
-	"listSites":     everyHuman, // who gives a password sees where it goes
+	"listSites":     everyHuman, // users who enter a password must see its destination
 	"getSite":       everyHuman,
-	"getSiteHealth": changes, // it asks the site, with a credential of the caller
+	"getSiteHealth": changes, // it sends a request to the site, with a credential of the caller
 	"createSite":    operates,
 	"changeSite":    operates,
 	"removeSite":    operates,
 
-	"listCredentials":  changes, // one's own; those of others for admins
+	"listCredentials":  changes, // one's own; admins list those of others
 	"getCredential":    changes,
 	"createCredential": changes,
 	"changeCredential": changes, // one's own
@@ -163,7 +163,7 @@ var table = map[Operation]row{
 	"getAppliance":         reads,
 	"listImplementations":  reads,
 	"getImplementation":    reads,
-	"createAppliance":      changes, // of the project; public ones are written by operators alone
+	"createAppliance":      changes, // of the project; only operators write public ones
 	"changeAppliance":      changes,
 	"removeAppliance":      changes,
 	"addImplementation":    changes,
@@ -171,7 +171,7 @@ var table = map[Operation]row{
 	"removeImplementation": changes,
 
 	"getImage":    everyHuman,
-	"addImage":    operates, // its URL is fetched by the server
+	"addImage":    operates, // the server fetches its URL
 	"removeImage": operates,
 	"bringImage":  changes,
 
@@ -203,23 +203,23 @@ var table = map[Operation]row{
 	"removeMember": operates,
 	"listUsages":   operates,
 
-	"listAggregates":  everyHuman, // others than operators see the public ones, without hosts
+	"listAggregates":  everyHuman, // callers other than operators see only public ones, without hosts
 	"getAggregate":    everyHuman,
 	"createAggregate": operates,
 	"changeAggregate": operates,
 	"removeAggregate": operates,
 
-	"listDistances":  everyHuman, // others than operators see those between public aggregates
+	"listDistances":  everyHuman, // callers other than operators see only those between public aggregates
 	"getDistance":    everyHuman,
 	"setDistance":    operates,
 	"removeDistance": operates,
 
-	"listPolicies": everyHuman, // they are written for others to choose by
+	"listPolicies": everyHuman, // all users may choose by them
 	"getPolicy":    everyHuman,
-	"checkPolicy":  operates, // its errors tell of locations
+	"checkPolicy":  operates, // its errors reveal locations
 	"setPolicy":    operates,
 	"removePolicy": operates,
-	"getStanding":  operates, // it tells of hosts
+	"getStanding":  operates, // it reveals hosts
 	"getCrushMap":  operates,
 
 	"getInventory":        operates,
@@ -229,7 +229,7 @@ var table = map[Operation]row{
 	"listCapabilities":  everyHuman,
 	"addCapability":     operates,
 	"removeCapability":  operates,
-	"listUsers":         everyHuman, // of whom each sees some
+	"listUsers":         everyHuman, // each caller sees only some of them
 
 	"auditCloud":  operates,
 	"repairCloud": operates,
@@ -239,17 +239,17 @@ var table = map[Operation]row{
 	"revokeInvitation": operates,
 }
 
-// lasting are the operations that give rights which would outlive the peer through whom a caller comes.
+// lasting are the operations that grant rights which would outlive the caller's peer.
 var lasting = []Operation{"createToken", "setMembers"}
 
-// personal are the operations on what belongs to the user in person: credentials, and accounts on clusters.
+// personal are the operations on objects that belong to the user personally: credentials, and accounts on clusters.
 var personal = []Operation{"createCredential", "changeCredential", "removeCredential", "createCluster",
 	"makeAccount", "removeAccount", "getSiteHealth", "bringImage"}
 
 // Operations lists the operations of the table, sorted.
 func Operations() []Operation { return slices.Sorted(maps.Keys(table)) }
 
-// Decide returns what the table says about an operation and a role.
+// Decide returns the decision of the table about an operation and a role.
 func Decide(op Operation, r Role) Decision {
 	i := slices.Index(Roles, r)
 	if i < 0 {
@@ -258,9 +258,9 @@ func Decide(op Operation, r Role) Decision {
 	return table[op].roles[i]
 }
 
-// Authorize decides whether a caller may do op in a project. An empty project stands for the caller's own; for an
-// operator without one, and in lists, for all that the caller sees. NotFound: the caller does not see the project,
-// whether there is one or not. Denied: the caller sees it, and may not do this.
+// Authorize decides whether a caller may do op in a project. An empty project means the caller's own; for an operator
+// without one, and in lists, everything that the caller sees. NotFound: the caller does not see the project, whether it
+// exists or not. Denied: the caller sees it, but may not do this.
 func Authorize(c Caller, op Operation, project croft.Project) error {
 	about := table[op]
 	if project != "" && !about.cloud && !c.Scope().Sees(project) {
@@ -287,14 +287,14 @@ func Authorize(c Caller, op Operation, project croft.Project) error {
 	return forbidden(c, op, project)
 }
 
-// MayAnywhere reports whether one of these roles may do op, perhaps not everywhere.
+// MayAnywhere reports whether one of the roles may do op, possibly not in all projects.
 func MayAnywhere(op Operation, roles []Role) bool {
 	return slices.ContainsFunc(roles, func(r Role) bool { d := Decide(op, r); return d == Yes || d == Below })
 }
 
-// AuthorizeRoles decides whether a caller may give somebody roles, in a token or as a member: project-admins give what
-// they have themselves, and only operators make operators. Denied. Invalid: agents have certificates, and nobody
-// gives their role.
+// AuthorizeRoles decides whether a caller may grant roles, with a token or to a member: project-admins grant roles that
+// they have, and only operators make operators. Denied. Invalid: agents have certificates, and their role cannot be
+// granted.
 func AuthorizeRoles(c Caller, roles []Role) error {
 	for _, r := range roles {
 		if err := r.Check(); err != nil {
@@ -312,7 +312,7 @@ func AuthorizeRoles(c Caller, roles []Role) error {
 	return nil
 }
 
-// forbidden says what the caller lacks.
+// forbidden says which right the caller lacks.
 func forbidden(c Caller, op Operation, project croft.Project) error {
 	where := ""
 	if project != "" && !table[op].cloud {
@@ -321,7 +321,7 @@ func forbidden(c Caller, op Operation, project croft.Project) error {
 	switch least := leastRole(op); {
 	case least == "":
 		return croft.Errorf(croft.Denied, "nobody may do %.80q: no rule names it", string(op))
-	case Decide(op, ProjectAdmin) == Below && c.Has(ProjectAdmin): // or it would have been allowed
+	case Decide(op, ProjectAdmin) == Below && c.Has(ProjectAdmin): // otherwise it would have been allowed
 		return croft.Errorf(croft.Denied, "%s may not do %s%s: an admin of the project above decides that", c.words(), op,
 			where)
 	default:
@@ -329,7 +329,7 @@ func forbidden(c Caller, op Operation, project croft.Project) error {
 	}
 }
 
-// leastRole is the first role that may do op, perhaps not everywhere; "" if there is none.
+// leastRole returns the lowest role that may do op, possibly not in all projects; empty: there is none.
 func leastRole(op Operation) Role {
 	for _, r := range Roles {
 		if d := Decide(op, r); d == Yes || d == Below {

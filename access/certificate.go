@@ -8,13 +8,14 @@ import (
 	"croft/trust/pki"
 )
 
-// Certificates recognizes operators and hosts by the certificate of their TLS connection, which the server verifies
-// in the handshake (pki.Files.Server). An operator is a partition-admin, a host an agent, also one that serves etcd.
+// Certificates authenticates operators and hosts by the certificate of their TLS connection, which the server verifies
+// in the handshake (pki.Files.Server). An operator becomes a partition-admin; a host becomes an agent, even if it
+// serves etcd.
 type Certificates struct {
 	Partition croft.PartitionID
 
-	// Admit decides whether a certificate that was valid in the handshake still counts. NotFound: its host was
-	// forgotten. Unavailable: its authority was replaced, or this cannot be found out now. Required.
+	// Admit decides whether a certificate that was valid in the handshake is still valid. NotFound: its host was
+	// forgotten. Unavailable: its authority was replaced, or the state is unknown now. Required.
 	Admit func(*http.Request) (pki.Identity, error)
 }
 

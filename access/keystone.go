@@ -21,7 +21,7 @@ type KeystoneUser struct {
 	Expires time.Time
 }
 
-// KeystoneConfig says what tokens of a Keystone are worth here. What it does not name is worth nothing.
+// KeystoneConfig maps tokens of a Keystone to roles. What it does not name grants nothing.
 type KeystoneConfig struct {
 	Partition croft.PartitionID
 
@@ -29,22 +29,22 @@ type KeystoneConfig struct {
 	// answer. Required.
 	Validate func(ctx context.Context, token string) (KeystoneUser, error)
 
-	Projects  map[string]croft.Project // by the ID of Keystone's project
-	Roles     map[string]Role          // of a user in a project, by the name of Keystone's role
-	Operators []string                 // Keystone's roles of whole-system scope that make partition-admins
-	Members   Members                  // by the IDs of Keystone's users; nil: members count for nothing
+	Projects  map[string]croft.Project // by ID of Keystone's project
+	Roles     map[string]Role          // role of a user in a project, by name of Keystone's role
+	Operators []string                 // Keystone's roles with system scope that make a user a partition-admin
+	Members   Members                  // by ID of Keystone's user; nil: membership grants nothing
 }
 
-// How long Keystone's answers are reused, and so how long a revoked token still counts. Refusals are reused for a
+// How long Keystone's answers are cached, and so how long a revoked token remains valid. Refusals are cached for a
 // shorter time, since Keystone may not know a new token at first.
 const (
 	keystoneFor     = time.Minute
 	keystoneRefused = 5 * time.Second
-	mostKeystone    = 10_000 // answers in memory
+	mostKeystone    = 10_000 // maximum number of cached answers
 )
 
-// Keystone recognizes tokens of a Keystone, sent as X-Auth-Token. Its answers are reused for a minute, by the hash of
-// the token, and never longer than the token counts.
+// Keystone authenticates tokens of a Keystone, sent as X-Auth-Token. It caches answers for a minute by the hash of the
+// token, and never longer than the token is valid.
 type Keystone struct {
 	c KeystoneConfig
 
@@ -52,7 +52,7 @@ type Keystone struct {
 	known map[[sha256.Size]byte]keystoneAnswer
 }
 
-// keystoneAnswer is what Keystone said about a token.
+// keystoneAnswer is Keystone's answer about a token.
 type keystoneAnswer struct {
 	user  KeystoneUser
 	err   error // why the token is invalid
@@ -131,8 +131,8 @@ func (k *Keystone) caller(u KeystoneUser, r *http.Request) (Caller, error) {
 			"what they are", u.Roles)}, k.c.Members, r)
 }
 
-// user returns the user of a token, from memory or from Keystone. Requests that come at once with a new token may ask
-// more than once. NotFound, Unavailable.
+// user returns the user of a token, from the cache or from Keystone. Concurrent requests with a new token may ask more
+// than once. NotFound, Unavailable.
 func (k *Keystone) user(ctx context.Context, token string) (KeystoneUser, error) {
 	key := sha256.Sum256([]byte(token)) // so that no token stays in memory
 	k.mu.Lock()
@@ -159,7 +159,7 @@ func (k *Keystone) user(ctx context.Context, token string) (KeystoneUser, error)
 	return answer.user, answer.err
 }
 
-// learn keeps an answer, and forgets others where there are too many.
+// learn caches an answer, and drops others if there are too many.
 func (k *Keystone) learn(key [sha256.Size]byte, a keystoneAnswer, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,27 +7,27 @@ import (
 	"croft"
 )
 
-// Members knows what users are to projects, by the names by which identity providers know them. It answers from memory.
+// Members knows the roles of users in projects, by the names that identity providers use. It answers from memory.
 type Members interface {
 	// ProjectsOf lists the projects that a user is a member of, by name. Unavailable: they have not been read yet.
 	ProjectsOf(user string) ([]croft.Project, error)
-	// RolesOf lists what a user is to a project: as a member there, or as an admin of a project above it.
+	// RolesOf lists the roles of a user in a project: as a member of it, or as an admin of a project above it.
 	RolesOf(user string, p croft.Project) []Role
 }
 
-// ProjectHeader names the project that a request is about, for users with roles in several. It chooses among the
-// projects of the user, and adds none.
+// ProjectHeader names the project of a request, for users with roles in several. It selects one of the user's projects,
+// and grants no others.
 const ProjectHeader = "X-Croft-Project"
 
-// Granted is what an identity provider says of a user.
+// Granted is the roles of a user according to an identity provider.
 type Granted struct {
-	Roles map[croft.Project][]Role // by project; of the project "", those of an operator
-	Home  croft.Project            // the project that is meant if the request names none; empty: the only one
-	None  error                    // Denied: why the user has no role by this
+	Roles map[croft.Project][]Role // by project; those of an operator under the project ""
+	Home  croft.Project            // the project of requests that name none; empty: the only one
+	None  error                    // Denied: why these roles are empty
 }
 
-// Choose adds to a caller the project that a request is about, and the roles there: those that are granted, and those
-// of a member. Members may be nil; a user whom they do not know may have become a member just now. Denied, Unavailable.
+// Choose sets the project of a request in a caller, and the roles there: the granted ones, and those of a member.
+// Members may be nil; a user unknown to them may have become a member a moment ago. Denied, Unavailable.
 func Choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
 	chosen, err := choose(c, g, m, r)
 	if croft.KindOf(err) != croft.Denied || m == nil {
@@ -91,7 +91,8 @@ func choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
 		string(c.Project), ProjectHeader)
 }
 
-// projectsOf lists the projects where a user has a role without being the admin of one above, sorted.
+// projectsOf lists the projects in which a user has a role, sorted, without those where it comes only from a project
+// above.
 func projectsOf(user string, g Granted, m Members) (all []croft.Project, err error) {
 	if m != nil {
 		if all, err = m.ProjectsOf(user); err != nil {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf asks the kernel who connected to a Unix socket: SO_PEERCRED and SO_PEERGROUPS. The groups are those of the
-// calling process. A user database would tell groups that the process may have given up, and /proc is about whoever has
-// the PID by now.
+// peerOf asks the kernel who connected to a Unix socket, with SO_PEERCRED and SO_PEERGROUPS. These are the groups of
+// the calling process: a user database would include groups that the process may have dropped, and /proc may describe a
+// later process with the same PID.
 func peerOf(conn syscall.Conn) (p Peer, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -35,7 +35,7 @@ func peerOf(conn syscall.Conn) (p Peer, err error) {
 	return p, nil
 }
 
-// peerGroups reads SO_PEERGROUPS, which golang.org/x/sys has no function for.
+// peerGroups reads SO_PEERGROUPS, for which golang.org/x/sys has no function.
 func peerGroups(fd uintptr) ([]uint32, error) {
 	groups := make([]uint32, 64)
 	for {

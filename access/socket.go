@@ -18,27 +18,27 @@ import (
 	"croft"
 )
 
-// OperatorsGroup is the group of a machine whose members operate the cloud through the local socket, as root does.
+// OperatorsGroup is the Unix group whose members operate the cloud through the local socket, like root.
 const OperatorsGroup = "croft"
 
-// Peer is the process at the other end of a Unix socket, as the kernel knew it when it connected. Later changes, such
-// as its end or a new owner of its PID, change nothing.
+// Peer is the process at the other end of a Unix socket, as the kernel recorded it when it connected. Later events,
+// such as its end or reuse of its PID, do not change it.
 type Peer struct {
 	UID    uint32
-	Groups []uint32 // with the primary group
+	Groups []uint32 // including the primary group
 }
 
 type peerKey struct{}
 
-// peerOrError is what ConnContext found out.
+// peerOrError is the result of ConnContext.
 type peerOrError struct {
 	peer Peer
 	err  error
 }
 
-// ConnContext is for http.Server.ConnContext: it adds to the context who is at the other end of a connection over a
-// Unix socket, also where the connection is wrapped, as long as NetConn or SyscallConn leads to the socket. It leaves
-// the contexts of other connections alone.
+// ConnContext is for http.Server.ConnContext: it adds the peer of a connection over a Unix socket to the context, even
+// if the connection is wrapped, as long as NetConn or SyscallConn leads to the socket. It does not change the contexts
+// of other connections.
 func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	if conn.LocalAddr().Network() != "unix" {
 		return ctx
@@ -56,14 +56,14 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	}
 }
 
-// Socket recognizes callers over a Unix socket of this machine: root and the members of OperatorsGroup are
-// partition-admins, and nobody else is anybody. The server needs ConnContext. A member is who was one when the calling
-// process got its groups, usually at login.
+// Socket authenticates callers over a Unix socket of this machine: root and the members of OperatorsGroup are
+// partition-admins; all others are refused. The server needs ConnContext. The groups are those that the calling process
+// got, usually at login.
 type Socket struct {
 	Partition croft.PartitionID
 
-	// Group looks up the ID of OperatorsGroup; by default in the databases of the machine. user.UnknownGroupError:
-	// there is none, so root alone operates.
+	// Group looks up the ID of OperatorsGroup; by default in the databases of the machine. user.UnknownGroupError: the
+	// group does not exist, so only root is an operator.
 	Group func() (uint32, error)
 }
 
@@ -93,7 +93,7 @@ func (s Socket) Authenticate(_ context.Context, r *http.Request) (Caller, bool, 
 		true, nil
 }
 
-// member refuses those who are not in OperatorsGroup.
+// member refuses callers outside of OperatorsGroup.
 func (s Socket) member(name string, groups []uint32) error {
 	lookup := s.Group
 	if lookup == nil {
@@ -126,10 +126,10 @@ func operatorsGroup() (uint32, error) {
 // longestSocket is the longest path of a Unix socket, in bytes.
 const longestSocket = 107
 
-// ListenLocal listens on a Unix socket to which every user of the machine may connect: the kernel says who does, and
-// Socket decides. It makes the socket's directory, which others may pass through and not list, if there is none, and
-// replaces a socket on which nobody listens. Closing the listener removes the socket. Conflict: somebody listens
-// there. Invalid: the path is too long or taken by something else, or others could put their own socket there.
+// ListenLocal listens on a Unix socket that every user of the machine may connect to: the kernel identifies the
+// callers, and Socket decides. It creates the socket's directory if necessary, which others may traverse but not list,
+// and replaces a socket without a listener. Closing the listener removes the socket. Conflict: another process listens
+// there. Invalid: the path is too long or not a socket, or other users could put their own socket there.
 func ListenLocal(path string) (net.Listener, error) {
 	if len(path) > longestSocket {
 		return nil, croft.Errorf(croft.Invalid, "the path of the socket has more than %d bytes: %s", longestSocket,
@@ -151,14 +151,14 @@ func ListenLocal(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// ownDirectory makes a directory, or refuses one in which others may put a socket of theirs.
+// ownDirectory creates a directory, or rejects one in which other users could put a socket.
 func ownDirectory(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("make the directory of the socket: %w", err)
 	}
 	switch err := os.Mkdir(dir, 0o711); {
 	case err == nil:
-		if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask
+		if err := os.Chmod(dir, 0o711); err != nil { // independent of the umask
 			return fmt.Errorf("make the directory of the socket: %w", err)
 		}
 		return nil

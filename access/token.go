@@ -17,12 +17,12 @@ import (
 	"croft/internal/wording"
 )
 
-// TokenID names a token. It is no secret: 12 hexadecimal digits.
+// TokenID identifies a token. It is not secret: 12 hexadecimal digits.
 type TokenID string
 
 var tokenIDForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
-// Check validates the form of an ID. Invalid; of a whole token, the error repeats nothing that is secret.
+// Check validates the form of an ID. Invalid; if the ID is a complete token, the error contains nothing secret of it.
 func (id TokenID) Check() error {
 	if !tokenIDForm.MatchString(string(id)) {
 		return croft.Errorf(croft.Invalid, "%.16q is not the ID of a token, which has 12 hexadecimal digits: "+
@@ -31,7 +31,7 @@ func (id TokenID) Check() error {
 	return nil
 }
 
-// Secret is what the holder of a token has. It does not print itself; Text is for whoever is to have it.
+// Secret is the secret of a token. It does not print itself; use Text to give it to its holder.
 type Secret struct {
 	ID  TokenID
 	key [32]byte
@@ -39,10 +39,10 @@ type Secret struct {
 
 const secretPrefix = "croft_"
 
-// secretText is the encoding of a key; strict, so that a key has one text.
+// secretText is the encoding of a key. It is strict, so that each key has one text.
 var secretText = base64.RawURLEncoding.Strict()
 
-// NewSecret makes a random secret with a random ID.
+// NewSecret returns a random secret with a random ID.
 func NewSecret() Secret {
 	var s Secret
 	var id [6]byte
@@ -52,8 +52,7 @@ func NewSecret() Secret {
 	return s
 }
 
-// ParseSecret reads the text of a secret, as Text gives it and in no other form. Invalid; the error does not
-// contain the text.
+// ParseSecret parses the text of a secret, exactly as Text returns it. Invalid; the error does not contain the text.
 func ParseSecret(text string) (Secret, error) {
 	malformed := croft.Errorf(
 		croft.Invalid,
@@ -66,7 +65,7 @@ func ParseSecret(text string) (Secret, error) {
 	if !ok || s.ID.Check() != nil || len(key) != secretText.EncodedLen(len(s.key)) {
 		return Secret{}, malformed
 	}
-	if n, err := secretText.Decode(s.key[:], []byte(key)); err != nil || n != len(s.key) { // it skips line breaks
+	if n, err := secretText.Decode(s.key[:], []byte(key)); err != nil || n != len(s.key) { // Decode skips line breaks
 		return Secret{}, malformed
 	}
 	return s, nil
@@ -77,24 +76,25 @@ func (s Secret) Text() string {
 	return secretPrefix + string(s.ID) + "_" + secretText.EncodeToString(s.key[:])
 }
 
-// String returns the token without what is secret about it.
+// String returns the token without its secret part.
 func (s Secret) String() string { return secretPrefix + string(s.ID) + "_..." }
 
-// GoString is String.
+// GoString returns the same as String.
 func (s Secret) GoString() string { return s.String() }
 
-// Hash returns what is stored of the secret: its SHA-256. The key is random, so the hash needs no salt, and a slow
+// Hash returns the stored part of the secret: its SHA-256. The key is random, so the hash needs no salt, and a slow
 // hash would protect nothing.
 func (s Secret) Hash() []byte {
 	sum := sha256.Sum256(s.key[:])
 	return sum[:]
 }
 
-// Token is what the cloud keeps of an access token: whom it stands for, and the hash of its secret. It never changes.
+// Token is the stored record of an access token: the user that it stands for, and the hash of its secret. It never
+// changes.
 type Token struct {
 	ID        TokenID       `json:"id"`
 	Hash      []byte        `json:"hash"`              // SHA-256 of the secret
-	User      string        `json:"user"`              // name for people and for the action log
+	User      string        `json:"user"`              // user name for people and for the action log
 	Project   croft.Project `json:"project,omitempty"` // empty only for operators
 	Roles     []Role        `json:"roles"`
 	Note      string        `json:"note,omitempty"`
@@ -102,18 +102,19 @@ type Token struct {
 	CreatedBy string        `json:"created_by"`
 	Expires   time.Time     `json:"expires"`
 
-	// Delegated: an admin of a project made the token in the name of somebody else. It has its role, and nothing that
-	// belongs to the user in person.
+	// Delegated: an admin of a project created the token in the name of another user. It has its role, but no access to
+	// what belongs to the user personally.
 	Delegated bool `json:"delegated,omitempty"`
-	// Parent is the token with which this one was made; it ends with it. Empty: an operator, or somebody without a
-	// token.
+	// Parent is the token with which this one was created; this one becomes invalid with it. Empty: it was created by
+	// an operator, or by a caller without a token.
 	Parent TokenID `json:"parent,omitempty"`
-	// ProjectID is the identity that Project had when the token was created; empty: the name had no record, or a
-	// program created it that does not know identities.
+	// ProjectID is the identity that Project had when the token was created; empty: the name had no record, or the
+	// creating program does not support identities.
 	ProjectID croft.ProjectID `json:"project_id,omitempty"`
 }
 
-// NewToken completes a token by an ID and a secret, which only the caller gets. The other fields are given. Invalid.
+// NewToken adds an ID and the hash of a new secret to a token with the other fields set. Only the caller gets the
+// secret. Invalid.
 func NewToken(t Token) (Token, Secret, error) {
 	s := NewSecret()
 	t.ID, t.Hash = s.ID, s.Hash()
@@ -127,7 +128,7 @@ const (
 	longestNote       = 200 // bytes
 )
 
-// userForm is the form of a user's name: safe in logs and on terminals, and wide enough for an address.
+// userForm matches user names: safe in logs and on terminals, and sufficient for e-mail addresses.
 var userForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,126}$`)
 
 // CheckUser validates the name of a user. Invalid.
@@ -139,7 +140,7 @@ func CheckUser(name string) error {
 	return nil
 }
 
-// Check validates a token that is to be made. Invalid.
+// Check validates a new token. Invalid.
 func (t Token) Check() error {
 	if err := t.ID.Check(); err != nil {
 		return err
@@ -180,11 +181,11 @@ func printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// errUnknownToken is the same for a token that never was and for a wrong secret, so that it confirms no ID.
+// errUnknownToken is returned both for an unknown token and for a wrong secret, so that it confirms no ID.
 var errUnknownToken = croft.Errorf(croft.Denied,
 	"this token is not known: it was revoked or expired long ago, or it is of another cloud")
 
-// admit decides whether the secret is this token's and the token still counts. Denied.
+// admit checks that the secret belongs to this token and the token is valid. Denied.
 func (t Token) admit(s Secret, now time.Time) error {
 	if subtle.ConstantTimeCompare(t.Hash, s.Hash()) != 1 {
 		return errUnknownToken

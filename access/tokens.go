@@ -11,34 +11,34 @@ import (
 	"croft"
 )
 
-// KeptExpired is how long a store keeps an expired token, so that its holder is told why it counts no more.
+// KeptExpired is how long a store keeps an expired token, to tell its holder why it is invalid.
 const KeptExpired = 7 * 24 * time.Hour
 
-// Tokens stores tokens. Tokens of projects outside a scope are treated as if they were not there; those of no project
-// are in the scope of operators alone.
+// Tokens stores tokens. Tokens of projects outside of a scope are treated as absent; only the scope of operators
+// includes tokens without a project.
 type Tokens interface {
-	// Create stores a new token. Invalid. Conflict: its project has a token of this ID.
+	// Create stores a new token. Invalid. Conflict: its project has a token with this ID.
 	Create(ctx context.Context, t Token) error
 	// Find returns a token. NotFound.
 	Find(ctx context.Context, scope Scope, id TokenID) (Token, error)
-	// List returns the tokens by time of creation, for KeptExpired also expired ones.
+	// List returns the tokens by time of creation, including those that expired within KeptExpired.
 	List(ctx context.Context, scope Scope) ([]Token, error)
 	// Revoke removes a token at once and returns it. NotFound.
 	Revoke(ctx context.Context, scope Scope, id TokenID) (Token, error)
 }
 
-// TokenFeed tells about all tokens and every change of them.
+// TokenFeed watches all tokens.
 type TokenFeed interface {
-	// Watch calls all with every token that there is, at first and whenever changes may have been missed; between,
-	// changed with each token that is made, or with nil for one that is gone. Calls do not overlap. It returns only
+	// Watch calls all with every existing token, at first and whenever changes may have been missed. Between these
+	// calls it calls changed with each new token, or with nil for a removed one. Calls do not overlap. It returns only
 	// when ctx ends.
 	Watch(ctx context.Context, all func([]Token), changed func(TokenID, *Token)) error
 }
 
-// Bearer recognizes the tokens of this cloud, sent as "Authorization: Bearer croft_...". It keeps all tokens in
-// memory, so that no request with a known token waits for the store, and a revoked token is refused as soon as the feed
-// says so. While the feed is cut off from the store, it goes by the tokens as they were; then nothing else works for
-// their holders either. A feed that is Behind catches up before an unknown token is refused.
+// Bearer authenticates tokens of this cloud, sent as "Authorization: Bearer croft_...". It keeps all tokens in memory,
+// so that no request with a known token waits for the store, and a revoked token is refused as soon as the feed reports
+// it. While the feed is disconnected from the store, Bearer uses the last known tokens; nothing else works for their
+// holders then, either. If the feed implements Behind, Bearer lets it catch up before it refuses an unknown token.
 type Bearer struct {
 	feed      TokenFeed
 	partition croft.PartitionID
@@ -46,12 +46,12 @@ type Bearer struct {
 
 	mu    sync.RWMutex
 	known map[TokenID]Token // nil: not read yet
-	gone  map[TokenID]bool  // were known: no look at the store is needed to refuse them
+	gone  map[TokenID]bool  // removed tokens, which are refused without asking the store
 }
 
 var _ Authenticator = (*Bearer)(nil)
 
-// NewBearer returns an authenticator that knows no token until it runs. A nil now is time.Now.
+// NewBearer returns an authenticator that knows no tokens until Run. A nil now means time.Now.
 func NewBearer(feed TokenFeed, p croft.PartitionID, now func() time.Time) *Bearer {
 	if now == nil {
 		now = time.Now
@@ -77,10 +77,10 @@ func (b *Bearer) replace(all []Token) {
 	b.known = known
 }
 
-// mostGone bounds the tokens that are remembered as gone.
+// mostGone bounds the number of remembered removed tokens.
 const mostGone = 100_000
 
-// forget remembers that a token is gone. IDs are not used again.
+// forget remembers that a token was removed. IDs are not reused.
 func (b *Bearer) forget(id TokenID) {
 	if b.gone == nil || len(b.gone) >= mostGone {
 		b.gone = map[TokenID]bool{}
@@ -99,8 +99,8 @@ func (b *Bearer) change(id TokenID, t *Token) {
 	}
 }
 
-// Authenticate implements Authenticator. Other schemes than Bearer, and other bearer tokens than croft_..., are not of
-// its kind.
+// Authenticate implements Authenticator. It ignores other schemes than Bearer, and bearer tokens that do not start with
+// croft_.
 func (b *Bearer) Authenticate(ctx context.Context, r *http.Request) (Caller, bool, error) {
 	text, ok, err := BearerToken(r)
 	if !ok || !strings.HasPrefix(text, secretPrefix) {
@@ -124,7 +124,7 @@ func (b *Bearer) Authenticate(ctx context.Context, r *http.Request) (Caller, boo
 		Token: t.ID, Delegated: delegatedBy(t), Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID)}, true, nil
 }
 
-// token returns the token with an ID, which may have been made just now at another server; the zero Token: there is
+// token returns the token with an ID, which another server may have created a moment ago; the zero Token: there is
 // none. Unavailable.
 func (b *Bearer) token(ctx context.Context, id TokenID) (Token, error) {
 	look := func() (t Token, decided, read bool) {
@@ -147,7 +147,7 @@ func (b *Bearer) token(ctx context.Context, id TokenID) (Token, error) {
 	return t, nil
 }
 
-// parents refuses a token that was made with one that was revoked or has expired.
+// parents refuses a token whose parent was revoked or has expired.
 func (b *Bearer) parents(t Token) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -162,10 +162,10 @@ func (b *Bearer) parents(t Token) error {
 	return nil
 }
 
-// maxParents bounds a chain of tokens that were made with each other.
+// maxParents bounds the length of a chain of parents.
 const maxParents = 32
 
-// delegatedBy names who made a token in the name of somebody else; empty: nobody did.
+// delegatedBy returns the creator of a delegated token; empty: the token is not delegated.
 func delegatedBy(t Token) string {
 	if t.Delegated {
 		return t.CreatedBy
@@ -173,8 +173,8 @@ func delegatedBy(t Token) string {
 	return ""
 }
 
-// BearerToken returns the bearer token of a request, of whatever kind. False: it has none. Denied: it has several
-// Authorization headers, which programs on the way might understand differently.
+// BearerToken returns the bearer token of a request, of any kind. False: it has none. Denied: it has several
+// Authorization headers, which proxies might interpret differently.
 func BearerToken(r *http.Request) (string, bool, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) > 1 {

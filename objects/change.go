@@ -11,7 +11,7 @@ import (
 	"croft/internal/nearest"
 )
 
-// Change is what a caller wants changed on one object. It is done as a whole or not at all.
+// Change is a requested change of one object. It is made completely or not at all.
 type Change struct {
 	Set    map[string]Value `json:"set,omitempty"`
 	Remove []string         `json:"remove,omitempty"` // keys of properties
@@ -19,12 +19,12 @@ type Change struct {
 	AddTags    []string `json:"add_tags,omitempty"`
 	RemoveTags []string `json:"remove_tags,omitempty"`
 
-	// Generation is that of the object which the change builds on, as the caller read it. Nil: any.
+	// Generation is the generation of the object that the change is based on. Nil: any.
 	Generation *int64 `json:"generation,omitempty"`
 }
 
-// ForbiddenError is the cause of a Denied error: the caller may not write these properties. It names only keys that
-// the caller named.
+// ForbiddenError is the cause of a Denied error: the caller may not write these properties. It contains only keys from
+// the request.
 type ForbiddenError struct {
 	Ref
 	Keys []string
@@ -39,7 +39,7 @@ func (e *ForbiddenError) Error() string {
 		strings.Join(e.Keys, ", "), verb)
 }
 
-// check validates a change by itself. Invalid.
+// check validates a change without its object. Invalid.
 func (c Change) check() error {
 	if len(c.Set)+len(c.Remove)+len(c.AddTags)+len(c.RemoveTags) == 0 {
 		return croft.Errorf(croft.Invalid, "there is nothing to change: name properties or tags")
@@ -81,13 +81,13 @@ type decision struct {
 	under  Definition
 	caller access.Caller
 	change Change
-	// again: an earlier attempt may have been carried out, so that what is to be removed may be gone
+	// again: an earlier attempt may have taken effect, so properties to remove may be gone already
 	again bool
 }
 
-// apply returns the changed object. Denied: *ForbiddenError, or tags that the caller may not write. NotFound: what is
-// to be removed is not there. Conflict: the generation is another one. Invalid: a limit or *ViolationsError. A caller
-// is not held responsible for properties that the caller cannot write: what those violate, Check lists.
+// apply returns the changed object. Denied: *ForbiddenError, or tags that the caller may not write. NotFound: a
+// property or tag to remove does not exist. Conflict: the generation differs. Invalid: a limit or *ViolationsError.
+// Violations by properties that the caller cannot write are no error; Check lists them.
 func (d decision) apply(old Object) (Object, error) {
 	if err := d.mayWrite(old.Ref); err != nil {
 		return old, err
@@ -117,7 +117,7 @@ func (d decision) apply(old Object) (Object, error) {
 	return next, nil
 }
 
-// mayWrite refuses a caller who may not write what the change names.
+// mayWrite rejects a change of properties or tags that the caller may not write.
 func (d decision) mayWrite(ref Ref) error {
 	var forbidden []string
 	for _, key := range slices.Sorted(maps.Keys(d.change.keys())) {
@@ -134,7 +134,7 @@ func (d decision) mayWrite(ref Ref) error {
 	return nil
 }
 
-// keys are the keys of all properties that the change names.
+// keys returns the keys of all properties in the change.
 func (c Change) keys() map[string]bool {
 	all := map[string]bool{}
 	for key := range c.Set {
@@ -146,7 +146,7 @@ func (c Change) keys() map[string]bool {
 	return all
 }
 
-// present refuses to remove what is not there, unless the caller cannot know.
+// present rejects the removal of properties and tags that do not exist, unless the caller cannot know that.
 func (d decision) present(seen Object) error {
 	if d.again {
 		return nil
@@ -165,16 +165,16 @@ func (d decision) present(seen Object) error {
 	return nil
 }
 
-// permitted holds the changed object to the limits and to its definition.
+// permitted checks the changed object against the limits and its definition.
 func (d decision) permitted(next Object) error {
 	if len(next.Tags) > MaxTags {
 		return croft.Errorf(croft.Invalid, "%s would have %d tags: it may have %d; remove some first", next.Ref,
 			len(next.Tags), MaxTags)
 	}
 	if len(d.change.keys()) == 0 {
-		return nil // tags are governed by no definition
+		return nil // definitions do not govern tags
 	}
-	mine := 0 // others' properties must not show in the count
+	mine := 0 // does not count properties that the caller cannot access
 	for key := range next.Properties {
 		if (d.under.allowed(d.caller, next.Kind, key) != allowed{}) {
 			mine++
@@ -185,7 +185,7 @@ func (d decision) permitted(next Object) error {
 			mine, MaxProperties)
 	}
 	if mine == 0 {
-		return nil // nothing is required of what has no properties
+		return nil // required properties apply only to objects with properties
 	}
 	compiled, err := d.under.compile()
 	if err != nil {
@@ -202,7 +202,7 @@ func (d decision) permitted(next Object) error {
 	return nil
 }
 
-// proposal is nearest.Hint in the middle of a sentence.
+// proposal is nearest.Hint for the middle of a sentence.
 func proposal(word string, candidates []string) string {
 	if best := nearest.Word(word, candidates); best != "" {
 		return fmt.Sprintf(" (did you mean %q?)", best)

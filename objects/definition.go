@@ -15,19 +15,19 @@ import (
 	"croft/internal/nearest"
 )
 
-// Level is how far a definition reaches.
+// Level is the reach of a definition.
 type Level string
 
-// The levels, the most explicit first.
+// The levels, most specific first.
 const (
 	Partition Level = "partition" // this partition
-	Global    Level = "global"    // every partition that has no definition of its own
+	Global    Level = "global"    // every partition without a definition of its own
 )
 
-// Levels are all levels, the most explicit first.
+// Levels lists all levels, most specific first.
 var Levels = []Level{Partition, Global}
 
-// Place is where a definition is set: at a level, for a kind or Any.
+// Place identifies a definition: by level, and by kind or Any.
 type Place struct {
 	Level Level `json:"level"`
 	Kind  Kind  `json:"kind"`
@@ -45,22 +45,22 @@ func (p Place) Check() error {
 	return p.Kind.Check()
 }
 
-// Places lists where definitions of a kind may be set, the most explicit first.
+// Places lists the places of definitions for a kind, most specific first.
 func Places(kind Kind) []Place {
 	return []Place{{Partition, kind}, {Partition, Any}, {Global, kind}, {Global, Any}}
 }
 
-// Definition governs the properties of objects. It replaces all less explicit ones as a whole; nothing is merged.
+// Definition governs the properties of objects. It completely replaces all less specific ones; nothing is merged.
 type Definition struct {
 	Place
-	Unknown    Unknown             `json:"unknown"` // what happens to keys that Properties does not have
+	Unknown    Unknown             `json:"unknown"` // rule for keys that are not in Properties
 	Properties map[string]Property `json:"properties,omitempty"`
-	// Permissions of properties that have none of their own, unknown ones included.
+	// Permissions for properties without own permissions, including unknown ones.
 	Permissions []Permission `json:"permissions,omitempty"`
-	Generation  int64        `json:"generation"` // version of the stored definition; 0: it is not stored
+	Generation  int64        `json:"generation"` // revision of the stored definition; 0: not stored
 }
 
-// Unknown says what happens to a property that the definition does not name.
+// Unknown is a rule for properties that the definition does not name.
 type Unknown string
 
 // The rules for unknown keys.
@@ -79,8 +79,8 @@ const (
 
 var types = []string{typeString, typeInteger, typeNumber, typeBoolean}
 
-// Property constrains the values of one key, by the keywords of JSON Schema. A keyword about numbers does not concern
-// strings, and the other way round.
+// Property constrains the values of one key with keywords of JSON Schema. Keywords about numbers do not apply to
+// strings, and vice versa.
 type Property struct {
 	Types       []string     `json:"type,omitempty"` // any if empty
 	Enum        []Value      `json:"enum,omitempty"`
@@ -91,11 +91,11 @@ type Property struct {
 	MaxLength   *int         `json:"maxLength,omitempty"`
 	Pattern     string       `json:"pattern,omitempty"` // RE2, unanchored
 	Format      string       `json:"format,omitempty"`
-	Required    bool         `json:"required,omitempty"` // in every object that has properties
+	Required    bool         `json:"required,omitempty"` // in every object with properties
 	Permissions []Permission `json:"permissions,omitempty"`
 }
 
-// Permission grants callers something. Empty selectors fit everybody.
+// Permission grants rights to callers. An empty selector matches every caller.
 type Permission struct {
 	Project croft.Project `json:"project,omitempty"`
 	Role    access.Role   `json:"role,omitempty"`
@@ -105,7 +105,7 @@ type Permission struct {
 // Grant is what a permission allows.
 type Grant string
 
-// The grants. Nothing denies: it takes away what less exact permissions grant.
+// The grants. Nothing takes away the grants of less specific permissions.
 const (
 	Nothing   Grant = ""
 	Read      Grant = "r"
@@ -118,8 +118,8 @@ var grants = []Grant{Nothing, Read, Write, ReadWrite}
 // Definitions are the stored definitions that may govern a kind.
 type Definitions []Definition
 
-// Effective returns the definition that governs a kind: of the places of the kind, the first that has one. If there
-// is none, the built-in one applies, which allows everything and grants nothing special.
+// Effective returns the definition that governs a kind: the one at the first of the kind's places that has one. If
+// there is none, it is the built-in one, which permits everything and has no permissions.
 func (d Definitions) Effective(kind Kind) Definition {
 	for _, place := range Places(kind) {
 		for _, one := range d {
@@ -131,8 +131,8 @@ func (d Definitions) Effective(kind Kind) Definition {
 	return Definition{Place: Place{Global, Any}, Unknown: Allow}
 }
 
-// ReadText returns the value of a property that is given as text: of the first type in its definition that the text can
-// be, and a string if the definition names no type.
+// ReadText converts text to the value of a property: to the first type in its definition that fits, or to a string if
+// the definition names no type.
 func (d Definition) ReadText(key, text string) Value {
 	for _, t := range d.Properties[key].Types {
 		switch t {
@@ -154,7 +154,7 @@ func (d Definition) ReadText(key, text string) Value {
 
 // Limits of a definition.
 const (
-	MaxDefinition  = 64 << 10 // bytes, as JSON and as read
+	MaxDefinition  = 64 << 10 // bytes, as JSON and in the source
 	maxEnum        = 64
 	maxPermissions = 64
 	maxPattern     = 512 // bytes
@@ -164,7 +164,7 @@ const (
 var formats = []string{"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri",
 	"uri-reference", "uuid"}
 
-// fault is what is wrong in a definition, and where: properties.KEY.KEYWORD, or a shorter path.
+// fault is an error in a definition, with the path of the faulty part: properties.KEY.KEYWORD, or a shorter path.
 type fault struct{ path, text string }
 
 func (f *fault) Error() string { return f.path + ": " + f.text }
@@ -173,7 +173,7 @@ func faultf(path, format string, args ...any) error {
 	return &fault{path, fmt.Sprintf(format, args...)}
 }
 
-// Check validates a definition. Invalid; the error names the path of what is wrong.
+// Check validates a definition. Invalid; the error names the path of the faulty part.
 func (d Definition) Check() error {
 	if err := d.Place.Check(); err != nil {
 		return err

@@ -10,32 +10,33 @@ import (
 	"croft"
 )
 
-// Filter chooses objects: those for which all terms of at least one alternative hold. Without alternatives, all.
+// Filter selects objects for which all terms of at least one alternative hold. Without alternatives it selects all
+// objects.
 type Filter []Alternative
 
-// Alternative is a list of terms that all have to hold.
+// Alternative is a list of terms, all of which have to hold.
 type Alternative []Term
 
-// Term demands a property or a tag.
+// Term requires a property or a tag.
 type Term struct {
 	Key    string // of a property; empty: the term is about a tag
 	Value  string // of the property, or the tag
-	Prefix bool   // Value is only its beginning; with an empty Value: whatever it is
+	Prefix bool   // Value is only a prefix; with an empty Value, any value matches
 }
 
 // Limits of a filter.
 const (
-	maxFilter       = 4096 // bytes of an alternative
+	maxFilter       = 4096 // bytes per alternative
 	maxAlternatives = 16
 	maxTerms        = 32
 )
 
-// tagMark begins a term about a tag. No key has a colon.
+// tagMark starts a term about a tag. No key contains a colon.
 const tagMark = "tag:"
 
-// ParseFilter reads alternatives, each of terms with blanks between: key=value, key=beginning*, key alone for
-// objects that have the property, tag:name and tag:beginning*. A value in double quotes, as in Go, may have blanks and
-// a * at its end. Invalid: the error names the term.
+// ParseFilter parses alternatives. Each consists of terms separated by blanks: key=value, key=prefix*, key alone for
+// objects with the property, tag:name and tag:prefix*. A value in double quotes, with Go's syntax, may contain blanks
+// and end with a *. Invalid: the error names the term.
 func ParseFilter(alternatives []string) (Filter, error) {
 	if len(alternatives) > maxAlternatives {
 		return nil, croft.Errorf(croft.Invalid, "there are %d filters: at most %d can be combined", len(alternatives),
@@ -79,7 +80,7 @@ const blanks = " \t\n"
 
 func skipBlanks(s string) string { return strings.TrimLeft(s, blanks) }
 
-// parseTerm reads the first term of a text that begins with no blank.
+// parseTerm parses the first term of a text without leading blanks.
 func parseTerm(text string) (t Term, rest string, err error) {
 	if tag, is := strings.CutPrefix(text, tagMark); is {
 		if t.Value, t.Prefix, rest, err = parseOperand(tag); err == nil && t.Value == "" && !t.Prefix {
@@ -104,7 +105,7 @@ func parseTerm(text string) (t Term, rest string, err error) {
 	return t, rest, err
 }
 
-// parseOperand reads a value, perhaps quoted and with a *, up to a blank or the end.
+// parseOperand parses a value, which may be quoted and followed by a *, up to a blank or the end.
 func parseOperand(text string) (value string, prefix bool, rest string, err error) {
 	if !strings.HasPrefix(text, `"`) {
 		end := strings.IndexAny(text, blanks)
@@ -157,7 +158,7 @@ func (a Alternative) String() string {
 	return strings.Join(all, " ")
 }
 
-// Match reports whether the filter chooses an object. Hand it only what the caller may read.
+// Match reports whether the filter selects an object. The object must contain only what the caller may read.
 func (f Filter) Match(o Object) bool {
 	return len(f) == 0 || slices.ContainsFunc(f, func(a Alternative) bool {
 		return !slices.ContainsFunc(a, func(t Term) bool { return !t.holds(o) })

@@ -9,14 +9,14 @@ import (
 	"croft/access"
 )
 
-// OfHosts judges hosts by what is noted about them.
+// OfHosts selects hosts by their properties and tags.
 type OfHosts struct{ Store Store }
 
-// anyTag stands for all tags in lists of hidden keys.
+// anyTag means all tags in a list of hidden keys.
 const anyTag = tagMark
 
-// Noted returns which hosts filters choose: one of where has to hold, none of whereNot may. What is about hidden keys
-// never holds. Invalid: a text is no filter.
+// Noted returns which hosts filters select: one of where has to match, none of whereNot may match. Terms about hidden
+// keys never match. Invalid: a text is not a filter.
 func (h OfHosts) Noted(ctx context.Context, where, whereNot, hidden []string) (n croft.Noted, err error) {
 	wanted, err := ParseFilter(where)
 	if err != nil {
@@ -50,9 +50,9 @@ func (h OfHosts) Noted(ctx context.Context, where, whereNot, hidden []string) (n
 	return n, nil
 }
 
-// ForHosts returns the filters that a request may choose hosts by, and the keys in them that do not count: what its
-// caller may not read is as if it were absent. Only operators see hosts, and so their tags; a property is read by
-// others if a permission says so. Invalid: a text is no filter.
+// ForHosts returns the filters by which a request may select hosts, and the hidden keys among theirs: properties that
+// the caller may not read count as absent. Only operators see hosts, and so their tags; others may read a property if a
+// permission says so. Invalid: a text is not a filter.
 func (s *Service) ForHosts(ctx context.Context, c access.Caller, where, whereNot []string) (wanted, barred,
 	hidden []string, err error) {
 	f, err := ParseFilter(where)
@@ -81,7 +81,7 @@ func (s *Service) ForHosts(ctx context.Context, c access.Caller, where, whereNot
 	if len(wanted) > 0 || len(where) == 0 {
 		return wanted, barred, nil, nil
 	}
-	for _, t := range slices.Concat(f...) { // nothing that is wanted can be met
+	for _, t := range slices.Concat(f...) { // unreadable keys, whose terms never match
 		if t.Key == "" {
 			hidden = append(hidden, anyTag)
 		} else if isHidden(t) {

@@ -1,7 +1,7 @@
-// Package objects decides about properties and tags: what people and policies note about instances, images, hosts and
-// groups, beside what the cloud itself knows of them. A definition governs the properties of a kind: which values they
-// may have, and who reads and writes them. What a caller may not read does not exist for that caller: not in output,
-// not in counts, not in filters, not in errors.
+// Package objects manages properties and tags: data that people and policies attach to instances, images, hosts and
+// groups, in addition to the cloud's own records. A definition governs the properties of a kind: their permitted
+// values, and who may read and write them. A property that a caller may not read does not exist for that caller: not in
+// output, counts, filters or errors.
 package objects
 
 import (
@@ -18,22 +18,22 @@ import (
 	"croft/internal/nearest"
 )
 
-// Kind is a kind of thing that has properties and tags.
+// Kind is a kind of record that can have properties and tags.
 type Kind string
 
 // The kinds. Any stands for all of them in definitions.
 const (
 	Instance Kind = "instance"
-	Image    Kind = "image" // by its name in the catalog; the cloud has no other record of it
+	Image    Kind = "image" // by its name in the catalog; the cloud has no record of it
 	Host     Kind = "host"
 	Group    Kind = "group"
 	Any      Kind = "any"
 )
 
-// Kinds are the kinds that things have.
+// Kinds lists the kinds without Any.
 var Kinds = []Kind{Instance, Image, Host, Group}
 
-// Check validates the kind of a thing. Invalid.
+// Check validates the kind of a record. Invalid.
 func (k Kind) Check() error {
 	if slices.Contains(Kinds, k) {
 		return nil
@@ -46,13 +46,13 @@ func (k Kind) Check() error {
 		strings.Join(known, ", "), nearest.Hint(string(k), known))
 }
 
-// InProject reports whether things of the kind belong to a project. Others are seen by operators alone.
+// InProject reports whether records of the kind belong to a project. Only operators see the others.
 func (k Kind) InProject() bool { return k != Host }
 
-// Ref names an object.
+// Ref identifies an object.
 type Ref struct {
 	Kind    Kind          `json:"kind"`
-	Project croft.Project `json:"project,omitempty"` // empty: the kind has none
+	Project croft.Project `json:"project,omitempty"` // empty for kinds outside of projects
 	ID      string        `json:"id"`                // UUID of an instance or host, name of a group or image
 }
 
@@ -67,7 +67,7 @@ func (r Ref) compare(o Ref) int {
 // nameForm is the form of names of groups and images.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// Check validates a reference, parts of which become parts of keys. Invalid.
+// Check validates a reference; parts of it become parts of keys. Invalid.
 func (r Ref) Check() error {
 	if err := r.Kind.Check(); err != nil {
 		return err
@@ -114,19 +114,19 @@ func article(noun string) string {
 	return "a " + noun
 }
 
-// Object is what is noted about one thing.
+// Object is the properties and tags of one record.
 type Object struct {
 	Ref
 	Properties map[string]Value `json:"properties"`
-	Tags       []string         `json:"tags"` // sorted, each once
-	// Generation is the version of the stored object. 0: nothing is noted, or nothing that the caller may read.
+	Tags       []string         `json:"tags"` // sorted, without duplicates
+	// Generation is the revision of the stored object. 0: nothing is stored, or nothing that the caller may read.
 	Generation int64 `json:"generation"`
 }
 
-// Empty reports whether nothing is noted.
+// Empty reports whether the object has no properties and tags.
 func (o Object) Empty() bool { return len(o.Properties) == 0 && len(o.Tags) == 0 }
 
-// clone returns a copy that shares nothing, and has no nil map or slice.
+// clone returns a deep copy without nil maps and slices.
 func (o Object) clone() Object {
 	o.Properties = maps.Clone(o.Properties)
 	if o.Properties == nil {
@@ -136,12 +136,12 @@ func (o Object) clone() Object {
 	return o
 }
 
-// sameAs reports whether the same is noted in both.
+// sameAs reports whether both have the same properties and tags.
 func (o Object) sameAs(p Object) bool {
 	return maps.Equal(o.Properties, p.Properties) && slices.Equal(o.Tags, p.Tags)
 }
 
-// MarshalJSON writes an empty object instead of null for no properties, and likewise for tags.
+// MarshalJSON encodes missing properties and tags as empty, not as null.
 func (o Object) MarshalJSON() ([]byte, error) {
 	type plainObject Object
 	return json.Marshal(plainObject(o.clone()))

@@ -19,8 +19,8 @@ import (
 	"croft/internal/settings"
 )
 
-// ParseDefinition reads a definition from YAML or JSON, without its place. An empty document is the definition that
-// permits everything. Invalid: the error begins with the file's name and the line.
+// ParseDefinition parses a definition without its place from YAML or JSON. An empty document is the definition that
+// permits everything. Invalid: the error starts with the file's name and the line.
 func ParseDefinition(file string, text []byte) (Definition, error) {
 	d := Definition{Unknown: Allow}
 	if len(text) > MaxDefinition {
@@ -56,10 +56,10 @@ func ParseDefinition(file string, text []byte) (Definition, error) {
 	return d, nil
 }
 
-// reader reads a definition from nodes, and remembers where each part of it stands.
+// reader reads a definition from nodes, and remembers the line of each part.
 type reader struct{ lines map[string]int } // path -> line
 
-// line returns the line of a path, or of the nearest part above it.
+// line returns the line of a path, or of its nearest known ancestor.
 func (r reader) line(path string) int {
 	for path != "" {
 		if line := r.lines[path]; line > 0 {
@@ -73,7 +73,7 @@ func (r reader) line(path string) int {
 // field reads the value of one key.
 type field func(n *yaml.Node, path string) error
 
-// mapping calls the field of each key of a mapping; any gets all keys that have none.
+// mapping calls the field of each key of a mapping; any is used for the other keys.
 func (r reader) mapping(n *yaml.Node, path string, fields map[string]field, any func(key string) field) error {
 	if n.Kind != yaml.MappingNode {
 		r.lines[path] = n.Line
@@ -240,7 +240,7 @@ func length(into **int) field {
 	}
 }
 
-// scalar reads a value of a property. A date without quotes is a string.
+// scalar reads a value of a property. An unquoted date is a string.
 func scalar(n *yaml.Node, path string) (Value, error) {
 	if n.Kind != yaml.ScalarNode {
 		return Value{}, faultf(path, "want a string, a number, true or false")
@@ -269,7 +269,7 @@ func scalar(n *yaml.Node, path string) (Value, error) {
 	return Value{}, faultf(path, "want a string, a number, true or false, not %.40q", n.Value)
 }
 
-// Document returns the definition as YAML that ParseDefinition reads.
+// Document returns the definition as YAML for ParseDefinition.
 func (d Definition) Document() ([]byte, error) {
 	var root yaml.Node
 	text, err := json.Marshal(struct {
@@ -293,7 +293,7 @@ func (d Definition) Document() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// blockStyle resets the style of mappings, and of scalars that are strings in any style.
+// blockStyle resets the style of mappings, and of scalars that are strings in every style.
 func blockStyle(n *yaml.Node) {
 	n.Style = 0
 	for _, child := range n.Content {

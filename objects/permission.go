@@ -7,10 +7,10 @@ import (
 	"croft/access"
 )
 
-// allowed is what a caller may do with a property.
+// allowed is a caller's rights to a property.
 type allowed struct{ read, write bool }
 
-// permissionsOf returns the permissions of a key: its own, or else those of the whole definition.
+// permissionsOf returns the permissions of a key: its own if it has any, else those of the definition.
 func (d Definition) permissionsOf(key string) []Permission {
 	if own := d.Properties[key].Permissions; len(own) > 0 {
 		return own
@@ -18,10 +18,10 @@ func (d Definition) permissionsOf(key string) []Permission {
 	return d.Permissions
 }
 
-// allowed decides what a caller who sees an object may do with a property of it. Of the permissions that fit the
-// caller, those count that fit most exactly (project and role before role before project before neither), and what
-// they grant is added up. Where permissions are set and none fits, nothing is allowed; where none are set, whoever
-// sees the object reads it and writers write it. A partition-admin always reads.
+// allowed returns the rights to a property of a caller who sees the object. Of the permissions that match the caller,
+// only the most specific ones count (project and role before role before project before neither), and their grants are
+// combined. If permissions are set and none matches, nothing is allowed. If none are set, every caller who sees the
+// object may read the property, and writers may write it. A partition-admin may always read.
 func (d Definition) allowed(c access.Caller, kind Kind, key string) allowed {
 	all := d.permissionsOf(key)
 	a := allowed{read: true, write: writes(c, kind)}
@@ -32,7 +32,7 @@ func (d Definition) allowed(c access.Caller, kind Kind, key string) allowed {
 	return a
 }
 
-// writes reports whether a caller who sees an object may write to it where no permissions are set.
+// writes reports whether a caller who sees an object may write to it if no permissions are set.
 func writes(c access.Caller, kind Kind) bool {
 	return c.Operator() || kind.InProject() && (c.Has(access.Member) || c.Has(access.ProjectAdmin))
 }
@@ -62,7 +62,7 @@ func resolve(all []Permission, c access.Caller) (a allowed) {
 	return a
 }
 
-// visible returns what a caller may read of an object. An object of which nothing can be read has generation 0, as
+// visible returns the part of an object that a caller may read. If nothing of it can be read, its generation is 0, as
 // if it did not exist.
 func (d Definition) visible(c access.Caller, o Object) Object {
 	o = o.clone()
@@ -73,7 +73,7 @@ func (d Definition) visible(c access.Caller, o Object) Object {
 	return o
 }
 
-// known lists the keys that the definition names and the caller may read or write, to be proposed for others.
+// known lists the keys in the definition that the caller may read or write, to propose them for unknown keys.
 func (d Definition) known(c access.Caller, kind Kind) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(d.Properties)), func(key string) bool {
 		return d.allowed(c, kind, key) == allowed{}

@@ -19,7 +19,7 @@ import (
 // Violation is a property that its definition does not permit.
 type Violation struct {
 	Key     string `json:"key"`
-	Problem string `json:"problem"` // ends a sentence that begins with the key; never contains the value
+	Problem string `json:"problem"` // predicate of a sentence whose subject is the key; never contains the value
 }
 
 // ViolationsError is the cause of an Invalid error: the object would violate its definition.
@@ -78,7 +78,7 @@ func (p Property) schema() map[string]any {
 	return s
 }
 
-// compile compiles the definition. It fails for none that Check accepts.
+// compile compiles the definition. It succeeds for all definitions that Check accepts.
 func (d Definition) compile() (*jsonschema.Schema, error) {
 	text, err := d.JSONSchema()
 	if err != nil {
@@ -102,7 +102,7 @@ func (d Definition) compile() (*jsonschema.Schema, error) {
 	return compiled, nil
 }
 
-// violations lists what the definition does not permit, by key. hints are keys to propose for unknown ones.
+// violations lists the violations of the definition, by key. hints are keys to propose for unknown ones.
 func (d Definition) violations(compiled *jsonschema.Schema, properties map[string]Value,
 	hints []string) ([]Violation, error) {
 	tree := map[string]any{}
@@ -126,7 +126,7 @@ func (d Definition) violations(compiled *jsonschema.Schema, properties map[strin
 	return all, nil
 }
 
-// collect adds the leaves of an error, one for each key.
+// collect adds the leaves of an error, one per key.
 func (d Definition) collect(e *jsonschema.ValidationError, problems map[string]string, hints []string) {
 	for _, cause := range e.Causes {
 		d.collect(cause, problems, hints)
@@ -154,7 +154,7 @@ func (d Definition) collect(e *jsonschema.ValidationError, problems map[string]s
 	}
 }
 
-// mustBe says what a keyword demands.
+// mustBe returns the requirement of a keyword in words.
 func (p Property) mustBe(keyword string) string {
 	switch keyword {
 	case "type":

@@ -9,37 +9,37 @@ import (
 	"croft/access"
 )
 
-// Store keeps objects and definitions. Every read names the scope of its caller; what lies outside is not found.
+// Store stores objects and definitions. Every read names the scope of its caller; objects outside of it are not found.
 type Store interface {
-	// Read returns an object, empty with generation 0 if nothing is noted, and the definitions of its kind, all as of
-	// one moment. NotFound: there is no such thing, or not within the scope.
+	// Read returns an object, which is empty with generation 0 if none is stored, and the definitions of its kind, at
+	// one revision. NotFound: the reference names no record within the scope.
 	Read(ctx context.Context, scope access.Scope, ref Ref) (Snapshot, error)
-	// Write replaces the object of a snapshot by next, which it returns with its new generation. Nothing is kept of an
-	// empty object. Conflict: the object, a definition of its kind or the thing itself changed since the snapshot.
+	// Write replaces the object of a snapshot by next, and returns it with its new generation. An empty object is
+	// deleted. Conflict: the object, a definition of its kind or the record changed since the snapshot.
 	Write(ctx context.Context, s Snapshot, next Object) (Object, error)
-	// List returns what is noted about things of a kind within the scope, in any order, and the definitions of the kind
-	// as of one moment. Objects of things that are gone are left out.
+	// List returns the objects of a kind within the scope, in any order, and the definitions of the kind, at one
+	// revision. Objects whose record is gone are left out.
 	List(ctx context.Context, scope access.Scope, kind Kind) ([]Object, Definitions, error)
-	// Definition returns what is set at a place. NotFound: nothing.
+	// Definition returns the definition at a place. NotFound: there is none.
 	Definition(ctx context.Context, at Place) (Definition, error)
-	// PutDefinition sets a definition at its place; d.Generation is that of the one to be replaced, or 0. It returns it
-	// with its new generation. Conflict.
+	// PutDefinition stores a definition at its place, and returns it with its new generation; d.Generation is that of
+	// the one to replace, or 0. Conflict.
 	PutDefinition(ctx context.Context, d Definition) (Definition, error)
 	// RemoveDefinition removes a definition with this place and generation. Conflict.
 	RemoveDefinition(ctx context.Context, d Definition) error
 }
 
-// Snapshot is an object and what governs it at one moment.
+// Snapshot is an object and the definitions that govern it, at one revision.
 type Snapshot struct {
 	Object      Object
 	Definitions Definitions
-	Record      int64 // creation of the record of the thing, by which it is told from a later one of the same ID
+	Record      int64 // creation revision of the record, which identifies it among records with the same ID
 }
 
-// Service answers callers. It has no state of its own.
+// Service handles the requests of callers. It has no state.
 type Service struct{ store Store }
 
-// New returns a service over a store.
+// New returns a service for a store.
 func New(s Store) *Service { return &Service{s} }
 
 // scopeFor widens the scope of an agent to its own host.
@@ -50,7 +50,8 @@ func scopeFor(c access.Caller, scope access.Scope, ref Ref) access.Scope {
 	return scope
 }
 
-// Object returns what the caller may read of an object. NotFound: there is no such thing within the scope.
+// Object returns the part of an object that the caller may read. NotFound: the reference names no record within the
+// scope.
 func (s *Service) Object(ctx context.Context, c access.Caller, scope access.Scope, ref Ref) (Object, error) {
 	if err := ref.Check(); err != nil {
 		return Object{}, err
@@ -62,8 +63,8 @@ func (s *Service) Object(ctx context.Context, c access.Caller, scope access.Scop
 	return got.Definitions.Effective(ref.Kind).visible(c, got.Object), nil
 }
 
-// List returns the objects of a kind within the scope that the filter chooses, by project and ID. An object of which
-// the caller may read nothing is not among them.
+// List returns the objects of a kind within the scope that the filter selects, by project and ID. Objects of which the
+// caller may read nothing are left out.
 func (s *Service) List(ctx context.Context, c access.Caller, scope access.Scope, kind Kind, f Filter) ([]Object,
 	error) {
 	if err := kind.Check(); err != nil {
@@ -84,14 +85,14 @@ func (s *Service) List(ctx context.Context, c access.Caller, scope access.Scope,
 	return chosen, nil
 }
 
-// attempts bounds how often a change is tried anew because another one was faster: of several that are tried at once,
-// one always succeeds.
+// attempts bounds how often a change is retried after a concurrent one: of several concurrent attempts, one always
+// succeeds.
 const attempts = 64
 
-// Change changes an object and returns what the caller may read of it. NotFound: there is no such thing within the
-// scope, or what is to be removed is not there. Denied: *ForbiddenError, or tags. Invalid: *ViolationsError, or a
-// limit. Conflict: the generation that the change names is not the present one. After any error nothing is changed,
-// except that after Unavailable the change may have been made; it can be repeated.
+// Change changes an object and returns the part that the caller may read. NotFound: the reference names no record
+// within the scope, or a property or tag to remove does not exist. Denied: *ForbiddenError, or tags. Invalid:
+// *ViolationsError, or a limit. Conflict: the generation in the change is not the current one. An error means that
+// nothing changed, except that after Unavailable the change may have been made; it can be repeated.
 func (s *Service) Change(ctx context.Context, c access.Caller, scope access.Scope, ref Ref, change Change) (Object,
 	error) {
 	if err := ref.Check(); err != nil {
@@ -133,7 +134,7 @@ func (s *Service) Definition(ctx context.Context, kind Kind) (Definition, error)
 	return Definitions{}.Effective(kind), nil
 }
 
-// DefinitionAt returns what is set at a place. NotFound: nothing.
+// DefinitionAt returns the definition at a place. NotFound: there is none.
 func (s *Service) DefinitionAt(ctx context.Context, at Place) (Definition, error) {
 	if err := at.Check(); err != nil {
 		return Definition{}, err
@@ -141,8 +142,9 @@ func (s *Service) DefinitionAt(ctx context.Context, at Place) (Definition, error
 	return s.store.Definition(ctx, at)
 }
 
-// SetDefinition sets a definition at its place. Objects stay as they are: the definition binds at their next change.
-// Denied: only operators define. Conflict: d.Generation is not that of the definition set there now.
+// SetDefinition stores a definition at its place. Existing objects are not changed: the definition applies at their
+// next change. Denied: only operators may set definitions. Conflict: d.Generation is not that of the current definition
+// there.
 func (s *Service) SetDefinition(ctx context.Context, c access.Caller, d Definition) (Definition, error) {
 	if err := mayDefine(c); err != nil {
 		return d, err
@@ -156,7 +158,7 @@ func (s *Service) SetDefinition(ctx context.Context, c access.Caller, d Definiti
 	return s.store.PutDefinition(ctx, d)
 }
 
-// RemoveDefinition removes what is set at a place, so that a less explicit definition applies. NotFound; Denied.
+// RemoveDefinition removes the definition at a place, so that a less specific one applies. NotFound; Denied.
 func (s *Service) RemoveDefinition(ctx context.Context, c access.Caller, at Place) error {
 	if err := mayDefine(c); err != nil {
 		return err
@@ -175,14 +177,14 @@ func mayDefine(c access.Caller) error {
 	return nil
 }
 
-// Breach is an object that violates the definition that applies now.
+// Breach is an object that violates the current definition.
 type Breach struct {
 	Ref
 	Violations []Violation `json:"violations"`
 }
 
-// Check lists the objects of a kind within the scope that violate the definition that applies now, by project and ID,
-// as far as the caller may read what they violate. An object without properties violates nothing.
+// Check lists the objects of a kind within the scope that violate the current definition, by project and ID, as far as
+// the caller may read the properties concerned. An object without properties violates nothing.
 func (s *Service) Check(ctx context.Context, c access.Caller, scope access.Scope, kind Kind) ([]Breach, error) {
 	if err := kind.Check(); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 // Value is the value of a property: a string, an integer, a number or a boolean. Equal values compare equal with ==.
 // The zero Value is none of these and is never stored.
 type Value struct {
-	scalar any // string, int64, float64 or bool; a float64 is no whole number below 2^53
+	scalar any // string, int64, float64 or bool; a whole number below 2^53 is never a float64
 }
 
 // Text returns a string as a value.
@@ -33,7 +33,7 @@ func Truth(b bool) Value { return Value{b} }
 // exact is the limit below which a float64 holds every whole number.
 const exact = 1 << 53
 
-// Number returns a number as a value. Invalid: it is infinite or no number.
+// Number returns a number as a value. Invalid: it is infinite or NaN.
 func Number(f float64) (Value, error) {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return Value{}, croft.Errorf(croft.Invalid, "%v is not a number that a property can have: use a finite one", f)
@@ -44,7 +44,7 @@ func Number(f float64) (Value, error) {
 	return Value{f}, nil
 }
 
-// parseNumber reads a number as JSON writes it. Invalid.
+// parseNumber parses a JSON number. Invalid.
 func parseNumber(text string) (Value, error) {
 	if text == "" || len(text) > 40 || !json.Valid([]byte(text)) || !strings.ContainsAny(text[:1], "-0123456789") {
 		return Value{}, croft.Errorf(croft.Invalid, "%.40q is not a number: write it as 12, -3 or 0.5", text)
@@ -64,7 +64,7 @@ func parseNumber(text string) (Value, error) {
 	return Number(f)
 }
 
-// Type names the type of a value as JSON Schema does, the narrowest that fits.
+// Type returns the JSON Schema type of a value; for a number, the narrowest type.
 func (v Value) Type() string {
 	switch v.scalar.(type) {
 	case string:
@@ -77,7 +77,7 @@ func (v Value) Type() string {
 	return typeBoolean
 }
 
-// String returns a string as it is, and another value as JSON writes it.
+// String returns a string unchanged, and another value in JSON.
 func (v Value) String() string {
 	switch s := v.scalar.(type) {
 	case string:
@@ -139,7 +139,7 @@ func (v Value) Check() error {
 	return checkComposed("value", s)
 }
 
-// checkComposed refuses text that is not in Unicode's composed form, since it looks like its composed form and differs
+// checkComposed rejects text that is not in Unicode's composed form, since it looks like its composed form and differs
 // from it. Invalid.
 func checkComposed(what, text string) error {
 	if norm.NFC.IsNormalString(text) {
@@ -149,7 +149,7 @@ func checkComposed(what, text string) error {
 		"same text in Unicode's composed form (NFC): write it as %+.80q", what, text, norm.NFC.String(text))
 }
 
-// is reports whether text stands for the value in a filter: a number may be written in any way.
+// is reports whether text denotes the value in a filter; a number may be written in any notation.
 func (v Value) is(text string) bool {
 	if norm.NFC.String(v.String()) == norm.NFC.String(text) {
 		return true

@@ -1,5 +1,5 @@
-// Package accesstest has what tests of access need: a store of tokens in memory, and the contract that every store of
-// tokens keeps.
+// Package accesstest provides the shared parts of tests of access: a token store in memory, and contract tests for
+// token stores.
 package accesstest
 
 import (
@@ -20,7 +20,7 @@ import (
 type Store struct {
 	access.Tokens
 	access.TokenFeed
-	// Break interrupts the watches, calls do, and lets them go on when the history of what happened in do is lost.
+	// Break interrupts the watches, calls do, and resumes the watches when the history of do's changes is lost.
 	Break func(do func())
 }
 
@@ -44,8 +44,8 @@ func Run(t *testing.T, open func(*testing.T) Store) {
 	}
 }
 
-// NewToken makes a token of a project, or of an operator if p is empty, and its secret. It is created that many minutes
-// from now, and expires an hour later.
+// NewToken returns a token of a project, or of an operator if p is empty, and its secret. It is created minutes from
+// now, and expires an hour later.
 func NewToken(t testing.TB, p croft.Project, minutes int) (access.Token, access.Secret) {
 	t.Helper()
 	at := time.Now().UTC().Truncate(time.Second).Add(time.Duration(minutes) * time.Minute)
@@ -161,7 +161,7 @@ func testListed(t *testing.T, s Store) {
 	for i := range 20 {
 		token, _ := NewToken(t, croft.Project([]string{"lab", "shop"}[i%2]), i)
 		want = append(want, token.ID)
-		must(t, s.Create(t.Context(), token)) // IDs are random, so their order is another
+		must(t, s.Create(t.Context(), token)) // IDs are random, so they have another order
 	}
 	all, err := s.List(t.Context(), access.Everything())
 	must(t, err)
@@ -191,14 +191,14 @@ func testRevoked(t *testing.T, s Store) {
 	}
 }
 
-// seen is what a watch told.
+// seen is what a watch reported.
 type seen struct {
 	mu    sync.Mutex
 	known map[access.TokenID]access.Token
-	lists int // how often it told everything
+	lists int // number of complete reports
 }
 
-// watched watches a store until the end of the test. It returns when everything was told once.
+// watched watches a store until the end of the test. It returns after the first complete report.
 func watched(t *testing.T, s Store) *seen {
 	t.Helper()
 	w := &seen{}
@@ -241,7 +241,7 @@ func (w *seen) note(do func()) {
 	do()
 }
 
-// await waits until the watch told something.
+// await waits until the watch reported something.
 func (w *seen) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	patient.Until(t, "the watch tells "+what, func() bool {

@@ -23,11 +23,11 @@ type Memory struct {
 	watches map[*watch]bool
 }
 
-// watch is what one Watch has still to tell.
+// watch is the state of one call of Watch.
 type watch struct {
 	broken bool
 	news   []access.TokenID
-	wake   chan struct{} // holds a value if there is news or the watch was broken
+	wake   chan struct{} // holds a value if there are changes or the watch was broken
 }
 
 // NewMemory returns an empty store.
@@ -102,7 +102,7 @@ func (m *Memory) Revoke(ctx context.Context, scope access.Scope, id access.Token
 	return t, err
 }
 
-// tell notes for each watch that a token changed.
+// tell adds a changed token to each watch.
 func (m *Memory) tell(id access.TokenID) {
 	for w := range m.watches {
 		if !w.broken {
@@ -143,7 +143,7 @@ func (m *Memory) Watch(ctx context.Context, all func([]access.Token),
 	}
 }
 
-// pass tells a watch its news, or everything if it was broken.
+// pass reports the changes to a watch, or everything if it was broken.
 func (m *Memory) pass(w *watch, all func([]access.Token), changed func(access.TokenID, *access.Token)) {
 	m.mu.Lock()
 	news, broken := w.news, w.broken
@@ -163,7 +163,7 @@ func (m *Memory) pass(w *watch, all func([]access.Token), changed func(access.To
 	}
 }
 
-// Break lets all watches miss what happens during do, as if the history had been compacted.
+// Break makes all watches miss the changes of do, as if the history had been compacted.
 func (m *Memory) Break(do func()) {
 	m.mu.Lock()
 	for w := range m.watches {

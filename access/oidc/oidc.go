@@ -1,5 +1,5 @@
-// Package oidc recognizes callers by tokens of an OpenID Connect issuer: JWTs that it signed for an audience, whose
-// groups are roles in projects here. A group that nobody configured is worth nothing.
+// Package oidc authenticates callers by tokens of an OpenID Connect issuer: JWTs that the issuer signed for an
+// audience, and whose groups are mapped to roles in projects. Groups that are not configured grant nothing.
 package oidc
 
 import (
@@ -22,20 +22,20 @@ import (
 	"croft/internal/egress"
 )
 
-// Config says whose tokens count, and what they are worth.
+// Config configures the accepted issuer, and maps its groups to roles.
 type Config struct {
 	Partition croft.PartitionID
 
 	Issuer   string // URL, as in the tokens; https, except on loopback
-	Audience string // the client that tokens have to be for
+	Audience string // the client that tokens must be issued for
 
 	UserClaim   string // the claim with the user's name; "preferred_username" by default
 	GroupsClaim string // the claim with the list of groups; "groups" by default
 
-	Groups  map[string]Grant // by the name of a group
-	Members access.Members   // nil: being a member of a project counts for nothing
+	Groups  map[string]Grant // by group name
+	Members access.Members   // nil: membership in projects grants nothing
 
-	// Transport reaches the issuer; through the proxy of the environment by default.
+	// Transport sends requests to the issuer; by default through the proxy of the environment.
 	Transport http.RoundTripper
 }
 
@@ -45,8 +45,8 @@ type Grant struct {
 	Role    access.Role
 }
 
-// Issuer recognizes the tokens of one issuer, sent as "Authorization: Bearer". It asks the issuer for its keys at the
-// first token, and again when a token is signed with another key, but not more often than every 10 s.
+// Issuer authenticates tokens of one issuer, sent as "Authorization: Bearer". It fetches the issuer's keys for the
+// first token, and again for a token with an unknown key, at most every 10 s.
 type Issuer struct {
 	c         Config
 	transport *transport
@@ -105,8 +105,7 @@ func (g Grant) check() error {
 	return g.Project.Check()
 }
 
-// Authenticate implements access.Authenticator. Tokens that name another issuer, and those that are no JWT, are not of
-// its kind.
+// Authenticate implements access.Authenticator. It ignores tokens of other issuers, and tokens that are not JWTs.
 func (i *Issuer) Authenticate(ctx context.Context, r *http.Request) (access.Caller, bool, error) {
 	text, ok, err := access.BearerToken(r)
 	if !ok || issuerOf(text) != i.c.Issuer {
@@ -124,7 +123,7 @@ func (i *Issuer) Authenticate(ctx context.Context, r *http.Request) (access.Call
 	return caller, err == nil, err
 }
 
-// issuerOf returns the issuer that a JWT names, before anything is verified; "": the text is no JWT.
+// issuerOf returns the issuer that a JWT names, before verification; empty: the text is not a JWT.
 func issuerOf(text string) string {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
@@ -143,7 +142,7 @@ func issuerOf(text string) string {
 	return claims.Issuer
 }
 
-// ready returns what verifies tokens, once the issuer has answered. Unavailable.
+// ready returns the verifier of tokens, once the issuer has answered. Unavailable.
 func (i *Issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -159,7 +158,7 @@ func (i *Issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	return i.verifier, nil
 }
 
-// refusal distinguishes a token that is worth nothing from an issuer that does not give its keys.
+// refusal distinguishes an invalid token from an issuer whose keys cannot be fetched.
 func (i *Issuer) refusal(err error) error {
 	if expired, ok := errors.AsType[*oidc.TokenExpiredError](err); ok {
 		return croft.Errorf(croft.Denied, "this token of %s expired on %s: log in again", i.c.Issuer,

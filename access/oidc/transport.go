@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	patience = 10 * time.Second // for an answer of the issuer
-	pause    = 10 * time.Second // between two requests for the same document
-	longest  = 1 << 20          // bytes of a document
+	patience = 10 * time.Second // timeout of a response of the issuer
+	pause    = 10 * time.Second // minimum time between two requests for the same document
+	longest  = 1 << 20          // maximum size of a document, in bytes
 )
 
-// transport asks for each document of the issuer at most every pause, and gives the last answer meanwhile: anybody can
-// send tokens that name new keys, and the issuer shall not be asked for each.
+// transport requests each document of the issuer at most every pause, and caches the last response. Anyone can send
+// tokens that name new keys, and the issuer must not get a request for each of them.
 type transport struct {
 	base http.RoundTripper
 
 	mu      sync.Mutex
 	answers map[string]answer // by URL
-	failed  error             // of the latest request; nil: it was answered
+	failed  error             // error of the last request; nil: it succeeded
 }
 
 type answer struct {
@@ -70,7 +70,7 @@ func (t *transport) fetch(r *http.Request) (a answer) {
 	return answer{status: got.StatusCode, header: got.Header, body: body}
 }
 
-// failure is why the issuer's latest answer is missing; nil: it is not.
+// failure returns the error of the last request to the issuer; nil: it succeeded.
 func (t *transport) failure() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,25 +16,25 @@ import (
 	"croft/objects"
 )
 
-// Fixture is an empty store and the things that it knows.
+// Fixture is an empty store, with functions that change the records around it.
 type Fixture struct {
 	Store objects.Store
-	// Add makes a new thing of a kind in a project, and returns its reference.
+	// Add creates an instance, image, host or group in a project, and returns its reference.
 	Add func(t *testing.T, kind objects.Kind, project croft.Project) objects.Ref
-	// Remove ends a thing in the way in which the cloud does. It is not called for images.
+	// Remove removes one of these as the cloud does. It is not called for images.
 	Remove func(t *testing.T, ref objects.Ref)
-	// Has reports whether anything is stored about a thing, whether it exists or not.
+	// Has reports whether the store has an object for the reference, even if its record is gone.
 	Has func(t *testing.T, ref objects.Ref) bool
-	// LoseAnswer makes the next write succeed and its caller get Unavailable. Nil: a store without a connection.
+	// LoseAnswer makes the next write succeed but return Unavailable. Nil: the store has no connection.
 	LoseAnswer func()
-	// Twice carries out the next write twice and returns the second answer. Nil: a store without a connection.
+	// Twice performs the next write twice and returns the second result. Nil: the store has no connection.
 	Twice func()
 }
 
-// Operator is a caller who reads everything.
+// Operator is a caller who may read everything.
 var Operator = access.Caller{User: "operator", Roles: []access.Role{access.PartitionAdmin}}
 
-// TestStore holds a store to the contract.
+// TestStore checks a store against the contract.
 func TestStore(t *testing.T, start func(t *testing.T) Fixture) {
 	for _, c := range []struct {
 		name string
@@ -298,7 +298,7 @@ func testWriters(t *testing.T, f Fixture) {
 	}
 }
 
-// armed is a store that does something before its next write.
+// armed is a store that calls before ahead of its next write.
 type armed struct {
 	objects.Store
 	before func()

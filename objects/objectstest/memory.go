@@ -1,4 +1,4 @@
-// Package objectstest is the contract of objects.Store, and a store in memory that keeps it.
+// Package objectstest provides contract tests for objects.Store, and a store in memory that passes them.
 package objectstest
 
 import (
@@ -15,14 +15,14 @@ import (
 type Memory struct {
 	mu          sync.Mutex
 	revision    int64
-	records     map[objects.Ref]int64 // revision at which a thing came to be
+	records     map[objects.Ref]int64 // revision at which the record was created
 	objects     map[objects.Ref]objects.Object
 	definitions map[objects.Place]objects.Definition
 }
 
 var _ objects.Store = (*Memory)(nil)
 
-// Add makes a thing. It replaces one of the same name.
+// Add creates a record. It replaces one of the same name.
 func (m *Memory) Add(ref objects.Ref) {
 	m.Remove(ref)
 	m.mu.Lock()
@@ -34,7 +34,7 @@ func (m *Memory) Add(ref objects.Ref) {
 	m.records[ref] = m.revision
 }
 
-// Remove ends a thing, with everything noted about it.
+// Remove removes a record and its object.
 func (m *Memory) Remove(ref objects.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,7 @@ func (m *Memory) Remove(ref objects.Ref) {
 	delete(m.objects, ref)
 }
 
-// Has reports whether anything is stored about a thing, whether it exists or not.
+// Has reports whether an object is stored, even if its record is gone.
 func (m *Memory) Has(ref objects.Ref) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

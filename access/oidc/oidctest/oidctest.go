@@ -1,5 +1,5 @@
 // Package oidctest is a small OpenID Connect issuer for tests: it signs tokens, lets users log in on another device
-// (RFC 8628) and refreshes what it gave them.
+// (RFC 8628) and refreshes tokens.
 package oidctest
 
 import (
@@ -18,28 +18,28 @@ import (
 	"time"
 )
 
-// Issuer is a running issuer. Its fields may be set before it is asked.
+// Issuer is a running issuer. Its fields may be set before the first request.
 type Issuer struct {
 	URL    string
 	Client string        // the only client that may log users in
-	Life   time.Duration // of tokens that it gives; an hour by default
-	Asked  func()        // is called before a token is given or refused; nil: nothing is
+	Life   time.Duration // lifetime of its tokens; an hour by default
+	Asked  func()        // called before a token is issued or refused; may be nil
 
 	key *ecdsa.PrivateKey
 
 	mu        sync.Mutex
 	next      int
 	devices   map[string]*device // by device code
-	refreshes map[string]User    // by refresh token, each of which counts once
+	refreshes map[string]User    // by refresh token; each can be used once
 }
 
-// User is a user as tokens say.
+// User is the content of a token.
 type User struct {
 	Name   string
 	Groups []string // nil: the claim is left out
 }
 
-// device is a login under way.
+// device is a login in progress.
 type device struct {
 	userCode string
 	user     *User // nil: not approved yet
@@ -69,7 +69,7 @@ func Start(t testing.TB) *Issuer {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // ignored: the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // ignored: the client may have gone
 }
 
 func refuse(w http.ResponseWriter, code string) {
@@ -96,7 +96,7 @@ func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
 		"alg": "ES256", "kid": "1", "x": encode(point[1:33]), "y": encode(point[33:])}}})
 }
 
-// Token signs a token for the client, which counts for as long as Life says.
+// Token returns a signed token for the client, valid for Life.
 func (i *Issuer) Token(t testing.TB, u User) string {
 	t.Helper()
 	text, err := i.sign(u)
@@ -128,7 +128,7 @@ func (i *Issuer) sign(u User) (string, error) {
 	return text + "." + encode(signature), nil
 }
 
-// begin begins a login on another device.
+// begin starts a login on another device.
 func (i *Issuer) begin(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -143,7 +143,7 @@ func (i *Issuer) begin(w http.ResponseWriter, r *http.Request) {
 		"verification_uri": i.URL + "/login", "verification_uri_complete": i.URL + "/login?code=" + userCode})
 }
 
-// Approve is what a user does with a code in the browser. False: nobody waits with this code.
+// Approve confirms a login, as a user does in the browser. False: no login with this code is waiting.
 func (i *Issuer) Approve(userCode string, u User) bool {
 	return i.answer(userCode, func(d *device) { d.user = &u })
 }
@@ -165,7 +165,7 @@ func (i *Issuer) answer(userCode string, do func(*device)) bool {
 	return false
 }
 
-// Codes lists the codes with which users may log in now.
+// Codes lists the codes of the waiting logins.
 func (i *Issuer) Codes() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -177,7 +177,7 @@ func (i *Issuer) Codes() []string {
 	return all
 }
 
-// give gives tokens for a device code or a refresh token.
+// give issues tokens for a device code or a refresh token.
 func (i *Issuer) give(w http.ResponseWriter, r *http.Request) {
 	if i.Asked != nil {
 		i.Asked()
@@ -226,7 +226,7 @@ func (i *Issuer) give(w http.ResponseWriter, r *http.Request) {
 		"expires_in": int(i.Life.Seconds()), "refresh_token": refresh, "id_token": token})
 }
 
-// Forget ends all refresh tokens.
+// Forget invalidates all refresh tokens.
 func (i *Issuer) Forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
