@@ -8,27 +8,27 @@ import (
 	"croft/tenant"
 )
 
-// Catalogue is what requests may name: classes of resources and traits, and what a host has of them.
+// Catalogue reads and changes the resource classes and traits that requests may name, and reads what each host offers.
 type Catalogue interface {
 	// Classes lists the resource classes by name.
 	Classes(ctx context.Context) ([]croft.ResourceClass, error)
 	// Traits lists the traits by name.
 	Traits(ctx context.Context) ([]croft.Trait, error)
-	// AddTrait makes a custom trait; one that there is stays. Invalid. Denied.
+	// AddTrait creates a custom trait. It does nothing if the trait exists. Invalid. Denied.
 	AddTrait(ctx context.Context, t croft.Trait) error
-	// RemoveTrait removes a custom trait. NotFound; Conflict: a host has it; Invalid; Denied.
+	// RemoveTrait removes a custom trait. NotFound. Conflict: a host has it. Invalid. Denied.
 	RemoveTrait(ctx context.Context, t croft.Trait) error
-	// Provider returns what a host offers, and what is claimed of it. NotFound.
+	// Provider returns what a host offers, and how much of it is claimed. NotFound.
 	Provider(ctx context.Context, idOrName string) (croft.Provider, error)
 }
 
-// Custom is how the names of custom classes and traits begin.
+// Custom is the prefix of the names of custom classes and traits.
 const Custom = "CUSTOM_"
 
-// maxTrait bounds the name of a trait, as Placement does.
+// maxTrait limits the length of a trait's name to Placement's limit.
 const maxTrait = 255
 
-// CheckCustom refuses what cannot be the name of a custom trait. Invalid.
+// CheckCustom returns Invalid if t cannot be the name of a custom trait.
 func CheckCustom(t croft.Trait) error {
 	rest, custom := strings.CutPrefix(string(t), Custom)
 	if !custom || rest == "" || len(t) > maxTrait ||
@@ -39,8 +39,8 @@ func CheckCustom(t croft.Trait) error {
 	return nil
 }
 
-// Users are the people that have roles in projects.
+// Users reads the people who have roles in projects.
 type Users interface {
-	// List returns the caller, and whom else the caller may see, by name.
+	// List returns the caller and the other users that the caller may see, by name.
 	List(ctx context.Context) ([]tenant.User, error)
 }

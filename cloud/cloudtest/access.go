@@ -37,7 +37,7 @@ func (s *suite) access() {
 	} {
 		all, err := s.Cloud.Access.List(s.ctx, project)
 		s.must(err)
-		if project == "" && len(all) == 2 && all[0].ID == operator.ID { // made within one second
+		if project == "" && len(all) == 2 && all[0].ID == operator.ID { // both were made within one second
 			all[0], all[1] = all[1], all[0]
 		}
 		if diff := cmp.Diff(want, all); diff != "" {

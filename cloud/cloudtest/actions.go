@@ -11,7 +11,7 @@ import (
 	"croft/tenant"
 )
 
-// logged returns the entries that a filter chooses, once there are n.
+// logged returns the entries that a filter chooses, once there are at least n.
 func (s *suite) logged(f actions.Filter, n int) []actions.Entry {
 	s.Helper()
 	for {

@@ -23,7 +23,7 @@ func catalogueIsListed(s *suite) {
 		return all
 	}
 	const own croft.Trait = "CUSTOM_COLD"
-	for range 2 { // again is no error
+	for range 2 { // adding it again is no error
 		s.must(s.Cloud.Catalogue.AddTrait(s.ctx, own))
 	}
 	if !slices.Contains(traits(), own) {

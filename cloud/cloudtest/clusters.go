@@ -5,7 +5,7 @@ import (
 	"croft/cluster"
 )
 
-// clustersAreAskedFor is about what is on record: whether anything is built, the manager of the cloud decides.
+// clustersAreAskedFor checks records only: the cloud's manager decides whether anything is built.
 func clustersAreAskedFor(s *suite) {
 	sites, how := s.Cloud.Sites, s.Cloud.Appliances
 	site, err := sites.Create(s.ctx, cluster.Site{Name: "pretend", Type: cluster.Sim, Enabled: true, Priority: 3,
@@ -48,7 +48,7 @@ func clustersAreAskedFor(s *suite) {
 	clusterIsAskedFor(s, first)
 }
 
-// clusterIsAskedFor asks for a cluster, joins it, and gives it up.
+// clusterIsAskedFor requests a cluster, joins it, and releases it.
 func clusterIsAskedFor(s *suite, how cluster.Implementation) {
 	all := s.Cloud.Clusters
 	r := cluster.Request{Name: "web", Project: croft.DefaultProject, User: "olga", Appliance: "demo", Slaves: 2,

@@ -1,5 +1,5 @@
-// Package cloudtest is the contract of cloud.Cloud: what commands rely on, however they reach a cloud. Every
-// implementation must pass it.
+// Package cloudtest is the contract of cloud.Cloud: the behaviour that commands rely on, whichever way they reach a
+// cloud. Every implementation must pass it.
 package cloudtest
 
 import (
@@ -17,13 +17,13 @@ import (
 	"croft/schedule"
 )
 
-// Run checks an implementation for operators on a host of the cloud. start makes a new cloud that ends with its test.
+// Run checks an implementation for operators on a host of the cloud. start creates a new cloud that ends with its test.
 func Run(t *testing.T, start func(t *testing.T) Fixture) {
 	RunShared(t, start)
 	runAll(t, start, []check{{"a snapshot has as many bytes as it says", (*suite).snapshot}})
 }
 
-// RunShared checks the part of the contract that the API of a cloud has too, for a caller who may see everything.
+// RunShared checks the part of the contract that a cloud's API fulfils too, for a caller who may see everything.
 func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 	runAll(t, start, []check{
 		{"an instance is asked for, seen, waited for and destroyed", (*suite).life},
@@ -240,7 +240,7 @@ func (s *suite) watching() {
 			if _, err := s.Cloud.Instances.Find(ctx, croft.DefaultProject, "web"); err == nil {
 				select {
 				case seen <- struct{}{}:
-				default: // noticed already
+				default: // a wake-up is already waiting
 				}
 			}
 		})
@@ -291,7 +291,7 @@ func (s *suite) consoles() {
 	}
 }
 
-// readUntil reads until the text has arrived.
+// readUntil reads until the output contains text.
 func readUntil(from io.Reader, text string) error {
 	var all []byte
 	for b := make([]byte, 256); !bytes.Contains(all, []byte(text)); {

@@ -5,7 +5,7 @@ import (
 	"croft/schedule"
 )
 
-// distances states some to the aggregates ssd, which the host is in, and all, which has no host.
+// distances states distances of the aggregates ssd, which contains the host, and all, which has no host.
 func (s *suite) distances(query schedule.Query) {
 	d := s.Cloud.Distances
 	if all, err := d.List(s.ctx); err != nil || len(all) != 0 {

@@ -41,7 +41,7 @@ func (s *suite) feed() {
 			s.Fatal("the end of the instance is not told")
 		}
 	}
-	if changes < 4 { // its record, its order, running, and its end
+	if changes < 4 { // record, order, running and end
 		s.Errorf("a whole life was %d changes", changes)
 	}
 	cancel()

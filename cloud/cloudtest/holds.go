@@ -7,7 +7,7 @@ import (
 	"croft/schedule"
 )
 
-// hold asks for a claim of small that is held for an hour.
+// hold requests a claim of small that is held for an hour.
 func (s *suite) hold(name string) (croft.Instance, error) {
 	query, err := schedule.ParseQuery(small)
 	s.must(err)

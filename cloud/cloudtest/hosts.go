@@ -93,7 +93,7 @@ func (s *suite) silence() {
 	s.lost(web)
 }
 
-// lost expects that an instance without a host to go to stays lost, and keeps its record, until it is destroyed.
+// lost checks that an instance for which there is no host stays lost, and keeps its record, until it is destroyed.
 func (s *suite) lost(was croft.Status) {
 	for range 2 {
 		st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "web")
@@ -118,7 +118,7 @@ func (s *suite) lost(was croft.Status) {
 	s.is(err, croft.NotFound, "a lost instance that was destroyed")
 }
 
-// publicKey is a line of authorized_keys whose private key nobody has.
+// publicKey is a line of authorized_keys whose private key no longer exists.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAION7DmGzIsytHqWf8A/mY9PxPo3j3f5QeRbpQCbSc0pw anna"
 
 func (s *suite) keys() {
@@ -200,7 +200,7 @@ func (s *suite) monitor() {
 		err := mirror.Run(ctx, func() {
 			select {
 			case changed <- struct{}{}:
-			default: // one is already waiting
+			default: // a change is already waiting
 			}
 		})
 		if !errors.Is(err, context.Canceled) {

@@ -12,7 +12,7 @@ import (
 	"croft/pool/api"
 )
 
-// tag is that of the pool that all projects may use.
+// tag is the tag of the pool that all projects may use.
 const tag = "shared"
 
 func ticketsAreKept(s *suite) {
@@ -78,7 +78,7 @@ func ticketsAreKept(s *suite) {
 	s.waitsInTime()
 }
 
-// listed fails the test unless these tickets are listed.
+// listed fails the test unless exactly these tickets are listed.
 func (s *suite) listed(of api.Selection, want ...int64) {
 	s.Helper()
 	list, err := s.Cloud.Tickets.Tickets(s.ctx, of)
@@ -92,10 +92,10 @@ func (s *suite) listed(of api.Selection, want ...int64) {
 	}
 }
 
-// waitsInTime: a wait ends with its context, and leaves the ticket open.
+// waitsInTime checks that a wait ends with its context, and leaves the ticket open.
 func (s *suite) waitsInTime() {
 	var last api.Ticket
-	for range 4 { // one more than there may be
+	for range 4 { // one more than the pool may have
 		t, err := s.Cloud.Tickets.Open(s.ctx, api.Opening{Tags: []string{tag}, Project: "lab"})
 		s.must(err)
 		last = t

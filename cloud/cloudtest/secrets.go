@@ -7,7 +7,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// noting notes the secrets that a cloud gives to the suite, which dumps of etcd are searched for.
+// noting registers the secrets that a cloud gives to the suite, so that dumps of etcd are searched for them.
 func noting(f Fixture) Fixture {
 	f.Cloud.Access, f.Cloud.Tokens = notedAccess{f.Cloud.Access}, notedTokens{f.Cloud.Tokens}
 	return f

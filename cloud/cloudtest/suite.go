@@ -11,18 +11,18 @@ import (
 	"croft/schedule"
 )
 
-// Fixture is a cloud with one live host that has room for Room instances of small.
+// Fixture is a cloud with one live host, which has room for Room instances of small.
 type Fixture struct {
 	Cloud   *cloud.Cloud
 	Host    string // the host's name
-	Silence func() // ends the host's agent, and returns once the cloud has noticed
-	Here    bool   // etcd and Placement are given to joining hosts only as this machine reaches them
+	Silence func() // ends the host's agent, and returns when the cloud has noticed
+	Here    bool   // joining hosts get the addresses of etcd and Placement that this machine uses
 }
 
 // Room is the number of instances that fit on the host of a Fixture.
 const Room = 3
 
-// Pools is the file of the pools that a Fixture has to have; others may be beside them.
+// Pools is the file with the pools that a Fixture must have; it may have others too.
 const Pools = `
 everybodys:
   project: org
@@ -61,7 +61,7 @@ func (s *suite) must(err error) {
 	}
 }
 
-// is fails the test if err is of another kind.
+// is fails the test if err is of a kind other than want.
 func (s *suite) is(err error, want croft.Kind, what string) {
 	s.Helper()
 	if croft.KindOf(err) != want {
@@ -69,7 +69,7 @@ func (s *suite) is(err error, want croft.Kind, what string) {
 	}
 }
 
-// isOneOf is is with several kinds.
+// isOneOf fails the test if err is of none of these kinds.
 func (s *suite) isOneOf(err error, what string, kinds ...croft.Kind) {
 	s.Helper()
 	if !slices.Contains(kinds, croft.KindOf(err)) {

@@ -11,7 +11,7 @@ import (
 	"croft/usage"
 )
 
-// used returns a report once it is as wanted.
+// used reads reports until wanted accepts one, and returns it.
 func (s *suite) used(f usage.Filter, what string, wanted func(map[croft.Project]usage.Day) bool) usage.Report {
 	s.Helper()
 	for {
@@ -47,7 +47,8 @@ func usageIsRecorded(s *suite) {
 	})
 	_, err = s.Cloud.Access.Revoke(s.ctx, made.ID)
 	s.must(err)
-	today := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) // or yesterday, at midnight
+	// yesterday, as the test may run past midnight
+	today := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	r := s.used(usage.Filter{Since: today, Projects: []croft.Project{"dev"}}, "time passes",
 		func(d map[croft.Project]usage.Day) bool { return d["dev"].UnitSeconds[tenant.CountTokens] > 0 })
 	if len(r.Projects) != 1 || r.Until.IsZero() || time.Since(r.Until) > patience {
@@ -88,7 +89,7 @@ func usageIsRecorded(s *suite) {
 	}
 }
 
-// others returns the one other token of the project dev.
+// others returns the other token of the project dev, which must have exactly two.
 func (s *suite) others(id access.TokenID) access.TokenID {
 	s.Helper()
 	all, err := s.Cloud.Access.List(s.ctx, "dev")

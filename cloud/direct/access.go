@@ -14,7 +14,7 @@ import (
 	"croft/etcdstore/tenants"
 )
 
-// accessTokens implements cloud.Access for whoever reaches etcd, and so is an operator.
+// accessTokens implements cloud.Access for callers that can reach etcd, and therefore are operators.
 type accessTokens struct{ store *tenants.AccessTokens }
 
 // Create implements cloud.Access.
@@ -27,7 +27,8 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud
 	if err != nil {
 		return cloud.AccessToken{}, err
 	}
-	create := a.store.CreateWithin // a token of a name without a record would be one of whoever gets the name
+	// a token for a name without a record would work in any later project of that name
+	create := a.store.CreateWithin
 	if wanted.Project == "" || wanted.Project == croft.DefaultProject && !wanted.Within {
 		create = a.store.Create
 	}

@@ -14,7 +14,7 @@ import (
 	"croft/tenant"
 )
 
-// actionLog implements cloud.Actions for operators, who see all.
+// actionLog implements cloud.Actions for operators, who see all entries.
 type actionLog struct{ store *actionlog.Log }
 
 // List implements cloud.Actions.
@@ -22,10 +22,10 @@ func (a actionLog) List(ctx context.Context, f actions.Filter) (actions.Page, er
 	return a.store.List(ctx, access.Everything(), f)
 }
 
-// recorded puts into the action log what commands of operators change about hosts, aggregates, distances,
-// policies, projects, quotas and tokens. It leaves out instances, keys, properties, and what mends records.
+// recorded makes commands of operators write to the action log when they change hosts, aggregates, distances, policies,
+// projects, quotas or tokens. It leaves out instances, keys, properties, and repairs of records.
 func recorded(c *cloud.Cloud, log *actionlog.Log) {
-	machine, _ := os.Hostname() // the entry says less without it
+	machine, _ := os.Hostname() // without it, the entry only lacks the machine
 	j := &journal{log: log, user: LocalUser(), machine: machine, under: c.Connection}
 	c.Policies = recordedPolicies{c.Policies, j}
 	c.Aggregates, c.Distances = recordedAggregates{c.Aggregates, j}, recordedDistances{c.Distances, j}
@@ -155,7 +155,7 @@ func (p recordedProjects) Recount(ctx context.Context, name croft.Project) error
 	return err
 }
 
-// recordedAccess records the making and revoking of access tokens.
+// recordedAccess records when access tokens are created and revoked.
 type recordedAccess struct {
 	cloud.Access
 	journal *journal
@@ -178,7 +178,7 @@ func (a recordedAccess) Revoke(ctx context.Context, id access.TokenID) (cloud.Ac
 	return ended, err
 }
 
-// recordedTokens records the making and revoking of tokens with which machines join.
+// recordedTokens records when join tokens are created and revoked.
 type recordedTokens struct {
 	cloud.Tokens
 	journal *journal

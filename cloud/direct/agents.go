@@ -29,7 +29,7 @@ var _ audit.Agents = agents{}
 // agents calls the agents of hosts over HTTP, or over TLS if they have certificates.
 type agents struct{ store *etcdstore.Store }
 
-// client returns a client for the agent of a host. Over TLS the agent must present the certificate of that host.
+// client returns a client for the agent of a host. Over TLS the agent must present this host's certificate.
 func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) {
 	if !endpoint.IsTLS(h.API) {
 		return agentClient(nil), nil
@@ -56,7 +56,7 @@ func agentClient(config *tls.Config) *http.Client {
 // stay follows no redirect: a host must not send its callers elsewhere. The redirect itself is the response.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// said sanitizes another machine's response and cuts it to one line for a terminal.
+// said sanitizes another machine's response and shortens it to one line for a terminal.
 func said(body []byte) string { return strings.TrimSpace(plain.Cut(string(body), plain.Longest)) }
 
 // Contents implements audit.Agents.
@@ -118,7 +118,7 @@ func (a agents) call(ctx context.Context, method string, h croft.Host, path stri
 	return body, nil
 }
 
-// unwrapped removes the part of an error that repeats the address.
+// unwrapped removes the outer part of an error, which repeats the address.
 func unwrapped(err error) error {
 	if inner, ok := err.(interface{ Unwrap() error }); ok && inner.Unwrap() != nil {
 		return inner.Unwrap()
@@ -137,7 +137,7 @@ func refused(attempt string, answer *http.Response) error {
 	case http.StatusUnauthorized, http.StatusBadRequest:
 		kind = croft.Invalid
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // without the rest the status is enough
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // if the read fails, the status is enough
 	return croft.Errorf(kind, "%s: %s", attempt, cmp.Or(said(text), said([]byte(answer.Status))))
 }
 
@@ -166,7 +166,7 @@ func (m monitor) Usages(ctx context.Context, h croft.Host) ([]compute.Usage, err
 		return nil, err
 	}
 	var all []compute.Usage
-	if err := json.Unmarshal(body, &all); err != nil { // an agent of another version
+	if err := json.Unmarshal(body, &all); err != nil { // the agent may have another version
 		return nil, croft.Errorf(croft.Unavailable, "ask host %s what its guests use: %w", h.Name, err)
 	}
 	return all, nil

@@ -7,7 +7,7 @@ import (
 	"croft/internal/testing/badserver"
 )
 
-// However an agent dies, its caller learns that a retry may succeed.
+// TestAnAgentThatDies checks that callers learn that a retry may succeed, however the agent dies.
 func TestAnAgentThatDies(t *testing.T) {
 	for name, address := range badserver.All(t, false) {
 		h := croft.Host{Name: "h", API: "http://" + address}

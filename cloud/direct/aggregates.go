@@ -17,7 +17,8 @@ type aggregates struct {
 	store *etcdstore.Store
 }
 
-// Create implements cloud.Aggregates. A request that names a site means the location.
+// Create implements cloud.Aggregates. It refuses the name of a site, because a request with this name means the
+// location.
 func (a aggregates) Create(ctx context.Context, wanted croft.Aggregate) (croft.Aggregate, error) {
 	if err := wanted.Check(); err != nil {
 		return wanted, err

@@ -17,9 +17,9 @@ import (
 
 // Archive locates the whole state of a Placement: behind an API, in a data directory, or in etcd.
 type Archive struct {
-	URL       string // of the API, or cloud:NAME; empty: the state is in etcd
-	DataDir   string // data directory of an etcd that does not run; empty: the etcd of Etcd
-	Write     bool   // not only read; etcd may be empty
+	URL       string // URL of the API, or cloud:NAME; empty: the state is in etcd
+	DataDir   string // data directory of an etcd that does not run; empty: use the etcd of Etcd
+	Write     bool   // also write; etcd may then be empty
 	Etcd      EtcdSettings
 	Placement PlacementSettings // except the URL
 }
@@ -68,7 +68,7 @@ func (a Archive) openStored(ctx context.Context) (transfer.Target, func() error,
 		return store.Close()
 	}
 	ops := 0
-	if a.Write { // otherwise nothing is written
+	if a.Write { // without Write, nothing is written
 		if ops, err = store.MaxTxnOps(ctx); err != nil {
 			return nil, nil, errors.Join(err, end())
 		}

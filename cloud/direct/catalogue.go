@@ -59,7 +59,7 @@ func (c catalogue) Provider(ctx context.Context, idOrName string) (croft.Provide
 		"host %s has no resource provider yet: its agent makes one", h.Name)
 }
 
-// users implements cloud.Users for operators, who see all.
+// users implements cloud.Users for operators, who see all users.
 type users struct {
 	projects projects
 	caller   access.Caller

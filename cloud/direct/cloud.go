@@ -16,8 +16,8 @@ import (
 	"croft/schedule"
 )
 
-// Dial connects to the cloud that the settings name. It sends nothing to Placement yet. NotFound: etcd holds no
-// cloud. Unavailable: etcd does not answer.
+// Dial connects to the cloud that the settings name. It sends nothing to Placement yet. NotFound: etcd has no cloud.
+// Unavailable: etcd does not answer.
 func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 	claims, err := s.Placement.Client()
 	if err != nil {
@@ -41,7 +41,7 @@ func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
 // Claims is the client of Placement.
 type Claims = *placementclient.Client
 
-// Over is a cloud over connections that its caller keeps: closing it closes nothing.
+// Over returns a cloud that uses connections which stay the caller's: closing the cloud does not close them.
 func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*cloud.Cloud, error) {
 	scheduler, err := schedule.New(how.config(store, claims))
 	if err != nil {
@@ -59,7 +59,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if err != nil {
 		return nil, err
 	}
-	manager, err := s.Pool.Client() // which has asked nothing yet, and may not be there
+	manager, err := s.Pool.Client() // no request is sent yet, and there may be no manager
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	return over, building.over(over, store, scheduler)
 }
 
-// connection is closed with a cloud.Cloud.
+// connection holds what is closed with a cloud.Cloud.
 type connection struct {
 	store  *etcdstore.Store
 	claims *placementclient.Client

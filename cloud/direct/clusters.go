@@ -30,20 +30,21 @@ import (
 	"croft/schedule"
 )
 
-// Clusters says how this process asks for clusters. The zero value has no keys, so it neither takes nor uses a secret.
+// Clusters configures how this process requests clusters. The zero value has no keys, so it cannot store or use
+// secrets.
 type Clusters struct {
-	Vault     cluster.Vault // nil: there is no key
-	AllowedIP string        // from which machines at other sites are reached; may be empty
-	Outbound  outbound.Rule // which addresses are called that templates of other sites name
-	Images    Catalog       // of the site of the cloud's own hosts
-	Sim       *sim.Site     // the driver of sites that only pretend; nil: one of its own
-	Log       *slog.Logger  // discards by default
+	Vault     cluster.Vault // nil: no key
+	AllowedIP string        // address range from which machines at other sites can be reached; may be empty
+	Outbound  outbound.Rule // which addresses may be called that templates of other sites name
+	Images    Catalog       // image catalogue of the cloud's own site
+	Sim       *sim.Site     // driver of simulated sites; nil: a new one
+	Log       *slog.Logger  // default: discards
 
 	under    manager.Config
 	registry *registry.Registry
 }
 
-// over fills in what clusters need of a cloud that has a store and a scheduler.
+// over fills in the parts of a cloud that handle clusters; the cloud has a store and a scheduler.
 func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) error {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Vault == nil {
@@ -79,7 +80,7 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 	return nil
 }
 
-// drivers are what reaches sites, by their types.
+// drivers returns the drivers of sites by site type.
 func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) (
 	map[cluster.SiteType]cluster.Driver, error) {
 	here, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: c.localImage,
@@ -110,8 +111,8 @@ func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler 
 		cluster.OpenStack: heat.New(heat.Config{Log: c.Log}), cluster.Croft: elsewhere.New(peer)}, nil
 }
 
-// localImage is the reference of an image that everybody may name: one of the catalogue, or at an address that tenants
-// may name. Invalid.
+// localImage returns the reference of an image that everybody may name: an image of the catalogue, or one at an address
+// that tenants may name. Invalid.
 func (c *Clusters) localImage(name string) (string, error) {
 	reference, err := c.Images.Reference(name)
 	if err != nil || !strings.ContainsAny(name, "/:#") {
@@ -142,14 +143,14 @@ func tail(r io.Reader, most int) (string, error) {
 	}
 }
 
-// Manager returns what builds the clusters of the cloud that Over made.
+// Manager returns the manager that builds the clusters of the cloud that Over returned.
 func (c *Clusters) Manager() (*manager.Manager, error) { return manager.New(c.under) }
 
-// ensurePause is the pause after which what could not be stored is tried again.
+// ensurePause is the pause before a failed write is tried again.
 const ensurePause = 10 * time.Second
 
-// Ensure stores what every cloud has to build clusters by: the site of its own hosts, and the appliances that croft
-// ships. It returns once that is done, or ctx ends.
+// Ensure stores what every cloud needs to build clusters: the site of its own hosts, and the appliances that croft
+// ships. It returns when that is done or ctx ends.
 func (c *Clusters) Ensure(ctx context.Context) {
 	for {
 		err := errors.Join(c.registry.EnsureLocal(ctx), c.registry.EnsureBuiltIn(ctx, shipped()))
@@ -163,7 +164,7 @@ func (c *Clusters) Ensure(ctx context.Context) {
 	}
 }
 
-// shipped are the appliances that croft ships.
+// shipped returns the appliances that croft ships.
 func shipped() (all []registry.BuiltIn) {
 	for _, one := range appliances.All() {
 		all = append(all, registry.BuiltIn(one))
@@ -171,8 +172,8 @@ func shipped() (all []registry.BuiltIn) {
 	return all
 }
 
-// siteImage returns an image of the cloud's catalogue. One whose checksum is only in a list has no source that a site
-// could be sure of. NotFound.
+// siteImage returns an image of the cloud's catalogue. An image whose checksum is only in a list has no source that a
+// site could verify. NotFound.
 func siteImage(name string) (cluster.Image, error) {
 	catalog, err := image.LoadCatalog(image.MachineFiles(), nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // distances implements cloud.Distances.
 type distances struct{ store *etcdstore.Store }
 
-// place is what a distance is to, and its name where that is stored.
+// place is an end of a distance, and its name as it is stored.
 type place struct {
 	topology.End
 	name string
@@ -29,7 +29,7 @@ func (d distances) List(ctx context.Context) ([]croft.Distances, error) {
 	return d.store.Distances.List(ctx)
 }
 
-// places finds what names mean: an aggregate, else a host, else a location. NotFound.
+// places returns what each name means: an aggregate, else a host, else a location. NotFound.
 func (d distances) places(ctx context.Context, names ...string) (all []place, err error) {
 	aggregates, err := d.store.Aggregates.Named(ctx, names...)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d distances) places(ctx context.Context, names ...string) (all []place, er
 			for _, h := range hosts {
 				known = append(known, h.Name)
 			}
-			if aggregates, err := d.store.Aggregates.List(ctx); err == nil { // only for the hint
+			if aggregates, err := d.store.Aggregates.List(ctx); err == nil { // used only for the hint
 				for _, a := range aggregates {
 					known = append(known, a.Name)
 				}
@@ -129,7 +129,7 @@ func (d distances) Remove(ctx context.Context, kind, a, b string, generation *in
 		switch ends, err := d.places(ctx, name); {
 		case err == nil:
 			names[i] = ends[0].name
-		case !errors.Is(err, croft.NotFound): // what is gone is named as it is stored
+		case !errors.Is(err, croft.NotFound): // a place that no longer exists is named as it is stored
 			return err
 		}
 	}

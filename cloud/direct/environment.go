@@ -10,17 +10,17 @@ import (
 	"croft/internal/settings"
 )
 
-// notSettings are variables, or prefixes of variables, that are not settings: the program's own, and those of
-// scripts, containers and tests.
+// notSettings are variables, or prefixes of variables, that are not settings: internal variables of the program, and
+// variables of scripts, containers and tests.
 var notSettings = []string{
 	"CROFT_READY_FD", "CROFT_TEST_", "CROFT_IMAGE_TEST_", "CROFT_SOAK", "CROFT_KILL", "CROFT_MUTANT", "CROFT_NET_",
 	"CROFT_PREVIOUS", "CROFT_BIND", login.Variable,
 	"CROFT_VERSION", "CROFT_BINARY", "CROFT_HOOK", "CROFT_OPENSTACK", "CROFT_NAMES", "CROFT_BENCH",
 }
 
-// CheckEnvironment refuses unknown variables that begin like settings, as unknown keys of files are refused. The
-// variables of schedule.yaml and those in others are known: a shell may have variables for hosts and for commands
-// at once. Invalid.
+// CheckEnvironment returns Invalid for unknown variables that begin like settings, just as unknown keys of files are
+// refused. The variables of schedule.yaml and the ones in others are known: a shell may have variables for hosts and
+// for commands at once.
 func CheckEnvironment(environment, others []string) error {
 	known := append(slices.Clone(others), settings.EnvNames(Defaults(), nil)...)
 	for _, variable := range environment {
@@ -35,7 +35,7 @@ func CheckEnvironment(environment, others []string) error {
 	return nil
 }
 
-// FormerSettings maps settings of former versions to the advice given for a file that still has them.
+// FormerSettings maps settings of earlier versions to the advice given for a file that still has them.
 var FormerSettings = map[string]string{
 	"etcd.host": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",
 	"etcd.port": "the setting is etcd.endpoints now: write endpoints: [http://HOST:2379]",

@@ -15,8 +15,8 @@ import (
 // DefaultEtcd is the address of etcd if none is configured.
 const DefaultEtcd = "http://127.0.0.1:2379"
 
-// EtcdSettings hold the addresses of etcd and our credentials for it. The type is exported because it is inline
-// in other settings, where fields have to be.
+// EtcdSettings hold the addresses of etcd and the client's credentials for it. The type is exported because it is
+// embedded inline in other settings, whose fields must be exported.
 type EtcdSettings struct {
 	Endpoints    []string `yaml:"endpoints"`
 	CA           string   `yaml:"ca"`
@@ -25,15 +25,15 @@ type EtcdSettings struct {
 	User         string   `yaml:"user"`
 	PasswordFile string   `yaml:"password_file"`
 
-	CAPEM string      `yaml:"-"` // text of ca, for a joined cloud
-	TLS   *tls.Config `yaml:"-"` // replaces all files, for a cloud that issued us certificates
-	// SealKeys are files of keys that seal secrets of clusters in this etcd. They are known where the etcd was found
-	// through the note of its own machine, so no cloud's secrets are sealed with another cloud's key.
+	CAPEM string      `yaml:"-"` // text of CA, for a joined cloud
+	TLS   *tls.Config `yaml:"-"` // replaces all files, for a cloud that issued certificates to this host
+	// SealKeys are files of keys that seal secrets of clusters in this etcd. They are known only if the etcd was found
+	// through this machine's note, so one cloud's secrets are never sealed with another cloud's key.
 	SealKeys []string `yaml:"-"`
 }
 
-// EndpointsFromEnv returns the endpoints in ETCDCTL_ENDPOINTS, as defaults. etcdctl permits endpoints without a
-// scheme, and means TLS if an authority is configured.
+// EndpointsFromEnv returns the endpoints in ETCDCTL_ENDPOINTS, as defaults. etcdctl permits endpoints without a scheme,
+// and uses TLS for them if an authority is configured.
 func EndpointsFromEnv(env func(string) string) []string {
 	text := env("ETCDCTL_ENDPOINTS")
 	if text == "" {
@@ -53,7 +53,8 @@ func EndpointsFromEnv(env func(string) string) []string {
 	return all
 }
 
-// Config returns the configuration of the store: the settings, with etcdctl's variables for what they leave unset.
+// Config returns the configuration of the store. It comes from the settings, and from etcdctl's variables where they
+// are unset.
 func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) {
 	if s.TLS != nil {
 		return etcdstore.Config{Endpoints: s.Endpoints, Access: etcdstore.Access{TLS: s.TLS}}, nil
@@ -87,7 +88,7 @@ func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) 
 	return etcdstore.Config{Endpoints: s.Endpoints, Access: access}, err
 }
 
-// usesTLS reports whether etcdctl's files, which may be for another cluster, can be meant.
+// usesTLS reports whether to use etcdctl's certificate files, which may belong to another cluster.
 func (s EtcdSettings) usesTLS() bool {
 	for _, endpoint := range s.Endpoints {
 		if !strings.HasPrefix(endpoint, "https://") {
@@ -119,7 +120,7 @@ func ReadSecret(setting, path string) (string, error) {
 	return "", croft.Errorf(croft.Invalid, "%s: %s is empty", setting, path)
 }
 
-// Open connects to etcd. With mint, for long-running parts, it may begin an installation there.
+// Open connects to etcd. mint allows long-running parts to create an installation there.
 func (s EtcdSettings) Open(ctx context.Context, mint bool) (*etcdstore.Store, error) {
 	c, err := s.Config(os.Getenv)
 	if err != nil {

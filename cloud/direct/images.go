@@ -23,12 +23,12 @@ type images struct{ agents agents }
 
 // Catalog is the catalog of this machine.
 type Catalog struct {
-	Files   []string                     // as image.CatalogFiles, which nil is
-	Sources image.Sources                // of other images that tenants may name
-	Resolve func(string) (string, error) // as image.ReferenceFor, which nil is
+	Files   []string                     // default: image.CatalogFiles
+	Sources image.Sources                // sources of other images that tenants may name
+	Resolve func(string) (string, error) // default: image.ReferenceFor
 }
 
-// Reference returns the reference for hosts of a name of the catalog, a URL or a path. NotFound, Invalid.
+// Reference returns the reference that hosts use for a name of the catalog, a URL or a path. NotFound, Invalid.
 func (c Catalog) Reference(name string) (string, error) {
 	if c.Resolve == nil {
 		return image.ReferenceFor(name)
@@ -36,10 +36,10 @@ func (c Catalog) Reference(name string) (string, error) {
 	return c.Resolve(name)
 }
 
-// CheckSource refuses a reference whose address tenants may not name. Denied.
+// CheckSource returns Denied if tenants may not name the address of a reference.
 func (c Catalog) CheckSource(reference string) error { return c.Sources.Check(reference) }
 
-// Public reports whether a reference that CheckSource permits may lead to the internet alone.
+// Public reports whether a reference that CheckSource permits can lead to public internet addresses only.
 func (c Catalog) Public(reference string) bool { return c.Sources.Public(reference) }
 
 // List returns the images of the catalog and the sources.
@@ -54,7 +54,7 @@ func (c Catalog) List() (cloud.Catalog, error) {
 	}
 	list := cloud.Catalog{Images: []cloud.Image{}, Sources: c.Sources.Prefixes()}
 	for _, e := range catalog.List() {
-		real, err := catalog.Resolve(e.Name) // of an alias, what it stands for
+		real, err := catalog.Resolve(e.Name) // for an alias, the image that it means
 		if err != nil {
 			return cloud.Catalog{}, err
 		}
@@ -83,7 +83,7 @@ func (i images) Pull(ctx context.Context, host croft.Host, name, reference strin
 	return followPull(ctx, attempt, host, json.NewDecoder(answer.Body), progress)
 }
 
-// ask asks a host about its images, and returns an answer that is no refusal. query may be empty, body nil.
+// ask asks a host about its images, and returns its answer unless it is a refusal. query may be empty, and body nil.
 func (i images) ask(ctx context.Context, attempt, method string, host croft.Host, query string,
 	body io.Reader) (*http.Response, error) {
 	if !host.Alive || host.API == "" {
@@ -141,7 +141,7 @@ func (i images) cached(ctx context.Context, method string, host croft.Host, atte
 	return all, nil
 }
 
-// followPull reads the lines of a response until the image is there or the pull fails.
+// followPull reads the lines of a response until the host has the image or the pull fails.
 func followPull(ctx context.Context, attempt string, host croft.Host, lines *json.Decoder,
 	progress func(croft.Progress)) (*compute.Pulled, error) {
 	for {
@@ -162,7 +162,7 @@ func followPull(ctx context.Context, attempt string, host croft.Host, lines *jso
 	}
 }
 
-// unanswered returns the error for a host that did not answer, or not completely.
+// unanswered returns the error for a host that did not answer, or did not answer completely.
 func unanswered(ctx context.Context, attempt string, host croft.Host, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", attempt, ctx.Err())

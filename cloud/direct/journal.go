@@ -13,8 +13,8 @@ import (
 	"croft/etcdstore/actionlog"
 )
 
-// journal writes each action at once, since a command does few. It is the connection of the cloud: closing it tells
-// what could not be written.
+// journal writes each action at once, because a command makes few of them. It is also the cloud's connection: closing
+// it returns the errors of entries that could not be written.
 type journal struct {
 	log           *actionlog.Log
 	user, machine string
@@ -24,10 +24,10 @@ type journal struct {
 	failed error
 }
 
-// writing bounds the write of an entry.
+// writing limits the time to write an entry.
 const writing = 5 * time.Second
 
-// tell records an action that began at a time and ended with an error, or nil.
+// tell records an action that started at began and ended with err, which may be nil.
 func (j *journal) tell(ctx context.Context, began time.Time, operation string, project croft.Project, o actions.Object,
 	err error) {
 	result := actions.Done

@@ -18,10 +18,10 @@ import (
 	"croft/internal/endpoint"
 )
 
-// The etcd and the Placement of croft up ask for certificates. For root on its own machine, croft up therefore notes
-// the addresses and the credentials; it notes nothing with etcd.insecure, where the defaults fit.
+// The etcd and the Placement that croft up runs ask for certificates. croft up therefore notes the addresses and the
+// credentials for root on the same machine; it notes nothing with etcd.insecure, where the defaults fit.
 
-// Local is the note. Its fields are named as in schedule.yaml.
+// Local is that note. Its fields have the names of schedule.yaml.
 type Local struct {
 	Etcd struct {
 		Endpoints []string `yaml:"endpoints"`
@@ -37,15 +37,15 @@ type Local struct {
 		Key      string `yaml:"key,omitempty"`
 	} `yaml:"placement"`
 	Clusters struct {
-		// The key files that the settings of croft up name. None: the one in the state directory.
+		// The key files that the settings of croft up name. Empty: the file in the state directory.
 		CredentialKeyFile []string `yaml:"credential_key_file,omitempty"`
 	} `yaml:"clusters,omitempty"`
 }
 
-// ClusterKey is the file with the key that seals secrets of clusters where the settings name none.
+// ClusterKey is the file with the key that seals secrets of clusters, if the settings name no key.
 func ClusterKey(stateDir string) string { return filepath.Join(stateDir, "cluster.key") }
 
-// OnlyHere reports whether other machines do not reach etcd or Placement at the addresses of the note.
+// OnlyHere reports whether only this machine can reach etcd or Placement at the addresses of the note.
 func (a Local) OnlyHere() bool {
 	return endpoint.AnyLoopback(append([]string{a.Placement.Endpoint}, a.Etcd.Endpoints...))
 }
@@ -60,15 +60,15 @@ func (a Local) Write(file, comment string) error {
 	return durable.Write(file, append([]byte(comment), text...), 0o600)
 }
 
-// AddLocal applies the note of this machine if nothing else says where the cloud is. Denied: there may be one, and only
-// root may read it.
+// AddLocal applies the note of this machine if no setting says where the cloud is. Denied: there may be a note, but
+// only root may read it.
 func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
 	if !etcd.unset() {
 		return nil
 	}
 	a, err := ReadLocal(stateDir)
 	if errors.Is(err, croft.NotFound) && stateDir == DefaultStateDir() {
-		stateDir = MachineDir // of root
+		stateDir = MachineDir // root's note
 		a, err = ReadLocal(stateDir)
 	}
 	switch {
@@ -100,17 +100,17 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// unset reports whether nothing says where etcd is.
+// unset reports whether no setting says where etcd is.
 func (s EtcdSettings) unset() bool {
 	return slices.Equal(s.Endpoints, []string{DefaultEtcd}) && s.CA == "" && s.Cert == ""
 }
 
-// Unset reports whether nothing says where the cloud is.
+// Unset reports whether no setting says where the cloud is.
 func (s *Settings) Unset() bool {
 	return !s.Settings.Set() && s.Etcd.unset() && s.Placement.Endpoint == "" && s.Placement.Cloud == ""
 }
 
-// ReadLocal returns the note. NotFound: there is none.
+// ReadLocal returns the note. NotFound: there is no note.
 func ReadLocal(stateDir string) (a Local, err error) {
 	text, err := os.ReadFile(LocalFile(stateDir))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -127,7 +127,7 @@ func ReadLocal(stateDir string) (a Local, err error) {
 	return a, nil
 }
 
-// Inside returns the same for another machine: with certificates that lie beside the file, and without the keys of
+// Inside returns the note for use on another machine: its certificates lie next to the file, and it has no keys of
 // clusters, which stay on this machine.
 func (a Local) Inside() Local {
 	a.Clusters.CredentialKeyFile = nil
@@ -140,7 +140,7 @@ func (a Local) Inside() Local {
 	return a
 }
 
-// Beside makes paths that are relative to the settings file independent of the working directory.
+// Beside resolves paths relative to the settings file, so that they do not depend on the working directory.
 func (s *Settings) Beside(file string) {
 	for _, path := range []*string{&s.CA, &s.Etcd.CA, &s.Etcd.Cert, &s.Etcd.Key, &s.Etcd.PasswordFile, &s.Placement.CA,
 		&s.Placement.Cert, &s.Placement.Key} {
@@ -154,14 +154,14 @@ func (s *Settings) Beside(file string) {
 // LocalStateDir is where commands without --state-dir look for the note.
 func LocalStateDir() string { return cmp.Or(os.Getenv("CROFT_STATE_DIR"), DefaultStateDir()) }
 
-// The state directory of a croft that root runs, and the socket where it serves the API to the operators of the
-// machine.
+// MachineDir is the state directory of a croft that root runs. MachineSocket is the socket where it serves the API to
+// the operators of the machine.
 const (
 	MachineDir    = "/var/lib/croft"
 	MachineSocket = "/run/croft/api.sock"
 )
 
-// DefaultStateDir is the machine's directory for root and the user's own for others.
+// DefaultStateDir returns the machine's directory for root, and a directory of their own for other users.
 func DefaultStateDir() string {
 	if os.Geteuid() == 0 {
 		return MachineDir

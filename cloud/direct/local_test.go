@@ -14,11 +14,11 @@ func TestKeysOfClustersAreOnlyThoseOfTheNotedCloud(t *testing.T) {
 	const etcd = "https://10.0.0.1:2379"
 	for _, c := range []struct {
 		name    string
-		key     bool     // the state directory has one
-		noted   []string // of the settings of croft up
-		asked   string   // the etcd that the settings of the command name
-		unnoted bool     // there is no cloud with certificates on this machine
-		want    []string // below the state directory
+		key     bool     // the state directory has a key
+		noted   []string // key files in the settings of croft up
+		asked   string   // etcd that the command's settings name
+		unnoted bool     // this machine has no cloud with certificates
+		want    []string // key files below the state directory
 	}{
 		{name: "the state directory has a key", key: true, want: []string{"cluster.key"}},
 		{name: "the state directory has none"},
@@ -62,7 +62,8 @@ func TestKeysOfClustersAreOnlyThoseOfTheNotedCloud(t *testing.T) {
 	}
 }
 
-// The settings of an operator elsewhere are read strictly as schedule.yaml, which has no such setting.
+// TestSettingsForAnotherMachineNameNoKeyOfClusters: an operator's settings elsewhere are read strictly as
+// schedule.yaml, which has no such setting.
 func TestSettingsForAnotherMachineNameNoKeyOfClusters(t *testing.T) {
 	var note Local
 	note.Etcd.Endpoints, note.Clusters.CredentialKeyFile = []string{"https://10.0.0.1:2379"}, []string{"/etc/croft/key"}

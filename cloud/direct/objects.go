@@ -11,11 +11,11 @@ import (
 	"croft/objects"
 )
 
-// operator is the caller of a connection to etcd: who holds its credentials may do everything.
+// operator returns the caller for a connection to etcd: a process with etcd's credentials may do everything.
 func operator(store *etcdstore.Store, s Settings) access.Caller {
 	c := access.Caller{Partition: store.Partition(), Project: croft.Project(s.Project),
 		Roles: []access.Role{access.PartitionAdmin}, Via: "etcd"}
-	if u, err := user.Current(); err == nil { // for people alone
+	if u, err := user.Current(); err == nil { // for the log only
 		c.User = u.Username
 	}
 	return c
@@ -39,7 +39,7 @@ func (o objectList) Object(ctx context.Context, project croft.Project, kind obje
 	return o.service.Object(ctx, o.caller, access.Everything(), ref)
 }
 
-// find returns the reference of a thing.
+// find returns the reference of an object.
 func (o objectList) find(ctx context.Context, project croft.Project, kind objects.Kind, idOrName string) (objects.Ref,
 	error) {
 	switch kind {

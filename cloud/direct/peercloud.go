@@ -9,7 +9,7 @@ import (
 	"croft/cluster/outbound"
 )
 
-// peer connects to another croft, which a site names, by the token of a credential.
+// peer connects to another croft that a site names, with the token of a credential.
 func peer(at cluster.Access) (elsewhere.Peer, error) {
 	requests, err := outbound.Client(outbound.Config{CACert: at.Site.CACert})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"croft/federation"
 )
 
-// recordedPeers records changes of peers, and of the projects that they have here.
+// recordedPeers records changes of peers, and of the projects that peers may use here.
 type recordedPeers struct {
 	cloud.Peers
 	journal *journal

@@ -18,17 +18,17 @@ const (
 	DefaultToken     = "admin"
 )
 
-// PlacementSettings hold the address of Placement and our credentials for it. The type is exported because it is
-// inline in other settings, where fields have to be.
+// PlacementSettings hold the address of Placement and the client's credentials for it. The type is exported because it
+// is embedded inline in other settings, whose fields must be exported.
 type PlacementSettings struct {
-	Endpoint string `yaml:"endpoint"` // empty: defaultPlacement, or with a cloud the endpoint in its catalogue
+	Endpoint string `yaml:"endpoint"` // empty: DefaultPlacement, or with a cloud the endpoint in its catalogue
 	Cloud    string `yaml:"cloud"`    // empty: the token is used
 	Token    string `yaml:"token"`
 	CA       string `yaml:"ca"`
 	Cert     string `yaml:"cert"`
 	Key      string `yaml:"key"`
 
-	TLS *tls.Config `yaml:"-"` // replaces the files, for a cloud that issued us certificates
+	TLS *tls.Config `yaml:"-"` // replaces the files, for a cloud that issued certificates to this host
 }
 
 // Client returns a client of Placement, and sends nothing yet. The caller must close it.
@@ -79,7 +79,7 @@ func (s PlacementSettings) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// Check finds what Client would refuse, before anything is created.
+// Check returns the errors that Client would return, before anything is created.
 func (s PlacementSettings) Check() error {
 	client, err := s.Client()
 	if err == nil {

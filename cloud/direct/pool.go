@@ -10,7 +10,7 @@ import (
 	poolclient "croft/pool/api"
 )
 
-// PoolSettings hold the addresses of pool managers and our credentials for them.
+// PoolSettings hold the addresses of pool managers and the client's credentials for them.
 type PoolSettings struct {
 	Endpoints []string `yaml:"endpoints"`
 	Token     string   `yaml:"token"`
@@ -18,17 +18,17 @@ type PoolSettings struct {
 	CA        string   `yaml:"ca"`
 }
 
-// Client returns a client of the managers, and sends nothing yet. A password in an endpoint's URL is a token, for
-// callers who can only configure a URL.
+// Client returns a client of the managers, and sends nothing yet. A password in an endpoint's URL is used as a token,
+// for users who can only configure a URL.
 func (s PoolSettings) Client() (*poolclient.Client, error) { return s.ClientFor(0) }
 
-// ClientFor is Client with this time limit for retries.
+// ClientFor does the same as Client, with this time limit for retries.
 func (s PoolSettings) ClientFor(patience time.Duration) (*poolclient.Client, error) {
 	return s.ClientOf(patience, nil)
 }
 
-// ClientOf is ClientFor with a function that returns, for each attempt, the address of a manager, in place of the
-// configured ones; nil: those count.
+// ClientOf does the same as ClientFor. If locate is not nil, each attempt calls it for the address of a manager, and
+// the configured addresses are ignored.
 func (s PoolSettings) ClientOf(patience time.Duration, locate func() (string, error)) (*poolclient.Client, error) {
 	c := poolclient.Config{Token: s.Token, CA: s.CA, Patience: patience, Locate: locate}
 	for _, endpoint := range s.Endpoints {

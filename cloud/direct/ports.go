@@ -12,7 +12,7 @@ import (
 	"croft/schedule"
 )
 
-// portTime bounds the wait for a port of a guest to answer.
+// portTime limits the time to wait for a guest's port to answer.
 const portTime = 10 * time.Second
 
 // ports implements cloud.Ports from where this process runs.

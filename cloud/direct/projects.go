@@ -11,7 +11,7 @@ import (
 	"croft/usage"
 )
 
-// projects implements cloud.Projects for operators, who see all.
+// projects implements cloud.Projects for operators, who see all projects.
 type projects struct{ *tenants.Projects }
 
 // List implements cloud.Projects.
@@ -22,13 +22,13 @@ func (p projects) List(ctx context.Context, names ...croft.Project) ([]tenant.Te
 	return p.Projects.List(ctx, access.Everything())
 }
 
-// Create implements cloud.Projects. The limits of new projects apply to what t does not limit.
+// Create implements cloud.Projects. The default limits of new projects apply where t sets none.
 func (p projects) Create(ctx context.Context, t tenant.Tenant) (tenant.Tenant, error) {
 	t.Started = true
 	return p.Projects.Create(ctx, t)
 }
 
-// usageHistory implements cloud.Usage for operators, who see all.
+// usageHistory implements cloud.Usage for operators, who see all usage.
 type usageHistory struct{ *usages.History }
 
 // List implements cloud.Usage.

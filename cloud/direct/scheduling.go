@@ -11,16 +11,16 @@ import (
 	"croft/schedule"
 )
 
-// Scheduling is how the scheduler of a long-lived process works. The zero value is that of a single command.
+// Scheduling configures the scheduler of a long-lived process. The zero value fits a single command.
 type Scheduling struct {
-	Hosts schedule.Registry // nil: hosts are read from etcd
+	Hosts schedule.Registry // nil: read from etcd
 	Own   *Own              // nil: record, claim and order are three steps
 
 	Clusters *Clusters // nil: the zero value
 }
 
-// Own is croft's own Placement on the etcd of the cloud, once this process has its state in memory: then candidates are
-// searched there, and requests are written in one step.
+// Own is croft's own Placement, if it runs in this process on the etcd of the cloud and has read its state into memory.
+// Candidates are then searched in memory, and requests are written in one step.
 type Own struct{ now atomic.Pointer[own] }
 
 type own struct {
@@ -28,7 +28,7 @@ type own struct {
 	placer *etcdstore.Placer
 }
 
-// Use makes the server known, whose Store must be the Placement of the store.
+// Use makes the server known. Its Store must be the Placement of the store.
 func (o *Own) Use(store *etcdstore.Store, server *placement.Server) {
 	o.now.Store(&own{server, store.NewPlacer(server.Ledger())})
 }
@@ -54,7 +54,7 @@ func (how Scheduling) config(store *etcdstore.Store, claims Claims) schedule.Con
 	return c
 }
 
-// ownClaims are the claims of a cloud whose Placement may be in this process.
+// ownClaims implements schedule.Claims for a cloud whose Placement may run in this process.
 type ownClaims struct {
 	Claims
 	own *Own

@@ -1,6 +1,6 @@
-// Package direct is a cloud over its etcd and its Placement, for callers who may use both: operators on a host of
-// the cloud, or with their own certificates. It also finds the two: Settings are those of schedule.yaml; what
-// they leave unset comes from Local, which croft up notes on its own machine.
+// Package direct implements a cloud over its etcd and its Placement, for callers who may use both: operators on a host
+// of the cloud, or operators with certificates of their own. It also finds etcd and Placement: Settings holds the
+// settings of schedule.yaml, and unset ones come from Local, the note that croft up writes on its own machine.
 package direct
 
 import (
@@ -23,10 +23,11 @@ import (
 // SettingsFile is the name of the settings file of schedule.
 const SettingsFile = "schedule.yaml"
 
-// Settings are the settings of schedule.yaml; the file of that name at the top of the source explains each and
-// holds the defaults.
+// Settings are the settings of schedule.yaml; the file of that name in the source's top directory explains each setting
+// and holds the defaults.
 type Settings struct {
-	remote.Settings `yaml:",inline"` // of a cloud that is reached over its API; then Etcd and Placement do not count
+	// for a cloud that is reached over its API; then Etcd and Placement are ignored
+	remote.Settings `yaml:",inline"`
 
 	Etcd      EtcdSettings      `yaml:"etcd"`
 	Placement PlacementSettings `yaml:"placement"`
@@ -108,23 +109,23 @@ func (s *Settings) Validate() error {
 	return s.Traces.Check()
 }
 
-// Wait is what to wait for after an order.
+// Wait says what to wait for after an order.
 type Wait string
 
-// The values. For a command that makes nothing run, all but waitNot are the same.
+// These are the values of Wait. For commands that do not make instances run, all except waitNot mean the same.
 const (
 	waitNot     Wait = "false"
 	WaitYes     Wait = "true"
-	waitAddress Wait = "address" // the same
+	waitAddress Wait = "address" // the same as WaitYes
 	waitReady   Wait = "ready"
 )
 
 var Waits = []string{string(waitNot), string(WaitYes), string(waitAddress), string(waitReady)}
 
-// Any reports whether to wait at all.
+// Any reports whether to wait.
 func (w Wait) Any() bool { return w != waitNot }
 
-// Goal is what to wait for if instances are to run.
+// Goal returns the goal to wait for when instances are to run.
 func (w Wait) Goal() schedule.Goal {
 	if w == waitReady {
 		return schedule.Ready

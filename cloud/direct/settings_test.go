@@ -10,8 +10,8 @@ import (
 	"croft/internal/settings"
 )
 
-// The file at the top of the source documents the settings, and schedule reads it when run there: it changes
-// nothing.
+// TestScheduleYAMLHoldsTheDefaults checks the file in the source's top directory. It documents the settings, and
+// schedule reads it when run there, so it must change nothing.
 func TestScheduleYAMLHoldsTheDefaults(t *testing.T) {
 	const file = "../../schedule.yaml"
 	noEnvironment := func(string) (string, bool) { return "", false }

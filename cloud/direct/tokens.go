@@ -85,7 +85,7 @@ func tokenOf(i trust.Invitation) cloud.Token {
 	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires}
 }
 
-// grant is for a host that reaches etcd and Placement itself: the addresses of all their servers.
+// grant returns the grant for a host that reaches etcd and Placement itself: the addresses of all their servers.
 func (t tokens) grant(ctx context.Context, i cloud.Invitation) (g invitation.Grant, err error) {
 	if g.Endpoints, err = t.etcdForOthers(ctx, i.SameEtcd); err != nil {
 		return g, err
@@ -123,8 +123,8 @@ func addReachable(all []string, more ...string) []string {
 	return all
 }
 
-// leading makes a token that leads to the cloud's join servers, or to etcd if there is no join server. With
-// given, loopback addresses are intended.
+// leading returns a token with the addresses of the cloud's join servers, or of etcd if there is no join server. given
+// says that loopback addresses are intended.
 func (t tokens) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string,
 	given bool) (token invitation.Token, err error) {
 	token.Partition = t.store.Partition()
@@ -159,7 +159,7 @@ func (t tokens) leading(ctx context.Context, servers []trust.JoinServer, endpoin
 	return invitation.New(token), err
 }
 
-// etcdForOthers returns the addresses of etcd that other machines reach: the given ones, or those that its
+// etcdForOthers returns the addresses of etcd that other machines can reach: the given ones, or the ones that its
 // members advertise.
 func (t tokens) etcdForOthers(ctx context.Context, given bool) ([]string, error) {
 	if given || !endpoint.AnyLoopback(t.settings.Etcd.Endpoints) {
@@ -183,7 +183,7 @@ func (t tokens) etcdForOthers(ctx context.Context, given bool) ([]string, error)
 	return reached, nil
 }
 
-// placementForOthers returns the address of Placement that other machines reach.
+// placementForOthers returns the address of Placement that other machines can reach.
 func (t tokens) placementForOthers(ctx context.Context, etcd string, given bool) (string, error) {
 	used := cmp.Or(t.settings.Placement.Endpoint, DefaultPlacement)
 	if given || !endpoint.AnyLoopback(strings.Split(used, ",")) {

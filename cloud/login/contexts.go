@@ -19,27 +19,27 @@ import (
 	"croft/internal/nearest"
 )
 
-// Variable names the context that commands use instead of the current one.
+// Variable is the environment variable that names the context for commands, which then ignore the current one.
 const Variable = "CROFT_CONTEXT"
 
-// Default is the name of a context to which nobody gave one.
+// Default is the name of a context that was created without a name.
 const Default = "default"
 
 // Contexts are the logins of a user.
 type Contexts struct {
-	Current  string             `json:"current,omitempty"` // that commands use; empty: none
+	Current  string             `json:"current,omitempty"` // the one that commands use; empty: none
 	Contexts map[string]Context `json:"contexts"`
 }
 
-// File has the contexts of a user, who alone may read it.
+// File stores the contexts of a user. Only its owner may read it.
 type File string
 
-// Own is the file of the user of this process, in the directory of settings.
+// Own returns the file of this process's user, in the directory of settings.
 func Own() File { return File(filepath.Join(xdg.ConfigHome, "croft", "login.json")) }
 
 var names = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// CheckName refuses what cannot be the name of a context. Invalid.
+// CheckName returns Invalid if name cannot be the name of a context.
 func CheckName(name string) error {
 	if !names.MatchString(name) {
 		return croft.Errorf(croft.Invalid, "%.80q cannot be the name of a context: use up to 63 letters, digits, dots, "+
@@ -48,8 +48,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Read returns all contexts; a file that does not exist has none. Invalid: others than its owner may read it, or it is
-// damaged.
+// Read returns all contexts; a file that does not exist has none. Invalid: users other than its owner may read it, or
+// it is damaged.
 func (f File) Read() (all Contexts, err error) {
 	info, err := os.Stat(string(f))
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -59,7 +59,7 @@ func (f File) Read() (all Contexts, err error) {
 	return f.Peek()
 }
 
-// Peek is Read whoever else may read the file, for those who change nothing but what is in it.
+// Peek does the same as Read, but ignores who may read the file. It is for callers that only change the file.
 func (f File) Peek() (all Contexts, err error) {
 	all.Contexts = map[string]Context{}
 	text, err := os.ReadFile(string(f))
@@ -71,7 +71,7 @@ func (f File) Peek() (all Contexts, err error) {
 	}
 	var both struct {
 		Contexts
-		Context // of the version before, which had one
+		Context // the earlier format, which had one context
 	}
 	err = json.Unmarshal(text, &both)
 	if both.Context.URL != "" && both.Contexts.Contexts == nil {
@@ -112,8 +112,8 @@ func (f File) Context(name string) (Context, error) {
 	return all.Find(name)
 }
 
-// Change changes the contexts, after which their owner alone may read them. Of several processes that change them at
-// once, none loses what another wrote. An error of change changes nothing.
+// Change changes the contexts; afterwards only their owner may read them. If several processes change them at once, no
+// change is lost. If change returns an error, nothing changes.
 func (f File) Change(change func(all *Contexts) error) error {
 	if err := os.MkdirAll(filepath.Dir(string(f)), 0o700); err != nil {
 		return fmt.Errorf("keep the login: %w", err)
@@ -140,7 +140,7 @@ func (f File) Change(change func(all *Contexts) error) error {
 	return nil
 }
 
-// Put keeps a context and makes it the current one. Invalid.
+// Put stores a context and makes it the current one. Invalid.
 func (f File) Put(name string, c Context) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (f File) Put(name string, c Context) error {
 	})
 }
 
-// Remove forgets a context, and returns it. If it was the current one, none is. NotFound.
+// Remove forgets a context, and returns it. If it was the current one, there is no current one afterwards. NotFound.
 func (f File) Remove(name string) (c Context, err error) {
 	err = f.Change(func(all *Contexts) error {
 		if c, err = all.Find(name); err != nil {
@@ -163,12 +163,12 @@ func (f File) Remove(name string) (c Context, err error) {
 		return nil
 	})
 	if err == nil {
-		_ = os.Remove(f.renewals(name)) // whoever waits for it finds no context
+		_ = os.Remove(f.renewals(name)) // a process that waits for this lock then finds no context
 	}
 	return c, err
 }
 
-// renewals is the file whose holder renews a context.
+// renewals returns the lock file that a process holds while it renews a context.
 func (f File) renewals(name string) string { return string(f) + "." + name + ".lock" }
 
 // lock takes a lock file.

@@ -15,7 +15,7 @@ import (
 	"croft/cloud/login"
 )
 
-// kept makes a file with contexts of these names.
+// kept creates a file with contexts of these names.
 func kept(t *testing.T, names ...string) login.File {
 	t.Helper()
 	file := login.File(filepath.Join(t.TempDir(), "login.json"))
@@ -27,7 +27,7 @@ func kept(t *testing.T, names ...string) login.File {
 	return file
 }
 
-// is fails the test unless the file has these contexts, and this current one.
+// is fails the test unless the file has exactly these contexts, and this current one.
 func is(t *testing.T, file login.File, current string, names ...string) {
 	t.Helper()
 	all, err := file.Read()
@@ -121,7 +121,7 @@ func TestNamesOfContexts(t *testing.T) {
 	}
 }
 
-// TestARenewalKeepsWhatOthersWrote: whoever logs in anew, or out, while a login is renewed has the last word.
+// TestARenewalKeepsWhatOthersWrote checks that a login or logout during a renewal is not overwritten.
 func TestARenewalKeepsWhatOthersWrote(t *testing.T) {
 	for name, change := range map[string]func(login.File) error{
 		"another login": func(f login.File) error { return f.Put("work", login.Context{URL: "https://new.example"}) },
@@ -129,7 +129,7 @@ func TestARenewalKeepsWhatOthersWrote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := oidctest.Start(t)
-			i.Life = 10 * time.Second // is renewed at once
+			i.Life = 10 * time.Second // renewed at once
 			file := logIn(t, i)
 			i.Life = time.Hour
 			i.Asked = func() {

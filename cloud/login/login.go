@@ -1,5 +1,5 @@
-// Package login keeps who a user is to clouds between commands: contexts by name in a file of the user's own, each with
-// a token of croft, or with those of an OpenID Connect issuer, which it renews.
+// Package login keeps a user's logins to clouds between commands. It stores named contexts in a file that only the user
+// may read. Each has an access token of croft, or tokens of an OpenID Connect issuer, which it renews.
 package login
 
 import (
@@ -18,33 +18,33 @@ import (
 	"croft/internal/endpoint"
 )
 
-// Context is what croft login leaves for later commands.
+// Context is a login that croft login stores for later commands.
 type Context struct {
 	URL     string        `json:"url"`
-	CA      string        `json:"ca,omitempty"`      // file
-	Project croft.Project `json:"project,omitempty"` // of several that the user has roles in
-	User    string        `json:"user,omitempty"`    // as the cloud called the user
+	CA      string        `json:"ca,omitempty"`      // file name
+	Project croft.Project `json:"project,omitempty"` // the chosen one, if the user has roles in several
+	User    string        `json:"user,omitempty"`    // name of the user in the cloud
 	Token   string        `json:"token"`
 
-	// Of a token of an issuer.
+	// For tokens of an issuer.
 	Issuer  Issuer    `json:"issuer,omitzero"`
 	Refresh string    `json:"refresh,omitempty"` // empty: the issuer gave none
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// Issuer is an OpenID Connect issuer, and as which client users log in there.
+// Issuer is an OpenID Connect issuer, and the client ID with which users log in there.
 type Issuer struct {
 	URL    string `json:"url"`
 	Client string `json:"client"`
 }
 
-// scopes are what is asked of an issuer, as far as it says that it has them: a name, groups, and a refresh token.
+// scopes are requested from an issuer, if the issuer says that it supports them: a name, groups, and a refresh token.
 var scopes = []string{oidc.ScopeOpenID, "profile", "email", "groups", oidc.ScopeOfflineAccess}
 
-// patience bounds a request to an issuer.
+// patience limits the time of a request to an issuer.
 const patience = 30 * time.Second
 
-// discover asks an issuer how to log in. Invalid; Unavailable.
+// discover reads an issuer's configuration for logins. Invalid; Unavailable.
 func discover(ctx context.Context, i Issuer) (*oidc.Provider, *oauth2.Config, error) {
 	u, err := url.Parse(i.URL)
 	if err != nil || u.Host == "" || i.Client == "" ||
@@ -75,9 +75,9 @@ func discover(ctx context.Context, i Issuer) (*oidc.Provider, *oauth2.Config, er
 
 // Prompt is what a user has to do to log in.
 type Prompt struct {
-	Page string // to open in a browser, on any device
-	Code string // to enter there
-	Full string // the page with the code in it; empty: the issuer has none
+	Page string // page to open in a browser, on any device
+	Code string // code to enter there
+	Full string // page with the code filled in; empty: the issuer has none
 }
 
 // Device logs a user in by the device authorization grant (RFC 8628): it calls show, and returns once the user has
@@ -106,7 +106,7 @@ func Device(ctx context.Context, i Issuer, show func(Prompt)) (Context, error) {
 	return Context{Issuer: i}.with(ctx, provider, given)
 }
 
-// with returns the context with what an issuer gave.
+// with returns the context with an issuer's tokens added.
 func (c Context) with(ctx context.Context, provider *oidc.Provider, given *oauth2.Token) (Context, error) {
 	text, _ := given.Extra("id_token").(string)
 	token, err := provider.Verifier(&oidc.Config{ClientID: c.Issuer.Client}).Verify(ctx, text)
@@ -120,7 +120,8 @@ func (c Context) with(ctx context.Context, provider *oidc.Provider, given *oauth
 	return c, nil
 }
 
-// refusal says why an issuer gives nothing, without what it was sent; again is the command that logs in once more.
+// refusal explains why an issuer gives no token; it leaves out what was sent to the issuer. again is the command that
+// logs in again.
 func refusal(ctx context.Context, i Issuer, err error, again string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -138,11 +139,12 @@ func refusal(ctx context.Context, i Issuer, err error, again string) error {
 	return croft.Errorf(croft.Denied, "the issuer %s gives no token: %s; run %s again", i.URL, reason, again)
 }
 
-// early is how long before its end a token is renewed.
+// early is how long before its expiry a token is renewed.
 const early = 30 * time.Second
 
-// Token returns the token of a context, renewed if it has expired, or will in a moment. Of several processes one renews
-// it: an issuer may take each refresh token once. Denied: it cannot be renewed. NotFound; Unavailable.
+// Token returns the token of a context, and renews it if it has expired or is about to expire. Only one of several
+// processes renews it, because an issuer may accept each refresh token once only. Denied: it cannot be renewed.
+// NotFound; Unavailable.
 func (f File) Token(ctx context.Context, name string) (string, error) {
 	c, err := f.Context(name)
 	if err != nil || c.counts() {
@@ -173,14 +175,14 @@ func (f File) Token(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	return renewed.Token, f.Change(func(all *Contexts) error {
-		if all.Contexts[name].Refresh == c.Refresh { // else somebody has logged in or out meanwhile
+		if all.Contexts[name].Refresh == c.Refresh { // otherwise the user has logged in or out meanwhile
 			all.Contexts[name] = renewed
 		}
 		return nil
 	})
 }
 
-// Again is the command that logs in once more.
+// Again returns the command that logs in again.
 func (c Context) Again(name string) string {
 	words := []string{"croft login"}
 	if name != Default {
@@ -192,5 +194,5 @@ func (c Context) Again(name string) string {
 	return strings.Join(append(words, c.URL), " ")
 }
 
-// counts reports whether the token can be used as it is.
+// counts reports whether the token can be used without a renewal.
 func (c Context) counts() bool { return c.Expires.IsZero() || time.Until(c.Expires) > early }

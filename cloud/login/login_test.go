@@ -15,7 +15,7 @@ import (
 	"croft/cloud/login"
 )
 
-// logIn logs ann in at an issuer and keeps that.
+// logIn logs ann in at an issuer and stores the context.
 func logIn(t *testing.T, i *oidctest.Issuer) (file login.File) {
 	t.Helper()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
@@ -53,7 +53,7 @@ func TestALoginThatCountsIsUsedAsItIs(t *testing.T) {
 
 func TestOfManyProcessesOneRenewsALogin(t *testing.T) {
 	i := oidctest.Start(t)
-	i.Life = 10 * time.Second // is renewed at once
+	i.Life = 10 * time.Second // renewed at once
 	file := logIn(t, i)
 	i.Life = time.Hour
 	tokens := make([]string, 20)

@@ -13,7 +13,7 @@ import (
 // accessTokens implements cloud.Access.
 type accessTokens struct{ *Client }
 
-// Create implements cloud.Access. The cloud says who made it.
+// Create implements cloud.Access. The cloud determines who created the token.
 func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (made cloud.AccessToken, err error) {
 	if wanted.Project != "" {
 		if err := wanted.Project.Check(); err != nil {

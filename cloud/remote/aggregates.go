@@ -54,7 +54,7 @@ func (l aggregates) Change(ctx context.Context, name string, c croft.AggregateCh
 		Public: c.Public, AddHosts: texts(c.Add), RemoveHosts: texts(c.Remove)}, &a)
 }
 
-// match is the header of a change that builds on a generation; nil: on any.
+// match returns the header of a change that requires a generation; nil: no header.
 func match(n *int64) http.Header {
 	if n == nil {
 		return nil

@@ -13,7 +13,8 @@ import (
 // appliances implements cloud.Appliances.
 type appliances struct{ *Client }
 
-// appliancePath is the path of an appliance, or of something below it. Invalid: it is no name of an appliance.
+// appliancePath is the path of an appliance, or of something below it. Invalid: unique cannot be the name of an
+// appliance.
 func appliancePath(unique string, below ...string) (string, error) {
 	if err := cluster.CheckAppliance(unique); err != nil {
 		return "", err
@@ -107,7 +108,7 @@ func (a appliances) RemoveImplementation(ctx context.Context, appliance string, 
 // siteImages implements cloud.SiteImages.
 type siteImages struct{ *Client }
 
-// siteImagePath is the path of an image, or of something below it. Invalid: it is no name of an image.
+// siteImagePath is the path of an image, or of something below it. Invalid: name cannot be the name of an image.
 func siteImagePath(project croft.Project, name string, below ...string) (string, error) {
 	if err := cluster.CheckName("an image", name); err != nil {
 		return "", err

@@ -13,10 +13,10 @@ import (
 	"croft/internal/delay"
 )
 
-// clusters implements cloud.Clusters. Whose requests these are, the token says.
+// clusters implements cloud.Clusters. The token determines the user of requests.
 type clusters struct{ *Client }
 
-// clusterPath is the path of a cluster, or of something below it.
+// clusterPath returns the path of a cluster, or of something below it.
 func clusterPath(project croft.Project, idOrName string, below ...string) string {
 	return path(project, append([]string{"v1", "clusters", idOrName}, below...))
 }
@@ -40,7 +40,7 @@ func (c clusters) Find(ctx context.Context, project croft.Project, idOrName stri
 	return found.Plain(), err
 }
 
-// get reads a cluster, also one that is deleted.
+// get reads a cluster, even a deleted one.
 func (c clusters) get(ctx context.Context, path string) (api.Cluster, error) {
 	var found api.Cluster
 	err := c.ask(ctx, http.MethodGet, path, nil, &found)
@@ -63,11 +63,11 @@ func (c clusters) List(ctx context.Context, project croft.Project, f cluster.Fil
 }
 
 const (
-	longestTurn = 5 * time.Minute // of one request that waits
+	longestTurn = 5 * time.Minute // longest time that one request waits
 	look        = 500 * time.Millisecond
 )
 
-// Wait implements cloud.Clusters. Whoever wants progress has it looked at; else one request waits for long.
+// Wait implements cloud.Clusters. With progress, it polls the cluster; without, each request waits for a long time.
 func (c clusters) Wait(ctx context.Context, project croft.Project, idOrName string, progress func(cluster.Cluster)) (
 	have cluster.Cluster, err error) {
 	for last := (time.Time{}); ; {
@@ -92,7 +92,7 @@ func (c clusters) Wait(ctx context.Context, project croft.Project, idOrName stri
 	}
 }
 
-// turn is how many seconds one request waits.
+// turn returns how many seconds one request waits.
 func turn(ctx context.Context) string {
 	most := longestTurn
 	if until, bounded := ctx.Deadline(); bounded {
@@ -141,7 +141,7 @@ func (c clusters) Delete(ctx context.Context, project croft.Project, idOrName st
 	return now.Plain(), err
 }
 
-// yes is the value of a parameter that is true; empty: it is left out.
+// yes returns the value of a boolean parameter; an empty value is left out.
 func yes(set bool) string {
 	if set {
 		return "true"

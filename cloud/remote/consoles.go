@@ -43,8 +43,8 @@ func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show fu
 	return err
 }
 
-// refusal returns why the server ended a stream of an instance, if it did so because it no longer lets the caller have
-// it: it ends such a stream without a word. Denied.
+// refusal returns the reason why the server ended an instance's stream, if the caller may no longer read it. The server
+// ends such a stream without an error. Denied.
 func (c consoles) refusal(ctx context.Context, st croft.Status) error {
 	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func (c consoles) refusal(ctx context.Context, st croft.Status) error {
 	return nil
 }
 
-// refusalTimeout bounds the question why a stream ended.
+// refusalTimeout limits the request that asks why a stream ended.
 const refusalTimeout = 10 * time.Second
 
 // Attach implements cloud.Consoles.
@@ -74,7 +74,7 @@ func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadW
 	return err
 }
 
-// socket opens a WebSocket and lets use speak through it.
+// socket opens a WebSocket and lets use communicate through it.
 func (c *Client) socket(ctx context.Context, path string, use func(io.ReadWriteCloser) error) error {
 	header := http.Header{}
 	c.identify(header)

@@ -22,7 +22,7 @@ func as(t *testing.T, url, token string) *cloud.Cloud {
 	return c
 }
 
-// here are join tokens of a cloud that only this machine reaches.
+// here makes join tokens of a cloud that only this machine can reach.
 type here struct{ cloud.Tokens }
 
 // Invite implements cloud.Tokens.

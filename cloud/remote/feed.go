@@ -16,20 +16,20 @@ import (
 	"croft/internal/delay"
 )
 
-// retry is the pause, with a jitter of a half, before a stream that broke is opened again.
+// retry is the pause before a broken stream is opened again, with jitter of half of it.
 const retry = 500 * time.Millisecond
 
-// maxEvent bounds one line of a stream.
+// maxEvent limits the length of a line of a stream.
 const maxEvent = 4 << 20
 
 // event is one server-sent event.
 type event struct {
 	kind string
-	id   int64 // 0: it has none
+	id   int64 // 0: none
 	data []byte
 }
 
-// events passes on the events of a stream until it ends or each returns false or an error.
+// events passes the events of a stream to each, until the stream ends or each returns false or an error.
 func (c *Client) events(ctx context.Context, path string, last int64, each func(event) (more bool, _ error)) error {
 	header := http.Header{}
 	if last != 0 {
@@ -38,7 +38,7 @@ func (c *Client) events(ctx context.Context, path string, last int64, each func(
 	return c.stream(ctx, http.MethodGet, path, nil, header, each)
 }
 
-// stream sends a request and passes on the events of its answer.
+// stream sends a request and passes the events of its answer to each.
 func (c *Client) stream(ctx context.Context, method, path string, body []byte, header http.Header,
 	each func(event) (more bool, _ error)) error {
 	header.Set("Accept", "text/event-stream")
@@ -60,7 +60,7 @@ func (c *Client) stream(ctx context.Context, method, path string, body []byte, h
 			one := next
 			next = event{}
 			if one.id == 0 && one.data == nil {
-				continue // it ends a comment
+				continue // the empty line ends a comment
 			}
 			if more, err := each(one); !more || err != nil {
 				return err
@@ -68,7 +68,7 @@ func (c *Client) stream(ctx context.Context, method, path string, body []byte, h
 		case name == "event":
 			next.kind = value
 		case name == "id":
-			next.id, _ = strconv.ParseInt(value, 10, 64) // 0 where it is none
+			next.id, _ = strconv.ParseInt(value, 10, 64) // 0 if it is not a number
 		case name == "data":
 			next.data = []byte(value)
 		}
@@ -82,7 +82,7 @@ func (c *Client) stream(ctx context.Context, method, path string, body []byte, h
 // feed implements cloud.Feed.
 type feed struct{ *Client }
 
-// Follow implements cloud.Feed. It returns an error of the cloud that will not pass.
+// Follow implements cloud.Feed. It returns errors of the cloud that are not temporary.
 func (f feed) Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error {
 	var last int64
 	for {
@@ -103,15 +103,15 @@ func (f feed) Follow(ctx context.Context, begun func(revision int64), changed fu
 	}
 }
 
-// following is what one stream of events told.
+// following is the state of one stream of events.
 type following struct {
-	last    *int64         // everything up to it was passed on
-	some    []croft.Change // changes of the revision whose last event is still to come
+	last    *int64         // all changes up to it were passed on
+	some    []croft.Change // changes of a revision whose last event has not arrived yet
 	begun   func(int64)
 	changed func([]croft.Change)
 }
 
-// take passes on the changes of a revision with the event that has its id.
+// take collects the changes of a revision, and passes them on at the event that has an ID.
 func (f *following) take(e event) (more bool, _ error) {
 	switch e.kind {
 	case "compacted":
@@ -127,7 +127,7 @@ func (f *following) take(e event) (more bool, _ error) {
 			return false, croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
 		}
 		if c.Revision == 0 {
-			c.Revision = e.id // servers of before 1.8 tell it by the id alone
+			c.Revision = e.id // servers before 1.8 send it only as the event's ID
 		}
 		f.some = append(f.some, c)
 	}

@@ -14,7 +14,7 @@ import (
 // hostList implements cloud.Hosts, for operators.
 type hostList struct{ *Client }
 
-// denied tells those who are no operators, for whom hosts are not found, why.
+// denied explains to callers who are not operators why they find no hosts.
 func (h hostList) denied(ctx context.Context, err error) error {
 	if !errors.Is(err, croft.NotFound) {
 		return err

@@ -24,7 +24,7 @@ func (i images) Held(ctx context.Context, host croft.Host) ([]compute.Held, erro
 	return i.cached(ctx, http.MethodGet, host, "")
 }
 
-// Remove implements cloud.Images. The cloud's own catalog has the reference of a name.
+// Remove implements cloud.Images. A name's reference comes from the cloud's own catalog.
 func (i images) Remove(ctx context.Context, host croft.Host, reference string) ([]compute.Held, error) {
 	return i.cached(ctx, http.MethodDelete, host, reference)
 }
@@ -36,7 +36,7 @@ func (i images) cached(ctx context.Context, method string, host croft.Host, refe
 	return list.Images, hostList(i).denied(ctx, err)
 }
 
-// Pull implements cloud.Images. The cloud's own catalog has the reference of a name.
+// Pull implements cloud.Images. A name's reference comes from the cloud's own catalog.
 func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,
 	progress func(croft.Progress)) (*compute.Pulled, error) {
 	body, err := json.Marshal(api.NewImage{Image: reference})

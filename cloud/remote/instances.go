@@ -18,7 +18,7 @@ import (
 // requests implements cloud.Requests.
 type requests struct{ *Client }
 
-// Request implements cloud.Requests. It chooses the UUID, so that a repetition cannot make a second instance.
+// Request implements cloud.Requests. It chooses the UUID, so that a repeated request cannot create a second instance.
 func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedule.Decision, error) {
 	wanted.ID = cmp.Or(wanted.ID, croft.NewInstanceID())
 	var made api.Instance
@@ -43,7 +43,7 @@ func (r requests) Explain(ctx context.Context, wanted schedule.Request) (*schedu
 	return why, err
 }
 
-// Prepare implements cloud.Requests. The server watches hosts or not, as it likes.
+// Prepare implements cloud.Requests. The server decides whether to watch hosts.
 func (requests) Prepare(context.Context) (end func()) { return func() {} }
 
 func body(r schedule.Request) api.InstanceRequest {
@@ -51,7 +51,7 @@ func body(r schedule.Request) api.InstanceRequest {
 		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,
 		Networks: r.Networks, Open: r.Open, Ephemeral: r.Ephemeral, Affinities: r.Affinities,
 		Expires: int64(r.Expires / time.Second)}
-	for _, bound := range slices.Concat(r.Query.In, r.In) { // the encoded query is Placement's
+	for _, bound := range slices.Concat(r.Query.In, r.In) { // the encoded query has only what Placement understands
 		b.In = append(b.In, string(bound))
 	}
 	b.Where, b.WhereNot = slices.Concat(r.Query.Where, r.Where), slices.Concat(r.Query.WhereNot, r.WhereNot)
@@ -109,14 +109,14 @@ func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Sta
 	return all, nil
 }
 
-// pages counts the pages of a list. A server whose list never ends would be followed for ever.
+// pages counts the pages of a list, so that a server whose list never ends cannot keep the client busy for ever.
 type pages int
 
-// mostPages bounds the pages of a list.
+// mostPages limits the pages of a list.
 const mostPages = 2_000
 
-// next returns an error if a page cannot be followed by another: every page but the last has something, none begins
-// where it began itself, and there are not more than mostPages.
+// next returns an error if no further page can follow: every page except the last must have entries and start at a new
+// place, and there may not be more than mostPages.
 func (p *pages) next(entries int, after, next string) error {
 	*p++
 	if next != "" && (entries == 0 || next == after || *p >= mostPages) {
@@ -126,7 +126,7 @@ func (p *pages) next(entries int, after, next string) error {
 	return nil
 }
 
-// mostInstances is how many instances a page has at most.
+// mostInstances is the largest number of instances in a page.
 const mostInstances = 5000
 
 // Page implements cloud.Instances.
@@ -136,7 +136,7 @@ func (i instances) Page(ctx context.Context, project croft.Project, after string
 	return page, next != "", err
 }
 
-// page reads a page of instances, and where the next one begins.
+// page reads a page of instances, and returns where the next one starts.
 func (i instances) page(ctx context.Context, project croft.Project, after string, limit int) (all []croft.Status,
 	next string, err error) {
 	var page api.InstanceList

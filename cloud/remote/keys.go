@@ -12,7 +12,7 @@ import (
 // keys implements cloud.Keys.
 type keys struct{ *Client }
 
-// AddKey implements cloud.Keys. The cloud says when it was added.
+// AddKey implements cloud.Keys. The cloud sets the time when the key was added.
 func (k keys) AddKey(ctx context.Context, key schedule.Key) error {
 	return k.ask(ctx, http.MethodPost, path(key.Project, []string{"v1", "keys"}),
 		api.NewKey{Name: key.Name, Line: key.Line}, nil)

@@ -83,7 +83,7 @@ func (a audits) Repair(ctx context.Context) (report audit.Report, err error) {
 // invitations implements cloud.Tokens, for operators.
 type invitations struct{ *Client }
 
-// Invite implements cloud.Tokens. Invalid: addresses of etcd or Placement are given, which the cloud itself knows here.
+// Invite implements cloud.Tokens. Invalid: addresses of etcd or Placement are given; the cloud itself knows them.
 func (i invitations) Invite(ctx context.Context, wanted cloud.Invitation) (cloud.Token, error) {
 	if wanted.SameEtcd || wanted.SamePlacement {
 		return cloud.Token{}, croft.Errorf(croft.Invalid, "the cloud says itself where its etcd and Placement are")

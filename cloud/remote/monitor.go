@@ -15,7 +15,7 @@ import (
 	"croft/internal/delay"
 )
 
-// monitor implements cloud.Monitor. Those who are no operators see their instances, and no hosts.
+// monitor implements cloud.Monitor. Callers who are not operators see their instances, but no hosts.
 type monitor struct{ *Client }
 
 // Mirror implements cloud.Monitor.
@@ -38,7 +38,7 @@ func (m monitor) Usable(ctx context.Context) error {
 	return nil
 }
 
-// Providers implements cloud.Monitor. An inventory has only what may be claimed in all.
+// Providers implements cloud.Monitor. An inventory only has the total that may be claimed.
 func (m monitor) Providers(ctx context.Context) ([]croft.Provider, error) {
 	list, err := hostList(m).read(ctx)
 	if croft.KindOf(err) == croft.Denied {
@@ -66,8 +66,8 @@ func (m monitor) Usages(ctx context.Context, host croft.Host) ([]compute.Usage, 
 	return list.Usages, hostList(m).denied(ctx, err)
 }
 
-// mirror implements cloud.Mirror: it lists everything again after changes, but not more often than every pause, and
-// not less often than every resync, since the cloud does not tell of changes of hosts.
+// mirror implements cloud.Mirror. It lists everything again after changes, at most once per pause, and at least once
+// per resync, because the cloud does not report changes of hosts.
 type mirror struct {
 	*Client
 
@@ -78,7 +78,7 @@ type mirror struct {
 	err       error
 }
 
-// How often the mirror is brought up to date.
+// pause is the shortest, and resync the longest time between two updates of the mirror.
 const (
 	pause  = time.Second
 	resync = 5 * time.Second
@@ -92,7 +92,7 @@ func (m *mirror) Run(ctx context.Context, changed func()) error {
 		watched <- instances{m.Client}.Watch(ctx, func() {
 			select {
 			case wake <- struct{}{}:
-			default: // it is awake
+			default: // it is already awake
 			}
 		})
 	}()
@@ -119,12 +119,12 @@ func (m *mirror) Run(ctx context.Context, changed func()) error {
 	}
 }
 
-// look lists everything. What cannot be listed stays as it was.
+// look lists everything. Data that cannot be listed stays unchanged.
 func (m *mirror) look(ctx context.Context) {
 	all, err := instances{m.Client}.List(ctx, "")
 	records, noHosts := hostList{m.Client}.List(ctx)
 	if croft.KindOf(noHosts) == croft.Denied {
-		noHosts = nil // the caller is no operator
+		noHosts = nil // the caller is not an operator
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 // objectList implements cloud.Objects.
 type objectList struct{ *Client }
 
-// objectPage is how many objects a page has.
+// objectPage is the number of objects in a page.
 const objectPage = "5000"
 
-// objectPath is the path about a thing. Invalid: no thing has this kind or name.
+// objectPath returns the path of an object's properties and tags. Invalid: no object has this kind or name.
 func objectPath(project croft.Project, kind objects.Kind, idOrName string) (string, error) {
 	if err := kind.Check(); err != nil {
 		return "", err
@@ -87,7 +87,7 @@ func (l objectList) Change(ctx context.Context, project croft.Project, kind obje
 	return o, violations(objects.Ref{Kind: kind, Project: project, ID: idOrName}, err)
 }
 
-// violations returns the error of an object that would violate its definition as objects has it.
+// violations turns the API's error for an object that would violate its definition into the error of package objects.
 func violations(ref objects.Ref, err error) error {
 	p, is := errors.AsType[*api.Problem](err)
 	if !is || p.Code != api.SchemaViolation || len(p.Errors) == 0 {
@@ -162,7 +162,7 @@ func (d definitions) Check(ctx context.Context, project croft.Project, kind obje
 	return list.Breaches, err
 }
 
-// generation is the header of a change that builds on a generation.
+// generation returns the header of a change that requires a generation.
 func generation(n int64) http.Header {
 	return http.Header{"If-Match": {`"` + strconv.FormatInt(n, 10) + `"`}}
 }

@@ -7,7 +7,7 @@ import (
 	"croft"
 )
 
-// errBackups says why the API has no copies of the store.
+// errBackups explains why the API has no snapshots of the store.
 var errBackups = croft.Errorf(croft.Denied, "a snapshot has every secret of the cloud in it, so the API does not have "+
 	"it: take it on a host of the cloud, without CROFT_URL and without a login")
 

@@ -48,7 +48,7 @@ func (p partitions) Rows(ctx context.Context, idOrAlias string, kind federation.
 	return nil
 }
 
-// Export implements cloud.Partitions. What arrives is written as it comes; its last line says whether it is complete.
+// Export implements cloud.Partitions. It writes data as it arrives; the last line shows whether the export is complete.
 func (p partitions) Export(ctx context.Context, name string, w io.Writer) (h federation.Header, err error) {
 	answer, err := p.send(ctx, http.MethodGet, path("", []string{"v1", "export"}, "name", name), nil, nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p partitions) Export(ctx context.Context, name string, w io.Writer) (h fed
 	return h, nil
 }
 
-// ends keeps the first and the last line of what is written to it.
+// ends keeps the first and the last line that is written to it.
 type ends struct {
 	first, last []byte
 	whole       bool // the first line is complete
@@ -86,7 +86,7 @@ func (e *ends) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// header returns the header of a complete export.
+// header returns the header of an export. It returns an error if the export is incomplete.
 func (e *ends) header() (h federation.Header, err error) {
 	var t federation.Trailer
 	if err := json.Unmarshal(e.last, &t); err != nil || t.SHA256 == "" {

@@ -27,7 +27,7 @@ func (p peers) RemovePeer(ctx context.Context, idOrAlias string) (was federation
 	return was, p.ask(ctx, http.MethodDelete, path("", []string{"v1", "peers", idOrAlias}), nil, &was)
 }
 
-// ofProject is the path of the mappings of a project. Invalid.
+// ofProject returns the path of a project's mappings. Invalid.
 func ofProject(project croft.Project, more ...string) (string, error) {
 	if err := project.Check(); err != nil {
 		return "", err

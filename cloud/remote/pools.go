@@ -58,7 +58,8 @@ func (c poolList) Resources(ctx context.Context, pool string, all bool) ([]pools
 		var list api.PoolResourceList
 		at := path("", []string{"v1", "pools", name, "resources"}, "all", strconv.FormatBool(all))
 		err := c.ask(ctx, http.MethodGet, at, nil, &list)
-		if errors.Is(err, croft.NotFound) { // removed meanwhile, or unknown: then it has none, as the manager says
+		// a pool that was removed meanwhile or is unknown has no resources; the manager says the same
+		if errors.Is(err, croft.NotFound) {
 			continue
 		}
 		if err != nil {
@@ -81,7 +82,7 @@ func (c poolList) Resource(ctx context.Context, idOrName string) (found pools.Re
 			return r, nil
 		}
 		if r.Name == idOrName {
-			found = r // the newest
+			found = r // the last one is the newest
 		}
 	}
 	if found.ID == 0 {
@@ -109,13 +110,15 @@ func (c poolList) Logs(ctx context.Context, idOrName string) ([]byte, error) {
 	return text, nil
 }
 
-// How long requests that may be repeated are repeated while nobody acts for the pools, and how often.
+// poolPatience is how long requests that may be repeated are repeated while no manager serves the pools; poolPause is
+// the pause in between.
 const (
 	poolPatience = 10 * time.Second
 	poolPause    = 500 * time.Millisecond
 )
 
-// again repeats a request until it is answered, patience is over or ctx ends; 0: until ctx ends.
+// again repeats a request until it is answered, patience is over or ctx ends. With patience 0, it repeats until ctx
+// ends.
 func again[T any](ctx context.Context, patience time.Duration, do func() (T, error)) (T, error) {
 	for begun := time.Now(); ; {
 		result, err := do()
@@ -126,7 +129,7 @@ func again[T any](ctx context.Context, patience time.Duration, do func() (T, err
 	}
 }
 
-// ticket asks for one ticket.
+// ticket sends a request whose answer is a ticket.
 func (c tickets) ticket(ctx context.Context, method string, document any, project croft.Project, segments []string,
 	parameters ...string) (t pools.Ticket, err error) {
 	return again(ctx, poolPatience, func() (t pools.Ticket, err error) {
@@ -157,7 +160,7 @@ const waitTurn = 20 * time.Second
 
 // Wait implements cloud.Tickets.
 func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticket, error) {
-	var parameters []string // the first answer is immediate
+	var parameters []string // none at first: the first answer comes at once
 	for {
 		t, err := again(ctx, 0, func() (t pools.Ticket, err error) {
 			return t, c.ask(ctx, http.MethodGet, path("", append([]string{"v1", "tickets"}, numbered(id)...),
@@ -172,7 +175,7 @@ func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Tic
 		if parameters = []string{"wait", "ready", "timeout", waitTurn.String()}; w.Changed != nil {
 			w.Changed(t)
 		}
-		if t.Never && delay.For(ctx, waitTurn) != nil { // the server does not wait in vain
+		if t.Never && delay.For(ctx, waitTurn) != nil { // the server answers at once for such a ticket
 			return t, ctx.Err()
 		}
 	}
@@ -193,7 +196,7 @@ func (c tickets) Tickets(ctx context.Context, of pools.Selection) (list pools.Ti
 	list.Tickets = []pools.Ticket{}
 	var counted pages
 	for after := ""; ; {
-		const most = 5000 // as the document has it
+		const most = 5000 // the limit in the API's document
 		size := most
 		if of.Limit > 0 {
 			size = min(of.Limit-len(list.Tickets), most)

@@ -34,7 +34,7 @@ func (p projects) List(ctx context.Context, names ...croft.Project) (all []tenan
 	return all, nil
 }
 
-// Create implements cloud.Projects. Limits and members are set afterwards.
+// Create implements cloud.Projects. It sets limits and members in further requests.
 func (p projects) Create(ctx context.Context, t tenant.Tenant) (made tenant.Tenant, err error) {
 	err = p.ask(ctx, http.MethodPost, path("", []string{"v1", "projects"}),
 		api.NewProject{Name: t.Name, Parent: t.Parent, Note: t.Note}, &made)
@@ -48,8 +48,8 @@ func (p projects) Create(ctx context.Context, t tenant.Tenant) (made tenant.Tena
 	return p.Change(ctx, t)
 }
 
-// Change implements cloud.Projects. Members, limits and note have operations of their own, since other roles may change
-// them: only what differs is sent.
+// Change implements cloud.Projects. Members, limits and note have separate operations, because different roles may
+// change them; Change sends only the parts that differ.
 func (p projects) Change(ctx context.Context, t tenant.Tenant) (tenant.Tenant, error) {
 	var now tenant.Tenant
 	if err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects", string(t.Name)}), nil, &now); err != nil {
@@ -123,7 +123,7 @@ func (p projects) Recount(ctx context.Context, name croft.Project) error {
 // usageHistory implements cloud.Usage.
 type usageHistory struct{ *Client }
 
-// List implements cloud.Usage: with one request for all projects, or one for each that is named.
+// List implements cloud.Usage, with one request for all projects, or one for each named project.
 func (u usageHistory) List(ctx context.Context, f usage.Filter) (usage.Report, error) {
 	former := ""
 	if f.Former {

@@ -1,5 +1,5 @@
-// Package remote is a cloud over its API, for whoever has a URL and a token: tenants, and operators from any machine.
-// What only operators on a host of the cloud can do is Denied.
+// Package remote implements a cloud over its API, for users with a URL and a token: tenants, and operators from any
+// machine. Operations that only operators on a host of the cloud can do return Denied.
 package remote
 
 import (
@@ -29,28 +29,30 @@ import (
 	"croft/internal/endpoint"
 )
 
-// Settings say where a cloud is, and who asks.
+// Settings say where a cloud is, and who the caller is.
 type Settings struct {
-	// such as https://cloud.example:8781, or unix:///run/croft/api.sock; empty: the cloud is reached directly
+	// URL is such as https://cloud.example:8781, or unix:///run/croft/api.sock; empty: the cloud is reached directly.
 	URL   string `yaml:"url"`
-	Token string `yaml:"token"` // of a project
-	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's
+	Token string `yaml:"token"` // access token of a project
+	CA    string `yaml:"ca"`    // file with the authority of the server's certificate; empty: the system's authorities
 
-	// Partition is another cloud that is meant, by the UUID or the alias that the cloud has for it; empty: the cloud
-	// itself
+	// Partition names another cloud that requests are for, by its UUID or the alias that this cloud has for it; empty:
+	// this cloud.
 	Partition string `yaml:"partition"`
 
-	Found   bool                                  `yaml:"-"` // it is this machine's socket, which nobody named
-	Context string                                `yaml:"-"` // of croft login; empty: none
-	Again   string                                `yaml:"-"` // the command that logs in there once more
-	Home    croft.Project                         `yaml:"-"` // that a user of an issuer means; empty: the only one
-	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the token instead; nil: it is Token
+	// the URL is this machine's socket, which no setting names
+	Found   bool   `yaml:"-"`
+	Context string `yaml:"-"` // context of croft login; empty: none
+	Again   string `yaml:"-"` // command that logs in there again
+	// project for users of an issuer; empty: their only one
+	Home    croft.Project                         `yaml:"-"`
+	Renewed func(context.Context) (string, error) `yaml:"-"` // returns the current token; nil: Token is used
 }
 
 // Set reports whether the settings name a cloud.
 func (s Settings) Set() bool { return s.URL != "" }
 
-// Check refuses settings that cannot work, or that would send the token unencrypted. Invalid.
+// Check returns Invalid for settings that cannot work, or that would send the token unencrypted.
 func (s Settings) Check() error {
 	if !s.Set() {
 		if s.Token != "" || s.CA != "" {
@@ -61,7 +63,7 @@ func (s Settings) Check() error {
 	}
 	u, err := url.Parse(s.URL)
 	if err == nil && u.Scheme == "unix" && u.Host == "" && strings.HasPrefix(u.Path, "/") && len(u.Path) > 1 {
-		return nil // the kernel says who calls, and nobody else listens in
+		return nil // the kernel reports the caller, and no other process can listen in
 	}
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 		return croft.Errorf(croft.Invalid, "url: %q is not the address of a cloud, such as https://cloud.example:8781",
@@ -80,18 +82,18 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Client asks the API of one cloud.
+// Client calls the API of one cloud.
 type Client struct {
 	base     string
 	token    string
-	advice   string // for credentials that do not count; empty: none
+	advice   string // advice to users whose credentials are not accepted; empty: none
 	home     croft.Project
-	meant    string // the partition that is meant; empty: the cloud itself
+	meant    string // partition that requests are for; empty: the cloud itself
 	requests *http.Client
-	sockets  *http.Client // speaks HTTP/1 alone, which can be upgraded
+	sockets  *http.Client // for HTTP/1 only, which can be upgraded
 }
 
-// New returns a client, which has sent nothing yet. Invalid.
+// New returns a client, and sends nothing yet. Invalid.
 func New(s Settings) (*Client, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -130,7 +132,7 @@ func New(s Settings) (*Client, error) {
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
 
-// stay follows no redirect: the token is for one server.
+// stay follows no redirect, because the token is for one server.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close implements io.Closer.
@@ -140,17 +142,17 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Caller returns who the cloud takes the client for. Denied: the token is not valid.
+// Caller returns the caller as the cloud identifies it. Denied: the token is not valid.
 func (c *Client) Caller(ctx context.Context) (caller access.Caller, err error) {
 	return caller, c.ask(ctx, http.MethodGet, "/v1/whoami", nil, &caller)
 }
 
-// Root returns what a cloud says of itself to everybody.
+// Root returns the information about a cloud that everybody may read.
 func (c *Client) Root(ctx context.Context) (root api.Cloud, err error) {
 	return root, c.ask(ctx, http.MethodGet, "/v1", nil, &root)
 }
 
-// identify says who asks.
+// identify adds the caller's credentials, its project and the partition to the headers.
 func (c *Client) identify(h http.Header) {
 	if c.token != "" {
 		h.Set("Authorization", "Bearer "+c.token)
@@ -163,7 +165,7 @@ func (c *Client) identify(h http.Header) {
 	}
 }
 
-// path builds a path from its segments, and its query from the project and pairs of names and values. What is empty is
+// path builds a path from its segments, and its query from the project and pairs of names and values. Empty values are
 // left out of the query.
 func path(project croft.Project, segments []string, parameters ...string) string {
 	text := ""
@@ -187,7 +189,7 @@ func (c *Client) ask(ctx context.Context, method, path string, document, into an
 	return c.askWith(ctx, method, path, nil, document, into)
 }
 
-// askWith is ask with more headers.
+// askWith does the same as ask, with additional headers.
 func (c *Client) askWith(ctx context.Context, method, path string, header http.Header, document, into any) error {
 	var body []byte
 	if document != nil {
@@ -215,7 +217,8 @@ func (c *Client) decode(ctx context.Context, answer *http.Response, into any) er
 	return nil
 }
 
-// send sends a request, again where the cloud asks for patience, and returns an answer that is no error.
+// send sends a request, and repeats it when the cloud asks the client to retry. It returns the answer unless that is an
+// error.
 func (c *Client) send(ctx context.Context, method, path string, body []byte,
 	header http.Header) (*http.Response, error) {
 	for {
@@ -252,7 +255,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte,
 	}
 }
 
-// unreachable is the error of a cloud that does not answer.
+// unreachable returns the error for a cloud that does not answer.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -271,10 +274,10 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return croft.Errorf(croft.Unavailable, "the cloud at %s does not answer: %w", c.base, err)
 }
 
-// maxProblem bounds what is read of an error.
+// maxProblem limits how much of an error is read.
 const maxProblem = 4 << 20
 
-// problemIn reads the error in an answer.
+// problemIn returns the error in an answer.
 func problemIn(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
 	p := &api.Problem{}

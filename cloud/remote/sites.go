@@ -72,8 +72,7 @@ func (s sites) Health(ctx context.Context, name string, project croft.Project, _
 	return h, s.ask(ctx, http.MethodGet, path(project, []string{"v1", "sites", name, "health"}), nil, &h)
 }
 
-// credentials implements cloud.Credentials. Whose they are, the token says: a user that is named only chooses among
-// those that are listed.
+// credentials implements cloud.Credentials. The token determines whose they are; a given user only filters the list.
 type credentials struct{ *Client }
 
 func credentialPath(project croft.Project, idOrName string, parameters ...string) string {
@@ -100,7 +99,7 @@ func (c credentials) Find(ctx context.Context, project croft.Project, _, idOrNam
 	return found.Credential, err
 }
 
-// verify is the parameter for a credential that is not to be tried first.
+// verify returns the parameter for a credential that is not to be tried first.
 func verify(unverified bool) string {
 	if unverified {
 		return "false"

@@ -7,8 +7,8 @@ import (
 	"croft/cloud"
 )
 
-// Through returns a client that asks with the requests of another, for a cloud that somebody else named. It opens no
-// consoles and no ports. Invalid.
+// Through returns a client that uses the given HTTP client, for a cloud that another user named. It opens no consoles
+// and no ports. Invalid.
 func Through(requests *http.Client, url, token string) (*Client, error) {
 	if err := (Settings{URL: url, Token: token}).Check(); err != nil {
 		return nil, err
