@@ -8,18 +8,21 @@ import (
 	"croft"
 )
 
-// Bounds of the log. What is over them is removed from time to time, the oldest entries first.
+// Bounds of the log. Entries beyond them are removed periodically, oldest first.
 const (
 	Kept          = 90 * 24 * time.Hour
 	MostOfProject = 2_000
-	MostRefused   = 500 // refused requests of a project, which are kept apart, so that they push out nothing else
-	MostOfAll     = 100_000
-	// MostEnded is how many removed projects of one tree the log remembers. The entries of older ones are removed.
+	// refused requests of a project, which have their own bound, so that they push out no other entries
+	MostRefused = 500
+	MostOfAll   = 100_000
+	// MostEnded is the number of removed projects per tree whose entries are kept. The entries of those that were
+	// removed earlier are dropped.
 	MostEnded = 1_000
 )
 
-// Shares returns how many entries each project may keep, of the number that each has. Trees of projects share equally
-// first, and then the projects of each tree. So a tenant who creates many projects pushes out its own entries alone.
+// Shares returns the number of entries that each project may keep; counts has the current numbers. Trees of projects
+// get equal shares first, then the projects of each tree. So a tenant who creates many projects pushes out only entries
+// of its own tree.
 func Shares(counts map[croft.Project]int, each, all int) map[croft.Project]int {
 	trees := map[croft.Project][]int{}
 	sums := map[croft.Project]int{}
@@ -39,13 +42,13 @@ func Shares(counts map[croft.Project]int, each, all int) map[croft.Project]int {
 	return shares
 }
 
-// Share is how many entries each project may keep, so that all projects together, which have these numbers of
-// entries, keep no more than all. It is each if that suffices; otherwise only those with most entries lose some, until
-// they have equally many.
+// Share returns the number of entries that each project may keep, so that the projects, whose current numbers are
+// counts, keep at most all together. It is each if that suffices; otherwise only those with the most entries lose some,
+// until they have equal numbers.
 func Share(counts []int, each, all int) int {
 	counts = slices.Sorted(slices.Values(counts))
 	for i, n := range counts {
-		rest := len(counts) - i // have n entries or more
+		rest := len(counts) - i // projects with n entries or more
 		if share := all / rest; min(n, each) > share {
 			return share
 		}

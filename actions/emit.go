@@ -14,14 +14,13 @@ import (
 	"croft"
 )
 
-// Where the entries of the log can be sent besides the store.
+// The targets that entries of the log can be sent to in addition to the store.
 const (
 	ToSyslog  = "syslog"
 	ToJournal = "journald"
 )
 
-// CheckTarget validates where entries are to be sent: ToSyslog, ToJournal, the absolute path of a file, or nothing.
-// Invalid.
+// CheckTarget validates a target for entries: ToSyslog, ToJournal, the absolute path of a file, or empty. Invalid.
 func CheckTarget(target string) error {
 	if target == "" || target == ToSyslog || target == ToJournal || filepath.IsAbs(target) {
 		return nil
@@ -30,10 +29,10 @@ func CheckTarget(target string) error {
 		"of a file", target, ToSyslog, ToJournal)
 }
 
-// journalSocket is where systemd-journald takes entries.
+// journalSocket is the socket of systemd-journald for entries.
 const journalSocket = "/run/systemd/journal/socket"
 
-// Sender sends entries of the log, as one line of JSON each, to a place that tenants cannot change.
+// Sender sends entries of the log, as one line of JSON each, to a target that tenants cannot change.
 type Sender struct {
 	send func(line []byte) error
 	log  *slog.Logger
@@ -42,7 +41,7 @@ type Sender struct {
 	warned time.Time
 }
 
-// NewSender returns what sends entries to a target; nil: to none. Unavailable: the target does not take any.
+// NewSender returns a sender to a target; nil if the target is empty. Unavailable: the target does not accept entries.
 func NewSender(target string, log *slog.Logger) (*Sender, error) {
 	if target == "" {
 		return nil, nil
@@ -69,7 +68,7 @@ func NewSender(target string, log *slog.Logger) (*Sender, error) {
 	return s, nil
 }
 
-// Send sends an entry. An error is logged, at most once a minute: no request fails for it.
+// Send sends an entry. It logs errors, at most once a minute, since no request fails because of them.
 func (s *Sender) Send(e Entry) {
 	line, err := json.Marshal(e)
 	if err == nil {
@@ -86,7 +85,7 @@ func (s *Sender) Send(e Entry) {
 	}
 }
 
-// appendLine opens the file for each line, so that whoever rotates it needs no signal.
+// appendLine opens the file for each line, so that the file can be rotated without a signal.
 func appendLine(path string, line []byte) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -101,8 +100,8 @@ func appendLine(path string, line []byte) error {
 	return err
 }
 
-// sendToJournal sends a line by journald's own protocol. JSON has no line breaks outside of its strings, and escapes
-// those inside.
+// sendToJournal sends a line in journald's native protocol. JSON has no line breaks outside of strings, and escapes
+// those in strings.
 func sendToJournal(socket string, line []byte) error {
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {

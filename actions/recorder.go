@@ -14,12 +14,12 @@ import (
 
 // Batch is entries that are written together.
 type Batch struct {
-	At      time.Time // not before any of its entries
-	Nonce   uint64    // tells batches of one moment apart
+	At      time.Time // at or after the time of each of its entries
+	Nonce   uint64    // distinguishes batches with the same time
 	Entries []Entry
 }
 
-// NewBatch makes a batch of entries, which it cuts to a bounded size.
+// NewBatch returns a batch of entries, cut to a bounded size.
 func NewBatch(entries ...Entry) Batch {
 	b := Batch{Nonce: rand.Uint64(), Entries: entries}
 	for i, e := range entries {
@@ -31,53 +31,53 @@ func NewBatch(entries ...Entry) Batch {
 	return b
 }
 
-// What waits to be written.
+// Bounds of the entries that wait to be written.
 const (
 	mostWaiting   = 20_000
-	mostOfProject = 1_000 // of these, so that a busy project loses entries before others do
-	mostOfTree    = 4_000 // of a tree of projects
+	mostOfProject = 1_000 // per project, so that a busy project loses entries before others do
+	mostOfTree    = 4_000 // per tree of projects
 )
 
-// What is written at once: etcd bounds the operations and the size of a transaction.
+// Bounds of a batch: etcd limits the operations and the size of a transaction.
 const (
 	batchProjects = 100
 	batchEntries  = 500
 )
 
 const (
-	gather    = 50 * time.Millisecond // how long a batch waits for more
-	writing   = 10 * time.Second      // what one write may take
-	again     = time.Second           // after a write that did not succeed
-	finishing = 5 * time.Second       // for the rest, at the end
-	tidying   = time.Hour             // between looks at the bounds of the whole log
-	tidyAfter = 500                   // entries of a project, until its own bound is looked at
+	gather    = 50 * time.Millisecond // how long a batch waits for further entries
+	writing   = 10 * time.Second      // timeout of one write
+	again     = time.Second           // delay after a failed write
+	finishing = 5 * time.Second       // timeout for the remaining entries, at the end
+	tidying   = time.Hour             // between trims of the whole log
+	tidyAfter = 500                   // entries of a project between two trims of its log
 )
 
-// Recorder writes entries into a store, a moment after they come. Adding never waits: what comes faster than it can be
-// written is dropped, and counted, those of the busiest projects first.
+// Recorder writes entries to a store, a moment after they were added. Add never blocks: if entries arrive faster than
+// they can be written, those of the busiest projects are dropped and counted.
 type Recorder struct {
 	store Store
 	log   *slog.Logger
 	wake  chan struct{} // holds one wake
 
-	emit func(Entry) // nil: nowhere
+	emit func(Entry) // nil: not used
 
 	mu      sync.Mutex
 	waiting map[croft.Project]*line
-	turns   []croft.Project       // those with entries, in the order in which they are taken from
-	count   int                   // of all entries
-	trees   map[croft.Project]int // the same for each tree of projects
+	turns   []croft.Project       // the projects with entries, in the order in which they are taken from
+	count   int                   // total number of entries
+	trees   map[croft.Project]int // the same per tree of projects
 	lost    int
 	done    bool
 }
 
-// line is what waits of one project.
+// line is the waiting entries of one project.
 type line struct {
 	entries []Entry
-	missed  int // dropped since the last entry that was taken
+	missed  int // entries dropped since the last one that was taken
 }
 
-// NewRecorder makes a recorder, which writes nothing until it runs. A nil log discards.
+// NewRecorder returns a recorder, which writes nothing until Run. A nil log discards.
 func NewRecorder(s Store, log *slog.Logger) *Recorder {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -86,14 +86,14 @@ func NewRecorder(s Store, log *slog.Logger) *Recorder {
 		trees: map[croft.Project]int{}}
 }
 
-// Emit has each entry sent somewhere else as well, as soon as it is added, before it is stored. It is called before the
-// first Add. send must not wait for long.
+// Emit makes the recorder also call send with each entry when it is added, before it is stored. It must be called
+// before the first Add. send must not block for long.
 func (r *Recorder) Emit(send func(Entry)) { r.emit = send }
 
-// Store is where the entries go.
+// Store returns the store of the entries.
 func (r *Recorder) Store() Store { return r.store }
 
-// Add takes an entry. It is written by the end of Run, unless it is among the Lost.
+// Add adds an entry. It is written by the end of Run, unless it is counted in Lost.
 func (r *Recorder) Add(e Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *Recorder) Add(e Entry) {
 	if r.emit != nil {
 		r.emit(e)
 	}
-	if len(l.entries) >= mostOfProject && !e.Refused() { // refused requests make room for what was done
+	if len(l.entries) >= mostOfProject && !e.Refused() { // drop a refused request in favour of a completed action
 		if i := slices.IndexFunc(l.entries, Entry.Refused); i >= 0 {
 			l.entries = slices.Delete(l.entries, i, i+1)
 			l.missed++
@@ -129,7 +129,7 @@ func (r *Recorder) Add(e Entry) {
 	}
 }
 
-// add counts more entries of a project.
+// add adds more to the counts of a project.
 func (r *Recorder) add(p croft.Project, more int) {
 	r.count += more
 	if r.trees[p.Root()] += more; r.trees[p.Root()] == 0 {
@@ -137,7 +137,7 @@ func (r *Recorder) add(p croft.Project, more int) {
 	}
 }
 
-// Lost returns how many entries were dropped, or could not be written at the end.
+// Lost returns the number of entries that were dropped, or could not be written at the end.
 func (r *Recorder) Lost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,9 +170,9 @@ func (r *Recorder) take() (Batch, bool) {
 	return NewBatch(entries...), len(entries) > 0
 }
 
-// Run writes entries until ctx ends, then those that still wait, and returns. Afterwards every entry is lost.
+// Run writes entries until ctx ends, then the remaining ones, and returns. Entries that are added afterwards are lost.
 func (r *Recorder) Run(ctx context.Context) error {
-	written := map[croft.Project]int{} // since the bound of the project was looked at
+	written := map[croft.Project]int{} // number of entries since the last trim of the project's log
 	tidied := time.Time{}
 	for ctx.Err() == nil {
 		if time.Since(tidied) >= tidying {
@@ -185,7 +185,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-quiet.C:
 		case <-r.wake:
-			_ = delay.For(ctx, gather) // then the rest is written below
+			_ = delay.For(ctx, gather) // the rest is written below
 		}
 		quiet.Stop()
 		for b, any := r.take(); any; b, any = r.take() {
@@ -198,7 +198,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return r.finish(ctx, Batch{})
 }
 
-// write writes a batch, again and again until ctx ends; then it reports true.
+// write writes a batch, with retries until ctx ends; then it reports true.
 func (r *Recorder) write(ctx context.Context, b Batch) (left bool) {
 	for said := false; ; {
 		err := r.append(ctx, b)
@@ -228,7 +228,7 @@ func (r *Recorder) append(ctx context.Context, b Batch) error {
 	return r.store.Append(ctx, b)
 }
 
-// finish writes a batch whose outcome may be unknown, and all that wait.
+// finish writes a batch whose outcome may be unknown, and all waiting entries.
 func (r *Recorder) finish(ctx context.Context, b Batch) error {
 	r.mu.Lock()
 	r.done = true
@@ -250,7 +250,7 @@ func (r *Recorder) finish(ctx context.Context, b Batch) error {
 	return nil
 }
 
-// tidyBusy keeps a project that does much within its bound.
+// tidyBusy trims the logs of busy projects.
 func (r *Recorder) tidyBusy(ctx context.Context, written map[croft.Project]int, b Batch) {
 	for _, e := range b.Entries {
 		written[e.Project]++

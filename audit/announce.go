@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// announcingTime bounds the announcements of one turn. What it does not suffice for is left to the next turn.
+	// announcingTime bounds the announcements of one turn. The remaining ones are left to the next turn.
 	announcingTime = 30 * time.Second
-	// announcers is how many announcements are under way at once.
+	// announcers is the number of concurrent announcements.
 	announcers = 8
 )
 
-// announce tells of instances that expire soon, the next to end first: in the log, and by Announce, once of each
-// instance and end. That Announce has told is noted in the record, so a restart repeats at most what was not noted yet;
-// what fails is repeated in the next turn.
+// announce announces instances that expire soon, the earliest end first: in the log, and with Announce, once per
+// instance and end. An announcement is noted in the record, so a restart repeats only those that were not noted yet. A
+// failed announcement is repeated in the next turn.
 func (c *Caretaker) announce(ctx context.Context, soon []croft.Instance) {
 	slices.SortFunc(soon, func(a, b croft.Instance) int { return a.Expires.Compare(b.Expires) })
 	logged := c.warned
@@ -53,7 +53,7 @@ func (c *Caretaker) announceOne(ctx context.Context, inst croft.Instance) {
 	if err == nil {
 		err = c.Shared.NoteAnnounced(ctx, inst)
 		if croft.KindOf(err) == croft.Conflict {
-			err = nil // it was prolonged, say; if not, it is announced again
+			err = nil // for example, it was extended; if not, it is announced again
 		}
 	} else {
 		result = "failed"

@@ -12,9 +12,9 @@ import (
 	"croft/internal/delay"
 )
 
-// Config joins an Auditor to the parts that it needs.
+// Config configures an Auditor.
 type Config struct {
-	Records   Records // required, as all that follow
+	Records   Records // required, like the following five
 	Instances Instances
 	Registry  Registry
 	Claims    Claims
@@ -22,7 +22,7 @@ type Config struct {
 	Fleet     Fleet
 
 	Pause      time.Duration // between the two looks; 2 s by default
-	AskTimeout time.Duration // how long an agent may take to answer; 10 s by default
+	AskTimeout time.Duration // timeout of a request to an agent; 10 s by default
 }
 
 // Auditor compares all records. It is stateless.
@@ -136,7 +136,7 @@ func (a *Auditor) claimsElsewhere(ctx context.Context,
 	return all, nil
 }
 
-// each runs do for every host, several at once, and returns an error of one of them.
+// each runs do for every host, several concurrently, and returns the error of one of them.
 func (a *Auditor) each(hosts map[croft.HostID]croft.Host, do func(croft.Host) error) error {
 	var work sync.WaitGroup
 	slots := make(chan struct{}, asks)
@@ -155,7 +155,7 @@ func (a *Auditor) each(hosts map[croft.HostID]croft.Host, do func(croft.Host) er
 	return <-errs // nil: no errors
 }
 
-// ask returns what a host's agent says the host has, or why that is unknown.
+// ask returns the contents of a host from its agent, or why they are unknown.
 func (a *Auditor) ask(ctx context.Context, h croft.Host) (contents Contents, why string) {
 	if !h.Alive {
 		return contents, "it is silent"

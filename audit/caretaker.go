@@ -15,22 +15,22 @@ import (
 	"croft/internal/meter"
 )
 
-// Caretaker audits what belongs to no host: requests of dead schedulers, names and claims without instances. Every
-// agent that sees all records runs one, and they take turns; where agents see only their own records, the process with
-// the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared, Every and
+// Caretaker audits the records that belong to no host: requests of dead schedulers, names and claims without instances.
+// Every agent that sees all records runs one, and they take turns; if agents see only their own records, the process
+// with the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared, Every and
 // Announce.
 type Caretaker struct {
 	Host      croft.HostID // of the agent that runs it, for the log
 	Records   Entries
 	Shared    Shared // nil: another process audits it
 	Inventory Releaser
-	Every     time.Duration // 60 s by default
+	Every     time.Duration // interval of turns; 60 s by default
 	Log       *slog.Logger
-	// Announce tells people that an instance expires soon; nil: only the log does.
+	// Announce tells users that an instance expires soon; nil: it is only logged.
 	Announce func(ctx context.Context, inst croft.Instance) error
 
 	reported map[finding]bool               // accessed by one goroutine at a time
-	warned   map[croft.InstanceID]time.Time // of which end; likewise
+	warned   map[croft.InstanceID]time.Time // announced ends, by instance; likewise
 
 	once   sync.Once
 	counts careCounts
@@ -68,7 +68,7 @@ func (c *Caretaker) metrics() *careCounts {
 				"negative if the host's is behind.")
 		CountKinds(m.differences, nil)
 		for _, kind := range Kinds {
-			m.mended.WithLabelValues(string(kind)) // else the first would not be an increase
+			m.mended.WithLabelValues(string(kind)) // so that the first difference counts as an increase
 		}
 	})
 	return &c.counts
@@ -112,7 +112,7 @@ func (c *Caretaker) TakeTurn(ctx context.Context) error {
 	return c.Sweep(ctx)
 }
 
-// Sweep looks at the records of all hosts twice and mends what both looks found, regardless of turns.
+// Sweep looks at the records of all hosts twice and mends the differences that both looks found, regardless of turns.
 func (c *Caretaker) Sweep(ctx context.Context) error {
 	first, err := c.look(ctx)
 	if err == nil && len(first) == 0 {
@@ -133,8 +133,8 @@ func (c *Caretaker) Sweep(ctx context.Context) error {
 // confirmAfter is the time between two looks; a change in progress takes less.
 const confirmAfter = 5 * time.Second
 
-// look destroys what has expired, undoes requests whose schedulers died, since an ended session never returns, and
-// returns the other differences.
+// look destroys expired instances, undoes requests whose schedulers died (an ended session never returns), and returns
+// the other differences.
 func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	e, err := c.Shared.Evidence(ctx)
 	if err != nil {
@@ -159,8 +159,8 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	return found, nil
 }
 
-// expire destroys instances whose time is over, gives back what is held no longer, and tells of those whose end is
-// near. A record that changed meanwhile, as when somebody prolonged it, is left to the next turn.
+// expire destroys expired instances, ends expired holds, and announces ends that are near. A record that changed
+// meanwhile, for example because a user extended it, is left to the next turn.
 func (c *Caretaker) expire(ctx context.Context, e Evidence) error {
 	var soon []croft.Instance
 	kept := 0
@@ -203,7 +203,7 @@ func (c *Caretaker) endLife(ctx context.Context, inst croft.Instance) error {
 	return err
 }
 
-// endHold gives back what was held until now. A record that changed meanwhile, as when the claim was used, is left to
+// endHold releases a held claim. A record that changed meanwhile, for example because the claim was used, is left to
 // the next turn.
 func (c *Caretaker) endHold(ctx context.Context, inst croft.Instance) error {
 	now, err := c.Shared.Abandon(ctx, inst)
@@ -233,12 +233,13 @@ func (c *Caretaker) undoRequest(ctx context.Context, inst croft.Instance) error 
 }
 
 // undo removes a record in scheduling with its claim. The fence comes first, since a suspended scheduler may resume at
-// any moment: after the fence it can write no order. It returns false without an error where somebody else was faster.
+// any moment: after the fence it cannot write an order. It returns false without an error if another process was
+// faster.
 func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) (undone bool, err error) {
 	now, err := releaseAbandoned(ctx, c.Inventory, c.Shared, inst)
 	switch {
 	case errors.Is(err, croft.NotFound), errors.Is(err, errInTime):
-		return false, nil // another caretaker swept it, or its scheduler goes on
+		return false, nil // another caretaker swept it, or its scheduler is alive
 	case err != nil:
 		return false, err
 	}
@@ -249,7 +250,7 @@ func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) (undone bool,
 	return err == nil, err
 }
 
-// Mend corrects what is safe and logs the rest, each difference once.
+// Mend mends the differences that are safe to mend and logs the others, each once.
 func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
 	for _, d := range differences {
 		var err error
@@ -303,7 +304,7 @@ type finding struct {
 	instance croft.InstanceID
 }
 
-// report logs a difference the first time. `croft audit` shows it for as long as it lasts.
+// report logs a difference the first time. `croft audit` shows it as long as it exists.
 func (c *Caretaker) report(d Difference) {
 	found := finding{d.Kind, d.Instance}
 	if c.reported[found] {

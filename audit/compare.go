@@ -16,7 +16,7 @@ type comparison struct {
 	found  []Difference
 }
 
-// Compare returns every difference, sorted by host. It is pure, and concludes nothing from evidence that was not read.
+// Compare returns all differences, sorted by host. It is pure, and concludes nothing from missing evidence.
 func Compare(b Evidence) []Difference {
 	c := &comparison{Evidence: b, orders: map[croft.OrderID]croft.Order{}}
 	for _, o := range b.Orders {
@@ -116,10 +116,10 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 		}
 		return
 	}
-	if inst.State == croft.StateLost { // it waits for a person
+	if inst.State == croft.StateLost { // an operator or user has to decide
 		return
 	}
-	if inst.Moving != "" && inst.State != croft.StateDestroying { // else its host gives the claim back, wherever it is
+	if inst.Moving != "" && inst.State != croft.StateDestroying { // else its host releases the claim, on any host
 		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true,
 			Cause: fmt.Sprintf("whoever was moving it to host %s died, or was interrupted", c.name(inst.Moving))})
 		return
@@ -212,7 +212,7 @@ func sameAmounts(a, b croft.Resources) bool {
 	return true
 }
 
-// claimedElsewhere returns another host than the instance's that has its claim; empty: none.
+// claimedElsewhere returns a host other than the instance's with a claim of the instance; empty: there is none.
 func (c *comparison) claimedElsewhere(inst croft.Instance) croft.HostID {
 	for _, host := range slices.Sorted(maps.Keys(c.Claims)) {
 		if _, has := c.Claims[host][inst.ID]; has && host != inst.Host {
@@ -288,8 +288,8 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		order, ordered := c.orders[croft.OrderID{Host: host, Instance: id}]
 		switch {
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
-		case ordered && order.Want == croft.WantGone: // it goes with the tombstone
-		case exists && c.lacksClaim(inst): // checkClaim says where it is
+		case ordered && order.Want == croft.WantGone: // the claim is released with the tombstone
+		case exists && c.lacksClaim(inst): // checkClaim reports where the claim is
 		case exists:
 			_, alsoHere := c.Claims[inst.Host][inst.ID]
 			c.report(inst, Difference{Kind: StrayClaim, Mendable: alsoHere &&

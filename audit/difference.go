@@ -2,13 +2,13 @@ package audit
 
 import "croft"
 
-// Kind is a short machine-readable name of what is wrong.
+// Kind is the machine-readable name of a kind of difference.
 type Kind string
 
 // The kinds of differences.
 const (
 	AbandonedRequest Kind = "abandoned request"     // its scheduler died before writing the order
-	UnfinishedMove   Kind = "unfinished move"       // whoever moved the instance died
+	UnfinishedMove   Kind = "unfinished move"       // the process that moved the instance died
 	UnknownHost      Kind = "unknown host"          // the record names a host that does not exist
 	MissingName      Kind = "missing name"          // the record's name is not in the directory
 	LostName         Kind = "lost name"             // a name without its instance
@@ -21,7 +21,7 @@ const (
 	MissingOrder     Kind = "missing order"         // the host has no order for the instance
 	LostOrder        Kind = "lost order"            // an order without an instance
 	StrayOrder       Kind = "stray order"           // an order to another host than the instance's
-	UndoneOrder      Kind = "undone tombstone"      // a live host does not remove what it should
+	UndoneOrder      Kind = "undone tombstone"      // a live host does not carry out a tombstone
 	LostObservation  Kind = "lost observation"      // an observation without an order
 	MissingClaim     Kind = "missing claim"         // the instance has no claim on its host
 	WrongClaim       Kind = "wrong claim"           // it claims other amounts than it was created with
@@ -52,11 +52,11 @@ type Difference struct {
 	Name     string           `json:"name,omitempty"`
 	Affinity *croft.Affinity  `json:"affinity,omitempty"` // set for memberships
 	Seat     croft.Seat       `json:"seat,omitzero"`      // set for seats
-	Cause    string           `json:"cause"`              // what is wrong, and why, in words
-	Mendable bool             `json:"mendable"`           // without risk to a guest or its disk
+	Cause    string           `json:"cause"`              // what differs, and why, in words
+	Mendable bool             `json:"mendable"`           // mending it is no risk for a guest or its disk
 	Advice   string           `json:"advice,omitempty"`   // what to do if it is not mendable
 	Revision int64            `json:"revision,omitempty"` // of the entry on which it is based
-	Outcome  string           `json:"outcome,omitempty"`  // of mending it; empty: nobody tried
+	Outcome  string           `json:"outcome,omitempty"`  // of mending it; empty: not tried
 }
 
 // same reports whether two looks found the same difference.

@@ -1,5 +1,5 @@
-// Package audit compares everything on record about instances with what hosts and Placement have of them, and
-// mends what can harm no guest and no disk. The Auditor does so at an operator's request, for all records;
-// the Caretaker does so periodically, for what belongs to no host. Both act only on what two looks in a row
-// found, and conclude nothing from what could not be read.
+// Package audit compares all records about instances with the guests and disks of hosts and the claims in Placement,
+// and mends differences if that can harm no guest and no disk. The Auditor does so at an operator's request, for all
+// records; the Caretaker does so periodically, for the records that belong to no host. Both act only on differences
+// that two consecutive looks found, and conclude nothing from data that could not be read.
 package audit

@@ -6,12 +6,12 @@ import (
 	"croft"
 )
 
-// Evidence is everything on record about instances, and what hosts and Placement have of them. Its parts may
-// be read at different moments. A change in progress differs a moment later, so compare twice and act only on
-// what Confirm returns.
+// Evidence is all records about instances, and the data of hosts and Placement about them. Its parts may be read at
+// different moments. A change in progress differs a moment later, so compare twice and act only on the differences that
+// Confirm returns.
 type Evidence struct {
-	// Only is the one host that the evidence covers; of other hosts it then holds at most instances, to look
-	// them up. Empty: it covers everything.
+	// Only is the one host that the evidence covers; of other hosts it then has at most instances, to look them up.
+	// Empty: it covers everything.
 	Only croft.HostID
 
 	Hosts        map[croft.HostID]croft.Host
@@ -25,14 +25,14 @@ type Evidence struct {
 	Observations []croft.Observation
 
 	Claims map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
-	// Elsewhere is what instances claim from providers other than hosts, such as shared storage; nil: not read.
+	// Elsewhere is the claims of instances on providers other than hosts, such as shared storage; nil: not read.
 	Elsewhere map[croft.InstanceID]croft.Resources
 	Contents  map[croft.HostID]Contents // of the hosts that were asked
-	// Clocks is why nothing may end because of the time: the clock of this machine differs from a host's. Only a
-	// caretaker's evidence has it.
+	// Clocks is the reason why nothing may end because of the time: the clock of this machine differs from a host's. It
+	// is set only in the evidence of a caretaker.
 	Clocks error
-	// ClockDifference is the largest difference of a living host's clock to that of this machine, as
-	// croft.Host.ClockDifference tells it; with Clocks.
+	// ClockDifference is the largest difference between the clock of a living host and that of this machine, see
+	// croft.Host.ClockDifference; set together with Clocks.
 	ClockDifference time.Duration
 }
 
@@ -64,7 +64,7 @@ type TakenSeat struct {
 	Revision int64
 }
 
-// Contents is what a host has.
+// Contents is the guests and disks on a host.
 type Contents struct {
 	Guests      []Guest            `json:"guests"`
 	Directories []croft.InstanceID `json:"directories"` // with disks

@@ -76,8 +76,8 @@ func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
 }
 
 // releaseAbandoned fences a request whose scheduler died, releases its claim and returns the record, which can then be
-// discarded. The claim goes before the record: while the record exists, the claim can be found and nobody else gets the
-// UUID. NotFound: the record is gone. errInTime.
+// discarded. The claim goes before the record: while the record exists, the claim can be found and no other instance
+// can get the UUID. NotFound: the record is gone. errInTime.
 func releaseAbandoned(ctx context.Context, claims Releaser, records interface {
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 }, inst croft.Instance) (croft.Instance, error) {
@@ -89,13 +89,13 @@ func releaseAbandoned(ctx context.Context, claims Releaser, records interface {
 		}
 		return nil, err
 	})
-	if err != nil { // then a call that was given up may still write the record
+	if err != nil { // an abandoned call may still write the record
 		return croft.Instance{}, err
 	}
 	return now, nil
 }
 
-// Why a claim is not released after all.
+// Reasons for not releasing a claim.
 var (
 	errInTime = croft.Errorf(croft.Conflict, "its scheduler was in time")
 	errReused = croft.Errorf(croft.Conflict, "somebody has an instance of this UUID now")

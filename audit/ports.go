@@ -7,13 +7,13 @@ import (
 	"croft"
 )
 
-// Records is what an audit reads and mends. Every write compares what it is based on. Conflict: that changed.
+// Records is the access of an audit to the records. Every write compares the revision that it is based on. Conflict:
+// that changed.
 type Records interface {
-	// Evidence returns everything on record as of one moment.
+	// Evidence returns all records at one revision.
 	Evidence(ctx context.Context) (Evidence, error)
-	// Drop removes an entry without an instance: a name, user-data, a membership, a seat, an order or an
-	// observation,
-	// unless it changed meanwhile.
+	// Drop removes an entry without an instance: a name, user-data, a membership, a seat, an order or an observation,
+	// unless it changed meanwhile. Conflict.
 	Drop(ctx context.Context, d Difference) error
 	// PutName writes an instance's name. Conflict: another instance has it, or the record has changed.
 	PutName(ctx context.Context, inst croft.Instance) error
@@ -21,7 +21,7 @@ type Records interface {
 	PutMember(ctx context.Context, inst croft.Instance) error
 }
 
-// Instances is where the records of instances are.
+// Instances is the access to the records of instances.
 type Instances interface {
 	// List returns the instances of a project; empty: of all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
@@ -32,9 +32,9 @@ type Instances interface {
 	Discard(ctx context.Context, inst croft.Instance) error
 }
 
-// Registry is where the records of hosts are.
+// Registry is the access to the records of hosts.
 type Registry interface {
-	// Hosts returns those of the named hosts that exist.
+	// Hosts returns the existing hosts among the named ones.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 }
 
@@ -42,39 +42,39 @@ type Registry interface {
 type Claims interface {
 	// Providers describes every provider.
 	Providers(ctx context.Context) ([]croft.Provider, error)
-	// Claims returns the allocations against a provider. NotFound: there is no such provider.
+	// Claims returns the allocations on a provider. NotFound: the provider does not exist.
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
 	Releaser
 }
 
 // Releaser releases claims.
 type Releaser interface {
-	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
-	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
+	// Release removes the claims of an instance on the hosts that may returns, if may permits that. It changes the
+	// claim as it was read before may was called. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 }
 
 // Agents asks the agents of hosts.
 type Agents interface {
-	// Contents returns what a host has. Unavailable: its agent does not answer.
+	// Contents returns the guests and disks of a host. Unavailable: its agent does not answer.
 	Contents(ctx context.Context, host croft.Host) (Contents, error)
 	// RemoveFiles removes a directory without an owner. Conflict: it has an owner.
 	RemoveFiles(ctx context.Context, host croft.Host, id croft.InstanceID) error
 }
 
-// Fleet gives orders to hosts. Conflict: the instance's record changed meanwhile.
+// Fleet writes orders to hosts. Conflict: the instance's record changed meanwhile.
 type Fleet interface {
-	// EndMove ends an interrupted move: on another host if the instance's host is drained and another one has
-	// capacity, else where the guest is.
+	// EndMove ends an interrupted move: on another host if the instance's host is drained and another one has capacity,
+	// else where the guest is.
 	EndMove(ctx context.Context, st croft.Status) error
-	// Reclaim makes an instance claim what it was created with on its own host, and nothing elsewhere.
-	// NoCapacity: others have claimed that meanwhile.
+	// Reclaim replaces the claims of an instance by one on its own host, with the amounts that it was created with.
+	// NoCapacity: others have claimed that room meanwhile.
 	Reclaim(ctx context.Context, inst croft.Instance) error
 	// Reorder writes an instance's next order for its host.
 	Reorder(ctx context.Context, inst croft.Instance, want croft.Want) error
 }
 
-// Entries is what a host's agent too may read and remove of the records.
+// Entries is the part of the records that a host's agent may read and remove, too.
 type Entries interface {
 	// Instance returns a record. NotFound: there is no record.
 	Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error)
@@ -82,17 +82,18 @@ type Entries interface {
 	Drop(ctx context.Context, d Difference) error
 }
 
-// Shared is what a caretaker reads and mends of what belongs to no host. Agents behind a gate have no access to it.
+// Shared is a caretaker's access to the records that belong to no host. Agents behind a gate do not have it.
 type Shared interface {
-	// Evidence is the same as in Records, Fence and Discard as in Instances.
+	// Evidence is the same as in Records; Fence and Discard are the same as in Instances.
 	Evidence(ctx context.Context) (Evidence, error)
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
 	Discard(ctx context.Context, inst croft.Instance) error
 	// Destroy writes the tombstone of an instance. Conflict: the record changed meanwhile.
 	Destroy(ctx context.Context, inst croft.Instance) error
-	// Abandon sets a held record back to scheduling without a session, so that nobody can use it. Conflict: it changed.
+	// Abandon sets a held record back to scheduling without a session, so that no request can use it. Conflict: it
+	// changed.
 	Abandon(ctx context.Context, inst croft.Instance) (croft.Instance, error)
-	// NoteAnnounced notes that the end of an instance was announced. Conflict: the record changed.
+	// NoteAnnounced records that the end of an instance was announced. Conflict: the record changed.
 	NoteAnnounced(ctx context.Context, inst croft.Instance) error
 	// TakeTurn makes the caller the only caretaker for length, and reports whether it is.
 	TakeTurn(ctx context.Context, length time.Duration) (bool, error)

@@ -6,7 +6,7 @@ import (
 	"croft"
 )
 
-// The outcomes of a difference that was mended. What could not be mended has a sentence.
+// The outcomes of a difference that was mended. The outcome of a failure is a sentence.
 const (
 	Mended      = "mended"
 	MendedAbove = "mended together with the one above" // of the same kind and instance
@@ -15,8 +15,8 @@ const (
 // Settled reports whether the difference was mended.
 func (d Difference) Settled() bool { return d.Outcome == Mended || d.Outcome == MendedAbove }
 
-// Repair is Audit, and mends every difference that is mendable; what came of it is its outcome. One that cannot be
-// mended keeps nothing from the others.
+// Repair is Audit, and mends every mendable difference; the result is in its Outcome. A failure does not stop the
+// others.
 func (a *Auditor) Repair(ctx context.Context) (Report, error) {
 	report, err := a.Audit(ctx)
 	if err == nil {

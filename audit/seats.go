@@ -7,8 +7,8 @@ import (
 	"croft"
 )
 
-// checkSeats compares the seats taken in groups with the records. A seat stays behind when a program of an older
-// version, which knows no seats, removes its instance.
+// checkSeats compares the taken seats of groups with the records. A seat remains if a program of an older version,
+// which does not know seats, removes its instance.
 func (c *comparison) checkSeats() {
 	taken := map[croft.Seat]bool{}
 	for _, s := range c.Seats {
@@ -34,7 +34,7 @@ func (c *comparison) checkSeats() {
 	}
 }
 
-// hasSeats tells whether an instance was created as a member of a group under a clause.
+// hasSeats reports whether an instance was created as a member of a group under a clause.
 func hasSeats(inst croft.Instance, seat croft.Seat) bool {
 	return slices.ContainsFunc(inst.Spec.Affinities, func(a croft.Affinity) bool {
 		clauses, _ := a.Rule.Clauses()

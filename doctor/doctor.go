@@ -1,13 +1,13 @@
-// Package doctor checks whether a host meets the agent's needs, and reports in one line per check what it
-// found and what to do about it. It changes nothing, and it reads the host only through Probes, so that every
-// answer can be tested anywhere.
+// Package doctor checks whether a host meets the agent's needs, and reports in one line per check what it found and how
+// to fix it. It changes nothing, and it reads the host only through Probes, so that every result can be tested on any
+// machine.
 package doctor
 
 import (
 	"net/netip"
 )
 
-// Config says for which purposes the host is checked.
+// Config describes the purposes for which the host is checked.
 type Config struct {
 	StateDir string
 	Libvirt  bool // guests run in libvirt; false: simulated

@@ -122,7 +122,7 @@ func measure(have, least, little uint64, what, do string) checks.Result {
 
 func size(bytes uint64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/gib) }
 
-// CompareClocks judges by how much the clocks of living hosts are ahead of the one of this machine, by their names.
+// CompareClocks evaluates by how much the clocks of living hosts, by name, are ahead of the clock of this machine.
 func CompareClocks(ahead map[string]time.Duration) checks.Result {
 	var far []string
 	for host, d := range ahead {

@@ -42,8 +42,8 @@ func (c Config) lookMetadataServer(ctx context.Context, p Probes, pid int32) che
 	return checks.Good(found)
 }
 
-// lookMetadata finds other listeners at the metadata address: a web server that listens on port 80 of every
-// address takes it away from croft.
+// lookMetadata finds other listeners at the metadata address: a web server that listens on port 80 of all addresses
+// blocks croft's server.
 func (c Config) lookMetadata(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		listeners, err := p.Listeners(ctx)

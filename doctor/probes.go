@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Probes are the functions through which checks read a host. System returns those that need no hypervisor;
-// the caller adds KVM, Libvirt, Guests, CutOff, MetadataServer, Filter and Network.
+// Probes are the functions through which checks read a host. System returns those that need no hypervisor; the caller
+// adds KVM, Libvirt, Guests, CutOff, MetadataServer, Filter and Network.
 type Probes struct {
 	// KVM reports whether KVM runs a guest here, and why not.
 	KVM func(ctx context.Context) (usable bool, reason string)
@@ -18,7 +18,7 @@ type Probes struct {
 	Guests func(ctx context.Context) ([]string, error)
 	// CutOff returns the UUIDs of croft's running guests with an interface that is on no bridge.
 	CutOff func(ctx context.Context) ([]string, error)
-	// MetadataServer returns whose metadata server a process is on a bridge.
+	// MetadataServer returns the owner of the metadata server that a process runs on a bridge.
 	MetadataServer func(ctx context.Context, bridge string, pid int32) (MetadataServer, error)
 	// Filter returns why guests cannot be restricted to their addresses.
 	Filter func(ctx context.Context) error
@@ -47,7 +47,7 @@ type Network struct {
 	Defined bool
 	Active  bool
 	Bridge  string
-	Subnet  netip.Prefix // of the host's own address on it
+	Subnet  netip.Prefix // the subnet of the host's own address on it
 }
 
 // File is the relevant part of a file's permissions.

@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// Watched are instances that can be read and watched.
+// Watched is access to instances for reading and watching.
 type Watched interface {
 	// Find returns the instance with this ID, or with this name in the project. NotFound.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
@@ -16,8 +16,8 @@ type Watched interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// AwaitMoved returns once nothing is left on a host of the instances that move away from it, or they are gone. That is
-// known from their new hosts, which are pending until then. Unavailable: the deadline of ctx passed.
+// AwaitMoved returns once a host has nothing left of the instances that move away from it, or the instances are gone.
+// It learns that from their new hosts, which report pending until then. Unavailable: the deadline of ctx passed.
 func AwaitMoved(ctx context.Context, in Watched, from croft.HostID, all []Moved) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(m Moved) bool { return m.To.ID == "" })
 	if len(all) == 0 {
@@ -29,7 +29,7 @@ func AwaitMoved(ctx context.Context, in Watched, from croft.HostID, all []Moved)
 		watched <- in.Watch(watch, func() {
 			select {
 			case changed <- struct{}{}:
-			default: // a look is due already
+			default: // a look is pending already
 			}
 		})
 	}()
@@ -60,7 +60,7 @@ func AwaitMoved(ctx context.Context, in Watched, from croft.HostID, all []Moved)
 	}
 }
 
-// late is the error of a wait that ended too early.
+// late returns the error of a wait that ended too early.
 func late(ctx context.Context, left []Moved) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -68,7 +68,7 @@ func late(ctx context.Context, left []Moved) error {
 	return croft.Errorf(croft.Unavailable, "%d instances are not off the host yet; the moves go on", len(left))
 }
 
-// remaining returns the instances of which the host still has something, or may.
+// remaining returns the instances of which the host has, or may have, something left.
 func remaining(ctx context.Context, in Watched, from croft.HostID, all []Moved) (left []Moved, err error) {
 	for i, m := range all {
 		st, err := in.Find(ctx, m.Instance.Project, string(m.Instance.ID))
@@ -83,7 +83,7 @@ func remaining(ctx context.Context, in Watched, from croft.HostID, all []Moved) 
 	return left, nil
 }
 
-// begun reports whether the present host of an instance has begun with it.
+// begun reports whether the current host of an instance has started to carry out its order.
 func begun(st croft.Status) bool {
 	o := st.Observation
 	return o != nil && o.Host == st.Instance.Host && o.State != croft.StatePending

@@ -1,3 +1,3 @@
-// Package hosts lists the hosts of a cloud, keeps new claims away from them, moves their instances elsewhere,
-// and forgets them. All operations may be interrupted anywhere and repeated.
+// Package hosts lists the hosts of a cloud, keeps new claims away from them, moves their instances elsewhere, and
+// forgets them. All operations can be interrupted at any point and repeated.
 package hosts

@@ -10,9 +10,9 @@ import (
 	"croft"
 )
 
-// Forget removes a host that is gone for good. Conflict: it is alive, or has instances without force. With force its
-// instances are lost: their claims are released, their records keep all that recreates them until somebody recreates or
-// destroys them, and tombstones wait for the host in case it returns. Host.Lost lists them.
+// Forget removes a host that is gone for good. Conflict: it is alive, or has instances and force is not set. With force
+// its instances are lost: their claims are released, their records keep what is needed to recreate them until a user
+// recreates or destroys them, and tombstones remain in case the host returns. Host.Lost lists them.
 func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil {
@@ -41,7 +41,7 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 			return nil, err
 		}
 	}
-	// From here on no new order can be written for the host, so loseAll reaches all.
+	// From here on no new order can be written for the host, so loseAll finds all instances.
 	if err := f.Hosts.Drain(ctx, h.ID); err != nil {
 		return nil, err
 	}
@@ -61,8 +61,8 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 	return lost, f.Members.RemoveEtcdMember(ctx, h.ID)
 }
 
-// nobodyWaitsFor returns a Conflict if an instance that was moved away from the host waits until the host has
-// nothing of it left: once the host is forgotten the instance starts, though its guest may still run there.
+// nobodyWaitsFor returns a Conflict if an instance that was moved away from the host waits until the host has nothing
+// left of it: once the host is forgotten the instance starts, although its guest may still run there.
 func (f *Fleet) nobodyWaitsFor(ctx context.Context, host croft.HostID) error {
 	all, err := f.Instances.List(ctx, "")
 	if err != nil {
@@ -100,7 +100,7 @@ type LostInstance struct {
 }
 
 // loseAll marks the instances of a host as lost, and releases their claims. Instances that are being destroyed, and
-// claims that are held for instances to come, end. It can be repeated.
+// held claims, end. It can be repeated.
 func (f *Fleet) loseAll(ctx context.Context, h Host, force bool) (lost []LostInstance, err error) {
 	all, err := f.Instances.List(ctx, "")
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (err erro
 	})
 }
 
-// bury ends an instance of a forgotten host, as `schedule destroy --force` does.
+// bury ends an instance of a forgotten host, like `schedule destroy --force`.
 func (f *Fleet) bury(ctx context.Context, inst croft.Instance) (err error) {
 	host := inst.Host
 	if inst.State != croft.StateDestroying { // from here on it cannot be moved away with its claim
@@ -161,7 +161,7 @@ func (f *Fleet) bury(ctx context.Context, inst croft.Instance) (err error) {
 			return fmt.Errorf("condemn instance %s: %w", inst.Name, err)
 		}
 	}
-	// The claim before the record, which a retry needs to find the claim.
+	// The claim goes before the record, because a retry finds the claim by the record.
 	err = f.Claims.Release(ctx, inst.ID, croft.IfSame(&inst, f.Instances.Fence))
 	if err != nil {
 		return err
@@ -173,8 +173,8 @@ func (f *Fleet) bury(ctx context.Context, inst croft.Instance) (err error) {
 	return nil
 }
 
-// freeClaims releases claims from a host without instances, which crashes left behind. Claims of requests in
-// flight end by themselves, since no order can follow; Placement keeps the provider until then.
+// freeClaims releases claims that crashes left on a host without instances. Claims of requests in flight end with those
+// requests, since no order can follow; Placement keeps the provider until then.
 func (f *Fleet) freeClaims(ctx context.Context, host croft.HostID) error {
 	claims, err := f.Claims.Claims(ctx, host)
 	if err != nil && !errors.Is(err, croft.NotFound) {
@@ -188,7 +188,7 @@ func (f *Fleet) freeClaims(ctx context.Context, host croft.HostID) error {
 	return nil
 }
 
-// releaseUnused releases a claim on hosts where no instance of its UUID is, or is to be.
+// releaseUnused releases a claim on hosts that are neither the location nor the target of an instance with its UUID.
 func (f *Fleet) releaseUnused(ctx context.Context, id croft.InstanceID, on ...croft.HostID) error {
 	errUsed := errors.New("its instance is there")
 	err := f.Claims.Release(ctx, id, func(ctx context.Context) ([]croft.HostID, error) {

@@ -24,12 +24,12 @@ type Host struct {
 	Traits    []croft.Trait   `json:"traits,omitempty"`
 	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
-	// ClockDifference is by how many seconds its clock is ahead of the clock of the machine that lists it; negative: it
-	// is behind. 0: they agree to a minute or two, or the host is silent.
+	// ClockDifference is the number of seconds by which its clock is ahead of the clock of the machine that lists it;
+	// negative: it is behind. 0: they agree within a minute or two, or the host is silent.
 	ClockDifference int64 `json:"clock_difference,omitempty"`
-	// Notes has what an operator should know about it and is no fault, one sentence each.
+	// Notes are facts that an operator should know and that are no problems, one sentence each.
 	Notes []string `json:"notes,omitempty"`
-	// Lost has the instances that were lost with the host; only in the answer of Forget.
+	// Lost is the instances that were lost with the host; only in the result of Forget.
 	Lost []LostInstance `json:"lost,omitempty"`
 }
 
@@ -44,8 +44,8 @@ func (h Host) State() string {
 	return "ready"
 }
 
-// List returns all hosts by name. If Placement does not answer, claims are missing and err says why; the
-// hosts are valid.
+// List returns all hosts by name. If Placement does not answer, claims are missing and err says why; the hosts are
+// valid.
 func (f *Fleet) List(ctx context.Context) ([]Host, error) {
 	providers, noClaims := f.Claims.Providers(ctx)
 	all, err := f.list(ctx, providers)
@@ -89,7 +89,7 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	return all, nil
 }
 
-// hostOn returns a host with its instances and, where known, its inventory and claims.
+// hostOn returns a host with its instances and, if known, its inventory and claims.
 func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provider) Host {
 	full := Host{Host: h, Instances: on, Count: len(on)}
 	p, known := offers[h.ID]
@@ -103,8 +103,8 @@ func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provi
 	return full
 }
 
-// withMembers adds the roles of etcd members to the hosts. A member without a host on record is joining, or
-// was forgotten only half.
+// withMembers adds the roles of etcd members to the hosts. A member without a host record is joining, or was forgotten
+// incompletely.
 func withMembers(all []Host, members []croft.EtcdMember) []Host {
 	onRecord := len(all)
 	for _, m := range members {
@@ -131,8 +131,8 @@ func withMembers(all []Host, members []croft.EtcdMember) []Host {
 	return all
 }
 
-// takeUp says how to rejoin the etcd server of a host that the other members do not know. The host itself
-// runs on without it; this happens after etcd was restored elsewhere.
+// takeUp says how to rejoin the etcd server of a host that the other members do not know. The host itself keeps running
+// without it; this happens after etcd was restored elsewhere.
 func takeUp(h Host) string {
 	if h.Alive {
 		return "let it join again with croft up --join - --etcd-member"
@@ -140,7 +140,7 @@ func takeUp(h Host) string {
 	return "start croft up on it"
 }
 
-// aloneHost is a machine that serves etcd and is not, or no longer, a host.
+// aloneHost returns a machine that serves etcd and is not a host, or is no longer one.
 func aloneHost(m croft.EtcdMember) Host {
 	h := Host{Host: croft.Host{ID: m.Host, Name: m.Name, Alive: m.Role == croft.MemberLeads ||
 		m.Role == croft.MemberFollows}}
@@ -167,10 +167,10 @@ func shareNames(all []Host) {
 	}
 }
 
-// largeDifference is from when on a difference of clocks is a problem.
+// largeDifference is the minimum difference of clocks that is a problem.
 const largeDifference = time.Minute
 
-// compareClocks notes by how much the clock of each host differs from now.
+// compareClocks sets the difference between the clock of each host and now.
 func compareClocks(all []Host, now time.Time) {
 	for i := range all {
 		d := all[i].Host.ClockDifference(now).Round(time.Second)
@@ -187,12 +187,12 @@ func compareClocks(all []Host, now time.Time) {
 	}
 }
 
-// LargeClockDifference reports whether a host's clock differs so much that this is among its problems.
+// LargeClockDifference reports whether the difference of a host's clock is a problem.
 func (h Host) LargeClockDifference() bool {
 	return (time.Duration(h.ClockDifference) * time.Second).Abs() >= largeDifference
 }
 
-// shareMachines adds a note to hosts whose agents run on one machine. Simulated hosts share nothing.
+// shareMachines adds a note to hosts whose agents run on one machine. Simulated hosts do not count.
 func shareMachines(all []Host) {
 	for i, h := range all {
 		if h.Boot == "" || !h.Alive || h.VirtType == "sim" {
@@ -231,7 +231,7 @@ func (f *Fleet) find(ctx context.Context, idOrName string) (Host, error) {
 	return among(all, idOrName)
 }
 
-// among returns the host with this UUID, else the host with this name: a host named with another host's UUID
+// among returns the host with this UUID, else the host with this name. A host that is named with another host's UUID
 // does not hide that host.
 func among(all []Host, idOrName string) (Host, error) {
 	var found []Host
@@ -287,8 +287,8 @@ func (f *Fleet) Enable(ctx context.Context, idOrName string) (Host, error) {
 	return h, nil
 }
 
-// Accept lets a host be served from another machine or state directory than before. Conflict: the former
-// agent is alive.
+// Accept lets a host be served from another machine or state directory than before. Conflict: the former agent is
+// alive.
 func (f *Fleet) Accept(ctx context.Context, idOrName string) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil && h.Alive {
@@ -316,21 +316,21 @@ func (f *Fleet) RemoveMember(ctx context.Context, h Host) error {
 	return nil
 }
 
-// Config joins a Fleet to the parts that it needs.
+// Config configures a Fleet.
 type Config struct {
-	Partition croft.PartitionID // required: of the orders that it writes
-	Hosts     Store             // required, as are all that follow
+	Partition croft.PartitionID // required: partition of the orders that it writes
+	Hosts     Store             // required, like the following four
 	Members   Members
 	Instances Instances
 	Orders    Orders
 	Claims    Claims
 
-	Aggregates Aggregates // none by default
-	Distances  Distances  // none by default
-	Properties Properties // none by default
-	Chooser    Chooser    // none by default: instances are moved as if no policy had chosen their hosts
+	Aggregates Aggregates // optional
+	Distances  Distances  // optional
+	Properties Properties // optional
+	Chooser    Chooser    // optional; without it, instances are moved as if no policy had chosen their hosts
 
-	UndoTimeout time.Duration // limit for undoing after a failure; 5 s by default
+	UndoTimeout time.Duration // timeout for undoing after a failure; 5 s by default
 	Log         *slog.Logger  // discards by default
 }
 

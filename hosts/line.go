@@ -8,11 +8,11 @@ import (
 	"croft"
 )
 
-// line has hosts in the order in which the policy of an instance gives them; nil: no policy chose its host.
+// line is a list of hosts in the order of an instance's policy; nil: no policy chose the instance's host.
 type line []croft.HostID
 
-// line asks for the hosts that the policy of an instance gives now. With the same input, the first one that may be
-// taken is the one that its request would take if the hosts before it were out.
+// line returns the hosts in the current order of an instance's policy. With the same input, the first usable one is the
+// host that its request would get if the hosts before it were out.
 func (f *Fleet) line(ctx context.Context, inst croft.Instance) (line, error) {
 	if f.Chooser == nil || inst.Spec.Policy == nil {
 		return nil, nil
@@ -21,7 +21,7 @@ func (f *Fleet) line(ctx context.Context, inst croft.Instance) (line, error) {
 	return append(line{}, all...), err // never nil
 }
 
-// only returns the candidates on hosts of the line.
+// only returns the candidates on hosts in the line.
 func (l line) only(candidates []croft.Candidate) []croft.Candidate {
 	if l == nil {
 		return candidates
@@ -41,7 +41,7 @@ func (l line) positions() map[croft.HostID]int {
 	return at
 }
 
-// sorted returns candidates in the order of the line, and those of one host as they were.
+// sorted returns candidates in the order of the line, keeping the order of candidates on the same host.
 func (l line) sorted(candidates []croft.Candidate) []croft.Candidate {
 	if l == nil {
 		return candidates
@@ -52,8 +52,8 @@ func (l line) sorted(candidates []croft.Candidate) []croft.Candidate {
 	})
 }
 
-// before returns the first hosts of the line that come before one to which an instance moves, and why each is not
-// taken.
+// before returns the hosts of the line that come before the target of a move, and why each is not used. It returns at
+// most MaxRefusals.
 func (l line) before(to croft.HostID, inst croft.Instance, hosts map[croft.HostID]croft.Host,
 	candidates []croft.Candidate) (all []croft.Refusal) {
 	for _, id := range l {

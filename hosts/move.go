@@ -15,25 +15,25 @@ import (
 	"croft/topology"
 )
 
-// candidateLimit is how many candidates a move requests from Placement.
+// candidateLimit is the number of candidates that a move requests from Placement.
 const candidateLimit = 256
 
-// boundLimit is the same for an instance that is bound to some hosts.
+// boundLimit is the same for an instance that is restricted to some hosts.
 const boundLimit = 1 << 16
 
 // Moved is the result for one instance of a drained host.
 type Moved struct {
 	Instance croft.Instance
-	To       croft.Host // where it is started; without an ID: it stays
+	To       croft.Host // where it is started; without an ID it stays
 	Stays    string     // why it stays
 }
 
-// MoveAll moves the ephemeral instances away from a drained host: each is removed there and created anew elsewhere from
-// its image, with the same name, UUID and spec. It returns as soon as that is ordered. Other instances stay.
+// MoveAll moves the ephemeral instances away from a drained host: each is removed there and recreated elsewhere from
+// its image, with the same name, UUID and spec. It returns as soon as the orders are written. Other instances stay.
 //
-// A crash at any point is recoverable: the record names the target before anything is claimed; one request claims there
-// in addition; one transaction then writes both orders; the new host starts, and the claim on the old one ends, when
-// nothing is left there. So any caller of MoveAll, or of an audit's mending, can finish a move that was begun.
+// A crash at any point is recoverable: the record names the target before anything is claimed; one request adds a claim
+// there; one transaction then writes both orders; the new host starts the instance, and the claim on the old one ends,
+// when nothing is left there. So any caller of MoveAll, or of an audit's mending, can finish a move that was started.
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
@@ -65,7 +65,7 @@ func fixed(inst croft.Instance) string {
 	switch inst.State {
 	case croft.StateHeld:
 		return "its claim is held for somebody until " + inst.Expires.Format(time.RFC3339)
-	case croft.StateScheduling: // whoever undoes the request expects no order
+	case croft.StateScheduling: // the process that undoes the request expects no order
 		return "its hold is being ended"
 	}
 	if !inst.Spec.Ephemeral {
@@ -101,7 +101,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	candidates = line.only(candidates)
 	for rest := f.usable(inst, by, line.sorted(candidates), hosts); len(rest) > 0; {
 		to := hosts[hostOf(rest[0])]
-		if to.ID == "" { // it was removed by bound
+		if to.ID == "" { // bound removed it
 			rest = rest[1:]
 			continue
 		}
@@ -112,7 +112,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 		case err == nil:
 			f.Log.Info("instance moves", "instance", inst.ID, "host", inst.Host, "to", to.ID)
 			return to, nil
-		case errors.Is(err, schedule.ErrStale): // the host may still do
+		case errors.Is(err, schedule.ErrStale): // the host may still work
 		case !errors.Is(err, croft.NoCapacity) && !errors.Is(err, croft.Unavailable):
 			return croft.Host{}, err
 		default:
@@ -136,14 +136,14 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	return croft.Host{}, none
 }
 
-// grounds are what a host is chosen by, as it was read.
+// grounds is the data by which a host is chosen, as it was read.
 type grounds struct {
 	noted   croft.Noted
 	measure topology.Measure
 }
 
-// bound removes the hosts that the bounds, filters and distances of an instance do not admit, and returns the instance
-// with the aggregates and distances by which that was decided, and what else it was.
+// bound removes the hosts that the bounds, filters and distances of an instance do not admit. It returns the instance
+// with the aggregates and distances that were used, and the other data that was used.
 func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[croft.HostID]croft.Host) (
 	_ croft.Instance, by grounds, err error) {
 	if f.Properties != nil && inst.Spec.ByNotes() {
@@ -181,13 +181,13 @@ func (f *Fleet) candidates(ctx context.Context, inst croft.Instance) ([]croft.Ca
 	limit := candidateLimit
 	hard := slices.ContainsFunc(inst.Spec.Near, func(n croft.Near) bool { return !n.Soft })
 	if hard || inst.Spec.Policy != nil || len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
-		limit = boundLimit // the hosts that it may be on may be few among all
+		limit = boundLimit // few of all hosts may be permitted
 	}
 	return f.Claims.Candidates(ctx, queryOf(inst), limit)
 }
 
-// usable returns the candidates on other hosts that take orders and are left by bound, best first: the target of an
-// earlier attempt, then the nearest, then the first by the instance's policy, or the one with most capacity left.
+// usable returns the candidates on other hosts that accept orders and that bound left, best first: the target of an
+// earlier attempt, then the nearest, then the first by the instance's policy, or the one with the most capacity left.
 func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candidate,
 	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
@@ -201,9 +201,9 @@ func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candi
 			}
 			return 1
 		}
-		near, _ := by.measure.Admit(hosts[hostOf(a)]) // all that are left are admitted
+		near, _ := by.measure.Admit(hosts[hostOf(a)]) // all remaining ones are admitted
 		other, _ := by.measure.Admit(hosts[hostOf(b)])
-		if inst.Spec.Policy != nil { // they are in its order
+		if inst.Spec.Policy != nil { // they are in the order of the policy
 			return cmp.Compare(near, other)
 		}
 		return cmp.Or(cmp.Compare(near, other), cmp.Compare(left(b), left(a)))
@@ -211,8 +211,8 @@ func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candi
 	return candidates
 }
 
-// moveTo does the steps of a move. NoCapacity or Unavailable: this candidate is unusable; the returned record
-// is the current one.
+// moveTo performs the steps of a move. NoCapacity or Unavailable: this candidate is unusable; the returned record is
+// the current one.
 func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate,
 	to croft.HostID) (croft.Instance, error) {
 	inst, err := f.take(ctx, inst, to, c)
@@ -235,8 +235,8 @@ func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance
 	return moved, nil
 }
 
-// unmoved settles a Relocate that failed for cause: its transaction may have succeeded although the answer
-// was lost, or may still succeed.
+// unmoved settles a Relocate that failed for cause: its transaction may have succeeded although the answer was lost, or
+// may still succeed.
 func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance,
 	error) {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
@@ -247,7 +247,7 @@ func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostI
 		return inst, errors.Join(cause, err)
 	case now.Host == to && now.Moving == "":
 		return now, nil
-	case !now.Same(inst): // above all, it is not to be moved if it is to be gone
+	case !now.Same(inst): // in particular, an instance that is to be destroyed must not be moved
 		changed := croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved",
 			inst.ID)
 		return inst, errors.Join(changed, f.unclaim(ctx, inst))
@@ -258,12 +258,12 @@ func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostI
 // claimTries bounds how often a claim is retried because it changed meanwhile.
 const claimTries = 4
 
-// take makes an instance claim what a candidate says, beside what it claims where it still may be, once its record says
-// that it moves there; moving is empty if the claim belongs where the guest is.
+// take makes an instance claim the allocations of a candidate, in addition to its claims on hosts where it may still
+// have a guest, once its record says that it moves there; moving is empty if the claim belongs where the guest is.
 //
-// The order of steps keeps claim and record consistent: read the claim, then write the record by comparison,
-// then replace the claim by comparison with what was read. A concurrent caller, however long it is delayed
-// between two steps, finds one of the two changed: it changes no claim of a record that is not as it left it.
+// The order of steps keeps claim and record consistent: read the claim, then write the record by comparison, then
+// replace the claim by comparison with the one that was read. A concurrent caller, however long it is delayed between
+// two steps, finds that one of the two changed: it never changes the claim of a record that changed since its write.
 func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.HostID,
 	c croft.Candidate) (croft.Instance, error) {
 	var err error
@@ -287,9 +287,9 @@ func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.Host
 	return inst, err
 }
 
-// withRemains adds to a candidate what the instance claims where its guest is, or may still be: the host keeps room
-// for it until nothing is left there, and then its agent releases that. The agent of an older version does not, so
-// there the room is given up with the move.
+// withRemains adds to a candidate the instance's claims on hosts where its guest is, or may still be: the host reserves
+// room for it until nothing is left there, and then its agent releases the claim. The agent of an older version does
+// not do that, so on its host the claim ends with the move.
 func (f *Fleet) withRemains(ctx context.Context, inst croft.Instance, had croft.Claim,
 	c croft.Candidate) (croft.Candidate, error) {
 	all := croft.Candidate{Allocations: maps.Clone(c.Allocations)}
@@ -319,8 +319,8 @@ func (f *Fleet) withRemains(ctx context.Context, inst croft.Instance, had croft.
 	return all, nil
 }
 
-// unclaim moves the claim back to where the guest is, for an instance that changed while it was being moved,
-// unless the change moved it on or removed it.
+// unclaim moves the claim back to where the guest is, for an instance that changed while it was being moved, unless the
+// change was another move or the removal.
 func (f *Fleet) unclaim(ctx context.Context, inst croft.Instance) error {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
 	defer cancel()
@@ -331,15 +331,15 @@ func (f *Fleet) unclaim(ctx context.Context, inst croft.Instance) error {
 	case err != nil:
 		return err
 	case now.State == croft.StateDestroying:
-		return nil // its host releases the claim, wherever it is
+		return nil // its host releases the claim, on any host
 	case now.Host != inst.Host || now.Moving != "" && now.Moving != inst.Moving:
-		return nil // another move has it, and its claim
+		return nil // another move is responsible for it and its claim
 	}
 	return f.stay(after, now)
 }
 
-// Reclaim makes an instance claim what it was created with on its own host, and nothing elsewhere.
-// NoCapacity: others have claimed that meanwhile.
+// Reclaim replaces the claims of an instance by one on its own host, with the amounts that it was created with.
+// NoCapacity: others have claimed that room meanwhile.
 func (f *Fleet) Reclaim(ctx context.Context, inst croft.Instance) error {
 	_, err := f.reclaim(ctx, inst)
 	return err
@@ -359,8 +359,8 @@ func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instanc
 	return inst, nil
 }
 
-// EndMove ends an interrupted move: on another host if the instance's host is drained and another one has
-// capacity, else where the guest is.
+// EndMove ends an interrupted move: on another host if the instance's host is drained and another one has capacity,
+// else where the guest is.
 func (f *Fleet) EndMove(ctx context.Context, st croft.Status) error {
 	hosts, err := f.Hosts.Hosts(ctx, st.Instance.Host)
 	if err != nil {
@@ -410,7 +410,7 @@ func hostOf(c croft.Candidate) croft.HostID {
 	return ""
 }
 
-// left returns the fraction that a candidate leaves of its scarcest class.
+// left returns the free fraction of the scarcest class after a candidate was claimed.
 func left(c croft.Candidate) float64 {
 	least := 1.0
 	for id, amounts := range c.Allocations {

@@ -6,34 +6,34 @@ import (
 	"croft"
 )
 
-// Store is where the records of hosts are.
+// Store is the access to the records of hosts.
 type Store interface {
-	// Hosts returns those of the named hosts that exist; all if none is named.
+	// Hosts returns the existing hosts among the named ones, or all hosts if none is named.
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 	// Drain keeps new orders away from a host, as a compare in the transactions that write them.
 	Drain(ctx context.Context, host croft.HostID) error
 	// Enable undoes Drain.
 	Enable(ctx context.Context, host croft.HostID) error
-	// Accept lets the host's next agent run at any place. NotFound. Conflict: its record changed meanwhile.
+	// Accept lets the host's next agent run in any place. NotFound. Conflict: its record changed meanwhile.
 	Accept(ctx context.Context, host croft.HostID) error
-	// ForgetHost removes everything about a host except its tombstones, which wait for its return. Conflict:
-	// an instance is on it.
+	// ForgetHost removes everything about a host except its tombstones, which remain in case the host returns.
+	// Conflict: an instance is on it.
 	ForgetHost(ctx context.Context, host croft.HostID) error
 }
 
-// Members are the etcd servers that hosts run.
+// Members is the access to the etcd servers that hosts run.
 type Members interface {
 	// EtcdMembers returns the hosts that serve etcd, each with its role.
 	EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error)
 	// MayRemoveEtcdMember returns why a host's server cannot be removed. Conflict: too few members would
 	// remain for a quorum.
 	MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error
-	// RemoveEtcdMember removes a host's server; none is not an error. Conflict: as above.
+	// RemoveEtcdMember removes a host's server; a missing one is not an error. Conflict: as for MayRemoveEtcdMember.
 	RemoveEtcdMember(ctx context.Context, host croft.HostID) error
 }
 
-// Instances is where the records of instances are. Every write compares what it is based on. Conflict: the
-// record changed.
+// Instances is the access to the records of instances. Every write compares the revision that it is based on. Conflict:
+// the record changed.
 type Instances interface {
 	// List returns the instances of a project; empty: of all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
@@ -43,8 +43,8 @@ type Instances interface {
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Bury removes the record and leaves the tombstone o.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
-	// Lose marks an instance of the tombstone's host as lost: the record keeps everything that recreates the instance,
-	// and is on no host and in no group any more.
+	// Lose marks an instance of the tombstone's host as lost: the record keeps everything that is needed to recreate
+	// the instance, and is on no host and in no group any more.
 	Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (croft.Instance, error)
 	// Fence rewrites an unchanged record and returns it as stored. No later write that compares it with inst
 	// can succeed. NotFound: it is gone.
@@ -52,13 +52,13 @@ type Instances interface {
 	// SetMoving writes the target of an instance's move; empty: the move is cancelled.
 	SetMoving(ctx context.Context, inst croft.Instance, to croft.HostID) (croft.Instance, error)
 	// Relocate assigns the instance to the order's host and writes a tombstone for its former host. Record and order
-	// name all hosts that may still have something of it. Unavailable: the new host is silent or drained.
+	// name all hosts that may still have guests or disks of it. Unavailable: the new host is silent or drained.
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
 }
 
-// Orders is where the orders to hosts are.
+// Orders is the access to the orders of hosts.
 type Orders interface {
-	// Remains reports whether a host that an instance was moved away from may still have something of it.
+	// Remains reports whether a host that an instance was moved away from may still have a guest or disks of it.
 	Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error)
 }
 
@@ -66,42 +66,42 @@ type Orders interface {
 type Claims interface {
 	// Providers describes every provider.
 	Providers(ctx context.Context) ([]croft.Provider, error)
-	// Claims returns the allocations against a provider. NotFound: there is no such provider.
+	// Claims returns the allocations on a provider. NotFound: the provider does not exist.
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
 	// Candidates returns at most limit ways to satisfy a query.
 	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
-	// ClaimOf returns what an instance claims.
+	// ClaimOf returns the claim of an instance.
 	ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error)
-	// Reclaim atomically replaces an instance's claim by a candidate's, which counts for owner. Conflict: the claim
+	// Reclaim atomically replaces an instance's claim by a candidate's, which is charged to owner. Conflict: the claim
 	// differs from had. NoCapacity: it does not fit. On error nothing has changed.
 	Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, c croft.Candidate) error
-	// Release removes what an instance claims on the hosts that may names, if may permits that, from the claim as it
-	// was read before may was asked. Conflict: the claim has changed since. A missing claim is no error.
+	// Release removes the claims of an instance on the hosts that may returns, if may permits that. It changes the
+	// claim as it was read before may was called. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
-	// RemoveProvider removes a provider; none is not an error. Conflict: there are claims on it.
+	// RemoveProvider removes a provider; a missing one is not an error. Conflict: there are claims on it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error
 }
 
-// Properties is read access to what is noted about hosts.
+// Properties is read access to the properties and tags of hosts.
 type Properties interface {
-	// Noted judges all hosts by filters. What is about hidden keys never holds.
+	// Noted evaluates filters for all hosts. Terms about hidden keys never match.
 	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
 }
 
-// Distances is read access to the distances that operators state.
+// Distances is read access to the distances that operators set.
 type Distances interface {
-	// Stated returns the distances of these types, of those of which any are stated.
+	// Stated returns the distances of these types. Types without distances are left out.
 	Stated(ctx context.Context, kinds ...string) (map[string]croft.Distances, error)
 }
 
 // Chooser orders hosts by CRUSH policies.
 type Chooser interface {
-	// Order returns the hosts in the order in which the policy of an instance gives them. NoCapacity: it gives none.
+	// Order returns the hosts in the order of an instance's policy. NoCapacity: the policy returns none.
 	Order(ctx context.Context, inst croft.Instance) ([]croft.HostID, error)
 }
 
 // Aggregates is read access to sets of hosts.
 type Aggregates interface {
-	// Named returns those of the named aggregates that exist, as of one moment.
+	// Named returns the existing aggregates among the named ones, at one revision.
 	Named(ctx context.Context, names ...string) (map[string]croft.Aggregate, error)
 }

@@ -8,31 +8,31 @@ import (
 	"croft/tenant"
 )
 
-// Meter measures one project: what was used on the day of At until then, and what is used from then on. Times are whole
+// Meter measures one project: its usage on the day of At until At, and the amounts in use from then on. Times are whole
 // seconds and never go back.
 type Meter struct {
 	At       time.Time      `json:"at"`
 	Used     tenant.Amounts `json:"used"`
-	Revision int64          `json:"revision"` // changes up to here are in it
+	Revision int64          `json:"revision"` // changes up to this revision are included
 	Today    Day            `json:"today"`
 	Ended    bool           `json:"ended,omitempty"` // the project was removed
 }
 
-// NewMeter makes a meter of nothing.
+// NewMeter returns a meter with nothing in use.
 func NewMeter(at time.Time) Meter {
 	at = at.UTC().Truncate(time.Second)
 	return Meter{At: at, Used: tenant.Amounts{}, Today: Day{Date: at.Format(time.DateOnly)}}
 }
 
-// Until returns the meter at a later time, if what is used stays, and the days that are over then and had any use.
-// Days that would be removed at once are left out.
+// Until returns the meter at a later time if the amounts do not change, and the days that ended meanwhile and had any
+// usage. Days beyond the retention period are left out.
 func (m Meter) Until(t time.Time) (Meter, []Day) { return m.until(t, false) }
 
 func (m Meter) until(t time.Time, estimated bool) (Meter, []Day) {
 	t = t.UTC().Truncate(time.Second)
 	var over []Day
 	for m.At.Before(t) {
-		end := m.At.Truncate(day).Add(day) // UTC has no days of other lengths
+		end := m.At.Truncate(day).Add(day) // UTC days have a fixed length
 		m.Today = m.Today.and(m.Used, earlier(end, t).Sub(m.At), estimated)
 		if m.At = earlier(end, t); m.At.Before(end) {
 			break
@@ -48,8 +48,8 @@ func (m Meter) until(t time.Time, estimated bool) (Meter, []Day) {
 	return m, over
 }
 
-// Set returns the meter with other amounts from its time on. What is less than nothing counts as nothing. What is
-// replaced within the same second was not used at all: it may be of a request that was refused.
+// Set returns the meter with other amounts from its time on. Negative amounts count as 0. Amounts that are replaced
+// within the same second do not count: they may belong to a refused request.
 func (m Meter) Set(used tenant.Amounts, revision int64) Meter {
 	m.Used = maps.Clone(used)
 	maps.DeleteFunc(m.Used, func(_ tenant.Measure, n int64) bool { return n <= 0 })
@@ -57,15 +57,15 @@ func (m Meter) Set(used tenant.Amounts, revision int64) Meter {
 	return m
 }
 
-// end returns the meter with nothing used from its time on, and for ever.
+// end returns the meter with nothing in use from its time on, forever.
 func (m Meter) end(revision int64) Meter {
 	m = m.Set(tenant.Amounts{}, revision)
 	m.Ended = true
 	return m
 }
 
-// Between returns the meter at a later time, at which other amounts are used, if it is not known when that changed
-// since: half of the time counts by what was used, half by what is used.
+// Between returns the meter at a later time with other amounts, if it is unknown when they changed since: half of the
+// time counts with the old amounts, half with the new ones.
 func (m Meter) Between(since, t time.Time, used tenant.Amounts, revision int64) (Meter, []Day) {
 	m, over := m.Until(since)
 	middle, days := m.until(m.At.Add(t.Sub(m.At)/2), true)
@@ -73,7 +73,7 @@ func (m Meter) Between(since, t time.Time, used tenant.Amounts, revision int64) 
 	return end, append(append(over, days...), more...)
 }
 
-// and returns a day on which amounts were used for some more time.
+// and returns a day with the usage of amounts for an additional time.
 func (d Day) and(used tenant.Amounts, took time.Duration, estimated bool) Day {
 	d.UnitSeconds, d.Peak = maps.Clone(d.UnitSeconds), maps.Clone(d.Peak)
 	if d.UnitSeconds == nil {
@@ -92,10 +92,10 @@ func (d Day) and(used tenant.Amounts, took time.Duration, estimated bool) Day {
 	return d
 }
 
-// any reports whether the day is worth keeping.
+// any reports whether the day has data worth keeping.
 func (d Day) any() bool { return len(d.Peak) > 0 || d.Estimated > 0 }
 
-// addProduct returns sum + n*times for numbers from 0, at most the greatest number.
+// addProduct returns sum + n*times for non-negative numbers, limited to the maximum int64.
 func addProduct(sum, n, times int64) int64 {
 	if n > (math.MaxInt64-sum)/times {
 		return math.MaxInt64
@@ -117,7 +117,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Sum adds up days: the amounts times the time, the most at once, the seconds that are estimated. Its Date is empty.
+// Sum adds up days: amounts times time, the maximum of the peaks, and the estimated seconds. Its Date is empty.
 func Sum(days []Day) Day {
 	sum := Day{UnitSeconds: tenant.Amounts{}, Peak: tenant.Amounts{}}
 	for _, d := range days {
@@ -132,7 +132,7 @@ func Sum(days []Day) Day {
 	return sum
 }
 
-// Present returns the days that a filter chooses of an account: those that are over, in order, and what its meter has
+// Present returns the days of an account that a filter selects: the finished ones in order, then the usage of its meter
 // until a time.
 func (f Filter) Present(over []Day, m Meter, until time.Time) []Day {
 	now, more := m.Until(later(m.At, until))

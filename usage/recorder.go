@@ -10,29 +10,29 @@ import (
 	"croft/tenant"
 )
 
-// recording is what the one recorder knows that acts. It has no clock: times are given, as the machine tells them.
+// recording is the state of the acting recorder. It does not read the clock: callers pass the machine's time.
 //
-// What it hears of takes effect when it is heard. That is right only as long as changes arrive soon. So each step is
-// confirmed by hearing of its own head: what was not heard until then happened after the step was sent. And a tick
-// comes every second, unless the process or the machine was suspended. Without either for a while, nothing that is
-// heard has a known time, and the recorder has to begin again.
+// A change counts from the time at which it is received. That is correct only if changes arrive soon. So each step is
+// confirmed by receiving its own head: changes that were not received until then happened after the step was sent. And
+// a tick comes every second, unless the process or the machine was suspended. Without either for a while, the time of
+// received changes is unknown, and the recorder has to start again.
 type recording struct {
-	head      Head // as written last
+	head      Head // as last written
 	accounts  map[ID]Meter
 	dirty     map[ID]bool
 	over      []Finished
-	seen      int64     // the last revision that was heard of
-	sent      time.Time // when the step was sent that is not confirmed yet; zero: all are
-	asHead    int64     // the revision of that step; 0: it is not known yet
-	confirmed Head      // what the next step may say: At and Revision
-	heard     time.Time // when the machine had that time
+	seen      int64     // the last received revision
+	sent      time.Time // when the unconfirmed step was sent; zero: all steps are confirmed
+	asHead    int64     // the revision of that step; 0: unknown yet
+	confirmed Head      // At and Revision for the next step
+	heard     time.Time // the machine's time of the last confirmation
 	ticked    time.Time // when the last tick came
 }
 
-// errLate ends a recording that does not know when things happened.
+// errLate ends a recording that cannot tell when changes happened.
 var errLate = croft.Errorf(croft.Unavailable, "what projects use was not heard of for too long")
 
-// begin compares what was recorded with what is used now. now is not after Take was called.
+// begin compares the recorded levels with the current ones. now must not be after the call of Take.
 func begin(t Taken, now time.Time) *recording {
 	r := &recording{head: t.Head, accounts: map[ID]Meter{}, dirty: map[ID]bool{}, heard: now, ticked: now,
 		confirmed: Head{At: later(t.Head.At, now), Revision: max(t.Head.Revision, t.Revision)}}
@@ -73,7 +73,7 @@ func (r *recording) put(id ID, m Meter, over []Day) {
 	}
 }
 
-// late returns an error if it is not known when happened what is heard now.
+// late returns an error if the time of changes that are received now is unknown.
 func (r *recording) late(now time.Time) error {
 	if now.Sub(r.heard) > unconfirmed || now.Sub(r.ticked) > suspended || now.Before(r.ticked.Add(-time.Second)) {
 		return errLate
@@ -81,14 +81,14 @@ func (r *recording) late(now time.Time) error {
 	return nil
 }
 
-// tick says that the recorder runs.
+// tick reports that the recorder runs.
 func (r *recording) tick(now time.Time) error {
 	err := r.late(now)
 	r.ticked = now
 	return err
 }
 
-// note takes what one revision changed, heard at a time.
+// note applies the changes of one revision, received at now.
 func (r *recording) note(s Seen, now time.Time) error {
 	if err := r.late(now); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (r *recording) note(s Seen, now time.Time) error {
 	return nil
 }
 
-// confirm confirms the step that was sent, if everything until its revision was heard.
+// confirm confirms the sent step, if everything up to its revision was received.
 func (r *recording) confirm() {
 	if r.asHead == 0 || r.seen < r.asHead {
 		return
@@ -128,7 +128,7 @@ func (r *recording) change(l Level, now time.Time) {
 	r.put(l.ID, m.Set(l.Used, l.Changed), over)
 }
 
-// step returns what is to be written now.
+// step returns the step to write now.
 func (r *recording) step(now time.Time) (Step, error) {
 	if err := r.late(now); err != nil {
 		return Step{}, err
@@ -149,7 +149,7 @@ func (r *recording) step(now time.Time) (Step, error) {
 	return s, nil
 }
 
-// wrote says that the last step was written.
+// wrote reports that the last step was written.
 func (r *recording) wrote(head Head) {
 	if r.head = head; r.asHead == 0 {
 		r.asHead = head.Generation

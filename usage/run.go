@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	every     = 10 * time.Second // between two steps, while nothing changes
-	gather    = time.Second      // how long a change waits for more
-	between   = 5 * time.Second  // between two steps at least
-	patience  = 3 * every        // for a head that does not change
-	finishing = 2 * time.Second  // for the last step
-	tidying   = 6 * time.Hour    // between looks at the bounds
-	warnings  = 5 * time.Minute  // between two warnings that recording fails: the log may be on the disk that is full
+	every     = 10 * time.Second // between steps, while nothing changes
+	gather    = time.Second      // how long a change waits for further ones
+	between   = 5 * time.Second  // minimum between two steps
+	patience  = 3 * every        // maximum age of an unchanged head
+	finishing = 2 * time.Second  // timeout of the last step
+	tidying   = 6 * time.Hour    // between trims
+	warnings  = 5 * time.Minute  // minimum between two warnings that recording fails: the log may be on the full disk
 
-	ticks       = time.Second     // between two signs that the process runs
-	suspended   = 5 * time.Second // without such a sign
-	unconfirmed = 2 * every       // without hearing of an own step
+	ticks       = time.Second     // between two ticks of the process
+	suspended   = 5 * time.Second // maximum time without a tick
+	unconfirmed = 2 * every       // maximum time without receiving an own step
 )
 
-// Recorder records what projects use. Any number may run; one at a time acts, and the others wait until its head has
+// Recorder records the usage of projects. Any number may run; one of them acts, and the others wait until its head has
 // not changed for a while.
 type Recorder struct {
-	Name  string // unique, also among recorders that ended
+	Name  string // unique, also among former recorders
 	Store Store
 	Log   *slog.Logger // nil discards
 }
@@ -71,9 +71,9 @@ func (r Recorder) turn(ctx context.Context) (Head, error) {
 	return head, err
 }
 
-// record acts until it fails, or ctx ends.
+// record acts until an error, or until ctx ends.
 func (r Recorder) record(ctx context.Context, head Head) error {
-	began := time.Now().Round(0) // a suspended machine has only this clock to tell
+	began := time.Now().Round(0) // without the monotonic clock, which stops while the machine is suspended
 	taken, err := r.Store.Take(ctx, head, r.Name)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (r Recorder) record(ctx context.Context, head Head) error {
 	for {
 		wrote := time.Now()
 		if err := a.write(ctx, r.Name); err != nil {
-			return err // it is not known what is stored
+			return err // it is unknown what is stored
 		}
 		select {
 		case err = <-failed:
@@ -130,7 +130,7 @@ type acting struct {
 
 	mu    sync.Mutex
 	state *recording
-	late  error // nothing that is heard has a known time any more
+	late  error // set once the time of received changes is unknown
 }
 
 func (a *acting) note(s Seen) error {
@@ -148,7 +148,7 @@ func (a *acting) note(s Seen) error {
 	return nil
 }
 
-// tick says that the process runs. If it had not for a while, the next change or step fails.
+// tick reports that the process runs. If there was no tick for a while, the next change or step fails.
 func (a *acting) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,7 +157,7 @@ func (a *acting) tick() {
 	}
 }
 
-// write writes a step in the name of a recorder; empty: it ends.
+// write writes a step under the name of a recorder; empty: the recorder ends.
 func (a *acting) write(ctx context.Context, name string) error {
 	a.mu.Lock()
 	step, err := a.state.step(time.Now().Round(0))
@@ -169,7 +169,7 @@ func (a *acting) write(ctx context.Context, name string) error {
 	step.Next.Recorder = name
 	head, err := a.Store.Write(ctx, step)
 	if err != nil {
-		return err // whether it was written or not: the next one to act reads that
+		return err // the next acting recorder reads whether it was written
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package usage is the history of what projects use: for each project and day in UTC the amounts times the time, and
-// the most at once. It is derived from what quotas count, so that a project is measured by what it is charged with. One
-// Recorder at a time follows that. Each interval of time is counted once, however recorders are killed, suspended and
-// replaced, and whatever their clocks do; what nobody saw is marked as estimated.
+// Package usage is the history of the usage of projects: for each project and day in UTC, the amounts times the time,
+// and the peak. It is derived from the counters of quotas, so that a project's usage equals its charges. One Recorder
+// at a time follows these. Each interval of time is counted once, even if recorders are killed, suspended and replaced,
+// and whatever their clocks show; intervals without a recorder are marked as estimated.
 package usage
 
 import (
@@ -12,45 +12,45 @@ import (
 	"croft/tenant"
 )
 
-// What is kept at most.
+// The retention limits.
 const (
-	Kept     = 400 * day // of each project
-	MostDays = 100_000   // of all projects together; those of removed projects go first, then the oldest
+	Kept     = 400 * day // per project
+	MostDays = 100_000   // total over all projects; days of removed projects are dropped first, then the oldest ones
 )
 
 const day = 24 * time.Hour
 
-// Day is what a project and those below it used on one day.
+// Day is the usage of a project and the projects below it on one day.
 type Day struct {
 	Date string `json:"date"` // in UTC, such as 2026-01-31
-	// UnitSeconds are the amounts times the seconds for which they were charged: two VCPUs for an hour are 7200.
+	// UnitSeconds are the charged amounts times seconds: two VCPUs for an hour are 7200.
 	UnitSeconds tenant.Amounts `json:"unit_seconds"`
-	Peak        tenant.Amounts `json:"peak"` // the most at once
-	// Estimated is for how many seconds of the day the amounts are estimated: they changed while nothing recorded
-	// that.
+	Peak        tenant.Amounts `json:"peak"` // the maximum at any time
+	// Estimated is the number of seconds for which the amounts are estimated, because they changed while no recorder
+	// ran.
 	Estimated int64 `json:"estimated_seconds,omitempty"`
 }
 
 // Account is the history of one project.
 type Account struct {
 	Project croft.Project `json:"project"`
-	// Former: the project was removed. A later one of the same name has an account of its own.
+	// Former: the project was removed. A later one of the same name has its own account.
 	Former bool  `json:"former,omitempty"`
-	Days   []Day `json:"days"` // in order, those with any use
+	Days   []Day `json:"days"` // in order, those with any usage
 }
 
 // Report is a part of the history.
 type Report struct {
-	// Until is the moment until which it is complete; zero: nothing was ever recorded.
+	// Until is the time up to which the history is complete; zero: nothing was ever recorded.
 	Until    time.Time `json:"recorded_until,omitzero"`
 	Projects []Account `json:"projects"` // by name
 }
 
-// Filter chooses a part of the history.
+// Filter selects a part of the history.
 type Filter struct {
 	Projects []croft.Project // nil: all
-	Former   bool            // those that were removed too
-	Since    string          // the first day, such as 2026-01-31; empty: as far back as there is any
+	Former   bool            // include removed projects
+	Since    string          // the first day, such as 2026-01-31; empty: the oldest one
 	Until    string          // the last day; empty: today
 }
 
@@ -67,77 +67,79 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// has reports whether the filter chooses a day.
+// has reports whether the filter selects a day.
 func (f Filter) has(date string) bool { return date >= f.Since && (f.Until == "" || date <= f.Until) }
 
-// Head says how far the history is complete, and who writes it. Every write of the history compares it.
+// Head says up to which point the history is complete, and which recorder writes it. Every write of the history
+// compares it.
 type Head struct {
-	Recorder string `json:"recorder,omitempty"` // empty: whoever comes may go on
-	// Everything up to Revision is in the accounts, and nothing after it happened before At.
+	Recorder string `json:"recorder,omitempty"` // empty: any recorder may continue
+	// Everything up to Revision is included in the accounts, and every later change happened at At or later.
 	At       time.Time `json:"at"`
 	Revision int64     `json:"revision"`
 
-	Generation int64 `json:"-"` // of this value; 0: there is none
+	Generation int64 `json:"-"` // revision of this value; 0: it does not exist
 }
 
-// ID is that of an account: the counter of a project, which is another one once the project was removed and made anew.
+// ID identifies an account by the counter of its project. A project that was removed and created again has another
+// counter.
 type ID struct {
 	Project croft.Project
-	Born    int64 // revision
+	Born    int64 // creation revision of the counter
 }
 
-// Level is what a project and those below it use at a revision.
+// Level is the amounts in use by a project and the projects below it at a revision.
 type Level struct {
 	ID
-	Changed int64 // not before the revision of the last change
+	Changed int64 // at least the revision of the last change
 	Used    tenant.Amounts
 }
 
-// Stored is an account as it is kept: a meter, and the days before that of the meter.
+// Stored is a stored account: a meter, and the days before the meter's day.
 type Stored struct {
 	ID
 	Meter Meter
 }
 
-// Finished is a day of an account that is over.
+// Finished is a finished day of an account.
 type Finished struct {
 	ID
 	Day Day
 }
 
-// Taken is what a recorder begins with.
+// Taken is the initial state of a recorder.
 type Taken struct {
 	Head     Head // as the recorder wrote it
 	Revision int64
 	Accounts []Stored
-	Levels   []Level // as of Revision
-	// Follow calls seen with every revision after that, in order, until seen or the watch fails.
+	Levels   []Level // at Revision
+	// Follow calls seen with every revision after Revision, in order, until seen or the watch fails.
 	Follow func(ctx context.Context, seen func(Seen) error) error
 }
 
-// Step is what a recorder writes at once.
+// Step is what a recorder writes in one transaction.
 type Step struct {
 	Was, Next Head
 	Accounts  []Stored
 	Days      []Finished
 }
 
-// Seen is what one revision changed; nothing, if it wrote a head.
+// Seen is the changes of one revision; empty, if it wrote a head.
 type Seen struct {
 	Revision int64
 	Levels   []Level
 	Gone     []ID // accounts whose counters were removed
 }
 
-// Store keeps the history, and tells what projects use.
+// Store stores the history, and watches the usage of projects.
 type Store interface {
-	// Head reads the head; the zero Head: there is none.
+	// Head returns the head; the zero Head: there is none.
 	Head(ctx context.Context) (Head, error)
-	// Take writes the head with the name of a recorder. Conflict: it is not as it was.
+	// Take writes the head with the name of a recorder. Conflict: the head changed.
 	Take(ctx context.Context, was Head, recorder string) (Taken, error)
-	// Write writes a step and returns its head. Conflict: the head is not as it was. Days may be there without the
-	// accounts if it fails.
+	// Write writes a step and returns its head. Conflict: the head changed. After an error, days may be stored without
+	// the accounts.
 	Write(ctx context.Context, s Step) (Head, error)
-	// Trim removes what is over the bounds.
+	// Trim removes data beyond the retention limits.
 	Trim(ctx context.Context, now time.Time) error
 }
