@@ -1,5 +1,5 @@
-// Package cli is the command line: it joins the commands of all nouns to programs, runs one of them, prints each
-// error on a line, and maps them to an exit code. Results go to stdout and words to stderr.
+// Package cli is the command line: it combines all commands to programs, runs one of them, prints each error on a line,
+// and maps errors to an exit code. Results go to stdout, and messages to stderr.
 package cli
 
 import (
@@ -45,17 +45,17 @@ import (
 
 // Program is the command line of a binary. The zero Program has all commands of croft.
 type Program struct {
-	RPC    server.RPC       // a second protocol of `croft pool serve`; nil: none is configured
+	RPC    server.RPC       // second protocol of `croft pool serve`; nil: none
 	Others map[string]Other // programs under names other than croft and its subcommands
 }
 
 // Other is a separate program that the binary runs under another name.
 type Other struct {
 	Command func() *cobra.Command
-	Version string // a template of cobra
+	Version string // template of cobra
 }
 
-// Run runs args, including the program's name, and returns the exit code, once everything that it began has ended.
+// Run runs args, which include the program's name, and returns the exit code once everything that it started has ended.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := p.named(args[0])
 	cmd.SetArgs(args[1:])
@@ -67,7 +67,7 @@ func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout
 	return exitCode(err)
 }
 
-// commands makes the subcommands of croft.
+// commands returns the subcommands of croft.
 func (p Program) commands() []*cobra.Command {
 	return []*cobra.Command{
 		serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
@@ -89,10 +89,10 @@ func (p Program) commands() []*cobra.Command {
 	}
 }
 
-// otherNames maps names of the binary to the subcommands that it is then, beside their own names.
+// otherNames maps other names of the binary to the subcommands that they run.
 var otherNames = map[string]string{"fission": "grid", "itabot": "ip", "lockpick": "sshca"}
 
-// named makes the command for the binary's name.
+// named returns the command for the binary's name.
 func (p Program) named(name string) *cobra.Command {
 	if other, is := p.Others[filepath.Base(name)]; is {
 		same := finished(other.Command())
@@ -132,7 +132,7 @@ some of it atomically, an order tells the host's agent, the agent makes it so.
 	return finished(root)
 }
 
-// finished sets what all roots share.
+// finished sets the properties that all root commands share.
 func finished(root *cobra.Command) *cobra.Command {
 	root.Version = build.Version
 	root.SetVersionTemplate("croft {{.Version}}\n")
@@ -145,7 +145,7 @@ func finished(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// completionCommand prints the completion of its root.
+// completionCommand returns the command that prints its root's completion script.
 func completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
@@ -177,7 +177,7 @@ croft, compute, mdserver and resalloc's programs have one each of their own.`,
 	}
 }
 
-// manCommand writes the manual pages of all commands and programs under other names.
+// manCommand returns the command that writes the manual pages of all commands and of programs under other names.
 func (p Program) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
@@ -193,7 +193,7 @@ func (p Program) manCommand() *cobra.Command {
 				roots = append(roots, p.named(name))
 			}
 			for _, root := range roots {
-				root.DisableAutoGenTag = true // makes the pages reproducible
+				root.DisableAutoGenTag = true // keeps the pages reproducible
 				escape(root)
 				if err := doc.GenManTree(root, header, args[0]); err != nil {
 					return fmt.Errorf("write the manual pages of %s: %w", root.Name(), err)

@@ -11,15 +11,15 @@ import (
 	"croft/internal/plain"
 )
 
-// apart splits errors that errors.Join joined, since each is a separate failure.
+// apart splits errors that errors.Join joined, because each is a separate failure.
 func apart(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) // a wrapped one belongs to its sentence
+	joined, ok := err.(interface{ Unwrap() []error }) // a wrapped error is part of its sentence
 	if !ok {
 		return []error{err}
 	}
 	all := joined.Unwrap()
 	if err.Error() != errors.Join(all...).Error() {
-		return []error{err} // Errorf made it from several
+		return []error{err} // fmt.Errorf made it from several errors
 	}
 	var flat []error
 	for _, one := range all {
@@ -45,7 +45,7 @@ func report(stderr io.Writer, err error) {
 	}
 }
 
-// exitCode is the exit code of the first failure, by its kind. A deadline that passed is treated as Unavailable.
+// exitCode returns the exit code for the kind of the first failure. It treats an expired deadline as Unavailable.
 func exitCode(err error) int {
 	if err == nil {
 		return croft.ExitOK

@@ -11,7 +11,7 @@ import (
 	"croft/cli/args"
 )
 
-// overAPI are the commands that do the same over the API of a cloud, for whoever may.
+// overAPI lists the commands that do the same over the API of a cloud, if the caller has the permissions.
 const overAPI = `
 schedule list show logs console ssh forward start stop reboot rebuild recreate resize destroy wait keep
 claim list use release
@@ -50,8 +50,8 @@ log
 audit
 top`
 
-// local are the commands, and groups of them, that do not, with the reason. The value says how a command that could be
-// meant for a cloud refuses that; the others do not read where one is.
+// local lists the commands, and groups of commands, that do not work over an API, with the reason. Commands that a user
+// could expect to work on a cloud refuse with the value; the others do not read whether a cloud is configured.
 var local = map[string]string{
 	"up": "runs this machine's part of a cloud", "compute": "runs an agent here", "mdserver": "runs a server here",
 	"control": "serves the API here", "placement": "serves Placement here, and copies its state between servers",
@@ -71,7 +71,7 @@ var local = map[string]string{
 	"completion":     "prints a script", "man": "writes files",
 }
 
-// denied are commands for a cloud that its API does not have, with the reason, which the user is told.
+// denied lists commands for a cloud that its API does not offer, with the reason that the user is told.
 var denied = map[string]string{
 	"etcd snapshot":        "it has every secret of the cloud in it",
 	"partition key rotate": "the key is made where the server runs that signs with it",
@@ -79,7 +79,7 @@ var denied = map[string]string{
 	"pool drain": "likewise", "pool delete": "likewise",
 }
 
-// decided returns what is said about a command: by itself, or by its group.
+// decided returns the entry for a command or its group.
 func decided(table map[string]string, path string) bool {
 	for name := range table {
 		if path == name || strings.HasPrefix(path, name+" ") {
@@ -89,8 +89,8 @@ func decided(table map[string]string, path string) bool {
 	return false
 }
 
-// TestEveryCommandIsDecidedForClouds: each command either does the same over the API of a cloud, or is in a table with
-// the reason. cmd/croft/testdata/script/remote.txtar runs those that do.
+// TestEveryCommandIsDecidedForClouds checks that each command either does the same over the API of a cloud, or is in a
+// table with the reason. cmd/croft/testdata/script/remote.txtar runs the ones that do the same.
 func TestEveryCommandIsDecidedForClouds(t *testing.T) {
 	over := map[string]bool{}
 	for line := range strings.Lines(strings.TrimSpace(overAPI)) {
@@ -118,7 +118,8 @@ func TestEveryCommandIsDecidedForClouds(t *testing.T) {
 			return
 		}
 		reached := cmd.Flag(args.ContextFlag) != nil
-		here, refused := decided(local, path) && !over[path], decided(denied, path) // a group may have one that does
+		// a group may contain a command that works over the API
+		here, refused := decided(local, path) && !over[path], decided(denied, path)
 		switch n := len(slices.DeleteFunc([]bool{over[path], here, refused}, func(is bool) bool { return !is })); {
 		case n == 0:
 			t.Errorf("croft %s: say whether it works over the API of a cloud, or why not", path)

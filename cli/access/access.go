@@ -1,4 +1,4 @@
-// Package access has the commands about access tokens, with which people and programs call the cloud's API: croft
+// Package access has the commands for access tokens, which people and programs use to call the cloud's API: croft
 // access.
 package access
 
@@ -22,7 +22,7 @@ import (
 	"croft/tenant"
 )
 
-// Command makes the command croft access.
+// Command returns the command croft access.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "access",
@@ -95,7 +95,8 @@ It counts for 30 days, or as long as --expires says, up to a year.`,
 	return cmd
 }
 
-// haveProject refuses a project that does not exist, which may be a typing mistake, or creates it if that is asked for.
+// haveProject returns an error if a project does not exist, which may be a typing mistake; with create, it creates the
+// project.
 func haveProject(ctx context.Context, c *args.Client, name croft.Project, create bool) error {
 	if name == "" || name == croft.DefaultProject {
 		return nil
@@ -116,7 +117,7 @@ func haveProject(ctx context.Context, c *args.Client, name croft.Project, create
 	return err
 }
 
-// check completes and validates what the flags say, before anything is asked of a cloud.
+// check completes and validates the values of the flags, before any request is sent to a cloud.
 func check(cmd *cobra.Command, wanted *cloud.NewAccess) error {
 	if err := wanted.Role.CheckAmong(access.TokenRoles); err != nil {
 		return croft.Errorf(croft.Invalid, "--role: %w", err)
@@ -139,7 +140,7 @@ func check(cmd *cobra.Command, wanted *cloud.NewAccess) error {
 	return nil
 }
 
-// printNew prints only the token on stdout, and what it is on stderr.
+// printNew prints only the token on stdout, and its description on stderr.
 func printNew(cmd *cobra.Command, format string, t cloud.AccessToken) error {
 	if format == out.FormatJSON || format == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), format, t)

@@ -17,10 +17,10 @@ import (
 	"croft/internal/wording"
 )
 
-// shown is how many entries are printed by default.
+// shown is the number of entries printed by default.
 const shown = 100
 
-// Command makes the command croft log.
+// Command returns the command croft log.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log [OBJECT]",
@@ -84,7 +84,7 @@ Entries are kept for 90 days, at most 2000 of one project.`,
 	return args.ForAnyProject(cmd)
 }
 
-// moment reads a time, or how long ago it was; empty: the beginning. Invalid.
+// moment parses a time, or a duration before now; an empty text means the zero time. Invalid.
 func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

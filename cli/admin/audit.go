@@ -1,4 +1,4 @@
-// Package admin has the commands for operators of a cloud: the audit, tokens with which hosts join, the authority
+// Package admin has the commands for operators of a cloud: the audit, the tokens with which hosts join, the authority
 // of certificates, and snapshots.
 package admin
 
@@ -17,7 +17,7 @@ import (
 	"croft/internal/plain"
 )
 
-// AuditCommand makes the command croft audit.
+// AuditCommand returns the command croft audit.
 func AuditCommand() *cobra.Command {
 	var fix bool
 	cmd := &cobra.Command{
@@ -82,7 +82,7 @@ func anyMendable(report audit.Report) bool {
 	return false
 }
 
-// printAudit prints the differences, and on stderr what could not be read.
+// printAudit prints the differences, and reports unreadable data on stderr.
 func printAudit(cmd *cobra.Command, format string, report audit.Report) error {
 	for _, u := range report.Unchecked {
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name),
@@ -102,7 +102,8 @@ func printAudit(cmd *cobra.Command, format string, report audit.Report) error {
 	return nil
 }
 
-// sentence is a difference on one line: what, of which instance and host, why, and the outcome or what to do.
+// sentence describes a difference in one line: its kind, the instance and the host, the reason, and the outcome or the
+// remedy.
 func sentence(d audit.Difference) string {
 	var b strings.Builder
 	b.WriteString(string(d.Kind))

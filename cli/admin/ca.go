@@ -23,7 +23,7 @@ import (
 	"croft/trust"
 )
 
-// CACommand makes the command croft ca, for use on the host that has the authority.
+// CACommand returns the command croft ca, for use on the host that has the authority.
 func CACommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
@@ -147,7 +147,7 @@ ones for the same operator.`,
 	return cmd
 }
 
-// issueTo fills the directory of an operator.
+// issueTo writes the files of an operator into a directory.
 func issueTo(ctx context.Context, s settings.Settings, name, dir string) error {
 	if _, err := trust.AuthorityPartition(s.StateDir); err != nil {
 		return err
@@ -253,7 +253,7 @@ func withCloud(ctx context.Context, stateDir string,
 	return do(ctx, store.Trust, store.Registry)
 }
 
-// onHost makes a command that works on a host's files.
+// onHost returns a command that works on a host's files.
 func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings,
 	log *slog.Logger) error) *cobra.Command {
 	args.AddHostFlags(cmd, hostCommandFlags...)

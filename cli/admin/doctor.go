@@ -19,7 +19,7 @@ import (
 // doctorFormats are the values of --output.
 var doctorFormats = []string{out.FormatText, out.FormatJSON, out.FormatYAML}
 
-// DoctorCommand is `croft doctor`.
+// DoctorCommand returns the command croft doctor.
 func DoctorCommand() *cobra.Command {
 	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag}, args.AgentFlags...)
 	flags = append(flags, args.EmbeddedFlags...)
@@ -64,7 +64,7 @@ or with less) or fail; the exit code is 1 where anything failed.`,
 	return cmd
 }
 
-// printFindings prints one line per result, with what to do after what is wrong.
+// printFindings prints one line per result, followed by the remedy if something is wrong.
 func printFindings(w io.Writer, format string, findings []checks.Result) error {
 	if format != out.FormatText {
 		return out.PrintData(w, format, findings)

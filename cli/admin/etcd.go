@@ -18,7 +18,7 @@ import (
 	"croft/node"
 )
 
-// EtcdCommand is `croft etcd`: it backs etcd up and restores it.
+// EtcdCommand returns the command croft etcd, which backs etcd up and restores it.
 func EtcdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
@@ -66,7 +66,7 @@ croft audit says what does not agree.`,
 	return cmd
 }
 
-// snapshotTime bounds taking a snapshot.
+// snapshotTime limits the time to take a snapshot.
 const snapshotTime = 10 * time.Minute
 
 func snapshotCommand() *cobra.Command {
@@ -93,12 +93,12 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 	return cmd
 }
 
-// takeSnapshot leaves a complete file or none.
+// takeSnapshot writes a complete file, or no file.
 func takeSnapshot(ctx context.Context, backups cloud.Backups, file string) (size int64, err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return 0, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".snapshot-*") // readable only by its owner
+	f, err := os.CreateTemp(filepath.Dir(file), ".snapshot-*") // only its owner may read it
 	if err != nil {
 		return 0, croft.Errorf(croft.Invalid, "write the snapshot: %w", err)
 	}

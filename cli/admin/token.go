@@ -15,7 +15,7 @@ import (
 	"croft/internal/wording"
 )
 
-// TokenCommand makes the command croft token.
+// TokenCommand returns the command croft token.
 func TokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
@@ -103,7 +103,7 @@ func printToken(cmd *cobra.Command, format string, token cloud.Token, life time.
 	return err
 }
 
-// shortToken is the part of a token's name shown to people.
+// shortToken returns the part of a token's name that is printed.
 func shortToken(name string) string { return name[:min(8, len(name))] }
 
 func tokenListCommand() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	"croft/placement/transfer"
 )
 
-// ExportCommand is `croft placement export`.
+// ExportCommand returns the command croft placement export.
 func ExportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
@@ -59,7 +59,7 @@ claims never pause for so long, the command says so and prints nothing.`,
 	return cmd
 }
 
-// ImportCommand is `croft placement import`.
+// ImportCommand returns the command croft placement import.
 func ImportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
@@ -171,8 +171,8 @@ func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target,
 	return nil
 }
 
-// openArchive opens the state of a Placement; flag is the flag with its URL; empty: there is no such flag. The
-// caller must call end unless there is an error.
+// openArchive opens the state of a Placement. flag is the flag with its URL; empty: there is no such flag. The caller
+// must call end unless there is an error.
 func openArchive(cmd *cobra.Command, s settings.Settings, flag string, a direct.Archive) (_ transfer.Target,
 	end func() error, err error) {
 	etcdGiven := cmd.Flags().Changed("etcd")

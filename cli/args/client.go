@@ -1,5 +1,5 @@
-// Package args has what commands of the cloud share: the settings behind flags, the client of the chosen cloud, and
-// completions of names in it.
+// Package args has the code that commands of the cloud share: the settings behind flags, the client of the chosen
+// cloud, and completions of names in the cloud.
 package args
 
 import (
@@ -21,8 +21,8 @@ import (
 	"croft/tenant"
 )
 
-// AnswerTimeout bounds requests that the cloud normally answers at once. It is long enough for etcd to elect
-// another leader.
+// AnswerTimeout limits requests that the cloud normally answers at once. It is long enough for etcd to elect a new
+// leader.
 const AnswerTimeout = 30 * time.Second
 
 // Client is the connection of one command to its cloud.
@@ -32,10 +32,10 @@ type Client struct {
 	Project  croft.Project // empty: all projects
 
 	user    func(context.Context) (string, error)
-	unknown error // what is wrong with Project, which does not exist; nil: it exists, or was not looked for
+	unknown error // error for a Project that does not exist; nil: it exists, or was not checked
 }
 
-// User returns the name that the cloud has for who asks.
+// User returns the caller's user name in the cloud.
 func (c *Client) User(ctx context.Context) (string, error) { return c.user(ctx) }
 
 // Dial connects to the cloud that the settings name: over its API if they have its URL. The caller must close the
@@ -52,7 +52,7 @@ func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
 		user: func(context.Context) (string, error) { return direct.LocalUser(), nil }}, nil
 }
 
-// dialAPI connects over the API. The default project stands for that of the token.
+// dialAPI connects over the API. The default project then means the project of the token.
 func dialAPI(ctx context.Context, s direct.Settings) (_ *Client, err error) {
 	if s.Renewed != nil {
 		if s.Token, err = s.Renewed(ctx); err != nil {
@@ -96,7 +96,7 @@ func With(cmd *cobra.Command, do func(context.Context, *Client) error) error {
 	return connected(cmd.Context(), s, check, do)
 }
 
-// WithTimeout is With for a do that ends within AnswerTimeout.
+// WithTimeout does the same as With, for a do that must end within AnswerTimeout.
 func WithTimeout(cmd *cobra.Command, do func(context.Context, *Client) error) error {
 	return With(cmd, func(ctx context.Context, c *Client) error {
 		ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
@@ -105,13 +105,14 @@ func WithTimeout(cmd *cobra.Command, do func(context.Context, *Client) error) er
 	})
 }
 
-// WithSettings is With for settings already read, of a command that may use a project that does not exist. It refuses
-// short names of projects.
+// WithSettings calls do with a connection, for settings that were already read and a command that may use a project
+// that does not exist. It refuses short names of projects.
 func WithSettings(ctx context.Context, s direct.Settings, do func(context.Context, *Client) error) error {
 	return connected(ctx, s, tenant.Short, do)
 }
 
-// connected calls do with a connection, and closes it. It refuses an unknown project whose error is refused.
+// connected calls do with a connection, and closes it. It returns the error for an unknown project if refused is true
+// for it.
 func connected(ctx context.Context, s direct.Settings, refused func(error) bool,
 	do func(context.Context, *Client) error) error {
 	c, err := Dial(ctx, s)
@@ -160,8 +161,8 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	return err
 }
 
-// Traced calls do within a span, if the settings configure tracing. The span belongs to the trace of TRACEPARENT,
-// as CI jobs set it, or begins one.
+// Traced calls do within a span if the settings configure tracing. The span belongs to the trace in TRACEPARENT, which
+// CI jobs set; otherwise it starts a new trace.
 func (c *Client) Traced(ctx context.Context, name string, do func(context.Context) error) error {
 	provider, flush, err := c.Settings.Traces.Start(ctx, "croft-schedule", traces.CommandFlush,
 		slog.New(slog.DiscardHandler))

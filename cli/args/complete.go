@@ -13,10 +13,10 @@ import (
 	"croft/schedule"
 )
 
-// CompletionTimeout bounds the wait for names after the tab key.
+// CompletionTimeout limits the time to wait for names after the tab key.
 const CompletionTimeout = time.Second
 
-// CompleteInstances completes up to most names of instances; -1: any number.
+// CompleteInstances completes at most this many names of instances; -1 means any number.
 func CompleteInstances(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {
@@ -34,11 +34,11 @@ func CompleteInstances(most int) cobra.CompletionFunc {
 	}
 }
 
-// Offer takes a name and its description.
+// Offer receives a name and its description.
 type Offer = func(name, what string)
 
-// StoredNames completes names stored in the cloud: those offered by list, with descriptions, that begin with
-// prefix and are not given yet. It returns none if the cloud does not answer soon.
+// StoredNames completes names that are stored in the cloud: list offers them with descriptions, and StoredNames keeps
+// the ones that start with prefix and are not given yet. It returns nothing if the cloud does not answer soon.
 func StoredNames(cmd *cobra.Command, given []string, prefix string,
 	list func(ctx context.Context, c *Client, offer Offer) error) []string {
 	ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
@@ -66,7 +66,7 @@ func completeImages(cmd *cobra.Command, args []string, prefix string) ([]string,
 	return imageNames(prefix), cobra.ShellCompDirectiveDefault
 }
 
-// imageNames are the catalog's names with this prefix; none if it is unreadable.
+// imageNames returns the catalog's names with this prefix, or none if the catalog is unreadable.
 func imageNames(prefix string) []string {
 	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 const FilterUsage = "only those with these properties and tags: `terms` key=value, key=beginning*, key, tag:name; " +
 	"blanks between terms mean and, repeating the flag means or"
 
-// Chosen returns the IDs of the things of a kind, in the client's project, that filters choose.
+// Chosen returns the IDs of the objects of a kind, in the client's project, that filters choose.
 func Chosen(ctx context.Context, c *Client, kind objects.Kind, filters []string) (map[string]bool, error) {
 	f, err := objects.ParseFilter(filters)
 	if err != nil {

@@ -42,7 +42,7 @@ var (
 	}
 )
 
-// formerFlags maps flags to their former names, which this version still reads.
+// formerFlags maps flags to their earlier names, which are still accepted.
 var formerFlags = map[string]string{"join-listen": "control-listen"}
 
 // AddHostFlags adds these flags and --settings to a command.
@@ -58,12 +58,12 @@ func AddHostFlags(cmd *cobra.Command, flags ...HostFlag) {
 	}
 }
 
-// LoadHostSettings reads a command's settings and makes its logger.
+// LoadHostSettings reads a command's settings and creates its logger.
 func LoadHostSettings(cmd *cobra.Command, flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
 	return LoadHostSettingsOver(settings.Defaults(), cmd, flags...)
 }
 
-// LoadHostSettingsOver is LoadHostSettings with other defaults.
+// LoadHostSettingsOver does the same as LoadHostSettings, with other defaults.
 func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command,
 	flags ...HostFlag) (settings.Settings, *slog.Logger, error) {
 	given := map[string]string{}
@@ -108,11 +108,11 @@ func LoadHostSettingsOver(defaults settings.Settings, cmd *cobra.Command,
 	return s, log, nil
 }
 
-// TokenInFile reads the token in the file that a flag names after an @. Invalid: the flag has the token itself;
-// the error proposes otherwise too.
+// TokenInFile reads a token from the file that the flag's value names after an @. Invalid: the value is the token
+// itself; the error proposes the alternative in otherwise too.
 func TokenInFile(flag, given, otherwise string) (string, error) {
 	file, ok := strings.CutPrefix(given, "@")
-	if !ok { // not repeated: it is a secret, though now exposed
+	if !ok { // the error does not repeat it: it is a secret, though now exposed
 		return "",
 			croft.Errorf(croft.Invalid, "%s: other users of this machine see its command lines, so a token has no "+
 				"place there: give it %s, or in a file with %[1]s @FILE", flag, otherwise)
@@ -120,7 +120,8 @@ func TokenInFile(flag, given, otherwise string) (string, error) {
 	return direct.ReadSecret(flag, file)
 }
 
-// Reach returns how a command on this host reaches the cloud: the one of --etcd, or else the host's.
+// Reach returns how a command on this host reaches the cloud: at the endpoints of --etcd, or else in the host's own
+// way.
 func Reach(cmd *cobra.Command, s *settings.Settings) (settings.Reach, error) {
 	if cmd.Flags().Changed(EtcdFlag.Flag) {
 		return s.Reach(nil), nil

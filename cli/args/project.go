@@ -11,7 +11,7 @@ import (
 	"croft/tenant"
 )
 
-// AnyProject is the annotation of commands that take projects that do not exist: removed ones, or new ones.
+// AnyProject is the annotation of commands that accept projects that do not exist: removed ones, or new ones.
 const AnyProject = "croft-any-project"
 
 // ForAnyProject marks a command whose --project may name a project that does not exist.
@@ -23,8 +23,8 @@ func ForAnyProject(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// checkProject refuses the project of the settings if it does not exist, no instance has it, and its error is one of
-// the refused ones. Operators may use names without creating a project. NotFound, Unavailable.
+// checkProject returns an error if the project of the settings does not exist, no instance belongs to it, and refused
+// is true for the error. Operators may use names without creating a project. NotFound, Unavailable.
 func (c *Client) checkProject(ctx context.Context, refused func(error) bool) error {
 	if c.Project == "" || c.Project == croft.DefaultProject || c.Project.Check() != nil {
 		return nil
@@ -51,8 +51,8 @@ func (c *Client) NoteUnknownProject(cmd *cobra.Command, entries int) {
 	}
 }
 
-// SimilarProject returns a NotFound error if the named project, of which nothing was found, does not exist and its name
-// is a likely mistake for one that does.
+// SimilarProject returns a NotFound error if nothing was found in the named project, the project does not exist, and
+// its name looks like a typing mistake for an existing project.
 func SimilarProject(ctx context.Context, c *Client, name croft.Project) error {
 	if name == "" || name == croft.DefaultProject {
 		return nil
@@ -70,10 +70,11 @@ func UnknownProject(ctx context.Context, c *cloud.Cloud, name croft.Project) err
 		croft.KindOf(err) == croft.Unavailable {
 		return err
 	}
-	return nil // who may not see projects gets the answer of the request itself
+	return nil // callers who may not see projects get the error of the request itself
 }
 
-// ProjectHint ends an error about a project that does not exist; empty: it exists, or no project has a similar name.
+// ProjectHint returns the end of an error message about a project that does not exist; empty: it exists, or no project
+// has a similar name.
 func ProjectHint(ctx context.Context, c *cloud.Cloud, name croft.Project) string {
 	return tenant.HintOf(UnknownProject(ctx, c, name))
 }

@@ -35,7 +35,7 @@ func AddCloudFlags(flags *pflag.FlagSet) {
 	flags.StringP("output", "o", "", "print text, table, wide, json or yaml (`format`; output)")
 }
 
-// AddContextFlag defines the flag of commands that connect to a cloud only where one is named.
+// AddContextFlag defines --context for commands that connect to a cloud only if one is named.
 func AddContextFlag(flags *pflag.FlagSet) {
 	flags.String(ContextFlag, "", "use the login with this `name` (croft context list)")
 }
@@ -47,8 +47,8 @@ func AddWaitFlags(flags *pflag.FlagSet, what string) {
 	command.Duration(flags, "timeout", 0, "wait no longer than this `duration` (timeout)")
 }
 
-// RemoteSettings reads the settings of schedule.yaml for a command that is about this machine unless they, or a login,
-// name a cloud that is reached over its API.
+// RemoteSettings reads the settings of schedule.yaml for a command that works on this machine, unless the settings or a
+// login name a cloud that is reached over its API.
 func RemoteSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	s, _, err := settings.Load(direct.Defaults(), settings.Source{Name: direct.SettingsFile,
 		Former: direct.FormerSettings})
@@ -58,9 +58,9 @@ func RemoteSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	return s, err
 }
 
-// named is the login that the flag or the variable names; empty: neither does.
+// named returns the login that the flag or the variable names; empty: neither names one.
 func named(flags *pflag.FlagSet) string {
-	name, _ := flags.GetString(ContextFlag) // not every command has it
+	name, _ := flags.GetString(ContextFlag) // not every command has the flag
 	if name == "" && os.Getenv("CROFT_URL") == "" {
 		name = os.Getenv(login.Variable)
 	}
@@ -70,9 +70,9 @@ func named(flags *pflag.FlagSet) string {
 // ContextFlag names the flag with the name of a login.
 const ContextFlag = "context"
 
-// LoadSettings reads the settings of schedule.yaml. Variables override the file, and flags both. A login goes before
-// the cloud of this machine: the one that the flag names before everything else, the one that the variable names before
-// all but flags and CROFT_URL, the current one where nothing else names a cloud.
+// LoadSettings reads the settings of schedule.yaml. Variables override the file, and flags override both. A login takes
+// precedence over the cloud of this machine: a login that the flag names over everything else, a login that the
+// variable names over everything except flags and CROFT_URL, and the current login only if nothing else names a cloud.
 func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	given := map[string]string{}
 	flags.Visit(func(f *pflag.Flag) {
@@ -100,7 +100,7 @@ func LoadSettings(flags *pflag.FlagSet) (direct.Settings, error) {
 	return s, err
 }
 
-// choose decides which cloud is meant, and how it is reached.
+// choose determines which cloud is used, and how it is reached.
 func choose(s *direct.Settings, flags *pflag.FlagSet, given map[string]string) error {
 	for _, path := range []string{"etcd.endpoints", "placement.endpoint", "placement.cloud", "pool.endpoints"} {
 		switch {
@@ -125,8 +125,8 @@ func choose(s *direct.Settings, flags *pflag.FlagSet, given map[string]string) e
 	return addLocal(s)
 }
 
-// throughSocket names the API of this machine's cloud, since other clouds are asked through the API alone. Invalid:
-// there is none.
+// throughSocket sets the API of this machine's cloud, because other clouds can be reached only through an API. Invalid:
+// this machine serves no API.
 func throughSocket(s *direct.Settings) error {
 	if _, err := os.Stat(direct.MachineSocket); err != nil {
 		return croft.Errorf(croft.Invalid,
@@ -141,12 +141,13 @@ func throughSocket(s *direct.Settings) error {
 func addLocal(s *direct.Settings) error {
 	err := direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
 	if _, none := os.Stat(direct.MachineSocket); errors.Is(err, croft.Denied) && none == nil {
-		s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil // which says who operates the cloud
+		// the API there knows who operates the cloud
+		s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil
 	}
 	return err
 }
 
-// addLogin uses the login with this name; without a name the current one, if nothing else names a cloud.
+// addLogin uses the login with this name. Without a name, it uses the current login if nothing else names a cloud.
 func addLogin(s *direct.Settings, name string) error {
 	if name == "" && !s.Unset() {
 		return nil

@@ -1,5 +1,5 @@
-// Package catalogue has the commands that list what requests may name, and who has roles: croft resource-type,
-// croft capability and croft user.
+// Package catalogue has the commands that list the resource types and capabilities that requests may name, and the
+// users who have roles: croft resource-type, croft capability and croft user.
 package catalogue
 
 import (
@@ -19,7 +19,7 @@ import (
 	"croft/internal/plain"
 )
 
-// group makes a command that only has subcommands.
+// group returns a command that only has subcommands.
 func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
@@ -29,7 +29,7 @@ func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// ClassCommand makes the command croft resource-type.
+// ClassCommand returns the command croft resource-type.
 func ClassCommand() *cobra.Command {
 	list := listCommand("List the classes of resources: those of OpenStack's list, and the cloud's own",
 		func(ctx context.Context, c *args.Client) (names []string, err error) {
@@ -44,7 +44,7 @@ func ClassCommand() *cobra.Command {
 that begin with CUSTOM_ are of this cloud; a host's agent makes them by offering them.`, list)
 }
 
-// TraitCommand makes the command croft capability.
+// TraitCommand returns the command croft capability.
 func TraitCommand() *cobra.Command {
 	list := listCommand("List the capabilities: those of OpenStack's list, and the cloud's own",
 		func(ctx context.Context, c *args.Client) (names []string, err error) {
@@ -65,7 +65,7 @@ host has is removed after a day.`, "is there", cloud.Catalogue.AddTrait),
 			cloud.Catalogue.RemoveTrait))
 }
 
-// listCommand lists names.
+// listCommand returns a command that lists names.
 func listCommand(short string, read func(context.Context, *args.Client) ([]string, error)) *cobra.Command {
 	var custom bool
 	cmd := &cobra.Command{
@@ -112,7 +112,7 @@ func changeCommand(use, short, long, done string,
 		}}
 }
 
-// UserCommand makes the command croft user.
+// UserCommand returns the command croft user.
 func UserCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use:     "list",

@@ -18,7 +18,7 @@ import (
 	"croft/schedule"
 )
 
-// ApplianceCommand makes the command croft appliance.
+// ApplianceCommand returns the command croft appliance.
 func ApplianceCommand() *cobra.Command {
 	cmd := group("appliance", "Say what clusters are for, and how sites build them", `appliance manages what clusters are for, such as slurm, and how each site builds that: its
 implementations. That of an OpenStack is a template of Heat, that of the site local a text
@@ -83,7 +83,7 @@ func applianceShow() *cobra.Command {
 	}
 }
 
-// applianceFlags are what is set of an appliance by flags.
+// applianceFlags are the properties of an appliance that flags set.
 type applianceFlags struct {
 	description, path string
 	public, agent     bool
@@ -99,7 +99,7 @@ func (a *applianceFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&a.path, "agent-path", "", "at this `path` (/new_account/)")
 }
 
-// accounts is what makes accounts; nil: nothing does.
+// accounts returns the agent that creates accounts; nil: no agent.
 func (a *applianceFlags) accounts() *cluster.Agent {
 	if !a.agent && a.port == 0 && a.path == "" {
 		return nil
@@ -205,7 +205,7 @@ room is not asked.`,
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			if len(given) > 0 {
-				return nil, cobra.ShellCompDirectiveDefault // a file
+				return nil, cobra.ShellCompDirectiveDefault // a file name
 			}
 			return completing(1, offerAppliances)(cmd, given, prefix)
 		},
@@ -217,7 +217,7 @@ room is not asked.`,
 	f.StringVar(&slave, "slave", "", "`resources` of a slave")
 	f.StringArrayVar(&fixed, "parameter", nil, "`name=value` that is fixed; repeat for more")
 	f.StringVar(&file, "parameters", "", "`file` with fixed parameters in YAML")
-	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag was defined above
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
 		if i.Appliance, i.Enabled = given[0], true; i.Site == "" {
 			return croft.Errorf(croft.Invalid, "name the site with --site")
@@ -263,7 +263,7 @@ room is not asked.`,
 	return cmd
 }
 
-// shipped is the text that croft has for an appliance at a kind of site. Invalid: it has none.
+// shipped returns the text that croft has for an appliance at a type of site. Invalid: croft has none.
 func shipped(appliance string, at cluster.Site) (string, error) {
 	kinds := map[cluster.SiteType]string{cluster.Local: "local", cluster.OpenStack: "heat"}
 	text, is := appliances.Text(appliance, kinds[at.Type])
@@ -274,7 +274,7 @@ func shipped(appliance string, at cluster.Site) (string, error) {
 	return text, nil
 }
 
-// resources reads what a host of each role takes. Invalid.
+// resources parses the resources that a host of each role needs. Invalid.
 func resources(master, slave string) (map[cluster.Role]croft.Resources, error) {
 	all := map[cluster.Role]croft.Resources{}
 	for role, text := range map[cluster.Role]string{cluster.Master: master, cluster.Slave: slave} {
@@ -357,7 +357,7 @@ func implementationShow() *cobra.Command {
 	}
 }
 
-// enableCommand makes enable, or disable.
+// enableCommand returns the command enable, or disable.
 func enableCommand(enable bool) *cobra.Command {
 	word, short := "disable", "End the use of an implementation for new clusters"
 	if enable {

@@ -18,7 +18,7 @@ import (
 	"croft/internal/out"
 )
 
-// changes makes a change of a cluster, and waits until it is done.
+// changes changes a cluster, and waits until that is done.
 func changes(cmd *cobra.Command, w *waiting, name, doing string, change func(context.Context, *args.Client) (
 	cluster.Cluster, error)) error {
 	return args.With(cmd, func(ctx context.Context, c *args.Client) error {
@@ -265,7 +265,7 @@ without uses is idle, and is deleted after the time that --keep-idle has set.`,
 	return cmd
 }
 
-// useOf is the use that is named, or the latest one of the user.
+// useOf returns the named use, or the user's latest one.
 func useOf(ctx context.Context, c *args.Client, have cluster.Cluster, given []string) (cluster.UseID, error) {
 	if len(given) > 0 {
 		return cluster.UseID(given[0]), nil

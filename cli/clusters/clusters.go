@@ -1,12 +1,12 @@
-// Package clusters has the commands about clusters and what they are built by: croft cluster, croft site, croft
-// credential and croft appliance. Results go to stdout and words to stderr.
+// Package clusters has the commands for clusters, and for sites, credentials and appliances, which clusters need: croft
+// cluster, croft site, croft credential and croft appliance. Results go to stdout, and messages to stderr.
 package clusters
 
 import (
 	"github.com/spf13/cobra"
 )
 
-// Command makes the command croft cluster.
+// Command returns the command croft cluster.
 func Command() *cobra.Command {
 	cmd := group("cluster", "Ask for clusters of machines, here or at other sites", `cluster asks for clusters: a master and any number of slaves that an appliance describes,
 such as slurm. A site builds it: the hosts of this cloud (local), or an OpenStack with

@@ -20,7 +20,7 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// asking is a request for a cluster with its flags.
+// asking is a request for a cluster and its flags.
 type asking struct {
 	cluster.Request
 	parameters      []string
@@ -48,12 +48,12 @@ func (a *asking) flags(cmd *cobra.Command) {
 	command.DurationVar(f, &a.Expires, "expires", 0, "delete it after this `time`, whoever uses it (never)")
 	f.StringVar((*string)(&a.ID), "id", "", "its `UUID`, so that the same request can be sent again (a random one)")
 	for _, flag := range []string{"site", "exclude-site", "prefer-site"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, completing(-1, offerSites)) // the flag is there
+		_ = cmd.RegisterFlagCompletionFunc(flag, completing(-1, offerSites)) // the flag was defined above
 	}
-	_ = cmd.RegisterFlagCompletionFunc("credential", completing(-1, offerCredentials)) // likewise
+	_ = cmd.RegisterFlagCompletionFunc("credential", completing(-1, offerCredentials)) // this one too
 }
 
-// request is what was asked for. Invalid.
+// request returns the request that the arguments and flags describe. Invalid.
 func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client, given []string) (cluster.Request,
 	error) {
 	r := a.Request
@@ -129,7 +129,7 @@ once.`,
 	return cmd
 }
 
-// joined tells of a cluster that was there, whose hosts know the keys of an earlier request.
+// joined reports that an existing cluster is used. Its hosts may only know the keys of an earlier request.
 func joined(w io.Writer, have cluster.Cluster, keys []string) {
 	fmt.Fprintf(w, "cluster %s is there and is used: it is %s\n", have.Name, have.State)
 	known := func(key string) bool { return slices.Contains(have.Keys, key) }
@@ -141,7 +141,7 @@ func joined(w io.Writer, have cluster.Cluster, keys []string) {
 
 func create(ctx context.Context, cmd *cobra.Command, c *args.Client, a *asking, given []string) (cluster.Created,
 	error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*args.AnswerTimeout) // sites are asked for room
+	ctx, cancel := context.WithTimeout(ctx, 2*args.AnswerTimeout) // sites are also asked for their free capacity
 	defer cancel()
 	r, err := a.request(ctx, cmd, c, given)
 	if err != nil {
@@ -151,7 +151,7 @@ func create(ctx context.Context, cmd *cobra.Command, c *args.Client, a *asking, 
 	return made, nearAppliance(ctx, c, r.Appliance, chosen(cmd, c, err))
 }
 
-// chosen prints why no site can build a cluster as a table, and leaves a sentence.
+// chosen prints a table of the reasons why no site can build a cluster, and returns a shorter error.
 func chosen(cmd *cobra.Command, c *args.Client, err error) error {
 	why, is := errors.AsType[*cluster.ChoiceError](err)
 	if !is || len(why.Dropped) < 2 || isData(c) {

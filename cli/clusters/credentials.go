@@ -18,7 +18,7 @@ import (
 	"croft/internal/out"
 )
 
-// CredentialCommand makes the command croft credential.
+// CredentialCommand returns the command croft credential.
 func CredentialCommand() *cobra.Command {
 	cmd := group("credential", "Keep what lets the cloud build clusters for you at a site", `credential keeps user names and passwords with which the cloud builds clusters for you at
 OpenStack sites. Each is yours alone; admins of your project see that it is there, and can
@@ -74,7 +74,7 @@ func credentialList() *cobra.Command {
 	return cmd
 }
 
-// standing says whether a site accepts a credential.
+// standing describes whether a site accepts a credential.
 func standing(one cluster.Credential) out.Cell {
 	switch {
 	case one.LastError != "":
@@ -119,7 +119,7 @@ func credentialShow() *cobra.Command {
 	}
 }
 
-// identity is who somebody is at a site, by flags.
+// identity describes a user at a site, as flags give it.
 type identity struct {
 	username, userDomain, projectName, projectID, projectDomain string
 	file                                                        string
@@ -136,10 +136,10 @@ func (i *identity) add(f *pflag.FlagSet) {
 	f.BoolVar(&i.unverified, "no-verify", false, "store it without logging in first")
 }
 
-// longestSecret bounds what is read, in bytes.
+// longestSecret limits the length of a password, in bytes.
 const longestSecret = 4 << 10
 
-// secret reads the password: from a file, from the terminal without showing it, or from stdin. No error has it.
+// secret reads the password: from a file, from the terminal without showing it, or from stdin. Errors never contain it.
 func (i *identity) secret(cmd *cobra.Command) (cluster.Secret, error) {
 	var text []byte
 	var err error
@@ -203,12 +203,12 @@ func credentialCreate() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&n.Site, "site", "", "the `site` that it is for")
 	cmd.Flags().StringVar((*string)(&n.Kind), "kind", "", "password, or token for a site of type croft (`kind`)")
-	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag was defined above
 	i.add(cmd.Flags())
 	return cmd
 }
 
-// wantsCredential refuses a site that is not there or needs no credential, before anybody types a password.
+// wantsCredential returns an error if a site does not exist or needs no credential, before the user types a password.
 func wantsCredential(ctx context.Context, c *args.Client, site string) error {
 	at, err := c.Sites.Find(ctx, site)
 	if err != nil {

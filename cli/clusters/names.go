@@ -18,7 +18,7 @@ func offerClusters(ctx context.Context, c *args.Client, offer args.Offer) error 
 	return err
 }
 
-// find reads a cluster. NotFound has the nearest name.
+// find returns a cluster. A NotFound error suggests the nearest name.
 func find(ctx context.Context, c *args.Client, idOrName string) (cluster.Cluster, error) {
 	have, err := c.Clusters.Find(ctx, c.Project, idOrName)
 	return have, near(err, idOrName, func() (names []string) {

@@ -11,11 +11,11 @@ import (
 	"croft/internal/out"
 )
 
-// longestParameters bounds a file of parameters, in bytes.
+// longestParameters limits the size of a file of parameters, in bytes.
 const longestParameters = 512 << 10
 
-// parameters reads a file of parameters, or - for stdin, and pairs name=value, which go before it. Values are read as
-// YAML, so that numbers are numbers. Invalid.
+// parameters reads a file of parameters, or - for stdin, and pairs name=value, which override the file. Values are
+// parsed as YAML, so that numbers are numbers. Invalid.
 func parameters(stdin io.Reader, file string, pairs []string) (map[string]any, error) {
 	all := map[string]any{}
 	if file != "" {
@@ -24,7 +24,8 @@ func parameters(stdin io.Reader, file string, pairs []string) (map[string]any, e
 			return nil, err
 		}
 		if err := yaml.Unmarshal(text, &all); err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%s is no mapping of parameters in YAML", file) // no secret of it
+			// does not contain secrets from the file
+			return nil, croft.Errorf(croft.Invalid, "%s is no mapping of parameters in YAML", file)
 		}
 	}
 	for _, pair := range pairs {

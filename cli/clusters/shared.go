@@ -15,7 +15,7 @@ import (
 	"croft/internal/out"
 )
 
-// group makes a command that only has subcommands.
+// group returns a command that only has subcommands.
 func group(use, short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Example: example,
@@ -32,7 +32,7 @@ func group(use, short, long, example string) *cobra.Command {
 	return cmd
 }
 
-// overClouds gives commands below a group the flags of those that connect to a cloud.
+// overClouds adds commands to a group, with the flags of commands that connect to a cloud.
 func overClouds(cmd *cobra.Command, all ...*cobra.Command) {
 	for _, sub := range all {
 		args.AddCloudFlags(sub.PersistentFlags())
@@ -41,12 +41,12 @@ func overClouds(cmd *cobra.Command, all ...*cobra.Command) {
 	}
 }
 
-// isData reports whether the result is for machines.
+// isData reports whether the output is for programs.
 func isData(c *args.Client) bool {
 	return c.Settings.Output == out.FormatJSON || c.Settings.Output == out.FormatYAML
 }
 
-// print prints a result for machines, or else as table does.
+// print prints a result for programs as data, and else as table does.
 func print(cmd *cobra.Command, c *args.Client, data any, table func(*out.Table)) error {
 	if isData(c) {
 		return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, data)
@@ -56,7 +56,7 @@ func print(cmd *cobra.Command, c *args.Client, data any, table func(*out.Table))
 	return t.Print(cmd.OutOrStdout())
 }
 
-// told says what was done, or prints the result for machines.
+// told reports an action, or prints the result for programs.
 func told(cmd *cobra.Command, c *args.Client, data any, format string, words ...any) error {
 	if isData(c) {
 		return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, data)
@@ -65,7 +65,7 @@ func told(cmd *cobra.Command, c *args.Client, data any, format string, words ...
 	return nil
 }
 
-// removals removes what is named, and says so.
+// removals removes the named objects, and reports each.
 func removals(cmd *cobra.Command, given []string, what string, remove func(context.Context, *args.Client, string) error,
 ) error {
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -80,7 +80,7 @@ func removals(cmd *cobra.Command, given []string, what string, remove func(conte
 	})
 }
 
-// completing completes names of what list offers, as the first argument, or any number of them.
+// completing completes names that list offers, up to most arguments; a negative most means any number.
 func completing(most int, list func(context.Context, *args.Client, args.Offer) error) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(given) >= most {
@@ -90,7 +90,7 @@ func completing(most int, list func(context.Context, *args.Client, args.Offer) e
 	}
 }
 
-// near adds the nearest of the known names to a NotFound error.
+// near adds the nearest known name to a NotFound error.
 func near(err error, name string, known func() []string) error {
 	if !errors.Is(err, croft.NotFound) || strings.Contains(err.Error(), "did you mean") {
 		return err

@@ -19,7 +19,7 @@ import (
 	"croft/internal/wording"
 )
 
-// show prints everything about a cluster that people read.
+// show prints everything about a cluster that matters to users.
 func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
 	return print(cmd, c, api.ClusterOf(have), func(t *out.Table) {
 		rows(t, have)
@@ -36,7 +36,7 @@ func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
 			t.Texts("not at "+d.Site, d.Reason)
 		}
 		for _, name := range slices.Sorted(maps.Keys(have.Outputs)) {
-			if name != "master_ip" && name != "hosts" { // which are above
+			if name != "master_ip" && name != "hosts" { // printed above
 				t.Texts("output "+name, inLine(have.Outputs[name]))
 			}
 		}
@@ -46,8 +46,8 @@ func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
 	})
 }
 
-// readSecretOutputs adds the secret outputs of a cluster to the others where the caller is its user. The server logs
-// each read. One that cannot be read is left out with a warning.
+// readSecretOutputs adds the secret outputs of a cluster to the other outputs if the caller is its user. The server
+// logs each read. It leaves out unreadable outputs with a warning.
 func readSecretOutputs(ctx context.Context, cmd *cobra.Command, c *args.Client, have *cluster.Cluster) error {
 	names := have.SecretOutputs()
 	if len(names) == 0 || have.State == cluster.Deleted {
@@ -71,7 +71,7 @@ func readSecretOutputs(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 	return nil
 }
 
-// inLine is a text as it is, and anything else as JSON.
+// inLine returns a text unchanged, and other values as JSON.
 func inLine(value any) string {
 	if text, is := value.(string); is {
 		return text
@@ -83,7 +83,7 @@ func inLine(value any) string {
 	return string(text)
 }
 
-// rows are what a cluster has once.
+// rows adds the general properties of a cluster.
 func rows(t *out.Table, have cluster.Cluster) {
 	t.Texts("name", have.Name)
 	t.Texts("id", string(have.ID))
@@ -114,7 +114,7 @@ func rows(t *out.Table, have cluster.Cluster) {
 	}
 }
 
-// moment is a time for people; empty: it is not set.
+// moment formats a time; the zero time gives an empty text.
 func moment(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -122,7 +122,7 @@ func moment(at time.Time) string {
 	return at.Local().Format(time.DateTime)
 }
 
-// memberName is the role of a host, with its index.
+// memberName returns the role of a host, with its index.
 func memberName(m cluster.Member) string {
 	if m.Role == cluster.Master {
 		return string(m.Role)
@@ -130,7 +130,7 @@ func memberName(m cluster.Member) string {
 	return string(m.Role) + "-" + strconv.Itoa(m.Index)
 }
 
-// memberWords says how far a host is.
+// memberWords describes how far a host is.
 func memberWords(m cluster.Member) string {
 	words := []string{strings.ToLower(string(m.State))}
 	if m.Step != "" && m.State != cluster.MemberReady {
@@ -155,7 +155,7 @@ func eventRows(t *out.Table, all []cluster.Event) {
 	}
 }
 
-// printConsoles prints the consoles that are kept.
+// printConsoles prints the stored console outputs.
 func printConsoles(cmd *cobra.Command, all []cluster.Event) error {
 	for _, e := range all {
 		if e.Console == "" {
@@ -169,7 +169,7 @@ func printConsoles(cmd *cobra.Command, all []cluster.Event) error {
 	return nil
 }
 
-// state is a state with its color.
+// state returns a state in its color.
 func state(s cluster.State) out.Cell {
 	colors := map[cluster.State]out.Cell{cluster.Ready: {Color: out.Green}, cluster.Failed: {Color: out.Red},
 		cluster.Degraded: {Color: out.Yellow}}
@@ -178,7 +178,7 @@ func state(s cluster.State) out.Cell {
 	return cell
 }
 
-// howMany says how many hosts are ready of those that are wanted.
+// howMany returns how many of the wanted hosts are ready.
 func howMany(one cluster.Cluster) string {
 	ready := 0
 	for _, m := range one.Members {
@@ -189,7 +189,7 @@ func howMany(one cluster.Cluster) string {
 	return fmt.Sprintf("%d/%d", ready, 1+one.Slaves)
 }
 
-// now says what happens to a cluster, or is wrong with it.
+// now describes the current step or the error of a cluster.
 func now(one cluster.Cluster) string {
 	if one.Error != nil && one.State != cluster.Building {
 		return one.Error.Message

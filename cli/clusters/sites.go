@@ -23,7 +23,7 @@ import (
 	"croft/internal/wording"
 )
 
-// SiteCommand makes the command croft site.
+// SiteCommand returns the command croft site.
 func SiteCommand() *cobra.Command {
 	cmd := group("site", "Manage where clusters can be built", `site manages where clusters can be built: local, which is the hosts of this cloud and is
 there by itself, and OpenStacks with Heat. A site says where its Keystone is, and holds no
@@ -65,7 +65,7 @@ func siteList() *cobra.Command {
 	}
 }
 
-// health says how a site was when it was last asked.
+// health describes the state of a site at the last check.
 func health(h cluster.Health) out.Cell {
 	switch {
 	case h.OK:
@@ -116,7 +116,7 @@ func siteRows(t *out.Table, s cluster.Site) {
 	}
 }
 
-// siteFlags are what is set of a site by flags.
+// siteFlags are the properties of a site that flags set.
 type siteFlags struct {
 	authURL, region, face, caFile string
 	enabled                       bool
@@ -138,7 +138,7 @@ func (s *siteFlags) add(f *pflag.FlagSet) {
 	command.DurationVar(f, &s.build, "build-timeout", 0, "how long a build may take (`time`; 1h)")
 }
 
-// change is what the flags that were given change. Invalid.
+// change returns the changes that the given flags make. Invalid.
 func (s *siteFlags) change(cmd *cobra.Command) (change cluster.SiteChange, err error) {
 	f := cmd.Flags()
 	for name, set := range map[string]func(){
@@ -318,7 +318,7 @@ func healthRows(t *out.Table, h cluster.SiteHealth) {
 	}
 }
 
-// imageCommand makes the command croft site image.
+// imageCommand returns the command croft site image.
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",

@@ -13,7 +13,7 @@ import (
 	"croft/internal/command"
 )
 
-// reaching is how ssh reaches a host of a cluster.
+// reaching describes how ssh reaches a host of a cluster.
 type reaching struct {
 	instances.Login
 
@@ -47,14 +47,14 @@ sites, ssh itself asks whether you trust their keys, and the user is that of ssh
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // flags after the command's first word are the command's
+	f.SetInterspersed(false) // flags after the command's first word belong to the command
 	f.StringVar(&r.host, "host", string(cluster.Master), "this `host`: its name, its UUID, master, or slave-0")
 	r.Flags(f)
 	return cmd
 }
 
-// afterName reads the flags that stand between the name of the cluster and the command, and returns the command.
-// Invalid: one is unknown.
+// afterName parses the flags between the name of the cluster and the command, and returns the command. Invalid: a flag
+// is unknown.
 func afterName(cmd *cobra.Command, rest []string) ([]string, error) {
 	if len(rest) == 0 || !strings.HasPrefix(rest[0], "-") || rest[0] == "--" {
 		return rest, nil
@@ -97,7 +97,7 @@ func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, n
 	return instances.SSH(ctx, cmd, memberName(m), append(append(flags, "--", m.Address), command...))
 }
 
-// member is the host with this name, with an address. NotFound.
+// member returns the host with this name, which must have an address. NotFound.
 func member(have cluster.Cluster, name string) (cluster.Member, error) {
 	var known []string
 	for _, m := range have.Members {

@@ -18,11 +18,11 @@ import (
 	"croft/internal/out"
 )
 
-// waiting is whether, and how long, a command waits for a cluster.
+// waiting says whether, and how long, a command waits for a cluster.
 type waiting struct {
 	not     bool
 	timeout time.Duration
-	resizes bool // the command asks for another size, and fails if the cluster does not get it
+	resizes bool // the command resizes the cluster, and fails if the cluster does not get the size
 }
 
 func (w *waiting) flags(cmd *cobra.Command) {
@@ -30,8 +30,8 @@ func (w *waiting) flags(cmd *cobra.Command) {
 	command.DurationVar(cmd.Flags(), &w.timeout, "for", 0, "wait no longer than this `duration` (as long as it takes)")
 }
 
-// finish waits until a cluster is settled, and prints the result; before is printed where nothing is waited for. doing
-// says what goes on when the wait ends.
+// finish waits until a cluster is settled, and prints the result. If the command does not wait, it prints before. doing
+// describes the operation, for the case that the wait ends first.
 func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client, have cluster.Cluster, doing string,
 	before api.Cluster) error {
 	reused, asked := before.Reused, have
@@ -67,19 +67,20 @@ func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client
 	return nil
 }
 
-// unsized is the error of a resize that was taken back, or that ended with another size; nil: it was done.
+// unsized returns the error of a resize that was taken back, or that ended with another size; nil: the cluster has the
+// wanted size.
 func (w *waiting) unsized(asked, have cluster.Cluster) error {
 	if !w.resizes || w.not || have.Error == nil || have.Error.Code != cluster.FailedResize ||
 		have.State == cluster.Failed {
 		return nil
 	}
 	if asked.Error != nil && asked.Error.At.Equal(have.Error.At) && asked.Slaves == have.Slaves {
-		return nil // an earlier resize failed, and nothing was to be done now
+		return nil // an earlier resize failed, and this one changes nothing
 	}
 	return fmt.Errorf("cluster %s was not resized, and has %d slaves: %s", have.Name, have.Slaves, have.Error.Message)
 }
 
-// failure is the error of a cluster that cannot be used; nil: it can.
+// failure returns the error of a cluster that cannot be used; nil: it can be used.
 func failure(have cluster.Cluster) error {
 	if have.State != cluster.Failed || have.Error == nil {
 		return nil
@@ -93,7 +94,7 @@ func failure(have cluster.Cluster) error {
 	return errors.New(text)
 }
 
-// wait waits until a cluster is settled, and shows how far it is.
+// wait waits until a cluster is settled, and shows its progress.
 func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, have cluster.Cluster, doing string) (
 	cluster.Cluster, error) {
 	if w.timeout > 0 {
@@ -115,13 +116,13 @@ func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 	return last, err
 }
 
-// progress shows how far a cluster is.
+// progress shows the progress of a cluster.
 type progress interface {
 	update(cluster.Cluster)
 	close()
 }
 
-// mostBars is the most hosts with their own lines on a terminal.
+// mostBars is the largest number of hosts that get a line each on a terminal.
 const mostBars = 40
 
 func newProgress(stderr io.Writer) progress {
@@ -131,14 +132,14 @@ func newProgress(stderr io.Writer) progress {
 	return &lines{w: stderr}
 }
 
-// bars shows a cluster on a terminal: a line for itself, and one for each host.
+// bars shows a cluster on a terminal, with one line for the cluster and one for each host.
 type bars struct {
 	w     io.Writer
 	all   *out.Bars
-	index map[string]int // of the line of each host
+	index map[string]int // line of each host
 }
 
-// begin draws the lines of the hosts that are wanted.
+// begin draws the lines of the wanted hosts.
 func (b *bars) begin(have cluster.Cluster) {
 	names := []string{have.Name}
 	b.index = map[string]int{}
@@ -151,7 +152,7 @@ func (b *bars) begin(have cluster.Cluster) {
 	b.all = out.NewBars(b.w, names, "asked")
 }
 
-// wanted lists the hosts that a cluster is to have.
+// wanted lists the hosts that a cluster should have.
 func wanted(have cluster.Cluster) []string {
 	names := []string{string(cluster.Master)}
 	for _, index := range have.Indexes {
@@ -172,7 +173,7 @@ func (b *bars) update(have cluster.Cluster) {
 	}
 }
 
-// stage says in a word how far a host is: asked, booting, set-up, ready.
+// stage describes in a word how far a host is: asked, booting, set-up, ready.
 func stage(m cluster.Member) string {
 	switch {
 	case m.Error != "":
@@ -187,7 +188,7 @@ func stage(m cluster.Member) string {
 	return "asked"
 }
 
-// words says how far a cluster is.
+// words describes the state of a cluster.
 func words(have cluster.Cluster) string {
 	text := string(have.State)
 	if step := now(have); step != "" {
@@ -209,7 +210,7 @@ func (b *bars) close() {
 	b.all.Wait()
 }
 
-// lines writes what changes, each once.
+// lines writes a line for each change.
 type lines struct {
 	w    io.Writer
 	last string

@@ -11,13 +11,13 @@ import (
 	"croft/internal/out"
 )
 
-// movement is what differs between two maps.
+// movement describes the difference between two maps.
 type movement struct {
 	Inputs   int     `json:"inputs"`
-	Changed  int     `json:"inputs_changed"` // whose devices or order differ
-	Replicas int     `json:"replicas"`       // on the first map
-	Moved    int     `json:"replicas_moved"` // whose device is none of the input's on the second map
-	Lost     int     `json:"replicas_lost"`  // that the second map places nowhere
+	Changed  int     `json:"inputs_changed"` // inputs with other devices, or in another order
+	Replicas int     `json:"replicas"`       // replicas that the first map places
+	Moved    int     `json:"replicas_moved"` // replicas on a device that the input does not use on the second map
+	Lost     int     `json:"replicas_lost"`  // replicas that the second map cannot place
 	Share    float64 `json:"share_moved"`
 }
 

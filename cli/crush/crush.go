@@ -1,4 +1,4 @@
-// Package crush has the commands that compute places from a CRUSH map in a file: croft crush.
+// Package crush has the commands that place replicas with a CRUSH map from a file: croft crush.
 package crush
 
 import (
@@ -7,7 +7,7 @@ import (
 	"croft/internal/command"
 )
 
-// Command makes the command croft crush, with more subcommands.
+// Command returns the command croft crush, with more subcommands.
 func Command(more ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crush",

@@ -36,7 +36,7 @@ func readMap(path string) (*crush.Map, *crush.Program, error) {
 	return m, p, nil
 }
 
-// options are what is placed, and how.
+// options say which inputs are placed, and how.
 type options struct {
 	rule, policy       string
 	replicas, from, to int
@@ -44,7 +44,7 @@ type options struct {
 	ceph, bad          bool
 	trace, threads     int
 	output             string
-	watch              func(crush.Event) // nil: nobody
+	watch              func(crush.Event) // may be nil
 }
 
 const maxInputs = 10_000_000
@@ -76,7 +76,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// placer returns what appends the places of one input, for one goroutine.
+// placer returns a function that appends the places of one input. Only one goroutine may use it.
 func (o *options) placer(m *crush.Map, p *crush.Program) (func(x uint32, to []crush.ID) []crush.ID, error) {
 	mapper := p.NewMapper()
 	mapper.Watch(o.watch)
@@ -120,7 +120,7 @@ func (o *options) compilePolicy(m *crush.Map) (*policy.Compiled, error) {
 	return c, nil
 }
 
-// ruleOf returns the rule that is asked for; the only one of the map if none is.
+// ruleOf returns the rule that the flag names; without the flag, the only rule of the map.
 func (o *options) ruleOf(m *crush.Map, p *crush.Program) (int, error) {
 	if o.rule == "" {
 		if len(m.Rules) == 1 {
@@ -150,7 +150,7 @@ func rulesOf(m *crush.Map) string {
 	return "it has " + strings.Join(names, ", ")
 }
 
-// reweights returns the reweights of all devices; nil: none is given.
+// reweights returns the reweights of all devices; nil: none are given.
 func (o *options) reweights(m *crush.Map, p *crush.Program) (crush.Reweights, error) {
 	if len(o.weights) == 0 {
 		return nil, nil
@@ -178,7 +178,7 @@ func (o *options) reweights(m *crush.Map, p *crush.Program) (crush.Reweights, er
 
 var errNoMap = errors.New("give the file of a CRUSH map in crushtool's text form")
 
-// oneMap wants the file of a map.
+// oneMap returns a check that the arguments name the file of a map.
 func oneMap(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if len(given) < n {

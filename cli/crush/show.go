@@ -36,7 +36,7 @@ type tree struct {
 	kinds   map[crush.Type]string
 }
 
-// printTree adds the buckets of a map, each with what is in it, and then the devices in none.
+// printTree adds the buckets of a map with their items, and then the devices that are in no bucket.
 func printTree(m *crush.Map, t *out.Table) {
 	tr := tree{t, map[crush.ID]*crush.Bucket{}, map[crush.ID]crush.Device{}, map[crush.Type]string{}}
 	for i := range m.Buckets {

@@ -17,7 +17,7 @@ import (
 	"croft/internal/out"
 )
 
-// placement is one mapping for programs.
+// placement is one mapping as data.
 type placement struct {
 	Input   uint32     `json:"input"`
 	Devices []crush.ID `json:"devices"` // crush.None: the position could not be filled
@@ -83,21 +83,21 @@ func (o *options) test(cmd *cobra.Command, path string) error {
 	return out.PrintData(cmd.OutOrStdout(), o.output, all)
 }
 
-// isBad reports whether a mapping has fewer devices than are wanted.
+// isBad reports whether a mapping has fewer devices than wanted.
 func (o *options) isBad(ids []crush.ID) bool {
 	return len(ids) < o.replicas || slices.Contains(ids, crush.None)
 }
 
-// piece is how many inputs a thread computes at once.
+// piece is the number of inputs that a thread computes at once.
 const piece = 4096
 
-// printAll prints the mappings of all inputs in their order, computed by several threads.
+// printAll prints the mappings of all inputs in order. Several threads compute them.
 func (o *options) printAll(cmd *cobra.Command, m *crush.Map, p *crush.Program) error {
 	var pieces []chan []byte // in the order of the inputs
 	for x := o.from; x <= o.to; x += piece {
 		pieces = append(pieces, make(chan []byte, 1))
 	}
-	ahead := make(chan struct{}, 4*o.threads) // pieces that are computed and not printed yet, at most
+	ahead := make(chan struct{}, 4*o.threads) // largest number of pieces that are computed but not printed yet
 	ctx, cancel := context.WithCancel(cmd.Context())
 	var threads sync.WaitGroup
 	defer threads.Wait()
@@ -145,7 +145,7 @@ func (o *options) printAll(cmd *cobra.Command, m *crush.Map, p *crush.Program) e
 	return nil
 }
 
-// appendLine appends a mapping as crushtool prints it.
+// appendLine appends a mapping in the format of crushtool.
 func appendLine(text []byte, x uint32, ids []crush.ID) []byte {
 	text = append(strconv.AppendUint(text, uint64(x), 10), " ["...)
 	for i, id := range ids {
@@ -157,7 +157,7 @@ func appendLine(text []byte, x uint32, ids []crush.ID) []byte {
 	return append(text, "]\n"...)
 }
 
-// tracer returns what prints the candidates of a mapping.
+// tracer returns a function that prints the candidates of a mapping.
 func tracer(m *crush.Map, to io.Writer) func(crush.Event) {
 	names := map[crush.ID]string{crush.None: "-"}
 	for _, d := range m.Devices {

@@ -27,7 +27,7 @@ import (
 //go:embed points/itabot.yaml
 var ipPoints embed.FS
 
-// addresses gives slots their addresses: the hard point ip does, if the repository defines it, else the pools and
+// addresses assigns addresses to slots: with the hard point ip if the repository defines it, else from the pools and
 // leases in net/.
 type addresses struct {
 	dir   string
@@ -36,7 +36,7 @@ type addresses struct {
 	give  bool             // a slot without a lease gets one; otherwise that is an error
 }
 
-// openAddresses reads net/ and the hard point ip of a name; "": itabot.
+// openAddresses reads net/ and the hard point ip with this name; an empty name means itabot.
 func openAddresses(dir, name string) (*addresses, error) {
 	a := &addresses{dir: dir}
 	shipped, err := fs.Sub(ipPoints, "points")
@@ -57,7 +57,7 @@ func openAddresses(dir, name string) (*addresses, error) {
 	return a, err
 }
 
-// readNet reads net/ of a cluster's directory; nil: there is none.
+// readNet reads net/ of a cluster's directory; nil: it does not exist.
 func readNet(dir string) (*ipam.Net, error) {
 	if _, err := os.Stat(filepath.Join(dir, "net")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // as the comment says
@@ -73,8 +73,8 @@ func readNet(dir string) (*ipam.Net, error) {
 	return n, nil
 }
 
-// address is the address of a slot in a pool: what the program of the hard point answers, or the slot's lease where
-// there is no such program, or it answers without an address. NotFound, NoCapacity.
+// address returns the address of a slot in a pool: the answer of the hard point's program, or the slot's lease if there
+// is no program or it answers without an address. NotFound, NoCapacity.
 func (a *addresses) address(ctx context.Context, job string, slot int, pool string) (string, error) {
 	if a.point != nil {
 		if given, err := a.ask(ctx, job, slot, pool); err != nil || given != "" {
@@ -95,7 +95,7 @@ func (a *addresses) address(ctx context.Context, job string, slot int, pool stri
 		"does croft ip get %s %s/%d", slot, job, pool, job, slot)
 }
 
-// ask runs the verb get of the hard point. "": it answers without an address.
+// ask runs the verb get of the hard point. An empty result means that it answers without an address.
 func (a *addresses) ask(ctx context.Context, job string, slot int, pool string) (string, error) {
 	request, err := json.Marshal(map[string]any{"pool": pool, "job": job, "slot": slot})
 	if err != nil {
@@ -126,10 +126,10 @@ func (a *addresses) ask(ctx context.Context, job string, slot int, pool string) 
 	return ip.Unmap().String(), nil
 }
 
-// allocate gives an address to each slot whose job asks for one and that has none, all or none. Slots that are gone
-// keep theirs, which is told.
+// allocate assigns an address to each slot that needs one and has none, to all or to none. Slots that no longer exist
+// keep their addresses; allocate reports them.
 func (o *options) allocate(cmd *cobra.Command, changes []place.Change) error {
-	s, err := o.load(cmd) // with the links that were just written
+	s, err := o.load(cmd) // includes the links that were just written
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"croft/internal/out"
 )
 
-// adopted is a line of what was found, and what became of it.
+// adopted is a discovered unit, and the result for it.
 type adopted struct {
 	adopt.Found
 	File string `json:"file"`
@@ -89,7 +89,7 @@ schedule.yaml, of a login, or of the flags, as for schedule list. Nothing change
 	return cmd
 }
 
-// checkAdopt refuses flags that do not belong together.
+// checkAdopt returns an error for flags that do not belong together.
 func checkAdopt(cmd *cobra.Command, given []string, fromCloud bool) error {
 	if !fromCloud && len(given) == 0 {
 		return croft.Errorf(croft.Invalid,
@@ -142,8 +142,8 @@ func (o *options) adoptCloud(cmd *cobra.Command, given []string, dry bool) error
 	})
 }
 
-// adoptInstance writes the job of an instance on the node that is named like its host; nil: that is not the only one
-// asked for.
+// adoptInstance writes the job of an instance on the node that has its host's name; nil: that is not the requested
+// node.
 func (o *options) adoptInstance(s *state.State, st croft.Status, only *state.Node, dry bool) (*adopted, error) {
 	row := &adopted{Found: adopt.Instance(st), Done: "found"}
 	host := ""
@@ -167,7 +167,7 @@ func (o *options) adoptInstance(s *state.State, st croft.Status, only *state.Nod
 	return row, err
 }
 
-// adopt finds what runs on a node, and writes jobs or gives marks.
+// adopt finds the units that run on a node, and writes jobs or sets marks.
 func (o *options) adopt(cmd *cobra.Command, s *state.State, n *state.Node, how *connecting, runtimes []string, mark,
 	dry bool) ([]adopted, error) {
 	reach, err := newMachines(s, how.sshConfig)
@@ -200,7 +200,7 @@ func (o *options) adopt(cmd *cobra.Command, s *state.State, n *state.Node, how *
 	return rows, nil
 }
 
-// writeAdopted writes the job and its slot. A job that is there already stays.
+// writeAdopted writes the job and its slot. An existing job stays unchanged.
 func (o *options) writeAdopted(s *state.State, n *state.Node, f adopt.Found) (string, error) {
 	file := filepath.Join(o.dir, f.Path(n.Name))
 	if _, err := os.Lstat(file); err == nil {
@@ -228,12 +228,12 @@ func (o *options) writeAdopted(s *state.State, n *state.Node, f adopt.Found) (st
 	return "written", nil
 }
 
-// jobOf is the job's name.
+// jobOf returns the job's name.
 func jobOf(f adopt.Found, n *state.Node) string {
 	return strings.TrimSuffix(strings.TrimPrefix(f.Path(n.Name), "jobs/"), ".yaml")
 }
 
-// giveMark makes a running container the unit of its job.
+// giveMark marks a running container as the unit of its job.
 func (o *options) giveMark(cmd *cobra.Command, s *state.State, n *state.Node, m machine.Machine, f adopt.Found) (done,
 	why string, err error) {
 	j := s.Job(jobOf(f, n))
@@ -264,7 +264,7 @@ func (o *options) giveMark(cmd *cobra.Command, s *state.State, n *state.Node, m 
 	return "marked", "", err
 }
 
-// tellAdopted prints what was found before an error, if anything was, and returns that.
+// tellAdopted prints the units found before an error, if any, and returns the error.
 func (o *options) tellAdopted(cmd *cobra.Command, rows []adopted, err error) error {
 	if err != nil && len(rows) == 0 {
 		return err

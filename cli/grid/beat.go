@@ -90,7 +90,7 @@ func storeFlag(cmd *cobra.Command, store *string) {
 		"(/var/lib/croft/grid/ID, or below ~/.local/state)")
 }
 
-// openStore opens the store of a cluster's watch; dir: where it is if not at its usual place.
+// openStore opens the store of a cluster's watch; dir is its directory, if not the usual one.
 func openStore(cluster, dir string, clock watch.Clock) (watch.Settings, *watch.Store, error) {
 	settings, err := watch.ReadSettings(cluster)
 	if err != nil {

@@ -39,12 +39,12 @@ type cluster struct {
 	ssh    *ssh.Dialer
 }
 
-// connecting is how a command reaches the nodes.
+// connecting configures how a command reaches the nodes.
 type connecting struct {
 	sshConfig string
 	parallel  int
 	firewall  time.Duration
-	note      string // for those who find a node locked
+	note      string // for users who find a node locked
 }
 
 func (c *connecting) flags(cmd *cobra.Command) {
@@ -53,7 +53,8 @@ func (c *connecting) flags(cmd *cobra.Command) {
 	f.IntVar(&c.parallel, "parallel", 0, "nodes that are worked on at once (`number`; 8)")
 }
 
-// reach loads the cluster's directory, with all that is to run on its nodes. It connects to nothing. Close it.
+// reach loads the cluster's directory, with everything that its nodes should run. It does not connect yet. The caller
+// must close the result.
 func (o *options) reach(cmd *cobra.Command, how *connecting) (*cluster, error) {
 	if how.parallel < 0 || how.parallel > 64 {
 		return nil, croft.Errorf(croft.Invalid, "--parallel %d: give 1 to 64", how.parallel)
@@ -83,8 +84,8 @@ func (o *options) reach(cmd *cobra.Command, how *connecting) (*cluster, error) {
 	return c, err
 }
 
-// dialing is how nodes are logged in to: by the ssh configuration in a file, or the user's, and with a certificate of
-// the cluster's authority, if it has one.
+// dialing returns how to log in to nodes: with the ssh configuration in the file, or else the user's, and with a
+// certificate of the cluster's authority, if it has one.
 func dialing(s *state.State, file string) ssh.Config {
 	config := ssh.Config{File: file, Timeout: s.Cluster.Dial}
 	if ask := s.Cluster.Certificate; len(ask) > 0 {
@@ -108,7 +109,7 @@ func whoIsHere() string {
 	return fmt.Sprintf("%s@%s, process %d", name, host, os.Getpid())
 }
 
-// runtimesOf opens each runtime once for each state directory.
+// runtimesOf returns a function that opens each runtime once for each state directory.
 func runtimesOf(dir string) func(name string, n unit.Node) (apply.Runtime, error) {
 	type key struct{ name, stateDir string }
 	var mu sync.Mutex
@@ -128,7 +129,7 @@ func runtimesOf(dir string) func(name string, n unit.Node) (apply.Runtime, error
 	}
 }
 
-// dialer reaches nodes over SSH, and this machine without.
+// dialer reaches nodes over SSH, and this machine directly.
 type dialer struct{ ssh *ssh.Dialer }
 
 // Dial implements apply.Dialer.
@@ -154,7 +155,7 @@ func (r remote) Close() error {
 	return nil
 }
 
-// desired is what the directory says.
+// desired returns the desired state in the directory.
 func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, error) {
 	given, err := openAddresses(dir, s.Cluster.IP)
 	if err != nil {
@@ -187,7 +188,7 @@ func desired(ctx context.Context, dir string, s *state.State) (plan.Desired, err
 	return d, nil
 }
 
-// firewall is the table of a node; "": it needs none.
+// firewall returns the table of a node; empty: it needs none.
 func (a *addresses) firewall(ctx context.Context, node string) (string, error) {
 	if a.net == nil {
 		return "", nil
@@ -206,8 +207,8 @@ func (a *addresses) firewall(ctx context.Context, node string) (string, error) {
 	return "", nil
 }
 
-// revision sets the revision of what is desired, and returns the upstream's head. strict: what is not committed, or not
-// pushed, is refused; otherwise it is told.
+// revision sets the revision of the desired state, and returns the upstream's head. If the directory has changes that
+// are not committed, or commits that are not pushed, it returns an error with strict, and else reports them.
 func (c *cluster) revision(cmd *cobra.Command, strict bool) (head string, err error) {
 	c.want.Revision, head, err = revlock.Clean(cmd.Context(), c.repo)
 	if errors.Is(err, croft.Conflict) {
@@ -219,7 +220,7 @@ func (c *cluster) revision(cmd *cobra.Command, strict bool) (head string, err er
 		return "", err
 	}
 	if strict && errors.Is(err, croft.NotFound) {
-		return "", exit(ExitRefused, err) // nothing is committed
+		return "", exit(ExitRefused, err) // there is no commit yet
 	}
 	if err == nil && head == "" && c.state.Cluster.Upstream == "required" {
 		err = croft.Errorf(croft.Invalid, "cluster.yaml says upstream: required, and the repository has none: set one")
@@ -227,7 +228,7 @@ func (c *cluster) revision(cmd *cobra.Command, strict bool) (head string, err er
 	return head, err
 }
 
-// remembered refuses nodes whose state went back.
+// remembered returns an error for nodes whose state is older than before.
 func (c *cluster) remembered(p plan.Plan, found []plan.Observed) error {
 	for _, o := range found {
 		if _, concerned := p.Observed[o.Node]; !concerned {
@@ -240,7 +241,7 @@ func (c *cluster) remembered(p plan.Plan, found []plan.Observed) error {
 	return nil
 }
 
-// remember notes the epochs of the nodes that were locked.
+// remember stores the epochs of the nodes that were locked.
 func (c *cluster) remember(ctx context.Context, p plan.Plan) error {
 	epochs := map[string]int64{}
 	var nodes []unit.Node

@@ -58,7 +58,7 @@ fail; the exit code is 1 where anything failed.`,
 	return cmd
 }
 
-// secrets examines whether the secrets of the cluster can be opened here.
+// secrets checks whether the secrets of the cluster can be opened here.
 func (o *options) secrets(cmd *cobra.Command, s *state.State, files []string) checks.Result {
 	r := checks.Result{Level: checks.OK, Check: "secrets", Found: "all that slots use can be opened"}
 	if _, err := s.Nodes(cmd.Context(), o.keeper(files)); err != nil {
@@ -67,7 +67,7 @@ func (o *options) secrets(cmd *cobra.Command, s *state.State, files []string) ch
 	return r
 }
 
-// examined are the nodes of these names, or all that are in use, with the runtimes of their slots.
+// examined returns the nodes with these names, or all used nodes, with the runtimes of their slots.
 func (o *options) examined(cmd *cobra.Command, s *state.State, names []string, how *connecting) ([]checkup.Node, func(),
 	error) {
 	chosen := slices.Clone(s.Leaves)
@@ -117,7 +117,7 @@ func (o *options) examined(cmd *cobra.Command, s *state.State, names []string, h
 	return list, closeAll, nil
 }
 
-// usedRuntimes are those of a node's slots, or the cluster's where it has none.
+// usedRuntimes returns the runtimes of a node's slots, or the cluster's runtimes if the node has no slots.
 func usedRuntimes(s *state.State, all []unit.Node, n *state.Node) []string {
 	var names []string
 	for _, one := range all {
@@ -135,7 +135,7 @@ func usedRuntimes(s *state.State, all []unit.Node, n *state.Node) []string {
 	return slices.Compact(names)
 }
 
-// findings prints them; that one failed is an error.
+// findings prints the findings. It returns an error if a check failed.
 func (o *options) findings(cmd *cobra.Command, findings []checks.Result) error {
 	if asData, err := o.data(); err != nil {
 		return err

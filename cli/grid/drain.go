@@ -61,7 +61,7 @@ fewer nodes than it needs, it ends with 5, and nothing is changed.
 			if err != nil && !errors.Is(err, croft.Conflict) {
 				return err
 			}
-			if head != "" || err != nil { // nobody has pushed yet
+			if head != "" || err != nil { // there is an upstream, though perhaps nothing is pushed to it yet
 				if err := repo.Push(cmd.Context()); err != nil {
 					return err
 				}
@@ -76,7 +76,7 @@ fewer nodes than it needs, it ends with 5, and nothing is changed.
 	return cmd
 }
 
-// drain changes the files, and returns which.
+// drain changes the files, and returns their names.
 func (o *options) drain(cmd *cobra.Command, s *state.State, names []string, comment string) ([]string, error) {
 	var nodes []*state.Node
 	var without []string
@@ -88,7 +88,7 @@ func (o *options) drain(cmd *cobra.Command, s *state.State, names []string, comm
 		nodes, without = append(nodes, n), append(without, n.Name)
 	}
 	if err := o.place(cmd, s, place.Options{Without: without}, false); err != nil {
-		return nil, err // before anything is written
+		return nil, err // nothing was written yet
 	}
 	var changed []string
 	for _, n := range nodes {

@@ -76,7 +76,7 @@ to be in the cluster under the same names already (kubectl apply adds the labels
 	return cmd
 }
 
-// accessOf reads the rules of net/access, with jobs in the place of their addresses.
+// accessOf reads the rules of net/access, and replaces the addresses of jobs by the jobs.
 func accessOf(dir string) (all []export.Access, err error) {
 	net, err := readNet(dir)
 	if err != nil || net == nil {
@@ -109,7 +109,7 @@ func accessOf(dir string) (all []export.Access, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(others.Prefixes()) > 0 { // not jobs alone
+		if len(others.Prefixes()) > 0 { // not only jobs
 			for _, p := range r.From.Prefixes() {
 				a.From = append(a.From, p.String())
 			}
@@ -122,7 +122,7 @@ func accessOf(dir string) (all []export.Access, err error) {
 	return all, nil
 }
 
-// writeFiles writes files into a directory, which is made.
+// writeFiles writes files into a directory, which it creates.
 func writeFiles(dir string, files []export.File) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return croft.Errorf(croft.Invalid, "export: %w", err)
@@ -139,7 +139,7 @@ func writeFiles(dir string, files []export.File) error {
 	return nil
 }
 
-// tell prints what could not be said.
+// tell prints the parts that could not be exported.
 func (o *options) tell(cmd *cobra.Command, unsaid []export.Unsaid) error {
 	for _, u := range unsaid {
 		fmt.Fprintf(cmd.ErrOrStderr(), "not exported: %s: %s\n", u.About, u.What)

@@ -1,5 +1,5 @@
-// Package grid has the commands for a cluster of machines that is described in a directory: croft grid, which is also
-// called fission. A command is a file here, and a line in New.
+// Package grid has the commands for a cluster of machines that a directory describes: croft grid, which is also called
+// fission. Each command has a file here, and a line in New.
 package grid
 
 import (
@@ -8,7 +8,7 @@ import (
 	"croft/internal/command"
 )
 
-// New makes the command croft grid.
+// New returns the command croft grid.
 func New() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{

@@ -26,7 +26,7 @@ remove one, remove it. croft grid show jobs/NAME prints one with all that it inh
 	return cmd
 }
 
-// jobRow is a job for programs.
+// jobRow is a job as data.
 type jobRow struct {
 	Name     string    `json:"name"`
 	Path     string    `json:"path"`
@@ -39,7 +39,7 @@ type jobRow struct {
 
 type slotRow struct {
 	Slot int    `json:"slot"`
-	Node string `json:"node"` // empty: it is gone
+	Node string `json:"node"` // empty: it no longer exists
 }
 
 func jobListCommand(o *options) *cobra.Command {

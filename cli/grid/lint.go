@@ -14,7 +14,7 @@ import (
 	"croft/internal/plain"
 )
 
-// told is one line of lint.
+// told is one line of lint's output.
 type told struct {
 	File  string `json:"file,omitempty"`
 	Line  int    `json:"line,omitempty"`
@@ -53,7 +53,7 @@ func (o *options) lint(cmd *cobra.Command, unknown bool) error {
 		err = errors.Join(s.Check(cmd.Context()), err)
 	}
 	if s == nil && croft.KindOf(err) == croft.NotFound {
-		return err // there is nothing to check
+		return err // no directory, so nothing to check
 	}
 	list := []told{}
 	if s != nil {
@@ -88,7 +88,7 @@ func tell(level string, list []state.Problem) (all []told) {
 	return all
 }
 
-// parts are the errors that were joined.
+// parts returns the joined errors.
 func parts(err error) (all []error) {
 	if err == nil {
 		return nil

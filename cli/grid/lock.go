@@ -25,7 +25,7 @@ func lockCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// lockRow is a lock for programs.
+// lockRow is a lock as data.
 type lockRow struct {
 	Node   string `json:"node"`
 	Holder string `json:"holder"`

@@ -22,7 +22,7 @@ func newMachines(s *state.State, config string) (machines, error) {
 	return machines{d}, err
 }
 
-// of returns the machine of a node, which is connected by its first program, and what ends the connection.
+// of returns the machine of a node, which its first program connects, and a function that ends the connection.
 func (m machines) of(n unit.Node) (machine.Machine, func()) {
 	if n.Local {
 		return machine.Local{}, func() {}
@@ -31,17 +31,18 @@ func (m machines) of(n unit.Node) (machine.Machine, func()) {
 	return r, r.Close
 }
 
-// reached is what is needed of a node to reach it.
+// reached returns the properties of a node that are needed to reach it.
 func reached(s *state.State, n *state.Node) unit.Node {
 	return s.Reach(n)
 }
 
-// runtimes says where the runtimes of the cluster come from.
+// runtimes returns where the runtimes of the cluster come from.
 func (o *options) runtimes(s *state.State) runtime.Config {
 	return runtime.Config{Repository: os.DirFS(o.dir), StateDir: s.Cluster.StateDir}
 }
 
-// keeper opens the secrets of the cluster, with the identities in files, or with those that are found.
+// keeper returns a keeper that opens the secrets of the cluster with the identities in files; without files, with the
+// identities in their usual places.
 func (o *options) keeper(files []string) *secret.Keeper { return keeperOf(o.dir, files...) }
 
 func keeperOf(dir string, files ...string) *secret.Keeper {

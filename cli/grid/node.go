@@ -133,11 +133,11 @@ a name that leads to an IP address now, the file says that as ip, which ${ip} st
 	return cmd
 }
 
-// lookupTime bounds how long node add waits for the address of a name.
+// lookupTime limits how long node add waits to look up the address of a name.
 const lookupTime = 3 * time.Second
 
-// addressOf returns the IP address that the name of a new node leads to, after the ssh configuration; empty: the node
-// needs none, since it is local or its address is one, or no address is known.
+// addressOf returns the IP address for the name of a new node, after applying the ssh configuration; empty: the node
+// needs none because it is local or its address is one already, or no address is known.
 func addressOf(ctx context.Context, s *state.State, n edit.Node) (ip string, known bool) {
 	if n.Local {
 		return "", true
@@ -164,13 +164,13 @@ func addressOf(ctx context.Context, s *state.State, n edit.Node) (ip string, kno
 	if err != nil {
 		return "", false
 	}
-	slices.SortFunc(all, func(a, b netip.Addr) int { // IPv4 first, and always the same of several
+	slices.SortFunc(all, func(a, b netip.Addr) int { // IPv4 first, and always the same one of several
 		return cmp.Or(cmp.Compare(a.Unmap().BitLen(), b.Unmap().BitLen()), a.Compare(b))
 	})
 	return all[0].Unmap().String(), true
 }
 
-// stateCommand sets the states of nodes.
+// stateCommand returns a command that sets the state of nodes.
 func stateCommand(o *options, to, short string) *cobra.Command {
 	var comment string
 	cmd := &cobra.Command{
@@ -230,7 +230,7 @@ afresh; slots that there are stay.`,
 	}
 }
 
-// nodeRow is a node for programs.
+// nodeRow is a node as data.
 type nodeRow struct {
 	Name     string            `json:"name"`
 	ID       int               `json:"id"`

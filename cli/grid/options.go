@@ -17,29 +17,29 @@ import (
 	"croft/internal/out"
 )
 
-// The exit codes beside 0, done or nothing to do, and 1, an error.
+// The exit codes other than 0 (done, or nothing to do) and 1 (an error).
 const (
 	ExitPending       = 2 // a plan has changes
-	ExitRefused       = 3 // by a lock, or by the revision that a node has
-	ExitPartly        = 4 // applied to some
-	ExitUnsatisfiable = 5 // a job has not so many nodes as it needs
+	ExitRefused       = 3 // because of a lock, or a node's revision
+	ExitPartly        = 4 // applied to some nodes only
+	ExitUnsatisfiable = 5 // a job needs more nodes than it can have
 )
 
-// exit gives an error an exit code of its own. A nil error prints nothing.
+// exit gives an error a special exit code. A nil error prints nothing.
 func exit(code int, err error) error { return &command.Exited{Code: code, Err: err} }
 
-// options are those of every command here.
+// options are the options of every command here.
 type options struct {
 	dir    string
 	output string
 }
 
-// formats defines the flag -o of a command that lists.
+// formats defines the flag -o of commands that list.
 func (o *options) formats(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.output, "output", "o", out.FormatText, "print text, json or yaml (`format`)")
 }
 
-// data reports whether the results are for programs, and refuses formats that there are not.
+// data reports whether the results are for programs. It returns an error for an unknown format.
 func (o *options) data() (bool, error) {
 	if !slices.Contains([]string{out.FormatText, out.FormatJSON, out.FormatYAML}, o.output) {
 		return false, croft.Errorf(croft.Invalid, "output %q is not one of text, json and yaml", o.output)
@@ -47,7 +47,7 @@ func (o *options) data() (bool, error) {
 	return o.output != out.FormatText, nil
 }
 
-// load reads the cluster's directory. Everything that is wrong in it is an error.
+// load reads the cluster's directory. Every mistake in it is an error.
 func (o *options) load(cmd *cobra.Command) (*state.State, error) {
 	return state.Load(cmd.Context(), o.dir)
 }
@@ -63,7 +63,7 @@ func (o *options) change(cmd *cobra.Command, do func(*state.State) error) error 
 	})
 }
 
-// locked does something while no other command changes the directory.
+// locked calls do while no other command changes the directory.
 func (o *options) locked(do func() error) (err error) {
 	lock, err := edit.Lock(o.dir)
 	if errors.Is(err, croft.Conflict) {
@@ -76,7 +76,7 @@ func (o *options) locked(do func() error) (err error) {
 	return do()
 }
 
-// say writes words for people, beside the results.
+// say prints messages, separately from the results.
 func say(cmd *cobra.Command, format string, values ...any) {
 	fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", values...)
 }
@@ -107,7 +107,7 @@ func findNode(s *state.State, name string) (*state.Node, error) {
 	return nil, missing("node", name, names)
 }
 
-// trimmed is a name without the directory and the ending of its file.
+// trimmed returns a name without the directory and the suffix of its file.
 func trimmed(name, dir string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, dir), ".yaml")
 }
@@ -116,7 +116,7 @@ func missing(what, name string, names []string) error {
 	return croft.Errorf(croft.NotFound, "there is no %s %s%s", what, name, nearest.Hint(name, names))
 }
 
-// trial are the flags of commands that try a policy.
+// trial holds the flags of commands that try a policy.
 type trial struct {
 	job      string
 	replicas int
@@ -130,7 +130,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 	f.BoolVar(&t.ceph, "ceph", false, "in one pass that may give a node twice, as a rule of Ceph does")
 }
 
-// open makes the trial of a policy; none: the job's.
+// open returns the trial of a policy; an empty text means the job's policy.
 func (t *trial) open(s *state.State, text string) (*place.Trial, error) {
 	if t.replicas < 0 || t.replicas > state.MaxReplicas {
 		return nil, croft.Errorf(croft.Invalid, "--replicas %d: give 1 to %d", t.replicas, state.MaxReplicas)

@@ -18,13 +18,13 @@ import (
 	"croft/internal/command"
 )
 
-// chosen is a slot of a job with what runs there.
+// chosen is a slot of a job and its unit.
 type chosen struct {
 	slot state.Slot
 	unit unit.Unit
 }
 
-// choose returns the slots that JOB or JOB/SLOT names and that have a node.
+// choose returns the slots of JOB, or the slot JOB/SLOT, that have a node.
 func choose(ctx context.Context, s *state.State, name string) ([]chosen, error) {
 	only := -1
 	j, err := findJob(s, name)
@@ -54,7 +54,7 @@ func choose(ctx context.Context, s *state.State, name string) ([]chosen, error) 
 	return list, nil
 }
 
-// pass calls f with the machine of each slot and its runtime.
+// pass calls f for each slot, with its machine and its runtime.
 func (o *options) pass(s *state.State, list []chosen, sshConfig string,
 	f func(m machine.Machine, r *runtime.Runtime, one chosen) error) error {
 	reach, err := newMachines(s, sshConfig)

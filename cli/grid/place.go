@@ -13,7 +13,7 @@ import (
 	"croft/internal/out"
 )
 
-// placedResult is what place did, for programs.
+// placedResult is the result of place as data.
 type placedResult struct {
 	Changes  []place.Change `json:"changes"`
 	Slots    int            `json:"slots"`

@@ -23,7 +23,7 @@ import (
 	"croft/internal/wording"
 )
 
-// ExitBack is the exit code of a change that a node took back, since it was not confirmed.
+// ExitBack is the exit code for a change that a node took back because it was not confirmed.
 const ExitBack = 6
 
 func planCommand(o *options) *cobra.Command {
@@ -43,7 +43,7 @@ a node has changed since. Exit code 0: nothing to do; 2: there are changes.`,
   croft grid plan --out plan.json && croft grid apply plan.json`,
 		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if strings.ContainsAny(o.output, "./") && file == "" { // -o plan.json, as of other planners
+			if strings.ContainsAny(o.output, "./") && file == "" { // -o plan.json, as with other planners
 				o.output, file = out.FormatText, o.output
 			}
 			data, err := o.data()
@@ -133,7 +133,7 @@ func printPlan(cmd *cobra.Command, w io.Writer, p plan.Plan) error {
 	return nil
 }
 
-// unseen is an error if nodes were not looked at.
+// unseen returns an error if some nodes were not examined.
 func unseen(p plan.Plan, so string) error {
 	if len(p.Unseen) == 0 {
 		return nil
@@ -262,7 +262,7 @@ func (o *options) apply(cmd *cobra.Command, how *connecting, choice apply.Choice
 	return nil
 }
 
-// noted remembers what the nodes are at now; that it cannot is told, and no failure.
+// noted stores the current epochs of the nodes. If it cannot, it prints a warning and does not fail.
 func (o *options) noted(cmd *cobra.Command, c *cluster, p plan.Plan) error {
 	if p.Empty() {
 		return nil
@@ -273,7 +273,7 @@ func (o *options) noted(cmd *cobra.Command, c *cluster, p plan.Plan) error {
 	return nil
 }
 
-// report prints what was done and what was not.
+// report prints the operations that were done, and the ones that were not.
 func (o *options) report(cmd *cobra.Command, data bool, r apply.Result, err error) error {
 	if data {
 		if printed := out.PrintData(cmd.OutOrStdout(), o.output, r); printed != nil {

@@ -94,7 +94,7 @@ func disasmCommand(o *options) *cobra.Command {
 	}
 }
 
-// ran is where a policy goes, for programs.
+// ran is the result of a policy for an input, as data.
 type ran struct {
 	Input uint32   `json:"input"`
 	Nodes []string `json:"nodes"`
@@ -165,7 +165,7 @@ order. --trace tells each candidate, and why it was not taken: taken already, ou
 	return cmd
 }
 
-// namesOf are the names of what is in a map.
+// namesOf returns the names of the items in a map.
 func namesOf(m *crush.Map) map[crush.ID]string {
 	names := map[crush.ID]string{crush.None: "-"}
 	for _, d := range m.Devices {
@@ -177,7 +177,7 @@ func namesOf(m *crush.Map) map[crush.ID]string {
 	return names
 }
 
-// tracer returns what tells the candidates.
+// tracer returns a function that prints the candidates.
 func tracer(cmd *cobra.Command, s *state.State, t *place.Trial) func(crush.Event) {
 	for _, line := range t.LeftOut() {
 		say(cmd, "left out: %s", line)

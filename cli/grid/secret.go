@@ -32,7 +32,7 @@ and written on the node, where the unit sees it. A file of sops works in the sam
 	return cmd
 }
 
-// recipients are those of --to, or of the cluster.
+// recipients returns the recipients of --to, or else the cluster's recipients.
 func (o *options) recipients(to []string) ([]age.Recipient, error) {
 	if len(to) > 0 {
 		return secret.ParseRecipients("--to", strings.Join(to, "\n"))
@@ -40,7 +40,7 @@ func (o *options) recipients(to []string) ([]age.Recipient, error) {
 	return secret.Recipients(o.dir)
 }
 
-// maxSecret is the size of the largest value.
+// maxSecret is the largest size of a value.
 const maxSecret = 1 << 20
 
 func input(cmd *cobra.Command) ([]byte, error) {

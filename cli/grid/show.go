@@ -17,7 +17,7 @@ import (
 	"croft/internal/plain"
 )
 
-// originRow is a value for programs, with where it comes from.
+// originRow is a value and its origin, as data.
 type originRow struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`
@@ -78,7 +78,7 @@ func dataFormat(format string) string {
 	return format
 }
 
-// find returns the values of what a name means, or what runs on a slot.
+// find returns the values for a name, or the unit of a slot.
 func find(cmd *cobra.Command, s *state.State, name string) (*state.Value, *unit.Unit, error) {
 	name = strings.TrimSuffix(name, "/")
 	if name == state.ClusterFile || name == "cluster" {
@@ -117,7 +117,7 @@ func find(cmd *cobra.Command, s *state.State, name string) (*state.Value, *unit.
 	return nil, nil, missing("node, directory, job or slot", name, names)
 }
 
-// printValue prints a value as a file says it.
+// printValue prints a value in the form of its file.
 func printValue(cmd *cobra.Command, format string, v *state.Value) error {
 	if format == out.FormatJSON {
 		return out.PrintData(cmd.OutOrStdout(), format, ordered{v})
@@ -130,10 +130,10 @@ func printValue(cmd *cobra.Command, format string, v *state.Value) error {
 	return err
 }
 
-// hidden is what is printed of a secret.
+// hidden is printed for a secret.
 const hidden = "(sealed)"
 
-// scalar is a value that has no others in it.
+// scalar returns a value that contains no other values.
 func scalar(v *state.Value) any {
 	switch v.Kind {
 	case state.Null:
@@ -151,13 +151,13 @@ func scalar(v *state.Value) any {
 	return plain.Lines(v.Text)
 }
 
-// isNumber reports whether JSON has numbers of this form.
+// isNumber reports whether n is a valid number of JSON.
 func isNumber(n json.Number) bool {
 	_, err := json.Marshal(n)
 	return err == nil
 }
 
-// ordered is a value as JSON, its keys in the order of the files.
+// ordered is a value as JSON, with its keys in the order of the files.
 type ordered struct{ v *state.Value }
 
 func (o ordered) MarshalJSON() ([]byte, error) {
@@ -189,7 +189,7 @@ func (o ordered) MarshalJSON() ([]byte, error) {
 	return json.Marshal(scalar(o.v))
 }
 
-// yamlOf is a value as YAML.
+// yamlOf returns a value as YAML.
 func yamlOf(v *state.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode}
 	switch v.Kind {
@@ -214,7 +214,7 @@ func yamlOf(v *state.Value) *yaml.Node {
 	return n
 }
 
-// printOrigins prints each value with where it comes from.
+// printOrigins prints each value and its origin.
 func (o *options) printOrigins(cmd *cobra.Command, v *state.Value, data bool) error {
 	rows := origins("", v, []originRow{})
 	if data {

@@ -17,7 +17,7 @@ import (
 	"croft/internal/plain"
 )
 
-// nodeStatus is a node for programs.
+// nodeStatus is a node as data.
 type nodeStatus struct {
 	plan.Observed
 	State  string `json:"state"`
@@ -86,7 +86,7 @@ back.`,
 	return cmd
 }
 
-// named returns nodes by their names; none given: all. NotFound.
+// named returns the nodes with these names; without names, all nodes. NotFound.
 func (c *cluster) named(names []string) ([]unit.Node, error) {
 	if len(names) == 0 {
 		return c.want.Nodes, nil

@@ -74,7 +74,7 @@ too few nodes, so nothing was changed. Runs must be less than the term apart.`,
 			defer dialer.Close()
 			level := slog.LevelInfo
 			if once {
-				level = slog.LevelError // what was found is printed
+				level = slog.LevelError // the findings are printed anyway
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			w, err := o.watch(cmd, store, name, dialer, log)
@@ -131,7 +131,7 @@ func (o *options) watch(cmd *cobra.Command, store, name string, dialer *ssh.Dial
 	return watch.New(c)
 }
 
-// watched prints what a round found.
+// watched prints the findings of a round.
 func (o *options) watched(cmd *cobra.Command, r watch.Report, err error, data bool) error {
 	if r.Revision != "" {
 		if printed := o.printRound(cmd, r, data); printed != nil {

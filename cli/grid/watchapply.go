@@ -12,12 +12,12 @@ import (
 	"croft/grid/watch"
 )
 
-// watchApplier applies what a watch has pushed, from the watch's own clone.
+// watchApplier applies the commits that a watch has pushed, from the watch's own clone.
 type watchApplier struct{ cmd *cobra.Command }
 
 var _ watch.Applier = watchApplier{}
 
-// Apply implements watch.Applier. The clone is the upstream's head, with nothing else in it.
+// Apply implements watch.Applier. The clone contains exactly the upstream's head.
 func (a watchApplier) Apply(ctx context.Context, dir, revision string, nodes, gone []string) error {
 	run := &cobra.Command{}
 	run.SetContext(ctx)

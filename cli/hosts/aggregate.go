@@ -17,7 +17,7 @@ import (
 	"croft/internal/plain"
 )
 
-// AggregateCommand makes the command croft aggregate.
+// AggregateCommand returns the command croft aggregate.
 func AggregateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "aggregate",
@@ -68,7 +68,7 @@ func hostIDs(ctx context.Context, c *args.Client, names []string) (all []croft.H
 	return all, nil
 }
 
-// told says what was done, or prints the aggregate for machines.
+// told reports an action, or prints the aggregate for programs.
 func told(cmd *cobra.Command, c *args.Client, a croft.Aggregate, format string, words ...any) error {
 	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), f, a)
@@ -153,7 +153,7 @@ func yes(is bool) string {
 	return "no"
 }
 
-// howMany is the number of hosts for those who see them.
+// howMany returns the number of hosts, if the caller may see them.
 func howMany(a croft.Aggregate) string {
 	if a.Generation == 0 {
 		return "-"

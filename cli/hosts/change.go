@@ -63,14 +63,14 @@ func drain(ctx context.Context, c *args.Client, idOrName string) (hosts.Host, er
 	return c.Maintenance.Drain(ctx, idOrName)
 }
 
-// moveTimeout bounds the ordering of all moves of a host.
+// moveTimeout limits the time to order all moves of a host.
 const moveTimeout = 10 * time.Minute
 
 // moveAll moves the movable instances and prints the outcome of each.
 func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName string) error {
 	ordering, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	h, err := c.Hosts.Find(ordering, idOrName) // again: since the drain the host gets no new instances
+	h, err := c.Hosts.Find(ordering, idOrName) // read again: since the drain the host gets no new instances
 	if h.ID == "" {
 		return err
 	}
@@ -99,7 +99,7 @@ func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName s
 	return err
 }
 
-// awaitMoved waits until nothing of what moves is left on the host.
+// awaitMoved waits until all instances that move have left the host.
 func awaitMoved(ctx context.Context, c *args.Client, h hosts.Host, all []hosts.Moved) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
 	defer cancel()
@@ -178,7 +178,7 @@ let one join with --etcd-member, first.`,
 	return cmd
 }
 
-// tellLost names the instances that were lost with a host.
+// tellLost prints the instances that were lost with a host.
 func tellLost(w io.Writer, lost []hosts.LostInstance) {
 	if len(lost) == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 	"croft/internal/out"
 )
 
-// DistanceCommand makes the command croft distance.
+// DistanceCommand returns the command croft distance.
 func DistanceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "distance",
@@ -45,7 +45,7 @@ and that more than a rack, a row and a site. Of equally explicit ones the smalle
 	return cmd
 }
 
-// typeOf is the type that the flag names.
+// typeOf returns the type that the flag names.
 func typeOf(kind string) (string, error) {
 	if kind == "" {
 		kind = croft.FailureDistance
@@ -99,7 +99,7 @@ func distanceList(kind *string) *cobra.Command {
 	}
 }
 
-// namesOfHosts returns a function that replaces the UUID of a host by its name, for those who see hosts.
+// namesOfHosts returns a function that replaces the UUID of a host with its name, if the caller may see hosts.
 func namesOfHosts(ctx context.Context, c *args.Client, all []croft.Distances) (func(string) string, error) {
 	var ids []croft.HostID
 	for _, d := range all {

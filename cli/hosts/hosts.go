@@ -23,7 +23,7 @@ import (
 	"croft/objects"
 )
 
-// Command makes the command croft host.
+// Command returns the command croft host.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host",
@@ -60,7 +60,8 @@ UUIDs too.`,
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				problems := make(chan []string, 1)
-				go func() { problems <- c.Hosts.Problems(ctx) }() // the slowest part if a member does not answer
+				// this is the slowest part if a member does not answer
+				go func() { problems <- c.Hosts.Problems(ctx) }()
 				all, err := c.Hosts.List(ctx)
 				if all == nil && err != nil {
 					<-problems
@@ -131,7 +132,7 @@ func printProblems(w io.Writer, h hosts.Host) {
 	}
 }
 
-// hostState is a host's state in its color, and since when it is silent.
+// hostState returns a host's state in its color, and for a silent host since when.
 func hostState(h hosts.Host) out.Cell {
 	words := h.State()
 	if !h.Alive {
@@ -152,7 +153,7 @@ func hostState(h hosts.Host) out.Cell {
 	return out.Cell{Text: words, Color: out.Green}
 }
 
-// etcdRole is the role of the host's etcd, in its color.
+// etcdRole returns the role of the host's etcd, in its color.
 func etcdRole(h hosts.Host) out.Cell {
 	switch h.Etcd {
 	case croft.MemberLeads, croft.MemberFollows, "":
@@ -161,7 +162,7 @@ func etcdRole(h hosts.Host) out.Cell {
 	return out.Cell{Text: string(h.Etcd), Color: out.Yellow}
 }
 
-// share is the claimed part of a host's capacity, in red if it exceeds the capacity.
+// share returns the claimed part of a host's capacity, in red if it exceeds the capacity.
 func share(h hosts.Host, class croft.ResourceClass) out.Cell {
 	if h.Offered == nil {
 		return out.Cell{Text: "-"}
@@ -210,7 +211,7 @@ func printHost(cmd *cobra.Command, format string, h hosts.Host) error {
 	return list.Print(stdout)
 }
 
-// hostDetails is everything about a host, for people.
+// hostDetails returns a table of everything about a host.
 func hostDetails(h hosts.Host) *out.Table {
 	t := &out.Table{}
 	add := func(name, value string) {

@@ -17,14 +17,14 @@ import (
 	"croft/internal/plain"
 )
 
-// addHostsFlag defines the flag of commands that are about this host's cache, or with it about those of hosts of a
-// cloud.
+// addHostsFlag defines the flag --hosts. Commands work on this host's cache, or with the flag on the caches of hosts of
+// a cloud.
 func addHostsFlag(cmd *cobra.Command) {
 	args.AddContextFlag(cmd.Flags())
 	cmd.Flags().StringSlice("hosts", nil, "the caches of these `hosts` of the cloud, by name or UUID, or all")
 }
 
-// onHosts reports whether a command is about hosts of a cloud. Invalid: and about this host too.
+// onHosts reports whether a command works on hosts of a cloud. Invalid: it names this host too.
 func onHosts(cmd *cobra.Command) (bool, error) {
 	if !cmd.Flags().Changed("hosts") {
 		return false, nil
@@ -36,15 +36,15 @@ func onHosts(cmd *cobra.Command) (bool, error) {
 	return true, nil
 }
 
-// heldOn is an image in the cache of a host, as printed.
+// heldOn is a cached image on a host, as printed.
 type heldOn struct {
 	Host croft.HostID `json:"host"`
 	Name string       `json:"name"`
 	compute.Held
 }
 
-// askHosts asks the hosts of --hosts about their caches, and prints what they answer. One that does not answer keeps
-// nothing from the others. missing: an image that no host has is an error, and one that some have is none.
+// askHosts asks the hosts of --hosts about their caches, and prints their answers. A host that does not answer does not
+// stop the others. With missing, an image that no host has is an error; an image that only some hosts have is not.
 func askHosts(cmd *cobra.Command, missing bool,
 	do func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error)) error {
 	format, err := command.FormatOf(cmd)
@@ -82,7 +82,7 @@ func askHosts(cmd *cobra.Command, missing bool,
 		}
 		for i := range errs {
 			if missing && lacking < len(chosen) && errors.Is(errs[i], croft.NotFound) {
-				errs[i] = nil // others had it
+				errs[i] = nil // other hosts had it
 			}
 		}
 		return errors.Join(append([]error{printHeld(cmd, format, all)}, errs...)...)
@@ -108,19 +108,19 @@ func printHeld(cmd *cobra.Command, format string, all []heldOn) error {
 	return t.Print(cmd.OutOrStdout())
 }
 
-// listOnHosts prints what is in the caches of hosts.
+// listOnHosts prints the contents of the caches of hosts.
 func listOnHosts(cmd *cobra.Command) error {
 	return askHosts(cmd, false, func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error) {
 		return c.Images.Held(ctx, h)
 	})
 }
 
-// removeOnHosts removes an image from the caches of hosts; without a name, what nothing uses.
+// removeOnHosts removes an image from the caches of hosts; without a name, all unused images.
 func removeOnHosts(cmd *cobra.Command, name string) error {
 	return askHosts(cmd, name != "", func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error) {
 		reference := name
 		if name != "" && !isSHA256(name) && (!c.Settings.Settings.Set() || image.IsReference(name)) {
-			var err error // else the cloud has a catalog of its own
+			var err error // otherwise the cloud has its own catalog
 			if reference, err = image.ReferenceFor(name); err != nil {
 				return nil, err
 			}

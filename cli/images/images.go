@@ -1,5 +1,5 @@
-// Package images has the commands for images: their names in the catalog, this host's cache, and downloads on
-// other hosts.
+// Package images has the commands for images: their names in the catalog, this host's cache, and downloads on other
+// hosts.
 package images
 
 import (
@@ -21,7 +21,7 @@ import (
 	"croft/internal/out"
 )
 
-// Command makes the command croft image.
+// Command returns the command croft image.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
@@ -53,10 +53,10 @@ somebody asks for an instance.`,
 type entry struct {
 	image.Entry
 	Reference string      `json:"reference"`
-	Cached    *image.Held `json:"cached,omitempty"` // on this host
+	Cached    *image.Held `json:"cached,omitempty"` // the copy on this host
 }
 
-// inCatalog are the images of the catalog, with their copies in the cache.
+// inCatalog returns the images of the catalog, with their copies in the cache.
 func inCatalog(catalog image.Catalog, have image.Contents) ([]entry, error) {
 	var all []entry
 	for _, e := range catalog.List() {
@@ -64,7 +64,7 @@ func inCatalog(catalog image.Catalog, have image.Contents) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		one.Entry = e // an alias remains an alias
+		one.Entry = e // keeps an alias as an alias
 		all = append(all, one)
 	}
 	return all, nil
@@ -85,7 +85,7 @@ func lookedUp(catalog image.Catalog, have image.Contents, nameOrRef string) (ent
 	return one, nil
 }
 
-// unnamed are the cached images without a name in the catalog.
+// unnamed returns the cached images without a name in the catalog.
 func unnamed(named []entry, have image.Contents) []entry {
 	var all []entry
 	for _, held := range have.Images {
@@ -103,7 +103,7 @@ func unnamed(named []entry, have image.Contents) []entry {
 	return all
 }
 
-// catalogAndCache reads what list and show compare, and the output format.
+// catalogAndCache reads the catalog and the cache, which list and show compare, and the output format.
 func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Contents, format string, err error) {
 	dir, format, err := cacheOf(cmd)
 	if err != nil {
@@ -113,7 +113,7 @@ func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Cont
 		return catalog, have, format, err
 	}
 	have, err = image.Look(dir)
-	if errors.Is(err, fs.ErrPermission) { // names are public
+	if errors.Is(err, fs.ErrPermission) { // the catalog's names may still be printed
 		fmt.Fprintf(cmd.ErrOrStderr(), "what this host has fetched is not shown: %v\n", err)
 		err = nil
 	}

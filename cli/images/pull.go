@@ -48,7 +48,7 @@ then that of the first such host.`,
 				return err
 			}
 			reference := given[0]
-			if !s.Settings.Set() || image.IsReference(reference) { // else the cloud has a catalog of its own
+			if !s.Settings.Set() || image.IsReference(reference) { // otherwise the cloud has its own catalog
 				if reference, err = image.ReferenceFor(given[0]); err != nil {
 					return err
 				}
@@ -97,7 +97,7 @@ func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
 		before := len(picked)
 		isID := slices.ContainsFunc(known, func(h croft.Host) bool { return string(h.ID) == want })
 		for _, h := range known {
-			if string(h.ID) == want || h.Name == want && !isID { // no host is named by a UUID
+			if string(h.ID) == want || h.Name == want && !isID { // no host has a UUID as its name
 				picked[h.ID] = true
 			}
 		}
@@ -198,7 +198,7 @@ func (b pullBars) end(i int, err error) {
 	switch {
 	case errors.Is(err, context.Canceled): // by the user; the host may continue
 		l.Leave()
-	case err != nil: // even if the host does not answer: the wait did not time out
+	case err != nil: // this includes hosts that do not answer, for the wait itself did not time out
 		l.Say("failed")
 	default:
 		l.Say("there")

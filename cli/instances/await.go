@@ -49,7 +49,7 @@ nothing. For gone, one that is not there at all is gone already.`,
 	return cmd
 }
 
-// waitFor waits for all of the named instances at once.
+// waitFor waits for all named instances at once.
 func (c *session) waitFor(ctx context.Context, cmd *cobra.Command, names []string, goal schedule.Goal,
 	mayBeGone bool) error {
 	var instances []croft.Instance

@@ -11,8 +11,8 @@ import (
 	"croft/objects"
 )
 
-// bounds are the aggregates and locations to be in or not, as flags say it,
-// and filters of what is noted about hosts.
+// bounds are the flags for aggregates and locations that the host must or must not be in, and for filters of the host's
+// properties and tags.
 type bounds struct{ in, inAny, notIn, where, whereNot []string }
 
 func (b *bounds) addFlags(flags *pflag.FlagSet) {
@@ -28,7 +28,7 @@ func (b *bounds) addFlags(flags *pflag.FlagSet) {
 		"run on a host that this `filter` does not choose; repeat for more")
 }
 
-// checkFilters refuses what is no filter. Invalid.
+// checkFilters returns Invalid if a text is not a filter.
 func (b *bounds) checkFilters() error {
 	_, wanted := objects.ParseFilter(b.where)
 	_, barred := objects.ParseFilter(b.whereNot)

@@ -67,8 +67,8 @@ func startCommand() *cobra.Command {
 
 type powering func(cloud.Changes, context.Context, croft.Project, string) (croft.Instance, error)
 
-// changeCommand changes instances until they reach goal; nil: they are to run, to the extent that the settings
-// wait for.
+// changeCommand returns a command that changes instances until they reach goal; nil: they are to run, to the extent
+// that the settings wait for.
 func changeCommand(verb, short string, goal schedule.Goal, power powering, words string) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " UUID|NAME...",
@@ -91,14 +91,14 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 	}
 }
 
-// onceBack says of a change that was ordered that its host is silent, so that it waits for it; empty: it is not.
+// onceBack returns a note that an ordered change waits for its host, which is silent; empty: the host is not silent.
 func (c *session) onceBack(ctx context.Context, inst croft.Instance, failed error) string {
 	if failed != nil {
 		return ""
 	}
 	st, err := c.Instances.Find(ctx, inst.Project, string(inst.ID))
 	if err != nil || st.Host == nil || st.Host.Alive {
-		return "" // the order is written, and that is what counts
+		return "" // the order is written, which is enough
 	}
 	return " once its host is back, which is silent" + Since(*st.Host)
 }
@@ -113,8 +113,8 @@ func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (
 	return inst, words, c.Nearest(ctx, idOrName, err)
 }
 
-// change applies a change to each instance, prints it, and on request waits for all of them at once. An instance
-// that cannot be changed does not stop the others.
+// change applies a change to each instance, prints it, and waits for all of them at once if requested. A failure with
+// one instance does not stop the others.
 func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
 	do changing) error {
 	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error { return c.changeAll(ctx, cmd, args, goal, do) })
@@ -170,7 +170,7 @@ and schedule destroy gives one up.`
 	return cmd
 }
 
-// resizeCommand explains why resizing does not exist.
+// resizeCommand returns a command that explains why instances cannot be resized.
 func resizeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "resize UUID|NAME [QUERY]",

@@ -16,7 +16,7 @@ import (
 	"croft/schedule"
 )
 
-// ClaimCommand makes the command croft claim.
+// ClaimCommand returns the command croft claim.
 func ClaimCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claim",
@@ -87,7 +87,7 @@ flag says is as schedule --hold was told. The instance does not end with the hol
 	return cmd
 }
 
-// use uses a claim that is held.
+// use uses a held claim.
 func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
@@ -150,7 +150,7 @@ meanwhile it says so, and schedule destroy removes what runs.`,
 	}
 }
 
-// printHeld prints the line of a claim that is held, and until when.
+// printHeld prints a held claim, and the time until which it is held.
 func printHeld(cmd *cobra.Command, inst croft.Instance) {
 	fmt.Fprintf(cmd.OutOrStdout(), "HELD ON TARGET, %s, FOR INSTANCE %s\n", out.OrDash(string(inst.Host)), inst.ID)
 	fmt.Fprintf(cmd.ErrOrStderr(), "claim %s is held until %s; `croft claim use %s` boots it\n", inst.Name,

@@ -75,7 +75,7 @@ func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, *se
 	})
 }
 
-// console copies the guest's output to w, with follow also new output.
+// console copies the guest's output to w; with follow, it continues with new output.
 func (c *session) console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
 	return c.Consoles.Log(ctx, st, follow, func(from io.Reader) error { return out.ShowText(w, from) })
 }
@@ -86,7 +86,7 @@ const EscapeKey = 0x1d
 // attach connects the terminal to the console until the escape key, the end of the guest, or the end of ctx.
 func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
 	return c.Consoles.Attach(ctx, st, func(guest io.ReadWriteCloser) error {
-		in := cmd.InOrStdin().(*os.File) // only a file is a terminal
+		in := cmd.InOrStdin().(*os.File) // the caller has checked that it is a terminal, and thus a file
 		before, err := term.MakeRaw(int(in.Fd()))
 		if err != nil {
 			return fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
@@ -106,7 +106,7 @@ func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Statu
 	})
 }
 
-// converse copies in both directions. left: the escape key ended it.
+// converse copies in both directions. left says that the escape key ended it.
 func converse(ctx context.Context, in *os.File, out io.Writer, guest io.ReadWriteCloser) (left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,7 +126,7 @@ func converse(ctx context.Context, in *os.File, out io.Writer, guest io.ReadWrit
 	return left, err
 }
 
-// typeTo sends typed input until the escape key, which it reports, or the end of ctx.
+// typeTo sends typed input until the escape key or the end of ctx. It reports whether it was the escape key.
 func typeTo(ctx context.Context, guest io.Writer, in *os.File) (escaped bool) {
 	b := make([]byte, 1024)
 	for ctx.Err() == nil {
@@ -142,11 +142,11 @@ func typeTo(ctx context.Context, guest io.Writer, in *os.File) (escaped bool) {
 	return false
 }
 
-// maxConsole bounds the kept console log of a failed instance.
+// maxConsole limits the stored console log of a failed instance.
 const maxConsole = 1 << 20
 
-// keepConsole saves the console log of a failed instance, which its removal deletes, and returns where. Empty:
-// there is none, or it cannot be read.
+// keepConsole saves the console log of a failed instance before its removal deletes the log, and returns the file's
+// name; empty: there is no log, or it cannot be read.
 func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()

@@ -52,7 +52,7 @@ so it works where the instance cannot be reached from here; schedule ssh uses it
 	}
 }
 
-// proxyCommand makes ssh reach an instance through the cloud.
+// proxyCommand returns the command with which ssh reaches an instance through the cloud.
 func proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,7 +67,7 @@ func proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
 		words = append(words, "--settings", file)
 	}
 	words = append(words, string(id))
-	for i, word := range words { // for ssh and the shell that it starts
+	for i, word := range words { // quoted for ssh and the shell that it starts
 		words[i] = "'" + strings.NewReplacer("'", `'\''`, "%", "%%").Replace(word) + "'"
 	}
 	return []string{"-o", fmt.Sprintf("ProxyCommand=%s", strings.Join(words, " "))}, nil

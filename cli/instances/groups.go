@@ -7,7 +7,7 @@ import (
 	"croft/schedule"
 )
 
-// locationRule is a group whose rule is about locations, as flags say it.
+// locationRule holds the flags of a group with a rule about locations.
 type locationRule struct {
 	group         string
 	apartBy, same string
@@ -25,7 +25,7 @@ func (r *locationRule) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.per, "per", "", "`level` of the locations for which --at-most counts members")
 }
 
-// affinity returns the group; nil: the flags name none. Invalid.
+// affinity returns the group; nil: the flags name no group. Invalid.
 func (r *locationRule) affinity() (*croft.Affinity, error) {
 	clauses, err := r.clauses()
 	switch {
@@ -70,7 +70,7 @@ func (r *locationRule) clauses() (clauses []croft.Clause, err error) {
 	return clauses, err
 }
 
-// affinities are the groups that the flags name.
+// affinities returns the groups that the flags name.
 func (a *asking) affinities() ([]croft.Affinity, error) {
 	var all []croft.Affinity
 	for _, flag := range []struct {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// counted runs inOrder over calls that take some time, the first ones longest, and returns the results passed on,
-// and the most calls that ran at once.
+// counted runs inOrder over calls that take some time, the first calls longest. It returns the results that were passed
+// on, and the largest number of calls that ran at once.
 func counted(ctx context.Context, n, limit int, each func(i int) bool) (got []int, most int64) {
 	var now, top atomic.Int64
 	inOrder(ctx, n, limit, func(i int) int {
@@ -34,7 +34,7 @@ func TestInOrder(t *testing.T) {
 			t.Errorf("%d results, sorted %v, %d at once; want 1000 in order and 8 at most", len(got),
 				slices.IsSorted(got), most)
 		}
-		// A million calls end with the one that stops them, and those running beside it.
+		// A million calls end with the one that stops them, and the ones that run at the same time.
 		if got, _ := counted(t.Context(), 1_000_000, 8,
 			func(i int) bool { return i < 20 }); len(got) < 21 || len(got) > 21+8 {
 			t.Errorf("%d results, want those up to the 21st and those under way", len(got))

@@ -1,5 +1,5 @@
-// Package instances has the commands for instances: schedule and its subcommands. Results go to stdout and words
-// to stderr; without a terminal, nothing is drawn.
+// Package instances has the commands for instances: schedule and its subcommands. Results go to stdout, and messages to
+// stderr; without a terminal, nothing is drawn.
 package instances
 
 import (
@@ -15,7 +15,7 @@ import (
 	"croft/schedule"
 )
 
-// Command makes the command schedule.
+// Command returns the command schedule.
 func Command() *cobra.Command {
 	var ask asking
 	cmd := &cobra.Command{
@@ -84,7 +84,7 @@ not answer, or not in time, 7 not permitted.`,
 	return cmd
 }
 
-// mistyped proposes a subcommand similar to word, unless an instance's name is.
+// mistyped suggests a subcommand similar to word, unless an instance has a similar name.
 func mistyped(cmd *cobra.Command, word string, err error) error {
 	if hint := command.CommandHint(cmd, word); hint != "" && errors.Is(err, croft.NotFound) &&
 		!strings.Contains(err.Error(), "did you mean") {

@@ -13,7 +13,7 @@ import (
 	"croft/internal/command"
 )
 
-// keepCommand changes when instances expire.
+// keepCommand returns the command that changes when instances expire.
 func keepCommand() *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
@@ -58,7 +58,7 @@ func (c *session) keep(ctx context.Context, cmd *cobra.Command, idOrName string,
 	return err
 }
 
-// remaining describes how long an instance has until it expires; empty: it does not.
+// remaining describes how long an instance has until it expires; empty: it does not expire.
 func remaining(inst croft.Instance) string {
 	left := time.Until(inst.Expires)
 	switch {
@@ -70,7 +70,8 @@ func remaining(inst croft.Instance) string {
 	return "in " + ahead(left)
 }
 
-// ahead describes a time to come to a minute, so that what was asked for is listed as it was asked for a moment ago.
+// ahead describes a future duration rounded to the minute, so that a list shows the duration that was requested a
+// moment ago.
 func ahead(left time.Duration) string {
 	minutes := int(left.Round(time.Minute) / time.Minute)
 	switch {
@@ -82,7 +83,7 @@ func ahead(left time.Duration) string {
 	return fmt.Sprintf("%dh%dm", minutes/60, minutes%60)
 }
 
-// expiresSoon tells whether people should be warned that an instance expires.
+// expiresSoon reports whether users should be warned that an instance expires.
 func expiresSoon(inst croft.Instance) bool {
 	return !inst.Expires.IsZero() && time.Until(inst.Expires) < croft.ExpirySoon
 }

@@ -25,7 +25,7 @@ import (
 	"croft/schedule"
 )
 
-// listing configures a list: its instances, order and columns.
+// listing configures a list: its instances, their order, and the columns.
 type listing struct {
 	all, watch bool
 	columns    []string
@@ -109,7 +109,7 @@ var (
 		"created", "tags", "cluster", "id"}
 )
 
-// columnOf is the cell of a column for an instance.
+// columnOf returns the cell of a column for an instance.
 func columnOf(name string, st croft.Status) out.Cell {
 	d := listed(st)
 	switch name {
@@ -149,7 +149,7 @@ func columnOf(name string, st croft.Status) out.Cell {
 	return out.Cell{Text: string(d.ID)}
 }
 
-// age is a duration in its largest unit.
+// age formats a duration in its largest unit.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -162,7 +162,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// check refuses unknown columns and states.
+// check returns an error for unknown columns and states.
 func (l listing) check() error {
 	for _, words := range []struct {
 		flag         string
@@ -211,14 +211,14 @@ func compareBy(column string, a, b croft.Status) int {
 	case "created":
 		return a.Instance.Created.Compare(b.Instance.Created)
 	case "address":
-		first, _ := netip.ParseAddr(Address(a)) // instances without one come first
+		first, _ := netip.ParseAddr(Address(a)) // instances without an address come first
 		second, _ := netip.ParseAddr(Address(b))
 		return first.Compare(second)
 	}
 	return cmp.Compare(columnOf(column, a).Text, columnOf(column, b).Text)
 }
 
-// compareEnds puts what ends first before what ends later, and that before what does not end.
+// compareEnds sorts earlier ends first, and instances that never end last.
 func compareEnds(a, b time.Time) int {
 	if a.IsZero() || b.IsZero() {
 		return b.Compare(a)
@@ -226,7 +226,7 @@ func compareEnds(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// hasTags reports whether all wanted tags, key or key=value, are there.
+// hasTags reports whether all wanted tags, key or key=value, are set.
 func hasTags(tags map[string]string, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(want string) bool {
 		key, value, exact := strings.Cut(want, "=")
@@ -235,12 +235,12 @@ func hasTags(tags map[string]string, wanted []string) bool {
 	})
 }
 
-// Table lists instances of any project for people.
+// Table returns a table of instances of any project.
 func Table(all []croft.Status) *out.Table {
 	return listing{columns: append([]string{"project"}, briefColumns...)}.table(all)
 }
 
-// table is the list for people.
+// table returns the list as a table.
 func (l listing) table(all []croft.Status) *out.Table {
 	t := &out.Table{}
 	var head []string
@@ -264,11 +264,11 @@ func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) 
 	ctx, cancel := context.WithCancel(ctx)
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		defer cancel() // watching ends early only for an error that stays, such as a revoked token
+		defer cancel() // watching ends early only because of a permanent error, such as a revoked token
 		ended <- c.Instances.Watch(ctx, func() {
 			select {
 			case wake <- struct{}{}:
-			default: // one is already waiting
+			default: // a change is already waiting
 			}
 		})
 	}()
@@ -280,7 +280,7 @@ func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) 
 	return err
 }
 
-// printLists ends without an error when ctx does: this is how watching ends.
+// printLists returns no error when ctx ends, because watching ends this way.
 func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing, wake <-chan struct{}) error {
 	stdout := cmd.OutOrStdout()
 	last := ""
@@ -308,7 +308,7 @@ func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing,
 	}
 }
 
-// renderList is the list as printed.
+// renderList returns the list as printed.
 func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
@@ -374,7 +374,7 @@ func renderData(format string, all []listData, line bool) (string, error) {
 // listData is an instance in lists as JSON and YAML. Programs rely on it: keys never change, and new ones may be added.
 type listData struct {
 	Name       string            `json:"name"`
-	State      string            `json:"state"`   // as shown to people
+	State      string            `json:"state"`   // as in tables
 	Address    string            `json:"address"` // empty: none yet
 	Host       string            `json:"host"`    // its name; empty: none yet
 	HostID     croft.HostID      `json:"host_id"`
@@ -387,7 +387,7 @@ type listData struct {
 	Expires    time.Time         `json:"expires,omitzero"`
 	Cluster    croft.ClusterID   `json:"cluster,omitempty"`
 	Generation int64             `json:"generation"`
-	Error      string            `json:"error"` // why it failed
+	Error      string            `json:"error"` // reason of the failure
 }
 
 func listed(st croft.Status) listData {

@@ -17,11 +17,11 @@ import (
 	"croft/tenant"
 )
 
-// mostSentences bounds the sentences of a kind printed about many instances.
+// mostSentences limits the number of sentences of a kind that are printed about many instances.
 const mostSentences = 10
 
-// viewFrom is the number of requests from which it pays to read all hosts once and watch them, instead of reading
-// eight for each request.
+// viewFrom is the number of requests from which it is cheaper to read all hosts once and watch them than to read eight
+// hosts for each request.
 const viewFrom = 200
 
 // outcome is the result of one request.
@@ -30,18 +30,18 @@ type outcome struct {
 	err      error
 }
 
-// harvest collects the outcomes of a command's requests. Of an instance it keeps only its identity, and nothing
-// if that will not be needed.
+// harvest collects the outcomes of a command's requests. It keeps only the identity of an instance, and only if that
+// will be needed.
 type harvest struct {
 	keep      bool
 	scheduled int
 	instances []croft.Instance
 	refused   []error // the first errors that concern one instance
-	more      int     // number of further ones
-	why       error   // applies to all remaining instances
+	more      int     // number of further errors
+	why       error   // error that applies to all remaining instances
 }
 
-// add records an outcome. False: the remaining requests would fail in the same way.
+// add records an outcome. It returns false if the remaining requests would fail in the same way.
 func (h *harvest) add(o outcome) bool {
 	switch {
 	case o.err == nil:
@@ -52,7 +52,7 @@ func (h *harvest) add(o outcome) bool {
 			h.instances = append(h.instances, inst)
 		}
 		return true
-	case errors.Is(o.err, croft.Conflict): // its name is taken, or others claimed faster
+	case errors.Is(o.err, croft.Conflict): // its name is taken, or other requests claimed faster
 		if len(h.refused) < mostSentences {
 			h.refused = append(h.refused, o.err)
 		} else {
@@ -65,7 +65,7 @@ func (h *harvest) add(o outcome) bool {
 	return false
 }
 
-// request requests all instances, many at once, prints the outcomes in order, and waits for those that were scheduled.
+// request requests all instances, many at once, prints the outcomes in order, and waits for the scheduled instances.
 func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
 	if wanted.count >= viewFrom {
 		defer c.Requests.Prepare(ctx)()
@@ -79,7 +79,7 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 		return h.add(o)
 	})
 	if err := ctx.Err(); err != nil && h.scheduled < wanted.count && wanted.count > 1 {
-		h.why = err // whatever in-flight requests reported on interruption
+		h.why = err // even if interrupted requests reported other errors
 	}
 	if wanted.allOrNone && h.scheduled < wanted.count {
 		return c.giveBack(ctx, cmd, wanted, &h)
@@ -110,7 +110,7 @@ func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
 	return o
 }
 
-// printDecision prints the line that scripts rely on. Tenants do not see which host it is.
+// printDecision prints the line that scripts rely on. Tenants do not see the host.
 func printDecision(cmd *cobra.Command, d schedule.Decision) {
 	if d.Instance.State == croft.StateHeld {
 		d.Instance.Host = d.Host.ID
@@ -120,7 +120,7 @@ func printDecision(cmd *cobra.Command, d schedule.Decision) {
 	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", cmp.Or(d.Host.ID, "-"), d.Instance.ID)
 }
 
-// shortfall describes the instances that were not scheduled: individually those with their own reasons, the
+// shortfall describes the instances that were not scheduled: the ones with reasons of their own individually, the
 // others in one sentence.
 func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) error {
 	if h.scheduled == wanted.count {
@@ -156,7 +156,7 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 	return errors.Join(errs...)
 }
 
-// cause is why an instance was not scheduled, without its name, if the same holds for all of them.
+// cause returns why an instance was not scheduled, without its name, if the reason applies to all instances.
 func cause(why error) error {
 	if e, ok := errors.AsType[*tenant.Refusal](why); ok {
 		return e
@@ -167,8 +167,8 @@ func cause(why error) error {
 	return why
 }
 
-// giveBack destroys the instances that were scheduled of an all-or-nothing request, and explains why some were
-// not. It does so even after an interruption.
+// giveBack destroys the scheduled instances of an all-or-nothing request, and explains why some were not scheduled. It
+// works even after an interruption.
 func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted requests, h *harvest) error {
 	had := h.scheduled
 	left := c.remove(ctx, h.instances)
@@ -181,13 +181,13 @@ func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted reque
 	return errors.Join(errs...)
 }
 
-// waitForNew waits until the instances run. A failed one is destroyed, so that a failed command leaves nothing,
-// and so are all of an all-or-nothing request; one that takes too long is left to continue.
+// waitForNew waits until the instances run. It destroys failed instances, so that a failed command leaves nothing
+// behind, and with allOrNone all instances. Instances that take too long continue.
 func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
 	allOrNone bool) error {
 	errs := c.wait(ctx, cmd, instances, c.Settings.Wait.Goal())
 	var failed, well []croft.Instance
-	var of []int // errors of the failed ones
+	var of []int // errors of the failed instances
 	for i, err := range errs {
 		inst := instances[i]
 		if _, ok := errors.AsType[*schedule.Failure](err); ok {
@@ -234,7 +234,7 @@ func brief(errs []error) []error {
 	return some
 }
 
-// remove destroys instances and waits a while until they are gone.
+// remove destroys instances, and waits for a limited time until they are gone.
 func (c *session) remove(ctx context.Context, instances []croft.Instance) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
 	defer cancel()
@@ -247,7 +247,7 @@ func (c *session) remove(ctx context.Context, instances []croft.Instance) error 
 	}))...)
 }
 
-// printInstances prints everything about the instances, as they are now.
+// printInstances prints the current state of the instances in full.
 func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
 	var all []croft.Status
 	for _, inst := range instances {
@@ -266,5 +266,5 @@ func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instan
 	return printStatuses(cmd, cmp.Or(c.Settings.Output, out.FormatText), all, list)
 }
 
-// removalTimeout bounds the wait for the removal of a failed instance.
+// removalTimeout limits the time to wait for the removal of a failed instance.
 const removalTimeout = 30 * time.Second

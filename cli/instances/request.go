@@ -43,7 +43,7 @@ type asking struct {
 	explain              bool
 	allOrNone            bool
 
-	names []string // of stored keys; their text is added to keys later
+	names []string // names of stored keys; their text is added to keys later
 }
 
 func (a *asking) addFlags(flags *pflag.FlagSet) {
@@ -79,7 +79,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: if there is no room for all, give back the others")
 }
 
-// addGuestFlags adds the flags about what the instance is, wherever it runs.
+// addGuestFlags adds the flags about the guest, which do not depend on the host.
 func (a *asking) addGuestFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in: a file, a pattern of files, the name "+
 		"of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
@@ -122,7 +122,7 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	}
 	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, connected *args.Client) error {
 		c := &session{connected}
-		wanted.one.Project = c.Project // the token may say which
+		wanted.one.Project = c.Project // the token may determine the project
 		if a.explain {
 			return c.explain(ctx, cmd, wanted.one)
 		}
@@ -136,7 +136,7 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	})
 }
 
-// checkFlags refuses times that are none, and what is given and empty. Invalid.
+// checkFlags returns Invalid for durations that are not positive, and for flags with empty values.
 func checkFlags(flags *pflag.FlagSet, times ...string) error {
 	for _, name := range times {
 		life, err := flags.GetDuration(name)
@@ -160,10 +160,10 @@ type requests struct {
 	one       schedule.Request
 	count     int
 	allOrNone bool
-	keyless   bool // nobody will be able to log in, though a key was looked for
+	keyless   bool // nobody can log in, although keys were searched for
 }
 
-// nth is the request with this index, from 0.
+// nth returns the request with this index, starting at 0.
 func (r requests) nth(i int) schedule.Request {
 	if r.count == 1 {
 		return r.one
@@ -241,7 +241,7 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	return r, err
 }
 
-// guest returns what the flags say about the instance, wherever it runs.
+// guest returns the values of the flags about the guest, which do not depend on the host.
 func (a *asking) guest(keys []string, stdin io.Reader) (u schedule.Use, err error) {
 	u = schedule.Use{Metadata: croft.Metadata(a.metadata), IMDS: croft.IMDS(a.imds), Restart: croft.Restart(a.restart),
 		Expires: a.expires}
@@ -258,10 +258,10 @@ func (a *asking) guest(keys []string, stdin io.Reader) (u schedule.Use, err erro
 		Restart: u.Restart})
 }
 
-// imageOf returns the image that the settings name, as the cloud takes it.
+// imageOf returns the image that the settings name, in the form that the cloud accepts.
 func imageOf(s direct.Settings) (string, error) {
 	if s.Settings.Set() && !image.IsReference(s.Image) {
-		return s.Image, nil // the cloud has a catalog of its own
+		return s.Image, nil // the cloud has its own catalog
 	}
 	return image.ReferenceFor(s.Image)
 }
@@ -282,7 +282,7 @@ func parseTags(texts []string) (map[string]string, error) {
 	return tags, nil
 }
 
-// readUserData reads at most the limit of an instance, and one byte more to detect excess.
+// readUserData reads at most the limit of an instance, and one more byte to detect excess.
 func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
 	from := stdin
 	switch a.userData {
@@ -308,10 +308,10 @@ func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// briefRows is the limit of rows of a kind unless a table was requested.
+// briefRows limits the rows of each kind unless a table was requested.
 const briefRows = 12
 
-// explain lists the hosts with room for a request that is not made.
+// explain lists the hosts with room for a request, without making the request.
 func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
@@ -335,8 +335,8 @@ func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Re
 	return err
 }
 
-// printWhyNot explains why no host was left, if that is the reason: on stdout if data is wanted and there is no
-// other result, else on stderr.
+// printWhyNot explains why no host was left, if that is the reason. It prints on stdout if data is wanted and there is
+// no other result, else on stderr.
 func (c *session) printWhyNot(cmd *cobra.Command, reason error, some bool) error {
 	why, explained := errors.AsType[*schedule.Explanation](reason)
 	if !explained {

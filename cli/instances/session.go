@@ -22,7 +22,7 @@ import (
 // session is one command's connection to the cloud, with the operations on instances.
 type session struct{ *args.Client }
 
-// within is args.With for a session.
+// within does the same as args.With, for a session.
 func within(cmd *cobra.Command, do func(context.Context, *session) error) error {
 	return args.With(cmd, func(ctx context.Context, c *args.Client) error { return do(ctx, &session{c}) })
 }
@@ -43,7 +43,7 @@ func noAddress(st croft.Status) error {
 	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", name, state)
 }
 
-// silence is a clause with the time since when a host is silent; empty: the host is alive.
+// silence returns a clause with the time since when a host is silent; empty: the host is alive.
 func silence(h croft.Host) string {
 	if h.Alive {
 		return ""
@@ -51,10 +51,10 @@ func silence(h croft.Host) string {
 	return ", which is silent" + Since(h)
 }
 
-// Address is schedule.Address.
+// Address returns the address of an instance.
 func Address(st croft.Status) string { return schedule.Address(&st) }
 
-// state is the state of an instance in words, in its color.
+// state returns the state of an instance in words, in its color.
 func state(st croft.Status) out.Cell { return StateCell(schedule.Describe(&st)) }
 
 func StateCell(word string) out.Cell {
@@ -78,7 +78,7 @@ func Since(h croft.Host) string {
 }
 
 // wait waits for all instances, many at once, within the time limit of the settings, and shows their progress on
-// stderr. It returns one error for each; nil: it reached the goal.
+// stderr. It returns one error for each instance; nil: the instance reached the goal.
 func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
 	goal schedule.Goal) []error {
 	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
@@ -98,7 +98,7 @@ func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []crof
 	return errs
 }
 
-// mostBars is the most instances with their own lines on a terminal.
+// mostBars is the largest number of instances that get a line each on a terminal.
 const mostBars = 40
 
 // progress shows the progress of instances. Calls for different instances may overlap.
@@ -118,7 +118,7 @@ func newProgress(stderr io.Writer, instances []croft.Instance) progress {
 // statusBars shows instances on a terminal, one per line.
 type statusBars struct {
 	*out.Bars
-	last []croft.State // of the records
+	last []croft.State // states in the records
 }
 
 func newStatusBars(w io.Writer, names []string) *statusBars {
@@ -166,7 +166,7 @@ func namesOf(instances []croft.Instance) []string {
 	return all
 }
 
-// lines is the progress for logs: one line for each change of state.
+// lines prints the progress for logs: one line for each change of state.
 type lines struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -205,7 +205,7 @@ func reported(c *croft.CloudInit) string {
 	return ", set-up " + string(c.State)
 }
 
-// stage is the state of an instance in words.
+// stage describes the state of an instance in words.
 func stage(st croft.Status) string {
 	word := schedule.Describe(&st)
 	switch croft.State(word) {
@@ -228,16 +228,16 @@ func stage(st croft.Status) string {
 }
 
 const (
-	// atOnce is the number of in-flight requests of a command.
+	// atOnce is the number of requests of a command that run at the same time.
 	atOnce = 64
-	// waitsAtOnce is the number of instances watched at a time: the others follow when earlier ones have arrived,
-	// or are checked when the time is over.
+	// waitsAtOnce is the number of instances watched at the same time. The others follow when earlier ones have reached
+	// the goal, or are checked when the time limit ends.
 	waitsAtOnce = 512
 )
 
-// inOrder calls do for 0 to n-1, at most limit at once, and passes the results in order to each. Once each
-// returns false, or ctx has ended, it starts no more calls, and returns when the running ones have ended and
-// their results were passed on.
+// inOrder calls do for 0 to n-1, at most limit at once, and passes the results in order to each. Once each returns
+// false, or ctx has ended, it starts no more calls; it returns when the running calls have ended and their results were
+// passed on.
 func inOrder[T any](ctx context.Context, n, limit int, do func(i int) T, each func(T) (more bool)) {
 	var underWay []chan T // oldest first
 	more := true
@@ -273,7 +273,7 @@ func forEach(n, limit int, do func(i int) error) []error {
 	return errs
 }
 
-// look reads an instance; on request it first waits until it runs.
+// look reads an instance; if the settings say so, it first waits until the instance runs.
 func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
 	st, err := c.Instance(ctx, idOrName)
 	if err != nil || !c.Settings.Wait.Any() {

@@ -21,7 +21,7 @@ import (
 	"croft/schedule"
 )
 
-// showCommand shows instances, even those named like a subcommand.
+// showCommand returns the command that shows instances, even instances with the name of a subcommand.
 func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show UUID|NAME...",
@@ -93,7 +93,7 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 	return out.PrintData(cmd.OutOrStdout(), format, data[0])
 }
 
-// details is everything about an instance, for people.
+// details returns a table of everything about an instance.
 func details(st croft.Status) *out.Table {
 	t := &out.Table{}
 	add := func(name, value string) {
@@ -208,7 +208,7 @@ func joined(addrs []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// shortKey omits the middle of a key, which nobody reads.
+// shortKey omits the middle of a key, which is of no interest.
 func shortKey(key string) string {
 	words := strings.Fields(key)
 	for i, word := range words {
@@ -219,7 +219,8 @@ func shortKey(key string) string {
 	return strings.Join(words, " ")
 }
 
-// timeline adds to the details when each step of the instance was done, how long it took, and the time since the first.
+// timeline adds to the details when the instance completed each step, how long the step took, and the time since the
+// first.
 func timeline(t *out.Table, st croft.Status) {
 	o := st.Observation
 	if o == nil || len(o.Events) == 0 {
@@ -239,7 +240,7 @@ func timeline(t *out.Table, st croft.Status) {
 	}
 }
 
-// round shortens a duration for people.
+// round rounds a duration for display.
 func round(d time.Duration) time.Duration {
 	if d < 10*time.Second {
 		return d.Round(10 * time.Millisecond)
@@ -255,7 +256,7 @@ type Data struct {
 	croft.Status
 }
 
-// Printable returns statuses without their secrets, with the fields shown to people.
+// Printable returns statuses without their secrets, with the fields that lists show.
 func Printable(all []croft.Status) []Data {
 	list := make([]Data, len(all))
 	for i, st := range all {

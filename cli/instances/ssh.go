@@ -24,14 +24,14 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// Login is how to log in to an instance.
+// Login configures how to log in to an instance.
 type Login struct {
-	User     string // empty: the one that the catalog names for the image
-	Jump     string // a host to go through; empty: none
-	Identity string // file of the private key; empty: the user's files whose public halves the instance has
+	User     string // user name; empty: the one that the catalog names for the image
+	Jump     string // host to go through; empty: none
+	Identity string // file of the private key; empty: the user's files whose public keys the instance has
 }
 
-// Flags adds the flags that fill it.
+// Flags adds the flags that set the fields of l.
 func (l *Login) Flags(f *pflag.FlagSet) {
 	f.StringVarP(&l.User, "user", "l", "", "log in as this `user`")
 	f.StringVarP(&l.Jump, "jump", "J", "",
@@ -66,13 +66,14 @@ ends with the exit code of the command.`,
 			})
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // flags after the name are the command's
+	cmd.Flags().SetInterspersed(false) // flags after the name belong to the command
 	l.Flags(cmd.Flags())
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
-// Typed is what to run in a guest, of what follows its name: some write -- before it, as ssh itself permits.
+// Typed returns the command to run in a guest, from the arguments after its name. Some users write -- before it, as ssh
+// itself permits.
 func Typed(given []string) []string {
 	if len(given) > 0 && given[0] == "--" {
 		return given[1:]
@@ -80,8 +81,8 @@ func Typed(given []string) []string {
 	return given
 }
 
-// Run runs the system's ssh, which accepts the host key of the instance alone, and returns its exit code. With a cloud
-// that is reached by its API, the connection goes through that.
+// Run runs the system's ssh, which accepts only the host key of the instance, and returns its exit code. If the cloud
+// is reached over its API, the connection goes through the API.
 func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, st croft.Status, command []string) error {
 	name := st.Instance.Name
 	addr := Address(st)
@@ -111,7 +112,7 @@ func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, st c
 	return SSH(ctx, cmd, name, append(append(given, "-l", user, "--", addr), command...))
 }
 
-// SSH runs the system's ssh to log in to what has a name, and returns its exit code.
+// SSH runs the system's ssh to log in to the named machine, and returns its exit code.
 func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) error {
 	ssh := exec.CommandContext(ctx, "ssh", given...)
 	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -131,7 +132,7 @@ func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) e
 	return nil
 }
 
-// arguments make ssh accept only the host key of the instance. The file with the key is written here.
+// arguments returns arguments that make ssh accept only the host key of the instance. It writes the file with the key.
 func (l Login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
 	if inst.Spec.HostKey == "" {
 		return nil, croft.Errorf(croft.Invalid,
@@ -158,8 +159,8 @@ func (l Login) arguments(inst croft.Instance, knownHosts string) ([]string, erro
 	return append(args, Identities(inst.Spec.Keys)...), nil
 }
 
-// Identities are the flags of ssh for the user's private keys whose public halves are known, whatever the files in
-// ~/.ssh are called: ssh itself tries only those with usual names.
+// Identities returns the flags of ssh for the user's private keys whose public keys are known, whatever the files in
+// ~/.ssh are called: ssh itself tries only files with usual names.
 func Identities(known []string) []string {
 	files, err := filepath.Glob(sshkeys.Home("~/.ssh/*.pub"))
 	if err != nil {
@@ -170,7 +171,7 @@ func Identities(known []string) []string {
 		private := strings.TrimSuffix(file, ".pub")
 		keys, err := sshkeys.ReadFile(file)
 		if _, there := os.Stat(private); err != nil || there != nil {
-			continue // an agent may have it
+			continue // an agent may have the key
 		}
 		if slices.ContainsFunc(keys, func(key string) bool {
 			return slices.ContainsFunc(known, func(k string) bool { return sameKey(k, key) })
@@ -187,9 +188,9 @@ func sameKey(a, b string) bool {
 	return len(first) > 1 && len(second) > 1 && slices.Equal(first[:2], second[:2])
 }
 
-// as is the user to log in as.
+// as returns the user to log in as.
 func (l Login) as(ref string) (string, error) {
-	ref = redact.Image(ref) // as the API shows it
+	ref = redact.Image(ref) // in the form that the API shows
 	if l.User != "" {
 		return l.User, nil
 	}

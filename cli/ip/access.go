@@ -63,7 +63,7 @@ func accessAddCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// access is a rule as it is listed.
+// access is a rule as data.
 type access struct {
 	Name  string   `json:"name"`
 	From  string   `json:"from"`
@@ -155,11 +155,11 @@ with 1 if none does, though the receiver or sender is leased and there are rules
 	return cmd
 }
 
-// verdict is what becomes of a packet.
+// verdict is the result for a packet.
 type verdict struct {
 	Passes   bool     `json:"passes"`
 	Filtered bool     `json:"filtered"` // a leased address sends or receives it, and there are rules
-	Rules    []string `json:"rules"`    // that allow it
+	Rules    []string `json:"rules"`    // rules that allow it
 }
 
 func (o *options) tellAccess(cmd *cobra.Command, n *ipam.Net, rules []nft.Rule, p nft.Packet) error {

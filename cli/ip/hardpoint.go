@@ -17,15 +17,15 @@ import (
 	"croft/ipam/setexpr"
 )
 
-// request is what a verb of the hard point reads.
+// request is the input of a verb of the hard point.
 type request struct {
-	Pool    string `json:"pool"`    // get; free, list: only there
-	Job     string `json:"job"`     // get; free, list: only this one's
+	Pool    string `json:"pool"`    // get; free, list: only in this pool
+	Job     string `json:"job"`     // get; free, list: only of this job
 	Slot    *int   `json:"slot"`    // get: 0 if absent; free, list: all if absent
-	Address string `json:"address"` // show; get: this one; free: this one
+	Address string `json:"address"` // show, get, free: this address
 }
 
-// failure is the answer where a verb could not be done.
+// failure is the answer of a verb that failed.
 type failure struct {
 	Error string `json:"error"`
 	Kind  string `json:"kind"` // invalid, not found, conflict, no capacity, unavailable; failed otherwise
@@ -108,7 +108,7 @@ func (r request) addr() (netip.Addr, error) {
 	return setexpr.ParseAddr(r.Address)
 }
 
-// owned reports whether a lease is one that the request is about.
+// owned reports whether the request includes a lease.
 func (r request) owned(n *ipam.Net, l ipam.Lease) bool {
 	p := n.PoolOf(l.Addr)
 	return (r.Job == "" || l.Owner.Job == r.Job) && (r.Slot == nil || l.Owner.Slot == *r.Slot) &&

@@ -1,4 +1,4 @@
-// Package ip has the commands for addresses that are kept as files: croft ip, which is also called itabot.
+// Package ip has the commands for addresses that are stored in files: croft ip, which is also called itabot.
 package ip
 
 import (
@@ -7,7 +7,7 @@ import (
 	"croft/internal/command"
 )
 
-// Command makes the command croft ip.
+// Command returns the command croft ip.
 func Command() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{

@@ -61,10 +61,10 @@ then gives none of its addresses.`,
 	return cmd
 }
 
-// given is what a get answers.
+// given is the answer of get.
 type given struct {
 	Address string     `json:"address"`
-	Bits    int        `json:"bits"` // of the pool's prefix
+	Bits    int        `json:"bits"` // length of the pool's prefix
 	Gateway string     `json:"gateway,omitempty"`
 	Pool    string     `json:"pool"`
 	Owner   ipam.Owner `json:"owner"`
@@ -162,7 +162,7 @@ file says so in place of the lease. With --now others may have it at once.`,
 	return cmd
 }
 
-// free frees what a word names. NotFound: it has nothing to free.
+// free frees the addresses that a word means. NotFound: there is nothing to free.
 func free(n *ipam.Net, word, pool string, hold bool) ([]ipam.Lease, error) {
 	if pool != "" {
 		if _, err := n.Pool(pool); err != nil {

@@ -15,10 +15,10 @@ import (
 	"croft/ipam"
 )
 
-// ExitRefused is the exit code for a lock that another process does not let go.
+// ExitRefused is the exit code for a lock that another process does not release.
 const ExitRefused = 3
 
-// options are those of every command here.
+// options are the options of every command here.
 type options struct {
 	dir    string
 	output string
@@ -45,7 +45,7 @@ func (o *options) checkFormat() error {
 	return nil
 }
 
-// read runs a function on what the directory says, and tells what was noted.
+// read calls use with the contents of the directory, and prints its notes.
 func (o *options) read(cmd *cobra.Command, use func(n *ipam.Net) error) error {
 	return o.with(func(d *ipam.Dir) error {
 		n, err := d.Read()
@@ -58,7 +58,7 @@ func (o *options) read(cmd *cobra.Command, use func(n *ipam.Net) error) error {
 	})
 }
 
-// change is read for functions that change something.
+// change does the same as read, for functions that change something.
 func (o *options) change(cmd *cobra.Command, use func(n *ipam.Net) error) error {
 	return o.with(func(d *ipam.Dir) error {
 		err := d.Change(cmd.Context(), func(n *ipam.Net) error {
@@ -92,7 +92,7 @@ func tellNotes(cmd *cobra.Command, n *ipam.Net) {
 	}
 }
 
-// indented writes lines with two blanks before them.
+// indented writes lines with two spaces before them.
 type indented struct{ to io.Writer }
 
 // Write implements io.Writer.

@@ -46,7 +46,7 @@ func setCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// named is a set, computed.
+// named is a set and its computed addresses.
 type named struct {
 	Name string   `json:"name"`
 	Expr string   `json:"expr"`
@@ -54,7 +54,7 @@ type named struct {
 	IPv6 []string `json:"ipv6"`
 }
 
-// compute computes an expression that a command names.
+// compute computes a named expression.
 func compute(n *ipam.Net, e *setexpr.Evaluator, x *setexpr.Expr, name string) (named, *netipx.IPSet, error) {
 	s, err := e.Eval(x)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// Command makes the command croft key.
+// Command returns the command croft key.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
@@ -64,7 +64,7 @@ func addCommand() *cobra.Command {
 	}
 }
 
-// checkKeyName refuses words that stand for other keys.
+// checkKeyName returns an error for words that stand for other keys.
 func checkKeyName(name string) error {
 	if name == sshkeys.Agent || name == sshkeys.Auto {
 		return croft.Errorf(croft.Invalid,
@@ -148,7 +148,7 @@ func completeKeys(cmd *cobra.Command, given []string, prefix string) ([]string, 
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// fingerprint is the output of ssh-keygen -l, for comparison by eye.
+// fingerprint returns the fingerprint that ssh-keygen -l prints, for comparison by eye.
 func fingerprint(line string) string {
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"croft/internal/out"
 )
 
-// ContextCommand makes the command croft context.
+// ContextCommand returns the command croft context.
 func ContextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
@@ -43,7 +43,7 @@ type entry struct {
 	CA      string        `json:"ca,omitempty"`
 	Issuer  string        `json:"issuer,omitempty"`
 	Expires *time.Time    `json:"expires,omitempty"`
-	Renewed bool          `json:"renewed"` // by itself
+	Renewed bool          `json:"renewed"` // croft renews it
 }
 
 func entryOf(all login.Contexts, name string) entry {
@@ -56,20 +56,20 @@ func entryOf(all login.Contexts, name string) entry {
 	return e
 }
 
-// expiry says until when a login counts.
+// expiry describes how long a login is valid.
 func (e entry) expiry() string {
 	switch {
 	case e.Renewed:
 		return "renewed"
 	case e.Expires == nil:
-		return "-" // the cloud knows
+		return "-" // only the cloud knows
 	case e.Expires.Before(time.Now()):
 		return "expired"
 	}
 	return e.Expires.Local().Format(time.DateTime)
 }
 
-// overridden says on stderr what goes before the current context.
+// overridden reports on stderr what takes precedence over the current context.
 func overridden(cmd *cobra.Command) {
 	switch {
 	case os.Getenv("CROFT_URL") != "":

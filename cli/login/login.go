@@ -1,5 +1,5 @@
-// Package login has the commands that say once, for all later commands, which cloud the user means and who the user is
-// there: croft login and croft logout.
+// Package login has the commands that log in to a cloud for all later commands, and log out: croft login and croft
+// logout.
 package login
 
 import (
@@ -23,7 +23,7 @@ import (
 	"croft/internal/out"
 )
 
-// Command makes the command croft login.
+// Command returns the command croft login.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login URL",
@@ -90,7 +90,7 @@ else may read.`,
 	return cmd
 }
 
-// words says who somebody is.
+// words describes the caller.
 func words(c access.Caller) string {
 	var roles []string
 	for _, r := range c.Roles {
@@ -103,7 +103,7 @@ func words(c access.Caller) string {
 	return fmt.Sprintf("%s, %s of %s", c.User, strings.Join(roles, ", "), where)
 }
 
-// credentials gets what the user logs in with.
+// credentials returns the credentials for the login.
 func credentials(cmd *cobra.Command, s remote.Settings, token bool) (login.Context, error) {
 	if token {
 		text, err := readToken(cmd)
@@ -115,7 +115,7 @@ func credentials(cmd *cobra.Command, s remote.Settings, token bool) (login.Conte
 	if err != nil {
 		return login.Context{}, err
 	}
-	root, err := client.Root(ctx) // without credentials, since there are none
+	root, err := client.Root(ctx) // without credentials: there are none yet
 	if err := errors.Join(err, client.Close()); err != nil {
 		return login.Context{}, err
 	}
@@ -132,10 +132,10 @@ func credentials(cmd *cobra.Command, s remote.Settings, token bool) (login.Conte
 		})
 }
 
-// longestToken bounds what is read.
+// longestToken limits the length of a token.
 const longestToken = 16 << 10
 
-// readToken asks for a token on a terminal, and otherwise reads it.
+// readToken asks for a token on a terminal; otherwise it reads the token from stdin.
 func readToken(cmd *cobra.Command) (string, error) {
 	var text []byte
 	var err error
@@ -157,7 +157,7 @@ func readToken(cmd *cobra.Command) (string, error) {
 	return secret.Text(), nil
 }
 
-// whoami asks the cloud who the user is, before anything is kept.
+// whoami asks the cloud for the caller, before anything is stored.
 func whoami(ctx context.Context, s remote.Settings) (caller access.Caller, err error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
@@ -169,7 +169,7 @@ func whoami(ctx context.Context, s remote.Settings) (caller access.Caller, err e
 	return caller, errors.Join(err, client.Close())
 }
 
-// EndCommand makes the command croft logout.
+// EndCommand returns the command croft logout.
 func EndCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [CONTEXT]",
@@ -193,7 +193,7 @@ that is named. Others stay. A token of croft counts until it expires or is revok
 	return cmd
 }
 
-// current is the context that is used unless another one is named. NotFound.
+// current returns the context that is used unless another one is named. NotFound.
 func current() (string, error) {
 	if name := os.Getenv(login.Variable); name != "" {
 		return name, nil

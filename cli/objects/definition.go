@@ -16,7 +16,7 @@ import (
 	"croft/objects"
 )
 
-// DefinitionCommand makes the command croft definition.
+// DefinitionCommand returns the command croft definition.
 func DefinitionCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "definition",
@@ -40,7 +40,7 @@ func levelFlag(cmd *cobra.Command, level *string, value objects.Level, usage str
 	command.CompleteFlag(cmd, "level", []string{string(objects.Partition), string(objects.Global)})
 }
 
-// placeOf reads the arguments of commands about one place.
+// placeOf parses the arguments of commands about one place.
 func placeOf(kind, level string) (objects.Place, error) {
 	at := objects.Place{Level: objects.Level(level), Kind: objects.Kind(kind)}
 	return at, at.Check()
@@ -131,8 +131,8 @@ violate the new definition stay as they are; croft definition check lists them.`
 	return cmd
 }
 
-// readDefinition reads a file, or the standard input for -. The result is too long by one byte if the text is longer
-// than a definition may be.
+// readDefinition reads a file, or stdin for -. If the text is longer than a definition may be, the result is one byte
+// too long.
 func readDefinition(file string, stdin io.Reader) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -227,7 +227,7 @@ func printBreaches(ctx context.Context, cmd *cobra.Command, c *args.Client, kind
 	return t.Print(stdout)
 }
 
-// namesOf maps the IDs of things to the names that people use.
+// namesOf maps the IDs of objects to their names.
 func namesOf(ctx context.Context, c *args.Client, kind objects.Kind) (map[string]string, error) {
 	names := map[string]string{}
 	switch kind {

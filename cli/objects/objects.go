@@ -1,4 +1,4 @@
-// Package objects has the commands about what people note of things in the cloud: croft property, croft tag and croft
+// Package objects has the commands for properties and tags of objects in the cloud: croft property, croft tag and croft
 // definition.
 package objects
 
@@ -20,7 +20,7 @@ import (
 	"croft/objects"
 )
 
-// group makes a command that only has subcommands, which it lists in words.
+// group makes cmd a command that only has subcommands, which words lists.
 func group(cmd *cobra.Command, words string, subs ...*cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if len(given) > 0 {
@@ -52,7 +52,7 @@ func completeKind(cmd *cobra.Command, given []string, prefix string) ([]string, 
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// onThing is the RunE of a command whose arguments begin with the kind and the name of a thing.
+// onThing returns the RunE of a command whose first arguments are the kind and the name of an object.
 func onThing(do func(ctx context.Context, cmd *cobra.Command, t *thing, rest []string) error) func(*cobra.Command,
 	[]string) error {
 	return func(cmd *cobra.Command, given []string) error {
@@ -66,7 +66,7 @@ func onThing(do func(ctx context.Context, cmd *cobra.Command, t *thing, rest []s
 	}
 }
 
-// thing is what a command is about.
+// thing is the object of a command.
 type thing struct {
 	*args.Client
 	kind objects.Kind
@@ -88,17 +88,17 @@ func (t *thing) nearest(ctx context.Context, err error) error {
 		return err
 	}
 	if _, there := t.Instances.Find(ctx, t.Project, t.name); there == nil {
-		return err // something about the instance is missing, not the instance
+		return err // the instance exists; something else is missing
 	}
 	return t.Nearest(ctx, t.name, err)
 }
 
-// data reports whether JSON or YAML is asked for.
+// data reports whether JSON or YAML was requested.
 func (t *thing) data() bool { return isData(t.Settings.Output) }
 
 func isData(format string) bool { return format == out.FormatJSON || format == out.FormatYAML }
 
-// PropertyCommand makes the command croft property.
+// PropertyCommand returns the command croft property.
 func PropertyCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "property",
@@ -195,7 +195,7 @@ func propertyRemove() *cobra.Command {
 	}
 }
 
-// TagCommand makes the command croft tag.
+// TagCommand returns the command croft tag.
 func TagCommand() *cobra.Command {
 	change := func(use, short string, of func(tags []string) objects.Change) *cobra.Command {
 		return &cobra.Command{

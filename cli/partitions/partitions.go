@@ -1,5 +1,5 @@
-// Package partitions has the commands about other clouds: croft partition, which exports what this one has on record
-// and shows what others exported.
+// Package partitions has the commands for other clouds: croft partition, which exports the records of this cloud and
+// shows the exports of others.
 package partitions
 
 import (
@@ -21,7 +21,7 @@ import (
 	"croft/internal/out"
 )
 
-// Command makes the command croft partition.
+// Command returns the command croft partition.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partition",
@@ -44,7 +44,7 @@ cloud that shows it. Peers are other clouds with which this one exchanges reques
 	return cmd
 }
 
-// transferTime bounds an export or an import.
+// transferTime limits the time of an export or an import.
 const transferTime = 10 * time.Minute
 
 func exportCommand() *cobra.Command {
@@ -77,12 +77,12 @@ is no token, user-data, key or address of a host in it.`,
 	return cmd
 }
 
-// writeNew leaves a complete file or none.
+// writeNew writes a complete file, or no file.
 func writeNew(file string, write func(io.Writer) (federation.Header, error)) (h federation.Header, err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return h, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".export-*") // readable only by its owner
+	f, err := os.CreateTemp(filepath.Dir(file), ".export-*") // only its owner may read it
 	if err != nil {
 		return h, croft.Errorf(croft.Invalid, "write the export: %w", err)
 	}

@@ -199,7 +199,7 @@ func peerShowCommand() *cobra.Command {
 	}
 }
 
-// peerRows adds what is known of a peer to a table.
+// peerRows adds the data about a peer to a table.
 func peerRows(t *out.Table, p *federation.Peer) {
 	t.Texts("endpoint", p.Endpoint)
 	t.Texts("roles", rolesOf(p))
@@ -277,7 +277,7 @@ func keyListCommand() *cobra.Command {
 	}
 }
 
-// longestDelay bounds how long a new key waits.
+// longestDelay limits how long a new key waits before it is used.
 const longestDelay = 366 * 24 * time.Hour
 
 func keyRotateCommand() *cobra.Command {

@@ -92,7 +92,7 @@ func showRows(cmd *cobra.Command, format string, kind federation.Kind, rows []js
 	return t.Print(cmd.OutOrStdout())
 }
 
-// table says how the rows of a kind are printed.
+// table describes how to print the rows of a kind.
 type table struct {
 	head  []string
 	texts func(json.RawMessage) ([]string, error)
@@ -150,7 +150,7 @@ func texts[T any](of func(T) []string) func(json.RawMessage) ([]string, error) {
 	}
 }
 
-// complete completes aliases, and kinds behind one.
+// complete completes aliases, and after an alias kinds.
 func complete(cmd *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var all []string
 	if len(given) == 1 && cmd.Name() == "show" {

@@ -90,7 +90,7 @@ func printStanding(w io.Writer, s *schedule.Standing) error {
 	return t.Print(w)
 }
 
-// ExportCommand makes the command croft crush export.
+// ExportCommand returns the command croft crush export.
 func ExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",

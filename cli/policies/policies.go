@@ -1,4 +1,4 @@
-// Package policies has the commands about the policies by which CRUSH chooses hosts: croft policy, and croft crush
+// Package policies has the commands for the policies by which CRUSH chooses hosts: croft policy, and croft crush
 // export.
 package policies
 
@@ -18,7 +18,7 @@ import (
 	"croft/internal/out"
 )
 
-// Command makes the command croft policy.
+// Command returns the command croft policy.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
@@ -54,7 +54,7 @@ func isData(format string) bool { return format == out.FormatJSON || format == o
 
 func completeNames(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(given) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault // a file
+		return nil, cobra.ShellCompDirectiveDefault // a file name
 	}
 	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
 		all, err := c.Policies.List(ctx)
@@ -93,7 +93,7 @@ func listCommand() *cobra.Command {
 	}
 }
 
-// inOneLine returns a policy without comments.
+// inOneLine returns a policy in one line, without comments.
 func inOneLine(text string) string {
 	var all []string
 	for line := range strings.Lines(text) {
@@ -152,7 +152,7 @@ func read(cmd *cobra.Command, name, file string) (croft.CrushPolicy, error) {
 	return p, p.Check()
 }
 
-// hint prints what of a policy may not be what its author wants.
+// hint prints hints about parts of a policy that its author may not have intended.
 func hint(cmd *cobra.Command, name string, hints []string) {
 	for _, h := range hints {
 		fmt.Fprintf(cmd.ErrOrStderr(), "policy %s: %s\n", name, h)

@@ -30,14 +30,14 @@ func addFlags(cmd *cobra.Command) {
 	command.CompleteFlag(cmd, "output", out.Formats)
 }
 
-// client is whom commands ask about pools and tickets: a manager of pools, or a cloud over its API.
+// client answers requests about pools and tickets: a manager of pools, or a cloud over its API.
 type client interface {
 	cloud.Pools
 	cloud.Tickets
 }
 
-// ask reads the settings and calls do with a client of the manager of pools that they name; else of the cloud whose URL
-// they have; else of the manager on this machine.
+// ask reads the settings and calls do with a client: of the manager of pools that the settings name, else of the cloud
+// whose URL they have, else of the manager on this machine.
 func ask(cmd *cobra.Command, do func(ctx context.Context, c client, output string) error) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
@@ -53,7 +53,7 @@ func ask(cmd *cobra.Command, do func(ctx context.Context, c client, output strin
 	})
 }
 
-// overCloud is a cloud as a client. Its parts have other names than their methods.
+// overCloud is a cloud as a client. Its fields have other names than their methods, to avoid conflicts.
 type overCloud struct {
 	poolReader
 	ticketUser
@@ -69,7 +69,8 @@ func overAPI(s direct.Settings) bool {
 	return s.Settings.Set() && !s.Settings.Found && len(s.Pool.Endpoints) == 0
 }
 
-// operate is ask for what only a manager does, for its operators. Denied: the settings name a cloud.
+// operate does the same as ask, for operations that only a manager offers to its operators. Denied: the settings name a
+// cloud.
 func operate(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, output string) error) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
@@ -165,7 +166,7 @@ func stateCell(r api.Resource) out.Cell {
 	return out.Cell{Text: strings.ToLower(r.State), Color: out.Yellow}
 }
 
-// ticketCell is a ticket's state in a word.
+// ticketCell returns a ticket's state in a word.
 func ticketCell(t api.Ticket) out.Cell {
 	switch {
 	case t.Waiting() && t.Never:

@@ -23,7 +23,7 @@ import (
 	"croft/pool/api"
 )
 
-// Command is `croft pool`: commands for operators of pools, and serve, which runs their manager.
+// Command returns the command croft pool, with commands for operators of pools, and serve, which runs their manager.
 func Command(serve *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pool",
@@ -95,7 +95,7 @@ func printPools(w io.Writer, output string, all []api.Pool) error {
 		"START TIME", "SUCCESS")
 	for _, p := range all {
 		row := []out.Cell{{Text: p.Name}, modeCell(p)}
-		if p.Stock == nil { // a shared pool of others
+		if p.Stock == nil { // another project's shared pool
 			row = append(row, unknown, unknown, out.Cell{Text: strconv.Itoa(p.Free)})
 			t.Row(append(row, slices.Repeat([]out.Cell{unknown}, 7)...)...)
 			continue
@@ -110,7 +110,7 @@ func printPools(w io.Writer, output string, all []api.Pool) error {
 	return t.Print(w)
 }
 
-// unknown stands for what is not for the caller.
+// unknown replaces values that the caller may not see.
 var unknown = out.Cell{Text: "-"}
 
 func modeCell(p api.Pool) out.Cell {
@@ -169,7 +169,7 @@ func printPool(w io.Writer, output string, p api.Pool) error {
 	line("mode", modeCell(p).Text)
 	line("tags", tagList(p.Tags))
 	line("on demand", tagList(p.OnDemand))
-	if p.Stock == nil { // a shared pool of others
+	if p.Stock == nil { // another project's shared pool
 		line("warm", fmt.Sprintf("%d never used", p.Free))
 		return t.Print(w)
 	}

@@ -123,7 +123,7 @@ for their end (croft pool resources shows it).`,
 	return cmd
 }
 
-// whichOf is the API's word for these flags.
+// which returns the API's word for these flags.
 func which(all, unused bool) string {
 	switch {
 	case all:

@@ -18,7 +18,7 @@ import (
 	"croft/pool/api"
 )
 
-// TicketCommand is `croft ticket`: commands for users of resources.
+// TicketCommand returns the command croft ticket, for users of resources.
 func TicketCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ticket",
@@ -110,8 +110,8 @@ func openAndWait(ctx context.Context, cmd *cobra.Command, c client, t api.Ticket
 	return err
 }
 
-// waitForTicket waits until a ticket has its resource, without limit if timeout is 0, and prints to stderr what
-// it waits for. NoCapacity: nothing can ever serve it. Conflict: it ended. Unavailable: the time is over.
+// waitForTicket waits until a ticket has its resource, without limit if timeout is 0, and prints on stderr what it
+// waits for. NoCapacity: the ticket can never be served. Conflict: it ended. Unavailable: the time is over.
 func waitForTicket(ctx context.Context, stderr io.Writer, c client, id int64,
 	timeout time.Duration) (api.Ticket, error) {
 	waiting := ctx
@@ -136,7 +136,7 @@ func waitForTicket(ctx context.Context, stderr io.Writer, c client, id int64,
 	return last, err
 }
 
-// data is what a ticket's resource hands out, as a line.
+// data returns the data of a ticket's resource, as a line.
 func data(t api.Ticket) string {
 	if t.Resource == nil {
 		return ""
@@ -162,7 +162,7 @@ func printTicket(w io.Writer, output string, t api.Ticket, text string) error {
 // ticketVerb is an operation on one ticket.
 type ticketVerb func(ctx context.Context, cmd *cobra.Command, c client, id int64, output string) error
 
-// oneTicket makes a command for the ticket that its argument names.
+// oneTicket returns a command for the ticket that its argument names.
 func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " TICKET", Short: short, Long: long,

@@ -18,7 +18,7 @@ import (
 	"croft/pool/server"
 )
 
-// tokenCommand edits the file of tokens.
+// tokenCommand returns the command that edits the file of tokens.
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
@@ -115,7 +115,7 @@ func listTokensCommand() *cobra.Command {
 	return cmd
 }
 
-// quotaInWords prints a number of a token's quota.
+// quotaInWords formats a number of a token's quota.
 func quotaInWords(g server.Grant, unsaid bool, number any) string {
 	switch {
 	case g.Role != server.RoleClient:
@@ -157,7 +157,7 @@ func readTokens(file string) (string, []server.Grant, error) {
 	return string(text), all, err
 }
 
-// changeTokens replaces a file of tokens atomically, so that nobody reads half of it.
+// changeTokens replaces a file of tokens atomically, so that no reader sees half of it.
 func changeTokens(file string, mint bool, change func(text string, all []server.Grant) (string, error)) error {
 	text, all, err := readTokens(file)
 	if err != nil && !(mint && errors.Is(err, fs.ErrNotExist)) {

@@ -15,7 +15,7 @@ import (
 	"croft/internal/out"
 )
 
-// mappingFlags define which members of a project of a peer are meant.
+// mappingFlags defines the flags that say which peer's members are meant, and of which project.
 func mappingFlags(cmd *cobra.Command, m *federation.Mapping) {
 	cmd.Flags().StringVar((*string)(&m.Peer), "peer", "", "`alias` of the cloud that they are of")
 	cmd.Flags().StringVar((*string)(&m.Theirs), "their-project", "", "`project` there")
@@ -76,7 +76,7 @@ The same again changes the role.`,
 	return cmd
 }
 
-// removeMapping ends the membership of the members of a project of a peer.
+// removeMapping ends the membership of the members of a peer's project.
 func removeMapping(cmd *cobra.Command, m federation.Mapping) error {
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 		err := c.Peers.Unmap(ctx, m)

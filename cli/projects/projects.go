@@ -1,4 +1,4 @@
-// Package projects has the commands about tenants: croft project, for projects and their members, and croft quota, for
+// Package projects has the commands for tenants: croft project, for projects and their members, and croft quota, for
 // what they may use.
 package projects
 
@@ -19,7 +19,7 @@ import (
 	"croft/tenant"
 )
 
-// Command makes the command croft project.
+// Command returns the command croft project.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
@@ -89,7 +89,7 @@ func cutLast(name croft.Project) (above, last string, dotted bool) {
 	return "", string(name), false
 }
 
-// aboutParent adds to an error about a new project what --parent should say.
+// aboutParent adds advice about --parent to an error about a new project.
 func aboutParent(ctx context.Context, c *args.Client, p tenant.Tenant, err error) error {
 	kind := croft.KindOf(err)
 	switch {
@@ -111,7 +111,7 @@ func aboutParent(ctx context.Context, c *args.Client, p tenant.Tenant, err error
 	return err
 }
 
-// printed says what was done, or prints the project for machines.
+// printed reports an action, or prints the project for programs.
 func printed(cmd *cobra.Command, c *args.Client, p tenant.Tenant, format string, words ...any) error {
 	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), f, p)

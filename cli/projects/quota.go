@@ -17,7 +17,7 @@ import (
 	"croft/tenant"
 )
 
-// QuotaCommand makes the command croft quota.
+// QuotaCommand returns the command croft quota.
 func QuotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",
@@ -35,14 +35,14 @@ removes nothing and refuses growth.`,
 	return cmd
 }
 
-// row is one line of a quota: a limit, what is used of it, or both.
+// row is one line of a quota: a limit, the use, or both.
 type row struct {
 	measure tenant.Measure
 	limit   string
 	used    int64
 }
 
-// rows lists what is limited or used, in the order of the names.
+// rows lists the measures that are limited or used, in the order of their names.
 func rows(a tenant.Account, defaults tenant.Limits) []row {
 	limits := a.Effective(defaults)
 	measures := slices.Collect(maps.Keys(limits))
@@ -99,7 +99,8 @@ func showQuotaCommand() *cobra.Command {
 	}
 }
 
-// checkUnused refuses names without a project and without use that are likely mistakes for projects.
+// checkUnused returns an error for names that have no project and no use, and are likely mistakes for existing
+// projects.
 func checkUnused(ctx context.Context, c *args.Client, accounts []tenant.Account) error {
 	for _, a := range accounts {
 		if len(a.Used) > 0 {
@@ -112,7 +113,7 @@ func checkUnused(ctx context.Context, c *args.Client, accounts []tenant.Account)
 	return nil
 }
 
-// namesOf checks the names given, or lists all projects.
+// namesOf checks the given names, or returns all projects if none are given.
 func namesOf(ctx context.Context, c *args.Client, given []string) (names []croft.Project, err error) {
 	for _, name := range given {
 		if err := croft.Project(name).Check(); err != nil {
@@ -206,7 +207,7 @@ func setDefaults(ctx context.Context, cmd *cobra.Command, c *args.Client,
 	return nil
 }
 
-// parseLimits reads RESOURCE=LIMIT and returns what it changes. Invalid.
+// parseLimits parses texts RESOURCE=LIMIT, and returns a function that applies them to limits. Invalid.
 func parseLimits(given []string, defaults bool) (func(tenant.Limits) tenant.Limits, error) {
 	if len(given) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "no limit is given: write it as VCPU=20")

@@ -20,7 +20,7 @@ import (
 	"croft/usage"
 )
 
-// UsageCommand makes the command croft usage.
+// UsageCommand returns the command croft usage.
 func UsageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
@@ -87,13 +87,13 @@ operators see with --former. With very many projects the oldest days go sooner.`
 	return args.ForAnyProject(cmd)
 }
 
-// What usage has a line for.
+// These are what each line of usage can stand for.
 const (
 	byDay     = "day"
 	byProject = "project"
 )
 
-// firstDay reads a day, or how many days there are up to the present one. Invalid.
+// firstDay parses a day, or a number of days that ends today. Invalid.
 func firstDay(text string, now time.Time) (string, error) {
 	if days, is := strings.CutSuffix(text, "d"); is {
 		n, err := strconv.Atoi(days)
@@ -110,10 +110,10 @@ func firstDay(text string, now time.Time) (string, error) {
 	return text, nil
 }
 
-// stale is how old a history is that nobody records.
+// stale is the age from which a history counts as not being recorded.
 const stale = 2 * time.Minute
 
-// warnAboutUsage says if the history is not complete.
+// warnAboutUsage prints a warning if the history is incomplete.
 func warnAboutUsage(cmd *cobra.Command, r usage.Report, now time.Time) {
 	switch {
 	case r.Until.IsZero():
@@ -124,11 +124,11 @@ func warnAboutUsage(cmd *cobra.Command, r usage.Report, now time.Time) {
 	}
 }
 
-// projectTotal is the sum over the days of a project.
+// projectTotal is the sum over all days of a project.
 type projectTotal struct {
 	Project     croft.Project  `json:"project"`
 	Former      bool           `json:"former,omitempty"`
-	Days        int            `json:"days"` // those with any use
+	Days        int            `json:"days"` // number of days with any use
 	UnitSeconds tenant.Amounts `json:"unit_seconds"`
 	Peak        tenant.Amounts `json:"peak"`
 	Estimated   int64          `json:"estimated_seconds,omitempty"`
@@ -196,13 +196,13 @@ func usedRows(a usage.Account, d usage.Day) (rows [][]string) {
 		used, unit := inHours(m, d.UnitSeconds[m])
 		rows = append(rows, []string{string(a.Project), string(m), used, unit, strconv.FormatInt(d.Peak[m], 10), note})
 	}
-	if len(rows) == 0 { // nobody knows of any use, and there may have been some
+	if len(rows) == 0 { // no use is known, but there may have been some
 		rows = append(rows, []string{string(a.Project), "-", "-", "-", "-", note})
 	}
 	return rows
 }
 
-// inHours writes unit-seconds with the unit that people count in.
+// inHours converts unit-seconds to the customary unit.
 func inHours(m tenant.Measure, unitSeconds int64) (amount, unit string) {
 	hours := float64(unitSeconds) / 3600
 	switch m {
@@ -210,7 +210,7 @@ func inHours(m tenant.Measure, unitSeconds int64) (amount, unit string) {
 		hours, unit = hours/1024, "GB-hours"
 	case tenant.Measure(croft.DiskGB):
 		unit = "GB-hours"
-	default: // counts are in the plural
+	default: // counts have plural names
 		unit = strings.TrimSuffix(string(m), "s") + "-hours"
 	}
 	return strconv.FormatFloat(hours, 'f', 2, 64), unit

@@ -9,7 +9,7 @@ import (
 	"croft/node"
 )
 
-// Compute makes the command croft compute.
+// Compute returns the command croft compute.
 func Compute() *cobra.Command {
 	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag,
 		args.CloudFlag, args.TokenFlag}, args.AgentFlags...)
@@ -45,7 +45,7 @@ croft up does.`,
 	return cmd
 }
 
-// Metadata makes the command croft mdserver.
+// Metadata returns the command croft mdserver.
 func Metadata() *cobra.Command {
 	flags := []args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.AgentFlags[2],
 		args.AgentFlags[3],

@@ -8,7 +8,7 @@ import (
 	"croft/node"
 )
 
-// Control makes the command croft control.
+// Control returns the command croft control.
 func Control() *cobra.Command {
 	flags := []args.HostFlag{
 		args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag, args.CloudFlag, args.TokenFlag,

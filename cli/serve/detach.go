@@ -18,14 +18,15 @@ import (
 	"croft/node/settings"
 )
 
-// readyFD is the environment variable that names, for a background process, the file to which it writes a line
-// when the cloud accepts requests.
+// readyFD is the environment variable that tells a background process to report on a pipe when the cloud accepts
+// requests.
 const readyFD = "CROFT_READY_FD"
 
-// slowStart is how long a start may take before the last line of its log is shown.
+// slowStart is the time after which a slow start shows the last line of its log.
 const slowStart = 5 * time.Second
 
-// startDetached runs the same command in the background and returns once it is ready, or with its final error message.
+// startDetached runs the same command in the background, and returns when that is ready, or with its final error
+// message.
 func startDetached(cmd *cobra.Command, s settings.Settings) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,7 +95,7 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 			return cmd.Context().Err()
 		}
 	}
-	err := child.Wait() // it closed the pipe without a word: it is ending
+	err := child.Wait() // it closed the pipe without a message, so it is ending
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
 		return fmt.Errorf("croft ended at once; see %s", log)
@@ -102,7 +103,7 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 	return croft.Errorf(kindOfExit(exit.ExitCode()), "%s", lastLine(log))
 }
 
-// kindOfExit is the error kind of an exit code.
+// kindOfExit returns the error kind of an exit code.
 func kindOfExit(code int) croft.Kind {
 	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.NoCapacity, croft.Conflict,
 		croft.Unavailable} {
@@ -113,7 +114,7 @@ func kindOfExit(code int) croft.Kind {
 	return ""
 }
 
-// lastLine is the final error message of a process, without the program's name.
+// lastLine returns the final error message of a process, without the program's name.
 func lastLine(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -128,7 +129,8 @@ func lastLine(path string) string {
 	return strings.TrimPrefix(lines[len(lines)-1], "croft: ")
 }
 
-// forChild are the arguments without what this process has already done: joining, and going into the background.
+// forChild returns the arguments without the ones that this process has already handled: joining, and going into the
+// background.
 func forChild(args []string) []string {
 	var kept []string
 	for i := 0; i < len(args); i++ {
@@ -144,8 +146,8 @@ func forChild(args []string) []string {
 	return kept
 }
 
-// tellReady reports that requests are accepted, to the process that started this one in the background, or else
-// on the terminal.
+// tellReady reports that requests are accepted, to the process that started this one in the background, or else on the
+// terminal.
 func tellReady(stderr io.Writer) {
 	if os.Getenv(readyFD) == "" {
 		fmt.Fprintln(stderr, "croft is up; try: schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait")
@@ -153,7 +155,7 @@ func tellReady(stderr io.Writer) {
 	}
 	pipe := os.NewFile(3, "ready")
 	if pipe != nil {
-		_, _ = pipe.WriteString("ready\n") // without a reader nobody waits
+		_, _ = pipe.WriteString("ready\n") // if nobody reads it, nobody waits for it
 		_ = pipe.Close()
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"croft/node"
 )
 
-// Placement makes the command croft placement, with these subcommands.
+// Placement returns the command croft placement, with these subcommands.
 func Placement(below ...*cobra.Command) *cobra.Command {
 	flags := []args.HostFlag{
 		args.LogLevelFlag, args.EtcdFlag, args.TokenFlag, args.InsecureFlag,

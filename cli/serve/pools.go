@@ -14,7 +14,7 @@ import (
 	"croft/pool/server"
 )
 
-// Pools makes the command croft pool serve. rpc is a second protocol for tickets; nil: none is configured.
+// Pools returns the command croft pool serve. rpc is a second protocol for tickets; nil: none.
 func Pools(rpc server.RPC) *cobra.Command {
 	flags := []args.HostFlag{
 		args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag,

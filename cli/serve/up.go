@@ -1,5 +1,5 @@
-// Package serve has the commands that run a process of the cloud: up, compute, mdserver and placement. They parse
-// flags and report to the process that started them when they are ready.
+// Package serve has the commands that run a process of the cloud: up, compute, mdserver, control, placement and the
+// manager of pools. They parse flags, and when ready report that to the process that started them.
 package serve
 
 import (
@@ -17,7 +17,7 @@ import (
 	"croft/node"
 )
 
-// Up makes the command croft up.
+// Up returns the command croft up.
 func Up() *cobra.Command {
 	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.CloudFlag},
 		append(args.AgentFlags, append(args.EmbeddedFlags, args.InsecureFlag)...)...)
@@ -79,7 +79,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 	return cmd
 }
 
-// tokenFrom reads the token given to --join: - is a line of the input, @FILE a file.
+// tokenFrom reads the token given to --join: - means a line of stdin, and @FILE a file.
 func tokenFrom(given string, stdin io.Reader, words io.Writer) (string, error) {
 	if given != "-" {
 		return args.TokenInFile("--join", given, "on the input with --join -")

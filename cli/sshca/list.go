@@ -55,7 +55,7 @@ keys alone as text. Servers believe a certificate until they have the new file.`
 	return cmd
 }
 
-// listed is a certificate for programs.
+// listed is a certificate as data.
 type listed struct {
 	sshca.Issued
 	State string `json:"state"` // valid, ended or revoked

@@ -14,8 +14,8 @@ import (
 	"croft/internal/settings"
 )
 
-// addressOf finds the address that the repository has for a node, in its own file. Empty: there is none. Invalid: it is
-// made of other values, so it has to be given.
+// addressOf returns the address in the repository's file for a node; empty: there is no address. Invalid: it is
+// computed from other values, so the user must give it.
 func addressOf(repository, node string) (string, error) {
 	var file string
 	err := filepath.WalkDir(filepath.Join(repository, "nodes"), func(path string, d fs.DirEntry, err error) error {

@@ -10,8 +10,8 @@ import (
 	"croft/internal/command"
 )
 
-// askPassphrase asks for a key's passphrase as ssh does: on the terminal, or by the program that SSH_ASKPASS names,
-// where there is no terminal or SSH_ASKPASS_REQUIRE wants it.
+// askPassphrase asks for a key's passphrase as ssh does: on the terminal, or with the program that SSH_ASKPASS names if
+// there is no terminal or SSH_ASKPASS_REQUIRE demands it.
 func askPassphrase(ctx context.Context, key string) ([]byte, error) {
 	return ask(ctx, "passphrase of "+key)
 }
@@ -38,7 +38,7 @@ func ask(ctx context.Context, prompt string) ([]byte, error) {
 	return bytes.TrimRight(word, "\r\n"), nil
 }
 
-// newPassphrase asks for one twice.
+// newPassphrase asks twice for a new passphrase.
 func newPassphrase(ctx context.Context) ([]byte, error) {
 	word, err := ask(ctx, "passphrase of the new authority")
 	if err != nil {

@@ -41,7 +41,8 @@ func readKey(cmd *cobra.Command, name string) (ssh.PublicKey, error) {
 	return key, nil
 }
 
-// hand gives out a certificate: it prints it, or writes it where ssh and sshd look for it, beside the public key.
+// hand outputs a certificate: it prints the certificate, or writes it next to the public key, where ssh and sshd look
+// for it.
 func hand(cmd *cobra.Command, cert *ssh.Certificate, pub string, beside bool) error {
 	end := time.Unix(int64(cert.ValidBefore), 0)
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s for %s until %s\n", cert.KeyId, strings.Join(cert.ValidPrincipals, ","),
@@ -65,7 +66,7 @@ func checkBeside(pub string, beside bool) error {
 	return nil
 }
 
-// checkTTL refuses a time that was given and is none, which would stand for the default.
+// checkTTL returns an error if the flag gives a time that is not positive, which would otherwise mean the default.
 func checkTTL(cmd *cobra.Command, ttl time.Duration) error {
 	if cmd.Flags().Changed("ttl") && ttl <= 0 {
 		return croft.Errorf(croft.Invalid, "--ttl %s: give more than nothing", ttl)
@@ -117,7 +118,7 @@ keys are, or --agent reaches an agent that has them.`,
 	return cmd
 }
 
-// login is who runs this: by the process's user or, under sudo, by whom that found there.
+// login returns the user who runs this command: the process's user or, under sudo, the user who called sudo.
 func login(sudo bool) (string, error) {
 	if sudo {
 		name := os.Getenv("SUDO_USER")
@@ -213,7 +214,7 @@ They ask with
 					return err
 				}
 			}
-			a.Passphrase = nil // nobody is there to be asked
+			a.Passphrase = nil // a server has no user to ask
 			asked := cmp.Or(os.Getenv("SSH_ORIGINAL_COMMAND"), "nothing")
 			cert, err := a.Serve(cmd.Context(), who, asked, cmd.InOrStdin())
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 	"croft/sshca"
 )
 
-// Command makes the command croft sshca, which the binary is when it is called lockpick.
+// Command returns the command croft sshca, which the binary runs when it is called lockpick.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sshca",
@@ -40,7 +40,7 @@ there for others. Certificates are valid for an hour, at most for 16.`,
 // keysVariable names the directory of the private keys.
 const keysVariable = "CROFT_SSHCA_KEYS"
 
-// options say which authority.
+// options say which authority is used.
 type options struct {
 	dir, keys, agent string
 }
@@ -71,7 +71,7 @@ func (o *options) authority() (*sshca.CA, error) {
 	}, nil
 }
 
-// run makes a command's function: whatever it refuses or fails in is exit code 1, as in all commands of the grid.
+// run wraps a command's function: all its errors have exit code 1, as in all commands of the grid.
 func run(f func(cmd *cobra.Command, given []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, given []string) error {
 		if err := f(cmd, given); err != nil {

@@ -14,7 +14,7 @@ import (
 	"croft/internal/out"
 )
 
-// screen is the user's view of the cloud: the list in focus, and for each list its order and scroll position.
+// screen is the state of the display: the list in focus, and for each list its order and scroll position.
 type screen struct {
 	color bool
 	focus int // 0: hosts, 1: instances
@@ -25,11 +25,11 @@ type list struct {
 	sort    int // index of a column
 	reverse bool
 	offset  int
-	rows    int // number of rows, and of those that fit, when last drawn
+	rows    int // number of rows, and of rows that fit, when last drawn
 	fits    int
 }
 
-// column is a column: its head, its text, and its order.
+// column describes a column: its head, its text, and its order.
 type column[T any] struct {
 	head  string
 	show  func(T) out.Cell
@@ -81,7 +81,7 @@ func (h host) state() out.Cell {
 	return out.Cell{Text: h.State, Color: out.Green}
 }
 
-// label is an instance's name, with its project if all projects are shown.
+// label returns an instance's name, with its project if all projects are shown.
 func (i instance) label() string {
 	if i.ofAll {
 		return string(i.Project) + "/" + i.Name
@@ -91,7 +91,7 @@ func (i instance) label() string {
 
 func (i instance) state() out.Cell { return instances.StateCell(i.State) }
 
-// percent is the load in percent of one CPU.
+// percent formats the load in percent of one CPU.
 func percent(cpus *float64) string {
 	if cpus == nil {
 		return "-"
@@ -172,7 +172,7 @@ func (s *screen) instances(v View) (string, []string, []instance) {
 		func(a, b instance) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) }, s.color)
 }
 
-// whole is the whole output, for printing once.
+// whole returns the whole output, for printing once.
 func (s *screen) whole(v View) string {
 	hostHead, hosts, _ := s.hosts(v)
 	instanceHead, instances, _ := s.instances(v)
@@ -180,7 +180,7 @@ func (s *screen) whole(v View) string {
 	return strings.Join(all, "\n") + "\n"
 }
 
-// summary is the cloud in two lines.
+// summary describes the cloud in two lines.
 func (s *screen) summary(v View) []string {
 	states, words := map[string]int{}, map[string]int{}
 	offered, claimed := croft.Resources{}, croft.Resources{}
@@ -214,7 +214,7 @@ func (s *screen) summary(v View) []string {
 	}
 }
 
-// tally is a text like "3 (2 ready, 1 silent)".
+// tally returns a text like "3 (2 ready, 1 silent)".
 func tally(n string, by map[string]int) string {
 	var parts []string
 	for _, word := range slices.Sorted(maps.Keys(by)) {
@@ -273,12 +273,12 @@ func (l *list) lay(rows, fits int) {
 	l.offset = max(0, min(l.offset, rows-l.fits))
 }
 
-// window is the visible part of a list.
+// window returns the visible part of a list.
 func window[T any](l list, rows []T) []T {
 	return rows[l.offset:min(l.offset+l.fits, len(rows))]
 }
 
-// clip cuts a line with colors to a width.
+// clip shortens a line with colors to a width.
 func clip(line string, width int) string {
 	var b strings.Builder
 	for seen := 0; line != ""; {
@@ -298,7 +298,7 @@ func clip(line string, width int) string {
 	return b.String()
 }
 
-// key handles a key; true: quit.
+// key handles a key, and reports whether to quit.
 func (s *screen) key(key string) (quit bool) {
 	l := &s.lists[s.focus]
 	columns := [2]int{len(hostColumns), len(instanceColumns)}[s.focus]

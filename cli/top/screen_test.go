@@ -60,7 +60,7 @@ func TestTheListInFocusHasMostOfTheScreen(t *testing.T) {
 		}
 		return n
 	}
-	hosts, instances := count("ready  5"), count("running")-1 // one is in the summary
+	hosts, instances := count("ready  5"), count("running")-1 // one of them is in the summary
 	if hosts != 6 || instances != 12 {
 		t.Errorf("there are %d hosts and %d instances:\n%s", hosts, instances, strings.Join(got, "\n"))
 	}
@@ -131,7 +131,7 @@ func TestHowBusyAGuestIsTakesTwoReadings(t *testing.T) {
 	}
 }
 
-// A thousand hosts are drawn in a fraction of the time that a user would notice.
+// BenchmarkDrawAThousandHosts measures a drawing, which should take a fraction of the time that a user would notice.
 func BenchmarkDrawAThousandHosts(b *testing.B) {
 	v, screen := manyHosts(1000), screen{color: true}
 	for b.Loop() {

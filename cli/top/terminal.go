@@ -30,7 +30,7 @@ const (
 // topPause is the shortest time between two redraws for changes; keys are handled at once.
 const topPause = 200 * time.Millisecond
 
-// show draws the cloud on a terminal, as it changes, until q or the end of ctx.
+// show draws the cloud on a terminal whenever it changes, until q or the end of ctx.
 func (w *watch) show(ctx context.Context, in io.Reader, stdout io.Writer) error {
 	keyboard, display := in.(*os.File), stdout.(*os.File) // only files are terminals
 	before, err := term.MakeRaw(int(keyboard.Fd()))
@@ -54,8 +54,8 @@ func (w *watch) show(ctx context.Context, in io.Reader, stdout io.Writer) error 
 	return w.follow(ctx, &screen{color: out.IsColored(stdout)}, display, keys, resized)
 }
 
-// follow draws after every change, at most every topPause, and at once after a key or a resize. It ends when the user
-// quits, or with the error of a cloud that refuses to be watched.
+// follow draws after every change, at most once per topPause, and at once after a key or a resize. It ends when the
+// user quits, or with the error of a cloud that refuses to be watched.
 func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, keys <-chan string,
 	resized <-chan os.Signal) error {
 	clock := time.NewTicker(time.Second)
@@ -76,7 +76,7 @@ func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, ke
 			if screen.key(key) {
 				return nil
 			}
-			continue // same cloud, another view
+			continue // the same data, with another view
 		case err := <-w.refused:
 			return err
 		case <-resized:
@@ -91,7 +91,7 @@ func (w *watch) follow(ctx context.Context, screen *screen, display *os.File, ke
 	}
 }
 
-// rest collects changes for topPause, unless a key arrives. False: quit.
+// rest collects changes for topPause, unless a key arrives. It returns false if the user quits.
 func (w *watch) rest(ctx context.Context, screen *screen, keys <-chan string) bool {
 	select {
 	case <-ctx.Done():
@@ -126,7 +126,7 @@ func typedKeys(ctx context.Context, in *os.File, keys chan<- string) {
 	}
 }
 
-// cutKey cuts the first key from typed input: a character, or the escape sequence of a special key.
+// cutKey removes the first key from typed input: a character, or the escape sequence of a special key.
 func cutKey(typed string) (key, rest string) {
 	n := 1
 	switch {

@@ -16,7 +16,7 @@ import (
 	"croft/internal/out"
 )
 
-// Command makes the command croft top.
+// Command returns the command croft top.
 func Command() *cobra.Command {
 	var once, all bool
 	cmd := &cobra.Command{
@@ -68,7 +68,7 @@ func top(ctx context.Context, cmd *cobra.Command, c *args.Client, once bool) err
 	return w.show(ctx, in, stdout)
 }
 
-// printView prints the cloud as it is now.
+// printView prints the current state of the cloud.
 func printView(stdout io.Writer, format string, v View) error {
 	var err error
 	if format == out.FormatJSON || format == out.FormatYAML {
@@ -83,7 +83,7 @@ func printView(stdout io.Writer, format string, v View) error {
 	return err
 }
 
-// await returns once there is data to show. Unavailable: there will be none soon.
+// await returns when there is data to show. Unavailable: no data came in time.
 func (w *watch) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()

@@ -19,16 +19,16 @@ import (
 	"croft/schedule"
 )
 
-// View is the cloud as shown by croft top at one moment.
+// View is the cloud at one moment, as croft top shows it.
 type View struct {
 	At        time.Time  `json:"at"`
 	Hosts     []host     `json:"hosts"`
 	Instances []instance `json:"instances"`
-	Others    int        `json:"other_projects_instances"` // in projects that are not shown
-	Trouble   string     `json:"trouble,omitempty"`        // what could not be read, and is therefore old or missing
+	Others    int        `json:"other_projects_instances"` // number of instances in projects that are not shown
+	Trouble   string     `json:"trouble,omitempty"`        // error of a read, whose data is therefore old or missing
 }
 
-// host is a host, with its guests' total use. Nil pointers: not known.
+// host is a host and the total use of its guests. Nil pointers mean unknown values.
 type host struct {
 	ID        croft.HostID    `json:"id"`
 	Name      string          `json:"name"`
@@ -54,26 +54,26 @@ type instance struct {
 	Created   time.Time        `json:"created"`
 
 	hostID croft.HostID
-	ofAll  bool // instances of all projects are shown
+	ofAll  bool // whether instances of all projects are shown
 }
 
-// watch collects the data of croft top: from etcd by a watch, from Placement periodically, from the agents of the
+// watch collects the data of croft top: from etcd with a watch, from Placement periodically, and from the agents of the
 // visible hosts.
 type watch struct {
 	monitor cloud.Monitor
-	project croft.Project // whose instances are shown; empty: all
+	project croft.Project // project whose instances are shown; empty: all
 	mirror  cloud.Mirror
-	changed chan struct{} // there may be something new to show
-	refused chan error    // holds the error that stays and that ended the mirror
+	changed chan struct{} // receives when there may be new data to show
+	refused chan error    // receives the permanent error that ended the mirror
 
 	mu       sync.Mutex
 	offers   map[croft.HostID]croft.Provider
 	used     map[croft.InstanceID]reading
 	looked   []croft.HostID // hosts whose guests are visible
-	troubles [2]string      // of etcd and of Placement
+	troubles [2]string      // errors of etcd and of Placement
 }
 
-// reading is a guest's use at the last reading, and its load since the one before.
+// reading is a guest's use at the last reading, and its load since the previous one.
 type reading struct {
 	at     time.Time
 	cpu    time.Duration
@@ -95,13 +95,13 @@ func (w *watch) wake() {
 	}
 }
 
-// Intervals for reading the health of etcd, the use of guests from agents, and the claims from Placement; the
-// last costs four requests per host, so it is read less often if that takes long.
+// These are the intervals for reading the health of etcd, the use of guests from agents, and the claims from Placement.
+// Reading the claims takes four requests per host, so they are read less often if that takes long.
 const (
 	topEtcd       = 3 * time.Second
 	topUsages     = 2 * time.Second
 	topPlacement  = 5 * time.Second
-	placementCost = 10 // times the duration of reading
+	placementCost = 10 // factor for the duration of the read
 )
 
 // run collects until ctx ends.
@@ -120,7 +120,8 @@ func (w *watch) run(ctx context.Context) {
 	work.Wait()
 }
 
-// repeat calls do periodically, with pauses of at least every, and of cost times its duration.
+// repeat calls do periodically. The pause after each call is at least every, and at least cost times the call's
+// duration.
 func (w *watch) repeat(ctx context.Context, every time.Duration, cost int, do func(context.Context)) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -133,7 +134,7 @@ func (w *watch) repeat(ctx context.Context, every time.Duration, cost int, do fu
 	}
 }
 
-// trouble records what is wrong with a part; nil: nothing is.
+// trouble records the error of a part; nil: no error.
 func (w *watch) trouble(part int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,14 +163,14 @@ func (w *watch) readClaims(ctx context.Context) {
 	w.offers = offers
 }
 
-// usageReaders is the number of agents read concurrently, usageTimeout the time limit for one.
+// usageReaders is the number of agents that are read concurrently, and usageTimeout the time limit for each.
 const (
 	usageReaders = 16
 	usageTimeout = 2 * time.Second
 )
 
-// readUsages reads the use of guests from the agents of visible hosts. An agent that does not answer is left out:
-// its host is silent, or unreachable from here.
+// readUsages reads the use of guests from the agents of visible hosts. It leaves out an agent that does not answer: its
+// host is silent, or cannot be reached from here.
 func (w *watch) readUsages(ctx context.Context) {
 	hosts, _, _ := w.mirror.Look()
 	w.mu.Lock()
@@ -182,7 +183,7 @@ func (w *watch) readUsages(ctx context.Context) {
 			work.Go(func() error { w.readHost(ctx, h); return nil })
 		}
 	}
-	_ = work.Wait() // none of them fails
+	_ = work.Wait() // they return no errors
 }
 
 func (w *watch) readHost(ctx context.Context, h croft.Host) {
@@ -199,7 +200,7 @@ func (w *watch) readHost(ctx context.Context, h croft.Host) {
 	}
 }
 
-// next is the reading after this one. A load needs two readings.
+// next returns the reading that follows this one. A load needs two readings.
 func (r reading) next(at time.Time, u compute.Usage) reading {
 	now := reading{at: at, cpu: u.CPU, memory: u.MemoryBytes}
 	if !r.at.IsZero() && u.CPU >= r.cpu && at.After(r.at) {
@@ -212,7 +213,7 @@ func (r reading) next(at time.Time, u compute.Usage) reading {
 // fresh is how long a reading is valid.
 const fresh = 15 * time.Second
 
-// look returns the cloud as known now.
+// look returns the current data of the cloud.
 func (w *watch) look(now time.Time) View {
 	hosts, statuses, err := w.mirror.Look()
 	w.mu.Lock()
@@ -303,7 +304,7 @@ func (w *watch) complete(ctx context.Context) View {
 	return v
 }
 
-// share is a text like "3/8", or a dash if it is not known.
+// share returns a text like "3/8", or a dash if it is not known.
 func (h host) share(class croft.ResourceClass) string {
 	if h.Offered == nil {
 		return "-"
