@@ -41,7 +41,7 @@ type Distances interface {
 	Remove(ctx context.Context, kind, a, b string, generation *int64) error
 }
 
-// Policies keeps the policies by which CRUSH chooses hosts, for the whole cloud. Everybody may read them; only
+// Policies keeps the policies by which CRUSH chooses hosts, for the whole cloud. All callers may read them; only
 // operators may call the other methods.
 type Policies interface {
 	// List returns the policies by name.

@@ -107,7 +107,7 @@ type Instances interface {
 type Feed interface {
 	// Follow calls begun with the revision from which no change is missed. It then calls changed with all changes of
 	// one revision, one call at a time and in the order of revisions, until ctx ends. A change may be reported twice.
-	// Follow calls begun again if changes were lost: then list again.
+	// If changes were lost, it makes this first call again: then list again.
 	Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error
 }
 
@@ -445,7 +445,7 @@ type Peers interface {
 	RetireSigner(ctx context.Context, id string) error
 }
 
-// HostCalled returns the host with this ID or, if there is none, with this name. NotFound.
+// HostCalled returns the host with this ID, or else with this name. NotFound.
 func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.HostID, error) {
 	all, err := hosts.Records(ctx)
 	if err != nil {

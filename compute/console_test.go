@@ -434,7 +434,7 @@ func TestTailIgnoresWhatHappensBesideTheLog(t *testing.T) {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }()
-	// A file in place of the directory is no log.
+	// A file where the directory should be is not a log.
 	if err := errors.Join(os.Rename(dir, dir+".0"), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}

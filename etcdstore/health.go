@@ -103,7 +103,7 @@ func (s *Cluster) Problems(ctx context.Context) []string {
 	return found
 }
 
-// known returns the endpoints of members: the configured ones, and those of these hosts.
+// known returns the endpoints of members: the configured ones, and the endpoints of these hosts.
 func (s *Cluster) known(served []croft.EtcdMember) []string {
 	all := slices.Clone(s.conn.etcd.Endpoints())
 	for _, m := range served {

@@ -66,7 +66,7 @@ func minorOf(stored string) (int64, error) {
 	return minor, nil
 }
 
-// enter finds the home partition. With mint, it creates the partition if there is none, and raises an older minor
+// enter finds the home partition. With mint, it creates the partition if necessary, and raises an older minor
 // version.
 func (s *conn) enter(ctx context.Context, mint bool) error {
 	got, err := s.etcd.Get(ctx, homeKey)

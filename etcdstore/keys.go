@@ -16,8 +16,8 @@ import (
 	"croft/objects"
 )
 
-// This file lists every key that croft stores. It builds all keys except those of the packages below this one, each of
-// which has a keys.go.
+// This file lists every key that croft stores. It builds all keys except the keys of the packages below this one, each
+// of which has a keys.go.
 //
 //	/croft/home                                    partition and schema version, minted once
 //	/croft/low/<member>                            present under a lease while the disk of a member of etcd is nearly full

@@ -44,7 +44,7 @@ func notYet(err error) bool {
 		errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)
 }
 
-// orLeaderless reports what notYet does, or that there is temporarily no leader.
+// orLeaderless reports what notYet does, or that the cluster temporarily has no leader.
 func orLeaderless(err error) bool { return notYet(err) || err != nil && code(err) == codes.Unavailable }
 
 // soon repeats do while its error is temporary according to passes.

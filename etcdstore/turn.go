@@ -26,8 +26,8 @@ func (s *Turn) Evidence(ctx context.Context) (audit.Evidence, error) {
 	return e, nil
 }
 
-// CheckClocks compares the clock of this machine with those of living hosts. Unavailable: it differs from one of them,
-// or is not known to agree, so nothing may be ended because of the time.
+// CheckClocks compares the clock of this machine with the clocks of living hosts. Unavailable: it differs from one of
+// them, or is not known to agree, so nothing may be ended because of the time.
 func (s *Turn) CheckClocks(ctx context.Context) error {
 	return s.conn.shared().CheckClock(ctx, time.Now())
 }

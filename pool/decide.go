@@ -94,7 +94,7 @@ func (r *round) expire() {
 	}
 }
 
-// takeBack takes resources from ended tickets, and cleans those that may be used again.
+// takeBack takes resources from ended tickets, and cleans the ones that may be used again.
 func (r *round) takeBack() {
 	for _, p := range r.pools {
 		for _, res := range p.resources {

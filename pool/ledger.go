@@ -148,7 +148,7 @@ func (l *Ledger) addResource(r *Resource) {
 	p.resources = append(p.resources, r)
 }
 
-// withKey returns the ticket that was opened with the key of t before; 0: there is none. An open ticket may have been
+// withKey returns the ticket that was opened with the key of t before; 0: no ticket was. An open ticket may have been
 // opened by an older program that does not store the project's identity; such a ticket is found too.
 func (l *Ledger) withKey(t *Ticket) TicketID {
 	if id := l.keys[t.key()]; id != 0 || t.ProjectID == "" {

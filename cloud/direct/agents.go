@@ -41,7 +41,8 @@ func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) 
 	return agentClient(pki.Client(trusted, a.store.Partition(), pki.HostOnly(h.ID))), nil
 }
 
-// agentClient bounds the time until a response begins. The body may take any time: a console is followed.
+// agentClient limits the time until a response starts. The body may take any time, because some callers follow a
+// console.
 func agentClient(config *tls.Config) *http.Client {
 	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 3 * time.Second}).DialContext,

@@ -89,7 +89,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	return over, building.over(over, store, scheduler)
 }
 
-// connection holds what is closed with a cloud.Cloud.
+// connection closes the clients of a cloud.Cloud.
 type connection struct {
 	store  *etcdstore.Store
 	claims *placementclient.Client

@@ -111,8 +111,8 @@ func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler 
 		cluster.OpenStack: heat.New(heat.Config{Log: c.Log}), cluster.Croft: elsewhere.New(peer)}, nil
 }
 
-// localImage returns the reference of an image that everybody may name: an image of the catalogue, or one at an address
-// that tenants may name. Invalid.
+// localImage returns the reference of an image that all callers may name: an image of the catalogue, or one at an
+// address that tenants may name. Invalid.
 func (c *Clusters) localImage(name string) (string, error) {
 	reference, err := c.Images.Reference(name)
 	if err != nil || !strings.ContainsAny(name, "/:#") {
@@ -149,7 +149,7 @@ func (c *Clusters) Manager() (*manager.Manager, error) { return manager.New(c.un
 // ensurePause is the pause before a failed write is tried again.
 const ensurePause = 10 * time.Second
 
-// Ensure stores what every cloud needs to build clusters: the site of its own hosts, and the appliances that croft
+// Ensure stores what every cloud needs to build clusters: the site of the cloud's hosts, and the appliances that croft
 // ships. It returns when that is done or ctx ends.
 func (c *Clusters) Ensure(ctx context.Context) {
 	for {

@@ -109,7 +109,7 @@ func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Sta
 	return all, nil
 }
 
-// pages counts the pages of a list, so that a server whose list never ends cannot keep the client busy for ever.
+// pages counts the pages of a list, so that a server whose list never ends cannot keep the client busy forever.
 type pages int
 
 // mostPages limits the pages of a list.

@@ -147,7 +147,7 @@ func (c *Client) Caller(ctx context.Context) (caller access.Caller, err error) {
 	return caller, c.ask(ctx, http.MethodGet, "/v1/whoami", nil, &caller)
 }
 
-// Root returns the information about a cloud that everybody may read.
+// Root returns the information about a cloud that is public.
 func (c *Client) Root(ctx context.Context) (root api.Cloud, err error) {
 	return root, c.ask(ctx, http.MethodGet, "/v1", nil, &root)
 }

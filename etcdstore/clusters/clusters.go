@@ -29,7 +29,7 @@ type Store struct {
 
 // Session is the lease of this process.
 type Session struct {
-	// Lease returns the lease, and creates it if there is none.
+	// Lease returns the lease, and creates it if necessary.
 	Lease func(ctx context.Context) (clientv3.LeaseID, error)
 	// Lost is called with the error of a transaction that named a lease.
 	Lost func(err error, lease clientv3.LeaseID)

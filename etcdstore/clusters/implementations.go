@@ -41,9 +41,9 @@ func (s *Catalogue) Implementations(ctx context.Context, appliance string) ([]cl
 }
 
 // index maintains the index of implementations by appliance, because programs of earlier versions do not: it writes the
-// missing keys of implementations that they stored, and removes the keys of those that they removed. Each process
-// compares all keys at its first use and then once a minute; in between it does so only if the numbers of keys and
-// implementations differ.
+// missing keys of implementations that they stored, and removes the keys of the implementations that they removed. Each
+// process compares all keys at its first use and then once a minute; in between it does so only if the numbers of keys
+// and implementations differ.
 func (s *Catalogue) index(ctx context.Context) error {
 	k := s.keys()
 	counts, err := s.conn.Etcd.Txn(ctx).

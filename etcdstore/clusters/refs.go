@@ -42,7 +42,7 @@ func (k Keys) present(refs []ref) (all []clientv3.Cmp) {
 	return all
 }
 
-// look returns the reads from which gone finds out what is missing.
+// look returns the reads from which gone finds out which keys are missing.
 func (k Keys) look(refs []ref) (all []clientv3.Op) {
 	for _, r := range refs {
 		all = append(all, clientv3.OpGet(k.named(r), clientv3.WithCountOnly()))

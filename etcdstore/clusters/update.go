@@ -106,7 +106,7 @@ func mayBecome(before, c cluster.Cluster) error {
 	return nil
 }
 
-// change returns the comparisons and operations, in addition to those of the record, for a change of a record.
+// change returns the comparisons and operations, in addition to the ones of the record, for a change of a record.
 func (k Keys) change(before, c cluster.Cluster) (compares []clientv3.Cmp, ops []clientv3.Op) {
 	if before.State == cluster.Deleted {
 		return nil, nil // a deleted cluster has no further keys

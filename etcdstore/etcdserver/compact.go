@@ -79,7 +79,7 @@ func (c *compactor) run(ctx context.Context) {
 
 // due returns the revision to compact to now; 0: nothing is due. first is the oldest revision that is kept. A
 // compaction frees space gradually, so growth is measured from the smallest size since the last one. Revisions that are
-// not old enough yet are kept at first, and are due once they are older, even if the server grows no more.
+// not old enough yet are kept at first, and are due once they are older, even if the server stops growing.
 func (c *compactor) due(now revisionAt, first, size int64) int64 {
 	kept := c.note(now)
 	c.base = min(c.base, size)
@@ -93,7 +93,7 @@ func (c *compactor) due(now revisionAt, first, size int64) int64 {
 	return 0
 }
 
-// note adds a mark and returns the newest revision that is old enough to be compacted; 0: there is none.
+// note adds a mark and returns the newest revision that is old enough to be compacted, or 0.
 func (c *compactor) note(now revisionAt) int64 {
 	c.marks = append(c.marks, now)
 	for len(c.marks) > 1 && now.at.Sub(c.marks[1].at) >= c.keep {

@@ -117,7 +117,7 @@ func compare(dir string, log *logged, db *contents) error {
 	return nil
 }
 
-// contents is the description of a database by itself.
+// contents is the description that a database contains.
 type contents struct {
 	applied uint64          // the last entry of the log that the database includes
 	members map[string]bool // IDs of the members of its cluster, including removed ones

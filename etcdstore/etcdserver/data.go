@@ -23,7 +23,7 @@ func IsMember(dir string) bool {
 }
 
 // ClearUnfinished removes the files that a server's first start left in a directory if it wrote no log: etcd has no
-// state there. Other errors are the same as those of a start in this directory.
+// state there. Other errors are the same as for a start in this directory.
 func ClearUnfinished(dir string) error {
 	if err := checkDir(dir); err != nil || IsMember(dir) {
 		return err

@@ -83,7 +83,7 @@ func checkAccess(dir string) error {
 	return damaged(dir, err.Error())
 }
 
-// checkKinds returns an error if there is a file in place of one of etcd's directories, or the reverse.
+// checkKinds returns an error if there is a file where there should be one of etcd's directories, or the reverse.
 func checkKinds(dir string) error {
 	for path, isDir := range map[string]bool{"member": true, "member/wal": true, "member/snap": true,
 		"member/snap/db": false} {

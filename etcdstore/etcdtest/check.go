@@ -62,7 +62,7 @@ func Must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// NewInstance returns an instance like that of a request, with user-data.
+// NewInstance returns an instance as from a request, with user-data.
 func NewInstance(name string) croft.Instance {
 	return croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,

@@ -141,7 +141,7 @@ func (c *Cluster) Open(t testing.TB, i int) *etcdstore.Store {
 	return open(t, etcdstore.Config{Endpoints: []string{c.Servers[i].Endpoint()}, Access: c.access})
 }
 
-// OpenAll returns a store with the endpoints of all servers, including those that do not run.
+// OpenAll returns a store with the endpoints of all servers, including stopped ones.
 func (c *Cluster) OpenAll(t testing.TB) *etcdstore.Store {
 	t.Helper()
 	var endpoints []string

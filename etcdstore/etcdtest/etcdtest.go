@@ -36,7 +36,7 @@ func Embedded(t testing.TB) *etcdstore.Store {
 	return open(t, etcdstore.Config{Embedded: Server(t)})
 }
 
-// Open returns another store on a server, like that of another process.
+// Open returns another store on a server, as another process would.
 func Open(t testing.TB, server *etcdserver.Server) *etcdstore.Store {
 	t.Helper()
 	return open(t, etcdstore.Config{Endpoints: []string{server.Endpoint()}})

@@ -46,7 +46,7 @@ type head struct {
 	federation.Imported
 }
 
-// known is a partition as it was read, with the values that a change of it compares.
+// known is a partition as read, with the values that a change of it compares.
 type known struct {
 	federation.Partition
 	entry entry

@@ -23,7 +23,7 @@ import (
 
 // Sessions creates and ends the sessions of this process.
 type Sessions struct {
-	// Begin returns the session, and creates it if there is none.
+	// Begin returns the session, and creates it if necessary.
 	Begin func(ctx context.Context) (session string, lease clientv3.LeaseID, err error)
 	// Retire lets a session expire, so that the next Begin creates another one.
 	Retire func(session string)
@@ -64,7 +64,7 @@ type Piece struct {
 	// Mine reports whether a stored record is the one that Then writes, even if it was changed since.
 	Mine func(record []byte) bool
 	// Refused returns the error for the comparison of If that did not hold, determined from the record, which may be
-	// nil, and the answers to Otherwise; nil: none of them failed.
+	// nil, and the answers to Otherwise; nil: they all hold.
 	Refused func(record *mvccpb.KeyValue, answers []*etcdserverpb.ResponseOp) error
 }
 
@@ -79,8 +79,8 @@ type rider struct {
 	revision int64
 }
 
-// Size implements ledger.Rider. It includes the comparison of the record, and those that are shared with other riders
-// of the session and the project.
+// Size implements ledger.Rider. It includes the comparison of the record, and the ones that are shared with other
+// riders of the session and the project.
 func (r *rider) Size() int { return max(len(r.piece.If)+4, len(r.piece.Then)+1) }
 
 // Alone implements ledger.Rider.

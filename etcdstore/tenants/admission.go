@@ -34,7 +34,7 @@ const (
 
 // Records holds the functions that write the records of instances.
 type Records struct {
-	// Session returns the session of this process, and creates it if there is none.
+	// Session returns the session of this process, and creates it if necessary.
 	Session func(ctx context.Context) (session string, lease clientv3.LeaseID, err error)
 	// Lost is called when the outcome of a transaction under a session is unknown.
 	Lost func(err error, session string, lease clientv3.LeaseID)

@@ -47,7 +47,8 @@ const commonExits = exits + ` 0 done, 1 failure, 2 wrong usage, 3 not found, 4 n
 5 conflict, 6 something does not answer, or not in time, 7 not permitted.`
 
 // DocumentExits adds the exit codes to the help of a command and of all its subcommands. A command whose help has no
-// such paragraph gets that of its nearest ancestor with one. It must be called once, after all subcommands were added.
+// such paragraph gets the paragraph of its nearest ancestor with one. It must be called once, after all subcommands
+// were added.
 func DocumentExits(cmd *cobra.Command) { documentExits(cmd, commonExits) }
 
 func documentExits(cmd *cobra.Command, inherited string) {

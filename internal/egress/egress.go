@@ -27,7 +27,7 @@ func Internal() *http.Transport {
 // Proxy chooses the proxy of a request; nil: none.
 type Proxy func(*http.Request) (*url.URL, error)
 
-// Outward returns a transport to servers elsewhere, such as those of images and of OpenID Connect issuers.
+// Outward returns a transport to servers elsewhere, such as servers of images and of OpenID Connect issuers.
 func Outward(proxy Proxy) *http.Transport {
 	t := Internal()
 	t.Proxy = proxy

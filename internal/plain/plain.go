@@ -48,7 +48,7 @@ func Cut(text string, bytes int) string { return Line(text[:min(len(text), bytes
 // Steers reports whether a rune is more than a displayed character.
 func Steers(r rune) bool { return breaks(r) || invisible(r) }
 
-// breaks reports control characters, including those of eight bits, and line separators.
+// breaks reports control characters, including eight-bit ones, and line separators.
 func breaks(r rune) bool { return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) }
 
 // invisible reports format characters: direction marks, joiners, tags, and the like.

@@ -230,7 +230,7 @@ type field struct {
 	index []int
 }
 
-// fieldsOf lists the fields of a struct that have a yaml tag, including those of inlined structs.
+// fieldsOf lists the fields of a struct that have a yaml tag, including fields of inlined structs.
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for f := range t.Fields() {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Read reads the greeting of the SSH server at an address with port, once, until ctx ends. An error is the reason why
-// there is none.
+// Read reads the greeting of the SSH server at an address with port, once, until ctx ends. The error says why it could
+// not.
 func Read(ctx context.Context, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -149,7 +149,7 @@ func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
 	return ask[Pool](ctx, c, call{method: http.MethodPost, path: path, patience: c.patience})
 }
 
-// Resources lists resources by number; if pool is not empty, only those of this pool, and unless all is set, only
+// Resources lists resources by number; if pool is not empty, only resources of this pool, and unless all is set, only
 // resources that have not ended.
 func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {
 	query := url.Values{"pool": {pool}, "all": {strconv.FormatBool(all)}}

@@ -10,7 +10,7 @@ import (
 // Names are the program names under which the binary can be called.
 var Names = []string{"resalloc", "resalloc-maint", "resalloc-server", "resalloc-check-vm-ip", "resalloc-wait-for-ssh"}
 
-// Command returns the program with this name; nil: there is none.
+// Command returns the program with this name; nil: no program has it.
 func Command(name string, b Backend) *cobra.Command {
 	switch name {
 	case "resalloc":

@@ -156,7 +156,7 @@ func flag(r *http.Request, name string) (bool, error) {
 	return value, nil
 }
 
-// ticketOf returns the ticket that a request names. NotFound: there is none, or another client owns it.
+// ticketOf returns the ticket that a request names. NotFound: it does not exist, or another client owns it.
 func (s *Server) ticketOf(r *http.Request) (pool.TicketID, error) {
 	id, err := pool.ParseTicketID(r.PathValue("id"))
 	if err == nil {

@@ -367,7 +367,7 @@ func (f *progress) see(st croft.Status) {
 	}
 }
 
-// until wraps goal, and ignores failures that the host's agent retries: those of kind Unavailable, such as a late
+// until wraps goal, and ignores failures that the host's agent retries: failures of kind Unavailable, such as a late
 // answer of libvirt on a busy host.
 func (f *progress) until(goal schedule.Goal) schedule.Goal {
 	return func(st *croft.Status) (bool, error) {

@@ -123,7 +123,7 @@ func (d *decoder) object() Value {
 	return Value{tree: tree, parts: parts}
 }
 
-// LastOfEach puts the last part of each name in the place of the first. It changes the list.
+// LastOfEach keeps only the last part with each name, at the position of the first. It changes the list.
 func LastOfEach(parts []Part) []Part {
 	at := map[string]int{}
 	kept := parts[:0]
