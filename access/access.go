@@ -89,7 +89,7 @@ type Tree interface {
 
 // Refresher is a Tree that may be older than the stored records.
 type Refresher interface {
-	// Refresh returns once the tree has the stored record of p, or knows that there is none. Unavailable.
+	// Refresh returns once the tree has the stored record of p, or knows that none exists. Unavailable.
 	Refresh(ctx context.Context, p croft.Project) error
 }
 

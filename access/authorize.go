@@ -81,7 +81,7 @@ var table = map[Operation]row{
 	"listPoolResources": reads,
 	"getResourceLog":    manages, // it contains commands of operators, who may not have considered readers
 	"listTickets":       reads,
-	"getTicket":         reads, // only members see the address that it assigns
+	"getTicket":         reads, // readers do not see what it assigns
 	"openTicket":        changes,
 	"renewTicket":       changes,
 	"closeTicket":       changes,
@@ -151,7 +151,7 @@ var table = map[Operation]row{
 	"changeSite":    operates,
 	"removeSite":    operates,
 
-	"listCredentials":  changes, // one's own; admins list those of others
+	"listCredentials":  changes, // one's own; admins list all of the project
 	"getCredential":    changes,
 	"createCredential": changes,
 	"changeCredential": changes, // one's own
@@ -329,7 +329,7 @@ func forbidden(c Caller, op Operation, project croft.Project) error {
 	}
 }
 
-// leastRole returns the lowest role that may do op, possibly not in all projects; empty: there is none.
+// leastRole returns the lowest role that may do op, possibly not in all projects; empty: none exists.
 func leastRole(op Operation) Role {
 	for _, r := range Roles {
 		if d := Decide(op, r); d == Yes || d == Below {

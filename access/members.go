@@ -21,13 +21,13 @@ const ProjectHeader = "X-Croft-Project"
 
 // Granted is the roles of a user according to an identity provider.
 type Granted struct {
-	Roles map[croft.Project][]Role // by project; those of an operator under the project ""
+	Roles map[croft.Project][]Role // by project; an operator's under the project ""
 	Home  croft.Project            // the project of requests that name none; empty: the only one
 	None  error                    // Denied: why these roles are empty
 }
 
-// Choose sets the project of a request in a caller, and the roles there: the granted ones, and those of a member.
-// Members may be nil; a user unknown to them may have become a member a moment ago. Denied, Unavailable.
+// Choose sets the project of a request in a caller, and the roles there: the granted ones, and a member's. Members may
+// be nil; a user unknown to them may have become a member a moment ago. Denied, Unavailable.
 func Choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
 	chosen, err := choose(c, g, m, r)
 	if croft.KindOf(err) != croft.Denied || m == nil {

@@ -57,8 +57,8 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // Socket authenticates callers over a Unix socket of this machine: root and the members of OperatorsGroup are
-// partition-admins; all others are refused. The server needs ConnContext. The groups are those that the calling process
-// got, usually at login.
+// partition-admins; all others are refused. The server needs ConnContext. The groups are the ones that the calling
+// process got, usually at login.
 type Socket struct {
 	Partition croft.PartitionID
 

@@ -21,7 +21,7 @@ type Tokens interface {
 	Create(ctx context.Context, t Token) error
 	// Find returns a token. NotFound.
 	Find(ctx context.Context, scope Scope, id TokenID) (Token, error)
-	// List returns the tokens by time of creation, including those that expired within KeptExpired.
+	// List returns the tokens by time of creation, including tokens that expired within KeptExpired.
 	List(ctx context.Context, scope Scope) ([]Token, error)
 	// Revoke removes a token at once and returns it. NotFound.
 	Revoke(ctx context.Context, scope Scope, id TokenID) (Token, error)
@@ -124,8 +124,8 @@ func (b *Bearer) Authenticate(ctx context.Context, r *http.Request) (Caller, boo
 		Token: t.ID, Delegated: delegatedBy(t), Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID)}, true, nil
 }
 
-// token returns the token with an ID, which another server may have created a moment ago; the zero Token: there is
-// none. Unavailable.
+// token returns the token with an ID, which another server may have created a moment ago; the zero Token: none exists.
+// Unavailable.
 func (b *Bearer) token(ctx context.Context, id TokenID) (Token, error) {
 	look := func() (t Token, decided, read bool) {
 		b.mu.RLock()

@@ -15,14 +15,14 @@ const (
 	// refused requests of a project, which have their own bound, so that they push out no other entries
 	MostRefused = 500
 	MostOfAll   = 100_000
-	// MostEnded is the number of removed projects per tree whose entries are kept. The entries of those that were
+	// MostEnded is the number of removed projects per tree whose entries are kept. The entries of projects that were
 	// removed earlier are dropped.
 	MostEnded = 1_000
 )
 
 // Shares returns the number of entries that each project may keep; counts has the current numbers. Trees of projects
-// get equal shares first, then the projects of each tree. So a tenant who creates many projects pushes out only entries
-// of its own tree.
+// get equal shares first, then the projects of each tree. So a tenant who creates many projects pushes out only its own
+// entries.
 func Shares(counts map[croft.Project]int, each, all int) map[croft.Project]int {
 	trees := map[croft.Project][]int{}
 	sums := map[croft.Project]int{}

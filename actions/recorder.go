@@ -54,7 +54,7 @@ const (
 )
 
 // Recorder writes entries to a store, a moment after they were added. Add never blocks: if entries arrive faster than
-// they can be written, those of the busiest projects are dropped and counted.
+// they can be written, entries of the busiest projects are dropped and counted.
 type Recorder struct {
 	store Store
 	log   *slog.Logger

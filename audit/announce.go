@@ -18,8 +18,8 @@ const (
 )
 
 // announce announces instances that expire soon, the earliest end first: in the log, and with Announce, once per
-// instance and end. An announcement is noted in the record, so a restart repeats only those that were not noted yet. A
-// failed announcement is repeated in the next turn.
+// instance and end. An announcement is noted in the record, so a restart repeats only announcements that were not noted
+// yet. A failed announcement is repeated in the next turn.
 func (c *Caretaker) announce(ctx context.Context, soon []croft.Instance) {
 	slices.SortFunc(soon, func(a, b croft.Instance) int { return a.Expires.Compare(b.Expires) })
 	logged := c.warned

@@ -212,7 +212,7 @@ func sameAmounts(a, b croft.Resources) bool {
 	return true
 }
 
-// claimedElsewhere returns a host other than the instance's with a claim of the instance; empty: there is none.
+// claimedElsewhere returns a host other than the instance's with a claim of the instance; empty: none exists.
 func (c *comparison) claimedElsewhere(inst croft.Instance) croft.HostID {
 	for _, host := range slices.Sorted(maps.Keys(c.Claims)) {
 		if _, has := c.Claims[host][inst.ID]; has && host != inst.Host {

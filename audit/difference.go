@@ -55,7 +55,7 @@ type Difference struct {
 	Cause    string           `json:"cause"`              // what differs, and why, in words
 	Mendable bool             `json:"mendable"`           // mending it is no risk for a guest or its disk
 	Advice   string           `json:"advice,omitempty"`   // what to do if it is not mendable
-	Revision int64            `json:"revision,omitempty"` // of the entry on which it is based
+	Revision int64            `json:"revision,omitempty"` // of the entry that it is based on
 	Outcome  string           `json:"outcome,omitempty"`  // of mending it; empty: not tried
 }
 

@@ -31,7 +31,7 @@ type Evidence struct {
 	// Clocks is the reason why nothing may end because of the time: the clock of this machine differs from a host's. It
 	// is set only in the evidence of a caretaker.
 	Clocks error
-	// ClockDifference is the largest difference between the clock of a living host and that of this machine, see
+	// ClockDifference is the largest difference between the clocks of a living host and this machine, see
 	// croft.Host.ClockDifference; set together with Clocks.
 	ClockDifference time.Duration
 }

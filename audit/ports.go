@@ -50,7 +50,7 @@ type Claims interface {
 // Releaser releases claims.
 type Releaser interface {
 	// Release removes the claims of an instance on the hosts that may returns, if may permits that. It changes the
-	// claim as it was read before may was called. Conflict: the claim has changed since. A missing claim is no error.
+	// claim that it read before it called may. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 }
 

@@ -121,7 +121,7 @@ type Login struct {
 }
 
 // AwayError says that something outside of the cloud's own store does not answer now: a site, a service that runs
-// there, or the vault. Its kind is Unavailable. Users see its text, unlike that of internal errors.
+// there, or the vault. Its kind is Unavailable. Users see its text, unlike the text of internal errors.
 type AwayError struct{ Text string }
 
 // Away makes an AwayError.

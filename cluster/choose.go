@@ -12,7 +12,7 @@ import (
 	"croft/internal/wording"
 )
 
-// World is the input for the choice of a site, beside the request.
+// World is the input for the choice of a site, in addition to the request.
 type World struct {
 	Types           []SiteType       // the types that this server has a driver for
 	Implementations []Implementation // of the appliance, all revisions
@@ -22,7 +22,7 @@ type World struct {
 	Faults          map[ImplementationID]error    // why an implementation cannot be used; of kind Invalid
 	Filling         Filling                       // the input of Fill, without site and implementation
 	Rooms           map[Place]Room                // a place without an entry has unknown room
-	Clusters        []Cluster                     // all clusters of the partition, to count those of each site
+	Clusters        []Cluster                     // all clusters of the partition, to count the clusters of each site
 	Troubles        []Trouble                     // troubles of the last hour
 	Attempts        []Tried                       // failed attempts of this request
 	Reuse           string                        // the site of a cluster that the request would join
@@ -125,7 +125,7 @@ func permitted(h Hints, i Implementation) bool {
 	return len(h.Implementations) == 0 || slices.Contains(h.Implementations, i.ID)
 }
 
-// candidate returns the candidate for an implementation, or one sentence that says why there is none.
+// candidate returns the candidate for an implementation, or one sentence that says why it is dropped.
 func (w World) candidate(r Request, i Implementation, newest map[string]Implementation) (Candidate, string) {
 	site, reason := w.site(r.Hints, i.Site)
 	if reason == "" {

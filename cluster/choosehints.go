@@ -9,8 +9,8 @@ import (
 	"croft/internal/nearest"
 )
 
-// CheckHints rejects hints that name something that does not exist: an empty list of candidates would not say what is
-// wrong. Invalid.
+// CheckHints rejects hints that name something that does not exist: an empty list of candidates would not explain the
+// error. Invalid.
 func CheckHints(h Hints, w World) error {
 	var sites, credentials, implementations []string
 	for _, s := range w.Sites {

@@ -36,8 +36,8 @@ func (s State) Settled() bool {
 // Remembered is how long a deleted cluster can still be read.
 const Remembered = 24 * time.Hour
 
-// MaxRemembered is the number of deleted clusters of a project that can still be read. Beyond it, those that ended
-// first are forgotten before Remembered is over.
+// MaxRemembered is the number of deleted clusters of a project that can still be read. Beyond it, the clusters that
+// ended first are forgotten before Remembered is over.
 const MaxRemembered = 100
 
 // Cluster is the record of a cluster. The cluster keeps its name until it is DELETED.

@@ -28,7 +28,7 @@ const (
 	ActForget  Act = "forget"  // Records.Forget
 )
 
-// Learned is the input of Plan beside the record. The zero value means that nothing is known yet.
+// Learned is the input of Plan in addition to the record. The zero value means that nothing is known yet.
 type Learned struct {
 	Did Act   // the last act, which is complete
 	Err error // error of the act; its kind counts

@@ -54,7 +54,8 @@ func (p *plan) resizeWanted() bool {
 	return !s.Taken || unsettled || !slices.Equal(s.Told, p.c.Indexes)
 }
 
-// resizeSent counts a request before it is sent. The new request settles those that were sent at least settleAfter ago.
+// resizeSent counts a request before it is sent. The new request settles the requests that were sent at least
+// settleAfter ago.
 func (p sizing) resizeSent() {
 	s := &p.c.Sizing
 	if !p.now.Before(s.Sent.Add(settleAfter)) {

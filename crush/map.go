@@ -45,7 +45,7 @@ type Map struct {
 type Tunables struct {
 	TotalTries  int  // number of tries of a choice before it is given up; 50
 	DescendOnce bool // try a leaf once, then another bucket; true
-	VaryR       int  // how the tries of a leaf depend on those of its bucket; 1
+	VaryR       int  // how the tries of a leaf depend on the tries of its bucket; 1
 	Stable      bool // a leaf's choice does not depend on its position; true
 }
 
@@ -132,7 +132,7 @@ type Step struct {
 // None marks a position that could not be filled.
 const None ID = 0x7fffffff
 
-// Bucket returns the bucket with an ID; nil: there is none.
+// Bucket returns the bucket with an ID; nil: none exists.
 func (m *Map) Bucket(id ID) *Bucket {
 	for i := range m.Buckets {
 		if m.Buckets[i].ID == id {

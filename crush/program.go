@@ -124,7 +124,7 @@ func (p *Program) Rule(name string) (id int, ok bool) {
 // Devices returns the highest device ID plus 1.
 func (p *Program) Devices() int { return p.devices }
 
-// bucket returns the bucket with an ID; nil: there is none.
+// bucket returns the bucket with an ID; nil: none exists.
 func (p *Program) bucket(id ID) *node {
 	if at := int(-1 - id); at >= 0 && at < len(p.buckets) && p.buckets[at].kind != 0 {
 		return &p.buckets[at]

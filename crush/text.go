@@ -33,7 +33,7 @@ func ReadText(r io.Reader) (*Map, error) {
 	return t.m, nil
 }
 
-// legacy are the tunables of a text that names none: those of the time before texts could name them.
+// legacy are the tunables of a text that names none: the tunables from before texts could name them.
 var legacy = Tunables{TotalTries: 19}
 
 type word struct {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Probes are the functions through which checks read a host. System returns those that need no hypervisor; the caller
-// adds KVM, Libvirt, Guests, CutOff, MetadataServer, Filter and Network.
+// Probes are the functions through which checks read a host. System returns the probes that need no hypervisor; the
+// caller adds KVM, Libvirt, Guests, CutOff, MetadataServer, Filter and Network.
 type Probes struct {
 	// KVM reports whether KVM runs a guest here, and why not.
 	KVM func(ctx context.Context) (usable bool, reason string)

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// System returns the probes of this machine; those that need a hypervisor are nil.
+// System returns the probes of this machine; the probes that need a hypervisor are nil.
 func System() Probes {
 	return Probes{
 		File:      statFile,

@@ -1,8 +1,8 @@
 // Package federation exchanges records between partitions. An export is one consistent snapshot of the home partition,
 // without tokens, user-data, private keys and other secrets. An import makes another partition's export visible here:
 // completely or not at all, only the newest one, and read-only. Nothing is scheduled on imported hosts, and imported
-// names and IDs never conflict with those of home, since they are stored under the key of their own partition. Home
-// exchanges requests with peers: it knows their endpoints, their keys, and what their users may do here.
+// names and IDs never conflict with names and IDs of home, since they are stored under the key of their own partition.
+// Home exchanges requests with peers: it knows their endpoints, their keys, and what their users may do here.
 package federation
 
 import (

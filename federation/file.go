@@ -24,7 +24,7 @@ import (
 )
 
 // Format is the version of the file: JSON Lines with a Header, then one Row per line, then a Trailer. Files of version
-// 1 have no aggregates and no distances, those of version 2 no UUIDs of projects; both can be read.
+// 1 have no aggregates and no distances, files of version 2 no UUIDs of projects; both can be read.
 const Format = 3
 
 // Header is the first line of an export.

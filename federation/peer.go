@@ -62,7 +62,7 @@ const (
 	maxCA   = 64 << 10 // bytes
 )
 
-// PeerRoles are the roles that users may have through a peer, never those of operators and hosts.
+// PeerRoles are the roles that users may have through a peer, never the roles of operators and hosts.
 var PeerRoles = access.MemberRoles
 
 // CheckPeerRoles validates and sorts the roles that a peer's users may have. Invalid.
@@ -281,7 +281,7 @@ func (p Peer) upTo(roles []access.Role) []access.Role {
 	})
 }
 
-// Asserts returns the roles that a caller of home has at a peer: those of the peer that are not above the caller's. An
+// Asserts returns the roles that a caller of home has at a peer: the peer's roles that are not above the caller's. An
 // operator has all of them.
 func (p Peer) Asserts(c access.Caller) []access.Role {
 	if c.Operator() {
@@ -290,7 +290,7 @@ func (p Peer) Asserts(c access.Caller) []access.Role {
 	return p.upTo(c.Roles)
 }
 
-// Allows returns the roles that users of a peer have here through a mapping: those of the peer that are neither above
+// Allows returns the roles that users of a peer have here through a mapping: the peer's roles that are neither above
 // theirs nor above the mapping's.
 func (m Mapping) Allows(p Peer, theirs []access.Role) []access.Role {
 	p.Roles = p.upTo(theirs)

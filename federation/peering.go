@@ -50,8 +50,8 @@ type NewPeer struct {
 // ErrOtherCard says that a card differs from the stored record of its partition.
 var ErrOtherCard = croft.Errorf(croft.Conflict, "the card differs from what is known of this peer")
 
-// Card returns the card of home. An empty endpoint means that of a server of the API. Invalid: name or endpoint.
-// Unavailable: no server of the API has stored its key yet.
+// Card returns the card of home. For an empty endpoint, the endpoint of a server of the API is used. Invalid: name or
+// endpoint. Unavailable: no server of the API has stored its key yet.
 func (s *Service) Card(ctx context.Context, name, endpoint string) (Card, error) {
 	if name != "" {
 		if err := CheckAlias(name); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Forget removes a host that is gone for good. Conflict: it is alive, or has instances and force is not set. With force
-// its instances are lost: their claims are released, their records keep what is needed to recreate them until a user
+// its instances are lost: their claims are released, their records keep the data to recreate them until a user
 // recreates or destroys them, and tombstones remain in case the host returns. Host.Lost lists them.
 func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
 	h, err := f.find(ctx, idOrName)

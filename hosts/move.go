@@ -136,7 +136,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 	return croft.Host{}, none
 }
 
-// grounds is the data by which a host is chosen, as it was read.
+// grounds is the data by which a host is chosen, as read from the records.
 type grounds struct {
 	noted   croft.Noted
 	measure topology.Measure

@@ -76,7 +76,7 @@ type Claims interface {
 	// differs from had. NoCapacity: it does not fit. On error nothing has changed.
 	Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, c croft.Candidate) error
 	// Release removes the claims of an instance on the hosts that may returns, if may permits that. It changes the
-	// claim as it was read before may was called. Conflict: the claim has changed since. A missing claim is no error.
+	// claim that it read before it called may. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
 	// RemoveProvider removes a provider; a missing one is not an error. Conflict: there are claims on it.
 	RemoveProvider(ctx context.Context, host croft.HostID) error

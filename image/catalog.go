@@ -109,8 +109,8 @@ func CatalogFiles() []string {
 // are not for tenants.
 func MachineFiles() []string { return []string{"/etc/croft/images.yaml"} }
 
-// LoadCatalog merges, by name, the built-in images, those of the files that exist, and more; the later wins.
-// Invalid: an entry is unusable, or a file has an unknown field.
+// LoadCatalog merges, by name, the built-in images, the images of existing files, and more; the later wins. Invalid: an
+// entry is unusable, or a file has an unknown field.
 func LoadCatalog(files []string, more map[string]Entry) (Catalog, error) {
 	c := Catalog{entries: make(map[string]Entry)}
 	if err := c.read("built-in images", bytes.NewReader(builtin)); err != nil {

@@ -78,7 +78,7 @@ type client struct {
 }
 
 // newTransport returns an outward transport without keep-alive connections, with checks of resolved names and redirect
-// targets. proxy is nil for that of the environment.
+// targets. nil proxy: the proxy of the environment.
 func (c *client) newTransport(proxy egress.Proxy) *http.Transport {
 	if proxy == nil {
 		proxy = egress.Environment

@@ -231,7 +231,7 @@ func (d *download) newRequest(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// accept prepares for the body of a response, or returns why there is none to read.
+// accept prepares for the body of a response, or returns why it has no body.
 func (d *download) accept(resp *http.Response) error {
 	version := validator{resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")}
 	partial := resp.Request.Header.Get("Range") != ""

@@ -53,7 +53,7 @@ type Config struct {
 	// Transport sends the requests. Nil: Go's default transport, with the proxies of the environment, which
 	// refuses names that resolve to link-local addresses and redirects into this host's own networks.
 	Transport http.RoundTripper
-	// Proxy chooses the proxy of downloads; that of the environment by default.
+	// Proxy chooses the proxy of downloads; the proxy of the environment by default.
 	Proxy egress.Proxy
 	// AllowRedirects lists networks of this host to which redirects from elsewhere may lead.
 	AllowRedirects []netip.Prefix

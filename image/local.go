@@ -92,7 +92,7 @@ func (c copier) copyLocal(ctx context.Context, p *stagingFile, src *os.File, bef
 	return nil
 }
 
-// counted adds what is read to the staging file's sums and the transfer's progress.
+// counted adds the read bytes to the staging file's sums and the transfer's progress.
 type counted struct {
 	io.Reader
 	p *stagingFile

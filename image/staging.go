@@ -185,9 +185,9 @@ func (p *stagingFile) back() error {
 	return p.f.Truncate(p.size)
 }
 
-// ifRange returns the If-Range validator that requests the rest of this version only; empty: there is none,
-// since a weak ETag identifies similar versions, not identical ones. For an image pinned by a checksum the
-// modification time suffices: mirrors share it, unlike ETags, and a mismatch is detected by the checksum.
+// ifRange returns the If-Range validator that requests the rest of this version only; empty: none exists, since a weak
+// ETag identifies similar versions, not identical ones. For an image pinned by a checksum the modification time
+// suffices: mirrors share it, unlike ETags, and a mismatch is detected by the checksum.
 func (p *stagingFile) ifRange(pinned bool) string {
 	tag, modified := p.state.ETag, p.state.LastModified
 	switch {

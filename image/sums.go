@@ -89,8 +89,8 @@ func (p publisher) signed(ctx context.Context, ref Reference, text []byte) ([]by
 	return text, checkDetached(keys, ref.SignedBy, text, signature)
 }
 
-// maxKeyring limits the size of a keyring; Debian's with all its developers has some 30 MiB, and those of
-// archives have a few KiB.
+// maxKeyring limits the size of a keyring; Debian's with all its developers has some 30 MiB, and keyrings of archives
+// have a few KiB.
 const maxKeyring = 64 << 20
 
 // signedInside returns only the signed text: the text around it is not protected.

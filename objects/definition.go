@@ -21,7 +21,7 @@ type Level string
 // The levels, most specific first.
 const (
 	Partition Level = "partition" // this partition
-	Global    Level = "global"    // every partition without a definition of its own
+	Global    Level = "global"    // every partition without its own definition
 )
 
 // Levels lists all levels, most specific first.
@@ -118,8 +118,8 @@ var grants = []Grant{Nothing, Read, Write, ReadWrite}
 // Definitions are the stored definitions that may govern a kind.
 type Definitions []Definition
 
-// Effective returns the definition that governs a kind: the one at the first of the kind's places that has one. If
-// there is none, it is the built-in one, which permits everything and has no permissions.
+// Effective returns the definition that governs a kind: the one at the first of the kind's places that has one. If none
+// exists, it is the built-in one, which permits everything and has no permissions.
 func (d Definitions) Effective(kind Kind) Definition {
 	for _, place := range Places(kind) {
 		for _, one := range d {

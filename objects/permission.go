@@ -10,7 +10,7 @@ import (
 // allowed is a caller's rights to a property.
 type allowed struct{ read, write bool }
 
-// permissionsOf returns the permissions of a key: its own if it has any, else those of the definition.
+// permissionsOf returns the permissions of a key: its own if it has any, else the permissions of the definition.
 func (d Definition) permissionsOf(key string) []Permission {
 	if own := d.Properties[key].Permissions; len(own) > 0 {
 		return own

@@ -20,10 +20,10 @@ type Store interface {
 	// List returns the objects of a kind within the scope, in any order, and the definitions of the kind, at one
 	// revision. Objects whose record is gone are left out.
 	List(ctx context.Context, scope access.Scope, kind Kind) ([]Object, Definitions, error)
-	// Definition returns the definition at a place. NotFound: there is none.
+	// Definition returns the definition at a place. NotFound: none exists.
 	Definition(ctx context.Context, at Place) (Definition, error)
-	// PutDefinition stores a definition at its place, and returns it with its new generation; d.Generation is that of
-	// the one to replace, or 0. Conflict.
+	// PutDefinition stores a definition at its place, and returns it with its new generation; d.Generation is the
+	// generation of the one to replace, or 0. Conflict.
 	PutDefinition(ctx context.Context, d Definition) (Definition, error)
 	// RemoveDefinition removes a definition with this place and generation. Conflict.
 	RemoveDefinition(ctx context.Context, d Definition) error
@@ -134,7 +134,7 @@ func (s *Service) Definition(ctx context.Context, kind Kind) (Definition, error)
 	return Definitions{}.Effective(kind), nil
 }
 
-// DefinitionAt returns the definition at a place. NotFound: there is none.
+// DefinitionAt returns the definition at a place. NotFound: none exists.
 func (s *Service) DefinitionAt(ctx context.Context, at Place) (Definition, error) {
 	if err := at.Check(); err != nil {
 		return Definition{}, err
@@ -143,8 +143,8 @@ func (s *Service) DefinitionAt(ctx context.Context, at Place) (Definition, error
 }
 
 // SetDefinition stores a definition at its place. Existing objects are not changed: the definition applies at their
-// next change. Denied: only operators may set definitions. Conflict: d.Generation is not that of the current definition
-// there.
+// next change. Denied: only operators may set definitions. Conflict: d.Generation is not the generation of the current
+// definition there.
 func (s *Service) SetDefinition(ctx context.Context, c access.Caller, d Definition) (Definition, error) {
 	if err := mayDefine(c); err != nil {
 		return d, err

@@ -16,7 +16,7 @@ import (
 )
 
 // Value is the value of a property: a string, an integer, a number or a boolean. Equal values compare equal with ==.
-// The zero Value is none of these and is never stored.
+// The zero Value has no type and is never stored.
 type Value struct {
 	scalar any // string, int64, float64 or bool; a whole number below 2^53 is never a float64
 }

@@ -115,8 +115,8 @@ func (a *Admission) Look(ctx context.Context, id pki.Identity) error {
 	return err
 }
 
-// Caller returns who makes a request, by their certificate. Invalid: there is none. NotFound: the host was
-// forgotten. Unavailable: the certificate's authority was retired, or the store does not answer.
+// Caller returns who makes a request, by their certificate. Invalid: none exists. NotFound: the host was forgotten.
+// Unavailable: the certificate's authority was retired, or the store does not answer.
 func (a *Admission) Caller(r *http.Request) (pki.Identity, error) {
 	id, shown := pki.Caller(r)
 	if !shown {

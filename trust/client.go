@@ -167,7 +167,7 @@ func askToJoin(ctx context.Context, token invitation.Token, order joinOrder) (an
 	return answer, err
 }
 
-// Keep stores the certificates in a state directory, and removes those that the host no longer gets.
+// Keep stores the certificates in a state directory, and removes certificates that the host no longer gets.
 func (e *Enrolment) Keep(stateDir string) error {
 	for _, a := range pki.Authorities {
 		files := Certificate(stateDir, a)

@@ -166,7 +166,7 @@ func (t *Credentials) Listener(l net.Listener, beyond bool) (net.Listener, strin
 	return tls.NewListener(l, t.Files(pki.Hosts).Server(t.Partition, true, anyone)), "https"
 }
 
-// HostFiles returns the certificate of this host as a server of the cloud; without a directory if there is none.
+// HostFiles returns the certificate of this host as a server of the cloud; without a directory if none exists.
 func (t *Credentials) HostFiles() pki.Files {
 	if !t.Has(pki.Hosts) {
 		return pki.Files{}

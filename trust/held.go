@@ -92,7 +92,7 @@ func stateOf(since, until time.Time) string {
 	return Good
 }
 
-// OverdueOf names a certificate of a joined host that has expired or was not renewed in time; empty: there is none.
+// OverdueOf names a certificate of a joined host that has expired or was not renewed in time; empty: none exists.
 func OverdueOf(j Joined) string {
 	for _, a := range pki.Authorities {
 		stamp, has := j.Certificates[string(a)]

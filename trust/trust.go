@@ -60,7 +60,7 @@ type Stamp struct {
 // Invitation is the record of a valid token. It does not contain the token's secret, so reading the record does
 // not let anyone join.
 type Invitation struct {
-	Name    string    `json:"name"` // derived from the secret, which it does not reveal
+	Name    string    `json:"name"` // derived from the secret, without revealing it
 	Note    string    `json:"note,omitempty"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`

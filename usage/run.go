@@ -102,7 +102,7 @@ func (r Recorder) record(ctx context.Context, head Head) error {
 	for {
 		wrote := time.Now()
 		if err := a.write(ctx, r.Name); err != nil {
-			return err // it is unknown what is stored
+			return err // the stored state is unknown
 		}
 		select {
 		case err = <-failed:

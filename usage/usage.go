@@ -133,7 +133,7 @@ type Seen struct {
 
 // Store stores the history, and watches the usage of projects.
 type Store interface {
-	// Head returns the head; the zero Head: there is none.
+	// Head returns the head; the zero Head: none exists.
 	Head(ctx context.Context) (Head, error)
 	// Take writes the head with the name of a recorder. Conflict: the head changed.
 	Take(ctx context.Context, was Head, recorder string) (Taken, error)

@@ -26,7 +26,7 @@ type Harness struct {
 	Implementation cluster.Implementation
 	// Parameters returns the values of the template for a build, in addition to the indexes. Nil: none.
 	Parameters func(b cluster.Build) map[string]any
-	// Bad is an implementation that Check rejects. Zero: there is none.
+	// Bad is an implementation that Check rejects. Zero: none exists.
 	Bad cluster.Implementation
 	// Image can be brought to the site. Zero: the site has no images.
 	Image cluster.Image

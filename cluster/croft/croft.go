@@ -1,6 +1,6 @@
 // Package croft is the driver for sites of type croft: it builds clusters in another croft cloud through its API. The
 // other cloud gets the cluster under the same ID, so a repeated request finds the result of the first one, and the
-// members have the same IDs in both clouds. The other cloud chooses which of its own sites builds the cluster.
+// members have the same IDs in both clouds. The other cloud chooses which of its sites builds the cluster.
 package croft
 
 import (
@@ -128,7 +128,7 @@ func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (
 	return room, err
 }
 
-// Bring implements cluster.Driver with an error: the other cloud has images of its own.
+// Bring implements cluster.Driver with an error: the other cloud has its own images.
 func (*Driver) Bring(_ context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
 	return cluster.Placed{}, croft.Errorf(
 		croft.Invalid,

@@ -10,7 +10,7 @@ import (
 	"croft/cluster"
 )
 
-// Destroy implements cluster.Driver. It deletes all stacks of the cluster. If there is none although the site was asked
+// Destroy implements cluster.Driver. It deletes all stacks of the cluster. If none exists although the site was asked
 // for one, a request whose answer was lost may still be in progress. Destroy then creates an empty stack under the
 // name, which makes Heat reject the late request, or shows that the request came first. Observe reports Removing for
 // the empty stack for as long as a request can take, then Stuck, and the next Destroy deletes it. If Heat refuses the

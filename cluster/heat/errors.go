@@ -198,7 +198,7 @@ func (s *session) explainLogin(err error) error {
 // of words.
 const shortestSecret = 3
 
-// mask replaces secrets in a text: that of the credential, and the given values.
+// mask replaces secrets in a text: the secret of the credential, and the given values.
 func (s *session) mask(text string, hidden ...string) string {
 	for _, value := range append(hidden, s.secret) {
 		if len(value) >= shortestSecret {

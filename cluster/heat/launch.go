@@ -119,12 +119,12 @@ func (d *Driver) validate(ctx context.Context, a *api, b cluster.Build, told map
 	return nil
 }
 
-// elsewhere matches the types of faults that are not about a template: those of Heat's database, of its messages, of
+// elsewhere matches the types of faults that are not about a template: faults of Heat's database, of its messages, of
 // Keystone, and unnamed ones.
 var elsewhere = regexp.MustCompile(`(?i)^(DB|Messag|Remote|Timeout|Operational|Interface|Connect|Request|Auth|` +
 	`Unauthorized|Forbidden|Keystone|Http|Service|Unknown|Internal)|Timeout$|Unavailable$`)
 
-// parameters returns the parameters of a new stack: those of the build, with the number of wanted slaves.
+// parameters returns the parameters of a new stack: the parameters of the build, with the number of wanted slaves.
 func parameters(b cluster.Build, c cluster.Contract) map[string]any {
 	all := map[string]any{}
 	for name, value := range b.Parameters {

@@ -47,8 +47,8 @@ func read(seen *cluster.Seen, st *stacks.RetrievedStack, b cluster.Build, c clus
 	addSlaves(seen, entries, numberingOf(st), b, c)
 }
 
-// slavesIn checks that an output lists as many slaves as the stack was asked for: no more will appear once the stack is
-// complete.
+// slavesIn checks that an output lists as many slaves as the stack was asked for: none will appear later once the stack
+// is complete.
 func slavesIn(output string, entries []entry, g numbering, b cluster.Build, c cluster.Contract) error {
 	want := len(b.Indexes)
 	if _, sized := c.Declared[template.ClusterSize]; sized {
@@ -119,7 +119,7 @@ func entriesOf(outputs map[string]any) (name string, all []entry, err error) {
 	return name, all, nil
 }
 
-// indexOf parses an index, which Heat may return as text. -1: there is none.
+// indexOf parses an index, which Heat may return as text. -1: none exists.
 func indexOf(value any) int {
 	switch v := value.(type) {
 	case float64:

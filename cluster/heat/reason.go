@@ -16,7 +16,7 @@ const (
 	mostEvents = 200
 )
 
-// reason returns why a stack failed: its own reason, and that of the resource that failed first.
+// reason returns why a stack failed: its own reason, and the reason of the resource that failed first.
 func (o *glimpse) reason(ctx context.Context, st stacks.ListedStack) (string, error) {
 	events, err := o.events(ctx, st)
 	if err != nil && !missing(err) {

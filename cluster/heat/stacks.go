@@ -121,7 +121,7 @@ func (a *api) get(ctx context.Context, name, id string) (*stacks.RetrievedStack,
 	return whole(stacks.Get(ctx, a.c, url.PathEscape(name), url.PathEscape(id)).Extract())
 }
 
-// find returns the stack of a build by ID or by tag; nil: there is none. Denied: it is in another project.
+// find returns the stack of a build by ID or by tag; nil: none exists. Denied: it is in another project.
 func (a *api) find(ctx context.Context, b cluster.Build) (*stacks.RetrievedStack, error) {
 	if err := a.sees(b); err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (d *Driver) Destroy(ctx context.Context, _ cluster.Access, b cluster.Build)
 	return d.destroy(ctx, b, rest)
 }
 
-// destroy orders the removal of members, or releases what is held for them.
+// destroy orders the removal of members, or releases their holds.
 func (d *Driver) destroy(ctx context.Context, b cluster.Build, all []*croft.Status) error {
 	return each(all, func(st *croft.Status) error {
 		if st.Instance.State == croft.StateDestroying {

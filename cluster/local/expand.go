@@ -200,7 +200,7 @@ func (t *text) memberValues(params map[string]string, r cluster.Role, name strin
 	return values
 }
 
-// setUp returns the user-data of a member: that of the text, and on the master the checks too.
+// setUp returns the user-data of a member: the one of the text, and on the master the checks too.
 func (t *text) setUp(r cluster.Role, values map[string]string) ([]byte, error) {
 	m, path := t.of(r)
 	own, err := t.expand(path+".user_data", m.UserData, values)

@@ -38,7 +38,7 @@ func (d *Driver) Launch(ctx context.Context, _ cluster.Access, b cluster.Build) 
 	return remoteOf(b), nil
 }
 
-// gather claims for all missing members, or for none, and orders those that can be ordered.
+// gather claims for all missing members, or for none, and orders the members that can be ordered.
 func (d *Driver) gather(ctx context.Context, r *recipe, joined string) error {
 	have, err := d.read(ctx, r.build)
 	if err != nil {

@@ -208,7 +208,7 @@ func (d *Driver) read(ctx context.Context, b cluster.Build) (roll, error) {
 	return ofCluster(all, b.Cluster), err
 }
 
-// master returns the master's status; nil: there is none.
+// master returns the master's status; nil: none exists.
 func (h roll) master(b cluster.Build) *croft.Status {
 	return h[instanceOf(b.Cluster, cluster.Master, 0)]
 }

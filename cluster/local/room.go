@@ -16,7 +16,7 @@ import (
 // amount is a host's amount of a resource class.
 type amount struct{ left, capacity int64 }
 
-// free returns the free amounts of hosts, including those of nested providers.
+// free returns the free amounts of hosts, including nested providers.
 func (d *Driver) free(ctx context.Context, hosts map[croft.HostID]croft.Host) (
 	map[croft.HostID]map[croft.ResourceClass]amount, error) {
 	providers, err := d.Scheduler.Claims.Providers(ctx)

@@ -207,7 +207,7 @@ func (t *text) checkParameter(name string) error {
 	return nil
 }
 
-// rule returns the rule of the group that keeps members apart; empty: there is none.
+// rule returns the rule of the group that keeps members apart; empty: none exists.
 func (t *text) rule() (croft.AffinityRule, error) {
 	if t.ApartBy == "" {
 		return "", nil

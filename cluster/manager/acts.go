@@ -76,7 +76,7 @@ func (m *Manager) choose(ctx context.Context, c cluster.Cluster) ([]cluster.Cand
 	return found.Candidates, found.Dropped, err
 }
 
-// seal seals secret outputs into the record. It returns events for those that could not be sealed.
+// seal seals secret outputs into the record. It returns events for outputs that could not be sealed.
 func (m *Manager) seal(c *cluster.Cluster, secrets map[string]any) (lost []cluster.Event) {
 	if len(secrets) == 0 {
 		return nil

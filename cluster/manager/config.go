@@ -22,7 +22,7 @@ type Config struct {
 	// shared with the handling of requests, so that both know silent sites; nil: an own one
 	Survey *survey.Survey
 	Log    *slog.Logger
-	// Clocks compares the clock of this machine with those of hosts. Unavailable: they differ, or could not be
+	// Clocks compares the clock of this machine with the clocks of hosts. Unavailable: they differ, or could not be
 	// compared, and no cluster ends because of the time. nil: they are not compared.
 	Clocks func(ctx context.Context) error
 

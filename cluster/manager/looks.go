@@ -85,7 +85,7 @@ func (l *looks) serve(ctx context.Context, at place, g *queue) {
 	}
 }
 
-// once observes a place for the waiting clusters and for those that are due soon.
+// once observes a place for the waiting clusters and for clusters that are due soon.
 func (l *looks) once(ctx context.Context, at place, waiting map[croft.ClusterID]waiter) {
 	soon := l.soon(at, waiting)
 	var builds []cluster.Build

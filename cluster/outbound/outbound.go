@@ -1,7 +1,6 @@
-// Package outbound calls URLs that users or operators gave to the server: those of sites, and those that sites and
-// clusters name. It never connects to addresses that only machines of a cloud may use, such as those of metadata
-// servers, whatever name resolves to them. It follows redirects only within one server, and bounds time and size of
-// responses.
+// Package outbound calls URLs that users or operators gave to the server: URLs of sites, and URLs that sites and
+// clusters name. It never connects to addresses that only machines of a cloud may use, such as metadata servers,
+// whatever name resolves to them. It follows redirects only within one server, and bounds time and size of responses.
 package outbound
 
 import (
@@ -52,7 +51,7 @@ func Client(c Config) (*http.Client, error) {
 		Timeout: max(timeout, 0)}, nil
 }
 
-// authorities returns the certificates of the system together with those in text; nil: only those of the system.
+// authorities returns the certificates of the system and in text; nil: only the system's.
 func authorities(text string) (*x509.CertPool, error) {
 	if text == "" {
 		return nil, nil
@@ -144,8 +143,8 @@ var (
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// CheckAddress rejects addresses that the server must not call on behalf of others: link-local ones, such as those of
-// metadata servers, multicast ones and the unspecified address. Invalid.
+// CheckAddress rejects addresses that the server must not call on behalf of others: link-local ones, such as metadata
+// servers, multicast ones and the unspecified address. Invalid.
 func CheckAddress(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {

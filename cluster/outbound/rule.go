@@ -8,8 +8,8 @@ import (
 	"croft"
 )
 
-// Rule decides which of the addresses are called that a tenant can name, such as that of a master in the outputs of a
-// template. For addresses that an operator configured, such as the URL of a site, CheckAddress decides.
+// Rule decides which of the addresses are called that a tenant can name, such as the address of a master in the outputs
+// of a template. For addresses that an operator configured, such as the URL of a site, CheckAddress decides.
 type Rule struct {
 	// networks that may be called although they are not part of the internet; an operator lists them
 	Allow []netip.Prefix
@@ -29,8 +29,8 @@ var apart = []netip.Prefix{
 }
 
 // Check rejects an address that is neither public nor in a network that an operator allows: private, loopback,
-// link-local, unique local and multicast ones, those of metadata servers, and IPv6 addresses that map to such an IPv4
-// address. Invalid.
+// link-local, unique local and multicast ones, addresses of metadata servers, and IPv6 addresses that map to such an
+// IPv4 address. Invalid.
 func (r Rule) Check(a netip.Addr) error {
 	a = embedded(a.WithZone("").Unmap())
 	if slices.ContainsFunc(r.Allow, func(p netip.Prefix) bool { return p.Contains(a) }) {

@@ -60,8 +60,8 @@ func (r appliances) Find(ctx context.Context, name string) (cluster.Appliance, e
 	return plain(a), err
 }
 
-// find returns an appliance with its unique name. A name without a project means the appliance without one; if there is
-// none, that of the only project that has an appliance of the name. NotFound. Conflict: several projects have one.
+// find returns an appliance with its unique name. A name without a project means the appliance without one; if none
+// exists, the one of the only project that has an appliance of the name. NotFound. Conflict: several projects have one.
 func (r appliances) find(ctx context.Context, unique string) (cluster.Appliance, error) {
 	project, name := cluster.SplitAppliance(unique)
 	if err := cluster.CheckAppliance(unique); err != nil { // the name becomes part of a key

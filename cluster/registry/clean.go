@@ -18,8 +18,8 @@ func bounded(text string) string {
 // withheld replaces a site's reason that contains the secret.
 const withheld = "its reason is not shown, since it holds the secret"
 
-// clean returns the reason of a site in a form that may be shown and stored: withheld if it contains the secret in any
-// form in which it was sent or could be repeated.
+// clean returns the reason of a site in a form that may be shown and stored: withheld if it contains the secret, plain
+// or in an encoding used for sending.
 func clean(err error, s cluster.Secret) string {
 	text := err.Error()
 	if s.In(text) {

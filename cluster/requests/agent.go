@@ -105,7 +105,7 @@ func agentURL(masterIP string, agent cluster.Agent) (string, error) {
 	return "http://" + net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(port)) + path, nil
 }
 
-// forbidden are addresses that lead to this server or to its own metadata, in addition to those that netip knows.
+// forbidden are addresses that lead to this server or to its own metadata, in addition to the ranges that netip knows.
 var forbidden = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),         // this host
 	netip.MustParsePrefix("240.0.0.0/4"),       // reserved, and broadcast

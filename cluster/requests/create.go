@@ -147,7 +147,7 @@ func (s *Service) record(r cluster.Request, found survey.Result) (cluster.Cluste
 	return cluster.SealParameters(s.c.Vault, s.c.Partition, c, r.Parameters, hidden)
 }
 
-// made returns the cluster that an earlier request with the same ID created. NotFound: there is none. Conflict: that
+// made returns the cluster that an earlier request with the same ID created. NotFound: none exists. Conflict: that
 // request was another one.
 func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created, error) {
 	c, err := s.c.Records.Get(ctx, r.ID)

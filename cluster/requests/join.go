@@ -58,7 +58,7 @@ func (s *Service) alike(c cluster.Cluster, r cluster.Request) bool {
 	return err == nil && cluster.SameParameters(given, r.Parameters)
 }
 
-// joinAny joins the best cluster that a request may join. Reused is false if there is none.
+// joinAny joins the best cluster that a request may join. Reused is false if none exists.
 func (s *Service) joinAny(ctx context.Context, r cluster.Request) (cluster.Created, error) {
 	for try := range maxTries {
 		all, err := s.joinable(ctx, r)

@@ -29,7 +29,7 @@ type key struct {
 	aead cipher.AEAD
 }
 
-// keySize is the size of all keys, in bytes: that of AES-256.
+// keySize is the size of all keys, in bytes, as for AES-256.
 const keySize = 32
 
 func newKey(id string, raw []byte) (key, error) {
@@ -132,7 +132,7 @@ func (k *Keys) ids() string {
 }
 
 // Rewrap wraps the data key of a value again with the first key, so that the previous key is not needed any more.
-// False: the first key wraps it already, and the value stays unchanged. Errors are those of Open.
+// False: the first key wraps it already, and the value stays unchanged. It returns the errors of Open.
 func (k *Keys) Rewrap(v cluster.Sealed, about string) (cluster.Sealed, bool, error) {
 	s, data, err := k.unwrap(v, about)
 	if err != nil || s.Key == k.all[0].id {

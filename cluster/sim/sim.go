@@ -1,7 +1,7 @@
 // Package sim is the driver for sites of type sim: it simulates clusters in memory, for trials without a cloud and for
 // tests. Members appear after a delay, as at a real site. Each site name has its own place, whose state is lost when
-// the process ends. Its faults are those of real sites: no responses, lost responses, calls that take effect long after
-// their callers gave up, builds and removals that fail or never end.
+// the process ends. Its faults are the faults of real sites: no responses, lost responses, calls that take effect long
+// after their callers gave up, builds and removals that fail or never end.
 package sim
 
 import (

@@ -28,7 +28,7 @@ const (
 	maxPasses       = 16
 )
 
-// Op is the operation of an instruction; the values are those of the binary form.
+// Op is the operation of an instruction; the values are used in the binary form.
 type Op byte
 
 // The instructions.

@@ -70,7 +70,7 @@ func (k *Keys) Make(use time.Time) (Key, error) {
 	return made, durable.Write(filepath.Join(k.Dir, keyFile(use, made.Public)), text, 0o600)
 }
 
-// Open returns the public keys, the latest to sign last. It creates a key if there is none. Invalid: a file is damaged,
+// Open returns the public keys, the latest to sign last. It creates a key if none exists. Invalid: a file is damaged,
 // or others can read it.
 func (k *Keys) Open() ([]Key, error) {
 	all, err := k.load()

@@ -17,7 +17,7 @@ import (
 	"croft/internal/turns"
 )
 
-// maxCalls limits the concurrent calls inside libvirt, including those that never return.
+// maxCalls limits the concurrent calls inside libvirt, including calls that never return.
 const maxCalls = 24
 
 // connection calls libvirt. The first call opens a session; after a loss, the next call opens another.

@@ -77,10 +77,10 @@ func (f *filter) update(c *libvirt.Connect, p croft.PartitionID, always bool) er
 
 // rulesOf returns the rules that restrict the guests of a partition to their addresses.
 //
-// Where libvirt's DHCP server assigns IPv4 addresses, a guest may use its reserved address. Where the host
-// has an IPv6 prefix, it may use the addresses derived from its MAC (EUI-64) and those leased by the DHCP
-// server. On other networks, and on host bridges, croft does not manage addresses, and the guest may use all
-// addresses except those of croft's other guests, of the host and of its routers there.
+// Where libvirt's DHCP server assigns IPv4 addresses, a guest may use its reserved address. Where the host has an IPv6
+// prefix, it may use the addresses derived from its MAC (EUI-64) and those leased by the DHCP server. On other
+// networks, and on host bridges, croft does not manage addresses, and the guest may use all addresses except addresses
+// of croft's other guests, of the host and of its routers there.
 func rulesOf(p croft.PartitionID, list []domain, facts map[string]networkFacts,
 	host func(bridge string) []netip.Addr) packetfilter.Rules {
 	var rules packetfilter.Rules

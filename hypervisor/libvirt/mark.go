@@ -77,7 +77,7 @@ func parseMark(s string) (mark, error) {
 // errNoMark: the domain is not croft's.
 var errNoMark = errors.New("the domain has no mark of croft")
 
-// readMark returns the mark of a domain; errNoMark: there is none; Conflict: it is unreadable.
+// readMark returns the mark of a domain; errNoMark: none exists; Conflict: it is unreadable.
 func readMark(dom *libvirt.Domain) (mark, error) {
 	// The persistent definition is authoritative; a running domain that was undefined has only the live one.
 	s, err := dom.GetMetadata(libvirt.DOMAIN_METADATA_ELEMENT, namespace, libvirt.DOMAIN_AFFECT_CONFIG)
@@ -112,8 +112,8 @@ func instanceOf(dom *libvirt.Domain) (croft.InstanceID, bool) {
 	return croft.InstanceID(uuid), true
 }
 
-// lookup finds the domain of an instance and its mark: NotFound if there is none; errNoMark and Conflict as
-// in readMark. Without an error, the caller frees the domain.
+// lookup finds the domain of an instance and its mark: NotFound if none exists; errNoMark and Conflict as in readMark.
+// Without an error, the caller frees the domain.
 func lookup(c *libvirt.Connect, id croft.InstanceID) (*libvirt.Domain, mark, error) {
 	dom, err := c.LookupDomainByUUIDString(string(id))
 	if err != nil {
@@ -127,7 +127,7 @@ func lookup(c *libvirt.Connect, id croft.InstanceID) (*libvirt.Domain, mark, err
 	return dom, k, nil
 }
 
-// with calls f with the domain of an instance. NotFound: there is none, or it is not croft's.
+// with calls f with the domain of an instance. NotFound: none exists, or it is not croft's.
 func with(c *libvirt.Connect, id croft.InstanceID, f func(*libvirt.Domain, mark) error) error {
 	dom, k, err := lookup(c, id)
 	if errors.Is(err, errNoMark) || is(err, libvirt.ERR_NO_DOMAIN) {

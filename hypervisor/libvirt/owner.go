@@ -15,7 +15,7 @@ import (
 // lag is how long a lease may be in use before libvirt reports it: its DHCP server answers the guest first.
 var lag = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
 
-// Owner returns croft's instance that is not off and now holds a DHCP lease for addr; NotFound if there is none. It
+// Owner returns croft's instance that is not off and now holds a DHCP lease for addr; NotFound if none exists. It
 // retries before it returns NotFound, because a guest may use an address slightly before its lease is known.
 func (d *Driver) Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {
 	addr = addr.Unmap()

@@ -161,7 +161,7 @@ func (h *Hypervisor) Watch(ctx context.Context, wake func(croft.InstanceID)) err
 	return box.Run(ctx, wake)
 }
 
-// Owner returns the instance that has this address and is on; NotFound if there is none.
+// Owner returns the instance that has this address and is on; NotFound if none exists.
 func (h *Hypervisor) Owner(_ context.Context, addr netip.Addr) (croft.InstanceID, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -293,7 +293,7 @@ func (h *Qcow2) checkTables(r io.ReaderAt, size int64) error {
 	return h.checkL1(r, int64(need), size)
 }
 
-// inside reports whether the range begins at a cluster after the header's and ends within the file.
+// inside reports whether the range starts at a cluster after the header's and ends within the file.
 func (h *Qcow2) inside(offset, length uint64, size int64) bool {
 	return offset >= uint64(h.cluster()) && offset%uint64(h.cluster()) == 0 &&
 		offset <= uint64(size) && length <= uint64(size)-offset
@@ -340,7 +340,7 @@ func (h *Qcow2) checkL2(table []byte, size int64) error {
 	sectorsAt := 62 - (h.clusterBits - 8) // of a compressed cluster: its sectors, after its offset
 	for i := 0; i < len(table); i += step {
 		entry := binary.BigEndian.Uint64(table[i:])
-		last := entry & offsetMask // where the last part that must be there begins
+		last := entry & offsetMask // start of the last part that must exist
 		switch {
 		case entry&l2Compressed != 0:
 			start := entry & (1<<sectorsAt - 1)

@@ -5,7 +5,7 @@ import (
 	"croft/internal/plain"
 )
 
-// Texts from hosts are shown on terminals and stored beside the data of others. So their length is limited, and
+// Texts from hosts are shown on terminals and stored together with the data of others. So their length is limited, and
 // terminal control sequences are removed.
 
 // longest limits a text, in bytes.

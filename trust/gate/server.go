@@ -17,8 +17,8 @@ import (
 
 // ServerConfig configures a Server. All fields are required.
 type ServerConfig struct {
-	// Caller returns the host whose agent makes a request, by its certificate; an error if there is none, or if
-	// the host was forgotten. It is called repeatedly during a stream.
+	// Caller returns the host whose agent makes a request, by its certificate; an error if none exists, or if the host
+	// was forgotten. It is called repeatedly during a stream.
 	Caller func(*http.Request) (croft.HostID, error)
 
 	Orders    compute.Orders
@@ -127,7 +127,7 @@ func (v visit) read(ctx context.Context, q any) error {
 // connection while it releases what it held.
 func (s *Server) Wait() { s.serving.Wait() }
 
-// ServeHTTP serves what is below Prefix.
+// ServeHTTP serves the paths below Prefix.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serving.Add(1)
 	defer s.serving.Done()

@@ -204,7 +204,7 @@ func (ca *CA) Rotate(a Authority) error {
 	})
 }
 
-// Retire ends the trust in the predecessor of the present authority. NotFound: there is none.
+// Retire ends the trust in the predecessor of the present authority. NotFound: none exists.
 func (ca *CA) Retire(a Authority) error {
 	return ca.change(a, func(s *signer) (*signer, error) {
 		if s.old == nil {
@@ -287,8 +287,8 @@ func (ca *CA) write(a Authority, s *signer) error {
 	return durable.Write(ca.file(a), slices.Concat(key, encode(s.cert, s.cross, s.old)), 0o600)
 }
 
-// change replaces an authority by the result of become, which gets nil if there is none yet. It runs in one
-// process at a time.
+// change replaces an authority by the result of become, which gets nil if none exists yet. It runs in one process at a
+// time.
 func (ca *CA) change(a Authority, become func(*signer) (*signer, error)) (err error) {
 	dir, err := os.Open(ca.Dir)
 	if err != nil {

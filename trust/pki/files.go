@@ -32,8 +32,8 @@ func (f Files) Pair() string { return filepath.Join(f.Dir, string(f.Authority)+"
 // CA is the file of the trusted certificates.
 func (f Files) CA() string { return filepath.Join(f.Dir, string(f.Authority)+"-ca.pem") }
 
-// Load reads the certificate and its key. fs.ErrNotExist: there is none. Invalid: the files are damaged, or the
-// key is readable by others.
+// Load reads the certificate and its key. fs.ErrNotExist: none exists. Invalid: the files are damaged, or the key is
+// readable by others.
 func (f Files) Load() (*tls.Certificate, error) {
 	certs, key, err := readPEM(f.Pair())
 	if err != nil {

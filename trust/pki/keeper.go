@@ -24,8 +24,8 @@ type Issuer interface {
 	Issue(ctx context.Context, a Authority, csr []byte) (Issued, error)
 }
 
-// Keeper renews the certificate in files: if there is none, after two thirds of its life, if its authority has
-// a successor, or if its content is not as required.
+// Keeper renews the certificate in files: if none exists, after two thirds of its life, if its authority has a
+// successor, or if its content is not as required.
 type Keeper struct {
 	Files  Files
 	Issuer Issuer

@@ -11,9 +11,9 @@ import (
 	"croft"
 )
 
-// Server returns the TLS configuration of a server with this certificate, for clients with a valid certificate
-// of the same authority and partition that accept allows; with optional also for clients without one. Each
-// connection is checked anew.
+// Server returns the TLS configuration of a server with this certificate, for clients with a valid certificate of the
+// same authority and partition that accept allows; with optional also for clients without one. Each connection is
+// checked.
 func (f Files) Server(p croft.PartitionID, optional bool, accept Accept) *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
@@ -123,8 +123,8 @@ func judge(c *x509.Certificate, p croft.PartitionID, accept Accept) error {
 	return accept(i)
 }
 
-// Explain describes what is wrong with the certificate of a peer or, if the peer ended the handshake, with
-// ours. Other errors are returned unchanged.
+// Explain describes the problem with the certificate of a peer or, if the peer ended the handshake, with ours. Other
+// errors are returned unchanged.
 func Explain(who string, err error) error {
 	var (
 		authority x509.UnknownAuthorityError

@@ -103,7 +103,7 @@ func takes(n *yaml.Node, parameter string) bool {
 }
 
 // Group returns the name of the resource that is the group of slaves: the first one whose removal policy uses the
-// parameter "removed". Empty: there is none.
+// parameter "removed". Empty: none exists.
 func Group(text string) string {
 	root, err := parse(text)
 	if err != nil {

@@ -125,9 +125,9 @@ func underlying(err error) error {
 	return err
 }
 
-// DeviceProblem describes what is wrong with the owner and mode of /dev/kvm and how to fix it; empty if
-// nothing is, or if there is no such device. It matters even without KVM guests: a libvirt that may not open
-// the device queries QEMU's capabilities again on every call, about four seconds each time.
+// DeviceProblem describes the problem with the owner and mode of /dev/kvm and how to fix it; empty if nothing is, or if
+// there is no such device. It matters even without KVM guests: a libvirt that may not open the device queries QEMU's
+// capabilities again on every call, about four seconds each time.
 func DeviceProblem() string {
 	info, err := os.Stat(device)
 	if err != nil {

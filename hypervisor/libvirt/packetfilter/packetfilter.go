@@ -401,7 +401,7 @@ const rules = `	chain bridged {
 // noLinkLocalLearn is the kernel's BR_BOOLOPT_NO_LL_LEARN.
 const noLinkLocalLearn = 1 << 0
 
-// LearnNothingUnfiltered keeps a bridge from learning MAC locations from frames of its own protocols, such as STP. The
+// LearnNothingUnfiltered keeps a bridge from learning MAC locations from frames of bridge protocols, such as STP. The
 // kernel passes those to no packet filter: with one of them a guest could redirect another guest's traffic to itself.
 //
 // NotFound: there is no such bridge.
