@@ -426,7 +426,7 @@ type Partitions interface {
 	// here from now on. changed is false if this same export is already shown. Invalid. Conflict: a newer export is
 	// shown, or the alias is taken.
 	Import(ctx context.Context, from io.Reader, alias string) (p federation.Partition, changed bool, err error)
-	// Rows calls each with the rows of a kind that were imported of a partition. NotFound.
+	// Rows calls each with the rows of a kind that were imported from a partition. NotFound.
 	Rows(ctx context.Context, idOrAlias string, kind federation.Kind, each func(json.RawMessage) error) error
 	// Remove forgets a partition and everything imported from it, and returns its record. NotFound.
 	Remove(ctx context.Context, idOrAlias string) (federation.Partition, error)
