@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestWhatIsShippedCanBeBuilt has the driver read each text as it does before one is stored.
+// TestWhatIsShippedCanBeBuilt lets the driver check each text, as before it is stored.
 func TestWhatIsShippedCanBeBuilt(t *testing.T) {
 	d, err := local.New(local.Config{Scheduler: new(schedule.Scheduler), Keys: noKeys{},
 		ResolveImage: image.ReferenceFor})
@@ -59,7 +59,7 @@ func TestWhatIsShippedCanBeBuilt(t *testing.T) {
 
 type noKeys struct{ schedule.Keys }
 
-// TestScriptsAreScripts reads the user-data of all members as the guest's shell would.
+// TestScriptsAreScripts parses the user-data of all members as the guest's shell does.
 func TestScriptsAreScripts(t *testing.T) {
 	for _, name := range appliances.Names() {
 		text, _ := appliances.Text(name, "local")
@@ -83,10 +83,11 @@ func TestScriptsAreScripts(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfSiteHasEveryAppliance reads the templates of Heat, and compares what they declare with what the local
-// site declares: a request that fits one site fits the other, but for what only one of them can do.
+// TestEveryKindOfSiteHasEveryAppliance checks the templates of Heat, and compares their parameters with those of the
+// local site: a request that is valid for one type of site is valid for the other, except for parameters that only one
+// of them supports.
 func TestEveryKindOfSiteHasEveryAppliance(t *testing.T) {
-	here := []string{"resources", "master_resources", "slave_resources"} // flavors at OpenStack
+	here := []string{"resources", "master_resources", "slave_resources"} // replaced by flavors at OpenStack
 	there := []string{"cluster_size", "removed", "cluster_name", "cluster_id", "flavor_name", "network_name",
 		"key_name", "authorized_keys", "wait"}
 	for _, name := range appliances.Names() {

@@ -39,7 +39,7 @@ func content(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// TestUsersOfTheMasterAreKnownOnAllMembers spreads users from one /etc to another, by a stand-in for ssh.
+// TestUsersOfTheMasterAreKnownOnAllMembers copies users from one /etc to another, with a fake ssh.
 func TestUsersOfTheMasterAreKnownOnAllMembers(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, map[string]string{
@@ -99,15 +99,15 @@ func TestUsersOfTheMasterAreKnownOnAllMembers(t *testing.T) {
 	}
 }
 
-// TestTheNumberOfSlavesFollowsTheQueue has the program look once at queues of Slurm, by stand-ins for its commands that
-// answer from files, and at an API of the cloud.
+// TestTheNumberOfSlavesFollowsTheQueue runs the program once with fakes of Slurm's commands that answer from files, and
+// with a fake API of the cloud.
 func TestTheNumberOfSlavesFollowsTheQueue(t *testing.T) {
 	const two = "c-slave-0|idle|2\nc-slave-1|allocated|2\n"
 	for _, c := range []struct {
 		name, queue, nodes, state string
 		slaves                    int
-		busy                      string // a node that gets a job when it is drained
-		want                      string // requests that change something
+		busy                      string // a node that gets a job while it is drained
+		want                      string // the changing requests
 	}{
 		{"jobs that wait for nodes get them", "2|2|(Resources)\n1|1|(Priority)\n", two, "READY", 2, "",
 			`PATCH {"slaves": 4}`},

@@ -76,7 +76,7 @@ func newOther(t *testing.T) *other {
 	return &other{Service: asks, site: site}
 }
 
-// connect is a connection to it, on which the faults of the other cloud show.
+// connect returns a connection to the other cloud, subject to its faults.
 func (o *other) connect(cluster.Access) (elsewhere.Peer, error) {
 	return elsewhere.Peer{Clusters: faulty{o.Service, o}, Close: func() error { return nil },
 		Version: func(ctx context.Context) (string, error) { return "1", o.fault(ctx) }}, nil
@@ -147,7 +147,7 @@ const text = "appliance: hosts\nremove_named: true\n"
 
 func TestTheContract(t *testing.T) {
 	clustertest.RunDriver(t, func(t *testing.T) clustertest.Harness {
-		t.Parallel() // the other cloud's manager looks at its site every other second
+		t.Parallel() // the other cloud's manager looks at its site only every two seconds
 		o := newOther(t)
 		change := func(set func(f *sim.Faults, on bool)) func(bool) {
 			return func(on bool) { o.site.Change("there", func(f *sim.Faults) { set(f, on) }) }
@@ -254,14 +254,15 @@ func friend() cluster.Access {
 	return cluster.Access{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
 }
 
-// lostLaunch is a build whose request had no answer.
+// lostLaunch returns a build whose request had no answer.
 func lostLaunch() cluster.Build {
 	return cluster.Build{Partition: croft.NewPartitionID(), Cluster: croft.NewClusterID(), User: "ada", Name: "c",
 		Implementation: cluster.Implementation{Template: text},
 		Remote:         cluster.Remote{Name: "croft-x", Asked: true}}
 }
 
-// TestSlavesHaveTheSameIndexesInBothClouds: also after a resize that was refused here and never reached the other one.
+// TestSlavesHaveTheSameIndexesInBothClouds also covers a resize that was refused here and never reached the other
+// cloud.
 func TestSlavesHaveTheSameIndexesInBothClouds(t *testing.T) {
 	o := newOther(t)
 	d, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
@@ -298,7 +299,7 @@ func TestSlavesHaveTheSameIndexesInBothClouds(t *testing.T) {
 	}
 }
 
-// older is a cloud of a version that takes no indexes.
+// older is a cloud of a version that does not accept indexes.
 type older struct{ cloud.Clusters }
 
 func (o older) Change(ctx context.Context, p croft.Project, name string, ch cluster.Change, generation *int64) (
@@ -327,7 +328,7 @@ func TestACloudOfAnOlderVersionIsResizedByNumber(t *testing.T) {
 	standing(t, d, at, b)
 }
 
-// TestARefusalForLackOfRoomSettlesNothing: the launch that may be on its way can find room.
+// TestARefusalForLackOfRoomSettlesNothing: a launch that is still in progress may find room.
 func TestARefusalForLackOfRoomSettlesNothing(t *testing.T) {
 	o := newOther(t)
 	d, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
@@ -354,8 +355,8 @@ func (b *between) Delete(ctx context.Context, p croft.Project, name string, r cl
 	return c, err
 }
 
-// TestALaunchThatArrivesWhileItIsDestroyedIsRemoved: the manager repeats the request without its parameters, which is
-// another one with the same ID.
+// TestALaunchThatArrivesWhileItIsDestroyedIsRemoved: the manager repeats the request without its parameters, which
+// makes it a different request with the same ID.
 func TestALaunchThatArrivesWhileItIsDestroyedIsRemoved(t *testing.T) {
 	o := newOther(t)
 	launching, at, b := elsewhere.New(o.connect), friend(), lostLaunch()

@@ -17,8 +17,8 @@ import (
 	"croft/cluster/heat"
 )
 
-// honest is what a site with one cluster answers, by the end of the path; the first end that matches counts. %s is the
-// UUID of the cluster, @ the address of the site.
+// honest lists the answers of a site with one cluster, by the end of the path; the first match is used. %s is the UUID
+// of the cluster, @ the address of the site.
 var honest = []struct {
 	method, end string
 	status      int
@@ -54,8 +54,8 @@ var honest = []struct {
 	{"POST", "/stacks", 201, `{"stack": {"id": "x", "links": []}}`},
 }
 
-// TestASiteThatAnswersWhatNobodyExpectsEndsNoProcess has a site answer each request with each value of its answer
-// replaced by one that does not belong there. Errors are right; a panic would end the server of all tenants.
+// TestASiteThatAnswersWhatNobodyExpectsEndsNoProcess lets a site answer each request with each value of its answer
+// replaced by an unexpected one. Errors are fine; a panic would end the server for all tenants.
 func TestASiteThatAnswersWhatNobodyExpectsEndsNoProcess(t *testing.T) {
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "abc")
@@ -63,7 +63,7 @@ func TestASiteThatAnswersWhatNobodyExpectsEndsNoProcess(t *testing.T) {
 	t.Cleanup(source.Close)
 	id := croft.NewClusterID()
 	var sites errgroup.Group
-	sites.SetLimit(32) // a launch waits for its stack
+	sites.SetLimit(32) // high, because a launch waits for its stack
 	for altered, o := range honest {
 		for _, text := range variants(t, o.text) {
 			sites.Go(func() error {
@@ -72,10 +72,10 @@ func TestASiteThatAnswersWhatNobodyExpectsEndsNoProcess(t *testing.T) {
 			})
 		}
 	}
-	_ = sites.Wait() // no function fails
+	_ = sites.Wait() // the functions return no errors
 }
 
-// useSite calls each method of the driver at a site of which one answer is another.
+// useSite calls each method of the driver at a site, one of whose answers is altered.
 func useSite(t *testing.T, id croft.ClusterID, altered int, text, source string) {
 	t.Helper()
 	var server *httptest.Server
@@ -109,7 +109,7 @@ func useSite(t *testing.T, id croft.ClusterID, altered int, text, source string)
 	_, _ = d.Probe(ctx, at)
 	_, _ = d.Room(ctx, at, b)
 	_, _ = d.Bring(ctx, at, cluster.Image{Name: "debian", URL: source, SHA256: strings.Repeat("0", 64)})
-	brief, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // a launch looks for its stack for longer
+	brief, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // a launch would look for its stack for longer
 	defer cancel()
 	_, _ = d.Launch(brief, at, b)
 	_, _ = d.Observe(ctx, at, []cluster.Build{b})
@@ -118,7 +118,7 @@ func useSite(t *testing.T, id croft.ClusterID, altered int, text, source string)
 	_ = d.Destroy(ctx, at, b)
 }
 
-// variants returns documents that differ from one in one value, which is replaced.
+// variants returns documents that differ from text in one value.
 func variants(t *testing.T, text string) []string {
 	t.Helper()
 	all := []string{`null`, `[]`, `{}`, `"x"`, `-1`, ``}

@@ -13,14 +13,14 @@ import (
 )
 
 // novaSite is a site whose Heat has one stack with a master and two slaves, and whose Nova may have lost some of them.
-// An update of the stack makes again what was marked as unhealthy.
+// An update of the stack creates the unhealthy resources again.
 type novaSite struct {
 	*site
 	cluster   croft.ClusterID
 	machines  map[string]string // the server of each resource: master, 0, 1
-	servers   []string          // what Nova has
-	hidden    string            // a server that Nova's list lacks, since its cell is down
-	away      bool              // Nova answers 503
+	servers   []string          // the servers that Nova has
+	hidden    string            // a server that is missing in Nova's list, because its cell is down
+	away      bool              // Nova answers with 503
 	unhealthy []string
 	updated   string
 }
@@ -108,12 +108,12 @@ func (s *novaSite) serveNova(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestAServerThatNovaDoesNotHaveIsGone: Heat goes on showing a server that somebody deleted in Nova.
+// TestAServerThatNovaDoesNotHaveIsGone: Heat goes on showing a server that was deleted directly in Nova.
 func TestAServerThatNovaDoesNotHaveIsGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*novaSite)
-		want   string // the members that are gone
+		want   string // the lost members
 	}{
 		{"all are there", func(*novaSite) {}, ""},
 		{"a slave was deleted", func(s *novaSite) { s.servers = []string{"srv-m", "srv-0"} }, "slave 1"},
@@ -145,7 +145,8 @@ func TestAServerThatNovaDoesNotHaveIsGone(t *testing.T) {
 	}
 }
 
-// TestASlaveThatNovaDoesNotHaveIsMadeAgain: told the same size again, Heat replaces what it takes for healthy.
+// TestASlaveThatNovaDoesNotHaveIsMadeAgain checks that lost slaves are marked as unhealthy, since Heat does not replace
+// resources that it considers healthy when the size stays the same.
 func TestASlaveThatNovaDoesNotHaveIsMadeAgain(t *testing.T) {
 	s := newNovaSite()
 	s.servers = []string{"srv-m", "srv-0"}

@@ -50,13 +50,13 @@ func TestWhatAGroupIsTold(t *testing.T) {
 	}
 }
 
-// TestNumbersFollowIndexes resizes groups at random, where some requests never reach Heat and some fail before members
-// are made, and checks against a model of Heat that each slave keeps its machine.
+// TestNumbersFollowIndexes performs random resizes, of which some never reach Heat and some fail before members exist,
+// and checks with a model of Heat that each slave keeps its machine.
 func TestNumbersFollowIndexes(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		told := numbering{}
-		var present, indexes []int // of Heat, of ours
+		var present, indexes []int // numbers in Heat, our indexes
 		machines := map[int]int{}  // index to number
 		next := 0
 		for range 30 {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// small is a cluster of resources of Heat's own, which needs no Nova.
+// small is a cluster of Heat's own resource types, which needs no Nova.
 //
 //go:embed testdata/small.yaml
 var small string
@@ -84,7 +84,7 @@ func spoil(r *http.Request, body map[string]any, failing, frozen bool) {
 		return
 	}
 	if parameters["slave_fail"] = "false"; failing {
-		parameters["slave_fail"] = "%index%" // which is no boolean
+		parameters["slave_fail"] = "%index%" // not a boolean
 	}
 	if r.Method == http.MethodPost && failing {
 		parameters["master_fail"] = true
@@ -94,7 +94,7 @@ func spoil(r *http.Request, body map[string]any, failing, frozen bool) {
 	}
 }
 
-// overQuota refuses to make a stack, as Heat does whose project has too many.
+// overQuota refuses to create a stack, as Heat does if the project has its maximum.
 func overQuota(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/stacks") {
 		return false
@@ -106,10 +106,10 @@ func overQuota(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// occupy gives the name of a cluster's stack to one of somebody else in the project.
+// occupy gives the name of a cluster's stack to a foreign stack in the project.
 func occupy(t *testing.T, f *heattest.Front, h clustertest.Harness, b cluster.Build) func() bool {
 	d := open(t, heat.Config{})
-	if _, err := d.List(t.Context(), h.At); err != nil { // so that there is a token
+	if _, err := d.List(t.Context(), h.At); err != nil { // to obtain a token
 		t.Fatal(err)
 	}
 	status, text := f.Heat(t, http.MethodPost, "", map[string]any{"stack_name": b.Remote.Name,

@@ -24,10 +24,10 @@ import (
 	"croft/internal/userdata"
 )
 
-// annsKey is a key whose comment has to be quoted.
+// annsKey is a key whose comment needs quoting.
 const annsKey = `ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB ann's "desk"`
 
-// TestAnImageAloneWithOpenStack builds machines from an image: each is told who may log in.
+// TestAnImageAloneWithOpenStack builds machines from an image, and checks that each gets the SSH keys.
 func TestAnImageAloneWithOpenStack(t *testing.T) {
 	engines(t, func(t *testing.T, clouds map[string]heattest.Cloud) {
 		s := newBench(t, clouds["demo"], "", 2)
@@ -53,8 +53,8 @@ func TestAnImageAloneWithOpenStack(t *testing.T) {
 	})
 }
 
-// TestOurTemplatesWithOpenStack builds by the templates that croft ships. What Heat makes of them is what the local
-// site makes of the same appliance: the names of machines, the keys, the list of members, and the scripts.
+// TestOurTemplatesWithOpenStack builds with the shipped templates, and checks that Heat creates the same as the local
+// site for the same appliance: the names of machines, the keys, the list of members, and the scripts.
 func TestOurTemplatesWithOpenStack(t *testing.T) {
 	for _, name := range appliances.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestOurTemplatesWithOpenStack(t *testing.T) {
 	}
 }
 
-// fill gives the parameters as the manager does.
+// fill sets the parameters as the manager does.
 func (s *bench) fill() {
 	s.Helper()
 	contract, err := s.Check(s.Context(), s.b.Implementation)
@@ -108,7 +108,7 @@ func (s *bench) fill() {
 	}
 }
 
-// wantMachines checks the machines that the outputs tell of.
+// wantMachines checks the machines in the outputs.
 func (s *bench) wantMachines(seen cluster.Seen, names ...string) {
 	s.Helper()
 	var got []string
@@ -123,7 +123,7 @@ func (s *bench) wantMachines(seen cluster.Seen, names ...string) {
 	}
 }
 
-// untilMaster waits until the master is made.
+// untilMaster waits until the master exists.
 func (s *bench) untilMaster() {
 	s.Helper()
 	patient.Until(s.T, "there is a master", func() bool {
@@ -132,7 +132,7 @@ func (s *bench) untilMaster() {
 	})
 }
 
-// signal does what the guest of the master does at the end of its set-up: it runs the script, with another check.
+// signal acts as the guest of the master at the end of its set-up: it runs the script, with another check.
 func (s *bench) signal() {
 	s.Helper()
 	script := s.parts("web-master", s.userDataByName()["web-master"])["zz-croft-ready"]
@@ -150,7 +150,7 @@ func (s *bench) signal() {
 	}
 }
 
-// parts reads a member's user-data as cloud-init does, and returns its parts by their names.
+// parts parses a member's user-data as cloud-init does, and returns its parts by name.
 func (s *bench) parts(name, data string) map[string]string {
 	s.Helper()
 	if err := userdata.Check([]byte(data)); err != nil {
@@ -191,7 +191,7 @@ func (s *bench) parts(name, data string) map[string]string {
 	}
 }
 
-// wantSameAsLocal compares what each machine is told with what a machine of the local site is told.
+// wantSameAsLocal compares the user-data of each machine with that of a machine of the local site.
 func (s *bench) wantSameAsLocal(appliance string, told map[string]string, masterIP string) {
 	s.Helper()
 	text, _ := appliances.Text(appliance, "local")
@@ -256,7 +256,7 @@ func first(all map[string]bool) string {
 	return ""
 }
 
-// userData is that of all machines of the stack.
+// userData returns the user-data of all machines of the stack.
 func (s *bench) userData() (all []string) {
 	s.Helper()
 	for _, m := range s.machines() {
@@ -265,7 +265,7 @@ func (s *bench) userData() (all []string) {
 	return all
 }
 
-// userDataByName is that of all machines of the stack by the names of these.
+// userDataByName returns the user-data of all machines of the stack by machine name.
 func (s *bench) userDataByName() map[string]string {
 	s.Helper()
 	all := map[string]string{}
@@ -275,7 +275,7 @@ func (s *bench) userDataByName() map[string]string {
 	return all
 }
 
-// machines returns the properties of all machines of the stack, which are nested stacks where there is no Nova.
+// machines returns the properties of all machines of the stack, which are nested stacks at a site without Nova.
 func (s *bench) machines() (all []map[string]string) {
 	s.Helper()
 	get := func(path string, into any) {

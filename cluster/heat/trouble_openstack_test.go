@@ -89,7 +89,7 @@ func (s *bench) wantKind(what string, err error, kind croft.Kind, words ...strin
 	}
 }
 
-// creates reports requests for a new stack.
+// creates reports whether a request is for a new stack.
 func creates(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/stacks")
 }
@@ -114,7 +114,7 @@ func TestALaunchThatComesLateIsTurnedAwayWithOpenStack(t *testing.T) {
 		s.front.Change(func(f *heattest.Faults) {
 			f.Answer = func(w http.ResponseWriter, r *http.Request) bool {
 				if creates(r) {
-					panic(http.ErrAbortHandler) // it is on its way
+					panic(http.ErrAbortHandler) // the request is still in progress
 				}
 				return false
 			}
@@ -203,7 +203,7 @@ func TestATokenThatEndsIsRenewedWithOpenStack(t *testing.T) {
 	})
 }
 
-// guarded has a parameter that is secret, and a rule for it.
+// guarded has a secret parameter with a constraint.
 var guarded = strings.Replace(small, "parameters:\n", `parameters:
   admin_password: {type: string, hidden: true, constraints: [{length: {min: 40}}]}
 `, 1)
@@ -302,7 +302,7 @@ func TestOutputsThatAreOfNoUseWithOpenStack(t *testing.T) {
 				s := newBench(t, clouds["demo"], strings.Replace(small, "{value: {get_attr: [master, output]}}",
 					"{value: "+c.output+"}", 1), 0)
 				remote, err := s.Launch(s.Context(), s.at, s.b)
-				if croft.KindOf(err) == croft.Invalid { // Heat sees some of it before
+				if croft.KindOf(err) == croft.Invalid { // Heat detects some errors earlier
 					return
 				}
 				if s.b.Remote = remote; err != nil {
@@ -334,7 +334,7 @@ func TestAFailureNamesItsResourceWithOpenStack(t *testing.T) {
 	})
 }
 
-// serveImage serves bytes, and returns an image of them.
+// serveImage serves random bytes, and returns an image record for them.
 func serveImage(t *testing.T, size int) (cluster.Image, []byte) {
 	content := bytes.Repeat([]byte("croft"), size/5+1)[:size]
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -346,7 +346,7 @@ func serveImage(t *testing.T, size int) (cluster.Image, []byte) {
 		SHA256: hex.EncodeToString(sum[:])}, content
 }
 
-// hasGlance reports whether a site takes images.
+// hasGlance reports whether a site accepts images.
 func hasGlance(t *testing.T, at cluster.Access) bool {
 	none := cluster.Image{Name: "none", SHA256: strings.Repeat("0", 64)}
 	_, err := open(t, heat.Config{}).Bring(t.Context(), at, none)

@@ -18,12 +18,13 @@ import (
 	"croft/cluster/heat"
 )
 
-// site is a server that shows what a real site does not do on demand. It has a Keystone that accepts every password.
+// site is a server that simulates behaviour that a real site does not show on demand. Its Keystone accepts every
+// password.
 type site struct {
 	*httptest.Server
-	keystone http.HandlerFunc // instead of the Keystone
+	keystone http.HandlerFunc // replaces the Keystone
 	heat     http.HandlerFunc
-	hangs    bool // it is given up soon
+	hangs    bool // the driver uses a short timeout
 	nova     http.HandlerFunc
 	neutron  http.HandlerFunc
 }
@@ -51,7 +52,7 @@ func answer(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// token returns a token with the services that the site has.
+// token returns a token for the services that the site has.
 func (s *site) token() string {
 	var catalog []any
 	for kind, there := range map[string]bool{"orchestration": s.heat != nil, "compute": s.nova != nil,
@@ -113,7 +114,7 @@ func TestServersThatAreNone(t *testing.T) {
 			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 		}, "redirects for ever"},
 		{"nothing", func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that the caller left
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the caller left
 			select {
 			case <-release:
 			case <-r.Context().Done():
@@ -157,14 +158,14 @@ func TestServersThatAreNone(t *testing.T) {
 			t.Parallel()
 			d, at := newSite(t, &site{keystone: c.what, hangs: c.name == "nothing"})
 			_, err := d.List(t.Context(), at)
-			unavailable(t, err, c.words, "answers 200 OK") // a token comes with 201
+			unavailable(t, err, c.words, "answers 200 OK") // a token comes with status 201
 			_, err = d.Probe(t.Context(), at)
 			unavailable(t, err, c.words)
 		})
 	}
 }
 
-// unavailable checks that an error says that nothing is known, in one line and without a secret.
+// unavailable checks that an error is Unavailable, in one line and without a secret.
 func unavailable(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if croft.KindOf(err) != croft.Unavailable || !slices.ContainsFunc(words, func(w string) bool {
@@ -282,8 +283,8 @@ func TestLackOfRoomIsKnownByItsWords(t *testing.T) {
 	}
 }
 
-// TestSilenceIsTheLackOfAResponse: only what no response arrived for may close a site; a fault that the site responded
-// with is that of one request.
+// TestSilenceIsTheLackOfAResponse checks that only a missing response can close a site; a fault that the site answered
+// with affects one request.
 func TestSilenceIsTheLackOfAResponse(t *testing.T) {
 	said := func(status int, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { answer(w, status, text) }
@@ -322,7 +323,8 @@ func TestSilenceIsTheLackOfAResponse(t *testing.T) {
 	})
 }
 
-// TestAFullProjectIsARefusal: Heat says with 400 that a project may have no more stacks, and has made none.
+// TestAFullProjectIsARefusal: with status 400 Heat says that the project has its maximum of stacks; it has created
+// none.
 func TestAFullProjectIsARefusal(t *testing.T) {
 	s := &site{heat: func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -351,7 +353,7 @@ func TestAFullProjectIsARefusal(t *testing.T) {
 	}
 }
 
-// TestValidationHasTheParameters: a condition may need them, and a fault of Heat's own code is about the template.
+// TestValidationHasTheParameters: a condition may need them, and a fault of Heat's own code is blamed on the template.
 func TestValidationHasTheParameters(t *testing.T) {
 	validation := `{}`
 	status := 200
@@ -384,14 +386,14 @@ func TestValidationHasTheParameters(t *testing.T) {
 	}
 }
 
-// sized is a template with a size.
+// sized is a template with the parameter cluster_size.
 const sized = `heat_template_version: 2018-08-31
 parameters: {cluster_size: {type: number}}
 resources: {master: {type: "OS::Heat::Value", properties: {value: 10.1.1.1}}}
 outputs: {master_ip: {value: {get_attr: [master, value]}}, worker_ips: {value: []}}
 `
 
-// TestOutputsOfACompleteStackAreFinal: what is wrong with them is a failure that names the output.
+// TestOutputsOfACompleteStackAreFinal checks that faulty outputs cause a failure that names the output.
 func TestOutputsOfACompleteStackAreFinal(t *testing.T) {
 	for outputs, want := range map[string]string{
 		`"worker_ips": ["10.0.0.2"]`:             "output worker_ips has 1 slaves, and the stack was told to have 2",
@@ -430,7 +432,7 @@ func TestOutputsOfACompleteStackAreFinal(t *testing.T) {
 	}
 }
 
-// TestAProbeAsksKeystone: a login that is remembered says nothing of a password that was changed since.
+// TestAProbeAsksKeystone: a cached login does not prove that the password is still valid.
 func TestAProbeAsksKeystone(t *testing.T) {
 	changed := false
 	s := &site{heat: func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"stacks": []}`) }}
@@ -455,7 +457,8 @@ func TestAProbeAsksKeystone(t *testing.T) {
 	}
 }
 
-// TestARevokedTokenIsRenewed: Heat answers 500 for one, and a login tells whether the credential is refused.
+// TestARevokedTokenIsRenewed: Heat answers with 500 for a revoked token, and only a login shows whether the credential
+// is refused.
 func TestARevokedTokenIsRenewed(t *testing.T) {
 	logins, revoked := 0, true
 	s := &site{}

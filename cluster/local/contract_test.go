@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// places is how many members of one VCPU a host has room for.
+// places is the number of members with one VCPU that fit on a host.
 const places = 6
 
 func open(dir string) *world {
@@ -74,7 +74,7 @@ func open(dir string) *world {
 	return w
 }
 
-// scheduler makes a scheduler of the cloud, which sees it through v.
+// scheduler returns a scheduler of the cloud that reads through v.
 func (w *world) scheduler(t *testing.T, v localtest.Link) *schedule.Scheduler {
 	t.Helper()
 	written := localtest.Writes{Records: w.Store.Instances, Holds: w.Store.Instances, Over: v}
@@ -103,7 +103,7 @@ master: {resources: "VCPU:1,MEMORY_MB:256,DISK_GB:1", image: tiny}
 slave: {resources: "VCPU:1,MEMORY_MB:256,DISK_GB:1", image: tiny, user_data: "#!/bin/sh\necho ${master_ip}"}
 `
 
-// driver makes a driver whose images have a prefix, by which simulated hosts treat them.
+// driver returns a driver that prefixes images; the prefix controls how simulated hosts handle them.
 func (w *world) driver(t *testing.T, v localtest.Link, prefix *atomic.Pointer[string]) *local.Driver {
 	t.Helper()
 	d, err := local.New(local.Config{Scheduler: w.scheduler(t, v), Keys: w.Store.SSHKeys,
@@ -130,7 +130,7 @@ func TestContract(t *testing.T) {
 	w := theWorld
 	stick := w.stuck.Store
 	if testing.Short() {
-		stick = nil // a host tries again after half a minute
+		stick = nil // a host retries only after half a minute
 	}
 	clustertest.RunDriver(t, func(t *testing.T) clustertest.Harness {
 		w.empty(t)

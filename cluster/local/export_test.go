@@ -2,5 +2,5 @@ package local
 
 import "time"
 
-// SetLeftBehind shortens how long a claim under way is left to whoever began it.
+// SetLeftBehind changes the time after which a claim in progress counts as abandoned.
 func SetLeftBehind(d time.Duration) { leftBehind = d }

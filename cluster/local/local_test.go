@@ -51,7 +51,7 @@ func (s *site) launch() {
 	}
 }
 
-// until looks until the cluster is in a phase.
+// until waits until the cluster is in a phase.
 func (s *site) until(want cluster.Phase) (seen cluster.Seen) {
 	s.Helper()
 	patient.Until(s.T, "the cluster is "+string(want), func() bool {
@@ -110,7 +110,8 @@ slave:
 	}
 }
 
-// TestMembersThatWereDestroyedAreGone: what has no record any more is told as gone, since nothing makes it again.
+// TestMembersThatWereDestroyedAreGone checks that members without a record are reported as gone, since nothing creates
+// them again.
 func TestMembersThatWereDestroyedAreGone(t *testing.T) {
 	s := newSite(t, plain, 2)
 	s.launch()
@@ -146,7 +147,7 @@ func TestMembersThatWereDestroyedAreGone(t *testing.T) {
 	}
 }
 
-// TestSlavesThatAreNotWantedAreTold: those of a resize that took effect late; the next resize destroys them.
+// TestSlavesThatAreNotWantedAreTold checks slaves that a late resize left; the next resize destroys them.
 func TestSlavesThatAreNotWantedAreTold(t *testing.T) {
 	s := newSite(t, plain, 2)
 	s.launch()
@@ -280,7 +281,7 @@ func TestAMemberThatFailedShowsItsConsole(t *testing.T) {
 
 func TestAMemberIsReadyOnceItsGuestHasReported(t *testing.T) {
 	s := newSite(t, plain+"ready: phone-home\n", 0)
-	s.build.Project = croft.DefaultProject // where Report looks
+	s.build.Project = croft.DefaultProject // the project that Report uses
 	s.launch()
 	patient.Until(t, "the master runs", func() bool {
 		seen := s.until(cluster.Working)
@@ -338,7 +339,8 @@ func TestAClaimUnderWayCountsFromWhenItIsSeen(t *testing.T) {
 	}
 }
 
-// TestABuildThatIsInterruptedGoesOn ends a process after each of its calls to the cloud, and has another go on.
+// TestABuildThatIsInterruptedGoesOn ends a process after each of its calls to the cloud, and lets another process
+// continue.
 func TestABuildThatIsInterruptedGoesOn(t *testing.T) {
 	var all []int
 	for i := range 36 {

@@ -8,7 +8,7 @@ import (
 	"croft/schedule"
 )
 
-// TestSentencesForTenantsNameNoHost: hosts are for operators alone, and the words of tenants are left as they are.
+// TestSentencesForTenantsNameNoHost: only operators may see hosts; words that only resemble them stay.
 func TestSentencesForTenantsNameNoHost(t *testing.T) {
 	st := &croft.Status{Host: &croft.Host{ID: "0b5f", Name: "h1", Addresses: []string{"192.0.2.7"}},
 		Observation: &croft.Observation{}}

@@ -36,7 +36,7 @@ parameters: {cluster_size: {type: number}, admin_password: {type: string, defaul
 outputs: {login_password: swordfish, port: 22}
 `
 
-// bench is a cloud of clusters in a bubble: a store, the sites east and west that build slurm, and its users.
+// bench is a cloud of clusters in a synctest bubble: a store, the sites east and west that build slurm, and its users.
 type bench struct {
 	*requests.Service
 	*testing.T
@@ -46,11 +46,11 @@ type bench struct {
 	logs  *lines
 	log   *slog.Logger
 	mu    sync.Mutex
-	looks map[string][]time.Time // when each site was observed
+	looks map[string][]time.Time // times of the observations of each site
 	ends  []func()
 }
 
-// lines is a log that may be written by many.
+// lines is a log for concurrent writers.
 type lines struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -68,7 +68,7 @@ func (l *lines) String() string {
 	return l.Buffer.String()
 }
 
-// inBubble runs a test on a bench. In the end all managers are stopped.
+// inBubble runs a test on a bench, and stops all managers at the end.
 func inBubble(t *testing.T, test func(b *bench)) {
 	keys := loadKeys(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func (b *bench) drivers(d cluster.Driver) map[cluster.SiteType]cluster.Driver {
 	return map[cluster.SiteType]cluster.Driver{cluster.Sim: watched{d, b}}
 }
 
-// watched notes when sites are observed.
+// watched records when sites are observed.
 type watched struct {
 	cluster.Driver
 	b *bench
@@ -133,7 +133,7 @@ func (w watched) Observe(ctx context.Context, at cluster.Access, all []cluster.B
 	return w.Driver.Observe(ctx, at, all)
 }
 
-// observed counts the observations of a site since some time.
+// observed counts the observations of a site since a time.
 func (b *bench) observed(site string, since time.Time) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,7 +159,7 @@ func (b *bench) implementation(i cluster.Implementation) cluster.ImplementationI
 	return i.ID
 }
 
-// credential stores one of ada's for a site.
+// credential stores a credential of ada for a site.
 func (b *bench) credential(site string) cluster.Credential {
 	b.Helper()
 	c := cluster.Credential{ID: cluster.NewCredentialID(), Name: "at-" + site, Project: "physics", User: "ada",
@@ -206,10 +206,10 @@ func (b *bench) start(change ...func(c *manager.Config)) (m *manager.Manager, st
 	return m, stop
 }
 
-// at changes what is wrong with a site.
+// at changes the faults of a site.
 func (b *bench) at(site string, change func(f *sim.Faults)) { b.sites.Change(site, change) }
 
-// ask is a request of ada for slurm with two slaves.
+// ask returns a request of ada for slurm with two slaves.
 func ask(name string, sites ...string) cluster.Request {
 	return cluster.Request{Name: name, Project: "physics", User: "ada", Appliance: "slurm", Slaves: 2,
 		Reuse: cluster.ReuseNever, Hints: cluster.Hints{PreferSites: []string{"east"}, Sites: sites}}
@@ -229,7 +229,7 @@ func (b *bench) get(id croft.ClusterID) cluster.Cluster {
 	return c
 }
 
-// until waits for a cluster to be as asked for, and at most that long.
+// until waits for a condition on a cluster, at most for most.
 func (b *bench) until(id croft.ClusterID, most time.Duration, what string,
 	is func(c cluster.Cluster) bool) cluster.Cluster {
 	b.Helper()
@@ -262,7 +262,7 @@ func (b *bench) delete(id croft.ClusterID) {
 	b.fatal(err)
 }
 
-// has returns how many clusters of ours a site has.
+// has returns the number of our clusters at a site.
 func (b *bench) has(site string) int {
 	b.Helper()
 	at := cluster.Access{Partition: partition, Site: cluster.Site{Name: site}}
@@ -271,7 +271,7 @@ func (b *bench) has(site string) int {
 	return len(all)
 }
 
-// heard reports whether an event of a cluster has some text.
+// heard reports whether an event of a cluster contains a text.
 func (b *bench) heard(id croft.ClusterID, text string) bool {
 	b.Helper()
 	all, err := b.store.Events(b.Context(), id)

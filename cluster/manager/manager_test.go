@@ -46,7 +46,7 @@ func TestAClusterIsBuiltAndDeleted(t *testing.T) {
 	})
 }
 
-// A user creates and deletes clusters in a loop. What is left of them does not grow without bound.
+// A user creates and deletes clusters in a loop. The remaining records must not grow without bound.
 func TestAProjectsOldestDeletedClustersAreForgotten(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
@@ -129,7 +129,7 @@ func TestAClusterIsResized(t *testing.T) {
 		b.start()
 		id := b.create(ask("one"))
 		before := b.ready(id, 2)
-		for range 2 { // two changes that wait become one resize
+		for range 2 { // two waiting changes become one resize
 			_, err := b.AddHost(b.Context(), "physics", "one")
 			b.fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestARestartOfSecondsClosesASiteForSeconds(t *testing.T) {
 		b.start()
 		b.ready(b.create(ask("one", "east")), 2)
 		b.at("east", func(f *sim.Faults) { f.Away = true })
-		time.Sleep(time.Minute) // what is known of its room is out of date
+		time.Sleep(time.Minute) // the cached room has expired
 		for range 5 {
 			_, err := b.Explain(b.Context(), ask("two"))
 			b.fatal(err)
@@ -484,7 +484,7 @@ func TestTwoManagersBuildOnce(t *testing.T) {
 			b.ready(id, 2)
 		}
 		stop()
-		for _, id := range all { // the other one goes on
+		for _, id := range all { // the other one continues
 			b.delete(id)
 			b.untilState(id, cluster.Deleted)
 		}
@@ -500,7 +500,7 @@ func TestTwoHundredClustersAtOnce(t *testing.T) {
 		var all []croft.ClusterID
 		begun := time.Now()
 		clusters := 200
-		if raceEnabled { // which has the store in memory take a minute
+		if raceEnabled { // with it, the store in memory takes a minute
 			clusters = 60
 		}
 		for i := range clusters {
@@ -525,7 +525,8 @@ func TestTwoHundredClustersAtOnce(t *testing.T) {
 	})
 }
 
-// TestNoClusterEndsByOneClockAlone: a manager whose clock differs from a host's destroys and forgets nothing.
+// TestNoClusterEndsByOneClockAlone checks that a manager whose clock differs from a host's destroys and forgets
+// nothing.
 func TestNoClusterEndsByOneClockAlone(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		differ := true

@@ -12,11 +12,11 @@ import (
 	"croft/cluster/manager"
 )
 
-// mortal is a manager that may be killed between any two things that it does. What it held stays held until its leases
-// end, and what it asked for may still come.
+// mortal is a manager that may be killed between any two of its actions. Its holds last until their leases end, and its
+// requests may still take effect.
 type mortal struct {
 	h      *history
-	chance int // of death at each step, of a thousand; guarded by the history
+	chance int // probability of death at each step, in thousandths; guarded by the history
 	dead   atomic.Bool
 	die    func()
 }
@@ -42,7 +42,7 @@ func (h *history) live(ctx context.Context, chance int) {
 
 var errDead = croft.Errorf(croft.Unavailable, "this manager is dead")
 
-// step may be the last one.
+// step may kill the manager.
 func (m *mortal) step() error {
 	if m.h.dice(1000) < m.chance {
 		m.dead.Store(true)
@@ -54,7 +54,7 @@ func (m *mortal) step() error {
 	return nil
 }
 
-// mortalRecords is the store as a mortal reaches it. Some answers are lost.
+// mortalRecords is the store for a mortal. Some answers are lost.
 type mortalRecords struct {
 	cluster.Records
 	m *mortal
@@ -128,7 +128,7 @@ func (r mortalRecords) Note(ctx context.Context, c cluster.Cluster, e cluster.Ev
 	return r.Records.Note(ctx, c, e)
 }
 
-// mortalDriver is a site as a mortal reaches it.
+// mortalDriver is the driver for a mortal.
 type mortalDriver struct {
 	cluster.Driver
 	m *mortal
@@ -144,7 +144,7 @@ func (d mortalDriver) Resize(ctx context.Context, at cluster.Access, b cluster.B
 	return d.act(b, true, func() error { return d.Driver.Resize(ctx, at, b) })
 }
 
-// Destroy is a sweep's too, which holds nothing.
+// Destroy is also called by sweeps, which hold nothing.
 func (d mortalDriver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
 	return d.act(b, false, func() error { return d.Driver.Destroy(ctx, at, b) })
 }
@@ -163,7 +163,7 @@ func (d mortalDriver) act(b cluster.Build, held bool, act func() error) error {
 	return err
 }
 
-// history is a bench with what happens to it.
+// history is a bench with the state of a random history.
 type history struct {
 	*bench
 	mu      sync.Mutex
@@ -199,8 +199,8 @@ func (h *history) expire(id croft.ClusterID) {
 	h.store.Expire(id)
 }
 
-// checkOwner checks that nobody acts on what another one holds. A lease that ends between the write before an act and
-// the act itself is nobody's fault.
+// checkOwner checks that no manager acts on a cluster that another one holds. A lease that ends between the write
+// before an act and the act itself is no error.
 func (h *history) checkOwner(id croft.ClusterID, m *mortal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,7 +209,7 @@ func (h *history) checkOwner(id croft.ClusterID, m *mortal) {
 	}
 }
 
-// stable checks that what must not change of a cluster has not changed.
+// stable checks that the immutable fields of a cluster have not changed.
 func (h *history) stable(before, after cluster.Cluster) {
 	if before.Remote.ID == "" || before.Remote.ID != after.Remote.ID {
 		return

@@ -21,8 +21,9 @@ var (
 	seedFlag      = flag.Uint64("seed", 0, "the history of this seed alone")
 )
 
-// TestRandomHistories has managers killed and started, answers lost and late, sites away, hanging, full and failing,
-// leases lost, and users who create, resize, rename and delete. Then all heals, and has to be as it should.
+// TestRandomHistories kills and starts managers, loses and delays answers, makes sites unavailable, hanging, full and
+// failing, loses leases, and acts as users who create, resize, rename and delete. Then it removes all faults, and
+// checks that every cluster reaches the state that its user asked for.
 func TestRandomHistories(t *testing.T) {
 	seeds := []uint64{*seedFlag}
 	for *seedFlag == 0 && len(seeds) < *historiesFlag {
@@ -43,7 +44,7 @@ func TestRandomHistories(t *testing.T) {
 }
 
 func (h *history) run() {
-	for _, site := range []string{"east", "west"} { // so that sweeps reach them
+	for _, site := range []string{"east", "west"} { // so that sweeps cover them
 		h.credential(site)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -75,7 +76,7 @@ func (h *history) run() {
 	managers.Wait()
 }
 
-// happen does something to the world.
+// happen performs one random event.
 func (h *history) happen() {
 	site := []string{"east", "west"}[h.dice(2)]
 	all, err := h.store.List(h.Context(), "")
@@ -86,7 +87,7 @@ func (h *history) happen() {
 		h.ask()
 	case n < 12 && len(all) > 0:
 		h.change(all[h.dice(len(all))])
-	case n < 13 && len(all) > 0: // a lease is lost although its manager lives
+	case n < 13 && len(all) > 0: // a lease is lost although its manager is alive
 		h.expire(all[h.dice(len(all))].ID)
 	case n < 15:
 		h.at(site, func(f *sim.Faults) { *f = sim.Faults{} })
@@ -95,7 +96,7 @@ func (h *history) happen() {
 	}
 }
 
-// fault has something go wrong at a site.
+// fault sets random faults of a site.
 func (h *history) fault(f *sim.Faults) {
 	f.Lost, f.Late, f.Most = float64(h.dice(20)), float64(h.dice(20)), 3*time.Minute
 	f.Delay = time.Duration(1+h.dice(60)) * time.Second
@@ -130,7 +131,7 @@ func (h *history) ask() {
 	h.may(err)
 }
 
-// may accepts an error that users get in such a world.
+// may accepts an error that users may get under these faults.
 func (h *history) may(err error) {
 	if kind := croft.KindOf(err); err != nil && kind != croft.Conflict && kind != croft.NoCapacity &&
 		kind != croft.Unavailable && kind != croft.NotFound && kind != croft.Denied {
@@ -154,12 +155,12 @@ func (h *history) change(c cluster.Cluster) {
 	case 4:
 		_, err = h.Delete(h.Context(), "physics", string(c.ID), cluster.Removal{User: "ada"})
 	}
-	if croft.KindOf(err) != croft.Invalid { // a host that was removed a moment ago
+	if croft.KindOf(err) != croft.Invalid { // a host that was just removed
 		h.may(err)
 	}
 }
 
-// heal waits until all clusters are settled, and compares them with what the sites have.
+// heal waits until all clusters are settled, and compares them with the state of the sites.
 func (h *history) heal() {
 	h.Helper()
 	for end := time.Now().Add(4 * time.Hour); ; time.Sleep(time.Minute) {
@@ -179,11 +180,12 @@ func (h *history) heal() {
 			h.Fatalf("these are not settled:\n%s", strings.Join(open, "\n"))
 		}
 	}
-	time.Sleep(2 * time.Hour) // sweeps, and the end of what failed
+	time.Sleep(2 * time.Hour) // time for sweeps, and for the removal of failed builds
 	h.compare()
 }
 
-// compare checks that each cluster is where its record says, once, and nothing else is anywhere.
+// compare checks that each cluster exists exactly once, at the site in its record, and that the sites have nothing
+// else.
 func (h *history) compare() {
 	h.Helper()
 	where := map[croft.ClusterID][]string{}
@@ -225,7 +227,7 @@ func (h *history) compare() {
 	h.Logf("%v", states)
 }
 
-// sameSize checks that the site has the slaves of the record and no others.
+// sameSize checks that the site has exactly the slaves in the record.
 func (h *history) sameSize(c cluster.Cluster) {
 	h.Helper()
 	b := cluster.Build{Partition: partition, Cluster: c.ID, Remote: c.Remote}
@@ -245,7 +247,7 @@ func (h *history) sameSize(c cluster.Cluster) {
 	}
 }
 
-// end has all deleted, and checks that nothing is left anywhere.
+// end deletes all clusters, and checks that the sites have nothing left.
 func (h *history) end() {
 	h.Helper()
 	all, err := h.store.List(h.Context(), "")
@@ -272,7 +274,7 @@ func (h *history) end() {
 	}
 }
 
-// TestOnlyTheHolderActs has leases end while a site does not answer, so that what is asked for has to be repeated.
+// TestOnlyTheHolderActs ends leases while a site does not answer, so that requests have to be repeated.
 func TestOnlyTheHolderActs(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		h := &history{bench: b, r: rand.New(rand.NewPCG(rand.Uint64(), 0)), owners: map[croft.ClusterID]*mortal{},

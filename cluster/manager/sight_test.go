@@ -8,7 +8,8 @@ import (
 	"croft/cluster"
 )
 
-// TestASightFromBeforeAnActDoesNotCount: a look that began before a resize ended may have seen the site before it.
+// TestASightFromBeforeAnActDoesNotCount: a look that started before a resize ended may show the state before the
+// resize.
 func TestASightFromBeforeAnActDoesNotCount(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,8 +13,8 @@ import (
 	"croft/cluster/survey"
 )
 
-// TestACredentialGoesToNoFormerSite replaces a site by another one of its name while the manager still knows the former
-// one.
+// TestACredentialGoesToNoFormerSite replaces a site by another one of the same name while the manager still has the
+// former one cached.
 func TestACredentialGoesToNoFormerSite(t *testing.T) {
 	const home = croft.PartitionID("00000000-0000-4000-8000-000000000001")
 	ctx, store := t.Context(), clustertest.NewStore()

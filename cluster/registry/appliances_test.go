@@ -10,7 +10,7 @@ import (
 	"croft/cluster/registry"
 )
 
-// withSlurm is a world with the site east and the appliance slurm of project dev.
+// withSlurm returns a world with the site east and the appliance slurm of project dev.
 func withSlurm(t *testing.T) world {
 	w := withSite(t)
 	must(w.Appliances().Create(t.Context(), cluster.Appliance{Name: "slurm", Owner: "ann", Project: "dev"}))(t)
@@ -144,7 +144,7 @@ func TestImplementationsHaveRevisions(t *testing.T) {
 
 func TestBuiltInAppliancesAreThere(t *testing.T) {
 	w, ctx := withSlurm(t), t.Context()
-	// As an earlier version stored an appliance of a project.
+	// As earlier versions stored an appliance of a project.
 	must(w.store.PutAppliance(ctx, cluster.Appliance{Name: "nfs", Owner: "ann", Project: "dev"}))(t)
 	shipped := func(text string) []registry.BuiltIn {
 		implementations := []cluster.Implementation{{Site: "east", Template: text}, {Site: "none", Template: text}}

@@ -180,8 +180,8 @@ func TestSecretsAreSealedByANewKey(t *testing.T) {
 	must(w.Credentials().Change(ctx, "dev", "ann", "one", cluster.CredentialChange{Username: &user}, nil))(t)
 }
 
-// TestSecretsStayInside has a site repeat the secret in whatever it says, and looks for it in all that leaves the
-// registry.
+// TestSecretsStayInside lets a site repeat the secret in all its answers, and searches everything that leaves the
+// registry for it.
 func TestSecretsStayInside(t *testing.T) {
 	const secret = "p\"w/ü+hunter2 hunter2"
 	for _, form := range []string{secret, "x:" + base64.StdEncoding.EncodeToString([]byte(secret)),

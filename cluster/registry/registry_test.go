@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// driver is a site that accepts the secret right, and templates that hold parameters.
+// driver is a site that accepts one secret, and templates that contain parameters.
 type driver struct {
-	cluster.Driver // nothing else is called
+	cluster.Driver // not called
 
 	right  string
 	fail   error // of Probe
@@ -56,13 +56,13 @@ func (d *driver) Bring(_ context.Context, at cluster.Access, _ cluster.Image) (c
 	return d.answer, d.fail
 }
 
-// world is a registry with what it stands on.
+// world is a registry with its dependencies.
 type world struct {
 	*registry.Registry
 	store  *clustertest.Store
 	driver *driver
 	log    *bytes.Buffer
-	key    string // its file
+	key    string // its key file
 }
 
 func newWorld(t *testing.T) world {
@@ -95,7 +95,7 @@ func newWorld(t *testing.T) world {
 var openStack = cluster.Site{Name: "east", Type: cluster.OpenStack, AuthURL: "https://keystone.example:5000/v3",
 	Enabled: true}
 
-// withSite is a world with the site east.
+// withSite returns a world with the site east.
 func withSite(t *testing.T) world {
 	w := newWorld(t)
 	if _, err := w.Sites().Create(t.Context(), openStack); err != nil {

@@ -20,7 +20,7 @@ import (
 	"croft/cluster/requests"
 )
 
-// withAgent returns a bench whose masters all are one server, and the address that was dialed last.
+// withAgent returns a bench on which one server is the agent of all masters, and the address that was dialed last.
 func withAgent(t *testing.T, answer http.HandlerFunc) (*bench, cluster.Cluster, *atomic.Value) {
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
@@ -42,7 +42,7 @@ func TestAnAccountIsMadeOnce(t *testing.T) {
 			http.Error(w, fmt.Sprintf("%s %s %s", r.Method, r.Host, r.URL), http.StatusTeapot)
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // so that the others ask meanwhile
+		time.Sleep(20 * time.Millisecond) // so that the other requests arrive meanwhile
 		_, _ = fmt.Fprintf(w, `{"username": "user%d", "password": "swordfish"}`, made.Add(1))
 	})
 	servers := []*requests.Service{b.Service, b.another()}
@@ -135,7 +135,7 @@ func TestAccountsNeedAReadyCluster(t *testing.T) {
 
 func TestOnlyMachinesAreCalled(t *testing.T) {
 	for _, c := range []struct {
-		ip, dialed string // "": it is not called
+		ip, dialed string // "": not called
 	}{
 		{"192.0.2.7", "192.0.2.7:80"}, {"10.1.2.3", "10.1.2.3:80"}, {"2001:db8::1", "[2001:db8::1]:80"},
 		{"fd00::1", "[fd00::1]:80"}, {"::ffff:192.0.2.1", "192.0.2.1:80"},
@@ -161,7 +161,7 @@ func TestOnlyMachinesAreCalled(t *testing.T) {
 	}
 }
 
-// Clocks of servers may differ: a mark counts from when it is seen, whatever its maker took the time to be.
+// Clocks of servers may differ: the age of a mark is measured from when it was first seen, not from the time in it.
 func TestTheMarkOfAServerThatEndedIsRemoved(t *testing.T) {
 	for name, made := range map[string]time.Duration{"a clock that is behind": -time.Hour, "the same clock": 0,
 		"a clock that is ahead": time.Hour} {
@@ -215,7 +215,7 @@ func TestALostAnswerOfTheStoreKeepsTheAccount(t *testing.T) {
 	times := 0
 	b.store.After = func(op string) error {
 		if op == "AddAccount" {
-			if times++; times == 2 { // the first is the mark
+			if times++; times == 2 { // the first write is the mark
 				return croft.Errorf(croft.Unavailable, "the answer was lost")
 			}
 		}
@@ -228,12 +228,12 @@ func TestALostAnswerOfTheStoreKeepsTheAccount(t *testing.T) {
 	}
 }
 
-// At another site, the address of the master is what a tenant's template says.
+// At another site, a tenant's template determines the address of the master.
 func TestTheMasterOfAnotherSiteIsCalledInTheInternetAndWhereAnOperatorAllowsIt(t *testing.T) {
 	for _, c := range []struct {
 		ip      string
 		allowed bool
-		dialed  string // "": it is not called
+		dialed  string // "": not called
 	}{
 		{"203.0.113.7", false, "203.0.113.7:80"}, {"10.1.2.3", false, ""}, {"10.1.2.3", true, "10.1.2.3:80"},
 		{"10.9.2.3", true, ""}, {"192.168.0.1", false, ""}, {"fd00::1", false, ""}, {"127.0.0.1", true, ""},
@@ -258,7 +258,7 @@ func TestTheMasterOfAnotherSiteIsCalledInTheInternetAndWhereAnOperatorAllowsIt(t
 	}
 }
 
-// storedSite returns a site as it is stored.
+// storedSite returns the stored record of a site.
 func storedSite(t *testing.T, b *bench, name string) cluster.Site {
 	t.Helper()
 	all, err := b.stores.Sites(t.Context())

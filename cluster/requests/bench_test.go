@@ -26,7 +26,7 @@ var _ cloud.Clusters = (*requests.Service)(nil)
 
 const partition croft.PartitionID = "6a0f0c1e-5f2e-4a52-8d5e-1b2c3d4e5f60"
 
-// vault seals by turning bytes around and writing what they belong to beside them.
+// vault seals a value by reversing its bytes and appending the about text.
 type vault struct{}
 
 func (vault) Seal(s cluster.Secret, about string) (cluster.Sealed, error) {
@@ -51,18 +51,18 @@ func (vault) Open(v cluster.Sealed, about string) (cluster.Secret, error) {
 	return cluster.NewSecret(string(sealed.Value)), nil
 }
 
-// stores is all that is stored, in memory or in etcd.
+// stores combines the stores, in memory or in etcd.
 type stores struct {
 	cluster.Records
 	cluster.Catalogue
 	cluster.Accounts
 }
 
-// bench is a service over two sites, east and west, that build slurm: at least one slave, an agent.
+// bench is a service with two sites, east and west, that build slurm, which needs at least one slave and has an agent.
 type bench struct {
 	*requests.Service
 	*testing.T
-	store    *clustertest.Store // nil: it is another one
+	store    *clustertest.Store // nil: the stores are not in memory
 	stores   stores
 	sites    *sim.Site
 	logs     *bytes.Buffer
@@ -107,7 +107,7 @@ func newBenchOn(t *testing.T, all stores) *bench {
 	return b
 }
 
-// another returns another server over the same stores and sites.
+// another returns a further server with the same stores and sites.
 func (b *bench) another() *requests.Service { return b.withDriver(b.sites) }
 
 func (b *bench) withDriver(d cluster.Driver) *requests.Service {
@@ -131,7 +131,7 @@ func (b *bench) appliance(a cluster.Appliance) {
 	b.fatal(err)
 }
 
-// ask is a request of ada for slurm with two slaves.
+// ask returns a request of ada for slurm with two slaves.
 func ask(name string) cluster.Request {
 	return cluster.Request{Name: name, Project: "physics", User: "ada", Appliance: "slurm", Slaves: 2}
 }
@@ -143,7 +143,7 @@ func (b *bench) create(r cluster.Request) cluster.Cluster {
 	return made.Cluster
 }
 
-// manage writes what a manager would: the cluster is in a state at site east, with all members that are wanted.
+// manage writes a record as a manager would: the cluster is in a state at site east, with all wanted members.
 func (b *bench) manage(id croft.ClusterID, state cluster.State, changes ...func(*cluster.Cluster)) cluster.Cluster {
 	b.Helper()
 	c, err := b.stores.Get(b.Context(), id)
@@ -177,7 +177,7 @@ func members(c cluster.Cluster) []cluster.Member {
 	return all
 }
 
-// all lists the clusters that are on record and not deleted.
+// all lists the stored clusters that are not deleted.
 func (b *bench) all() []cluster.Cluster {
 	b.Helper()
 	all, err := b.stores.Records.List(b.Context(), "")

@@ -19,7 +19,7 @@ func ready(t *testing.T) (*bench, cluster.Cluster) {
 	return b, b.manage(b.create(ask("one")).ID, cluster.Ready)
 }
 
-// slowly has those who ask at the same time all read before the first of them writes.
+// slowly delays writes, so that concurrent requests all read before the first one writes.
 func slowly(op string) error {
 	if op == "Update" || op == "Create" || op == "AddAccount" {
 		time.Sleep(time.Millisecond)
@@ -70,7 +70,7 @@ func TestHostsAreRemoved(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		host    func(cluster.Cluster) string
-		single  bool // the template removes the last alone
+		single  bool // the template can only remove the last slave
 		indexes []int
 		removed []int
 		kind    croft.Kind
@@ -123,7 +123,7 @@ func TestHostsAreRemoved(t *testing.T) {
 	}
 }
 
-// lastOnly is a driver whose templates remove the last slave alone.
+// lastOnly is a driver whose templates can only remove the last slave.
 type lastOnly struct{ cluster.Driver }
 
 func (d lastOnly) Check(ctx context.Context, i cluster.Implementation) (cluster.Contract, error) {

@@ -374,7 +374,7 @@ func TestASilentSite(t *testing.T) {
 			if took := time.Since(start); took != 5*time.Second {
 				t.Errorf("try %d took %s, want 5 s", try, took)
 			}
-			time.Sleep(6 * time.Second) // it is not asked again at once
+			time.Sleep(6 * time.Second) // until it may be asked again
 		}
 		start := time.Now()
 		e, err := b.Explain(t.Context(), r)
@@ -415,7 +415,7 @@ func TestWhatASiteSaysIsRemembered(t *testing.T) {
 	})
 }
 
-// A colleague who sends the very same request, UUID included, does not get the cluster as an answer of their own.
+// Another user who sends exactly the same request, including the UUID, must not get the cluster in the answer.
 func TestAnIDBelongsToTheUserWhoseRequestItWas(t *testing.T) {
 	b := newBench(t)
 	r := ask("one")

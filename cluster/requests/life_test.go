@@ -13,7 +13,7 @@ import (
 	"croft/cluster/sim"
 )
 
-// withManager runs a manager over the stores and sites of a bench for the time of a test.
+// withManager runs a manager with the stores and sites of a bench during test.
 func withManager(b *bench, test func()) {
 	b.Helper()
 	m, err := manager.New(manager.Config{Partition: partition, Records: b.stores, Catalogue: b.stores, Vault: vault{},
@@ -27,7 +27,7 @@ func withManager(b *bench, test func()) {
 	running.Wait()
 }
 
-// wait waits until nothing is under way.
+// wait waits until no operation is in progress.
 func (b *bench) wait(id croft.ClusterID, state cluster.State, members int) cluster.Cluster {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
@@ -84,7 +84,7 @@ func TestABuildThatFailsIsTriedElsewhere(t *testing.T) {
 			if c.Site != "west" || len(c.Attempts) != 1 || c.Attempts[0].Site != "east" {
 				t.Errorf("got %+v", c)
 			}
-			// A failed build is remembered: the next request, without a wish, prefers west.
+			// A failed build is remembered: the next request, without preferences, prefers west.
 			r = ask("two")
 			r.Reuse = cluster.ReuseNever
 			if e, err := b.Explain(t.Context(), r); err != nil || e.Candidates[0].Site != "west" ||

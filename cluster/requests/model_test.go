@@ -19,19 +19,19 @@ import (
 	"croft/internal/testing/sample"
 )
 
-// model remembers what users were told, to be compared with what is stored in the end.
+// model records the answers that users got, to compare them with the stored records at the end.
 type model struct {
 	*bench
 	servers []*requests.Service
 	names   []string
 
 	mu      sync.Mutex
-	asked   map[croft.ClusterID]cluster.Request // answered requests by their own IDs
+	asked   map[croft.ClusterID]cluster.Request // answered requests by their IDs
 	got     map[croft.ClusterID]croft.ClusterID // the cluster that each of them got
-	started map[croft.ClusterID]int             // slaves of clusters that were made
-	added   map[croft.ClusterID]int             // hosts, by cluster
-	doubt   map[croft.ClusterID]int             // hosts that may have been added: the answer was lost
-	deleted map[croft.ClusterID]bool            // whose removal was answered
+	started map[croft.ClusterID]int             // initial number of slaves of created clusters
+	added   map[croft.ClusterID]int             // added hosts, by cluster
+	doubt   map[croft.ClusterID]int             // hosts that may have been added, since the answer was lost
+	deleted map[croft.ClusterID]bool            // clusters whose removal was answered
 }
 
 func newModel(b *bench) *model {
@@ -42,7 +42,7 @@ func newModel(b *bench) *model {
 		deleted: map[croft.ClusterID]bool{}}
 }
 
-// run has users ask at once for random things, while something like a manager carries on with clusters.
+// run makes users send random requests concurrently, while a simple manager advances clusters.
 func (m *model) run(users, asks int, seed uint64) {
 	managing, stop := context.WithCancel(m.Context())
 	var managed, asking sync.WaitGroup
@@ -106,13 +106,13 @@ func (m *model) counted(s *requests.Service, name string, c cluster.Cluster, err
 		m.added[c.ID]++
 	}
 	if errors.Is(err, croft.Unavailable) {
-		for id := range m.started { // whichever has the name
+		for id := range m.started { // the name may belong to any of them
 			m.doubt[id]++
 		}
 	}
 }
 
-// askFor asks for a cluster, sometimes again as an earlier request.
+// askFor requests a cluster, and sometimes repeats an earlier request.
 func (m *model) askFor(s *requests.Service, random *rand.Rand, user, name string) {
 	r := cluster.Request{ID: croft.NewClusterID(), Name: name, Project: "physics", User: user, Appliance: "slurm",
 		Slaves: 1 + random.IntN(3)}
@@ -154,7 +154,7 @@ func (m *model) askFor(s *requests.Service, random *rand.Rand, user, name string
 	m.asked[r.ID], m.got[r.ID] = r, c.ID
 }
 
-// manageAll moves clusters on through their lives.
+// manageAll advances clusters to their next states.
 func (m *model) manageAll(ctx context.Context, random *rand.Rand) {
 	next := map[cluster.State]cluster.State{cluster.Scheduling: cluster.Building, cluster.Building: cluster.Ready,
 		cluster.Ready: cluster.Ready, cluster.Deleting: cluster.Deleted}
@@ -172,13 +172,13 @@ func (m *model) manageAll(ctx context.Context, random *rand.Rand) {
 			if state == cluster.Deleted {
 				c.Ended = time.Now()
 			}
-			_, _ = m.stores.Update(ctx, c, nil) // lost to another write: the next round looks again
+			_, _ = m.stores.Update(ctx, c, nil) // a conflict with another write: the next round tries again
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// check compares what is stored with what users were told.
+// check compares the stored records with the answers that users got.
 func (m *model) check() {
 	all, err := m.stores.Records.List(m.Context(), "")
 	m.fatal(err)
@@ -235,7 +235,7 @@ func (m *model) checkUses(c cluster.Cluster) {
 	}
 }
 
-// seeds are those of the histories in memory.
+// seeds are the seeds of the histories in memory.
 var seeds = []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
 
 func TestManyAskAtOnce(t *testing.T) {
@@ -311,7 +311,7 @@ func TestTwoServersOnEtcd(t *testing.T) {
 	}
 	b.manage(made["ada"], cluster.Ready)
 	took := time.Hour
-	for try := 0; try < 5 && took > time.Second; try++ { // of a busy machine, the quickest of some
+	for try := 0; try < 5 && took > time.Second; try++ { // the machine may be busy: take the fastest of several tries
 		start := time.Now()
 		again, err := servers[1].Create(t.Context(), ask("again"))
 		if err != nil || !again.Reused || again.Cluster.ID != made["ada"] {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newFile makes a key file, and returns its path and the ID of the key.
+// newFile creates a key file, and returns its path and the ID of the key.
 func newFile(t testing.TB) (path, id string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "key")
@@ -226,7 +226,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	}
 }
 
-// FuzzOpen opens what nobody sealed: it gives no secret but what was sealed, and never panics.
+// FuzzOpen opens arbitrary values: Open returns only secrets that were sealed, and never panics.
 func FuzzOpen(f *testing.F) {
 	path, _ := newFile(f)
 	k := load(f, path)

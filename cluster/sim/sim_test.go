@@ -24,7 +24,7 @@ func TestTheContract(t *testing.T) {
 		}
 		change(func(f *sim.Faults, _ bool) { f.Delay = 20 * time.Millisecond })(true)
 		return clustertest.Harness{
-			Driver: func(*testing.T) cluster.Driver { return s }, // what a restart loses is the site itself
+			Driver: func(*testing.T) cluster.Driver { return s }, // a restart would lose the site itself
 			At: cluster.Access{
 				Site:       cluster.Site{Name: site, Type: cluster.Sim, Enabled: true},
 				Credential: cluster.Credential{ID: cluster.NewCredentialID(), Site: site},

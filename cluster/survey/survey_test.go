@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// vault opens what it sealed where it belongs.
+// vault opens a value only with the about text that it was sealed with.
 type vault struct{}
 
 func (vault) Seal(s cluster.Secret, about string) (cluster.Sealed, error) {
@@ -35,7 +35,7 @@ func (vault) Open(v cluster.Sealed, about string) (cluster.Secret, error) {
 	return cluster.NewSecret(text), nil
 }
 
-// bench has two sites that build slurm, the implementation of east by an image.
+// bench has two sites that build slurm; the implementation of east is an image.
 type bench struct {
 	*testing.T
 	store  *clustertest.Store
@@ -94,7 +94,7 @@ func TestImages(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		image *cluster.Image
-		own   *cluster.Image // of the cloud
+		own   *cluster.Image // in the catalogue of the cloud
 		want  string
 	}{
 		{"there is none", nil, nil, "there is no image debian, which the implementation names"},

@@ -11,7 +11,7 @@ import (
 	"croft/cluster/survey"
 )
 
-// TestWhoseFaultItIs says when a site is silent, and who keeps it from being asked.
+// TestWhoseFaultItIs checks when a site counts as silent, and whose failed requests make it so.
 func TestWhoseFaultItIs(t *testing.T) {
 	silence := cluster.Silent(croft.Errorf(croft.Unavailable, "refuses connections"))
 	fault := cluster.Faulty(croft.Errorf(croft.Unavailable, "500 CircularDependencyException"))
@@ -25,7 +25,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		said   []response
-		silent bool // after the last one
+		silent bool // expected after the last response
 	}{
 		{"no response arrived", []response{{"a", silence}}, true},
 		{"the faults of one project are its own", []response{{"a", fault}, {"a", fault}, {"a", fault}, {"a", fault}},
@@ -57,7 +57,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 	}
 }
 
-// TestTheFirstResponseEndsASilence: a site that restarts is used as soon as it responds to anybody.
+// TestTheFirstResponseEndsASilence checks that a restarted site is used as soon as it answers any request.
 func TestTheFirstResponseEndsASilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -84,7 +84,7 @@ func TestTheFirstResponseEndsASilence(t *testing.T) {
 	})
 }
 
-// closed returns why the site is not chosen; empty: it is.
+// closed returns why the site is not chosen; empty: it is chosen.
 func closed(t *testing.T, s *survey.Survey) string {
 	t.Helper()
 	found, err := s.Look(t.Context(), cluster.Request{ID: croft.NewClusterID(), Name: "c", Project: "b", User: "bob",

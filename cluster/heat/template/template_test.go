@@ -12,7 +12,7 @@ import (
 	"croft/cluster/heat/template"
 )
 
-// least is the shortest template that is accepted.
+// least is the shortest valid template.
 const least = `heat_template_version: 2016-10-14
 resources:
   master: {type: "OS::Nova::Server", properties: {flavor: small}}
@@ -20,7 +20,7 @@ outputs:
   master_ip: {value: {get_attr: [master, first_address]}}
 `
 
-// whole is a template of a cluster whose slaves can be taken out by name.
+// whole is a template of a cluster whose slaves can be removed by name.
 const whole = `heat_template_version: 2016-10-14
 description: get_file and http://example.org/ may be written in text
 parameters:
@@ -150,7 +150,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestReferences: the parts of a template have to name each other rightly.
+// TestReferences checks the references between the parts of a template.
 func TestReferences(t *testing.T) {
 	at := func(old, new string) string { return strings.Replace(whole, old, new, 1) }
 	for _, c := range []struct{ name, text, wrong string }{
@@ -226,7 +226,7 @@ func TestTypesThatAreFetched(t *testing.T) {
 	})
 }
 
-// expect checks a text, and what is said about it.
+// expect checks a text, and compares the error.
 func expect(t *testing.T, text, wrong string) {
 	t.Helper()
 	_, err := template.Check(text)
@@ -240,7 +240,7 @@ func expect(t *testing.T, text, wrong string) {
 	}
 }
 
-// FuzzCheck shows that no text breaks the parser, and that none that is accepted names a file.
+// FuzzCheck checks that no text makes the parser panic, and that no accepted text names a file.
 func FuzzCheck(f *testing.F) {
 	for _, text := range []string{least, whole, "{}", `{"a": [1, {"get_file": 2}]}`, "a: &a [*a]", "? [a]\n: b",
 		"--- |\n x"} {
