@@ -22,8 +22,8 @@ func caller(p croft.Project, roles ...access.Role) access.Caller {
 	return access.Caller{User: "ann", Project: p, Roles: roles}.In(projects)
 }
 
-// wanted is the table once more, by who may do what: r reads, m members also, a project-admins also, b project-admins
-// below their own project alone, o operators alone, h everybody but agents, e everybody.
+// wanted is the expected table by role: r readers, m members, a project-admins, each including higher roles; b
+// project-admins only below their own project, o only operators, h everyone but agents, e everyone.
 const wanted = `
 e getRoot whoami
 h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate

@@ -14,7 +14,7 @@ import (
 	"croft/access/accesstest"
 )
 
-// bearer runs a Bearer over a store in memory until the end of the bubble.
+// bearer runs a Bearer with a store in memory until the end of the bubble.
 func bearer(t *testing.T, m *accesstest.Memory) *access.Bearer {
 	t.Helper()
 	b := access.NewBearer(m, "partition", nil)
@@ -46,7 +46,7 @@ func TestWhoATokenStandsFor(t *testing.T) {
 			name    string
 			headers []string
 			ok      bool
-			says    string // in an error of kind Denied
+			says    string // part of an error of kind Denied
 		}{
 			{"its holder", []string{"Authorization", "Bearer " + text}, true, ""},
 			{"its holder in small letters", []string{"authorization", "bearer " + text}, true, ""},
@@ -213,7 +213,7 @@ func TestATokenEndsWithTheOneWithWhichItWasMade(t *testing.T) {
 	})
 }
 
-// lagging is a feed that tells of tokens only when it is caught up with.
+// lagging is a feed that reports tokens only in CatchUp.
 type lagging struct {
 	all     []access.Token
 	news    chan access.Token
@@ -249,8 +249,8 @@ func (f *lagging) CatchUp(context.Context) error {
 	return nil
 }
 
-// TestATokenThatWasJustMadeIsKnown: what the feed has not told yet is waited for. A token that is known to be gone is
-// refused without a look, so also while the store is away.
+// TestATokenThatWasJustMadeIsKnown checks that an unknown token makes the feed catch up. A token that is known to be
+// removed is refused without that, even while the store is unavailable.
 func TestATokenThatWasJustMadeIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token, secret := accesstest.NewToken(t, "lab", 0)

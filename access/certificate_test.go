@@ -29,7 +29,7 @@ func TestWhoACertificateStandsFor(t *testing.T) {
 		name  string
 		uri   string // of the verified certificate; "": none
 		admit func(*http.Request) (pki.Identity, error)
-		role  access.Role // "": not recognized
+		role  access.Role // "": not authenticated
 		host  croft.HostID
 		kind  croft.Kind
 		says  string

@@ -14,10 +14,10 @@ import (
 	"croft/placement"
 )
 
-// The user that placementclient/keystone finds for croft's Placement is the one that is wanted here.
+// The user type of placementclient/keystone for croft's Placement must equal the one of this package.
 var _ = access.KeystoneUser(placement.Caller{})
 
-// openstack is a Keystone: the users of tokens, and how often it was asked.
+// openstack is a Keystone: the users of tokens, and the number of requests.
 type openstack struct {
 	users map[string]access.KeystoneUser
 	away  bool
@@ -66,7 +66,7 @@ func TestWhatKeystonesTokensAreWorth(t *testing.T) {
 		user  string
 		in    croft.Project
 		roles []access.Role
-		says  string // in a refusal
+		says  string // part of the refusal
 	}{
 		{"member", "ann", "lab", []access.Role{access.Reader, access.Member}, ""},
 		{"reader", "joe", "lab", []access.Role{access.Reader}, ""},
@@ -130,10 +130,10 @@ func TestKeystoneIsAskedNowAndThen(t *testing.T) {
 		time.Sleep(29 * time.Second)
 		ask("short", "", 6)
 		time.Sleep(time.Second)
-		ask("short", croft.Denied, 7) // it has expired, before its answer's minute was over
+		ask("short", croft.Denied, 7) // the token has expired, before the cached answer did
 		o.away = true
 		ask("new", croft.Unavailable, 8)
-		ask("new", croft.Unavailable, 9) // a failure is not remembered
+		ask("new", croft.Unavailable, 9) // a failure is not cached
 	})
 }
 

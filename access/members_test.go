@@ -11,7 +11,7 @@ import (
 	"croft/access"
 )
 
-// members are projects with their members, ordered. An admin of lab administers lab-a.
+// members are the projects of users, sorted. An admin of lab administers lab-a.
 type members struct {
 	of   map[string][]croft.Project
 	role map[string]access.Role // by user and project
@@ -95,7 +95,7 @@ func TestWhatMembersAre(t *testing.T) {
 	}
 }
 
-// laggingMembers learn of a member when they are caught up with.
+// laggingMembers learn of a member only in CatchUp.
 type laggingMembers struct{ members }
 
 func (m laggingMembers) CatchUp(context.Context) error {

@@ -23,14 +23,14 @@ import (
 	"croft/internal/connlimit"
 )
 
-// operators is the group of operators in these tests.
+// operators is the ID of the operators' group in these tests.
 const operators = 54321
 
-// local serves an API that answers who calls, over a Unix socket, and returns its path.
+// local serves an API over a Unix socket that answers with its caller, and returns the path.
 func local(t *testing.T, wrap func(net.Listener) net.Listener, s access.Socket) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // so that other users reach it
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // so that other users can reach it
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "run", "api.sock")
@@ -57,7 +57,7 @@ func local(t *testing.T, wrap func(net.Listener) net.Listener, s access.Socket) 
 
 func asIs(l net.Listener) net.Listener { return l }
 
-// hidden is a listener whose connections are wrapped, as by one that counts them.
+// hidden is a listener whose connections are wrapped, for example to count them.
 type hidden struct{ net.Listener }
 
 type hiddenConn struct{ net.Conn }
@@ -69,12 +69,12 @@ func (h hidden) Accept() (net.Conn, error) {
 	return hiddenConn{c}, err
 }
 
-// who connects to a socket as this user with these groups, on a thread of its own, and returns the answer.
+// who connects to a socket as this user with these groups, on its own thread, and returns the answer.
 func who(t *testing.T, path string, uid, gid uint32, groups ...uint32) (answer string) {
 	t.Helper()
 	dialed := make(chan net.Conn, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		defer close(dialed)
 		first := unsafe.Pointer(nil)
 		if len(groups) > 0 {
@@ -127,7 +127,7 @@ func TestWhoMayUseTheLocalSocket(t *testing.T) {
 	}
 	group := func() (uint32, error) { return operators, nil }
 	none := func() (uint32, error) { return 0, user.UnknownGroupError(access.OperatorsGroup) }
-	many := make([]uint32, 300) // more than fit into the first answer of the kernel
+	many := make([]uint32, 300) // more than fit into the kernel's first answer
 	for i := range many {
 		many[i] = uint32(60000 + i)
 	}
@@ -244,7 +244,7 @@ func TestASocketThatWasLeftIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // as when a process is killed
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // as if the process was killed
 	_ = l.Close()
 	l, err = access.ListenLocal(path)
 	if err != nil {

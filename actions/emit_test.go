@@ -33,7 +33,7 @@ func TestEntriesAreInTheFileBeforeTheyAreStored(t *testing.T) {
 	r := NewRecorder(away{}, nil)
 	r.Emit(s.Send)
 	for n := range 3 {
-		if n == 2 { // logrotate
+		if n == 2 { // as logrotate does
 			if err := os.Rename(file, file+".1"); err != nil {
 				t.Fatal(err)
 			}

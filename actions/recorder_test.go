@@ -15,14 +15,14 @@ import (
 	"croft/actions"
 )
 
-// memory keeps batches. It implements actions.Store.
+// memory stores batches. It implements actions.Store.
 type memory struct {
 	mu      sync.Mutex
 	batches []actions.Batch
 	tries   int
 	trimmed [][]croft.Project
 	away    bool
-	lose    bool // answers, after writing
+	lose    bool // lose answers after writing
 	block   chan struct{}
 }
 
@@ -67,7 +67,7 @@ func (m *memory) set(away bool) {
 	m.away = away
 }
 
-// entries lists what was written.
+// entries lists the written entries.
 func (m *memory) entries() (all []actions.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

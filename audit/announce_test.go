@@ -15,7 +15,7 @@ import (
 	"croft/audit"
 )
 
-// told is a caretaker that announces, and what it announced.
+// told is a caretaker with Announce, and its announcements.
 type told struct {
 	*nobodys
 	audit.Caretaker
@@ -36,7 +36,7 @@ func announcing(left time.Duration) *told {
 	return a
 }
 
-// sweeps sweeps, and fails the test unless so many ends are announced by then.
+// sweeps sweeps, and fails the test unless want ends were announced by then.
 func (a *told) sweeps(t *testing.T, want int, when string) {
 	t.Helper()
 	if err := a.Sweep(t.Context()); err != nil {
@@ -54,7 +54,7 @@ func TestAnEndIsAnnouncedOnce(t *testing.T) {
 		time.Sleep(61 * time.Minute)
 		a.sweeps(t, 1, "in the last hour")
 		a.sweeps(t, 1, "again")
-		again := announcing(time.Hour) // another process: it knows what the record has
+		again := announcing(time.Hour) // another process: it knows only the record
 		again.books = a.books
 		again.sweeps(t, 0, "after a restart")
 
@@ -99,7 +99,7 @@ func TestAnAnnouncementThatFailsIsRepeated(t *testing.T) {
 	}
 }
 
-// What hooks take bounds neither the next turn nor what has expired: that ends first.
+// Slow hooks delay neither the next turn nor the end of expired instances, which comes first.
 func TestHooksThatHangHoldUpLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := announcing(-time.Second)
@@ -124,7 +124,7 @@ func TestHooksThatHangHoldUpLittle(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 		defer cancel()
-		_ = a.Sweep(ctx) // its second look hangs as long, and is cut off
+		_ = a.Sweep(ctx) // its second look takes as long, and is cut off
 		if took := time.Since(began); took > 40*time.Second {
 			t.Errorf("it took %s", took)
 		}

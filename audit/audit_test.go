@@ -12,17 +12,16 @@ import (
 	"croft/audit"
 )
 
-// office holds a cloud's records in memory, as far as these tests read them. What it lacks is never asked
-// for.
+// office has a cloud's records in memory, as far as these tests read them. Its other methods are never called.
 type office struct {
 	audit.Records // nil, as the next three
 	audit.Instances
 	audit.Registry
 	audit.Fleet
-	looks  func(n int) audit.Evidence // what the n-th look reads
+	looks  func(n int) audit.Evidence // result of the n-th look
 	looked int
 	asked  []croft.HostID
-	broken error // what Placement answers
+	broken error // error of Placement
 }
 
 type (

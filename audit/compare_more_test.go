@@ -23,8 +23,7 @@ func kindsOf(e *audit.Evidence) []string {
 	return kinds
 }
 
-// moved makes the instance one that moved from the second host to the first; the second is silent and has a
-// tombstone.
+// moved makes the instance one that moved from the second host to the first; the second is silent and has a tombstone.
 func moved(e *audit.Evidence) {
 	with(func(i *croft.Instance) { i.MovedFrom = h2 })(e)
 	e.Hosts[h2] = croft.Host{ID: h2, Name: "two"}

@@ -46,7 +46,7 @@ func with(change func(*croft.Instance)) func(*audit.Evidence) {
 	}
 }
 
-// bury reduces the instance to what a forced destroy leaves.
+// bury reduces the instance to the state after a forced destroy.
 func bury(b *audit.Evidence) {
 	delete(b.Instances, web)
 	delete(b.Claims[h1], web)
@@ -54,7 +54,7 @@ func bury(b *audit.Evidence) {
 	b.Orders[0].Want = croft.WantGone
 }
 
-// hold makes the instance one whose claim is held.
+// hold turns the instance into a held claim.
 func hold(b *audit.Evidence) {
 	with(func(i *croft.Instance) { i.State, i.Generation = croft.StateHeld, 0 })(b)
 	b.Orders, b.Observations, b.Contents[h1] = nil, nil, audit.Contents{}

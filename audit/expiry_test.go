@@ -76,7 +76,7 @@ func TestACaretakerDestroysWhatHasExpired(t *testing.T) {
 	}
 }
 
-// sweep runs a caretaker for a time, whose only turn is at once, and returns its log.
+// sweep runs a caretaker, whose only turn is at the start, for a time, and returns its log.
 func (n *nobodys) sweep(t *testing.T, length time.Duration) string {
 	t.Helper()
 	var said bytes.Buffer
@@ -88,7 +88,7 @@ func (n *nobodys) sweep(t *testing.T, length time.Duration) string {
 	return said.String()
 }
 
-// The warning comes again when the end is another one, and not before.
+// The warning is repeated if the end changes, and not before.
 func TestACaretakerWarnsOnceOfEachEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer

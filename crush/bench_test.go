@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// built is a tree of devices of weight 1, so many in each bucket of each level.
+// built returns a tree of devices of weight 1; fans are the numbers of items per bucket of each level.
 func built(devices int, fans ...int) *Map {
 	m := &Map{Tunables: Jewel, Types: []TypeName{{0, "osd"}, {1, "host"}, {2, "rack"}, {3, "row"}, {4, "root"}}}
 	var level []Item

@@ -52,8 +52,8 @@ func TestTheLeastDrawWins(t *testing.T) {
 	}
 }
 
-// TestCrushtoolOnRandomMaps has Ceph's crushtool compute maps that nobody chose: buckets of 1 to 40 items, uneven
-// weights and some of 0.
+// TestCrushtoolOnRandomMaps compares with Ceph's crushtool on random maps: buckets of 1 to 40 items, with uneven
+// weights, some of them 0.
 func TestCrushtoolOnRandomMaps(t *testing.T) {
 	if _, err := exec.LookPath("crushtool"); err != nil {
 		t.Skip("crushtool is not installed (Debian: ceph-base)")
@@ -63,7 +63,7 @@ func TestCrushtoolOnRandomMaps(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		m := built(20+random.IntN(400), 1+random.IntN(12), 1+random.IntN(12), 1+random.IntN(40))
 		uneven(m, random)
-		m.Rules[0].Min, m.Rules[0].Max = 1, 10 // without them it reads no rule
+		m.Rules[0].Min, m.Rules[0].Max = 1, 10 // crushtool ignores a rule without them
 		wanted := 1 + random.IntN(5)
 		if random.IntN(2) == 0 {
 			m.Rules[0].Steps[1].Op = ChooseLeafIndep
@@ -78,12 +78,12 @@ func TestCrushtoolOnRandomMaps(t *testing.T) {
 			}
 		}
 	}
-	if lines != 8*1000 || differ > 8 { // Ceph's tables differ from its formula in one of some thousand mappings
+	if lines != 8*1000 || differ > 8 { // Ceph's tables differ from its formula in about one of some thousand mappings
 		t.Errorf("%d of %d mappings differ", differ, lines)
 	}
 }
 
-// uneven gives devices random weights, and buckets what is in them.
+// uneven gives devices random weights, and buckets the sum of their items.
 func uneven(m *Map, random *rand.Rand) {
 	weight := map[ID]Weight{}
 	for i := range m.Buckets { // children first
@@ -100,7 +100,7 @@ func uneven(m *Map, random *rand.Rand) {
 	}
 }
 
-// crushtool returns its lines of the first 1,000 mappings of rule 0.
+// crushtool returns crushtool's output for the first 1,000 mappings of rule 0.
 func crushtool(t *testing.T, m *Map, n int) []string {
 	t.Helper()
 	text, coded := filepath.Join(t.TempDir(), "map.txt"), filepath.Join(t.TempDir(), "map.bin")

@@ -15,7 +15,7 @@ func TestMappingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// hostOf is the number of a device's host in a built map of ten devices a host.
+// hostOf returns the number of a device's host in a built map with ten devices per host.
 func hostOf(id ID) int { return int(id) / 10 }
 
 func TestReplicasAreOnDifferentHostsAndUsable(t *testing.T) {
@@ -42,7 +42,7 @@ func TestReplicasAreOnDifferentHostsAndUsable(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsOutMoves: the devices that stay in keep what they had, in firstn at another position perhaps.
+// TestOnlyWhatIsOutMoves checks that devices that stay in keep their replicas; in firstn the position may change.
 func TestOnlyWhatIsOutMoves(t *testing.T) {
 	p := compiled(t, built(200, 10, 5, 2))
 	m, weights := p.NewMapper(), make(Reweights, p.Devices())

@@ -42,7 +42,7 @@ func TestTextReadBack(t *testing.T) {
 		}
 		compared := *m
 		compared.Rules = nil
-		again.Rules, compared.Buckets = nil, again.Buckets // kinds of rules and the order of buckets may be filled in
+		again.Rules, compared.Buckets = nil, again.Buckets // the kinds of rules and the order of buckets may differ
 		if !reflect.DeepEqual(&compared, again) {
 			t.Errorf("%s: it is read back as %+v", name, again)
 		}
@@ -141,7 +141,7 @@ func TestMapsThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzReadText: whatever the text, there is a map that can be written, read back and computed with, or an error.
+// FuzzReadText checks that every text is an error, or a map that can be written, read back and computed with.
 func FuzzReadText(f *testing.F) {
 	f.Add(small)
 	f.Add("type 1 host\nhost a {}\n")

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// vectors is where crushtool's answers to maps of ours are.
+// vectors is the directory with crushtool's results for our maps.
 const vectors = "../../shared/crush-vectors"
 
-// vectorsOf returns the folders of vectors, each with a map and the runs that were made with it.
+// vectorsOf returns the directories with vectors, each with a map and the results for it.
 func vectorsOf(t testing.TB) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(vectors, "*", "map.txt"))
@@ -53,7 +53,7 @@ func compiled(t testing.TB, m *Map) *Program {
 	return p
 }
 
-// reweights reads "4=0.5,9=0"; a dash: all are in.
+// reweights parses "4=0.5,9=0"; a dash: all are in.
 func reweights(t testing.TB, p *Program, text string) Reweights {
 	t.Helper()
 	all := make(Reweights, p.Devices())
@@ -83,7 +83,7 @@ func lineOf(x int, out []ID) string {
 	return fmt.Sprintf("%d [%s]", x, strings.Join(ids, ","))
 }
 
-// TestVectors compares with crushtool. Its tables of logarithms are not ours, so that one line in 6,000 may differ.
+// TestVectors compares with crushtool. Its logarithm tables differ from ours, so one line in 6,000 may differ.
 func TestVectors(t *testing.T) {
 	lines, equal := 0, 0
 	for _, dir := range vectorsOf(t) {

@@ -94,7 +94,8 @@ func TestAFileThatWasCutOffIsRefused(t *testing.T) {
 
 func TestAFileThatWasAlteredIsRefused(t *testing.T) {
 	whole := file(t)
-	for i, c := range whole[:len(whole)-1] { // a blank in the place of the last byte, a newline, would be a cut
+	// the last byte is left out: a blank in place of the final newline would be a truncation
+	for i, c := range whole[:len(whole)-1] {
 		altered := bytes.Clone(whole)
 		altered[i] = c ^ 1
 		if _, _, err := parse(altered); err == nil {

@@ -73,7 +73,7 @@ func TestAMoveIsAwaitedUntilTheOldHostHasNothing(t *testing.T) {
 		for _, step := range []func(){
 			func() { m.set(a, at(a, to, to, croft.StatePending)) },
 			func() { m.set(a, at(a, to, to, croft.StateFetching)) },
-			func() { m.set(b, at(b, from, to, croft.StateRunning)) }, // somebody moved it back
+			func() { m.set(b, at(b, from, to, croft.StateRunning)) }, // it was moved back
 		} {
 			step()
 			synctest.Wait()

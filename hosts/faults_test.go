@@ -41,7 +41,7 @@ type world struct {
 	steps      []string
 	refused    []croft.Refusal // by the record of what was moved last
 	fails      map[string]error
-	failAt     int               // the step that fails, by its number from 1; 0: none
+	failAt     int               // number of the failing step, from 1; 0: none
 	meanwhile  map[string]func() // done by others during a step
 	query      string
 }
@@ -81,7 +81,7 @@ func (w *world) fleet(t *testing.T) *hosts.Fleet {
 	return f
 }
 
-// worldDistances are those of network.
+// worldDistances are the distances of type network.
 type worldDistances struct{}
 
 func (worldDistances) Stated(context.Context, ...string) (map[string]croft.Distances, error) {
@@ -207,7 +207,7 @@ func (w worldClaims) RemoveProvider(_ context.Context, h croft.HostID) error {
 	return w.step("remove provider", string(h))
 }
 
-// away is a world of hosts a to f, where a is silent and empty.
+// away returns a world of hosts a to f, where a is silent and empty.
 func away() *world {
 	return &world{known: []croft.Host{{ID: "a", Name: "one"}, {ID: "b", Name: "two", Alive: true},
 		{ID: "c", Name: "three", Alive: true}, {ID: "d", Name: "four", Alive: true, Drained: true},
@@ -252,8 +252,8 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 	}
 }
 
-// The host's own instances are lost, and buried if they are being destroyed or held; an instance that came since the
-// operator looked is not lost without force. An instance that an earlier call marked as lost has its claim released.
+// The host's own instances are lost, and buried if they are being destroyed or held; an instance that arrived after the
+// operator looked is not lost without force. The claim of an instance that an earlier call marked as lost is released.
 func TestWhatIsLostWithAHost(t *testing.T) {
 	all := []croft.Status{
 		{Instance: croft.Instance{ID: "web", Name: "web", Project: "shop", Host: "a", State: croft.StateScheduled}},
@@ -295,8 +295,8 @@ func TestWhatIsLostWithAHost(t *testing.T) {
 	}
 }
 
-// The target of an earlier attempt comes first, then the host with most left; hosts that take no orders are left
-// out.
+// The target of an earlier attempt comes first, then the host with the most capacity left; hosts that accept no orders
+// are left out.
 func TestTheOrderInWhichTargetsAreTried(t *testing.T) {
 	on := func(h croft.HostID, used int64) croft.Candidate {
 		return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{h: {croft.VCPU: 1},
@@ -381,7 +381,7 @@ func TestAHostThatIsWaitedForIsNotForgotten(t *testing.T) {
 	}
 }
 
-// An operator names a host, and one operation is done on it.
+// An operator names a host, and one operation is performed on it.
 func TestWhatIsDoneToAHost(t *testing.T) {
 	for verb, do := range map[string]func(*hosts.Fleet, context.Context, string) (hosts.Host, error){
 		"drain": (*hosts.Fleet).Drain, "enable": (*hosts.Fleet).Enable, "accept": (*hosts.Fleet).Accept,

@@ -13,17 +13,16 @@ import (
 	"croft/hosts"
 )
 
-// office holds a cloud's records in memory, as far as these tests read them. What it lacks is never asked
-// for.
+// office has a cloud's records in memory, as far as these tests read them. Its other methods are never called.
 type office struct {
 	hosts.Instances // nil
 	hosts.Orders    // nil
 	known           []croft.Host
-	broken          error // what Placement answers
+	broken          error // error of Placement
 
 	members []croft.EtcdMember
 	needed  error    // why no member may be removed
-	done    []string // what was forgotten, in order
+	done    []string // names of forgotten records, in order
 }
 
 type (

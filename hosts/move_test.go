@@ -12,7 +12,7 @@ import (
 	"croft/hosts"
 )
 
-// offer returns a candidate that leaves the given number of ten.
+// offer returns a candidate with the given free amount of ten.
 func offer(host croft.HostID, leaves int64) croft.Candidate {
 	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1},
 		"storage": {croft.DiskGB: 1}},
@@ -32,8 +32,8 @@ func (w *world) web(change func(*croft.Instance)) hosts.Host {
 		Order: &croft.Order{Want: croft.WantStopped}}}}
 }
 
-// An instance moves to the target of an earlier attempt, else to the host that takes orders and has most
-// left.
+// An instance moves to the target of an earlier attempt, else to the host with the most capacity left among those that
+// accept orders.
 func TestWhereAnInstanceMoves(t *testing.T) {
 	unknown, own, silent, drained := offer("x", 9), offer("d", 9), offer("e", 9), offer("f", 9)
 	for _, c := range []struct {
@@ -205,7 +205,7 @@ func TestAFenceTellsWhereAMovedInstanceIs(t *testing.T) {
 	}
 }
 
-// An instance that is to be near to a location stays near when it is moved, and goes to the nearest host first.
+// An instance near a location stays near when it is moved, and goes to the nearest host first.
 func TestAMoveKeepsAnInstanceNear(t *testing.T) {
 	for _, c := range []struct {
 		name, near string
@@ -239,7 +239,7 @@ func TestAMoveKeepsAnInstanceNear(t *testing.T) {
 	}
 }
 
-// chooser gives hosts in a fixed order.
+// chooser returns hosts in a fixed order.
 type chooser struct {
 	order []croft.HostID
 	err   error
@@ -249,7 +249,7 @@ func (c chooser) Order(context.Context, croft.Instance) ([]croft.HostID, error) 
 	return c.order, c.err
 }
 
-// An instance whose host a policy chose moves to the next one by its policy, however much is left elsewhere.
+// An instance whose host a policy chose moves to the next host of the policy, independent of the capacity of others.
 func TestAPolicyChoosesWhereAnInstanceMoves(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -19,7 +19,7 @@ type diary struct {
 	on    croft.HostID    // the host of the instance's claim
 	hosts []croft.Host
 	steps []string
-	// whether former hosts still have something of the instance
+	// whether former hosts still have guests or disks of the instance
 	remains bool
 	fails   map[string]func() error // by step; a step whose function returns nil is executed
 }
@@ -212,7 +212,7 @@ func TestAMoveClaimsBeforeItOrders(t *testing.T) {
 	d.want(t, "moving to b", "claim on b", "order running on b not on a")
 }
 
-// keeping remembers what is claimed, of an instance that claims on a and may have left something on c.
+// keeping records the claims of an instance that claims on a and may have left a guest on c.
 type keeping struct {
 	diaryClaims
 	claimed *[]croft.HostID
@@ -228,7 +228,7 @@ func (k keeping) Reclaim(_ context.Context, _ croft.Claim, _ croft.Owner, c crof
 	return nil
 }
 
-// Without its claim, the room of a guest that has yet to go could be given to another one.
+// Without its claim, the room of a guest that is still to be removed could be given to another one.
 func TestAMoveKeepsTheClaimWhereTheGuestMayBe(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -278,7 +278,7 @@ func TestAMoveThatIsLostGivesItsClaimBack(t *testing.T) {
 			d.fails[relocate] = func() error { d.inst.Host, d.inst.Moving = "b", ""; return errPlanned }
 		}, []string{"fence"}, "b"},
 		{"and whose fence fails", func(d *diary) { d.fails[relocate], d.fails["fence"] = planned, planned },
-			// that it stays is written by comparison too
+			// the end of the move is written by comparison too
 			[]string{"fence", "moving to b", "claim on a", "moving to "}, "a"},
 		{"to somebody's change of the record", func(d *diary) {
 			d.fails[relocate] = func() error { return croft.Errorf(croft.Conflict, "planned") }

@@ -28,7 +28,8 @@ type answer struct {
 	Unused int `json:",omitempty"` // by how many of the latest runs
 }
 
-// forgotten is how many runs with samples of a third hardly leave out the same image.
+// forgotten is the number of runs after which an unused answer is dropped. With samples of a third, the same image is
+// rarely left out that often.
 const forgotten = 10
 
 // openAnswers reads the answers of earlier runs. make soak ignores them.

@@ -148,7 +148,7 @@ func TestLoadCatalogSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A process that asks often sees a change of a file at its next question.
+// A Resolver notices a changed file at the next call.
 func TestResolverFollowsTheFiles(t *testing.T) {
 	old := xdg.ConfigHome
 	xdg.ConfigHome = t.TempDir()

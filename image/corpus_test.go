@@ -126,7 +126,7 @@ func formats(t *testing.T) map[string][]byte {
 	return all
 }
 
-// bootable are the accepted raw disks, and borderline ones.
+// raws returns raw disks: accepted ones, and borderline ones.
 func raws() map[string][]byte {
 	boot := rawImage(1, 2<<20)
 	cd := marked(make([]byte, 2<<20), map[int]string{0x8001: "CD001"})
@@ -373,13 +373,12 @@ func wrapped(t *testing.T, all map[string][]byte) map[string][]byte {
 	return more
 }
 
-// TestQEMUJudgesWhatIsTaken inspects every image of a corpus, most of them hostile, and has QEMU read all of
-// them: QEMU must agree on the accepted ones; it also reads the others, which proves that it sees what they
-// hide.
+// TestQEMUJudgesWhatIsTaken inspects every image of a corpus, most of them hostile, and lets QEMU read all of them:
+// QEMU must agree on the accepted ones. It also reads the rejected ones, which proves that it sees what they hide.
 //
-// Judging the whole corpus takes minutes, so one run judges every third image, and make soak all. With the race
-// detector it would take longer still, and parallel judgements share nothing in which it could find races: a test
-// program without it judges, unless make soak asks for both.
+// Reading the whole corpus takes minutes, so one run checks every third image, and make soak all. With the race
+// detector it would take longer still, and the parallel checks share no data that could have races: a test program
+// without the detector performs them, unless make soak asks for both.
 func TestQEMUJudgesWhatIsTaken(t *testing.T) {
 	if raceEnabled && os.Getenv("CROFT_SOAK") == "" {
 		cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-vet=off", "-count=1", "-timeout=25m",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWhatTheDocumentsNameIsThere checks that each test named in docs/images.md exists, here, in format, in
+// TestWhatTheDocumentsNameIsThere checks that each test named in docs/images.md exists, in this package, in format, in
 // test/images or in test/e2e.
 func TestWhatTheDocumentsNameIsThere(t *testing.T) {
 	var all []byte

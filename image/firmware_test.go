@@ -13,15 +13,15 @@ import (
 	"croft/image/format"
 )
 
-// A disk that only UEFI firmware boots hangs on the BIOS of croft's machines: it is refused in every form.
+// A disk that only UEFI firmware boots hangs on the BIOS of croft's machines, so it is rejected in every format.
 func TestADiskThatOnlyUEFIBootsIsRefused(t *testing.T) {
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Fatal("qemu-img is not installed: scripts/install-deps test")
 	}
 	for what, c := range map[string]struct {
 		kind byte // of the first partition
-		code bool // for a BIOS
-		want bool // it is taken
+		code bool // boot code for a BIOS
+		want bool // it is accepted
 	}{
 		"GPT without boot code":                  {0xee, false, false},
 		"an EFI partition without boot code":     {0xef, false, false},

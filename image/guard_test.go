@@ -80,7 +80,7 @@ func TestFetchFollowsOnlySafeRedirects(t *testing.T) {
 	}
 }
 
-// TestADownloadOfUnknownLengthLeavesRoom has a server send endlessly without a length.
+// TestADownloadOfUnknownLengthLeavesRoom uses a server that sends endlessly without a length.
 func TestADownloadOfUnknownLengthLeavesRoom(t *testing.T) {
 	const room, sends = 16 << 20, 64 << 20
 	s, c := newServer(t, nil), newCache(t)
@@ -112,7 +112,7 @@ func TestADownloadOfUnknownLengthLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestACopyLeavesRoom has others write while a file is copied.
+// TestACopyLeavesRoom fills the disk from elsewhere while a file is copied.
 func TestACopyLeavesRoom(t *testing.T) {
 	content := make([]byte, 24<<20)
 	for i := range content {
@@ -125,8 +125,8 @@ func TestACopyLeavesRoom(t *testing.T) {
 	refused(t, c, err, croft.Unavailable, "free some space")
 }
 
-// TestRedirectsAreJudgedWhereTheyConnect uses names that resolve to the internet when they are checked, and
-// to this host when they are connected to. The test's server at 127.0.0.2 stands for one on the internet.
+// TestRedirectsAreJudgedWhereTheyConnect uses names that resolve to a public address when they are checked, and to this
+// host when they are connected to. The test's server at 127.0.0.2 represents a public one.
 func TestRedirectsAreJudgedWhereTheyConnect(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	inside := newServer(t, content)

@@ -108,8 +108,8 @@ func TestHostileImagesGetNothing(t *testing.T) {
 	}
 }
 
-// TestNoVMDKIsTaken covers each kind that QEMU writes, including the one for transport, and those whose
-// description QEMU finds at another offset than the header names.
+// TestNoVMDKIsTaken covers each kind that QEMU writes, including the one for transport, and files whose description
+// QEMU finds at another offset than the header names.
 func TestNoVMDKIsTaken(t *testing.T) {
 	disks := map[string][]byte{
 		"a description alone": []byte(
@@ -151,8 +151,8 @@ func vmdkWithTwoTexts(disk []byte, parent string) []byte {
 	return b
 }
 
-// TestAGuestCannotChangeWhatItsDiskIs has a guest write a qcow2 header that refers to a host file to the
-// beginning of its disk (CVE-2026-24708).
+// TestAGuestCannotChangeWhatItsDiskIs writes a qcow2 header that refers to a host file to the start of a guest's disk
+// (CVE-2026-24708).
 func TestAGuestCannotChangeWhatItsDiskIs(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	c, dir := newCache(t), filepath.Join(t.TempDir(), "instance")

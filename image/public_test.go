@@ -15,7 +15,7 @@ import (
 	"croft/cluster/outbound"
 )
 
-// inside is a rule under which an address of this machine stands for the internet.
+// inside returns a rule under which an address of this machine counts as public.
 func inside(networks ...string) outbound.Rule {
 	r := outbound.Rule{Setting: "images.call_networks"}
 	for _, n := range networks {
@@ -24,7 +24,7 @@ func inside(networks ...string) outbound.Rule {
 	return r
 }
 
-// looksUp makes every name lead to an address when it is looked up before a connection.
+// looksUp makes every name resolve to an address when it is looked up before a connection.
 func looksUp(c *Cache, address string) {
 	c.client.lookup = func(context.Context, string, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr(address)}, nil
@@ -99,7 +99,7 @@ func TestTheCacheAnswersForATenantsAddressAfterTheCheckAlone(t *testing.T) {
 			t.Errorf("%s without an address: %v", ref, err)
 		}
 	}
-	// An operator's fetch from inside is no entry for the tenant's.
+	// The cache entry of an operator's fetch from inside is not used for the tenant's.
 	looksUp(c, "203.0.113.7")
 	_, err := c.FetchPublic(t.Context(), "http://localhost:"+port+"/disk.img", nil)
 	refusedWith(t, err, "localhost")
@@ -151,7 +151,7 @@ func TestOnlyASourceWithoutAServerKeepsTenantsImagesToTheInternet(t *testing.T) 
 	}
 }
 
-// refusedWith fails the test unless an error is Invalid and says a word.
+// refusedWith fails the test unless an error is Invalid and contains a word.
 func refusedWith(t *testing.T, err error, word string) {
 	t.Helper()
 	if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), word) {

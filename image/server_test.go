@@ -20,9 +20,9 @@ type server struct {
 	content  []byte
 	etag     string
 	modified time.Time
-	// per request: cut the connection after so many bytes; -1: never
+	// per request: cut the connection after this number of bytes; -1: never
 	cutAfter []int
-	answer   func(w http.ResponseWriter, r *http.Request) bool // true: it has answered
+	answer   func(w http.ResponseWriter, r *http.Request) bool // true: the function has answered
 	seen     []*http.Request
 }
 
@@ -47,7 +47,7 @@ func (s *server) answers(f func(http.ResponseWriter, *http.Request) bool) {
 	s.set(func() { s.answer = f })
 }
 
-// cut cuts the connections of the next requests after so many bytes each.
+// cut cuts the connections of the next requests, each after a number of bytes.
 func (s *server) cut(after ...int) { s.set(func() { s.cutAfter = after }) }
 
 func (s *server) requests() []*http.Request {

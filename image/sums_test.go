@@ -35,7 +35,7 @@ func TestFindSum(t *testing.T) {
 	}
 }
 
-// The forms in which publishers write their lists, shortened; the image is at https://h.test/a/disk.raw.
+// The formats of publishers' lists, shortened; the image is at https://h.test/a/disk.raw.
 func TestListsAreReadAsTheirPublishersWriteThem(t *testing.T) {
 	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	long, blake := strings.Repeat("c", 128), strings.Repeat("d", 128)

@@ -16,7 +16,7 @@ import (
 	"croft/image/format"
 )
 
-// tools pack as publishers do.
+// tools are the compression programs that publishers use.
 var tools = map[string][]string{
 	"gzip": {"gzip", "-c"},
 	"xz":   {"xz", "-c", "-T1"},
@@ -130,7 +130,7 @@ func TestFetchRefusesPackedImagesThatAreNotRight(t *testing.T) {
 	}
 }
 
-// bomb packs so many bytes of zeros after a boot record.
+// bomb packs size bytes of zeros after a boot record.
 func bomb(t *testing.T, pack func(io.Writer) io.WriteCloser, bootable bool, size int64) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -2,7 +2,7 @@ package objects
 
 import "croft/access"
 
-// Allowed decides what a caller may do with a property.
+// Allowed returns the rights of a caller to a property.
 func (d Definition) Allowed(c access.Caller, kind Kind, key string) (read, write bool) {
 	a := d.allowed(c, kind, key)
 	return a.read, a.write

@@ -9,7 +9,7 @@ import (
 	"croft/objects"
 )
 
-// TestFiltersChooseHosts goes from what a caller asks for to the hosts that this chooses.
+// TestFiltersChooseHosts tests the path from a caller's filters to the selected hosts.
 func TestFiltersChooseHosts(t *testing.T) {
 	w := newWorld(t)
 	var hosts []croft.HostID
@@ -32,8 +32,8 @@ properties:
 		name            string
 		caller          access.Caller
 		where, whereNot []string
-		want            []int  // hosts that fit; 3: the one about which nothing is noted
-		kept            string // of where, for a move
+		want            []int  // matching hosts; 3: the one without properties and tags
+		kept            string // where filters that are kept for a move
 	}{
 		{"an operator, by one", operator, []string{"tier=gold"}, nil, []int{0}, "tier=gold"},
 		{"an operator, by one of two", operator, []string{"tier=gold", "tag:old"}, nil, []int{0, 2}, "tier=gold"},

@@ -15,7 +15,7 @@ import (
 	"croft/objects/objectstest"
 )
 
-// world is a service over a store in memory.
+// world is a service with a store in memory.
 type world struct {
 	*testing.T
 	*objects.Service
@@ -62,7 +62,7 @@ func (w *world) defineAt(at objects.Place, text string) {
 
 var operator = objectstest.Operator
 
-// as is a caller of a project with roles.
+// as returns a caller of a project with roles.
 func as(project croft.Project, roles ...access.Role) access.Caller {
 	return access.Caller{Project: project, Roles: roles}
 }
@@ -116,7 +116,7 @@ func (w *world) wantError(err error, kind croft.Kind, contains string) {
 	}
 }
 
-// set is a change of properties, given as JSON.
+// set returns a change of properties, given as JSON.
 func set(text string) objects.Change {
 	var c objects.Change
 	if err := json.Unmarshal([]byte(text), &c.Set); err != nil {
@@ -141,7 +141,7 @@ func TestTheMostExplicitDefinitionReplacesAllOthers(t *testing.T) {
 	w := newWorld(t)
 	ref := w.add(objects.Instance, "lab")
 	places := objects.Places(objects.Instance)
-	slices.Reverse(places) // the least explicit first
+	slices.Reverse(places) // least specific first
 	for i, place := range places {
 		w.defineAt(place, fmt.Sprintf("properties: {level: {enum: [%d]}, only%d: {type: string}}", i, i))
 		d, err := w.Definition(t.Context(), objects.Instance)
@@ -151,7 +151,7 @@ func TestTheMostExplicitDefinitionReplacesAllOthers(t *testing.T) {
 		w.mustChange(operator, ref, set(fmt.Sprintf(`{"level": %d}`, i)))
 		_, err = w.change(operator, ref, set(`{"level": 9}`))
 		w.wantError(err, croft.Invalid, fmt.Sprintf(`the property level must be one of "%d";`, i))
-		if i > 0 { // nothing is merged: what the less explicit one said does not count
+		if i > 0 { // nothing is merged: a less specific definition has no effect
 			w.mustChange(operator, ref, set(fmt.Sprintf(`{"only%d": 5}`, i-1)))
 		}
 	}

@@ -111,7 +111,8 @@ permissions: [{value: r}]
 	}
 }
 
-// pointed is how errors of definitions begin: with the file and the line, if only a part of it is wrong.
+// pointed matches the start of errors of definitions: the file, and the line if only a part of the definition is
+// faulty.
 var pointed = regexp.MustCompile(`^f:(\d+: | )`)
 
 func FuzzDefinition(f *testing.F) {

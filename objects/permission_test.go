@@ -18,7 +18,7 @@ var (
 	reader = as("lab", access.Reader)
 )
 
-// may finds out what a caller may do with a property k of an instance of the caller's project.
+// may finds out the rights of a caller to a property k of an instance of the caller's project.
 func (w *world) may(c access.Caller, ref objects.Ref) string {
 	w.Helper()
 	got := ""
@@ -85,7 +85,7 @@ func TestAPropertysOwnPermissionsReplaceThoseOfTheDefinition(t *testing.T) {
 	}
 }
 
-// naive decides by the sentences of the specification, one after the other.
+// naive decides literally by the sentences of the specification.
 func naive(all []objects.Permission, c access.Caller) (read, write bool) {
 	fits := func(p objects.Permission, project, role bool) bool {
 		return (p.Project != "") == project && (p.Role != "") == role &&
@@ -131,7 +131,7 @@ func TestPermissionsAgreeWithANaiveReading(t *testing.T) {
 	}
 }
 
-// secret is a definition under which members neither read nor write the property secret.
+// secret is a definition under which members can neither read nor write the property secret.
 const secret = `
 properties:
   secret: {type: string, maxLength: 8, permissions: [{value: ""}, {role: partition-admin, value: rw}]}
@@ -157,8 +157,8 @@ properties: {mine: {permissions: [{value: rw}]}}`)
 	w.wantError(err, croft.Denied, "you may not change its tags")
 }
 
-// TestWhatIsHiddenLeavesNoTrace does the same as a member in two clouds, one of which has hidden properties. Whatever
-// the member sees has to be the same, generations aside, which say how often the cloud was written to.
+// TestWhatIsHiddenLeavesNoTrace performs the same actions as a member in two clouds, one of which has hidden
+// properties. All results must be equal, except for generations, which depend on the number of writes in the cloud.
 func TestWhatIsHiddenLeavesNoTrace(t *testing.T) {
 	look := func(hidden bool) (seen []string) {
 		w := newWorld(t)
@@ -182,7 +182,7 @@ func TestWhatIsHiddenLeavesNoTrace(t *testing.T) {
 		_, err := w.change(member, refs[0], first)
 		see("", err)
 		w.mustChange(member, refs[1], objects.Change{Set: first.Set, AddTags: []string{"t"}})
-		if hidden { // it violates the definition now, which is no business of members
+		if hidden { // it violates the definition now, which members must not see
 			w.define(strings.Replace(secret, "8", "0", 1))
 		}
 		for _, filter := range []string{"secret", "secret=a", "secret=*", "secret=b open", "open", "open=1", "tag:t",

@@ -14,7 +14,7 @@ import (
 	"croft/trust/pki"
 )
 
-// Whatever happens to a join server during a request, its client reports that a retry may succeed.
+// After any failure of a join server during a request, its client reports that a retry may succeed.
 func TestAJoinServerThatDies(t *testing.T) {
 	fault := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.Answer(w, http.StatusInternalServerError, refusal{Message: "the disk is gone"})

@@ -39,8 +39,7 @@ func TestAHostLearnsWhereItRenews(t *testing.T) {
 	}
 }
 
-// The previous version reads only its own name for the servers in joined.yaml; an administrator may write the
-// new one.
+// The previous version reads only the old name of the servers in joined.yaml; an administrator may write the new one.
 func TestWhatWasJoinedIsReadUnderBothNames(t *testing.T) {
 	dir := t.TempDir()
 	if err := (Membership{Servers: []string{"10.0.0.1:8777"}}).Write(dir); err != nil {

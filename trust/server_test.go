@@ -122,7 +122,7 @@ func TestAHostJoinsAndRenews(t *testing.T) {
 	}
 }
 
-// TestTheJoinServerAnswersWhateverComes sends requests that no host sends.
+// TestTheJoinServerAnswersWhateverComes sends invalid requests.
 func TestTheJoinServerAnswersWhateverComes(t *testing.T) {
 	s := newJoinServer(t)
 	operator := s.credentials.OperatorFiles(pki.Hosts)

@@ -7,7 +7,7 @@ import (
 	"croft/tenant"
 )
 
-// begun is a recording that began at noon, as of revision 10, of a project with one VCPU.
+// begun returns a recording that started at noon, at revision 10, of a project with one VCPU.
 func begun(t *testing.T) (*recording, time.Time) {
 	t.Helper()
 	noon := at(t, 0, "12:00:00")
@@ -16,7 +16,7 @@ func begun(t *testing.T) (*recording, time.Time) {
 	return r, noon
 }
 
-// step takes a step that must succeed.
+// mustStep takes a step that must succeed.
 func (r *recording) mustStep(t *testing.T, now time.Time) Step {
 	t.Helper()
 	s, err := r.step(now)
@@ -37,7 +37,7 @@ func TestAHeadSaysNoMoreThanWasHeard(t *testing.T) {
 	for revision, want := range map[int64]int64{13: 10, 14: 14} {
 		r, _ := begun(t)
 		r.mustStep(t, sent)
-		if err := r.note(Seen{Revision: revision}, sent); err != nil { // perhaps before the answer
+		if err := r.note(Seen{Revision: revision}, sent); err != nil { // possibly before the answer
 			t.Fatal(err)
 		}
 		r.wrote(Head{Generation: 14})
@@ -51,7 +51,7 @@ func TestAHeadSaysNoMoreThanWasHeard(t *testing.T) {
 func TestWhatIsHeardTooLateHasNoTime(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		ticks time.Duration // until then, one each second
+		ticks time.Duration // one per second until then
 		heard time.Duration
 		ok    bool
 	}{

@@ -10,7 +10,7 @@ import (
 	"croft/tenant"
 )
 
-// at is a time on 31 January 2026, or so many days later.
+// at returns a time on 31 January 2026, or days later.
 func at(t *testing.T, days int, clock string) time.Time {
 	t.Helper()
 	c, err := time.Parse(time.TimeOnly, clock)

@@ -11,8 +11,8 @@ import (
 	"croft/tenant"
 )
 
-// world is a cloud in memory: what projects use, how that changed, and the history that recorders wrote. Its time goes
-// in seconds.
+// world is a cloud in memory: the usage of projects, its changes, and the recorded history. Its time advances in
+// seconds.
 type world struct {
 	*rand.Rand
 	now      time.Time
@@ -23,16 +23,16 @@ type world struct {
 	accounts map[ID]Meter
 	days     map[ID]map[string]Day
 	writes   int
-	safe     bool // no answer is lost, as at the beginning
+	safe     bool // no answer is lost, as at the start
 	always   bool // nor later
 
 	begun    bool
-	exact    map[ID]int64 // the integral of VCPU since recording began
+	exact    map[ID]int64 // the integral of VCPU since the start of the recording
 	most     map[ID]int64
-	recorded time.Time // when recording began
+	recorded time.Time // start of the recording
 }
 
-// always is a project that never changes, other is where random ones begin.
+// always is a project that never changes.
 var always = ID{"always", 1}
 
 func newWorld(seed uint64) *world {
@@ -42,7 +42,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// charge changes what a random project uses, or removes it.
+// charge changes the usage of a random project, or removes it.
 func (w *world) charge() {
 	p := croft.Project(fmt.Sprint("p", w.IntN(4)))
 	w.revision++
@@ -68,7 +68,7 @@ func (w *world) charge() {
 	w.events = append(w.events, s)
 }
 
-// second lets a second pass.
+// second advances the time by a second.
 func (w *world) second() {
 	if w.begun {
 		for id, l := range w.levels {
@@ -80,7 +80,7 @@ func (w *world) second() {
 
 var errLost = errors.New("the answer is lost")
 
-// put writes the head, in a revision of its own.
+// put writes the head, in a separate revision.
 func (w *world) put(was, next Head) (Head, error) {
 	if was.Generation != w.head.Generation {
 		return Head{}, croft.Errorf(croft.Conflict, "replaced")
@@ -111,7 +111,7 @@ func (w *world) take(was Head, name string) (Taken, error) {
 	return t, nil
 }
 
-// write writes a step, perhaps a part of it, perhaps without telling.
+// write writes a step, possibly only a part of it, possibly without an answer.
 func (w *world) write(s Step) (Head, error) {
 	if s.Was.Generation != w.head.Generation {
 		return Head{}, croft.Errorf(croft.Conflict, "replaced")
@@ -136,21 +136,21 @@ func (w *world) write(s Step) (Head, error) {
 	return head, err
 }
 
-// actor is a recorder with a clock of its own.
+// actor is a recorder with its own clock.
 type actor struct {
 	*world
 	name   string
 	ahead  time.Duration
 	frozen int // seconds
 	state  *recording
-	next   int // of the events
+	next   int // index of the next event
 	looked Head
 	since  time.Time
 }
 
 func (a *actor) clock() time.Time { return a.now.Add(a.ahead) }
 
-// second is what a recorder does in a second.
+// second performs the actions of a recorder in one second.
 func (a *actor) second() {
 	if a.frozen--; a.frozen > 0 {
 		return
@@ -178,7 +178,7 @@ func (a *actor) second() {
 	a.hear()
 }
 
-// begin begins if it is this recorder's turn.
+// begin starts recording if it is this recorder's turn.
 func (a *actor) begin() {
 	if a.looked.Generation != a.head.Generation || a.since.After(a.clock()) {
 		a.looked, a.since = a.head, a.clock()
@@ -189,13 +189,13 @@ func (a *actor) begin() {
 	began := a.clock()
 	t, err := a.take(a.head, a.name)
 	if err != nil {
-		panic(err) // nothing happens in between
+		panic(err) // no event happens in between
 	}
 	a.state, a.next = begin(t, began), len(a.events)
 	a.begun = true
 }
 
-// hear hears of everything since the last time.
+// hear receives all events since the last time.
 func (a *actor) hear() {
 	for a.state != nil && a.next < len(a.events) {
 		if a.state.note(a.events[a.next], a.clock()) != nil {
@@ -214,7 +214,7 @@ func (w *world) sum(id ID) Day {
 	return Sum(Filter{}.Present(over, w.accounts[id], w.head.At))
 }
 
-// run lets recorders work for some hours, over midnight, while they are killed and suspended and their clocks jump.
+// run lets recorders work for some hours, past midnight, while they are killed and suspended and their clocks jump.
 func run(t *testing.T, seed uint64, troubles, jumps bool) *world {
 	t.Helper()
 	w := newWorld(seed)
@@ -239,7 +239,7 @@ func run(t *testing.T, seed uint64, troubles, jumps bool) *world {
 		}
 		w.second()
 	}
-	for range 200 { // what happened is written in the end, if anybody may
+	for range 200 { // so that pending changes are written, if any recorder can act
 		for _, a := range actors {
 			a.second()
 		}
@@ -251,8 +251,8 @@ func run(t *testing.T, seed uint64, troubles, jumps bool) *world {
 	return w
 }
 
-// always is measured from the beginning of the recording to the time until which it is complete: no second is missing,
-// and none is counted twice, whatever happens to recorders and clocks.
+// checkAlways checks that the project always is measured from the start of the recording to the time up to which it is
+// complete: no second is missing, and none is counted twice, whatever happens to recorders and clocks.
 func checkAlways(t *testing.T, w *world) {
 	t.Helper()
 	want := int64(w.head.At.Sub(w.recorded)/time.Second) * 3
@@ -278,11 +278,11 @@ func TestASumOverDaysIsTheIntegral(t *testing.T) {
 		unknown := 0
 		for id, exact := range w.exact {
 			if _, known := w.accounts[id]; !known {
-				unknown++ // it came and went while nobody recorded
+				unknown++ // it was created and removed while no recorder ran
 				continue
 			}
 			got := w.sum(id)
-			// The recorders know no more than until the time of the head.
+			// The recorders know only the time up to the head.
 			exact -= int64(w.now.Sub(w.head.At)/time.Second) * w.levels[id].Used["VCPU"]
 			off := got.UnitSeconds["VCPU"] - exact
 			if off < 0 {

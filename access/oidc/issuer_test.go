@@ -28,7 +28,7 @@ type issuer struct {
 	url   string
 	key   *ecdsa.PrivateKey
 	kid   string
-	asked atomic.Int64 // for a document
+	asked atomic.Int64 // number of requests for documents
 	away  atomic.Bool
 }
 
@@ -113,12 +113,12 @@ func (i *issuer) sign(t *testing.T, claims any) string {
 	return text + "." + encode(signature)
 }
 
-// unsigned makes a JWT that says that it needs no signature.
+// unsigned returns a JWT with the algorithm none.
 func unsigned(t *testing.T, claims any) string {
 	return parts(t, map[string]string{"alg": "none"}, claims) + "."
 }
 
-// confused makes a JWT signed with the public key, as if that were a shared secret.
+// confused returns a JWT signed with the public key as a shared secret.
 func (i *issuer) confused(t *testing.T, claims any) string {
 	text := parts(t, map[string]string{"alg": "HS256", "kid": i.kid}, claims)
 	mac := hmac.New(sha256.New, i.key.X.Bytes())
@@ -126,7 +126,7 @@ func (i *issuer) confused(t *testing.T, claims any) string {
 	return text + "." + encode(mac.Sum(nil))
 }
 
-// swapped is the first token with the claims of the second.
+// swapped returns the first token with the claims of the second.
 func swapped(first, second string) string {
 	a, b := strings.Split(first, "."), strings.Split(second, ".")
 	return a[0] + "." + b[1] + "." + a[2]
@@ -164,19 +164,19 @@ func TestTheIssuerIsAskedNowAndThen(t *testing.T) {
 		}
 		i.away.Store(true)
 		ask(i.sign(t, i.claims()), croft.Unavailable, 1)
-		ask(i.sign(t, i.claims()), croft.Unavailable, 1) // it is not asked for each token
+		ask(i.sign(t, i.claims()), croft.Unavailable, 1) // the issuer is not asked for each token
 		i.away.Store(false)
 		time.Sleep(11 * time.Second)
 		ask(i.sign(t, i.claims()), "", 3) // for its configuration and its keys
 		ask(i.sign(t, i.claims()), "", 3)
 		old := i.sign(t, i.claims())
 		i.rotate(t)
-		ask(i.sign(t, i.claims()), croft.Denied, 3) // so soon, the new key is not known
+		ask(i.sign(t, i.claims()), croft.Denied, 3) // too soon to ask for the new key
 		ask(old, "", 3)
 		time.Sleep(11 * time.Second)
 		ask(i.sign(t, i.claims()), "", 4)
 		stranger := newKeys(t)
-		for range 100 { // with keys that there are not
+		for range 100 { // with unknown keys
 			stranger.rotate(t)
 			ask(stranger.sign(t, i.claims()), croft.Denied, 4)
 		}

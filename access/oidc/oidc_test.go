@@ -14,7 +14,7 @@ import (
 
 const audience = "croft-cloud"
 
-// groups are those of the configuration in these tests.
+// groups is the configuration of groups in these tests.
 var groups = map[string]oidc.Grant{
 	"lab-users":  {Project: "lab", Role: access.Member},
 	"lab-guests": {Project: "lab", Role: access.Member},
@@ -44,7 +44,7 @@ func request(t *testing.T, token string, projects ...string) *http.Request {
 	return r
 }
 
-// claims are those of a good token of ann, changed by pairs of name and value; nil removes a claim.
+// claims returns the claims of a valid token of ann, changed by pairs of name and value; nil removes a claim.
 func (i *issuer) claims(changes ...any) map[string]any {
 	c := map[string]any{"iss": i.url, "aud": audience, "sub": "1f3a", "preferred_username": "ann",
 		"groups": []string{"lab-users", "cooks"}, "exp": time.Now().Add(time.Hour).Unix(),
@@ -67,7 +67,7 @@ func TestWhatAnIssuersTokensAreWorth(t *testing.T) {
 		projects []string // in the header
 		in       croft.Project
 		roles    []access.Role
-		says     string // in a refusal
+		says     string // part of the refusal
 	}{
 		{"a member", i.sign(t, i.claims()), nil, "lab", []access.Role{access.Member}, ""},
 		{"a member of a list of audiences", i.sign(t, i.claims("aud", []string{"x", audience})), nil, "lab",

@@ -8,8 +8,8 @@ import (
 	"croft/crush"
 )
 
-// TestAnOrderIsWhatIsGivenOnceTheFirstAreOut compares each place of an order with what Place gives for one replica when
-// those before it are refused, and when they are out, pass by pass.
+// TestAnOrderIsWhatIsGivenOnceTheFirstAreOut compares each position of an order with the result of Place for one
+// replica when the previous devices are refused, and when they are out, pass by pass.
 func TestAnOrderIsWhatIsGivenOnceTheFirstAreOut(t *testing.T) {
 	m, err := crush.ReadText(strings.NewReader(sites))
 	if err != nil {
@@ -55,7 +55,7 @@ func TestAnOrderIsWhatIsGivenOnceTheFirstAreOut(t *testing.T) {
 			switch text {
 			case "use here; take 1":
 				least, most = 4, 4
-			case "select 2 site; select 1 host; take 2": // the host is chosen without looking into it
+			case "select 2 site; select 1 host; take 2": // the host is chosen without checking its devices
 				least = 3
 			}
 			if len(before) < least || len(before) > most {

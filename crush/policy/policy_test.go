@@ -111,7 +111,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestASelectHoldsForEachTake: the compiled form of a take of one does not change the ones after it.
+// TestASelectHoldsForEachTake checks that the compiled form of one take does not change the following ones.
 func TestASelectHoldsForEachTake(t *testing.T) {
 	for x := range uint32(200) {
 		got := placed(t, "use here; select 2 host; take 1; take 1", Request{Want: 4, X: x})

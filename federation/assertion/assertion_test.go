@@ -49,7 +49,7 @@ func (m *memory) Use(_ context.Context, p croft.PartitionID, nonce string) error
 	return nil
 }
 
-// sides are a partition that signs, and the authenticator of one that is asked.
+// sides are a signing partition, and the authenticator of another partition.
 type sides struct {
 	public  federation.PublicKey
 	private ed25519.PrivateKey
@@ -71,7 +71,7 @@ func newSides(t testing.TB) *sides {
 	return s
 }
 
-// know makes the one side a peer of the other, whose project web is shop there.
+// know makes the signing partition a peer of the other one, where its project web is mapped to shop.
 func (s *sides) know(role access.Role, roles ...access.Role) {
 	p := federation.Peer{Endpoint: "https://east.example", Keys: []federation.PublicKey{s.public}, Roles: roles}
 	s.asked.Book.replace([]federation.Partition{{ID: here, Alias: "east", Peer: &p}},
@@ -80,7 +80,7 @@ func (s *sides) know(role access.Role, roles ...access.Role) {
 
 const body = `{"name":"web1"}`
 
-// request is the request that assertions are made for.
+// request returns the request that the assertions are made for.
 func request(t testing.TB) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/v1/instances?wait=running", strings.NewReader(body))
@@ -88,7 +88,7 @@ func request(t testing.TB) *http.Request {
 	return r
 }
 
-// good is an assertion that counts.
+// good returns a valid assertion.
 func (s *sides) good(t testing.TB) Assertion {
 	t.Helper()
 	r := request(t)
@@ -164,7 +164,7 @@ func TestWhatNoAssertionIs(t *testing.T) {
 			return r, s.sign(t, s.good(t))
 		}
 	}
-	// with is the good assertion under another key, algorithm, type or header.
+	// with signs the good assertion with another key, algorithm, type or header.
 	with := func(alg jose.SignatureAlgorithm, key any, typ string, more map[jose.HeaderKey]any) func() (*http.Request,
 		string) {
 		return func() (*http.Request, string) {
@@ -312,7 +312,7 @@ func TestClocksMayNotBeFurtherApart(t *testing.T) {
 	}
 }
 
-// unsure is a memory of nonces that cannot tell.
+// unsure is a Nonces that is unavailable.
 type unsure struct{}
 
 func (unsure) Use(context.Context, croft.PartitionID, string) error {
@@ -441,7 +441,7 @@ func FuzzAssertion(f *testing.F) {
 	})
 }
 
-// laggingPeers tell of a peer when they are caught up with.
+// laggingPeers is a feed that reports a peer only in CatchUp.
 type laggingPeers struct {
 	book *Book
 	with func()
@@ -466,7 +466,7 @@ func newKey(t *testing.T) ed25519.PublicKey {
 	return public
 }
 
-// TestAPeerThatWasJustAddedIsKnown: what this server has not heard of yet is waited for.
+// TestAPeerThatWasJustAddedIsKnown checks that an unknown peer makes the book catch up with the stored records.
 func TestAPeerThatWasJustAddedIsKnown(t *testing.T) {
 	s := newSides(t)
 	s.asked.Book.replace(nil, nil)
@@ -483,8 +483,8 @@ func TestAPeerThatWasJustAddedIsKnown(t *testing.T) {
 	}
 }
 
-// TestWhatJustChangedOfAPeerCounts: a new key of a peer, and a mapping that gives more, count at servers that have not
-// heard of them yet.
+// TestWhatJustChangedOfAPeerCounts checks that a new key of a peer, and a mapping with a higher role, are valid at
+// servers whose books are older.
 func TestWhatJustChangedOfAPeerCounts(t *testing.T) {
 	s := newSides(t)
 	s.asked.Book.feed = laggingPeers{s.asked.Book, func() { s.know(access.Member, access.Reader, access.Member) }}

@@ -25,7 +25,8 @@ const (
 	later croft.ProjectID = "bbbbbbbb-bbbb-5bbb-8bbb-bbbbbbbbbbbb"
 )
 
-// from sends a request that is signed for a project of this identity; empty: by a program that knows none.
+// from sends a request that is signed for a project with this identity; empty: by a program that does not support
+// identities.
 func (s *sides) from(t testing.TB, id croft.ProjectID, spoil func(*Signed)) (access.Caller, bool, error) {
 	t.Helper()
 	a := s.good(t)

@@ -12,12 +12,12 @@ import (
 	"croft"
 )
 
-// A libvirt network that is stopped takes its bridge along, and leaves the guests' ports without one when it starts.
+// Stopping a libvirt network removes its bridge; after it starts again, the guests' ports are on no bridge.
 func TestAPortThatLostItsBridgeJoinsTheNextOne(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making a bridge needs root")
 	}
-	runtime.LockOSThread() // the thread, which has a network namespace of its own, ends with the test's goroutine
+	runtime.LockOSThread() // the thread, which has its own network namespace, ends with the test's goroutine
 	check := func(err error) {
 		t.Helper()
 		if err != nil {

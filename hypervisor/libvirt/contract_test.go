@@ -34,7 +34,7 @@ func TestContract(t *testing.T) {
 		Pause: func(t *testing.T, _ compute.Hypervisor, id croft.InstanceID) {
 			libvirttest.Virsh(t, "suspend", "croft-"+string(id))
 		},
-		Halt:    func(*testing.T, compute.Hypervisor, croft.InstanceID) {}, // it halts by itself
+		Halt:    func(*testing.T, compute.Hypervisor, croft.InstanceID) {}, // the guest halts on its own
 		Foreign: foreign,
 		Late: func(t *testing.T) hvtest.Late {
 			p := newProxy(t)
@@ -44,7 +44,7 @@ func TestContract(t *testing.T) {
 	}.Run(t)
 }
 
-// open returns a driver that emulates, so that tests are the same everywhere.
+// open returns a driver that uses emulation, so that tests are the same everywhere.
 func open(t *testing.T, c libvirt.Config) *libvirt.Driver {
 	t.Helper()
 	c.VirtType = libvirt.VirtQEMU

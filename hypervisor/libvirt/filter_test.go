@@ -84,8 +84,8 @@ func TestRulesOfNetworks(t *testing.T) {
 	}
 }
 
-// TestDefinitionsOfBeforeAreAdopted: a guest with libvirt's own filter, or with the ports of another setting,
-// gets today's at its next start.
+// TestDefinitionsOfBeforeAreAdopted checks that a guest with libvirt's own filter, or with the ports of another
+// setting, gets the current ones at its next start.
 func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 	m := fixedMachine()
 	k := newMark(m)
@@ -122,7 +122,7 @@ func TestDefinitionsOfBeforeAreAdopted(t *testing.T) {
 		if err != nil || changed != (c.want != "") {
 			t.Errorf("%s: changed %v, %v", name, changed, err)
 		}
-		// The digest is still that of croft's original definition, so the next Define rewrites it.
+		// The digest is still the one of croft's original definition, so the next Define rewrites it.
 		digest := regexp.MustCompile(`digest="[0-9a-f]*"`)
 		if diff := cmp.Diff(digest.ReplaceAllString(c.want, ""), digest.ReplaceAllString(got, "")); changed &&
 			diff != "" {

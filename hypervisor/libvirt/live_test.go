@@ -145,7 +145,7 @@ func TestGuestHasItsAddressFromBootToRemoval(t *testing.T) {
 	}
 }
 
-// TestGuestIsFilteredFromItsFirstPacket: the packet filter exists before the guest, returns after a flush,
+// TestGuestIsFilteredFromItsFirstPacket checks that the packet filter exists before the guest, returns after a flush,
 // and is removed with the last guest.
 func TestGuestIsFilteredFromItsFirstPacket(t *testing.T) {
 	libvirttest.Start(t)
@@ -193,8 +193,8 @@ func TestGuestIsFilteredFromItsFirstPacket(t *testing.T) {
 	}
 }
 
-// TestAnAddressIsReservedWithoutAStart: a defined and stopped guest, or one whose start was interrupted, gets
-// its reservation too once an agent watches.
+// TestAnAddressIsReservedWithoutAStart checks that a defined and stopped guest, or one whose start was interrupted,
+// gets its reservation once an agent watches.
 func TestAnAddressIsReservedWithoutAStart(t *testing.T) {
 	libvirttest.Start(t)
 	m := hvtest.Machine(t)
@@ -221,7 +221,7 @@ func TestAnAddressIsReservedWithoutAStart(t *testing.T) {
 	}
 }
 
-// TestAGuestThatCannotBeFilteredDoesNotStart: if nft does nothing, no guest runs unfiltered.
+// TestAGuestThatCannotBeFilteredDoesNotStart checks that no guest runs unfiltered if nft does nothing.
 func TestAGuestThatCannotBeFilteredDoesNotStart(t *testing.T) {
 	libvirttest.Start(t)
 	d := open(t, libvirt.Config{StopGrace: time.Millisecond})
@@ -242,7 +242,7 @@ func TestAGuestThatCannotBeFilteredDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestABridgeThatIsNotThere: the error names the bridge.
+// TestABridgeThatIsNotThere checks that the error names the bridge.
 func TestABridgeThatIsNotThere(t *testing.T) {
 	libvirttest.Start(t)
 	d := open(t, libvirt.Config{})

@@ -175,7 +175,7 @@ func TestOwnersAreRememberedForAMoment(t *testing.T) {
 		table.put([]domain{addressed("a", "10.0.0.1")}, 0)
 		table.invalidate()
 		check("after an event", mine, "", false)
-		table.put([]domain{addressed("a", "10.0.0.1")}, 0) // its reading began before the event
+		table.put([]domain{addressed("a", "10.0.0.1")}, 0) // this read started before the event
 		check("what was read before an event", mine, "", false)
 	})
 }

@@ -260,9 +260,9 @@ func TestDamagedFileIsNamed(t *testing.T) {
 	}
 }
 
-// Whoever waits for the address reads the console next.
+// A program that waits for the address reads the console next.
 func TestAnAddressIsOnTheConsoleBeforeItIsKnown(t *testing.T) {
-	for range 20 { // what runs first at one moment differs
+	for range 20 { // the order of goroutines at one moment varies
 		synctest.Test(t, func(t *testing.T) {
 			h := open(t, sim.Config{Boot: time.Second})
 			m := machine(t)

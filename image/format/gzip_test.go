@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Whatever comes behind the end of a gzip file is ignored, as gzip -d does; what is damaged before is not.
+// Data after the end of a gzip file is ignored, as gzip -d does; damage before the end is an error.
 func TestBytesBehindTheEndOfGzipAreIgnored(t *testing.T) {
 	member := func(text string) string {
 		var out bytes.Buffer

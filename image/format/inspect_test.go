@@ -213,7 +213,7 @@ func TestInspectNoticesATruncatedImage(t *testing.T) {
 	}
 }
 
-// Whatever tables an image has, one whose last clusters are missing is refused, and a complete one is taken.
+// For every layout of tables, an image whose last clusters are missing is rejected, and a complete one is accepted.
 func TestInspectNoticesMissingClusters(t *testing.T) {
 	content := bootDisk(8 << 20)
 	for i := 4 << 20; i < 6<<20; i += 8 {

@@ -76,12 +76,12 @@ func TestTheGateKeepsTheContractOfCompute(t *testing.T) {
 	})
 }
 
-// ports are those of an agent behind the gate.
+// ports returns the ports of an agent behind the gate.
 func ports(c *gate.Client) computetest.Ports {
 	return computetest.Ports{Orders: c, Registry: c, Records: c, Inventory: c}
 }
 
-// others are those who reach etcd and Placement.
+// others returns the ports of processes that reach etcd and Placement.
 func (c *cloud) others() computetest.Others {
 	return computetest.Others{Instances: c.Instances, Orders: c.Orders, Registry: c.Registry, Claims: c.Client}
 }

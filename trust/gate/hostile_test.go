@@ -27,8 +27,7 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "run this seed alone")
 
-// hostile is a cloud of three hosts, the first of which is compromised and knows everything there is to know:
-// the worst case.
+// hostile is a cloud of three hosts, the first of which is compromised and knows all IDs and revisions: the worst case.
 type hostile struct {
 	*cloud
 	t   *testing.T
@@ -147,7 +146,7 @@ func (h *hostile) populate() {
 		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.host)
 		away := h.on(h.host, croft.NewInstanceID())
 		move(away, h.host, h.alice)
-		h.released[away.ID] = true // what it still claims is on the hostile host
+		h.released[away.ID] = true // its remaining claim is on the hostile host
 		move(h.on(h.alice, croft.NewInstanceID()), h.alice, h.bob)
 		for _, host := range []croft.HostID{h.host, h.alice} { // requests in flight, and leaked claims
 			h.claim(h.record(croft.NewInstanceID()).ID, host)
@@ -274,7 +273,7 @@ func (h *hostile) post(name string, question any) (int, string) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), patient.Longest)
 	defer cancel()
 	if name == "WatchOrders" {
-		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // it never ends by itself
+		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // the stream does not end on its own
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+h.front.Address+"/v1/agent/"+name,
 		bytes.NewReader(append(body, '\n')))
@@ -313,7 +312,7 @@ func (h *hostile) own(key string, is bool) bool {
 	case "macs": // of a record that goes
 		_, id, _ := strings.Cut(rest, "/")
 		return h.condemned[croft.InstanceID(id)] && !is
-	case "quota": // what its instance was charged with is given back
+	case "quota": // the charge of its instance is given back
 		id, isEntry := strings.CutPrefix(strings.TrimSuffix(rest, "/repaid"), "unsettled/p/")
 		return isEntry && h.condemned[croft.InstanceID(id)] && is
 	case "placement":
@@ -330,7 +329,7 @@ func (h *hostile) own(key string, is bool) bool {
 }
 
 // TestAHostileHostReachesNothingOfOthers calls every method with every kind of argument, as a host with a valid
-// certificate, and examines everything that is stored and answered.
+// certificate, and checks all stored data and all answers.
 func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -437,8 +436,8 @@ func (h *hostile) judgeSecrets(said, name, answer string) {
 	}
 }
 
-// whose tells whether an answered value is the host's own: its record, its order or observation, or the record
-// of an instance on it.
+// whose reports whether an answered value is the host's own: its record, its order or observation, or the record of an
+// instance on it.
 func (h *hostile) whose(v map[string]any) bool {
 	if _, isPlace := v["instance"]; isPlace {
 		return v["host"] == string(h.host)

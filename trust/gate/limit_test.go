@@ -165,8 +165,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestAHostThatFloodsTheGateDoesNotStopOthers lets one host do all it can, on many connections, while another
-// sends requests.
+// TestAHostThatFloodsTheGateDoesNotStopOthers lets one host send as many requests as it can, on many connections, while
+// another sends normal ones.
 func TestAHostThatFloodsTheGateDoesNotStopOthers(t *testing.T) {
 	c := newCloud(t)
 	honest := c.front.Client(t, croft.NewHostID())
@@ -201,7 +201,7 @@ func TestAHostThatFloodsTheGateDoesNotStopOthers(t *testing.T) {
 	t.Logf("the slowest of 20 calls took %s", worst)
 }
 
-// flood is post without regard for the outcome.
+// flood is post, ignoring the result.
 func (r *raw) flood(ctx context.Context, name, body string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.cloud.front.Address+gate.Prefix+name,
 		strings.NewReader(body))

@@ -14,7 +14,7 @@ import (
 	"croft/trust/gate/gatetest"
 )
 
-// served is a host that is alive through the gate.
+// served makes a host alive through the gate.
 func served(t *testing.T, c *cloud, agent interface {
 	Serve(context.Context, croft.Agent, <-chan struct{}, func(*croft.Agent) bool) error
 	PutHost(context.Context, croft.Host) error

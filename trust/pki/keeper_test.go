@@ -187,8 +187,8 @@ func TestWhyACertificateIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsWrong: the clock of a bubble begins decades before the authority, like that of a machine with
-// an empty battery; certificates wait until it is set.
+// TestAClockThatIsWrong: the clock of a synctest bubble is decades behind the authority, like that of a machine with an
+// empty battery; certificates become valid once it is set.
 func TestAClockThatIsWrong(t *testing.T) {
 	ca := newCA(t, partition)
 	k := keeper(t, ca, pki.Hosts, pki.HostIdentity(partition, host))

@@ -151,8 +151,7 @@ func TestWhatSaysNotOneIdentityIsRefused(t *testing.T) {
 	}
 }
 
-// TestNoNameMakesAnotherIdentity: whatever an operator's name, the certificate contains exactly that, or is not
-// issued.
+// TestNoNameMakesAnotherIdentity checks that a certificate contains exactly the operator's name, or is not issued.
 func TestNoNameMakesAnotherIdentity(t *testing.T) {
 	ca := newCA(t, partition)
 	_, csr, err := pki.Request()

@@ -16,9 +16,9 @@ import (
 
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of random rotations")
 
-// TestWhoeverRenewsInWhateverOrderIsNeverLeftOut rotates authorities at random, while hosts look for changes at
-// any time. An authority is retired as documented: once no host has a certificate of it. All hosts trust each
-// other throughout.
+// TestWhoeverRenewsInWhateverOrderIsNeverLeftOut rotates authorities at random, while hosts look for changes at random
+// times. An authority is retired as documented: once no host has a certificate of it. All hosts trust each other
+// throughout.
 func TestWhoeverRenewsInWhateverOrderIsNeverLeftOut(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	random := rand.New(rand.NewPCG(*seed, 0))
@@ -54,7 +54,7 @@ func TestWhoeverRenewsInWhateverOrderIsNeverLeftOut(t *testing.T) {
 	t.Logf("%d rotations, %d retired", rotations, retired)
 }
 
-// allOfTheNewOne tells whether all have certificates of the signing authority.
+// allOfTheNewOne reports whether all hosts have certificates of the signing authority.
 func allOfTheNewOne(t *testing.T, ca *pki.CA, hosts []pki.Keeper) bool {
 	t.Helper()
 	current, _, err := ca.Certificates(pki.Hosts)

@@ -126,7 +126,7 @@ func selfSigned(t *testing.T, id pki.Identity) pki.Files {
 	return f
 }
 
-// TestACertificateOfTheFutureIsNotTaken makes a certificate in real time; the clock of a bubble is decades
+// TestACertificateOfTheFutureIsNotTaken creates a certificate in real time; the clock of a synctest bubble is decades
 // behind.
 func TestACertificateOfTheFutureIsNotTaken(t *testing.T) {
 	ca := newCA(t, partition)
@@ -212,7 +212,7 @@ func TestAPinNamesOneAuthority(t *testing.T) {
 	}
 }
 
-// besides adds a certificate to those that are shown.
+// besides appends a certificate to the shown ones.
 func besides(t *testing.T, f pki.Files, c *x509.Certificate) pki.Files {
 	t.Helper()
 	more := append(read(t, f.Pair()), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)

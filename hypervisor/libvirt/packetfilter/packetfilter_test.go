@@ -125,7 +125,7 @@ func (l *lan) passes(t *testing.T, from, to string, frame []byte) (passed bool) 
 	l.wait(t, to, first) // the bridge forwards
 	l.send(t, from, frame)
 	l.send(t, "cother", last)
-	if binary.BigEndian.Uint16(frame[12:]) == 0x8100 { // packet sockets deliver a tag beside the frame
+	if binary.BigEndian.Uint16(frame[12:]) == 0x8100 { // packet sockets deliver a tag separately from the frame
 		frame = append(append([]byte{}, frame[:12]...), frame[16:]...)
 	}
 	return l.wait(t, to, last, frame)
@@ -331,7 +331,8 @@ func kept() []netip.Addr {
 	return []netip.Addr{host4, host6, victim4, victim6, addr("fe80::1")}
 }
 
-// TestARogueGuest: a guest's packets pass only with its own addresses, whether croft's or those of a LAN.
+// TestARogueGuest checks that a guest's packets pass only with its own addresses, whether assigned by croft or in a
+// LAN.
 func TestARogueGuest(t *testing.T) {
 	port := table.PortName(rogue)
 	l := newLAN(t, port, "cother", "cvictim")
@@ -370,7 +371,7 @@ func TestARogueGuest(t *testing.T) {
 	}
 }
 
-// TestOthersAreLeftAlone: the table of one cloud does not affect guests of another, or foreign ones.
+// TestOthersAreLeftAlone checks that the table of one cloud does not affect guests of another, or foreign ones.
 func TestOthersAreLeftAlone(t *testing.T) {
 	other := packetfilter.TableOf("7e4f1a6e-6d4c-4f0e-9b65-0f6b9f3f8a10")
 	theirs := other.PortName(rogue)
@@ -389,7 +390,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRulesAreKnownAgain: removing or changing the table is detected.
+// TestRulesAreKnownAgain checks that removing or changing the table is detected.
 func TestRulesAreKnownAgain(t *testing.T) {
 	newLAN(t)
 	rules := packetfilter.Rules{Ports: []packetfilter.Port{{Name: table.PortName(rogue), MAC: rogue, Own: own()}},
@@ -415,8 +416,8 @@ func TestRulesAreKnownAgain(t *testing.T) {
 	}
 }
 
-// TestABridgeLearnsNothingUnfiltered: the kernel consults no packet filter for frames to the addresses of the
-// bridge's own protocols, and learns from them.
+// TestABridgeLearnsNothingUnfiltered: the kernel passes frames to the addresses of bridge protocols to no packet
+// filter, and learns from them.
 func TestABridgeLearnsNothingUnfiltered(t *testing.T) {
 	port := table.PortName(rogue)
 	l := newLAN(t, port, "cother", "cvictim")
@@ -468,7 +469,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestAHostThatCannotFilter: nft's message is reported.
+// TestAHostThatCannotFilter checks that nft's message is reported.
 func TestAHostThatCannotFilter(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "nft"), []byte("#!/bin/sh\necho Error: no such family >&2\nexit 1\n"),
