@@ -103,7 +103,7 @@ type Token struct {
 	Expires   time.Time     `json:"expires"`
 
 	// Delegated: an admin of a project created the token in the name of another user. It has its role, but no access to
-	// what belongs to the user personally.
+	// the user's personal objects.
 	Delegated bool `json:"delegated,omitempty"`
 	// Parent is the token with which this one was created; this one becomes invalid with it. Empty: it was created by
 	// an operator, or by a caller without a token.

@@ -34,7 +34,7 @@ func NewBatch(entries ...Entry) Batch {
 // Bounds of the entries that wait to be written.
 const (
 	mostWaiting   = 20_000
-	mostOfProject = 1_000 // per project, so that a busy project loses entries before others do
+	mostOfProject = 1_000 // per project, so that a busy project loses entries before other projects do
 	mostOfTree    = 4_000 // per tree of projects
 )
 

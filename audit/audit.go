@@ -108,7 +108,7 @@ func (a *Auditor) look(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// claimsElsewhere returns what instances claim from providers other than hosts.
+// claimsElsewhere returns the claims of instances on providers other than hosts.
 func (a *Auditor) claimsElsewhere(ctx context.Context,
 	hosts map[croft.HostID]croft.Host) (map[croft.InstanceID]croft.Resources, error) {
 	providers, err := a.Claims.Providers(ctx)

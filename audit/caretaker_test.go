@@ -12,7 +12,7 @@ import (
 	"croft/audit"
 )
 
-// nobodys is the evidence that a caretaker reads; it records what the caretaker does, in order.
+// nobodys is the evidence that a caretaker reads; it records the steps of the caretaker, in order.
 type nobodys struct {
 	books    audit.Evidence
 	instance error           // returned by Instance; nil: the instance exists
@@ -90,7 +90,7 @@ func (n nobodysClaims) Release(ctx context.Context, _ croft.InstanceID, may crof
 	return n.step(what)
 }
 
-// turn runs one turn of a caretaker and returns what it did.
+// turn runs one turn of a caretaker and returns its steps.
 func (n *nobodys) turn(t *testing.T) []string {
 	t.Helper()
 	n.steps, n.turns = nil, 0

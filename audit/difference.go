@@ -69,7 +69,7 @@ func (d Difference) same(other Difference) bool {
 	return d == other
 }
 
-// Confirm returns what both looks found. A change in progress at the first look differs at the second.
+// Confirm returns the differences that both looks found. A change in progress at the first look differs at the second.
 func Confirm(first, second []Difference) []Difference {
 	var both []Difference
 	for _, d := range second {

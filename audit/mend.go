@@ -7,8 +7,8 @@ import (
 	"croft"
 )
 
-// Mend corrects one mendable difference. It removes no guest, and no disk that is on record. Conflict: the
-// difference is not mendable, or what it is based on has changed.
+// Mend corrects one mendable difference. It removes no guest, and no disk that is on record. Conflict: the difference
+// is not mendable, or the records that it is based on have changed.
 func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 	if !d.Mendable {
 		return croft.Errorf(croft.Conflict, "mending it might harm a guest or its disk")

@@ -28,7 +28,7 @@ type Change struct {
 type Removal struct {
 	User    string // the user who asks
 	Force   bool   // delete it even while other users have uses of it
-	Abandon bool   // do not wait for the site: what remains on it is left there
+	Abandon bool   // do not wait for the site: its remains of the cluster stay
 }
 
 // Filter selects clusters; an empty field selects all.

@@ -63,8 +63,8 @@ const (
 // Choose returns the candidates for a request, best first, and the dropped sites and implementations. Every
 // implementation is either a candidate or dropped, exactly once; a site without an implementation is dropped too. If
 // the contract of a candidate's implementation is known, its parameters can be filled. The random source decides the
-// order of equal candidates. Invalid: a hint names something that does not exist, or parameters or faults alone are the
-// reason that there is no candidate.
+// order of equal candidates. Invalid: a hint names something that does not exist, or only parameters or faults are the
+// reason that no candidate is left.
 func Choose(r Request, w World, random *rand.Rand) ([]Candidate, []Dropped, error) {
 	if err := CheckHints(r.Hints, w); err != nil {
 		return nil, nil, err

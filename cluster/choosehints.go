@@ -46,7 +46,8 @@ func CheckHints(h Hints, w World) error {
 func (t SiteType) NeedsCredential() bool { return t == OpenStack || t == Croft }
 
 // credential returns the credential to use at a site: the first one in the order of the hints, else the one that was
-// verified last, else the oldest one. Credentials that the site has refused since come after all others.
+// verified last, else the oldest one. Credentials that the site has refused since their verification come after all
+// others.
 func (w World) credential(h Hints, s Site) (Credential, string) {
 	var own []Credential
 	for _, c := range w.Credentials {

@@ -18,7 +18,7 @@ type criterion struct {
 
 // order sorts candidates, best first, and sets the reason why each is before the next.
 func (w World) order(h Hints, all []Candidate, random *rand.Rand) {
-	// The order of the input must not matter: the random source alone decides between equal candidates.
+	// The order of the input must not matter: only the random source decides between equal candidates.
 	slices.SortFunc(all, func(a, b Candidate) int { return cmp.Compare(a.Implementation.ID, b.Implementation.ID) })
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	criteria := w.criteria(h)

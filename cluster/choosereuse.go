@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// reusable lists the states in which a cluster can be joined; states from which it is ready for use sooner come first.
+// reusable lists the states in which a cluster can be joined; the states nearest to use come first.
 var reusable = []State{Ready, Resizing, Building, Scheduling}
 
 // Joins reports whether a request may join an existing cluster. It compares all but their parameters. credentials are

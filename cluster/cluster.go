@@ -92,7 +92,7 @@ type Cluster struct {
 	// how long the remains of a failed build stay on the site, for inspection
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`      // when it became DELETED
-	Abandoned bool      `json:"abandoned,omitempty"` // its user gave up what remains on the site
+	Abandoned bool      `json:"abandoned,omitempty"` // its user gave up the remains on the site
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
 

@@ -28,8 +28,8 @@ type Driver interface {
 	// Resize asks the site to give a cluster the slaves of the build, also after a failed resize. Once Resize has
 	// returned, Observe reports this resize and no earlier one. Conflict: another operation is in progress there.
 	Resize(ctx context.Context, at Access, b Build) error
-	// Destroy asks the site to remove a cluster, found by Remote.ID or by Remote.Name alone, and does not touch objects
-	// of others. It returns once the site has accepted the request; Observe then reports Removing, Stuck or Absent. A
+	// Destroy asks the site to remove a cluster, found by Remote.ID or only by Remote.Name, and does not touch foreign
+	// objects. It returns once the site has accepted the request; Observe then reports Removing, Stuck or Absent. A
 	// cluster that does not exist is no error.
 	Destroy(ctx context.Context, at Access, b Build) error
 	// Observe looks at clusters that share site and credential, with as few requests as possible. The result has no

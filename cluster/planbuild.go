@@ -160,7 +160,7 @@ func (p *plan) building() {
 	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.built():
 	case p.faulty():
 		p.attempt(FailedBuild, p.l.Err.Error(), KeepFailed)
-	case p.late() && (p.l.Did != "" || p.c.Remote.ID == ""): // first look at what was built meanwhile
+	case p.late() && (p.l.Did != "" || p.c.Remote.ID == ""): // first look at the stack that may exist meanwhile
 		p.attempt(FailedDeadline, fmt.Sprintf("site %s did not build it within %s", p.c.Site,
 			wording.Duration(p.timeout)), KeepFailed)
 	case p.l.Did != "":

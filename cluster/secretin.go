@@ -26,8 +26,8 @@ func (s Secret) In(text string) bool {
 	return false
 }
 
-// inBase64 returns substrings, one of which the base64 of any text with the secret contains. The encoding depends on
-// the number of bytes before the secret, modulo 3.
+// inBase64 returns several strings. The base64 encoding of any text with the secret contains one of them. The encoding
+// depends on the number of bytes before the secret, modulo 3.
 func (s Secret) inBase64() (all []string) {
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		all = append(all, e.EncodeToString([]byte(s.value)))

@@ -2,7 +2,7 @@
 // without tokens, user-data, private keys and other secrets. An import makes another partition's export visible here:
 // completely or not at all, only the newest one, and read-only. Nothing is scheduled on imported hosts, and imported
 // names and IDs never conflict with names and IDs of home, since they are stored under the key of their own partition.
-// Home exchanges requests with peers: it knows their endpoints, their keys, and what their users may do here.
+// Home exchanges requests with peers: it knows their endpoints, their keys, and the rights of their users here.
 package federation
 
 import (

@@ -154,7 +154,7 @@ func (n NewPeer) settle(all []Partition) (Partition, error) {
 	return now, next.Check()
 }
 
-// differs says what differs in the next card of a peer; empty: nothing.
+// differs names the first difference of the next card of a peer; empty: there is no difference.
 func (p Peer) differs(next Peer) string {
 	sorted := func(keys []PublicKey) []PublicKey { return slices.Sorted(slices.Values(keys)) }
 	switch {

@@ -68,7 +68,7 @@ func late(ctx context.Context, left []Moved) error {
 	return croft.Errorf(croft.Unavailable, "%d instances are not off the host yet; the moves go on", len(left))
 }
 
-// remaining returns the instances of which the host has, or may have, something left.
+// remaining returns the instances that have, or may have, a guest or disks left on the host.
 func remaining(ctx context.Context, in Watched, from croft.HostID, all []Moved) (left []Moved, err error) {
 	for i, m := range all {
 		st, err := in.Find(ctx, m.Instance.Project, string(m.Instance.ID))

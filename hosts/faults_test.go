@@ -39,7 +39,7 @@ type world struct {
 	remains    bool
 	members    []croft.EtcdMember
 	steps      []string
-	refused    []croft.Refusal // by the record of what was moved last
+	refused    []croft.Refusal // in the record of the last moved instance
 	fails      map[string]error
 	failAt     int               // number of the failing step, from 1; 0: none
 	meanwhile  map[string]func() // done by others during a step
@@ -417,7 +417,7 @@ func TestWhatIsDoneToAHost(t *testing.T) {
 	}
 }
 
-// Hosts are listed with what could be read, and not at all without their records.
+// A list has the data that could be read; without the records of hosts it is an error.
 func TestAListWithoutRecordsIsNone(t *testing.T) {
 	for _, broken := range []string{"hosts", "list", "members"} {
 		w := away()

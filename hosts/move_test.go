@@ -32,8 +32,8 @@ func (w *world) web(change func(*croft.Instance)) hosts.Host {
 		Order: &croft.Order{Want: croft.WantStopped}}}}
 }
 
-// An instance moves to the target of an earlier attempt, else to the host with the most capacity left among those that
-// accept orders.
+// An instance moves to the target of an earlier attempt, else to the host that accepts orders and has the most capacity
+// left.
 func TestWhereAnInstanceMoves(t *testing.T) {
 	unknown, own, silent, drained := offer("x", 9), offer("d", 9), offer("e", 9), offer("f", 9)
 	for _, c := range []struct {

@@ -96,9 +96,9 @@ func (c *client) newTransport(proxy egress.Proxy) *http.Transport {
 	return t
 }
 
-// dial checks the resolved address to which it is about to connect, so that a second DNS lookup cannot bypass
-// the check. It refuses names that resolve to link-local addresses, where cloud metadata servers live; to use
-// one, write the address itself.
+// dial checks the resolved address right before it connects, so that a second DNS lookup cannot bypass the check. It
+// refuses names that resolve to link-local addresses, where cloud metadata servers live; to use one, write the address
+// itself.
 func (c *client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	r := routeOf(ctx)
 	host, _, err := net.SplitHostPort(address)

@@ -169,7 +169,7 @@ func (d *download) attempt(ctx context.Context) error {
 	}
 }
 
-// once makes one request and stores what arrives.
+// once makes one request and stores the received data.
 func (d *download) once(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
@@ -335,7 +335,7 @@ func (d *download) take(b []byte) error {
 // earlyHeader is enough to contain any qcow2 header.
 const earlyHeader = 2 << 20
 
-// look rejects what cannot become an image as early as possible, rather than after gigabytes.
+// look rejects a file that cannot become an image as early as possible, rather than after gigabytes.
 func (d *download) look() error {
 	p := d.file
 	if d.looked < format.HeadSize && p.size >= format.HeadSize {

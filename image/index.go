@@ -14,7 +14,7 @@ import (
 	"croft"
 )
 
-// index records to what each reference resolved. It is an optimization: without it the files stay valid, and
+// index records the image that each reference resolved to. It is an optimization: without it the files stay valid, and
 // unpinned images are fetched again.
 type index struct {
 	References map[string]entry `json:"references"`

@@ -140,7 +140,7 @@ func (s *store) sizeIsRight(name, sha256 string) bool {
 	return true
 }
 
-// remember records to what a reference resolved, as of now. A failure to write the index costs another
+// remember records the image that a reference resolved to, as of now. A failure to write the index costs another
 // download after a restart, not the image.
 func (s *store) remember(ref Reference, e entry) {
 	e.Checked = time.Now().UTC()

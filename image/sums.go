@@ -116,7 +116,7 @@ func checkDetached(keys openpgp.EntityList, keyring string, text, signature []by
 	return nil
 }
 
-// badSignature says why a signature is rejected, and what to do.
+// badSignature returns an error that says why a signature is rejected, and how to fix it.
 func badSignature(keyring string, err error) error {
 	switch {
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):

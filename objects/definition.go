@@ -102,7 +102,7 @@ type Permission struct {
 	Value   Grant         `json:"value"`
 }
 
-// Grant is what a permission allows.
+// Grant is the right that a permission grants.
 type Grant string
 
 // The grants. Nothing takes away the grants of less specific permissions.

@@ -50,8 +50,9 @@ func (h OfHosts) Noted(ctx context.Context, where, whereNot, hidden []string) (n
 	return n, nil
 }
 
-// ForHosts returns the filters by which a request may select hosts, and the hidden keys among theirs: properties that
-// the caller may not read count as absent. Only operators see hosts, and so their tags; others may read a property if a
+// ForHosts returns the filters by which a request may select hosts. It drops alternatives with a hidden term, since a
+// hidden tag or property counts as absent. If it would drop all of where, it returns where with the hidden keys
+// instead, so that no host matches. Only operators see hosts, and so their tags; others may read a property if a
 // permission says so. Invalid: a text is not a filter.
 func (s *Service) ForHosts(ctx context.Context, c access.Caller, where, whereNot []string) (wanted, barred,
 	hidden []string, err error) {

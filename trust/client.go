@@ -123,7 +123,7 @@ func unreached(err error) error {
 		"it does not answer (%w); is croft up running there, and does a firewall let you in?", err)
 }
 
-// Enrolment is what a host received from a join server, not stored yet.
+// Enrolment is the response of a join server to a host, not stored yet.
 type Enrolment struct {
 	Trust string           // what the host may reach
 	Grant invitation.Grant // zero where trust is strict

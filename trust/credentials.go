@@ -20,7 +20,7 @@ import (
 	"croft/trust/pki"
 )
 
-// Credentials are the certificates that a process shows, and the authorities with which it verifies others. nil: the
+// Credentials are the certificates that a process shows, and the authorities for the verification of peers. nil: the
 // process has no certificates.
 type Credentials struct {
 	Partition croft.PartitionID
@@ -54,7 +54,7 @@ func Begin(ctx context.Context, c Config, p croft.PartitionID) (*Credentials, er
 	return t, errors.Join(t.Ensure(ctx), t.tidy())
 }
 
-// HasAuthority tells whether the cloud's authority is on the host of a state directory.
+// HasAuthority reports whether the cloud's authority is on the host of a state directory.
 func HasAuthority(stateDir string) bool { _, err := os.Stat(CADir(stateDir)); return err == nil }
 
 // AuthorityPartition returns the cloud whose authority is on this host. NotFound: it has none.
@@ -147,13 +147,13 @@ func (t *Credentials) Ensure(ctx context.Context) error {
 	return nil
 }
 
-// IsJoined tells whether the host got its certificates from a join server elsewhere.
+// IsJoined reports whether the host got its certificates from a join server elsewhere.
 func (t *Credentials) IsJoined() bool { return t != nil && t.ca == nil }
 
-// Has tells whether the host has a certificate of an authority.
+// Has reports whether the host has a certificate of an authority.
 func (t *Credentials) Has(a pki.Authority) bool { return t != nil && slices.Contains(t.uses, a) }
 
-// HasAny tells whether the host has any certificate.
+// HasAny reports whether the host has any certificate.
 func (t *Credentials) HasAny() bool { return t != nil && len(t.uses) > 0 }
 
 // Listener returns a listener with TLS if other machines reach its address and there is a certificate, and the

@@ -74,13 +74,13 @@ func (j Membership) Write(stateDir string) error {
 	return durable.Write(MembershipFile(stateDir), append([]byte(comment), text...), 0o600)
 }
 
-// HasCertificates tells whether the host got certificates from the cloud's authority.
+// HasCertificates reports whether the host got certificates from the cloud's authority.
 func (j *Membership) HasCertificates() bool { return j != nil && len(j.Servers) > 0 }
 
-// IsMember tells whether the host also serves the cloud's etcd.
+// IsMember reports whether the host also serves the cloud's etcd.
 func (j *Membership) IsMember() bool { return j != nil && j.Etcd.Member }
 
-// IsStrict tells whether agents of the cloud reach only the gate.
+// IsStrict reports whether agents of the cloud reach only the gate.
 func (j *Membership) IsStrict() bool { return j != nil && j.Trust == Strict }
 
 // At returns an address of the cloud, for messages.

@@ -13,7 +13,7 @@ import (
 	"croft/trust/pki"
 )
 
-// RotationStore is what a rotation of the authority needs from the store.
+// RotationStore is the part of the store that a rotation of the authority needs.
 type RotationStore interface {
 	Publisher
 

@@ -47,7 +47,7 @@ type joinOrder struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// isMember tells whether the host will serve etcd and Placement.
+// isMember reports whether the host will serve etcd and Placement.
 func (o joinOrder) isMember() bool { return len(o.Names) > 0 }
 
 // joinAnswer holds the certificates of a host and the grant sealed for its token.

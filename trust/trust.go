@@ -39,7 +39,7 @@ func (j JoinServer) ServesAgents() []string {
 	return j.Agents
 }
 
-// AnyStrict tells whether hosts that join at one of the servers reach only the gate.
+// AnyStrict reports whether hosts that join at one of the servers reach only the gate.
 func AnyStrict(servers []JoinServer) bool {
 	return slices.ContainsFunc(servers, func(j JoinServer) bool { return j.Trust == Strict })
 }

@@ -25,7 +25,7 @@ type recording struct {
 	sent      time.Time // when the unconfirmed step was sent; zero: all steps are confirmed
 	asHead    int64     // the revision of that step; 0: unknown yet
 	confirmed Head      // At and Revision for the next step
-	heard     time.Time // the machine's time of the last confirmation
+	heard     time.Time // the machine's time when the last confirmed step was sent
 	ticked    time.Time // when the last tick came
 }
 

@@ -117,7 +117,7 @@ type Taken struct {
 	Follow func(ctx context.Context, seen func(Seen) error) error
 }
 
-// Step is what a recorder writes in one transaction.
+// Step is the data that a recorder writes in one transaction.
 type Step struct {
 	Was, Next Head
 	Accounts  []Stored

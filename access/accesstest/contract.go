@@ -191,7 +191,7 @@ func testRevoked(t *testing.T, s Store) {
 	}
 }
 
-// seen is what a watch reported.
+// seen is the reports of a watch.
 type seen struct {
 	mu    sync.Mutex
 	known map[access.TokenID]access.Token

@@ -83,9 +83,9 @@ func TestScriptsAreScripts(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfSiteHasEveryAppliance checks the templates of Heat, and compares their parameters with those of the
-// local site: a request that is valid for one type of site is valid for the other, except for parameters that only one
-// of them supports.
+// TestEveryKindOfSiteHasEveryAppliance checks the templates of Heat, and compares their parameters with the local
+// site's: a request that is valid for one type of site is valid for the other, except for parameters that only one of
+// them supports.
 func TestEveryKindOfSiteHasEveryAppliance(t *testing.T) {
 	here := []string{"resources", "master_resources", "slave_resources"} // replaced by flavors at OpenStack
 	there := []string{"cluster_size", "removed", "cluster_name", "cluster_id", "flavor_name", "network_name",

@@ -145,8 +145,8 @@ func TestAServerThatNovaDoesNotHaveIsGone(t *testing.T) {
 	}
 }
 
-// TestASlaveThatNovaDoesNotHaveIsMadeAgain checks that lost slaves are marked as unhealthy, since Heat does not replace
-// resources that it considers healthy when the size stays the same.
+// TestASlaveThatNovaDoesNotHaveIsMadeAgain resizes to the same size: Heat replaces a lost slave only if it is marked as
+// unhealthy.
 func TestASlaveThatNovaDoesNotHaveIsMadeAgain(t *testing.T) {
 	s := newNovaSite()
 	s.servers = []string{"srv-m", "srv-0"}

@@ -50,8 +50,8 @@ func TestWhatAGroupIsTold(t *testing.T) {
 	}
 }
 
-// TestNumbersFollowIndexes performs random resizes, of which some never reach Heat and some fail before members exist,
-// and checks with a model of Heat that each slave keeps its machine.
+// TestNumbersFollowIndexes performs random resizes, some of which never reach Heat or fail before members exist, and
+// checks with a model of Heat that each slave keeps its machine.
 func TestNumbersFollowIndexes(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))

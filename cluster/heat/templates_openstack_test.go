@@ -191,7 +191,7 @@ func (s *bench) parts(name, data string) map[string]string {
 	}
 }
 
-// wantSameAsLocal compares the user-data of each machine with that of a machine of the local site.
+// wantSameAsLocal compares the user-data of each machine with a machine of the local site.
 func (s *bench) wantSameAsLocal(appliance string, told map[string]string, masterIP string) {
 	s.Helper()
 	text, _ := appliances.Text(appliance, "local")

@@ -111,7 +111,7 @@ type made struct {
 	ephemeral bool
 }
 
-// make expands what all members of a role share. Invalid.
+// make expands the values that all members of a role share. Invalid.
 func (t *text) make(r cluster.Role, values map[string]string) (made, error) {
 	m, path := t.of(r)
 	amounts, err := t.expand(path+".resources", m.Resources, values)

@@ -24,8 +24,8 @@ type Config struct {
 
 	// Quotas says whether a project may have more instances. Nil: a launch finds out about the quota.
 	Quotas tenant.Quotas
-	// PublicImage reports whether a name with its reference is an address that hosts may look up only in the internet,
-	// because a tenant may have written it. Nil: none is.
+	// PublicImage reports whether a name, which resolved to reference, is an address that a tenant may have written, so
+	// that it may lead only to the internet. Nil: no address is.
 	PublicImage func(name, reference string) bool
 	// Pull makes a host fetch an image before it is needed. Nil: hosts fetch images when they need them.
 	Pull func(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) error

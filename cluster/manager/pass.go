@@ -59,7 +59,7 @@ func (m *Manager) early(e *entry, c cluster.Cluster) bool {
 	return (e.standing || e.holder != nil && e.revised == c.Revised) && time.Now().Before(e.due)
 }
 
-// awake ends the sleep of a cluster: others do not observe it any more on behalf of its sleep.
+// awake ends the sleep of a cluster: observations for other clusters do not include it any more.
 func (m *Manager) awake(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

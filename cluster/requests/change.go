@@ -196,7 +196,7 @@ func (s *Service) Delete(ctx context.Context, project croft.Project, idOrName st
 	return c, err
 }
 
-// stays says what an abandoned cluster leaves on its site.
+// stays names the remains of an abandoned cluster on its site, for an event.
 func stays(c cluster.Cluster) string {
 	if !c.Remote.Asked {
 		return "it was given up, and its site was not asked for anything yet"

@@ -32,7 +32,7 @@ func New() *Site { return &Site{places: map[string]*place{}} }
 
 // Faults are the faults of a place. The zero value is a place that works.
 type Faults struct {
-	Delay  time.Duration // of each build, resize and removal; 0: DefaultDelay
+	Delay  time.Duration // of each build, resize and removal; 0: Site.Delay
 	Away   bool          // it does not answer
 	Hangs  bool          // calls wait for the end of their contexts
 	Denied bool          // it refuses credentials

@@ -66,8 +66,8 @@ func (s *Survey) failsForAll(site string) bool {
 	return len(projects) > 1
 }
 
-// recent lists the troubles of the last hour. Troubles that count as silence are at least failureKept apart,
-// independent of the number of projects that saw them.
+// recent lists the troubles of the last hour, without faults that only one project sees. Troubles that count as silence
+// are at least failureKept apart, independent of the number of projects that saw them.
 func (s *Survey) recent(now time.Time) []cluster.Trouble {
 	s.mu.Lock()
 	defer s.mu.Unlock()

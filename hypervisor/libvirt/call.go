@@ -12,12 +12,12 @@ import (
 	"croft/internal/span"
 )
 
-// call runs f, which may block in libvirt, until ctx ends or Config.CallTimeout expires. f must free its
-// libvirt objects and return plain data, because its result is dropped if the caller has gone. Errors begin
-// with what was attempted (what).
+// call runs f, which may block in libvirt, until ctx ends or Config.CallTimeout expires. f must free its libvirt
+// objects and return plain data, because its result is dropped if the caller has gone. Errors start with the attempted
+// action, what.
 //
-// Calls about one instance are serialized. An abandoned call continues in libvirt, and later calls about the
-// instance wait until it or its connection has ended: a definition must not take effect after a removal.
+// Calls about one instance are serialized. An abandoned call continues in libvirt, and later calls about the instance
+// wait until it or its connection has ended: a definition must not take effect after a removal.
 func call[T any](ctx context.Context, n *connection, what task, f func(*libvirt.Connect) (T, error)) (T, error) {
 	begun := time.Now()
 	ctx, end := span.Start(ctx, "libvirt: "+what.verb)

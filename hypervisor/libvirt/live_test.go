@@ -255,7 +255,7 @@ func TestABridgeThatIsNotThere(t *testing.T) {
 	}
 }
 
-// leaseGone waits for dnsmasq to process the release, which it does not acknowledge.
+// leaseGone waits for dnsmasq to process the release, for which it sends no acknowledgement.
 func leaseGone(t *testing.T, mac string) {
 	t.Helper()
 	end := time.Now().Add(time.Minute)

@@ -71,7 +71,7 @@ func (p *proxy) up(t *testing.T) {
 	})
 }
 
-// down ends all connections and accepts no more, like a dead libvirtd.
+// down ends all connections and accepts no new ones, like a dead libvirtd.
 func (p *proxy) down() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

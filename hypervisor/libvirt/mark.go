@@ -17,11 +17,11 @@ const namespace = "https://croft/1"
 // prefix starts the names of croft's domains; the instance ID follows.
 const prefix = "croft-"
 
-// mark is croft's element in a domain's metadata: it identifies the domain as croft's and holds what croft
-// must know about it without the instance's record.
+// mark is croft's element in a domain's metadata: it identifies the domain as croft's and has the data that croft needs
+// without the instance's record.
 type mark struct {
 	XMLName    xml.Name          `xml:"instance"`
-	Namespace  string            `xml:"xmlns,attr,omitempty"` // omitted in what libvirt returns
+	Namespace  string            `xml:"xmlns,attr,omitempty"` // libvirt does not return it
 	Partition  croft.PartitionID `xml:"partition,attr"`
 	Generation int64             `xml:"generation,attr"`
 	Started    int64             `xml:"started,attr,omitempty"` // as in compute.Domain

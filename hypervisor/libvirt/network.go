@@ -155,7 +155,7 @@ func freeSubnet(used []netip.Prefix) (netip.Prefix, error) {
 			DefaultNetwork)
 }
 
-// usedSubnets returns the subnets in which the host has addresses or to which it has routes.
+// usedSubnets returns the subnets of the host's addresses and routes.
 func usedSubnets() ([]netip.Prefix, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -1,4 +1,4 @@
-// Package format parses the headers of disk images, rejects what cannot be a guest's disk, and writes empty
+// Package format parses the headers of disk images, rejects files that cannot be a guest's disk, and writes empty
 // overlays. It opens no file that a header names, and reads and allocates little whatever a file contains.
 package format
 

@@ -157,8 +157,8 @@ func (c *Client) Order(ctx context.Context, of croft.HostID, id croft.InstanceID
 	return o.noun(), err
 }
 
-// Remains implements compute.Orders. A control process of the previous version answers with the order of that host, of
-// which it shows only that it exists.
+// Remains implements compute.Orders. A control process of the previous version answers with an order of that host that
+// shows only that it exists.
 func (c *Client) Remains(ctx context.Context, of croft.HostID, id croft.InstanceID) (bool, error) {
 	remains, err := ask[bool](ctx, c, "Remains", croft.OrderID{Host: of, Instance: id})
 	if !errors.Is(err, ErrRefused) {

@@ -1,7 +1,7 @@
-// Package gate stands between agents on hosts that are not trusted with etcd, and what they need of etcd and of
-// Placement. Its Server, in the control process, serves the interfaces of compute over HTTP/2 and checks each call
-// against the host that the caller's certificate names. Its Client, on the host, implements those interfaces, so that
-// an agent sees no difference. One table, policy, lists what a host may do; nothing else is served.
+// Package gate gives agents on untrusted hosts restricted access to etcd and Placement. Its Server, in the control
+// process, serves the interfaces of compute over HTTP/2 and checks each call against the host that the caller's
+// certificate names. Its Client, on the host, implements those interfaces, so that an agent sees no difference. One
+// table, policy, lists what a host may do; nothing else is served.
 package gate
 
 import (

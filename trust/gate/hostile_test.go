@@ -297,7 +297,7 @@ func (h *hostile) everything() map[string]string {
 	return all
 }
 
-// own tells whether a host may change the value of a key.
+// own reports whether a host may change the value of a key.
 func (h *hostile) own(key string, is bool) bool {
 	kind, rest, _ := strings.Cut(key, "/")
 	switch kind {

@@ -13,7 +13,7 @@ import (
 
 // Limits per host on the control process: calls and streams in flight, and the request rate, in units of a call of up
 // to 512 bytes. A host above the rate waits; a host with too many requests in flight is refused. So a host cannot
-// exhaust what others need, and an honest host, whose Client keeps within the limits, does not notice them.
+// exhaust the resources of others, and an honest host, whose Client keeps within the limits, does not notice them.
 const (
 	mostCalls   = 32
 	mostStreams = 8

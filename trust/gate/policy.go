@@ -90,7 +90,7 @@ func (s *Server) remains(ctx context.Context, caller croft.HostID, id croft.Orde
 	return orderMessage{Order: croft.Order{Host: id.Host, Instance: id.Instance, Want: croft.WantGone}}, err
 }
 
-// remainsThere tells the target host of a move whether a former host of the instance still has an order for it.
+// remainsThere reports to the target host of a move whether a former host of the instance still has an order for it.
 func (s *Server) remainsThere(ctx context.Context, caller croft.HostID, id croft.OrderID) (bool, error) {
 	if err := whole(id.Instance); err != nil {
 		return false, err
@@ -179,7 +179,7 @@ func (s *Server) instance(ctx context.Context, caller croft.HostID, id croft.Ins
 	return sendInstance(ownership(inst)), nil
 }
 
-// concerned tells whether the caller has an order or a claim of an instance.
+// concerned reports whether the caller has an order or a claim of an instance.
 func (s *Server) concerned(ctx context.Context, caller croft.HostID, id croft.InstanceID) (bool, error) {
 	_, err := s.Orders.Order(ctx, caller, id)
 	if !errors.Is(err, croft.NotFound) {
@@ -348,7 +348,7 @@ func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.Inst
 	})
 }
 
-// vacate removes what an instance that moved away still claims on the host.
+// vacate removes the remaining claim on the host of an instance that moved away.
 func (s *Server) vacate(ctx context.Context, caller croft.HostID, id croft.InstanceID) (none, error) {
 	if err := whole(id); err != nil {
 		return none{}, err
@@ -365,7 +365,7 @@ func (s *Server) vacate(ctx context.Context, caller croft.HostID, id croft.Insta
 	})
 }
 
-// condemned tells whether an instance is on the caller and its order is a tombstone.
+// condemned reports whether an instance is on the caller and its order is a tombstone.
 func (s *Server) condemned(ctx context.Context, caller croft.HostID, inst croft.Instance) (bool, error) {
 	if inst.Host != caller {
 		return false, nil

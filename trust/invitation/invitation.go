@@ -25,7 +25,7 @@ const prefix = "croft1."
 
 const secretBytes = 16
 
-// Token is what a host needs to join. Its text is one line.
+// Token contains the data that a host needs to join. Its text is one line.
 type Token struct {
 	Endpoints []string `json:"e,omitempty"` // of etcd, as the new host reaches it
 	CA        string   `json:"c,omitempty"`
@@ -38,7 +38,7 @@ type Token struct {
 	Secret    []byte            `json:"s"`
 }
 
-// Grant is what the host receives for its token.
+// Grant is the data that the host receives for its token.
 type Grant struct {
 	Placement string `json:"placement"` // endpoint
 	Token     string `json:"token"`     // for Placement
@@ -60,7 +60,7 @@ func (t Token) Sign(message []byte) []byte { return ed25519.Sign(t.signer(), t.b
 // Verifier returns the key that verifies signatures of the token and cannot sign.
 func (t Token) Verifier() []byte { return t.signer().Public().(ed25519.PublicKey) }
 
-// Verify tells whether a message of a partition was signed with the token of a verifier.
+// Verify reports whether a message of a partition was signed with the token of a verifier.
 func Verify(verifier []byte, p croft.PartitionID, message, signature []byte) bool {
 	return len(verifier) == ed25519.PublicKeySize && ed25519.Verify(verifier, Token{Partition: p}.bound(message),
 		signature)

@@ -324,7 +324,7 @@ func (o own) Issue(_ context.Context, a Authority, csr []byte) (Issued, error) {
 	return o.ca.Sign(a, o.id, o.names, csr)
 }
 
-// fits tells whether a certificate is for the same identity and for all the names.
+// fits reports whether a certificate is for the same identity and for all the names.
 func (o own) fits(c *x509.Certificate) bool {
 	if i, err := IdentityOf(c); err != nil || i != o.id {
 		return false

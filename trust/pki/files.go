@@ -105,7 +105,7 @@ func Request() (*ecdsa.PrivateKey, []byte, error) {
 	return key, csr, nil
 }
 
-// Keep stores what was issued for a key. Invalid: the certificate is for another key, or incomplete; nothing
+// Keep stores the issued certificates for a key. Invalid: the certificate is for another key, or incomplete; nothing
 // has changed then.
 func (f Files) Keep(key *ecdsa.PrivateKey, issued Issued) error {
 	certs, _, err := parsePEM(issued.Chain)
@@ -230,7 +230,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// Exists tells whether there is a certificate, valid or not.
+// Exists reports whether there is a certificate, valid or not.
 func (f Files) Exists() bool {
 	_, err := os.Stat(f.Pair())
 	return !errors.Is(err, fs.ErrNotExist)

@@ -140,8 +140,8 @@ func renewal(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
 }
 
-// Overdue tells whether a certificate that is valid from since to until should have been renewed by now: four
-// fifths of its life are over.
+// Overdue reports whether a certificate that is valid from since to until should have been renewed by now: four fifths
+// of its life are over.
 func Overdue(since, until time.Time) bool {
 	return time.Now().After(since.Add(until.Sub(since) * 4 / 5))
 }

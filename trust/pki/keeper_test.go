@@ -187,7 +187,7 @@ func TestWhyACertificateIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsWrong: the clock of a synctest bubble is decades behind the authority, like that of a machine with an
+// TestAClockThatIsWrong: the clock of a synctest bubble is decades behind the authority, like on a machine with an
 // empty battery; certificates become valid once it is set.
 func TestAClockThatIsWrong(t *testing.T) {
 	ca := newCA(t, partition)

@@ -177,8 +177,8 @@ func StillTrusted(r *http.Request, roots []*x509.Certificate) error {
 		"the certificate of this connection ran out, or its authority was retired: connect with the new one")
 }
 
-// counts tells whether a chain leads to a root. The root is found by its key: a handshake that knew only the
-// previous authority contains it as a certificate signed by that authority.
+// counts reports whether a chain leads to a root. The root is found by its key: a handshake that knew only the previous
+// authority contains it as a certificate signed by that authority.
 func counts(chain, roots []*x509.Certificate, now time.Time) bool {
 	for _, c := range chain {
 		if slices.ContainsFunc(roots, func(root *x509.Certificate) bool {

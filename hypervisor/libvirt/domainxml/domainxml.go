@@ -28,7 +28,7 @@ type Definition struct {
 
 // Marshal returns the XML of a machine.
 //
-// The machine is QEMU's "pc" without what a cloud guest does not use: no USB, no graphics, no boot ROM on the
+// The machine is QEMU's "pc" without devices that a cloud guest does not use: no USB, no graphics, no boot ROM on the
 // network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster.
 func (f Definition) Marshal(m compute.Machine) (string, error) {
 	dom := libvirtxml.Domain{

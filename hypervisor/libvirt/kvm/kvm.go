@@ -86,7 +86,7 @@ func keep(file string, v any) error {
 	return durable.Write(file, append(b, '\n'), 0o600)
 }
 
-// bootKey identifies what a result is valid for: this boot of this kernel with the device as it is.
+// bootKey identifies the conditions that a result is valid for: this boot of this kernel with the device as it is.
 func bootKey() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

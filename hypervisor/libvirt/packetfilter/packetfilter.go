@@ -1,10 +1,10 @@
-// Package packetfilter restricts the guests of this host to their own addresses, and keeps guests of different
-// projects from each other, with one nftables table of the family bridge for each cloud.
+// Package packetfilter restricts the guests of this host to their own addresses, and keeps guests of different projects
+// from each other, with one nftables table of the family bridge for each cloud.
 //
-// A table is replaced as a whole, in one transaction: packets meet the old rules or the new ones, never none.
-// It filters what guests send at bridge ports whose names begin with the table's prefix; a port that is not
-// listed sends nothing. So a guest is filtered from its first packet if its port's name is known before it
-// starts. Traffic from other ports passes.
+// A table is replaced as a whole, in one transaction: packets meet the old rules or the new ones, never none. It
+// filters the frames that guests send at bridge ports whose names have the table's prefix; a port that is not listed
+// sends nothing. So a guest is filtered from its first packet if its port's name is known before it starts. Traffic
+// from other ports passes.
 //
 // Guests of one owner exchange any packets. Between owners only TCP and UDP to open ports pass, with the answers and
 // with the ARP and neighbour discovery that they need; fragments and broadcasts do not pass. This holds on a bridge,
@@ -324,11 +324,11 @@ func element(what, name, kind string, elements []string) string {
 	return text + "\t}\n"
 }
 
-// rules accept what may pass and drop the rest. A header that is truncated or lies in a later fragment does not match:
-// later fragments pass, but the first fragment, without which they are useless, must show its headers.
+// rules accept permitted frames and drop the rest. A header that is truncated or lies in a later fragment does not
+// match: later fragments pass, but the first fragment, without which they are useless, must show its headers.
 //
-// Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest may act as a DHCP server or IPv6 router, or
-// send redirects.
+// Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest may act as a DHCP server or IPv6 router, or send
+// redirects.
 const rules = `	chain bridged {
 		type filter hook forward priority -350; policy accept
 		oifname != "PREFIX*" accept
