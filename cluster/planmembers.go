@@ -84,7 +84,8 @@ func isAddress(text string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// untold returns a member that the site does not report. If the site reports other members, this one does not exist.
+// untold returns a member that the site does not report. If its template reports no slaves, a slave is READY once the
+// cluster stands. Otherwise, if the site is done and reports other members, a member that was READY is GONE.
 func untold(m Member, seen Seen) Member {
 	over := seen.Phase == Standing || seen.Phase == Unsized
 	switch told := m.Role == Master || tellsSlaves(seen); {

@@ -103,8 +103,8 @@ func (j *Membership) Take(g invitation.Grant) {
 	j.Placement.Endpoint, j.Placement.Token = g.Placement, g.Token
 }
 
-// With returns the membership with the given members, which serve etcd and Placement, and whether it changed. The only
-// member of a cloud has no membership to change.
+// With returns the membership with the given members, which serve etcd and Placement, and whether it changed. A host
+// that did not join stays without a membership until a second etcd endpoint exists.
 func (j *Membership) With(all []croft.EtcdMember, p croft.PartitionID) (*Membership, bool) {
 	var etcd, placement []string
 	for _, m := range all {
