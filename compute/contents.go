@@ -87,22 +87,12 @@ func (api *API) removeFiles(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// usages answers with the usage of all guests.
+// usages answers with the usage of the host's guests.
 func (api *API) usages(w http.ResponseWriter, r *http.Request) {
-	meters, ok := api.Agent.Hypervisor.(Meters)
-	if !ok {
-		http.Error(w, "this hypervisor does not tell what its guests use", http.StatusNotFound)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), usagePatience)
-	defer cancel()
-	all, err := meters.Usages(ctx)
+	all, err := api.Agent.usages.list(r.Context())
 	if err != nil {
 		httpapi.Error(w, err)
 		return
-	}
-	if all == nil {
-		all = []Usage{} // a list, not null
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(all) // ignore clients that went away

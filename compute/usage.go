@@ -80,19 +80,38 @@ func (u *usages) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
+// list returns the usage of the guests that have an order on this host: another agent, also that of another cloud, may
+// have guests in the same hypervisor. NotFound: the hypervisor measures nothing.
+func (u *usages) list(ctx context.Context) ([]Usage, error) {
+	meters, ok := u.hypervisor.(Meters)
+	if !ok {
+		return nil, croft.Errorf(croft.NotFound, "this hypervisor does not tell what its guests use")
+	}
+	ctx, cancel := context.WithTimeout(ctx, usagePatience)
+	defer cancel()
+	all, err := meters.Usages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours, own := u.names(), []Usage{} // a list in JSON, not null
+	for _, one := range all {
+		if _, ordered := ours[one.Instance]; ordered {
+			own = append(own, one)
+		}
+	}
+	return own, nil
+}
+
 // Collect implements prometheus.Collector.
 func (u *usages) Collect(ch chan<- prometheus.Metric) {
 	for id, called := range u.names() {
 		ch <- prometheus.MustNewConstMetric(u.info, prometheus.GaugeValue, 1, string(id), string(called.project),
 			called.name)
 	}
-	meters, ok := u.hypervisor.(Meters)
-	if !ok {
+	if _, ok := u.hypervisor.(Meters); !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), usagePatience)
-	defer cancel()
-	all, err := meters.Usages(ctx)
+	all, err := u.list(context.Background())
 	ch <- prometheus.MustNewConstMetric(u.read, prometheus.GaugeValue, truth(err == nil))
 	for _, one := range all {
 		for _, m := range u.all {
