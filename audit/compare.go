@@ -268,8 +268,8 @@ func (c *comparison) checkOrder(o croft.Order) {
 		}
 		c.add(d)
 	case inst.Host != o.Host && inst.State != croft.StateScheduling:
-		d.Kind, d.Cause = StrayOrder, fmt.Sprintf("host %s has an order about it, while it belongs to host %s",
-			c.name(o.Host), c.name(inst.Host))
+		d.Kind, d.Cause = StrayOrder, fmt.Sprintf("host %s has an order about it, while it belongs to %s",
+			c.name(o.Host), c.home(inst))
 		d.Advice = "destroy it and request it again, or remove the order from etcd, before two hosts run it"
 		c.add(d)
 	}
@@ -294,7 +294,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 			_, alsoHere := c.Claims[inst.Host][inst.ID]
 			c.report(inst, Difference{Kind: StrayClaim, Mendable: alsoHere &&
 				inst.State != croft.StateDestroying, Host: host,
-				Cause:  fmt.Sprintf("it claims from host %s and belongs to host %s", c.name(host), c.name(inst.Host)),
+				Cause:  fmt.Sprintf("it claims from host %s and belongs to %s", c.name(host), c.home(inst)),
 				Advice: "give the consumer allocations on its own host, through the Placement API"})
 		default:
 			d := Difference{Kind: LeakedClaim, Host: host, Instance: id, Mendable: c.Contents[host].Guest(id) == nil,
@@ -330,10 +330,16 @@ func (c *comparison) checkContents(host croft.HostID) {
 		if exists && c.oneMachine(host, inst.Host) {
 			continue // another agent on the machine shares its hypervisor
 		}
-		if exists {
+		switch {
+		case exists && inst.State == croft.StateLost:
 			d.Project, d.Name = inst.Project, inst.Name
-			d.Cause = fmt.Sprintf(
-				"a guest of an instance that belongs to host %s: this machine was that host before it lost its state directory, or a copy of its disks was made", c.name(inst.Host))
+			d.Cause = "a guest of an instance that belongs to " + c.home(inst) + ", and the guest still runs here"
+			d.Advice = fmt.Sprintf("keep what its disk holds, undefine the guest here with virsh, and then "+
+				"`schedule recreate %s` or `schedule destroy %[1]s`", inst.ID)
+		case exists:
+			d.Project, d.Name = inst.Project, inst.Name
+			d.Cause = "a guest of an instance that belongs to " + c.home(inst) +
+				": this machine was that host before it lost its state directory, or a copy of its disks was made"
 			d.Advice = fmt.Sprintf(
 				"give this machine that host's host-id back, or destroy the instance and `croft host forget %s`",
 				c.name(inst.Host))
@@ -362,6 +368,17 @@ func (c *comparison) name(id croft.HostID) string {
 		return h.Name
 	}
 	return string(id)
+}
+
+// home returns the host to which an instance belongs, for people. A lost instance has none.
+func (c *comparison) home(inst croft.Instance) string {
+	if inst.State != croft.StateLost {
+		return "host " + c.name(inst.Host)
+	}
+	if inst.Lost == nil {
+		return "no host, since it is lost"
+	}
+	return "no host, since it was lost with host " + cmp.Or(inst.Lost.HostName, string(inst.Lost.Host))
 }
 
 // checkMembers compares the directory of groups with the records and with the groups' rules.

@@ -217,6 +217,32 @@ func TestGuestsOfAnotherAgentOnTheMachineAreNoStrays(t *testing.T) {
 	}
 }
 
+// TestALostInstanceIsSaidToBelongToNoHost: a host's name is in the record of the loss alone.
+func TestALostInstanceIsSaidToBelongToNoHost(t *testing.T) {
+	e := healthy()
+	inst := e.Instances[web]
+	inst.State, inst.Host = croft.StateLost, ""
+	inst.Lost = &croft.Loss{Host: "gone", HostName: "rack7"}
+	e.Instances[web] = inst
+	e.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: web}}}
+	said := map[audit.Kind]audit.Difference{}
+	for _, d := range audit.Compare(*e) {
+		if strings.HasSuffix(d.Cause, "host ") || strings.Contains(d.Cause, "host :") ||
+			strings.Contains(d.Advice, "forget `") {
+			t.Errorf("a host without a name: %s; do: %s", d.Cause, d.Advice)
+		}
+		said[d.Kind] = d
+	}
+	for _, kind := range []audit.Kind{audit.StrayGuest, audit.StrayOrder, audit.StrayClaim} {
+		if !strings.Contains(said[kind].Cause, "no host, since it was lost with host rack7") {
+			t.Errorf("%s: the cause is %q", kind, said[kind].Cause)
+		}
+	}
+	if advice := said[audit.StrayGuest].Advice; !strings.Contains(advice, "schedule recreate "+string(web)) {
+		t.Errorf("the advice about the guest is %q", advice)
+	}
+}
+
 // A difference names its host by name, says where the claim is, and differences are sorted.
 func TestDifferencesAreToldAlike(t *testing.T) {
 	e := healthy()
