@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,41 @@ func TestAProcessThatGetsNoSIGTERMIsNotWaitedFor(t *testing.T) {
 	}
 	if now, err := r.Status(t.Context(), s.Machine, u); err != nil || now.Running {
 		t.Errorf("it is %+v, %v", now, err)
+	}
+}
+
+// TestAProgramRunsInAProcessWhoseImageIsTheRootOfTheNode: the process keeps the root directory of the node, so a
+// changed root directory is no sign that the process entered its image. A link to the root is the same image.
+func TestAProgramRunsInAProcessWhoseImageIsTheRootOfTheNode(t *testing.T) {
+	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
+	link := filepath.Join(t.TempDir(), "root")
+	if err := os.Symlink("/", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range []string{"/", "//", link} {
+		t.Run(root, func(t *testing.T) {
+			s := runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: stateDir(t)}
+			u := s.Unit(t)
+			u.Image = unit.Image{Rootfs: root}
+			u.Files = []unit.File{{Path: "/run/" + u.Name() + ".txt", Mode: 0o644, Content: "its own"}}
+			r := s.Open(t)
+			type step = func(context.Context, machine.Machine, unit.Unit) error
+			for _, do := range []step{r.Prepare, r.Create, r.Start} {
+				if err := do(t.Context(), s.Machine, u); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var said, complained strings.Builder
+			err := r.Exec(t.Context(), s.Machine, u, []string{"cat", u.Files[0].Path}, nil, &said, &complained)
+			if err != nil || said.String() != "its own" {
+				t.Errorf("a program in it said %q and %q: %v", &said, &complained, err)
+			}
+			for _, do := range []step{r.Stop, r.Remove} {
+				if err := do(t.Context(), s.Machine, u); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
