@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // The bounds of a request.
@@ -89,11 +90,12 @@ func CheckSlaves(n, least int) error {
 func CheckPeriods(keepIdle, expires time.Duration) error {
 	for what, d := range map[string]time.Duration{"keep_idle": keepIdle, "expires": expires} {
 		if d < 0 || d > maxPeriod {
-			return croft.Errorf(croft.Invalid, "%s is %s: use 0 to %s", what, d, maxPeriod)
+			return croft.Errorf(croft.Invalid, "%s is %s: use 0 to %s", what, wording.Duration(d),
+				wording.Duration(maxPeriod))
 		}
 		if d > 0 && d < minPeriod {
 			return croft.Errorf(croft.Invalid, "%s is %s: the end of a cluster is announced at least %s before it, so "+
-				"use that or more, or 0 for never", what, d, minPeriod)
+				"use that or more, or 0 for never", what, wording.Duration(d), wording.Duration(minPeriod))
 		}
 	}
 	return nil

@@ -180,7 +180,7 @@ func (w World) site(h Hints, name string) (Site, string) {
 	}
 	if until := w.silentUntil(name); until.After(w.Now) {
 		return s, fmt.Sprintf("the site did not answer %d times, and is asked again in %s", troubleMax,
-			until.Sub(w.Now).Round(time.Second))
+			wording.Duration(until.Sub(w.Now).Round(time.Second)))
 	}
 	if n := w.held(name); s.MaxClusters > 0 && n >= s.MaxClusters {
 		return s, SiteFull(s, n).Error()

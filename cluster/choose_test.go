@@ -106,7 +106,7 @@ func TestDropped(t *testing.T) {
 		{"silent three times", func(_ *Request, w *World) {
 			w.Troubles = silent("east", 9*time.Minute, 5*time.Minute,
 				time.Minute)
-		}, "e1", "the site did not answer 3 times, and is asked again in 4m0s"},
+		}, "e1", "the site did not answer 3 times, and is asked again in 4m"},
 		{"a silence of seconds closes a site for seconds", func(_ *Request, w *World) {
 			w.Troubles = silent("east", 22*time.Second, 15*time.Second, 2*time.Second)
 		}, "e1", "the site did not answer 3 times, and is asked again in 18s"},

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/actions"
 	"croft/control/api"
+	"croft/internal/wording"
 	"croft/objects"
 	"croft/schedule"
 )
@@ -354,7 +355,7 @@ func patience(c *call, but string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > longestWait {
 		return 0, api.NewProblem(api.BadQuery, fmt.Sprintf("%stimeout is no duration such as 30s, of %s at most", but,
-			longestWait))
+			wording.Duration(longestWait)))
 	}
 	return d, nil
 }

@@ -15,6 +15,7 @@ import (
 	"croft/access"
 	"croft/actions"
 	"croft/control/api"
+	"croft/internal/wording"
 	pools "croft/pool/api"
 )
 
@@ -78,7 +79,7 @@ func ticketPatience(c *call) (time.Duration, error) {
 	patience, err := time.ParseDuration(text)
 	if err != nil || patience <= 0 || patience > longestWait {
 		return 0, api.NewProblem(api.BadQuery, fmt.Sprintf("timeout is no duration such as 30s, of %s at most",
-			longestWait))
+			wording.Duration(longestWait)))
 	}
 	return patience, nil
 }

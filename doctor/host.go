@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft/internal/checks"
+	"croft/internal/wording"
 )
 
 const gib = 1 << 30
@@ -128,9 +129,9 @@ func CompareClocks(ahead map[string]time.Duration) checks.Result {
 	for host, d := range ahead {
 		switch d = d.Round(time.Second); {
 		case d >= time.Minute:
-			far = append(far, fmt.Sprintf("%s is at least %s ahead", host, d))
+			far = append(far, fmt.Sprintf("%s is at least %s ahead", host, wording.Duration(d)))
 		case d <= -time.Minute:
-			far = append(far, fmt.Sprintf("%s is at least %s behind", host, -d))
+			far = append(far, fmt.Sprintf("%s is at least %s behind", host, wording.Duration(-d)))
 		}
 	}
 	if len(far) == 0 {
@@ -155,8 +156,10 @@ func lookClock(p Probes) look {
 		case !c.Synchronised:
 			return checks.Warning("nothing keeps the clock right", do)
 		case c.MaxError > littleClockError:
-			return checks.Warning(fmt.Sprintf("the clock may be wrong by %v", c.MaxError.Round(time.Millisecond)), do)
+			return checks.Warning(fmt.Sprintf("the clock may be wrong by %v",
+				wording.Exact(c.MaxError.Round(time.Millisecond))), do)
 		}
-		return checks.Good(fmt.Sprintf("synchronised, wrong by at most %v", c.MaxError.Round(time.Millisecond)))
+		return checks.Good(fmt.Sprintf("synchronised, wrong by at most %v",
+			wording.Exact(c.MaxError.Round(time.Millisecond))))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // checkTime bounds a health check of etcd or of one member. Members that need longer are treated as unreachable.
@@ -89,7 +90,7 @@ func (s *Cluster) Problems(ctx context.Context) []string {
 	for _, endpoint := range silent {
 		found = append(found,
 			fmt.Sprintf("etcd at %s does not answer within %s: look at that member, its disk and the network to it",
-				endpoint, checkTime))
+				endpoint, wording.Duration(checkTime)))
 	}
 	var newest uint64
 	for _, status := range statuses {

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/internal/nearest"
+	"croft/internal/wording"
 	"croft/schedule"
 )
 
@@ -183,7 +184,8 @@ func compareClocks(all []Host, now time.Time) {
 			direction = "behind"
 		}
 		all[i].Problems = append(all[i].Problems, fmt.Sprintf("its clock is at least %s %s the clock of the machine "+
-			"that answers: set both, for example with chrony; from ten minutes on nothing expires", d.Abs(), direction))
+			"that answers: set both, for example with chrony; from ten minutes on nothing expires",
+			wording.Duration(d.Abs()), direction))
 	}
 }
 

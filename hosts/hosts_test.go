@@ -172,7 +172,7 @@ func TestHostsWhoseClockDiffersSaySo(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := map[croft.HostID]int64{"ahead": 3600, "behind": -3540, "a little": 10}
-		said := map[croft.HostID]string{"ahead": "at least 1h0m0s ahead of", "behind": "at least 59m0s behind"}
+		said := map[croft.HostID]string{"ahead": "at least 1h ahead of", "behind": "at least 59m behind"}
 		for _, h := range all {
 			problems := strings.Join(h.Problems, "; ")
 			if h.ClockDifference != want[h.ID] || !strings.Contains(problems, said[h.ID]) ||

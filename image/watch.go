@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // statusError returns the error for a response without an image.
@@ -71,7 +72,8 @@ func (r watched) Read(p []byte) (int, error) {
 // is unchanged.
 func (w *watch) explain(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
-		return croft.Errorf(croft.Unavailable, "the server sent nothing for %s: try again later", w.after)
+		return croft.Errorf(croft.Unavailable, "the server sent nothing for %s: try again later",
+			wording.Duration(w.after))
 	}
 	if w.ctx.Err() != nil {
 		return w.ctx.Err()

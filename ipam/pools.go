@@ -7,6 +7,7 @@ import (
 
 	"croft"
 	"croft/internal/nearest"
+	"croft/internal/wording"
 )
 
 // Put writes a new pool. Conflict: there is one of this name, or its prefix overlaps another's.
@@ -37,7 +38,7 @@ func (n *Net) Put(p *Pool) error {
 		f.Gateway = p.Gateway.String()
 	}
 	if p.Hold != DefaultHold {
-		f.Hold = p.Hold.String()
+		f.Hold = wording.ForPrograms(p.Hold)
 	}
 	text, err := inYAML(f)
 	n.todo.replace(p.file, text)

@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/wording"
 	"croft/mdserver/linklocal"
 )
 
@@ -81,7 +82,8 @@ func (s *Server) run(ctx context.Context, where string, trouble *atomic.Pointer[
 		}
 		if err.Error() != logged && !errors.Is(err, errNoIPv6) {
 			logged = err.Error()
-			log.Warn("metadata: not serving guests, looking again every "+retry.String(), "op", "listen", "err", err)
+			log.Warn("metadata: not serving guests, looking again every "+wording.Duration(retry), "op", "listen",
+				"err", err)
 		}
 		if delay.For(ctx, retry) != nil {
 			return nil

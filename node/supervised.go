@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/wording"
 )
 
 // startPatience is how long systemd waits for the next notification of a process that is not ready yet. A start
@@ -65,7 +66,8 @@ func stopInTime(ctx context.Context, run func() error) error {
 		return err
 	case <-late.C:
 		return croft.Errorf(croft.Unavailable,
-			"stop in order: a part still runs after %s, and ends with the process; nothing needs to be done", stopPatience)
+			"stop in order: a part still runs after %s, and ends with the process; nothing needs to be done",
+			wording.Duration(stopPatience))
 	}
 }
 

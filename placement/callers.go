@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/internal/connlimit"
+	"croft/internal/wording"
 )
 
 // Identity looks up the callers of tokens.
@@ -83,7 +84,7 @@ func newCallers(token string, configured *Keystone) (*callers, error) {
 	}
 	if k.CacheFor < 0 || k.CacheFor > cacheAtMost {
 		return nil, croft.Errorf(croft.Invalid, "placement: an answer about a token counts %s at most, not %s",
-			cacheAtMost, k.CacheFor)
+			wording.Duration(cacheAtMost), wording.Duration(k.CacheFor))
 	}
 	k.CacheFor = cmp.Or(k.CacheFor, cacheFor)
 	return &callers{token: token, keystone: &k, known: map[[sha256.Size]byte]*known{}}, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
+	"croft/internal/wording"
 	"croft/tenant"
 )
 
@@ -54,7 +55,8 @@ func (o Opening) ticket() (Ticket, error) {
 		}
 	}
 	if o.TTL != 0 && o.TTL < time.Second {
-		return Ticket{}, croft.Errorf(croft.Invalid, "a lease of %s: give it a second at least, or none", o.TTL)
+		return Ticket{}, croft.Errorf(croft.Invalid, "a lease of %s: give it a second at least, or none",
+			wording.Duration(o.TTL))
 	}
 	if len(o.Key) > maxWord || !utf8.ValidString(o.Key) {
 		return Ticket{}, croft.Errorf(croft.Invalid, "a key of %d bytes: use text of %d at most", len(o.Key), maxWord)

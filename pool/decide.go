@@ -89,7 +89,8 @@ func (r *round) expire() {
 	for _, id := range slices.Sorted(maps.Keys(r.leased)) {
 		if t := r.leased[id]; r.due(t.Expires()) {
 			r.do(Action{Op: OpExpire, Ticket: id,
-				Reason: fmt.Sprintf("nobody used the ticket for %s, the length of its lease", wording.Duration(t.TTL))})
+				Reason: fmt.Sprintf("nobody used the ticket for %s, the length of its lease",
+					wording.Duration(t.TTL))})
 		}
 	}
 }
@@ -199,9 +200,9 @@ func (r *round) whyGo(p *stock, res *Resource) string {
 	case set.ReuseCount > 0 && res.Releases > set.ReuseCount:
 		return fmt.Sprintf("it was used %d times, and may be used again %d times", res.Releases, set.ReuseCount)
 	case set.ReuseMaxTime > 0 && r.due(res.Sandboxed.Add(set.ReuseMaxTime)):
-		return fmt.Sprintf("it was first used more than %s ago", set.ReuseMaxTime)
+		return fmt.Sprintf("it was first used more than %s ago", wording.Duration(set.ReuseMaxTime))
 	case r.due(res.Released.Add(set.ReuseTime)):
-		return fmt.Sprintf("no ticket of its sandbox took it for %s", set.ReuseTime)
+		return fmt.Sprintf("no ticket of its sandbox took it for %s", wording.Duration(set.ReuseTime))
 	}
 	return ""
 }
@@ -278,7 +279,7 @@ func (r *round) listOrphans(p *stock) {
 	}
 	if r.due(last.Add(max(p.Settings.ListPeriod, leastPeriod))) {
 		r.do(Action{Op: OpList, Pool: p.name(), Reason: fmt.Sprintf("the last search for orphans was %s ago",
-			p.Settings.ListPeriod)})
+			wording.Duration(p.Settings.ListPeriod))})
 	}
 }
 

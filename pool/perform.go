@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/wording"
 )
 
 // begin runs do, then has the ledger record its result, if any. If ctx ended meanwhile, nothing is recorded, and the
@@ -112,7 +113,8 @@ func (a *acting) startOne(ctx context.Context, r Resource, s Settings) (end star
 	defer stop()
 	started, err := a.Instances.Start(ctx, r, *s.Instance, farther)
 	if err != nil && errors.Is(context.Cause(ctx), errStill) {
-		err = croft.Errorf(croft.Unavailable, "no step farther within %s (cmd_new_timeout): %w", s.Limits.New, err)
+		err = croft.Errorf(croft.Unavailable, "no step farther within %s (cmd_new_timeout): %w",
+			wording.Duration(s.Limits.New), err)
 	}
 	if started.Address != "" {
 		end.data = []byte(started.Address + "\n")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // longestLife bounds the life of an instance that expires.
@@ -17,7 +18,8 @@ func expiry(now time.Time, life time.Duration) (time.Time, error) {
 		return time.Time{}, nil
 	case life < time.Second || life > longestLife:
 		return time.Time{}, croft.Errorf(croft.Invalid,
-			"a life of %s: an instance that expires lives from one second to ten years", life)
+			"%s is no time for which an instance is kept or held: use 1s to %s", wording.Duration(life),
+			wording.Duration(longestLife))
 	}
 	return now.Add(life).UTC().Truncate(time.Second), nil
 }

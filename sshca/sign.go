@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // keyMax is the longest text of a public key that is read.
@@ -127,11 +128,14 @@ func (a *CA) SignHost(ctx context.Context, key ssh.PublicKey, node string, names
 func checkTTL(ttl, most time.Duration, of string) error {
 	switch {
 	case ttl <= 0:
-		return croft.Errorf(croft.Invalid, "a certificate that is valid for %s is none: give more than nothing", ttl)
+		return croft.Errorf(croft.Invalid, "a certificate that is valid for %s is none: give more than nothing",
+			wording.Duration(ttl))
 	case ttl < time.Second:
-		return croft.Errorf(croft.Invalid, "a certificate is valid for whole seconds, not for %s", ttl)
+		return croft.Errorf(croft.Invalid, "a certificate is valid for whole seconds, not for %s",
+			wording.Duration(ttl))
 	case ttl > most:
-		return croft.Errorf(croft.Denied, "%s is too long: %s may have at most %s", ttl, of, most)
+		return croft.Errorf(croft.Denied, "%s is too long: %s may have at most %s", wording.Duration(ttl), of,
+			wording.Duration(most))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/internal/connlimit"
 	"croft/internal/httpapi"
+	"croft/internal/wording"
 	"croft/trust/pki"
 )
 
@@ -71,7 +72,8 @@ func (a *Admission) mayRenew(host string) error {
 	}
 	if !a.renewed[host].Allow() {
 		return croft.Errorf(croft.Unavailable,
-			"host %s renews its certificates more often than every %s; ask again later", host, renewEvery)
+			"host %s renews its certificates more often than every %s; ask again later", host,
+			wording.Duration(renewEvery))
 	}
 	return nil
 }

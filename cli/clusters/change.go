@@ -60,8 +60,8 @@ func setCommand() *cobra.Command {
 		if change == (cluster.Change{}) {
 			return croft.Errorf(croft.Invalid, "nothing is to be changed: give --name, --keep-idle or --expires")
 		}
-		if idle < 0 || expires < 0 {
-			return croft.Errorf(croft.Invalid, "a time to come is not negative: write one such as 8h")
+		if err := cluster.CheckPeriods(idle, expires); err != nil {
+			return err
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			have, err := c.Clusters.Change(ctx, c.Project, given[0], change, nil)

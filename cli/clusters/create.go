@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,10 +57,8 @@ func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client
 	error) {
 	r := a.Request
 	r.Name, r.Appliance, r.Project = given[0], given[1], c.Project
-	for _, length := range []time.Duration{r.KeepIdle, r.Expires} {
-		if length < 0 {
-			return r, croft.Errorf(croft.Invalid, "%s is no time to come: write one such as 8h", length)
-		}
+	if err := cluster.CheckPeriods(r.KeepIdle, r.Expires); err != nil {
+		return r, err
 	}
 	for _, id := range a.implementations {
 		r.Hints.Implementations = append(r.Hints.Implementations, cluster.ImplementationID(id))

@@ -16,6 +16,7 @@ import (
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 )
 
 // waiting says whether, and how long, a command waits for a cluster.
@@ -111,7 +112,7 @@ func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 			" all the same"}
 	case ctx.Err() != nil && (err != nil || !last.Settled()):
 		return last, croft.Errorf(croft.Unavailable, "cluster %s is %s after %s; it %s all the same", have.Name,
-			last.State, w.timeout, doing)
+			last.State, wording.Duration(w.timeout), doing)
 	}
 	return last, err
 }

@@ -78,7 +78,7 @@ func sendBeat(cmd *cobra.Command, clock watch.Clock, lease time.Duration) error 
 		return err
 	}
 	if lease < 0 || lease > time.Hour || lease%time.Second != 0 {
-		return croft.Errorf(croft.Invalid, "--lease %s: give whole seconds, at most an hour", lease)
+		return croft.Errorf(croft.Invalid, "--lease: give whole seconds, at most an hour")
 	}
 	b.Lease = lease
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), b)

@@ -184,7 +184,8 @@ done, the lists say what; 6 a node took a change back.`,
 		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if how.firewall < time.Second || how.firewall > time.Hour {
-				return croft.Errorf(croft.Invalid, "--firewall-confirm %v: give 1s to 1h", how.firewall)
+				return croft.Errorf(croft.Invalid, "--firewall-confirm %v: give 1s to 1h",
+					wording.Duration(how.firewall))
 			}
 			if choice.Force != (reason != "") {
 				return croft.Errorf(croft.Invalid, "--force and --reason go together: say why an older revision is right")

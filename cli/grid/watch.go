@@ -21,6 +21,7 @@ import (
 	"croft/grid/watch/upstream"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 )
 
 func watchCommand(o *options) *cobra.Command {
@@ -165,7 +166,7 @@ func (o *options) printRound(cmd *cobra.Command, r watch.Report, data bool) erro
 	for _, v := range r.Verdicts {
 		silent := ""
 		if v.Silent >= time.Second {
-			silent = v.Silent.Truncate(time.Second).String()
+			silent = wording.Duration(v.Silent)
 		}
 		t.Texts(v.Node, v.State, string(v.Status), out.OrDash(silent), out.OrDash(v.Reason))
 	}

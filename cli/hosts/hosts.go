@@ -20,6 +20,7 @@ import (
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
+	"croft/internal/wording"
 	"croft/objects"
 )
 
@@ -142,7 +143,7 @@ func hostState(h hosts.Host) out.Cell {
 		}
 	}
 	if h.LargeClockDifference() {
-		words += fmt.Sprintf(", clock %+v", time.Duration(h.ClockDifference)*time.Second)
+		words += fmt.Sprintf(", clock %s", wording.Duration(time.Duration(h.ClockDifference)*time.Second))
 	}
 	switch {
 	case !h.Alive || len(h.Problems) > 0:

@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/internal/command"
+	"croft/internal/wording"
 )
 
 // keepCommand returns the command that changes when instances expire.
@@ -28,7 +29,8 @@ have not expired may get an end in this way too.`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("expires") && life <= 0 {
-				return croft.Errorf(croft.Invalid, "--expires %s: write a time such as 8h, or leave it out", life)
+				return croft.Errorf(croft.Invalid, "--expires %s: write a time such as 8h, or leave it out",
+					wording.Duration(life))
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {
 				var errs []error

@@ -19,6 +19,7 @@ import (
 	"croft/image"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )
@@ -141,7 +142,8 @@ func checkFlags(flags *pflag.FlagSet, times ...string) error {
 	for _, name := range times {
 		life, err := flags.GetDuration(name)
 		if err == nil && flags.Changed(name) && life <= 0 {
-			err = croft.Errorf(croft.Invalid, "--%s %s: write a time such as 8h, or leave it out", name, life)
+			err = croft.Errorf(croft.Invalid, "--%s %s: write a time such as 8h, or leave it out", name,
+				wording.Duration(life))
 		}
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 	"croft/schedule"
 )
 
@@ -234,7 +235,8 @@ func timeline(t *out.Table, st croft.Status) {
 	for i, e := range events {
 		text := e.At.Format(time.RFC3339)
 		if i > 0 {
-			text += fmt.Sprintf(" +%s, %s in all", round(e.At.Sub(events[i-1].At)), round(e.At.Sub(events[0].At)))
+			text += fmt.Sprintf(" +%s, %s in all", wording.Exact(round(e.At.Sub(events[i-1].At))),
+				wording.Exact(round(e.At.Sub(events[0].At))))
 		}
 		t.Row(out.Cell{Text: string(e.Name), Color: out.Bold}, out.Cell{Text: text})
 	}

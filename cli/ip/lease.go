@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/internal/command"
+	"croft/internal/wording"
 	"croft/ipam"
 	"croft/ipam/setexpr"
 )
@@ -39,7 +40,7 @@ then gives none of its addresses.`,
 				return croft.Errorf(croft.Invalid, "--strategy %s: give %s or %s", p.Strategy, ipam.First, ipam.Hash)
 			}
 			if p.Hold < 0 {
-				return croft.Errorf(croft.Invalid, "--hold %s: give a duration, or 0", p.Hold)
+				return croft.Errorf(croft.Invalid, "--hold %s: give a duration, or 0", wording.Duration(p.Hold))
 			}
 			for _, tag := range p.Tags {
 				if err := ipam.CheckName(tag); err != nil {

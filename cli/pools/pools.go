@@ -20,6 +20,7 @@ import (
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
+	"croft/internal/wording"
 	"croft/pool/api"
 )
 
@@ -127,7 +128,7 @@ func modeCell(p api.Pool) out.Cell {
 func startTexts(s api.Stats) (took, rate string) {
 	took, rate = "-", "-"
 	if !s.Succeeded.IsZero() {
-		took = time.Duration(s.StartTime).Round(time.Millisecond).String()
+		took = wording.Exact(time.Duration(s.StartTime).Round(time.Millisecond))
 	}
 	if !s.Attempted.IsZero() {
 		rate = fmt.Sprintf("%.0f%%", 100*s.SuccessRate)

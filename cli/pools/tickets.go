@@ -15,6 +15,7 @@ import (
 	"croft/cli/args"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 	"croft/pool/api"
 )
 
@@ -131,7 +132,8 @@ func waitForTicket(ctx context.Context, stderr io.Writer, c client, id int64,
 		return t, t.Err()
 	}
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = croft.Errorf(croft.Unavailable, "ticket %d waits still, after %s: %s", id, timeout, last.WaitsFor)
+		err = croft.Errorf(croft.Unavailable, "ticket %d waits still, after %s: %s", id, wording.Duration(timeout),
+			last.WaitsFor)
 	}
 	return last, err
 }

@@ -98,8 +98,8 @@ func firstDay(text string, now time.Time) (string, error) {
 	if days, is := strings.CutSuffix(text, "d"); is {
 		n, err := strconv.Atoi(days)
 		if err != nil || n < 1 || n > int(usage.Kept/(24*time.Hour)) {
-			return "", croft.Errorf(croft.Invalid, "--since %.40q: use a number of days from 1d to %dd, or a day such as "+
-				"2026-01-31", text, usage.Kept/(24*time.Hour))
+			return "", croft.Errorf(croft.Invalid, "--since %.40q: use a number of days from 1d to %s, or a day such as "+
+				"2026-01-31", text, wording.Duration(usage.Kept))
 		}
 		return now.UTC().AddDate(0, 0, 1-n).Format(time.DateOnly), nil
 	}

@@ -14,6 +14,7 @@ import (
 	"croft/cli/args"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 )
 
 // Command returns the command croft top.
@@ -96,7 +97,7 @@ func (w *watch) await(ctx context.Context) error {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return croft.Errorf(croft.Unavailable,
 					"hosts and instances could not be read within %s; see etcd.endpoints in the settings",
-					args.AnswerTimeout)
+					wording.Duration(args.AnswerTimeout))
 			}
 			return ctx.Err()
 		}

@@ -16,6 +16,7 @@ import (
 	"croft/cloud/remote"
 	"croft/internal/nearest"
 	"croft/internal/traces"
+	"croft/internal/wording"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )
@@ -98,10 +99,11 @@ func (s *Settings) Validate() error {
 		return err
 	}
 	if s.Timeout <= 0 {
-		return fmt.Errorf("timeout %s is not longer than nothing", s.Timeout)
+		return fmt.Errorf("timeout %s is not longer than nothing", wording.Duration(s.Timeout))
 	}
 	if s.Timeout > longestTimeout {
-		return fmt.Errorf("timeout %s is longer than %s, the longest that is allowed", s.Timeout, longestTimeout)
+		return fmt.Errorf("timeout %s is longer than %s, the longest that is allowed", wording.Duration(s.Timeout),
+			wording.Duration(longestTimeout))
 	}
 	if s.Project == "" {
 		return fmt.Errorf("project is empty: leave it out, which means %s, or name one", croft.DefaultProject)

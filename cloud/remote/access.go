@@ -8,6 +8,7 @@ import (
 	"croft/access"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/internal/wording"
 )
 
 // accessTokens implements cloud.Access.
@@ -21,7 +22,8 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (made 
 		}
 	}
 	return made, a.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", "tokens"}),
-		api.NewToken{User: wanted.User, Role: wanted.Role, Note: wanted.Note, Life: wanted.Life.String()}, &made)
+		api.NewToken{User: wanted.User, Role: wanted.Role, Note: wanted.Note, Life: wording.ForPrograms(wanted.Life)},
+		&made)
 }
 
 // List implements cloud.Access.

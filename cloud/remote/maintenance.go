@@ -9,6 +9,7 @@ import (
 	"croft/cloud"
 	"croft/control/api"
 	"croft/hosts"
+	"croft/internal/wording"
 )
 
 // maintenance implements cloud.Maintenance, for operators.
@@ -90,7 +91,7 @@ func (i invitations) Invite(ctx context.Context, wanted cloud.Invitation) (cloud
 	}
 	var made api.Invitation
 	err := i.ask(ctx, http.MethodPost, "/v1/invitations", api.NewInvitation{Note: wanted.Note, Host: wanted.Host,
-		Life: wanted.Life.String(), Member: wanted.Member}, &made)
+		Life: wording.ForPrograms(wanted.Life), Member: wanted.Member}, &made)
 	return made.Made(), err
 }
 

@@ -14,6 +14,7 @@ import (
 	"croft/cloud"
 	"croft/control/api"
 	"croft/internal/delay"
+	"croft/internal/wording"
 	pools "croft/pool/api"
 )
 
@@ -172,7 +173,7 @@ func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Tic
 		if err != nil || !t.Waiting() || t.Never && !w.Never {
 			return t, err
 		}
-		if parameters = []string{"wait", "ready", "timeout", waitTurn.String()}; w.Changed != nil {
+		if parameters = []string{"wait", "ready", "timeout", wording.ForPrograms(waitTurn)}; w.Changed != nil {
 			w.Changed(t)
 		}
 		if t.Never && delay.For(ctx, waitTurn) != nil { // the server answers at once for such a ticket

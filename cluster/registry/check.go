@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/cluster/outbound"
+	"croft/internal/wording"
 )
 
 // Bounds of stored values.
@@ -97,7 +98,7 @@ func checkSite(s cluster.Site) error {
 		return croft.Errorf(croft.Invalid, "site %s cannot have %d clusters at most: 0 is no limit", s.Name,
 			s.MaxClusters)
 	case s.BuildTimeout != 0 && (s.BuildTimeout < time.Minute || s.BuildTimeout > maxBuild):
-		return croft.Errorf(croft.Invalid, "a build may take from 1m to 24h, not %s", s.BuildTimeout)
+		return croft.Errorf(croft.Invalid, "a build may take from 1m to 24h, not %s", wording.Duration(s.BuildTimeout))
 	}
 	return checkParameters("site "+s.Name, s.Defaults)
 }

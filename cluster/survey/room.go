@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/internal/wording"
 )
 
 // How long answers are cached. An answer of the local site is not cached: it is cheap, and changes with each request.
@@ -133,7 +134,8 @@ func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster
 	defer cancel()
 	room, err := driver.Room(asking, at, b)
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
-		err = cluster.Silent(croft.Errorf(croft.Unavailable, "it does not respond within %s: %w", s.c.Patience, err))
+		err = cluster.Silent(croft.Errorf(croft.Unavailable, "it does not respond within %s: %w",
+			wording.Duration(s.c.Patience), err))
 	}
 	if ctx.Err() == nil {
 		s.Note(at, err)

@@ -23,6 +23,7 @@ import (
 	"croft"
 	"croft/access"
 	"croft/internal/httpapi"
+	"croft/internal/wording"
 )
 
 // The lifetime of an assertion, and the tolerated difference of clocks.
@@ -145,12 +146,13 @@ func (a Assertion) inTime(now time.Time) error {
 	case issued.After(now.Add(Skew)):
 		return croft.Errorf(croft.Denied,
 			"the assertion is of a time %s ahead of the clock here: clocks may be apart by %s",
-			issued.Sub(now).Round(time.Second), Skew)
+			wording.Duration(issued.Sub(now).Round(time.Second)), wording.Duration(Skew))
 	case !expires.After(now.Add(-Skew)):
 		return croft.Errorf(croft.Denied,
 			"the assertion is %s old and counted for %s: the clock of its partition is behind "+
-				"that here, by more than the %s that are allowed, or it came late", now.Sub(issued).Round(time.Second),
-			expires.Sub(issued), Skew)
+				"that here, by more than the %s that are allowed, or it came late",
+			wording.Duration(now.Sub(issued).Round(time.Second)),
+			wording.Duration(expires.Sub(issued)), wording.Duration(Skew))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"croft/grid/machine"
 	"croft/grid/unit"
 	"croft/internal/plain"
+	"croft/internal/wording"
 )
 
 // Times of checks.
@@ -51,7 +52,7 @@ func await(ctx context.Context, seconds int, what string, ask func(ctx context.C
 		switch {
 		case err != nil && hung:
 			if took := time.Since(begun).Truncate(time.Second); last == "" || took >= oneTry {
-				last = fmt.Sprintf("the check had not ended after %s", took)
+				last = fmt.Sprintf("the check had not ended after %s", wording.Duration(took))
 			}
 		case err != nil && ctx.Err() == nil:
 			if end, is := errors.AsType[final](err); is {
@@ -68,7 +69,7 @@ func await(ctx context.Context, seconds int, what string, ask func(ctx context.C
 		}
 		select {
 		case <-ctx.Done():
-			return croft.Errorf(croft.Unavailable, "%s: not within %s: %s", what, limit, last)
+			return croft.Errorf(croft.Unavailable, "%s: not within %s: %s", what, wording.Duration(limit), last)
 		case <-time.After(checkPause):
 		}
 	}

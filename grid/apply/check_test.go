@@ -25,7 +25,7 @@ func TestAwaitSaysWhatTheLastAnswerWas(t *testing.T) {
 	}{
 		"no answer came": {20, hangs, "wait: not within 20s: the check had not ended after 20s"},
 		"a check that hangs again and again": {0, hangs,
-			"wait: not within 1m0s: the check had not ended after 30s"},
+			"wait: not within 1m: the check had not ended after 30s"},
 		"an answer, and then a check that is cut off": {20, func(ctx context.Context) (string, error) {
 			if asked++; asked == 1 {
 				return "not yet", nil

@@ -17,6 +17,7 @@ import (
 	"croft/grid/runtime"
 	"croft/grid/vcs"
 	"croft/internal/checks"
+	"croft/internal/wording"
 )
 
 // named sets what was examined.
@@ -201,7 +202,7 @@ func judge(out string, now time.Time, took time.Duration) []checks.Result {
 	if there, err := strconv.ParseInt(one("time"), 10, 64); err == nil {
 		if skew := time.Unix(there, 0).Sub(now).Abs(); skew > maxSkew {
 			list = append(list, checks.Warning(
-				fmt.Sprintf("its clock differs from this one by %s", skew.Round(time.Second)),
+				fmt.Sprintf("its clock differs from this one by %s", wording.Duration(skew.Round(time.Second))),
 				"set it by NTP"))
 		}
 	}

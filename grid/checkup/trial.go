@@ -15,6 +15,7 @@ import (
 	"croft/grid/runtime"
 	"croft/grid/unit"
 	"croft/internal/checks"
+	"croft/internal/wording"
 )
 
 // trialTime is how long a runtime may take to run a trivial unit, and then to remove it.
@@ -85,7 +86,7 @@ func (n Node) runTrial(ctx context.Context, r *runtime.Runtime, rooted bool) (er
 	for _, do := range []step{r.Prepare, r.Create, r.Start, n.inside(r)} {
 		if err := do(limited, n.Machine, u); err != nil {
 			if limited.Err() != nil && ctx.Err() == nil {
-				return croft.Errorf(croft.Unavailable, "it took more than %s: %w", trialTime, err)
+				return croft.Errorf(croft.Unavailable, "it took more than %s: %w", wording.Duration(trialTime), err)
 			}
 			return err
 		}

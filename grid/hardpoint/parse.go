@@ -17,6 +17,7 @@ import (
 	"croft"
 	"croft/internal/nearest"
 	"croft/internal/settings"
+	"croft/internal/wording"
 )
 
 // maxFile is the size of the largest hard point file that is read.
@@ -329,7 +330,7 @@ func (r *reader) duration(n *yaml.Node, to *time.Duration) error {
 		d, err = time.Duration(seconds)*time.Second, nil
 	}
 	if err != nil || d <= 0 || d > maxTimeout {
-		return r.wrong(n, "%q is no timeout: write 30s or 5m, at most %s", n.Value, maxTimeout)
+		return r.wrong(n, "%q is no timeout: write 30s or 5m, at most %s", n.Value, wording.Duration(maxTimeout))
 	}
 	*to = d
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/grid/machine"
+	"croft/internal/wording"
 )
 
 // A Result is what a verb's program answered.
@@ -49,7 +50,8 @@ func (v *Verb) judge(what, text string, err error, limited, ctx context.Context)
 		r.Code = exit.Code
 	} else if err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			return r, croft.Errorf(croft.Unavailable, "%s: no end after %s: %w", what, v.timeout.Round(time.Second),
+			return r, croft.Errorf(croft.Unavailable, "%s: no end after %s: %w", what,
+				wording.Duration(v.timeout.Round(time.Second)),
 				err)
 		}
 		return r, fmt.Errorf("%s: %w", what, err)

@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/grid/machine"
+	"croft/internal/wording"
 )
 
 //go:embed node.sh
@@ -90,7 +91,7 @@ func (p Place) ask(ctx context.Context, m machine.Machine, function string, set 
 	}
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		err = croft.Errorf(croft.Unavailable, "it has not answered within %s: see there whether the disk of its state "+
-			"directory hangs: %w", patience, err)
+			"directory hangs: %w", wording.Duration(patience), err)
 	}
 	if exit, ok := errors.AsType[*machine.Exit](err); ok && !found {
 		exit.Stderr = complaint.text.String()

@@ -17,6 +17,7 @@ import (
 	"croft/grid/machine"
 	"croft/grid/plan"
 	"croft/grid/unit"
+	"croft/internal/wording"
 )
 
 // Exit codes of our scripts. 78 is a verb's own way to say that the unit is not for this runtime or machine.
@@ -346,7 +347,7 @@ func (r *Runtime) runWith(ctx context.Context, m machine.Machine, what string, u
 	defer cancel()
 	out, err := machine.Output(limited, m, strings.NewReader(text), "sh", "-s")
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return "", fmt.Errorf("%s: no end after %s: %w", label, timeout, err)
+		return "", fmt.Errorf("%s: no end after %s: %w", label, wording.Duration(timeout), err)
 	}
 	return out, judge(label, out, err)
 }

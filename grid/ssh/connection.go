@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // sessionsMax is what sshd allows by default, MaxSessions 10, with some reserve.
@@ -102,7 +103,8 @@ func (c *connection) keepalive(every time.Duration, conn *watched) {
 		case <-ticks.C:
 		}
 		if silent := conn.silent(); silent > silences*every {
-			c.end(croft.Errorf(croft.Unavailable, "no sign of life for %s", silent.Round(time.Second/10)))
+			c.end(croft.Errorf(croft.Unavailable, "no sign of life for %s",
+				wording.Duration(silent.Round(time.Second/10))))
 			return
 		}
 		if !asking.Swap(true) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 const (
@@ -209,7 +210,7 @@ func (j *judge) keyType() string {
 
 func (j *judge) late(limit time.Duration) error {
 	if believed, _ := j.result(); believed {
-		return croft.Errorf(croft.Unavailable, "the login took more than %s", loginLimit)
+		return croft.Errorf(croft.Unavailable, "the login took more than %s", wording.Duration(loginLimit))
 	}
-	return croft.Errorf(croft.Unavailable, "no answer within %s", limit)
+	return croft.Errorf(croft.Unavailable, "no answer within %s", wording.Duration(limit))
 }

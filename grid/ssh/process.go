@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/grid/machine"
+	"croft/internal/wording"
 )
 
 // chatterMax is how many bytes the files of a login shell may write before the program starts.
@@ -103,7 +104,8 @@ func (p *process) run(ctx context.Context, requests <-chan *ssh.Request, accepte
 				continue
 			case <-late.C:
 				p.conn.end(croft.Errorf(croft.Unavailable, "the login shell of %s did not start a program within %s: see "+
-					"there whether its home directory, or a file that the shell reads, makes it wait", p.conn.name, p.conn.shell))
+					"there whether its home directory, or a file that the shell reads, makes it wait", p.conn.name,
+					wording.Duration(p.conn.shell)))
 				continue
 			case err := <-accepted:
 				accepted = nil

@@ -44,7 +44,7 @@ func (b Beat) String() string {
 		revision = absent
 	}
 	return fmt.Sprintf("beat %s %d %s %s %d", b.Boot, b.Count, revision, strconv.FormatFloat(b.Load, 'f', 2, 64),
-		b.Lease/time.Second)
+		int64(b.Lease/time.Second))
 }
 
 // ParseBeat reads a line that a node sent, which may be anything. Invalid.
@@ -101,4 +101,6 @@ const (
 )
 
 // Granted is the reply that gives a lease, which runs from when the node sent its beat.
-func Granted(lease time.Duration) Reply { return Reply(fmt.Sprintf("granted %d", lease/time.Second)) }
+func Granted(lease time.Duration) Reply {
+	return Reply(fmt.Sprintf("granted %d", int64(lease/time.Second)))
+}

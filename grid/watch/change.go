@@ -14,6 +14,7 @@ import (
 	"croft/grid/place"
 	"croft/grid/state"
 	"croft/internal/durable"
+	"croft/internal/wording"
 )
 
 // attempts are how often a change is made anew because others pushed meanwhile.
@@ -70,7 +71,8 @@ func (w *Watch) commit(ctx context.Context, c change, in Input, actions []Action
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	if late := w.Store.clock.Now() - c.begun; late > w.Rules.Grace {
-		return nil, fmt.Errorf("the round took %s: what it saw may no longer be so, and the next one looks anew", late)
+		return nil, fmt.Errorf("the round took %s: what it saw may no longer be so, and the next one looks anew",
+			wording.Duration(late))
 	}
 	nodes := concerned(actions, changes)
 	if err := w.lead.push(ctx, base, revision, nodes); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft/grid/state"
+	"croft/internal/wording"
 )
 
 const (
@@ -195,7 +196,7 @@ func (in Input) judge(n Node) Verdict {
 
 // silent judges a node whose beats do not arrive.
 func (in Input) silent(n Node, v Verdict) Verdict {
-	quiet := fmt.Sprintf("silent for %s", v.Silent.Truncate(time.Second))
+	quiet := fmt.Sprintf("silent for %s", wording.Duration(v.Silent.Truncate(time.Second)))
 	var yes, no []string
 	for via, a := range n.Through {
 		switch a {
@@ -214,9 +215,10 @@ func (in Input) silent(n Node, v Verdict) Verdict {
 	case len(yes) > 0:
 		v.Status, v.Reason = Quiet, quiet+", and "+yes[0]+" reaches it: this controller is cut off from it"
 	case v.Silent < grace && n.Flaps > 0:
-		v.Reason = fmt.Sprintf("%s; it has come back %d times lately, so its grace is %s", quiet, n.Flaps, grace)
+		v.Reason = fmt.Sprintf("%s; it has come back %d times lately, so its grace is %s", quiet, n.Flaps,
+			wording.Duration(grace))
 	case v.Silent < grace:
-		v.Reason = fmt.Sprintf("%s of a grace of %s", quiet, grace)
+		v.Reason = fmt.Sprintf("%s of a grace of %s", quiet, wording.Duration(grace))
 	case n.Direct != No:
 		v.Reason = quiet + ", and nobody has dialed it yet"
 	case len(no) == 0:

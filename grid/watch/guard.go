@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"croft/grid/state"
+	"croft/internal/wording"
 )
 
 // guard says why nothing may be done: more than a third of all nodes, or all of a site that has several, are lost at
@@ -79,9 +80,10 @@ func (in Input) stopped(n Node) (bool, string) {
 	case n.Lease <= 0:
 		return false, "no fence says that it is off, and it has no lease that runs out"
 	case n.Lease > in.Rules.MaxLease():
-		return false, fmt.Sprintf("its lease of %s is longer than half of the grace", n.Lease)
+		return false, fmt.Sprintf("its lease of %s is longer than half of the grace", wording.Duration(n.Lease))
 	case since < in.Rules.Grace:
-		return false, fmt.Sprintf("its lease runs out within %s", (in.Rules.Grace - since).Truncate(time.Second))
+		return false, fmt.Sprintf("its lease runs out within %s",
+			wording.Duration((in.Rules.Grace - since).Truncate(time.Second)))
 	}
-	return true, fmt.Sprintf("its lease of %s has run out", n.Lease)
+	return true, fmt.Sprintf("its lease of %s has run out", wording.Duration(n.Lease))
 }

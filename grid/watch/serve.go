@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 const (
@@ -77,7 +78,7 @@ func next(ctx context.Context, lines chan string, asked chan bool, patience time
 	case line := <-lines:
 		return line, nil
 	case <-timer.C:
-		return "", croft.Errorf(croft.Unavailable, "%w: %s", errIdle, patience)
+		return "", croft.Errorf(croft.Unavailable, "%w: %s", errIdle, wording.Duration(patience))
 	case <-ctx.Done():
 		return "", nil
 	}

@@ -14,6 +14,7 @@ import (
 	"croft/grid/edit"
 	"croft/grid/state"
 	"croft/internal/filelock"
+	"croft/internal/wording"
 )
 
 // Config is what a watch needs.
@@ -69,13 +70,15 @@ func New(c Config) (*Watch, error) {
 func (r Rules) check(term time.Duration) error {
 	switch {
 	case r.Every < time.Second || r.Every > time.Hour:
-		return croft.Errorf(croft.Invalid, "watch: beats every %s: want 1 second to an hour", r.Every)
+		return croft.Errorf(croft.Invalid, "watch: beats every %s: want 1 second to an hour",
+			wording.Duration(r.Every))
 	case r.Grace <= missed*r.Every:
 		return croft.Errorf(croft.Invalid,
 			"watch: a grace of %s is no longer than three beats of %s: make it at least %s",
-			r.Grace, r.Every, 2*missed*r.Every)
+			wording.Duration(r.Grace), wording.Duration(r.Every), wording.Duration(2*missed*r.Every))
 	case term < 2*renewals*r.Every:
-		return croft.Errorf(croft.Invalid, "watch: a term of %s is shorter than %s, %d beats", term, 2*renewals*r.Every,
+		return croft.Errorf(croft.Invalid, "watch: a term of %s is shorter than %s, %d beats", wording.Duration(term),
+			wording.Duration(2*renewals*r.Every),
 			2*renewals)
 	}
 	return nil

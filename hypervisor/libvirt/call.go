@@ -10,6 +10,7 @@ import (
 	"croft"
 	"croft/internal/meter"
 	"croft/internal/span"
+	"croft/internal/wording"
 )
 
 // call runs f, which may block in libvirt, until ctx ends or Config.CallTimeout expires. f must free its libvirt
@@ -35,7 +36,7 @@ func attempt[T any](ctx context.Context, n *connection, what task, f func(*libvi
 	var none T
 	late := func(err error) (T, error) {
 		if errors.Is(err, errSlow) {
-			return none, croft.Errorf(croft.Unavailable, "%s: %w within %v", what, err, n.timeout)
+			return none, croft.Errorf(croft.Unavailable, "%s: %w within %v", what, err, wording.Duration(n.timeout))
 		}
 		return none, croft.Errorf(croft.Unavailable, "%s: %w", what, err)
 	}

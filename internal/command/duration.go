@@ -12,7 +12,7 @@ import (
 type duration time.Duration
 
 // String implements pflag.Value. GetDuration of pflag parses the result.
-func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) String() string { return wording.ForPrograms(time.Duration(*d)) }
 
 // Set implements pflag.Value.
 func (d *duration) Set(text string) error {

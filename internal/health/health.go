@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"croft/internal/wording"
 )
 
 // Patience is how long the check of one part may take; after that the part is reported as silent.
@@ -110,7 +112,7 @@ func (c check) find(ctx context.Context) Result {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		err = fmt.Errorf("no answer within %s", Patience)
+		err = fmt.Errorf("no answer within %s", wording.Duration(Patience))
 	}
 	if err != nil {
 		return Result{Part: c.part, Reason: oneLine(err)}

@@ -42,6 +42,18 @@ func Duration(d time.Duration) string {
 	return b.String()
 }
 
+// Exact writes a measured duration like Duration, but keeps the fraction of a second, as in 1m1.5s.
+func Exact(d time.Duration) string {
+	whole := d.Truncate(time.Minute)
+	if rest := d - whole; d >= time.Second && rest%time.Second != 0 {
+		return strings.TrimPrefix(Duration(whole), "0s") + rest.String()
+	}
+	return Duration(d)
+}
+
+// ForPrograms writes a duration in Go's notation, for files and requests. Programs of earlier versions can parse it.
+func ForPrograms(d time.Duration) string { return d.String() }
+
 // ParseDuration parses the forms of Duration and of time.ParseDuration: 90d, 1d12h, 1h30m, 1.5h. A day has 24 hours;
 // days come first and are a whole number.
 func ParseDuration(text string) (time.Duration, error) {

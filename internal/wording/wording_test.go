@@ -20,6 +20,18 @@ func TestADurationHasNoUnitThatIsZero(t *testing.T) {
 	}
 }
 
+func TestAMeasuredDurationKeepsTheFractionOfASecond(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 10 * time.Millisecond: "10ms", 1500 * time.Millisecond: "1.5s", 61500 * time.Millisecond: "1m1.5s",
+		24*time.Hour + 1500*time.Millisecond: "1d1.5s", time.Minute + 500*time.Millisecond: "1m500ms", time.Hour: "1h",
+		-1500 * time.Millisecond: "-1s",
+	} {
+		if got := wording.Exact(d); got != want {
+			t.Errorf("%d ns is written as %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestADurationIsReadAsItIsWritten(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"90d": 2160 * time.Hour, "1d12h": 36 * time.Hour, "1d1m": 24*time.Hour + time.Minute, "-1d": -24 * time.Hour,

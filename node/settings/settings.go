@@ -20,6 +20,7 @@ import (
 	"croft/internal/egress"
 	"croft/internal/settings"
 	"croft/internal/traces"
+	"croft/internal/wording"
 	"croft/placement"
 	poolserver "croft/pool/server"
 	"croft/schedule"
@@ -257,8 +258,9 @@ func (s *Settings) Validate() error {
 	case s.Trust != trust.Direct && s.Trust != trust.Strict:
 		return invalid("trust is %q: use direct or strict", s.Trust)
 	case s.Join.CertificateLife < time.Minute || s.Join.CertificateLife > longestLife:
-		return invalid("join.certificate_life is %s: use something between 1m and %s", s.Join.CertificateLife,
-			longestLife)
+		return invalid("join.certificate_life is %s: use something between 1m and %s",
+			wording.Duration(s.Join.CertificateLife),
+			wording.Duration(longestLife))
 	case s.Pool.Quota.Open < 1 || !(s.Pool.Quota.Rate > 0):
 		return invalid("pool.quota is %d tickets and %g a second: use numbers greater than 0", s.Pool.Quota.Open,
 			s.Pool.Quota.Rate)
@@ -271,8 +273,9 @@ func (s *Settings) Validate() error {
 	case s.Resync <= 0 || s.Sweep <= 0:
 		return invalid("resync and sweep must be longer than 0")
 	case s.Resync > longestRound || s.Sweep > longestRound:
-		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed", s.Resync,
-			s.Sweep, longestRound)
+		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed",
+			wording.Duration(s.Resync),
+			wording.Duration(s.Sweep), wording.Duration(longestRound))
 	case actions.CheckTarget(s.CloudAPI.ActionsTo) != nil:
 		return invalid("cloud_api.actions_to: %w", actions.CheckTarget(s.CloudAPI.ActionsTo))
 	case s.CloudAPI.Socket != "" && !filepath.IsAbs(s.CloudAPI.Socket):
@@ -280,9 +283,11 @@ func (s *Settings) Validate() error {
 	case (s.CloudAPI.Cert == "") != (s.CloudAPI.Key == ""):
 		return invalid("cloud_api.cert and cloud_api.key go together: set both, or neither")
 	case s.Libvirt.StopGrace <= 0 || s.Libvirt.StopGrace > longestRound:
-		return invalid("libvirt.stop_grace is %s: use something between 1s and %s", s.Libvirt.StopGrace, longestRound)
+		return invalid("libvirt.stop_grace is %s: use something between 1s and %s",
+			wording.Duration(s.Libvirt.StopGrace), wording.Duration(longestRound))
 	case s.Sim.Boot < 0 || s.Sim.Boot > longestRound:
-		return invalid("sim.boot is %s: use something between 0s and %s", s.Sim.Boot, longestRound)
+		return invalid("sim.boot is %s: use something between 0s and %s", wording.Duration(s.Sim.Boot),
+			wording.Duration(longestRound))
 	case s.Images.CacheGiB < 1:
 		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
 	}

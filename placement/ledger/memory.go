@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // patience is how long the store may take to answer.
@@ -16,7 +17,8 @@ type patience time.Duration
 // time.
 func (p patience) bound(ctx context.Context, lacks string) (context.Context, context.CancelFunc) {
 	d := time.Duration(p)
-	return context.WithTimeoutCause(ctx, d, croft.Errorf(croft.Unavailable, "the store %s for %s", lacks, d))
+	return context.WithTimeoutCause(ctx, d, croft.Errorf(croft.Unavailable, "the store %s for %s", lacks,
+		wording.Duration(d)))
 }
 
 // memory holds the state and its lock. Only its methods take the lock.

@@ -16,6 +16,7 @@ import (
 	"croft"
 	"croft/internal/command"
 	"croft/internal/delay"
+	"croft/internal/wording"
 )
 
 // sshPatience is the time limit of one login attempt, as in resalloc.
@@ -81,7 +82,7 @@ unless a user is named, until that works or the time is over. Exit code 0: it wo
 					return nil
 				}
 				if delay.For(ctx, time.Second) != nil {
-					return failed(fmt.Errorf("waited %s: %w", patience, err))
+					return failed(fmt.Errorf("waited %s: %w", wording.Duration(patience), err))
 				}
 			}
 		},

@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
+	"croft/internal/wording"
 	"croft/pool"
 )
 
@@ -170,7 +171,7 @@ func failure(ctx, limited context.Context, h pool.Hook, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
 	case limited.Err() != nil && err != nil:
-		return croft.Errorf(croft.Unavailable, "the command was killed after %s, its limit", h.Limit)
+		return croft.Errorf(croft.Unavailable, "the command was killed after %s, its limit", wording.Duration(h.Limit))
 	case errors.Is(err, exec.ErrWaitDelay): // a background process keeps the output open
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // Conn is a connection to one partition.
@@ -81,7 +82,8 @@ func (c *Conn) CompareClocks(ctx context.Context, now time.Time) (largest time.D
 		}
 		if now.Sub(at).Abs() > clockTolerance {
 			differ = croft.Errorf(croft.Unavailable, "nothing is removed because of its age: the clock of this machine and "+
-				"that of host %s differ by %s; set both, for example with chrony", host, now.Sub(at).Abs().Round(time.Second))
+				"that of host %s differ by %s; set both, for example with chrony", host,
+				wording.Duration(now.Sub(at).Abs().Round(time.Second)))
 		}
 	}
 	return largest, differ

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"croft/internal/wording"
 )
 
 //go:embed guest/boot.bin
@@ -186,7 +188,7 @@ func run(ctx context.Context, kvm, vcpu uintptr) (reason uint32, err error) {
 		case err == nil:
 			return binary.LittleEndian.Uint32(state[exitReason:]), nil
 		case ctx.Err() != nil:
-			return 0, fmt.Errorf("it did not halt within %v", timeLimit)
+			return 0, fmt.Errorf("it did not halt within %v", wording.Duration(timeLimit))
 		case !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN):
 			return 0, fmt.Errorf("running it: %w", err)
 		}
