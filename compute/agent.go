@@ -152,16 +152,17 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 func (a *Agent) announce(ctx context.Context) bool {
 	wait := firstWait
 	for ctx.Err() == nil {
-		err := a.Inventory.EnsureProvider(ctx, a.Provider)
-		if errors.Is(err, croft.Conflict) && a.Provider.Name == a.Host.Name {
+		offered := a.offered()
+		err := a.Inventory.EnsureProvider(ctx, offered)
+		if errors.Is(err, croft.Conflict) && offered.Name == a.Host.Name {
 			// Another provider has the host's name, for example this machine's provider before it lost its state
 			// directory. Names are for display; the UUID identifies the host.
-			a.Provider.Name = a.Host.Name + "-" + string(a.Host.ID)[:8]
-			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name",
-				a.Provider.Name)
-			a.setProblem(problemName,
-				fmt.Sprintf(
-					"another host is called %s too, so that Placement knows this one as %s: give one of them another host.name", a.Host.Name, a.Provider.Name))
+			name := a.Host.Name + "-" + string(a.Host.ID)[:8]
+			a.offerAs(name)
+			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name", name)
+			a.setProblem(problemName, fmt.Sprintf("another host is called %s too, so that Placement knows this one "+
+				"as %s: give one of them another host.name, or forget the other one (croft host forget UUID) if it was "+
+				"this machine before", a.Host.Name, name))
 			continue
 		}
 		if err == nil {
@@ -180,6 +181,44 @@ func (a *Agent) announce(ctx context.Context) bool {
 		wait = min(2*wait, lastWait)
 	}
 	return false
+}
+
+// reclaimName offers the host under its own name again once no other provider has that name, and removes the problem
+// from its record. A failure is retried at the next sweep.
+func (a *Agent) reclaimName(ctx context.Context) error {
+	p := a.offered()
+	if p.Name == a.Host.Name {
+		return nil
+	}
+	p.Name = a.Host.Name
+	err := a.Inventory.EnsureProvider(ctx, p)
+	if errors.Is(err, croft.Conflict) {
+		return nil // the other provider is still there
+	}
+	if err != nil {
+		return fmt.Errorf("offer the host under its own name: %w", err)
+	}
+	a.setProblem(problemName, "")
+	if err := a.introduce(ctx); err != nil {
+		return err
+	}
+	a.offerAs(p.Name)
+	a.Log.Info("no other host has this name any more; it is offered under it", "host", a.Host.ID, "name", p.Name)
+	return nil
+}
+
+// offered returns the provider as the agent offers it now.
+func (a *Agent) offered() croft.Provider {
+	a.introducing.Lock()
+	defer a.introducing.Unlock()
+	return a.Provider
+}
+
+// offerAs sets the name under which the host is offered from now on.
+func (a *Agent) offerAs(name string) {
+	a.introducing.Lock()
+	defer a.introducing.Unlock()
+	a.Provider.Name = name
 }
 
 // Pauses between attempts of announce.

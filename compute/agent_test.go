@@ -453,3 +453,28 @@ func TestAHostWhoseNameIsTakenIsOfferedUnderAnother(t *testing.T) {
 		t.Errorf("got %q, want %q", c.ledger.provider.Name, want)
 	}
 }
+
+// The host kept the other name, and the problem, until its agent was restarted.
+func TestAHostTakesItsNameAgainOnceTheOtherHostIsForgotten(t *testing.T) {
+	c := newCloud(t)
+	c.ledger.taken = "h1"
+	agent := c.start()
+	recorded := func() croft.Host {
+		hosts, err := agent.Registry.Hosts(t.Context(), c.host.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hosts[c.host.ID]
+	}
+	sweep(t, agent)
+	if name := c.ledger.provider.Name; name == "h1" || len(recorded().Problems) != 1 {
+		t.Fatalf("while the other host is there it is offered as %q, with problems %q", name, recorded().Problems)
+	}
+	c.ledger.mu.Lock()
+	c.ledger.taken = ""
+	c.ledger.mu.Unlock()
+	sweep(t, agent)
+	if name := c.ledger.provider.Name; name != "h1" || len(recorded().Problems) != 0 {
+		t.Errorf("once the other host is forgotten it is offered as %q, with problems %q", name, recorded().Problems)
+	}
+}

@@ -43,6 +43,9 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.reclaimName(ctx); err != nil {
+		return err
+	}
 	contents, err := a.Contents(ctx)
 	if err != nil {
 		return err

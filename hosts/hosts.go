@@ -3,10 +3,10 @@ package hosts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"croft"
@@ -161,9 +161,8 @@ func shareNames(all []Host) {
 		}
 		if other < len(all) && all[other].Name == all[i].Name {
 			all[i].Problems = append(all[i].Problems,
-				fmt.Sprintf(
-					"host %s is called %s too: give one of them another host.name; until then name them by UUID",
-					all[other].ID, all[i].Name))
+				fmt.Sprintf("host %s is called %s too: give one of them another host.name, or forget the one that is "+
+					"gone (croft host forget UUID); until then name them by UUID", all[other].ID, all[i].Name))
 		}
 	}
 }
@@ -236,33 +235,26 @@ func (f *Fleet) find(ctx context.Context, idOrName string) (Host, error) {
 // among returns the host with this UUID, else the host with this name. A host that is named with another host's UUID
 // does not hide that host.
 func among(all []Host, idOrName string) (Host, error) {
-	var found []Host
-	id, _ := croft.ParseHostID(idOrName) // not a UUID: it is a name
-	for _, h := range all {
-		if id != "" && h.ID == id {
-			return h, nil
-		}
-		if h.Name == idOrName {
-			found = append(found, h)
+	records := func(yield func(croft.Host) bool) {
+		for _, h := range all {
+			if !yield(h.Host) {
+				return
+			}
 		}
 	}
-	switch len(found) {
-	case 0:
+	found, err := croft.HostCalled(records, idOrName)
+	if errors.Is(err, croft.NotFound) {
 		var known []string
 		for _, h := range all {
 			known = append(known, h.Name)
 		}
 		return Host{}, croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` shows all%s", idOrName,
 			nearest.Hint(idOrName, known))
-	case 1:
-		return found[0], nil
 	}
-	var ids []string
-	for _, h := range found {
-		ids = append(ids, string(h.ID))
+	if err != nil {
+		return Host{}, err
 	}
-	return Host{}, croft.Errorf(croft.Conflict, "%d hosts are called %s: give the UUID, one of %s", len(found),
-		idOrName, strings.Join(ids, ", "))
+	return all[slices.IndexFunc(all, func(h Host) bool { return h.ID == found.ID })], nil
 }
 
 // Drain keeps new claims away from a host; its instances stay.
