@@ -4,7 +4,10 @@ package croft
 
 import (
 	"context"
+	"iter"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -75,6 +78,34 @@ type Host struct {
 	Boot string `json:"boot,omitempty"`
 	// the projects that may use each further network, by the network's name; see AdmitsTo
 	Networks map[string][]Project `json:"networks,omitempty"`
+}
+
+// HostCalled returns the host with this UUID or, if there is none, the host with this name. NotFound. Conflict:
+// several hosts have the name, as when a machine that lost its state directory joins again.
+func HostCalled(all iter.Seq[Host], idOrName string) (Host, error) {
+	var found []Host
+	id, _ := ParseHostID(idOrName) // not a UUID: it is a name
+	for h := range all {
+		if id != "" && h.ID == id {
+			return h, nil
+		}
+		if h.Name == idOrName {
+			found = append(found, h)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Host{}, Errorf(NotFound, "there is no host %q", idOrName)
+	case 1:
+		return found[0], nil
+	}
+	var ids []string
+	for _, h := range found {
+		ids = append(ids, string(h.ID))
+	}
+	slices.Sort(ids)
+	return Host{}, Errorf(Conflict, "%d hosts are called %s: give the UUID, one of %s", len(found), idOrName,
+		strings.Join(ids, ", "))
 }
 
 // SeenEvery is how often an agent notes the time in Host.Seen.

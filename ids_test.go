@@ -2,6 +2,7 @@ package croft_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,5 +88,34 @@ func TestWhatAProjectMayBeCalled(t *testing.T) {
 		if err := bad.Check(); !errors.Is(err, croft.Invalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+// Commands that put tags, aggregates, distances and tokens on "the host h2" took one of two hosts, and did not say so.
+func TestANameThatTwoHostsHaveIsNoHost(t *testing.T) {
+	const one, two, three = croft.HostID("0b8756be-a30d-4311-920c-0ad996367a8e"),
+		croft.HostID("1b8756be-a30d-4311-920c-0ad996367a8e"), croft.HostID("2b8756be-a30d-4311-920c-0ad996367a8e")
+	all := []croft.Host{{ID: two, Name: "h2"}, {ID: one, Name: "h2"}, {ID: three, Name: string(one)}}
+	for _, c := range []struct {
+		name, called string
+		want         croft.HostID
+		kind         croft.Kind
+	}{
+		{"the UUID of one", string(two), two, ""},
+		{"the UUID of one that is another's name", string(one), one, ""},
+		{"a UUID in another form", strings.ToUpper(string(two)), two, ""},
+		{"the name of two", "h2", "", croft.Conflict},
+		{"nobody's name", "h3", "", croft.NotFound},
+		{"nothing", "", "", croft.NotFound},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, err := croft.HostCalled(slices.Values(all), c.called)
+			if h.ID != c.want || croft.KindOf(err) != c.kind {
+				t.Errorf("got %s, %v", h.ID, err)
+			}
+			if c.kind == croft.Conflict && !strings.HasSuffix(err.Error(), "one of "+string(one)+", "+string(two)) {
+				t.Errorf("it does not say which: %v", err)
+			}
+		})
 	}
 }

@@ -6,7 +6,9 @@ package cloud
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -445,22 +447,21 @@ type Peers interface {
 	RetireSigner(ctx context.Context, id string) error
 }
 
-// HostCalled returns the host with this ID, or else with this name. NotFound.
+// HostCalled returns the host with this ID or, if there is none, with this name. NotFound. Conflict: several have the
+// name.
 func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.HostID, error) {
 	all, err := hosts.Records(ctx)
 	if err != nil {
 		return "", err
 	}
-	if _, known := all[croft.HostID(idOrName)]; known {
-		return croft.HostID(idOrName), nil
-	}
-	var names []string
-	for _, h := range all {
-		if h.Name == idOrName {
-			return h.ID, nil
+	h, err := croft.HostCalled(maps.Values(all), idOrName)
+	if errors.Is(err, croft.NotFound) {
+		var names []string
+		for _, h := range all {
+			names = append(names, h.Name)
 		}
-		names = append(names, h.Name)
+		slices.Sort(names)
+		return "", croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(idOrName, names))
 	}
-	slices.Sort(names)
-	return "", croft.Errorf(croft.NotFound, "there is no host %q%s", idOrName, nearest.Hint(idOrName, names))
+	return h.ID, err
 }

@@ -87,7 +87,7 @@ func setDistance(c *call) error {
 	defer cancel()
 	stated := croft.Distance{A: given.A, B: given.B, Distance: given.Distance}
 	now, err := c.Cloud.Distances.Set(ctx, kind, stated, base)
-	if errors.Is(err, croft.Conflict) {
+	if base != nil && errors.Is(err, croft.Conflict) { // without a generation it is about a name that two hosts have
 		return api.NewProblem(api.GenerationMismatch, err.Error())
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func removeDistance(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	err = c.Cloud.Distances.Remove(ctx, kind, c.query.Get("a"), c.query.Get("b"), base)
-	if errors.Is(err, croft.Conflict) {
+	if base != nil && errors.Is(err, croft.Conflict) {
 		return api.NewProblem(api.GenerationMismatch, err.Error())
 	}
 	if err != nil {

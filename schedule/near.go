@@ -71,10 +71,11 @@ func (s *Scheduler) whereIs(ctx context.Context, project croft.Project, near cro
 	if err != nil {
 		return near, err
 	}
-	for _, h := range hosts {
-		if h.Name == near.To || string(h.ID) == near.To {
-			return at(topology.Of(h))
-		}
+	switch h, err := croft.HostCalled(maps.Values(hosts), near.To); {
+	case err == nil:
+		return at(topology.Of(h))
+	case !errors.Is(err, croft.NotFound):
+		return near, err
 	}
 	path, err := topology.Locate(near.To, slices.Collect(maps.Values(hosts)))
 	if err != nil {

@@ -94,6 +94,25 @@ func TestRequestRefusesToBeNearToNothing(t *testing.T) {
 	}
 }
 
+func TestRequestRefusesToBeNearToANameOfTwoHosts(t *testing.T) {
+	c := newSite(t, "s/r/k", "s/r/l")
+	hosts, err := c.store.Hosts(t.Context(), c.hosts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hosts[c.hosts[1]]
+	h.Name = "host1"
+	if err := c.store.PutHost(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Request(t.Context(), near(t, "web", "host1"))
+	wantKind(t, err, croft.Conflict)
+	c.nothingLeft(t)
+	if d, err := c.Request(t.Context(), near(t, "web", string(h.ID)+":host")); err != nil || d.Host.ID != h.ID {
+		t.Errorf("near to its UUID: it is on %s, %v", d.Host.ID, err)
+	}
+}
+
 func TestExplainSaysWhatIsTooFar(t *testing.T) {
 	c := newSite(t, "s/r/k", "s/q/k", "t")
 	got, err := c.Explain(t.Context(), near(t, "web", "s/r/k:rack"))

@@ -94,16 +94,14 @@ func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
 		names = append(names, h.Name)
 	}
 	for _, want := range wanted {
-		before := len(picked)
-		isID := slices.ContainsFunc(known, func(h croft.Host) bool { return string(h.ID) == want })
-		for _, h := range known {
-			if string(h.ID) == want || h.Name == want && !isID { // no host has a UUID as its name
-				picked[h.ID] = true
-			}
+		h, err := croft.HostCalled(slices.Values(known), want)
+		if errors.Is(err, croft.NotFound) {
+			return nil, croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(want, names))
 		}
-		if len(picked) == before && !slices.Contains(names, want) {
-			return nil, croft.Errorf(croft.NotFound, "there is no host %q%s", want, nearest.Hint(want, names))
+		if err != nil {
+			return nil, err
 		}
+		picked[h.ID] = true
 	}
 	return slices.DeleteFunc(known, func(h croft.Host) bool { return !picked[h.ID] }), nil
 }

@@ -45,6 +45,9 @@ func (d distances) places(ctx context.Context, names ...string) (all []place, er
 			continue
 		}
 		p, err := locate(name, hosts)
+		if errors.Is(err, croft.Conflict) {
+			return nil, err
+		}
 		if err != nil {
 			known := topology.Names(slices.Collect(maps.Values(hosts)))
 			for _, h := range hosts {
@@ -63,14 +66,14 @@ func (d distances) places(ctx context.Context, names ...string) (all []place, er
 	return all, nil
 }
 
-// locate finds a host or a location.
+// locate finds a host or a location. Conflict: several hosts have the name.
 func locate(name string, hosts map[croft.HostID]croft.Host) (place, error) {
-	for id, h := range hosts {
-		if h.Name != name && string(id) != name {
-			continue
-		}
+	switch h, err := croft.HostCalled(maps.Values(hosts), name); {
+	case err == nil:
 		path, err := topology.Of(h)
-		return place{topology.End{Path: path}, string(id)}, err
+		return place{topology.End{Path: path}, string(h.ID)}, err
+	case !errors.Is(err, croft.NotFound):
+		return place{}, err
 	}
 	path, err := topology.Locate(name, slices.Collect(maps.Values(hosts)))
 	if err == nil && path.Level() == croft.LevelHost {
