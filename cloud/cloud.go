@@ -363,7 +363,9 @@ type Invitation struct {
 type Token struct {
 	Name, Note       string
 	Created, Expires time.Time
-	Secret           string // the text to join with
+	Host             croft.HostID // the only host that may join with it; empty: new hosts only
+	Member           bool         // where trust is strict, a host may serve etcd with it
+	Secret           string       // the text to join with
 }
 
 // Access manages access tokens, which people and programs use to call the API. Machines join with Tokens.

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,6 +127,24 @@ type tokenData struct {
 	Note    string    `json:"note,omitempty"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
+	// the only host that may join with it; empty: new hosts only
+	Host   croft.HostID `json:"host,omitempty"`
+	Member bool         `json:"member,omitempty"`
+}
+
+// purpose describes what a token is for: its note, and what it permits beyond the joining of new hosts.
+func purpose(t cloud.Token) string {
+	var parts []string
+	if t.Note != "" {
+		parts = append(parts, t.Note)
+	}
+	if t.Host != "" {
+		parts = append(parts, "only host "+string(t.Host))
+	}
+	if t.Member {
+		parts = append(parts, "may serve etcd")
+	}
+	return out.OrDash(strings.Join(parts, "; "))
 }
 
 func listTokens(ctx context.Context, c *args.Client, cmd *cobra.Command) error {
@@ -137,8 +156,8 @@ func listTokens(ctx context.Context, c *args.Client, cmd *cobra.Command) error {
 	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
 	t.Head("NAME", "FOR", "CREATED", "EXPIRES")
 	for _, i := range all {
-		list = append(list, tokenData{shortToken(i.Name), i.Note, i.Created, i.Expires})
-		t.Texts(shortToken(i.Name), out.OrDash(i.Note), i.Created.Local().Format(time.DateTime),
+		list = append(list, tokenData{shortToken(i.Name), i.Note, i.Created, i.Expires, i.Host, i.Member})
+		t.Texts(shortToken(i.Name), purpose(i), i.Created.Local().Format(time.DateTime),
 			i.Expires.Local().Format(time.DateTime))
 	}
 	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {

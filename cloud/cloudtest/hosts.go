@@ -242,6 +242,16 @@ func (s *suite) tokens() {
 	if err != nil || len(all) != 1 || all[0].Name != made.Name || all[0].Note != "rack 7" || all[0].Secret != "" {
 		s.Errorf("the list is %+v, %v", all, err)
 	}
+	host, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
+	s.must(err)
+	again, err := s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Host: s.Host, Life: time.Hour, SameEtcd: s.Here,
+		SamePlacement: s.Here})
+	if err != nil || again.Host != host.ID {
+		s.Errorf("a token for a host is %+v, %v", again, err)
+	}
+	if ended, err := s.Cloud.Tokens.Revoke(s.ctx, again.Name); err != nil || ended.Host != host.ID {
+		s.Errorf("revoked, it is %+v, %v", ended, err)
+	}
 	_, err = s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: s.Here,
 		SamePlacement: s.Here})
 	s.is(err, croft.NotFound, "a token for an unknown host")

@@ -58,7 +58,7 @@ func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 	now := time.Now().UTC()
 	return cloud.Token{
 		Name: token.Name(), Note: i.Note, Created: now, Expires: now.Add(i.Life).Truncate(time.Second),
-		Secret: token.String(),
+		Host: host, Member: i.Member, Secret: token.String(),
 	}, nil
 }
 
@@ -82,7 +82,8 @@ func (t tokens) Revoke(ctx context.Context, name string) (cloud.Token, error) {
 }
 
 func tokenOf(i trust.Invitation) cloud.Token {
-	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires}
+	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Host: i.Host,
+		Member: i.Member}
 }
 
 // grant returns the grant for a host that reaches etcd and Placement itself: the addresses of all their servers.

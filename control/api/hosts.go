@@ -61,17 +61,21 @@ type Invitation struct {
 	Note    string    `json:"note,omitempty"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
-	Token   string    `json:"token,omitempty"` // only in the answer to its making
+	// the only host that may join with it; empty: new hosts only
+	Host   croft.HostID `json:"host,omitempty"`
+	Member bool         `json:"member,omitempty"`
+	Token  string       `json:"token,omitempty"` // only in the answer to its making
 }
 
 // InvitationOf returns a join token as the API shows it.
 func InvitationOf(t cloud.Token) Invitation {
-	return Invitation{t.Name, t.Note, t.Created, t.Expires, t.Secret}
+	return Invitation{t.Name, t.Note, t.Created, t.Expires, t.Host, t.Member, t.Secret}
 }
 
 // Made returns the token that InvitationOf was made from.
 func (i Invitation) Made() cloud.Token {
-	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Secret: i.Token}
+	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Host: i.Host,
+		Member: i.Member, Secret: i.Token}
 }
 
 // InvitationList has the join tokens that count, without their secrets.
