@@ -178,8 +178,14 @@ func (o *options) adopt(cmd *cobra.Command, s *state.State, n *state.Node, how *
 	m, done := reach.of(reached(s, n))
 	defer done()
 	var rows []adopted
+	var silent error
 	for _, name := range runtimes {
 		found, err := adopt.List(cmd.Context(), m, name)
+		if _, ended := errors.AsType[*machine.Exit](err); ended { // such as a daemon that does not run
+			err = fmt.Errorf("%s: %w; start it there, or leave %s out of --runtime", n.Name, err, name)
+			silent = errors.Join(silent, err)
+			continue
+		}
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", n.Name, err)
 		}
@@ -197,7 +203,7 @@ func (o *options) adopt(cmd *cobra.Command, s *state.State, n *state.Node, how *
 			}
 		}
 	}
-	return rows, nil
+	return rows, silent
 }
 
 // writeAdopted writes the job and its slot. An existing job stays unchanged.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,19 @@ import (
 // ExitBack is the exit code for a change that a node took back because it was not confirmed.
 const ExitBack = 6
 
+// within reports whether a file is in the directory of the grid.
+func (o *options) within(file string) bool {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return false
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return false
+	}
+	below, err := filepath.Rel(dir, file)
+	return err == nil && filepath.IsLocal(below)
+}
+
 func planCommand(o *options) *cobra.Command {
 	var how connecting
 	var bound plan.Options
@@ -38,9 +52,10 @@ what the directory says: + starts, - stops, ~ changes, ! needs something else. L
 files that change are shown; secrets are named, never shown.
 
 --out FILE stores the plan: apply FILE does exactly that, and refuses if the revision or
-a node has changed since. Exit code 0: nothing to do; 2: there are changes.`,
+a node has changed since. Keep FILE outside of the directory, since apply refuses what is
+not committed there. Exit code 0: nothing to do; 2: there are changes.`,
 		Example: `  croft grid plan
-  croft grid plan --out plan.json && croft grid apply plan.json`,
+  croft grid plan --out ../plan.json; croft grid apply ../plan.json`,
 		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if strings.ContainsAny(o.output, "./") && file == "" { // -o plan.json, as with other planners
@@ -65,6 +80,10 @@ a node has changed since. Exit code 0: nothing to do; 2: there are changes.`,
 			if file != "" {
 				if err := store(file, p); err != nil {
 					return err
+				}
+				if o.within(file) {
+					say(cmd, "%s is in the directory: unless the repository ignores it, apply refuses to begin until it is moved "+
+						"out", file)
 				}
 			}
 			if data {
@@ -179,7 +198,7 @@ that plan --out wrote. An apply that was interrupted is finished by the next.
 Exit codes: 0 done, or nothing to do; 3 refused, and nothing was changed; 4 some of it is
 done, the lists say what; 6 a node took a change back.`,
 		Example: `  croft grid apply
-  croft grid apply plan.json
+  croft grid apply ../plan.json
   croft grid apply --limit web1,web2`,
 		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
