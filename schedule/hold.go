@@ -104,7 +104,7 @@ func held(inst croft.Instance) error {
 	if inst.State == croft.StateHeld {
 		return nil
 	}
-	return croft.Errorf(croft.Conflict, "it is %s, not held", inst.State)
+	return croft.Errorf(croft.Conflict, "it is not held: `croft claim list` shows the held claims")
 }
 
 // ReleaseHold releases the claim that is held for an instance. Conflict: it is not held any more.

@@ -14,10 +14,14 @@ import (
 
 // unorderable returns the error for an order to an instance that is not scheduled.
 func unorderable(inst croft.Instance) error {
-	if inst.State == croft.StateLost {
+	switch inst.State {
+	case croft.StateLost:
 		return croft.Errorf(croft.Conflict,
 			"it is lost: %s; `schedule recreate %s` makes it anew from its image, `schedule destroy %s` gives it up",
 			inst.Lost.Reason, inst.Name, inst.Name)
+	case croft.StateHeld:
+		return croft.Errorf(croft.Conflict,
+			"it is held: `croft claim use %s` boots it, `croft claim release %s` gives it back", inst.Name, inst.Name)
 	}
 	return croft.Errorf(croft.Conflict, "it is %s", inst.State)
 }
@@ -34,7 +38,8 @@ func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrNam
 		inst = st.Instance
 		switch {
 		case inst.State != croft.StateLost:
-			return false, croft.Errorf(croft.Conflict, "it is %s, not lost", inst.State)
+			return false, croft.Errorf(croft.Conflict,
+				"it is not lost: `schedule list --state lost` shows the lost instances")
 		case !inst.Expires.IsZero() && !time.Now().Before(inst.Expires):
 			return false, croft.Errorf(croft.Conflict,
 				"its time was over on %s: prolong it with `schedule keep %s`, or destroy it", inst.Expires.Format(time.RFC3339), inst.Name)

@@ -37,8 +37,13 @@ func noAddress(st croft.Status) error {
 	if o := st.Observation; o != nil && o.State == croft.StateFailed {
 		return fmt.Errorf("instance %s has no address: it failed: %s", name, o.Error)
 	}
-	if state == string(croft.StateStopped) {
-		return fmt.Errorf("instance %s has no address: it is stopped; `schedule start %s` boots it", name, name)
+	boots := map[string]string{
+		string(croft.StateStopped): "`schedule start %s` boots it",
+		string(croft.StateHeld):    "`croft claim use %s` boots it",
+		string(croft.StateLost):    "`schedule recreate %s` makes it anew from its image",
+	}
+	if remedy, off := boots[state]; off {
+		return fmt.Errorf("instance %s has no address: it is %s; "+remedy, name, state, name)
 	}
 	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", name, state)
 }
