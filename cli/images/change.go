@@ -12,6 +12,7 @@ import (
 	"croft/image"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 )
 
 func addCommand() *cobra.Command {
@@ -52,6 +53,10 @@ Lists and signatures are addresses relative to the image's.`,
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is in %s\n", e.Name, file)
+			if !machine {
+				fmt.Fprintln(cmd.ErrOrStderr(),
+					"your own commands alone know it; --machine adds it for pools, clusters and tenants too")
+			}
 			if e.Alias == "" && e.Verification() == image.Unverified {
 				fmt.Fprintln(cmd.ErrOrStderr(), "nothing verifies it: --sha256 would")
 			}
@@ -137,7 +142,8 @@ func removeCached(cmd *cobra.Command, what string) error {
 		return fmt.Errorf("remove image %s: %w", what, err)
 	}
 	if held.Disks > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d disks stand on it and keep its room\n", held.Disks)
+		fmt.Fprintf(cmd.ErrOrStderr(), "it keeps its room for %s that the host made of it\n",
+			wording.Count(held.Disks, "disk"))
 	}
 	return printPruned(cmd, format, []image.Held{held})
 }

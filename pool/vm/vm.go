@@ -75,7 +75,10 @@ func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string
 	if r.Keys, names, err = sshkeys.Read(i.Keys); err != nil {
 		return r, nil, err
 	}
-	r.Image, err = v.ResolveImage(cmp.Or(i.Image, v.Image))
+	if r.Image, err = v.ResolveImage(cmp.Or(i.Image, v.Image)); croft.KindOf(err) == croft.NotFound {
+		err = fmt.Errorf("%w; pools know no images of single users: `croft image add --machine` on each machine of a "+
+			"manager names one for them", err)
+	}
 	return r, names, err
 }
 

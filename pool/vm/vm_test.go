@@ -3,10 +3,12 @@ package vm_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"croft"
+	"croft/image"
 	"croft/pool"
 	"croft/pool/vm"
 	"croft/schedule"
@@ -41,6 +43,20 @@ func made(t *testing.T) (*vm.Instances, *scheduletest.Memory) {
 		t.Fatal(err)
 	}
 	return v, store
+}
+
+// TestAnImageThatPoolsDoNotKnowIsSaidWithTheCommandThatNamesOne: a user's commands may know the name.
+func TestAnImageThatPoolsDoNotKnowIsSaidWithTheCommandThatNamesOne(t *testing.T) {
+	v, err := vm.New(vm.Config{Scheduler: &schedule.Scheduler{}, Keys: noKeys{}, ResolveImage: image.Resolver(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := settings
+	mine.Image = "mine"
+	if err := v.Check(mine); croft.KindOf(err) != croft.NotFound ||
+		!strings.Contains(err.Error(), "croft image add --machine") {
+		t.Errorf("an image that is in no catalog: %v", err)
+	}
 }
 
 // resource returns a resource that a manager has just recorded.
