@@ -141,7 +141,8 @@ func (c *Config) refusal(ctx context.Context, config *tls.Config) error {
 		if config == nil {
 			if speaksTLS(ctx, u.Host) {
 				return croft.Errorf(croft.Invalid,
-					"etcd at %s speaks TLS: write https://%s in etcd.endpoints, and set etcd.ca", endpoint, u.Host)
+					"etcd at %s speaks TLS: write https://%s in etcd.endpoints, and set etcd.ca; if it asks for certificates, "+
+						"set etcd.cert and etcd.key too (local.yaml in the state directory of croft up has them)", endpoint, u.Host)
 			}
 			continue
 		}

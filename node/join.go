@@ -30,7 +30,8 @@ func Join(ctx context.Context, s settings.Settings, text string, member bool, wo
 	}
 	if before.IsMember() && etcdserver.IsMember(EtcdDir(s.StateDir)) {
 		// A retry must not ask etcd, which may be waiting for this very host.
-		fmt.Fprintln(words, "this host serves that cloud already")
+		fmt.Fprintln(words, "this host has an etcd member of that cloud already; if the cloud removed the member, "+
+			"start croft up, which puts its data aside, and join once more")
 		return nil
 	}
 	if before != nil && !before.IsMember() && HasEtcd(s.StateDir) {

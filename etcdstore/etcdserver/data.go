@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
@@ -75,8 +76,11 @@ func Restore(file, dir string, host croft.HostID) error {
 		RevisionBump: afterRestore, MarkCompacted: true,
 	})
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "restore %s, which may be no snapshot or not whole: %w", file,
-			errors.Join(err, os.RemoveAll(dir)))
+		if strings.Contains(err.Error(), "hash") { // the library names an option of its own program
+			err = errors.New("its checksum at the end is missing")
+		}
+		return croft.Errorf(croft.Invalid, "restore %s, which may be no snapshot or not whole: %w; copy it again, or "+
+			"take another file that `croft etcd snapshot` wrote", file, errors.Join(err, os.RemoveAll(dir)))
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("restore %s: %w", file, err)
