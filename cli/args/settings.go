@@ -3,6 +3,8 @@ package args
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -171,4 +173,13 @@ func addLogin(s *direct.Settings, name string) error {
 		Again:     c.Again(name),
 		Renewed:   func(ctx context.Context) (string, error) { return file.Token(ctx, name) }}
 	return s.Settings.Check()
+}
+
+// WarnKeyless warns that nobody can log in to what a command has created, if that has neither SSH keys nor user-data,
+// although the settings say where to look for keys. Each command that creates instances calls it.
+func WarnKeyless(w io.Writer, lookedFor, keys []string, userData []byte) {
+	if len(lookedFor) > 0 && len(keys) == 0 && len(userData) == 0 {
+		fmt.Fprintln(w, "there is no SSH key in an agent or in ~/.ssh, so nobody can log in: make one with ssh-keygen and "+
+			"request again, or name one with --key")
+	}
 }

@@ -59,7 +59,7 @@ func applianceList() *cobra.Command {
 func applianceShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
-		Short:             "Show an appliance",
+		Short:             "Show an appliance, with the parameters that a request may give",
 		Args:              command.Count(1, 1),
 		ValidArgsFunction: completing(1, offerAppliances),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -68,7 +68,19 @@ func applianceShow() *cobra.Command {
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}
-				return print(cmd, c, a, func(t *out.Table) {
+				how, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, given[0]))
+				if err != nil {
+					return err
+				}
+				sites, err := c.Sites.List(ctx)
+				if err != nil {
+					return err
+				}
+				data := struct {
+					cluster.Appliance
+					Parameters []cluster.Parameter `json:"parameters"`
+				}{a, cluster.RequestParameters(how, sites)}
+				err = print(cmd, c, data, func(t *out.Table) {
 					t.Texts("name", a.Name)
 					t.Texts("what it is", out.OrDash(a.Description))
 					t.Texts("public", yes(a.Public))
@@ -78,8 +90,27 @@ func applianceShow() *cobra.Command {
 						t.Texts("makes accounts", fmt.Sprintf("at port %d, %s", a.Agent.Port, a.Agent.Path))
 					}
 				})
+				if err != nil || isData(c) || len(data.Parameters) == 0 {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout())
+				return print(cmd, c, nil, func(t *out.Table) { parameterTable(t, data.Parameters) })
 			})
 		},
+	}
+}
+
+// parameterTable lists the parameters that croft cluster create --parameter may give.
+func parameterTable(t *out.Table, all []cluster.Parameter) {
+	t.Head("PARAMETER", "TYPE", "DEFAULT", "ALLOWED", "SITES", "DESCRIPTION")
+	for _, p := range all {
+		value := out.OrDash(p.DefaultText())
+		if p.Required {
+			value = "(required)"
+		} else if p.Hidden {
+			value = "(hidden)"
+		}
+		t.Texts(p.Name, p.Type, value, out.OrDash(p.Allowed), strings.Join(p.Sites, ","), out.OrDash(p.Description))
 	}
 }
 

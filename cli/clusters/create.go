@@ -26,6 +26,7 @@ type asking struct {
 	file            string
 	implementations []string
 	keys            []string
+	lookedFor       []string // settings of keys that the request was made with
 	noReuse         bool
 }
 
@@ -75,6 +76,7 @@ func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client
 		texts = a.keys
 	}
 	var names []string
+	a.lookedFor = texts
 	if a.Keys, names, err = sshkeys.Read(texts); err != nil {
 		return r, err
 	}
@@ -115,6 +117,8 @@ once.`,
 				}
 				if made.Reused {
 					joined(cmd.ErrOrStderr(), made.Cluster, a.Keys)
+				} else {
+					args.WarnKeyless(cmd.ErrOrStderr(), a.lookedFor, a.Keys, nil)
 				}
 				return w.finish(ctx, cmd, c, made.Cluster, "is built", api.Cluster{Cluster: made.Cluster,
 					Reused: made.Reused})

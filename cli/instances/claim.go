@@ -118,6 +118,9 @@ func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 		return c.change(ctx, cmd, []string{idOrName}, s.Wait.Goal(), func(ctx context.Context, project croft.Project,
 			idOrName string) (croft.Instance, string, error) {
 			inst, err := c.Holds.Use(ctx, project, idOrName, use)
+			if err == nil {
+				args.WarnKeyless(cmd.ErrOrStderr(), s.Keys, inst.Spec.Keys, inst.Spec.UserData)
+			}
 			return inst, "will run", err
 		})
 	})

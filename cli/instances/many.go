@@ -89,9 +89,8 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 			printDecision(cmd, schedule.Decision{Instance: inst, Host: croft.Host{ID: inst.Host}})
 		}
 	}
-	if wanted.keyless && h.scheduled > 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "there is no SSH key in an agent or in ~/.ssh, so nobody can log in: make one with "+
-			"ssh-keygen and request again, or name one with --key")
+	if h.scheduled > 0 {
+		args.WarnKeyless(cmd.ErrOrStderr(), c.Settings.Keys, wanted.one.Keys, wanted.one.UserData)
 	}
 	errs := []error{c.shortfall(cmd, wanted, &h)}
 	if c.Settings.Wait.Any() && wanted.one.Hold == 0 {

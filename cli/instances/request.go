@@ -132,7 +132,6 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 			return err
 		}
 		wanted.one.Keys = slices.Concat(wanted.one.Keys, found)
-		wanted.keyless = len(wanted.one.Keys) == 0 && len(s.Keys) > 0 && len(wanted.one.UserData) == 0
 		return c.Traced(ctx, "request", func(ctx context.Context) error { return c.request(ctx, cmd, wanted) })
 	})
 }
@@ -162,7 +161,6 @@ type requests struct {
 	one       schedule.Request
 	count     int
 	allOrNone bool
-	keyless   bool // nobody can log in, although keys were searched for
 }
 
 // nth returns the request with this index, starting at 0.
