@@ -326,7 +326,8 @@ func TestAPeerThatMisbehavesIsOneSentence(t *testing.T) {
 			w.WriteHeader(500)
 			_, _ = io.WriteString(w, `{"code":"surprise"}`)
 		}},
-		{"a demand for credentials", "refuses this cloud: no", func(w http.ResponseWriter, _ *http.Request) {
+		{"a demand for credentials", "refuses this cloud, in its own words: no", func(w http.ResponseWriter,
+			_ *http.Request) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.Header().Set("WWW-Authenticate", "Basic")
 			w.WriteHeader(401)

@@ -268,7 +268,7 @@ func refused(a *http.Response, text []byte, tell func(result string)) error {
 		return oddity{fmt.Sprintf("it answers %d without a code that this version knows", a.StatusCode)}
 	}
 	if a.StatusCode == http.StatusUnauthorized {
-		return oddity{"it refuses this cloud: " + printable(told.Detail)}
+		return oddity{"it refuses this cloud, in its own words: " + printable(told.Detail)}
 	}
 	keep(a)
 	tell(string(told.Code))
