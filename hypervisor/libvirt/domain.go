@@ -15,6 +15,7 @@ type domain struct {
 	leased   []netip.Addr            // the subset of Addresses leased by a DHCP server of libvirt
 	leasedTo map[string][]netip.Addr // the same by MAC
 	nics     []markNIC
+	boot     uint // libvirt's number of the running domain, new with each start; 0: it is off
 }
 
 // describe reads the domain's state from libvirt; leaseReader adds the addresses.
@@ -26,6 +27,9 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 	one := domain{nics: k.NICs}
 	one.ID, one.Partition, one.Ordered = id, k.Partition, k.get()
 	one.Power, one.Crashed = power(state, reason)
+	if one.Power != compute.PowerOff {
+		one.boot, _ = dom.GetID() // an error says that it has just ended
+	}
 	one.Started = k.Started
 	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF &&
 		libvirt.DomainShutoffReason(reason) == libvirt.DOMAIN_SHUTOFF_SHUTDOWN

@@ -16,6 +16,7 @@ import (
 type domainReader struct {
 	log     *slog.Logger
 	bridged sync.Map // MACs of guests on host bridges
+	used    usedAddresses
 
 	mu       sync.Mutex
 	reported map[croft.InstanceID]bool // unreadable marks, each reported once
@@ -32,7 +33,7 @@ func (r *domainReader) all(c *libvirt.Connect) ([]domain, error) {
 			_ = doms[i].Free()
 		}
 	}()
-	leases := leaseReader{conn: c}
+	leases := leaseReader{conn: c, used: &r.used}
 	var list []domain
 	for i := range doms {
 		one, ours, err := r.ours(&doms[i])
@@ -50,6 +51,7 @@ func (r *domainReader) all(c *libvirt.Connect) ([]domain, error) {
 			list = append(list, one)
 		}
 	}
+	r.used.keep(list)
 	slices.SortFunc(list, func(a, b domain) int { return cmp.Compare(a.ID, b.ID) })
 	return list, nil
 }

@@ -34,7 +34,7 @@ func (d *Driver) Get(ctx context.Context, id croft.InstanceID) (compute.Domain, 
 			if err != nil {
 				return err
 			}
-			leases := leaseReader{conn: c}
+			leases := leaseReader{conn: c, used: &d.domains.used}
 			err = leases.fill(&one)
 			found = one.Domain
 			return err

@@ -2,26 +2,30 @@ package libvirt
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"libvirt.org/go/libvirt"
 
+	"croft"
 	"croft/compute"
 )
 
 // leaseReader finds the addresses of domains, querying each network once.
 type leaseReader struct {
 	conn     *libvirt.Connect
+	used     *usedAddresses
 	networks map[string]map[string][]lease // network -> MAC -> leases
 }
 
-// fill sets the addresses of a domain that is not off: DHCP leases on libvirt networks, the host's neighbour
-// table on bridges.
+// fill sets the addresses of a domain that is not off: DHCP leases on libvirt networks, with the reserved address that
+// it leased since it started, and the host's neighbour table on bridges.
 func (r *leaseReader) fill(one *domain) error {
 	if one.Power == compute.PowerOff {
 		return nil
@@ -42,16 +46,72 @@ func (r *leaseReader) fill(one *domain) error {
 			}
 			r.networks[n.Network] = byMAC
 		}
+		var addrs []netip.Addr
 		for _, l := range byMAC[n.MAC] {
-			one.leased = append(one.leased, l.addr)
-			if one.leasedTo == nil {
-				one.leasedTo = map[string][]netip.Addr{}
-			}
-			one.leasedTo[n.MAC] = append(one.leasedTo[n.MAC], l.addr)
+			addrs = append(addrs, l.addr)
 		}
+		own, err := netip.ParseAddr(n.Address)
+		if err == nil && byMAC != nil && r.used.by(one, own, slices.Contains(addrs, own)) {
+			addrs = append(addrs, own)
+		}
+		if len(addrs) == 0 {
+			continue
+		}
+		one.leased = append(one.leased, addrs...)
+		if one.leasedTo == nil {
+			one.leasedTo = map[string][]netip.Addr{}
+		}
+		one.leasedTo[n.MAC] = append(one.leasedTo[n.MAC], addrs...)
 	}
 	one.Addresses = append(slices.Clone(one.leased), one.Addresses...)
 	return nil
+}
+
+// usedAddresses remembers which reserved addresses guests have leased since they started. A guest uses its reserved
+// address until it is off, also when the DHCP server lists no lease: any guest of the network can end another's lease
+// by sending that one's DHCP client identifier, which no packet filter finds.
+type usedAddresses struct {
+	mu    sync.Mutex
+	boots map[croft.InstanceID]usedAddress
+}
+
+// usedAddress is what one guest has leased since its start with this number.
+type usedAddress struct {
+	boot  uint
+	addrs []netip.Addr
+}
+
+// by notes that a guest has leased an address, and reports whether it leased the address earlier and lists no lease.
+func (u *usedAddresses) by(one *domain, addr netip.Addr, leased bool) bool {
+	if one.boot == 0 {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	was := u.boots[one.ID]
+	if was.boot != one.boot {
+		was = usedAddress{boot: one.boot}
+	}
+	known := slices.Contains(was.addrs, addr)
+	if leased && !known {
+		if u.boots == nil {
+			u.boots = map[croft.InstanceID]usedAddress{}
+		}
+		was.addrs = append(was.addrs, addr)
+		u.boots[one.ID] = was
+	}
+	return known && !leased
+}
+
+// keep forgets all domains but those of the list.
+func (u *usedAddresses) keep(list []domain) {
+	present := map[croft.InstanceID]bool{}
+	for _, one := range list {
+		present[one.ID] = true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.boots, func(id croft.InstanceID, _ usedAddress) bool { return !present[id] })
 }
 
 // lease is an address assigned by a DHCP server.

@@ -15,7 +15,7 @@ import (
 // lag is how long a lease may be in use before libvirt reports it: its DHCP server answers the guest first.
 var lag = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
 
-// Owner returns croft's instance that is not off and now holds a DHCP lease for addr; NotFound if none exists. It
+// Owner returns croft's instance that is not off and has addr, reserved or by a DHCP lease; NotFound if none exists. It
 // retries before it returns NotFound, because a guest may use an address slightly before its lease is known.
 func (d *Driver) Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {
 	addr = addr.Unmap()
@@ -32,7 +32,7 @@ func (d *Driver) Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, 
 			return id, err
 		}
 	}
-	return "", croft.Errorf(croft.NotFound, "no running instance on this host has a lease for %s", addr)
+	return "", croft.Errorf(croft.NotFound, "no running instance on this host has the address %s", addr)
 }
 
 func (d *Driver) owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/compute"
 )
 
 // Lifetimes of cached owners, and of the knowledge that an address has none. Events invalidate both earlier.
@@ -15,7 +16,7 @@ const (
 	strangersLast = 20 * time.Millisecond
 )
 
-// ownerTable caches the owner of each leased address for a short time.
+// ownerTable caches the owner of each reserved or leased address for a short time.
 type ownerTable struct {
 	mu         sync.Mutex
 	owners     map[netip.Addr]croft.InstanceID
@@ -40,11 +41,20 @@ func (t *ownerTable) get(addr netip.Addr) (id croft.InstanceID, known bool, gene
 	return id, ok && age < ownersLast || !ok && age < strangersLast, t.generation
 }
 
-// put stores the result of a read, unless the table was invalidated since the read started.
+// put stores the result of a read, unless the table was invalidated since the read started. An instance that is not off
+// owns its reserved addresses, whatever the DHCP server lists: guests can end each other's leases.
 func (t *ownerTable) put(list []domain, generation int) map[netip.Addr]croft.InstanceID {
 	owners := map[netip.Addr]croft.InstanceID{}
 	for _, one := range list {
 		for _, addr := range one.leased {
+			owners[addr] = one.ID
+		}
+	}
+	for _, one := range list {
+		if one.Power == compute.PowerOff {
+			continue
+		}
+		for _, addr := range one.Reserved {
 			owners[addr] = one.ID
 		}
 	}

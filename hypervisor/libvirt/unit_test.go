@@ -237,3 +237,61 @@ func TestADomainGetsNoMACOfAnother(t *testing.T) {
 		}
 	}
 }
+
+// TestAGuestKeepsItsAddressWhenItsLeaseIsEnded: a guest has its reserved address until it is off, once it has leased
+// it, although another guest may end the lease.
+func TestAGuestKeepsItsAddressWhenItsLeaseIsEnded(t *testing.T) {
+	const mac = "52:54:00:00:00:01"
+	addr := netip.MustParseAddr("10.9.0.11")
+	var used usedAddresses
+	lists := map[string]map[string][]lease{
+		"held":    {mac: {{addr: addr}}},
+		"ended":   {},
+		"stopped": nil, // of a network that is not active
+	}
+	for i, step := range []struct {
+		name  string
+		boot  uint
+		lists string
+		want  bool
+	}{
+		{"it has not asked yet", 7, "ended", false},
+		{"it has leased it", 7, "held", true},
+		{"somebody ended the lease", 7, "ended", true},
+		{"its network is stopped", 7, "stopped", false},
+		{"its network is back", 7, "ended", true},
+		{"it was started again", 8, "ended", false},
+		{"it has leased it again", 8, "held", true},
+	} {
+		r := leaseReader{networks: map[string]map[string][]lease{"n": lists[step.lists]}, used: &used}
+		one := domain{nics: []markNIC{{MAC: mac, Network: "n", Address: addr.String()}}, boot: step.boot}
+		one.ID = "a"
+		one.Power = compute.PowerOn
+		if err := r.fill(&one); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Contains(one.Addresses, addr); got != step.want || len(one.Addresses) > 1 {
+			t.Errorf("%d, %s: it has %v", i, step.name, one.Addresses)
+		}
+	}
+	used.keep(nil)
+	if len(used.boots) != 0 {
+		t.Errorf("of a domain that is gone, %v is remembered", used.boots)
+	}
+}
+
+// TestAReservedAddressHasItsOwnerWithoutALease: a guest whose lease was ended by another is known by its address, until
+// it is off.
+func TestAReservedAddressHasItsOwnerWithoutALease(t *testing.T) {
+	addr := netip.MustParseAddr("10.9.0.11")
+	for power, want := range map[compute.Power]croft.InstanceID{
+		compute.PowerOn: "a", compute.PowerPaused: "a", compute.PowerOff: "",
+	} {
+		one := addressed("a")
+		one.Power, one.Reserved = power, []netip.Addr{addr}
+		var table ownerTable
+		if got := table.put([]domain{one}, 0)[addr]; got != want {
+			t.Errorf("power %v: the owner is %q, want %q", power, got, want)
+		}
+	}
+}

@@ -85,7 +85,7 @@ func TestGuestsOfDifferentOwners(t *testing.T) {
 			ipv6(rogue, rogue6, victim6, 58, nd(135, victim6)), true},
 		{"neighbour discovery to one without", a, c, ipv6(rogue, rogue6, all6, 58, nd(135, victim6)), false},
 		{"a broadcast", a, b, four(rogue, rogue4, all4, 17, udp(5000, 4000)), false},
-		{"a DHCP request does not reach other guests", a, b, four(rogue, none4, all4, 17, udp(68, 67)), false},
+		{"a DHCP request does not reach other guests", a, b, four(rogue, none4, all4, 17, dhcp(rogue, none4)), false},
 		{"multicast DNS", a, b, four(rogue, rogue4, addr("224.0.0.251"), 17, udp(5353, 5353)), false},
 		{"anything to a guest without open ports", a, c, four(rogue, rogue4, closed4, 6, tcp(5000, 80, syn)), false},
 
@@ -96,7 +96,7 @@ func TestGuestsOfDifferentOwners(t *testing.T) {
 		{"an answer through the host", b, "br", four(victim, victim4, rogue4, 6, tcp(80, 5000, synAck)), true},
 		{"through the host to another cloud's guest", a, "br",
 			four(rogue, rogue4, stranger4, 6, tcp(5000, 80, syn)), false},
-		{"the host: DHCP", a, "br", four(rogue, none4, all4, 17, udp(68, 67)), true},
+		{"the host: DHCP", a, "br", four(rogue, none4, all4, 17, dhcp(rogue, none4)), true},
 		{"the host: DNS", a, "br", four(rogue, rogue4, host4, 17, udp(5000, 53)), true},
 		{"the host: metadata", a, "br", four(rogue, rogue4, addr("169.254.169.254"), 6, tcp(5000, 80, syn)), true},
 		{"the host: ARP", a, "br", arp(1, rogue, rogue, rogue4, host4), true},

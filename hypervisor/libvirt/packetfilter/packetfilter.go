@@ -148,10 +148,11 @@ func digest(body string) string {
 
 // body returns the sets, which contain the addresses of each port, and the rules, which are constant.
 func (t Table) body(r Rules) string {
-	var macs, own4, own6, targets, open4, open6, asks, kept4, kept6, keptTargets []string
+	var macs, clients, own4, own6, targets, open4, open6, asks, kept4, kept6, keptTargets []string
 	for _, p := range r.Ports {
 		port := `"` + p.Name + `"`
 		macs = append(macs, port+" . "+p.MAC.String())
+		clients = append(clients, port+" . 0x"+hex.EncodeToString(p.MAC))
 		if p.Open4 {
 			open4 = append(open4, port)
 		}
@@ -179,6 +180,7 @@ func (t Table) body(r Rules) string {
 		}
 	}
 	return set("macs", "type ifname . ether_addr", macs) +
+		set("clients", "typeof iifname . @th,288,48", clients) +
 		set("own4", "type ifname . ipv4_addr", own4) +
 		set("own6", "type ifname . ipv6_addr", own6) +
 		set("targets", "typeof iifname . @th,64,128", targets) +
@@ -329,6 +331,10 @@ func element(what, name, kind string, elements []string) string {
 //
 // Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest may act as a DHCP server or IPv6 router, or send
 // redirects.
+//
+// A DHCP server identifies a client by the MAC in the message (chaddr). The chain to_dhcp passes only requests for the
+// guest's own MAC that come through no relay (giaddr). Options have no fixed place in the message and are not read,
+// so a guest can send the client identifier of another guest.
 const rules = `	chain bridged {
 		type filter hook forward priority -350; policy accept
 		oifname != "PREFIX*" accept
@@ -364,6 +370,7 @@ const rules = `	chain bridged {
 	}
 	chain from_ipv4 {
 		ip protocol udp jump from_udp
+		ip frag-off & 0x1fff == 0 udp dport 67 jump to_dhcp
 		iifname . ip saddr @own4 accept
 		ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 iifname @asks accept
 		iifname @open4 ip saddr != 0.0.0.0 ip saddr != @kept4 accept
@@ -387,6 +394,12 @@ const rules = `	chain bridged {
 		udp sport != { 67, 547 } return
 		ether type ip ip frag-off & 0x1fff != 0 return
 		ether type ip6 frag frag-off != 0 return
+		drop
+	}
+	chain to_dhcp {
+		@th,64,24 != 0x010106 drop
+		@th,256,32 != 0 drop
+		iifname . @th,288,48 @clients return
 		drop
 	}
 	chain from_icmpv6 {

@@ -196,6 +196,25 @@ func udp(from, to uint16) []byte {
 	return append(binary.BigEndian.AppendUint16(p, 40), append([]byte{0, 0}, make([]byte, 32)...)...)
 }
 
+// dhcp returns the datagram with which a DHCP client with this MAC asks through this relay.
+func dhcp(client net.HardwareAddr, relay netip.Addr) []byte {
+	m := make([]byte, 236, 300)
+	copy(m, []byte{1, 1, 6}) // a request; Ethernet, and the length of its addresses
+	copy(m[24:], relay.AsSlice())
+	copy(m[28:], client)
+	m = append(m, 99, 130, 83, 99, 53, 1, 1, 255) // cookie, discover, end
+	head := udp(68, 67)[:8]
+	binary.BigEndian.PutUint16(head[4:], uint16(8+len(m)))
+	return append(head, m...)
+}
+
+// edited returns a copy of a message with another byte.
+func edited(message []byte, at int, b byte) []byte {
+	message = bytes.Clone(message)
+	message[at] = b
+	return message
+}
+
 func ipv6(from net.HardwareAddr, src, dst netip.Addr, next byte, payload []byte) []byte {
 	h := []byte{0x60, 0, 0, 0}
 	h = binary.BigEndian.AppendUint16(h, uint16(len(payload)))
@@ -256,9 +275,34 @@ func frames() map[string]struct {
 			true, true},
 		"a later fragment from another's address": {fragment4(rogue, victim4, host4, 17, 185, udp(67, 68)),
 			false, false},
-		"a question to a DHCP server": {ipv4(rogue, none4, all4, 17, udp(68, 67)), true, true},
-		"a renewal":                   {ipv4(rogue, rogue4, host4, 17, udp(68, 67)), true, true},
-		"a question to a DHCP server, from another's":  {ipv4(rogue, victim4, host4, 17, udp(68, 67)), false, false},
+		"a question to a DHCP server": {ipv4(rogue, none4, all4, 17, dhcp(rogue, none4)), true, true},
+		"a renewal":                   {ipv4(rogue, rogue4, host4, 17, dhcp(rogue, none4)), true, true},
+		"a question to a DHCP server, from another's": {ipv4(rogue, victim4, host4, 17, dhcp(rogue, none4)), false,
+			false},
+		"a question for another's MAC":  {ipv4(rogue, none4, all4, 17, dhcp(victim, none4)), false, false},
+		"a renewal for another's MAC":   {ipv4(rogue, rogue4, host4, 17, dhcp(victim, none4)), false, false},
+		"a renewal for a MAC of nobody": {ipv4(rogue, rogue4, host4, 17, dhcp(mac(0x77), none4)), false, false},
+		"a question through a relay":    {ipv4(rogue, rogue4, host4, 17, dhcp(rogue, host4)), false, false},
+		"a question of another length": {
+			ipv4(rogue, rogue4, host4, 17, edited(dhcp(rogue, none4), 10, 16)),
+			false,
+			false,
+		},
+		"a question of another hardware": {
+			ipv4(rogue, rogue4, host4, 17, edited(dhcp(rogue, none4), 9, 6)),
+			false,
+			false,
+		},
+		"an answer to a DHCP server": {
+			ipv4(rogue, rogue4, host4, 17, edited(dhcp(rogue, none4), 8, 2)),
+			false,
+			false,
+		},
+		"a question that is cut short": {ipv4(rogue, rogue4, host4, 17, udp(68, 67)), false, false},
+		"a question for another's MAC, with more to come": {fragment4(rogue, rogue4, host4, 17, 0x2000,
+			dhcp(victim, none4)), false, false},
+		"a question whose MAC is still to come": {fragment4(rogue, rogue4, host4, 17, 0x2000,
+			dhcp(victim, none4)[:24]), false, false},
 		"no address, to anything else":                 {ipv4(rogue, none4, all4, 17, udp(5000, 53)), false, false},
 		"the answer of a DHCP server":                  {ipv4(rogue, rogue4, all4, 17, udp(67, 68)), false, false},
 		"the answer of a DHCP server, from the host's": {ipv4(rogue, host4, all4, 17, udp(67, 68)), false, false},
