@@ -15,7 +15,7 @@ func tcp(from, to uint16, flags byte) []byte {
 	return append(p, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0)
 }
 
-const syn, synAck, ack = 0x02, 0x12, 0x10
+const fin, syn, rst, synAck, ack = 0x01, 0x02, 0x04, 0x12, 0x10
 
 // TestGuestsOfDifferentOwners tries each kind of packet between guests: of one owner, of two owners where one opens
 // ports, of another cloud on the same host, and computers beyond the host. "br" is the host, as their router.
@@ -63,6 +63,11 @@ func TestGuestsOfDifferentOwners(t *testing.T) {
 		{"its answer", b, a, four(victim, victim4, rogue4, 6, tcp(80, 5000, synAck)), true},
 		{"its answer's end", b, a, four(victim, victim4, rogue4, 6, tcp(80, 5000, ack)), true},
 		{"a connection from the open port", b, a, four(victim, victim4, rogue4, 6, tcp(80, 22, syn)), false},
+		{"the refusal of its open port", b, a, four(victim, victim4, rogue4, 6, tcp(80, 5000, rst)), true},
+		{"a scan from the open port with FIN", b, a, four(victim, victim4, rogue4, 6, tcp(80, 22, fin)), false},
+		{"a scan from the open port without flags", b, a, four(victim, victim4, rogue4, 6, tcp(80, 22, 0)), false},
+		{"a scan from the open port with FIN, PSH and URG", b, a, four(victim, victim4, rogue4, 6, tcp(80, 22, 0x29)),
+			false},
 		{"the open port over IPv6", a, b, ipv6(rogue, rogue6, victim6, 6, tcp(5000, 80, syn)), true},
 		{"a closed port over IPv6", a, b, ipv6(rogue, rogue6, victim6, 6, tcp(5000, 81, syn)), false},
 		{"the answer over IPv6", b, a, ipv6(victim, victim6, rogue6, 6, tcp(80, 5000, synAck)), true},
@@ -116,5 +121,37 @@ func TestGuestsOfDifferentOwners(t *testing.T) {
 		if got := l.passes(t, x.from, x.to, x.frame); got != x.want {
 			t.Errorf("%s: it passes: %v, want %v", x.what, got, x.want)
 		}
+	}
+}
+
+// TestAGuestThatAsksTooMuchLeavesRoomForOthers: the filter remembers a limited number of UDP packets to open ports,
+// whose answers may pass. One guest cannot fill that memory with packets from many ports.
+func TestAGuestThatAsksTooMuchLeavesRoomForOthers(t *testing.T) {
+	friend4 := addr("10.9.0.13")
+	a, b, sibling := table.PortName(rogue), table.PortName(victim), table.PortName(mac(3))
+	l := newLAN(t, a, b, sibling, "cother")
+	must(t, table.Replace(t.Context(), packetfilter.Rules{Ports: []packetfilter.Port{
+		{Name: a, MAC: rogue, Own: []netip.Addr{rogue4, rogue6}, Owner: "red"},
+		{Name: sibling, MAC: mac(3), Own: []netip.Addr{friend4}, Owner: "green"},
+		{Name: b, MAC: victim, Own: []netip.Addr{victim4, victim6}, Owner: "blue",
+			Reached: []croft.OpenPort{{Protocol: "udp", Port: 53}, {Protocol: "udp", Port: 54}}},
+	}}))
+	ask := func() bool { return l.passes(t, sibling, b, ipv4(mac(3), friend4, victim4, 17, udp(5000, 53))) }
+	answer := func() bool { return l.passes(t, b, sibling, ipv4(victim, victim4, friend4, 17, udp(53, 5000))) }
+	for from := 1; from < 65536; from++ {
+		for _, to := range []uint16{53, 54} {
+			if from != 67 && from != 547 { // no guest sends as a DHCP server
+				l.send(t, a, ipv4(rogue, rogue4, victim4, 17, udp(uint16(from), to)))
+			}
+		}
+	}
+	if !ask() || !answer() {
+		t.Error("a guest neither asks an open port nor is answered, because another guest asked from many ports")
+	}
+	for range 5000 { // one conversation is not limited
+		l.send(t, sibling, ipv4(mac(3), friend4, victim4, 17, udp(5000, 53)))
+	}
+	if !ask() || !answer() {
+		t.Error("a long conversation with an open port is cut off")
 	}
 }

@@ -247,7 +247,7 @@ func owners(r Rules) string {
 	}
 	const answers4 = "type ipv4_addr . inet_service . ipv4_addr . inet_service"
 	const answers6 = "type ipv6_addr . inet_service . ipv6_addr . inet_service"
-	const dynamic = "\n\t\tsize 65535\n\t\tflags dynamic,timeout\n\t\ttimeout 3m"
+	const dynamic = "\n\t\tsize 524288\n\t\tflags dynamic,timeout\n\t\ttimeout 3m"
 	return set("foreign", "type ifname", foreign) +
 		set("reached", "type ifname", reached) +
 		set("guests4", "type ipv4_addr", all4) +
@@ -260,6 +260,7 @@ func owners(r Rules) string {
 		set("udp_ports6", "type ipv6_addr . inet_service", service["udp6"]) +
 		set("answers4", answers4+dynamic, nil) +
 		set("answers6", answers6+dynamic, nil) +
+		set("asking", "type ifname\n\t\tsize 65535\n\t\tflags dynamic,timeout\n\t\ttimeout 1m", nil) +
 		betweenOwners +
 		strings.Join(chains, "") +
 		element("map", "senders", "type ifname : verdict", senders) +
@@ -293,7 +294,7 @@ const betweenOwners = `	chain between {
 		oifname . tcp dport @tcp_ports accept
 		ip daddr . tcp dport @tcp_ports4 accept
 		ip6 daddr . tcp dport @tcp_ports6 accept
-		iifname . tcp sport @tcp_ports tcp flags & (syn | ack) != syn accept
+		iifname . tcp sport @tcp_ports tcp flags & (ack | rst) != 0 accept
 		oifname . udp dport @udp_ports goto ask
 		ip daddr . udp dport @udp_ports4 goto ask
 		ip6 daddr . udp dport @udp_ports6 goto ask
@@ -302,6 +303,12 @@ const betweenOwners = `	chain between {
 		drop
 	}
 	chain ask {
+		ip saddr . udp sport . ip daddr . udp dport @answers4 goto again
+		ip6 saddr . udp sport . ip6 daddr . udp dport @answers6 goto again
+		update @asking { iifname limit rate over 200/second burst 1000 packets } drop
+		goto again
+	}
+	chain again {
 		update @answers4 { ip saddr . udp sport . ip daddr . udp dport } accept
 		update @answers6 { ip6 saddr . udp sport . ip6 daddr . udp dport } accept
 		drop
