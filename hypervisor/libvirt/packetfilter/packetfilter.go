@@ -282,8 +282,10 @@ const ownerChains = `	chain owner%[1]d {
 // betweenOwners decides about packets from a guest of one owner to a guest of another. If the packet goes to the host
 // as a router, the name of the outgoing port is empty and matches nothing.
 //
-// A TCP answer comes from an open port and does not open a connection. A UDP answer goes to an address from which a
-// packet to the open port came within the last minutes; replacing the table clears this memory.
+// A TCP answer comes from an open port and has the flag ACK or RST, so that it opens no connection, and no scan without
+// these flags passes. A UDP answer goes to an address from which a packet to the open port came within the last
+// minutes; replacing the table clears this memory. Each port may start 200 such exchanges per second, so that no guest
+// fills this memory for all others.
 const betweenOwners = `	chain between {
 		ether type ip ip frag-off & 0x1fff != 0 drop
 		ether type ip6 frag frag-off != 0 drop
