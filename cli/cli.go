@@ -158,7 +158,9 @@ instances. To have it in every new shell:
   zsh    schedule completion zsh > "${fpath[1]}/_schedule"
   fish   schedule completion fish > ~/.config/fish/completions/schedule.fish
 
-croft, compute, mdserver and resalloc's programs have one each of their own.`,
+The script for bash needs the package bash-completion. Each program prints its own script:
+run croft completion bash > /etc/bash_completion.d/croft for croft, and likewise compute,
+mdserver and resalloc's programs.`,
 		Args:      command.Count(1, 1),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {

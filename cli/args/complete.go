@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/hosts"
 	"croft/image"
 	"croft/schedule"
@@ -16,8 +17,9 @@ import (
 // CompletionTimeout limits the time to wait for names after the tab key.
 const CompletionTimeout = time.Second
 
-// CompleteInstances completes at most this many names of instances; -1 means any number.
-func CompleteInstances(most int) cobra.CompletionFunc {
+// CompleteInstances completes at most this many names of instances whose records have one of the states; -1 means any
+// number, and no states mean all.
+func CompleteInstances(most int, states ...croft.State) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {
 			return completeImages(cmd, args, prefix)
@@ -26,7 +28,9 @@ func CompleteInstances(most int) cobra.CompletionFunc {
 			offer func(name, what string)) error {
 			all, err := c.Instances.List(ctx, c.Project)
 			for _, st := range all {
-				offer(st.Instance.Name, schedule.Describe(&st))
+				if len(states) == 0 || slices.Contains(states, st.Instance.State) {
+					offer(st.Instance.Name, schedule.Describe(&st))
+				}
 			}
 			return err
 		})

@@ -160,6 +160,7 @@ on the disk is lost once the image is there; an image that cannot be had loses n
 func recreateCommand() *cobra.Command {
 	cmd := changeCommand("recreate", "Schedule lost instances again", nil, cloud.Changes.Recreate,
 		"will run on another host")
+	cmd.ValidArgsFunction = args.CompleteInstances(-1, croft.StateLost)
 	cmd.Long = `recreate schedules instances again that were lost: their host was declared gone for good
 (croft host forget --force). Each gets a host with room and a new disk from its image, and
 keeps its UUID, name, size, keys, tags and user-data. What was on the old disk is lost.

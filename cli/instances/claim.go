@@ -76,7 +76,7 @@ func useCommand() *cobra.Command {
 flag says is as schedule --hold was told. The instance does not end with the hold; with
 --expires it ends then.`,
 		Args:              command.Count(1, 1),
-		ValidArgsFunction: args.CompleteInstances(-1),
+		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.use(cmd, given[0]) },
 	}
 	a.addGuestFlags(cmd.Flags())
@@ -133,7 +133,7 @@ func releaseCommand() *cobra.Command {
 		Long: `release gives claims back that are held. It harms no instance: where a claim was used
 meanwhile it says so, and schedule destroy removes what runs.`,
 		Args:              command.Count(1, -1),
-		ValidArgsFunction: args.CompleteInstances(-1),
+		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
 				var errs []error
