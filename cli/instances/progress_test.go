@@ -8,6 +8,24 @@ import (
 	"croft/internal/testing/pty"
 )
 
+// TestProgressIsOfTheNewestOrder: until the agent has seen an order to reboot, it has only told of the former boot.
+func TestProgressIsOfTheNewestOrder(t *testing.T) {
+	var said strings.Builder
+	l := &lines{w: &said, name: []string{"web"}, last: make([]string, 1)}
+	seen := func(generation int64, state croft.State) croft.Status {
+		return croft.Status{Instance: croft.Instance{State: croft.StateScheduled, Generation: 2},
+			Host: &croft.Host{Alive: true}, Order: &croft.Order{Generation: 2, Want: croft.WantRunning},
+			Observation: &croft.Observation{State: state, Generation: generation}}
+	}
+	for _, st := range []croft.Status{seen(1, croft.StateRunning), seen(2, croft.StateBooting),
+		seen(2, croft.StateRunning)} {
+		l.update(0, st)
+	}
+	if want := "instance web: ordered\ninstance web: booting\ninstance web: running\n"; said.String() != want {
+		t.Errorf("it says\n%s\nwant\n%s", said.String(), want)
+	}
+}
+
 func TestBytesAreCounted(t *testing.T) {
 	term := pty.New(t)
 	b := newStatusBars(term.File, []string{"web", "db"})

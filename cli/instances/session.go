@@ -134,8 +134,8 @@ func (b *statusBars) update(i int, st croft.Status) {
 	l := b.Line(i)
 	l.Say(stage(st))
 	b.last[i] = st.Instance.State
-	if o := st.Observation; o != nil && o.State == croft.StateFetching {
-		l.Count(o.Progress)
+	if described(st) == string(croft.StateFetching) {
+		l.Count(st.Observation.Progress)
 	} else {
 		l.Count(nil)
 	}
@@ -182,7 +182,7 @@ type lines struct {
 func (l *lines) update(i int, st croft.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	word := schedule.Describe(&st)
+	word := described(st)
 	if word == string(croft.StateRunning) && st.Observation.CloudInit != nil {
 		word += " " + string(st.Observation.CloudInit.State)
 	}
@@ -210,9 +210,19 @@ func reported(c *croft.CloudInit) string {
 	return ", set-up " + string(c.State)
 }
 
-// stage describes the state of an instance in words.
-func stage(st croft.Status) string {
+// described returns the state of an instance for somebody who waits for its newest order: an observation of the agent
+// before it has seen that order is about an earlier one.
+func described(st croft.Status) string {
 	word := schedule.Describe(&st)
+	if o := st.Observation; o != nil && word == string(o.State) && o.Generation < st.Instance.Generation {
+		return schedule.Ordered
+	}
+	return word
+}
+
+// stage describes the progress of an instance's newest order in words.
+func stage(st croft.Status) string {
+	word := described(st)
 	switch croft.State(word) {
 	case croft.StateFetching:
 		return "fetching the image"
