@@ -178,8 +178,8 @@ func (t tokens) etcdForOthers(ctx context.Context, given bool) ([]string, error)
 	}
 	if len(reached) == 0 {
 		return nil, croft.Errorf(croft.Invalid,
-			"etcd listens where only this machine reaches it: set etcd.listen to an address of this machine, "+
-				"and how it is protected, and start croft up again; or give --etcd")
+			"etcd listens where only this machine reaches it: set etcd.listen to an address of this machine that the "+
+				"other hosts reach, placement.listen and api.listen too, and start croft up again; or give --etcd")
 	}
 	return reached, nil
 }

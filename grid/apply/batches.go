@@ -60,9 +60,9 @@ func (r *run) batches(ctx context.Context) {
 		if len(batch) == 0 {
 			for _, i := range steps {
 				s := r.plan.Steps[i]
-				r.fail(s.Node, croft.Errorf(croft.Conflict, "%s is not replaced: %d units of %s run, and %d have to",
-					s.Name,
-					r.running(s.Job), s.Job, r.want.Jobs[s.Job].Floor()))
+				r.fail(s.Node, croft.Errorf(croft.Conflict,
+					"%s is not replaced: %d of %s run, and %d have to: let more run first (nodes for the slots that have none), "+
+						"or lower min below replicas", s.Name, r.running(s.Job), s.Job, r.want.Jobs[s.Job].Floor()))
 			}
 			return
 		}
