@@ -56,8 +56,11 @@ func Listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener
 }
 
 // listen is like Listen, for the guests of one host. ErrOther: the croft of another cloud listens there. ErrSibling:
-// another host's agent listens there.
+// another host's agent listens there, or its guests need its server there.
 func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (net.Listener, error) {
+	if err := s.reserved(ctx, bridge, at); err != nil {
+		return nil, err
+	}
 	l, err := Listen(ctx, bridge, at)
 	if errors.Is(err, ErrServed) {
 		return nil, cmp.Or(s.Free(ctx, bridge, at), err)
@@ -65,13 +68,29 @@ func (s *Server) listen(ctx context.Context, bridge string, at netip.AddrPort) (
 	return l, err
 }
 
+// reserved returns ErrSibling if guests of another host's agent need their server at the address: that agent may only
+// be restarting.
+func (s *Server) reserved(ctx context.Context, bridge string, at netip.AddrPort) error {
+	if s.config.Reserved == nil {
+		return nil
+	}
+	by, err := s.config.Reserved(ctx)
+	if err != nil {
+		return fmt.Errorf("serve metadata on %s of %s: %w", at, bridge, err)
+	}
+	if by != "" {
+		return fmt.Errorf("serve metadata on %s of %s: %w (its instance %s needs it)", at, bridge, ErrSibling, by)
+	}
+	return nil
+}
+
 // Free returns ErrOther if the croft of another cloud serves metadata on the bridge, and ErrSibling if the agent of
-// another host of this cloud does. In all other cases it returns nil.
+// another host of this cloud does or has guests that need its server. Any other server, or none, is no error.
 func (s *Server) Free(ctx context.Context, bridge string, at netip.AddrPort) error {
 	other, err := Served(ctx, bridge, at)
 	switch {
 	case err != nil:
-		return nil
+		return s.reserved(ctx, bridge, at)
 	case other.Partition != "" && s.config.Partition != "" && other.Partition != s.config.Partition:
 		return fmt.Errorf("serve metadata on %s of %s: %w (its partition is %s)", at, bridge, ErrOther, other.Partition)
 	case other.Host != "" && s.config.Host != "" && other.Host != s.config.Host:

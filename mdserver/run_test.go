@@ -256,6 +256,37 @@ func TestAnotherHostsServerIsNotOurs(t *testing.T) {
 	}
 }
 
+// An agent that is restarting has no server for a moment. Its guests need the address even so.
+func TestTheAddressIsLeftToTheHostWhoseGuestsNeedIt(t *testing.T) {
+	on := bridge(t)
+	needs := func(by croft.InstanceID, failure error) error {
+		t.Helper()
+		s, err := New(Config{Guests: nobody{}, Log: slog.New(slog.DiscardHandler), Partition: "cloud", Host: "h2",
+			Reserved: func(context.Context) (croft.InstanceID, error) { return by, failure }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := s.Free(t.Context(), on, Address)
+		l, err := s.listen(t.Context(), on, Address)
+		if err == nil {
+			l.Close()
+		}
+		if croft.KindOf(free) != croft.KindOf(err) {
+			t.Errorf("it is %v before the start and %v in operation", free, err)
+		}
+		return err
+	}
+	if err := needs("i1", nil); !errors.Is(err, ErrSibling) || !strings.Contains(err.Error(), "i1") {
+		t.Errorf("where a guest of another host needs it: %v", err)
+	}
+	if err := needs("", croft.Errorf(croft.Unavailable, "libvirt is away")); !errors.Is(err, croft.Unavailable) {
+		t.Errorf("where it is unknown: %v", err)
+	}
+	if err := needs("", nil); err != nil {
+		t.Errorf("where no guest needs it: %v", err)
+	}
+}
+
 func TestListenNeedsTheBridge(t *testing.T) {
 	_, err := Listen(t.Context(), "no-such-bridge", Address)
 	if !errors.Is(err, croft.NotFound) {

@@ -38,6 +38,10 @@ type Config struct {
 	// the host whose guests are served; a server without it is never treated as another host's
 	Host croft.HostID
 
+	// Reserved returns an instance of another host's agent on this machine that needs that agent's server on the
+	// bridge, so that this server leaves the address alone; empty: there is none. nil: not checked.
+	Reserved func(ctx context.Context) (croft.InstanceID, error)
+
 	Reports   Reports // stores guests' reports; nil: reports are rejected
 	Passwords bool    // guests may post a password once, encrypted with one of their keys, and read it
 

@@ -128,6 +128,12 @@ func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 func (h *host) metadata(reports mdserver.Reports) (*mdserver.Server, error) {
 	c := h.settings.ForMetadata()
 	c.Guests, c.Reports, c.Partition, c.Host, c.Log = guests{h}, reports, h.store.Partition(), h.id, h.log
+	if shared, ok := h.hv.(sharedMachine); ok {
+		c.Reserved = func(ctx context.Context) (croft.InstanceID, error) {
+			n := h.settings.Network
+			return shared.NeedsOthersServer(ctx, h.store.Partition(), n.Name, n.Bridge, h.dir.Path)
+		}
+	}
 	return mdserver.New(c)
 }
 
@@ -176,6 +182,13 @@ type guests struct{ host *host }
 // added to the set-up of each guest.
 func NewGuests(id croft.HostID, store *etcdstore.Store, hv hypervisor, vendor []byte) mdserver.Guests {
 	return guests{&host{id: id, store: cloudIn(store), hv: hv, vendor: vendor}}
+}
+
+// sharedMachine is a hypervisor whose guests may belong to several agents on this machine.
+type sharedMachine interface {
+	// NeedsOthersServer returns an instance of another agent on this machine that reads its metadata from that
+	// agent's server; empty: there is none, or this agent's own instances need its server too.
+	NeedsOthersServer(ctx context.Context, p croft.PartitionID, network, bridge, dir string) (croft.InstanceID, error)
 }
 
 // bridged is a hypervisor that connects guests to bridges of this host.
