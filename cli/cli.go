@@ -63,7 +63,11 @@ func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	err := cmd.ExecuteContext(ctx)
-	report(stderr, err)
+	end := listing
+	if _, is := p.Others[filepath.Base(args[0])]; is {
+		end = func(error) string { return "" } // these programs print what those of others do
+	}
+	report(stderr, err, end)
 	return exitCode(err)
 }
 
@@ -106,10 +110,11 @@ func (p Program) named(name string) *cobra.Command {
 		Use:   "croft",
 		Short: "A small cloud for virtual machines",
 		Long: `croft is a small cloud for virtual machines: hosts offer inventory, a claim takes
-some of it atomically, an order tells the host's agent, the agent makes it so.
-
-  croft up                                                a cloud on this machine
-  croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait    a virtual machine in it`,
+some of it atomically, an order tells the host's agent, the agent makes it so.`,
+		Example: `  croft up                                                # a cloud on this machine
+  croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait    # a virtual machine in it
+  croft schedule list
+  croft schedule destroy web --wait`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 {
 				return nil
@@ -206,9 +211,18 @@ func (p Program) manCommand() *cobra.Command {
 	}
 }
 
-// escape protects text in angle brackets, such as <host>, which the generator would drop as HTML.
+// escape prepares descriptions for the generator, which reads Markdown. It protects text in angle brackets, such as
+// <host>, which would be dropped as HTML, and indents lines that begin with a blank so far that they are not filled.
 func escape(cmd *cobra.Command) {
-	cmd.Long = strings.ReplaceAll(cmd.Long, "<", `\<`)
+	lines := strings.Split(cmd.Long, "\n")
+	for n, line := range lines {
+		if strings.HasPrefix(line, "  ") {
+			lines[n] = "    " + line
+		} else {
+			lines[n] = strings.ReplaceAll(line, "<", `\<`)
+		}
+	}
+	cmd.Long = strings.Join(lines, "\n")
 	for _, sub := range cmd.Commands() {
 		escape(sub)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"croft"
 	"croft/internal/command"
@@ -28,20 +29,20 @@ func apart(err error) []error {
 	return flat
 }
 
-// report prints one line per failure.
-func report(stderr io.Writer, err error) {
+// report prints one line per failure. end returns what follows the sentence of an error.
+func report(stderr io.Writer, err error, end func(error) string) {
 	if err == nil {
 		return
 	}
 	for _, err := range apart(err) {
 		if e, ok := errors.AsType[*command.Exited](err); ok {
-			report(stderr, e.Err)
+			report(stderr, e.Err, end)
 			continue
 		}
 		if errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
-		fmt.Fprintln(stderr, "croft:", plain.Lines(err.Error()))
+		fmt.Fprintln(stderr, "croft:", plain.Lines(err.Error()+end(err)))
 	}
 }
 
@@ -58,4 +59,31 @@ func exitCode(err error) int {
 		return croft.ExitUnavailable
 	}
 	return croft.ExitCode(first)
+}
+
+// listings maps each noun of a NotFound error to the command that lists what exists.
+var listings = map[string]string{
+	"aggregate": "croft aggregate list", "appliance": "croft appliance list", "cluster": "croft cluster list",
+	"context": "croft context list", "credential": "croft credential list", "host": "croft host list",
+	"image": "croft image list", "implementation": "croft appliance implementations APPLIANCE",
+	"instance": "schedule list", "key": "croft key list", "member": "croft project show PROJECT",
+	"partition": "croft partition list", "peer": "croft partition peer list", "policy": "croft policy list",
+	"pool": "croft pool list", "project": "croft project list", "resource": "croft pool resources",
+	"site": "croft site list", "ticket": "croft ticket list", "node": "croft grid status",
+}
+
+// bareNotFound matches a sentence that says that something does not exist, and ends without a remedy.
+var bareNotFound = regexp.MustCompile(
+	`(?:there is no|has no|is no) (?:such )?([a-z]+)(?: of project| with ID)?(?: "[^"]*"| [^ ;:]+)?(?:, or it [^;:]*)?$`)
+
+// listing returns the end of the sentence of a NotFound error that names no remedy: the command that lists what exists.
+func listing(err error) string {
+	if croft.KindOf(err) != croft.NotFound {
+		return ""
+	}
+	m := bareNotFound.FindStringSubmatch(err.Error())
+	if m == nil || listings[m[1]] == "" {
+		return ""
+	}
+	return "; `" + listings[m[1]] + "` shows all"
 }

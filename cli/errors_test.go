@@ -35,7 +35,7 @@ func TestReportAndExitCode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var b bytes.Buffer
-			report(&b, c.err)
+			report(&b, c.err, listing)
 			if b.String() != c.want {
 				t.Errorf("got %q, want %q", &b, c.want)
 			}
@@ -43,6 +43,50 @@ func TestReportAndExitCode(t *testing.T) {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
 		})
+	}
+}
+
+func TestANotFoundErrorSaysWhatListsTheExistingOnes(t *testing.T) {
+	for noun, list := range listings {
+		want := "; `" + list + "` shows all"
+		for _, sentence := range []string{
+			"there is no " + noun + " nope", `there is no ` + noun + ` "no pe"`, `show nope: there is no ` + noun + ` "nope"`,
+			`project lab has no ` + noun + ` "nope"`, `there is no ` + noun + ` "nope", or it is not yours`,
+			"there is no such " + noun, "there is no " + noun + " 99, or it ended long ago",
+		} {
+			if got := listing(croft.Errorf(croft.NotFound, "%s", sentence)); got != want {
+				t.Errorf("%s: got %q, want %q", sentence, got, want)
+			}
+			for _, remedy := range []string{`; did you mean "hope"?`, "; `croft x list` shows all", ": create it first"} {
+				if got := listing(croft.Errorf(croft.NotFound, "%s%s", sentence, remedy)); got != "" {
+					t.Errorf("%s%s: got %q", sentence, remedy, got)
+				}
+			}
+			if got := listing(croft.Errorf(croft.Conflict, "%s", sentence)); got != "" {
+				t.Errorf("a Conflict, %s: got %q", sentence, got)
+			}
+		}
+	}
+	for _, sentence := range []string{`"eva" is no member of project lab`, `there is no credential with ID "x"`} {
+		if listing(croft.Errorf(croft.NotFound, "%s", sentence)) == "" {
+			t.Errorf("%s: no remedy", sentence)
+		}
+	}
+	if got := listing(croft.Errorf(croft.NotFound, "instance web has no address: it is stopped")); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTheCommandsThatListExist(t *testing.T) {
+	for noun, list := range listings {
+		words := strings.Fields(list)
+		if words[0] == "croft" {
+			words = words[1:]
+		}
+		found, rest, err := Program{}.named("croft").Find(words)
+		if err != nil || found.Runnable() && len(rest) > 0 && strings.ToUpper(rest[0]) != rest[0] {
+			t.Errorf("%s: %q is no command: %v", noun, list, err)
+		}
 	}
 }
 

@@ -99,14 +99,13 @@ func showQuotaCommand() *cobra.Command {
 	}
 }
 
-// checkUnused returns an error for names that have no project and no use, and are likely mistakes for existing
-// projects.
+// checkUnused returns a NotFound error for the first name that has neither a project nor a use.
 func checkUnused(ctx context.Context, c *args.Client, accounts []tenant.Account) error {
 	for _, a := range accounts {
-		if len(a.Used) > 0 {
+		if len(a.Used)+len(a.Stored) > 0 || a.Project == croft.DefaultProject {
 			continue
 		}
-		if err := args.SimilarProject(ctx, c, a.Project); err != nil {
+		if err := args.UnknownProject(ctx, c.Cloud, a.Project); err != nil {
 			return err
 		}
 	}

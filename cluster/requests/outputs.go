@@ -29,8 +29,8 @@ func (s *Service) Output(ctx context.Context, project croft.Project, idOrName, u
 	sealed, found := c.Sealed[name]
 	if !found || strings.Contains(name, " ") { // only a sealed parameter has a space in its name
 		names := slices.Concat(slices.Collect(maps.Keys(c.Outputs)), slices.Collect(maps.Keys(c.Sealed)))
-		return cluster.Output{}, croft.Errorf(croft.NotFound, "cluster %s has no output %.80q%s", c.Name, name,
-			nearest.Hint(name, names))
+		return cluster.Output{}, croft.Errorf(croft.NotFound, "cluster %s has no output %.80q; `croft cluster show "+
+			"%s` shows all%s", c.Name, name, c.Name, nearest.Hint(name, names))
 	}
 	if s.c.Vault == nil {
 		return cluster.Output{}, cluster.Away("output %s is sealed, and this server has no key to open it with: see "+
