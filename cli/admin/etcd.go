@@ -2,10 +2,9 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,16 +97,9 @@ func takeSnapshot(ctx context.Context, backups cloud.Backups, file string) (size
 	if _, err := os.Lstat(file); err == nil {
 		return 0, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".snapshot-*") // only its owner may read it
-	if err != nil {
-		return 0, croft.Errorf(croft.Invalid, "write the snapshot: %w", err)
-	}
-	size, err = backups.Snapshot(ctx, f)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return 0, errors.Join(err, os.Remove(f.Name()))
-	}
-	return size, durable.FlushDir(filepath.Dir(file))
+	err = durable.WriteFrom(file, 0o600, func(w io.Writer) (err error) {
+		size, err = backups.Snapshot(ctx, w)
+		return err
+	})
+	return size, err
 }

@@ -4,11 +4,9 @@ package partitions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,18 +80,11 @@ func writeNew(file string, write func(io.Writer) (federation.Header, error)) (h 
 	if _, err := os.Lstat(file); err == nil {
 		return h, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".export-*") // only its owner may read it
-	if err != nil {
-		return h, croft.Errorf(croft.Invalid, "write the export: %w", err)
-	}
-	h, err = write(f)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return h, errors.Join(err, os.Remove(f.Name()))
-	}
-	return h, durable.FlushDir(filepath.Dir(file))
+	err = durable.WriteFrom(file, 0o600, func(w io.Writer) (err error) {
+		h, err = write(w)
+		return err
+	})
+	return h, err
 }
 
 func importCommand() *cobra.Command {

@@ -2,9 +2,14 @@ package durable_test
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"croft/internal/durable"
@@ -47,6 +52,36 @@ func TestAFileIsReplacedOrStaysAsItWas(t *testing.T) {
 }
 
 // A crash preserves flushed data: the new file is flushed before it replaces the old one, the directory after that.
+func TestAnErrorOfTheDiskNamesTheFileAndWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "export")
+	for cause, want := range map[error]string{
+		syscall.ENOSPC: "no space left on device; free space there, or name a file on another disk",
+		syscall.EROFS:  "read-only file system; name a file on a disk that can be written",
+		syscall.EACCES: "permission denied; name a file in a directory that you may write to",
+	} {
+		err := durable.WriteFrom(file, 0o600, func(w io.Writer) error {
+			return fmt.Errorf("copy: %w", &fs.PathError{Op: "write", Path: w.(*os.File).Name(), Err: cause})
+		})
+		if want := "write " + file + ": " + want; err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	err := durable.Write(filepath.Join(dir, "none", "file"), nil, 0o600)
+	if want := "; create the directory " + filepath.Join(dir, "none") + " first"; err == nil ||
+		!strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	// An error that is not about the file stays as it is.
+	other := errors.New("the cloud does not answer")
+	if err := durable.WriteFrom(file, 0o600, func(io.Writer) error { return other }); err.Error() != other.Error() {
+		t.Errorf("got %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
 func TestAFileIsFlushedBeforeItTakesThePlaceOfTheOther(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")
