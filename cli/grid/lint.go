@@ -29,14 +29,15 @@ func lintCommand(o *options) *cobra.Command {
 		Short: "Check all files",
 		Long: `lint reads all files as every other command does, and tells what is wrong and what is odd,
 each with file and line. It ends with 1 if anything is wrong; what is only odd, such as a
-slot whose node is gone, which place mends, is printed as a warning.
+slot whose node is gone, which place mends, is printed as a warning. So is a key that is not
+read and resembles one that is, such as comand.
 
---unknown also lists keys that are not read. They are allowed, for use in ${...} and by
-other programs, but may be mistyped.`,
+--unknown lists all keys that are not read. They are allowed, for use in ${...} and by other
+programs.`,
 		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.lint(cmd, unknown) },
 	}
-	cmd.Flags().BoolVar(&unknown, "unknown", false, "list keys that are not read too")
+	cmd.Flags().BoolVar(&unknown, "unknown", false, "list all keys that are not read")
 	o.formats(cmd)
 	return cmd
 }
@@ -60,6 +61,8 @@ func (o *options) lint(cmd *cobra.Command, unknown bool) error {
 		list = append(list, tell("warning", append(s.Warnings, warnings...))...)
 		if unknown {
 			list = append(list, tell("unknown", s.Unknown())...)
+		} else {
+			list = append(list, tell("warning", s.Mistyped())...)
 		}
 	}
 	if data {

@@ -41,8 +41,13 @@ var (
 
 // Unknown lists the keys that are not read, each with the known one that may have been meant. Keys below var are of
 // whoever writes them.
-func (s *State) Unknown() []Problem {
-	u := unknowns{seen: map[Position]bool{}}
+func (s *State) Unknown() []Problem { return s.unread(false) }
+
+// Mistyped lists the keys that are not read and resemble one that is.
+func (s *State) Mistyped() []Problem { return s.unread(true) }
+
+func (s *State) unread(similar bool) []Problem {
+	u := unknowns{similar: similar, seen: map[Position]bool{}}
 	u.keys(s.Settings, "", clusterKeys)
 	for _, b := range s.Buckets {
 		u.keys(b.Values, "", nodeKeys)
@@ -61,8 +66,9 @@ func (s *State) Unknown() []Problem {
 }
 
 type unknowns struct {
-	list []Problem
-	seen map[Position]bool // what many inherit is told once
+	list    []Problem
+	similar bool              // only keys that resemble a known one
+	seen    map[Position]bool // what many inherit is told once
 }
 
 func (u *unknowns) keys(v *Value, in string, known []string) {
@@ -80,7 +86,11 @@ func (u *unknowns) keys(v *Value, in string, known []string) {
 			continue
 		}
 		u.seen[at] = true
-		u.list = append(u.list, Problem{at, in + key + " is not read" + nearest.Hint(key, known)})
+		hint := nearest.Hint(key, known)
+		if u.similar && hint == "" {
+			continue
+		}
+		u.list = append(u.list, Problem{at, in + key + " is not read" + hint})
 	}
 }
 
