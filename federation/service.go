@@ -159,9 +159,6 @@ func (s *Service) apart(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// errThere stops reading a file that is imported already.
-var errThere = errors.New("this export is shown already")
-
 // Import imports an export completely or not at all. alias, if not empty, becomes the partition's alias. changed is
 // false if the same export is visible already. Invalid: the file is damaged, truncated, of another format, or of home.
 // Conflict: a newer export is visible, or another partition has the alias.
@@ -174,6 +171,9 @@ func (s *Service) Import(ctx context.Context, from io.Reader, alias string) (p P
 	m := &importing{service: s, ctx: ctx, rows: map[Kind]int{}}
 	if err := read(from, func(h Header) error { return m.begin(h, alias) }, m.add); err != nil {
 		return m.failed(err)
+	}
+	if m.there {
+		return m.shown, false, nil // the whole file was read, so that its digest was compared
 	}
 	if err := m.flush(); err != nil {
 		return m.failed(err)
@@ -192,7 +192,8 @@ type importing struct {
 	service *Service
 	ctx     context.Context
 	header  Header
-	shown   Partition // if the export is visible already
+	there   bool      // the export is visible already
+	shown   Partition // the partition, if there
 	draft   Draft
 	rows    map[Kind]int
 	batch   []Row
@@ -222,8 +223,8 @@ func (m *importing) begin(h Header, alias string) error {
 			return err
 		}
 		if p.Imported.Revision == h.Revision && (alias == "" || alias == p.Alias) {
-			m.shown = p
-			return errThere
+			m.there, m.shown = true, p
+			return nil
 		}
 	}
 	m.draft, err = m.service.Store.Begin(m.ctx, h.Partition)
@@ -231,6 +232,9 @@ func (m *importing) begin(h Header, alias string) error {
 }
 
 func (m *importing) add(r Row) error {
+	if m.there {
+		return nil
+	}
 	m.rows[r.Kind]++
 	m.batch, m.bytes = append(m.batch, r), m.bytes+len(r.Row)
 	if len(m.batch) < batchRows && m.bytes < batchBytes {
@@ -250,9 +254,6 @@ func (m *importing) flush() error {
 
 // failed removes the stored rows of a failed import.
 func (m *importing) failed(err error) (Partition, bool, error) {
-	if errors.Is(err, errThere) {
-		return m.shown, false, nil
-	}
 	if m.draft == nil {
 		return Partition{}, false, err
 	}
